@@ -1,0 +1,71 @@
+"""Every error Thalweg raises on purpose, so that callers can catch by meaning.
+
+::
+
+    ThalwegError
+    ├── BuildError              the flow is wrong: found while it is built, before any row is read
+    │   └── SchemaError         a record, state or column type does not fit
+    ├── CompileRefused          compile="require" and the function cannot be compiled
+    ├── DataError               a row does not fit, and the policy is errors="fail"
+    │   └── OperatorError       a user's function raised on a row
+    ├── CheckpointError         the checkpoint cannot be used as asked
+    │   └── CheckpointMismatch  it belongs to another flow, or the flow changed
+    └── EnvironmentProblem      the machine lacks something (Java, a writable folder, …)
+
+Messages say where, what was expected, what came and what to do, in that order, in at most ten lines.
+"""
+
+from __future__ import annotations
+
+
+class ThalwegError(Exception):
+    """Root of all errors that Thalweg raises on purpose."""
+
+
+class BuildError(ThalwegError):
+    """A flow is put together wrongly; raised by the call that is wrong."""
+
+
+class SchemaError(BuildError):
+    """A record, a state class or the columns of an input have a type that does not fit."""
+
+
+class CompileRefused(BuildError):
+    """``compile="require"`` was asked for a function that can only be interpreted."""
+
+
+class DataError(ThalwegError):
+    """A row of the input does not fit its record and the source says ``errors="fail"``."""
+
+
+class OperatorError(DataError):
+    """A user's function raised on a row and its operator says ``errors="fail"``.
+
+    Attributes:
+        operator: the operator's name.
+        row: the row as the function saw it, as text.
+    """
+
+    def __init__(self, message: str, *, operator: str = "", row: str = "") -> None:
+        super().__init__(message)
+        self.operator = operator
+        self.row = row
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_operator_error, (str(self), self.operator, self.row))
+
+
+def _operator_error(message: str, operator: str, row: str) -> OperatorError:
+    return OperatorError(message, operator=operator, row=row)
+
+
+class CheckpointError(ThalwegError):
+    """A checkpoint cannot be read or written as asked."""
+
+
+class CheckpointMismatch(CheckpointError):
+    """The checkpoint was written by another flow, or the flow changed in a way that loses state."""
+
+
+class EnvironmentProblem(ThalwegError):
+    """The machine lacks something that Thalweg needs."""

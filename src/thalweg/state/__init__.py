@@ -1,0 +1,1 @@
+"""State on disk: segments, commit records and the manifest of a checkpoint."""

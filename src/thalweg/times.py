@@ -1,0 +1,138 @@
+"""Event time: integers of microseconds since 1970 UTC, and the few helpers that keep them readable.
+
+A ``Timestamp`` is a plain ``int`` in interpreted and in compiled functions alike, so arithmetic on it is
+exact for every year that fits 64 bits, also before 1970.
+"""
+
+from __future__ import annotations
+
+import datetime as _dt
+import re
+from typing import Final
+
+SECOND: Final = 1_000_000
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+
+#: The time that never comes: an unarmed timer, the clock at the end of a stream.
+NEVER: Final = 2**63 - 1
+#: Before every time: the clock of a source that has delivered nothing yet.
+BEFORE_ALL: Final = -(2**63)
+
+_UNITS: Final = {
+    "us": 1,
+    "microsecond": 1,
+    "ms": 1000,
+    "millisecond": 1000,
+    "s": SECOND,
+    "sec": SECOND,
+    "second": SECOND,
+    "min": MINUTE,
+    "minute": MINUTE,
+    "h": HOUR,
+    "hour": HOUR,
+    "d": DAY,
+    "day": DAY,
+    "w": 7 * DAY,
+    "week": 7 * DAY,
+}
+_DURATION = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
+
+
+def microseconds(n: int) -> int:
+    """A duration of n microseconds."""
+    return n
+
+
+def milliseconds(n: int) -> int:
+    """A duration of n milliseconds, in microseconds."""
+    return n * 1000
+
+
+def seconds(n: int) -> int:
+    """A duration of n seconds, in microseconds."""
+    return n * 1_000_000
+
+
+def minutes(n: int) -> int:
+    """A duration of n minutes, in microseconds."""
+    return n * 60_000_000
+
+
+def hours(n: int) -> int:
+    """A duration of n hours, in microseconds."""
+    return n * 3_600_000_000
+
+
+def days(n: int) -> int:
+    """A duration of n days, in microseconds."""
+    return n * 86_400_000_000
+
+
+def hour(time: int) -> int:
+    """The hour of the day of a Timestamp, 0 to 23, UTC."""
+    return time % 86_400_000_000 // 3_600_000_000
+
+
+def weekday(time: int) -> int:
+    """The day of the week of a Timestamp, UTC: Monday is 0."""
+    return (time // 86_400_000_000 + 3) % 7
+
+
+def date(time: int) -> int:
+    """Midnight UTC at or before a Timestamp, itself a Timestamp."""
+    return time // 86_400_000_000 * 86_400_000_000
+
+
+def text(time: int) -> str:
+    """A Timestamp as ISO 8601 in UTC, ``2026-01-31T12:00:00.000000Z``; for people, never for keys.
+
+    Years outside 1 to 9999, which the calendar of the standard library lacks, come as microseconds.
+    """
+    try:
+        moment = _dt.datetime(1970, 1, 1) + _dt.timedelta(microseconds=time)
+    except OverflowError:
+        return f"{time}us"
+    fraction = f".{moment.microsecond:06d}" if moment.microsecond else ""
+    return f"{moment:%Y-%m-%dT%H:%M:%S}".rjust(19, "0") + f"{fraction}Z"
+
+
+def timestamp(text: str | _dt.datetime) -> int:
+    """A Timestamp from ISO 8601 text or a datetime; without a zone it is read as UTC.
+
+    Raises:
+        ValueError: the text is not ISO 8601.
+    """
+    moment = _dt.datetime.fromisoformat(text) if isinstance(text, str) else text
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(_dt.UTC).replace(tzinfo=None)
+    return (moment - _dt.datetime(1970, 1, 1)) // _dt.timedelta(microseconds=1)
+
+
+def duration(value: str | int | _dt.timedelta) -> int:
+    """A duration in microseconds from ``"2 minutes"``, ``"1h 30min"``, a timedelta or a number of microseconds.
+
+    Raises:
+        ValueError: the text is not a duration; the message names the units.
+    """
+    if isinstance(value, bool):
+        raise ValueError(f"a duration is text like '2 minutes' or a number, not {value!r}")
+    if isinstance(value, int):
+        return value
+    if isinstance(value, _dt.timedelta):
+        return value // _dt.timedelta(microseconds=1)
+    total, at = 0.0, 0
+    while at < len(value):
+        part = _DURATION.match(value, at)
+        unit = part and _UNITS.get(part[2].lower().removesuffix("s") or "s", _UNITS.get(part[2].lower()))
+        if part is None or unit is None:
+            raise ValueError(
+                f"not a duration: {value!r}; write for example '30 seconds', '2 minutes' or '1h 30min'"
+                " (us, ms, s, min, h, day, week)"
+            )
+        total += float(part[1]) * unit
+        at = part.end()
+    if not value.strip():
+        raise ValueError("an empty text is not a duration; write for example '2 minutes'")
+    return round(total)
