@@ -1,0 +1,78 @@
+# One command per task. Needs Python 3.11 or newer with venv, make, bash and coreutils; everything else is installed
+# into .venv the first time and again only when pyproject.toml or requirements.lock change.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SLOW ?=
+# More arguments: make test ARGS="-k order", make bench ARGS="nexmark --quick"
+ARGS ?=
+
+# Errors only: the warnings are about pip itself. PIP_QUIET= shows everything.
+PIP_QUIET ?= -qq
+PIP := $(BIN)/python -m pip install --disable-pip-version-check $(PIP_QUIET) -c requirements.lock
+
+.PHONY: help demo test test-quick check format bench docs clean
+
+help:
+	@echo "make demo        see it run"
+	@echo "make test        run the tests (SLOW=1: all of them)"
+	@echo "make test-quick  run the tests that need neither Spark nor patience"
+	@echo "make check       lint, format, types, layers"
+	@echo "make format      put the code into its format"
+	@echo "make bench       run the benchmarks (ARGS=\"NAME --quick\")"
+	@echo "make docs        run the examples of the documentation"
+	@echo "make clean       remove everything that was built or installed here"
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(f"Python 3.11 or newer is needed, $(PYTHON) is {sys.version.split()[0]}; try: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -m venv $(VENV)
+
+# Editable, so that a change of the source needs no new installation.
+$(VENV)/.installed: pyproject.toml requirements.lock | $(VENV)/bin/python
+	@echo "Installing Thalweg into $(VENV) (the first time this fetches about 700 MB: some minutes) ..."
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev-installed: $(VENV)/.installed
+	@echo "Installing the tools for tests and checks into $(VENV) ..."
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+$(VENV)/.bench-installed: $(VENV)/.installed
+	@echo "Installing the programs to compare with into $(VENV) ..."
+	@$(PIP) -e '.[bench]'
+	@touch $@
+
+demo: $(VENV)/.installed
+	@$(BIN)/thalweg demo $(ARGS)
+
+test: $(VENV)/.dev-installed
+	@$(BIN)/python -m pytest -q $(if $(filter-out 0,$(SLOW)),--slow) $(ARGS)
+
+test-quick: $(VENV)/.dev-installed
+	@$(BIN)/python -m pytest -q -m "not slow and not spark" $(ARGS)
+
+check: $(VENV)/.dev-installed
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(VENV)/.dev-installed
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+bench: $(VENV)/.bench-installed
+	@$(BIN)/thalweg bench $(ARGS)
+
+docs: $(VENV)/.dev-installed
+	@$(BIN)/python -m pytest -q --doctest-glob='*.md' README.md $(wildcard docs) $(ARGS) || [ $$? = 5 ] # 5: no examples yet
+
+clean:
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
