@@ -494,6 +494,12 @@ def _state_class(cls: type, fields: tuple[Field, ...]) -> type:
     return made
 
 
+def make_state(name: str, fields: Sequence[Field]) -> StateSpec:
+    """A state spec with a class made for it, for the library's operators."""
+    made = _state_class(type(name, (), {}), tuple(fields))
+    return StateSpec(Schema(name, tuple(fields)), made)
+
+
 def state_spec(cls: Any) -> StateSpec:
     """The spec of a class declared with :func:`state`.
 

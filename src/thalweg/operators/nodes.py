@@ -1,0 +1,287 @@
+"""The operators of a flow as frozen records: what each one is, what it reads, what it gives.
+
+A node's ``index`` is its place in the order of definition, which is a topological order; it is also the
+*level* of the tuples that its timers make (DECISIONS B19). Level 0 stands for rows, so indices start at 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Literal, NamedTuple
+
+from thalweg.operators.functions import Function
+from thalweg.records import Field, Schema, StateSpec
+
+Errors = Literal["fail", "reject"]
+Compile = Literal["auto", "require", "never"]
+
+
+class OperatorKind(enum.Enum):
+    """The kinds of operators (Prasaad, section 2.1), and the nodes that are no operators in that sense."""
+
+    SOURCE = "source"
+    STATELESS = "stateless"
+    KEYED = "keyed"
+    STATEFUL = "stateful"
+    UNION = "union"
+    SINK = "sink"
+
+
+class Rejected(NamedTuple):
+    """A row that did not fit or on which a function raised, as the ``rejected`` streams carry it."""
+
+    operator: str
+    reason: str
+    position: str
+    row: str
+
+
+REJECTED = Schema.of(Rejected)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ref:
+    """A stream: the node that makes it and the port it leaves by (out, late, rejected)."""
+
+    node: int
+    port: str = "out"
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """What all nodes have."""
+
+    index: int
+    name: str
+
+    @property
+    def kind(self) -> OperatorKind:
+        raise NotImplementedError
+
+    @property
+    def inputs(self) -> tuple[Ref, ...]:
+        return ()
+
+    @property
+    def out(self) -> Schema | None:
+        """The record of the main output, None where there is none."""
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Source(Node):
+    """Where tuples enter; sorts them by event time when ``order_by`` is given (DESIGN section 4)."""
+
+    record: Schema
+    order_by: str | None
+    #: in microseconds, or in the unit of an integer order_by field
+    lateness: int
+    lane: str | None
+    arrival: tuple[str, ...]
+    errors: Errors
+
+    @property
+    def kind(self) -> OperatorKind:
+        return OperatorKind.SOURCE
+
+    @property
+    def out(self) -> Schema:
+        return self.record
+
+
+@dataclasses.dataclass(frozen=True)
+class Stateless(Node):
+    """map, filter, flat_map: one tuple in, any number out, no memory."""
+
+    verb: Literal["map", "filter", "flat_map"]
+    input: Ref
+    function: Function
+    record: Schema
+    many: bool
+    errors: Errors
+    compile: Compile
+
+    @property
+    def kind(self) -> OperatorKind:
+        return OperatorKind.STATELESS
+
+    @property
+    def inputs(self) -> tuple[Ref, ...]:
+        return (self.input,)
+
+    @property
+    def out(self) -> Schema:
+        return self.record
+
+
+@dataclasses.dataclass(frozen=True)
+class Batches(Node):
+    """map_batches: a pyarrow.RecordBatch in, one out, or one with the source row of each output row."""
+
+    input: Ref
+    function: Function
+    record: Schema
+    errors: Errors
+
+    @property
+    def kind(self) -> OperatorKind:
+        return OperatorKind.STATELESS
+
+    @property
+    def inputs(self) -> tuple[Ref, ...]:
+        return (self.input,)
+
+    @property
+    def out(self) -> Schema:
+        return self.record
+
+
+@dataclasses.dataclass(frozen=True)
+class Stamp(Node):
+    """Adds the tuple's event time as the last field, or the start of each window that holds it.
+
+    With ``every`` None the field is the event time itself; else one output a window
+    ``[start, start + size)`` with ``start = origin (mod every)``, earliest first.
+    """
+
+    input: Ref
+    record: Schema
+    size: int
+    every: int | None
+    origin: int
+
+    @property
+    def kind(self) -> OperatorKind:
+        return OperatorKind.STATELESS
+
+    @property
+    def inputs(self) -> tuple[Ref, ...]:
+        return (self.input,)
+
+    @property
+    def out(self) -> Schema:
+        return self.record
+
+    @property
+    def many(self) -> bool:
+        return self.every is not None and self.every < self.size
+
+
+@dataclasses.dataclass(frozen=True)
+class Digest(Node):
+    """Adds a stable 64-bit digest of the whole tuple as the last field."""
+
+    input: Ref
+    record: Schema
+
+    @property
+    def kind(self) -> OperatorKind:
+        return OperatorKind.STATELESS
+
+    @property
+    def inputs(self) -> tuple[Ref, ...]:
+        return (self.input,)
+
+    @property
+    def out(self) -> Schema:
+        return self.record
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Key:
+    """How a keyed operator finds a tuple's key: named fields, or a function of the tuple.
+
+    ``fields`` are the key's fields with their types; with a function there is one field, called after it.
+    """
+
+    fields: tuple[Field, ...]
+    function: Function | None
+    buckets: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Keyed(Node):
+    """process: a function with one state a key; a stateful operator is a keyed one with one key."""
+
+    input: Ref
+    key: Key
+    process: Function
+    on_timer: Function | None
+    state: StateSpec
+    record: Schema | None
+    many: bool
+    timer_many: bool
+    errors: Errors
+    compile: Compile
+
+    @property
+    def kind(self) -> OperatorKind:
+        return OperatorKind.KEYED if self.key.fields else OperatorKind.STATEFUL
+
+    @property
+    def inputs(self) -> tuple[Ref, ...]:
+        return (self.input,)
+
+    @property
+    def out(self) -> Schema | None:
+        return self.record
+
+
+@dataclasses.dataclass(frozen=True)
+class OrderBy(Node):
+    """order_by inside a flow: sorts by a field, as a source does; one slot."""
+
+    input: Ref
+    record: Schema
+    field: str
+    lateness: int
+
+    @property
+    def kind(self) -> OperatorKind:
+        return OperatorKind.STATEFUL
+
+    @property
+    def inputs(self) -> tuple[Ref, ...]:
+        return (self.input,)
+
+    @property
+    def out(self) -> Schema:
+        return self.record
+
+
+@dataclasses.dataclass(frozen=True)
+class Union(Node):
+    """The tuples of several streams of one record type, merged by the order key."""
+
+    streams: tuple[Ref, ...]
+    record: Schema
+
+    @property
+    def kind(self) -> OperatorKind:
+        return OperatorKind.UNION
+
+    @property
+    def inputs(self) -> tuple[Ref, ...]:
+        return self.streams
+
+    @property
+    def out(self) -> Schema:
+        return self.record
+
+
+@dataclasses.dataclass(frozen=True)
+class Sink(Node):
+    """Where tuples leave, by name."""
+
+    input: Ref
+    record: Schema
+    ordered: bool
+
+    @property
+    def kind(self) -> OperatorKind:
+        return OperatorKind.SINK
+
+    @property
+    def inputs(self) -> tuple[Ref, ...]:
+        return (self.input,)
