@@ -12,7 +12,7 @@ The algorithm is the public XXH64 (github.com/Cyan4973/xxHash, doc/xxhash_spec.m
 - A key of *only fixed-width fields* hashes as XXH64 of its words in field order; if any of the
   fields is Optional, a last word follows whose bit i is set when the i-th fixed-width field is null
   (the word of a null is 0). The empty key hashes as XXH64 of nothing.
-- A key of *one str or bytes field that is not null* hashes as a text.
+- A key of *one str or bytes field that is not Optional* hashes as a text.
 - *Every other key* hashes as XXH64 of its ordered bytes (see :mod:`thalweg.runtime.keys`), which
   also cover nulls.
 
@@ -233,7 +233,10 @@ def text_buffers(array: pa.Array) -> tuple[Any, Bytes]:
     if offsets is not None and offsets.size:
         ends = np.frombuffer(offsets, dtype)[array.offset :]
     content = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return ends[: len(array) + 1], content
+    ends = ends[: len(array) + 1]
+    # Arrow's buffers are read-only or not; compiled code is made once for one of the two.
+    ends.flags.writeable = content.flags.writeable = False
+    return ends, content
 
 
 def hash_texts(array: pa.Array) -> UInt64s:
