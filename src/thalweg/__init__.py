@@ -1,0 +1,94 @@
+"""Thalweg: ordered, elastic stream processing in Python, on Spark."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from thalweg.errors import (
+    BuildError,
+    CheckpointError,
+    CheckpointMismatch,
+    CompileRefused,
+    DataError,
+    EnvironmentProblem,
+    OperatorError,
+    SchemaError,
+    ThalwegError,
+)
+from thalweg.flow import Flow, KeyedStream, Stream
+from thalweg.operators import agg
+from thalweg.operators.nodes import Rejected
+from thalweg.records import Category, Timer, Timestamp, drop, state
+from thalweg.times import (
+    NEVER,
+    date,
+    days,
+    duration,
+    hour,
+    hours,
+    microseconds,
+    milliseconds,
+    minutes,
+    seconds,
+    text,
+    timestamp,
+    weekday,
+)
+
+if TYPE_CHECKING:
+    from thalweg import spark, testing
+    from thalweg.embedded import run
+
+__version__ = "0.1.0"
+
+#: Loaded on first use: Spark, the test kit and the embedded host are not needed to build a flow.
+_LAZY = {"spark": None, "testing": None, "run": "thalweg.embedded"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'thalweg' has no attribute {name!r}")
+    home = _LAZY[name]
+    if home is None:
+        return importlib.import_module(f"thalweg.{name}")
+    return getattr(importlib.import_module(home), name)
+
+
+__all__ = [
+    "NEVER",
+    "BuildError",
+    "Category",
+    "CheckpointError",
+    "CheckpointMismatch",
+    "CompileRefused",
+    "DataError",
+    "EnvironmentProblem",
+    "Flow",
+    "KeyedStream",
+    "OperatorError",
+    "Rejected",
+    "SchemaError",
+    "Stream",
+    "ThalwegError",
+    "Timer",
+    "Timestamp",
+    "agg",
+    "date",
+    "days",
+    "drop",
+    "duration",
+    "hour",
+    "hours",
+    "microseconds",
+    "milliseconds",
+    "minutes",
+    "run",
+    "seconds",
+    "spark",
+    "state",
+    "testing",
+    "text",
+    "timestamp",
+    "weekday",
+]

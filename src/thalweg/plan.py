@@ -1,0 +1,253 @@
+"""From a flow to a plan: who reads whom, stages, fused chains, time domains and the order key.
+
+The order key (DECISIONS B19) places every tuple of every stream in the serial, depth-first run: event time,
+level (0 for rows, else the index of the operator whose timer made it), then source and arrival or the timer's
+key, then along the path one counter per expanding operator and one branch number per fan-out. The plan says
+which of these hidden columns a stream carries. A single slot needs the whole key only in front of a union.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from thalweg.errors import BuildError
+from thalweg.flow import Flow
+from thalweg.operators.nodes import (
+    Batches,
+    Keyed,
+    Node,
+    OperatorKind,
+    OrderBy,
+    Ref,
+    Sink,
+    Source,
+    Stamp,
+    Stateless,
+    Union,
+)
+
+TIME: Final = "_time"
+LEVEL: Final = "_level"
+SEQ: Final = "_seq"
+KEY: Final = "_key"
+#: The event part of the order key; counters and branches follow, see :meth:`Plan.order_columns`.
+EVENT: Final = (TIME, LEVEL, SEQ, KEY)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Edge:
+    """One reader of a stream: the reading node and its input port."""
+
+    node: int
+    port: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unit:
+    """What the engine runs as one: a node, or a fused chain of stateless nodes."""
+
+    nodes: tuple[int, ...]
+    stage: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A checked flow, ready to be run by any host.
+
+    ``stages[i]`` is the number of re-routings between slots before node i + 1; ``domains[i]`` names the node
+    whose clock rules its main output (a source or order_by; 0 where there is no event time).
+    """
+
+    flow: str
+    nodes: tuple[Node, ...]
+    stages: tuple[int, ...]
+    domains: tuple[int, ...]
+    units: tuple[Unit, ...]
+
+    def node(self, index: int) -> Node:
+        return self.nodes[index - 1]
+
+    def stage(self, index: int) -> int:
+        return self.stages[index - 1]
+
+    def domain(self, ref: Ref) -> int:
+        """The time domain of a stream; late and rejected streams have none."""
+        return self.domains[ref.node - 1] if ref.port == "out" else 0
+
+    @functools.cached_property
+    def depth(self) -> int:
+        """How many stages there are."""
+        return max(self.stages) + 1
+
+    @functools.cached_property
+    def readers(self) -> dict[Ref, tuple[Edge, ...]]:
+        """Who reads each stream, in the order in which a serial run visits them."""
+        out: dict[Ref, list[Edge]] = {}
+        for node in self.nodes:
+            for port, ref in enumerate(node.inputs):
+                out.setdefault(ref, []).append(Edge(node.index, port))
+        return {ref: tuple(sorted(edges)) for ref, edges in out.items()}
+
+    @functools.cached_property
+    def sources(self) -> tuple[Source, ...]:
+        return tuple(n for n in self.nodes if isinstance(n, Source))
+
+    @functools.cached_property
+    def sinks(self) -> tuple[Sink, ...]:
+        return tuple(n for n in self.nodes if isinstance(n, Sink))
+
+    @functools.cached_property
+    def keyed(self) -> tuple[Keyed, ...]:
+        return tuple(n for n in self.nodes if isinstance(n, Keyed))
+
+    @functools.cached_property
+    def merges(self) -> frozenset[Ref]:
+        """The streams that lead to a union, whose order key must therefore be whole."""
+        out: set[Ref] = set()
+        for node in reversed(self.nodes):
+            ports = [ref for ref in (Ref(node.index, p) for p in ("out", "late", "rejected")) if ref in out]
+            if isinstance(node, Union) or ports:
+                out.update(node.inputs)
+        return frozenset(out)
+
+    def order_columns(self, ref: Ref, *, whole: bool) -> tuple[str, ...]:
+        """The hidden columns of a stream, most significant first.
+
+        Args:
+            ref: the stream.
+            whole: whether the whole order key is wanted (several slots, or a union behind it).
+        """
+        if not whole:
+            return (TIME,) if self.domain(ref) else ()
+        return (*EVENT, *self._path_columns(ref))
+
+    def _path_columns(self, ref: Ref) -> tuple[str, ...]:
+        node = self.node(ref.node)
+        found: set[tuple[int, int]] = set()
+        if ref.port != "late" and not isinstance(node, (Source, OrderBy)):
+            for one in node.inputs:
+                found |= {_place(name) for name in self._path_columns(one)}
+                if len(self.readers[one]) > 1:
+                    found.add((one.node, 1))
+        if ref.port == "out" and expands(node):
+            found.add((node.index, 0))
+        return tuple(f"_{'cb'[kind]}{index}" for index, kind in sorted(found))
+
+    def upstream(self, ref: Ref) -> Iterator[Node]:
+        """The nodes that a stream comes from, nearest first."""
+        node = self.node(ref.node)
+        yield node
+        for one in node.inputs:
+            yield from self.upstream(one)
+
+
+def _place(name: str) -> tuple[int, int]:
+    return int(name[2:]), "cb".index(name[1])
+
+
+def counter(index: int) -> str:
+    """The name of the counter column of an expanding operator."""
+    return f"_c{index}"
+
+
+def branch(index: int) -> str:
+    """The name of the branch column of a stream with several readers."""
+    return f"_b{index}"
+
+
+def expands(node: Node) -> bool:
+    """Whether one input tuple (or one firing of a timer) can give several output tuples."""
+    if isinstance(node, Keyed):
+        return node.many or node.timer_many
+    if isinstance(node, (Stateless, Stamp)):
+        return node.many
+    return isinstance(node, Batches)
+
+
+def make_plan(flow: Flow) -> Plan:
+    """The plan of a flow.
+
+    Raises:
+        BuildError: the flow has no source or no sink, or a source nobody reads.
+    """
+    nodes = flow.nodes
+    if not any(isinstance(node, Source) for node in nodes):
+        raise BuildError(f"flow {flow.name!r} has no source; begin with flow.source(...)")
+    if not any(isinstance(node, Sink) for node in nodes):
+        raise BuildError(f"flow {flow.name!r} has no sink; end a stream with .sink('name')")
+    return Plan(
+        flow.name, nodes, _stages(nodes), _domains(nodes), tuple(_units(nodes, _stages(nodes)))
+    )
+
+
+def reroutes(node: Node) -> bool:
+    """Whether a node's input must be brought to the slot that owns the key."""
+    return isinstance(node, (Keyed, OrderBy))
+
+
+def _stages(nodes: Sequence[Node]) -> tuple[int, ...]:
+    stages: list[int] = []
+    for node in nodes:
+        before = max((stages[ref.node - 1] for ref in node.inputs), default=0)
+        stages.append(before + 1 if reroutes(node) else before)
+    return tuple(stages)
+
+
+def _domains(nodes: Sequence[Node]) -> tuple[int, ...]:
+    """One domain for all timed sources that a union connects, named by the first of them."""
+    parent = list(range(len(nodes) + 1))
+
+    def root(index: int) -> int:
+        while parent[index] != index:
+            index = parent[index]
+        return index
+
+    domains: list[int] = []
+    for node in nodes:
+        if isinstance(node, Source):
+            domains.append(node.index if node.order_by else 0)
+        elif isinstance(node, OrderBy):
+            domains.append(node.index)
+        else:
+            mine = [domains[ref.node - 1] if ref.port == "out" else 0 for ref in node.inputs]
+            for other in mine[1:]:
+                first, second = sorted((root(mine[0]), root(other)))
+                parent[second] = first
+            domains.append(mine[0])
+    return tuple(root(one) for one in domains)
+
+
+def _units(nodes: Sequence[Node], stages: Sequence[int]) -> Iterator[Unit]:
+    """Chains of stateless nodes, each the only reader of the one before, fused; all else alone."""
+    readers: dict[Ref, int] = {}
+    for node in nodes:
+        for ref in node.inputs:
+            readers[ref] = readers.get(ref, 0) + 1
+    following: dict[int, Stateless] = {}
+    inner: set[int] = set()
+    for node in nodes:
+        if not isinstance(node, Stateless):
+            continue
+        before = nodes[node.input.node - 1]
+        fits = isinstance(before, Stateless) and before.errors == node.errors
+        if fits and node.input.port == "out" and readers[node.input] == 1:
+            following[before.index] = node
+            inner.add(node.index)
+    for node in nodes:
+        if node.index not in inner:
+            chain = [node.index]
+            while chain[-1] in following:
+                chain.append(following[chain[-1]].index)
+            yield Unit(tuple(chain), stages[node.index - 1])
+
+
+def kind_name(node: Node) -> str:
+    """The operator's kind as the papers call it."""
+    if isinstance(node, OrderBy):
+        return "stateful (order_by)"
+    if node.kind is OperatorKind.STATELESS and isinstance(node, Stateless):
+        return f"stateless ({node.verb})"
+    return node.kind.value

@@ -1,0 +1,286 @@
+"""The serial reference runner: one tuple at a time, depth-first, plain Python; the oracle of every test.
+
+It is written to be obviously right, not fast: each operator is what its definition says, timers sit in one
+heap ordered by (time, operator, key), and nothing is compiled, chunked or parallel (DESIGN sections 4, 12).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import itertools
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from thalweg.errors import OperatorError
+from thalweg.flow import Flow
+from thalweg.operators.digest import digest
+from thalweg.operators.nodes import (
+    Batches,
+    Digest,
+    Keyed,
+    Node,
+    OrderBy,
+    Ref,
+    Rejected,
+    Sink,
+    Source,
+    Stamp,
+    Stateless,
+    Union,
+)
+from thalweg.plan import Plan, make_plan
+from thalweg.records import StateSpec
+from thalweg.times import BEFORE_ALL, NEVER
+
+
+@dataclasses.dataclass(slots=True)
+class Outputs:
+    """What a run gave: rows by sink in order, the state left by operator and key, and counts."""
+
+    sinks: dict[str, list[Any]]
+    states: dict[str, dict[Any, Any]]
+    counts: dict[str, dict[str, int]]
+
+
+def run_reference(flow: Flow, inputs: Mapping[str, Iterable[Any]], *, end: bool = True) -> Outputs:
+    """Runs a flow over rows in arrival order, a sequence a source.
+
+    Args:
+        flow: the flow.
+        inputs: rows by source name, in arrival order.
+        end: whether the streams end: waiting rows are released and the remaining timers fire.
+    """
+    return _Run(make_plan(flow)).run(inputs, end)
+
+
+class _Run:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.out = Outputs({n.name: [] for n in plan.sinks}, {n.name: {} for n in plan.keyed}, {})
+        self.waiting: dict[int, list[tuple[Any, ...]]] = {}
+        self.clock: dict[int, int] = {}
+        self.greatest: dict[tuple[int, Any], int] = {}
+        self.heap: list[tuple[int, int, Any, Any]] = []
+        self.now = 0
+        self.ending = False
+        self.arrivals = itertools.count()
+
+    def run(self, inputs: Mapping[str, Iterable[Any]], end: bool) -> Outputs:
+        for source in self.plan.sources:
+            for row in inputs.get(source.name, ()):
+                self.arrive(source, source.record.coerce(row))
+        for domain in sorted({d for d in self.plan.domains if d}):
+            self.serve(domain, end)
+        return self.out
+
+    def arrive(self, node: Source | OrderBy, row: Any) -> None:
+        """A row reaches the place that orders it: late, or it waits until the clock has passed it."""
+        field = node.order_by if isinstance(node, Source) else node.field
+        self.count(node, "in")
+        if field is None:
+            self.give(Ref(node.index), row)
+            return
+        time = getattr(row, field)
+        name = node.lane if isinstance(node, Source) else None
+        lane = (node.index, _canonical(getattr(row, name)) if name else None)
+        greatest = self.greatest.get(lane, BEFORE_ALL)
+        if greatest != BEFORE_ALL and time < greatest - node.lateness:
+            self.count(node, "late")
+            self.push(Ref(node.index, "late"), row)
+            return
+        self.greatest[lane] = max(greatest, time)
+        domain = self.plan.domains[node.index - 1]
+        place = (time, node.index, next(self.arrivals))
+        self.waiting.setdefault(domain, []).append((*place, node.index, row))
+
+    def serve(self, domain: int, end: bool) -> None:
+        """All rows of a domain by (time, source, arrival), timers in between; then the end."""
+        clock = NEVER if end else self.domain_clock(domain)
+        for time, _, _, index, row in sorted(self.waiting.get(domain, ()), key=lambda one: one[:3]):
+            if time <= clock:
+                self.fire(time)
+                self.now = time
+                self.give(Ref(index), row)
+        self.ending = end
+        self.fire(clock)
+        self.ending = False
+        self.heap.clear()
+
+    def domain_clock(self, domain: int) -> int:
+        clocks = []
+        for node in self.plan.nodes:
+            if isinstance(node, (Source, OrderBy)) and self.plan.domains[node.index - 1] == domain:
+                lanes = [top for (index, _), top in self.greatest.items() if index == node.index]
+                clocks.append(min(lanes) - node.lateness if lanes else BEFORE_ALL)
+        return min(clocks)
+
+    def fire(self, before: int) -> None:
+        """Fires the timers below a time in the order (time, operator, key)."""
+        while self.heap and (self.heap[0][0] < before or before == NEVER):
+            time, index, _, key = heapq.heappop(self.heap)
+            node = self.plan.node(index)
+            assert isinstance(node, Keyed)
+            state = self.out.states[node.name].get(key)
+            if state is None or _timer(node.state, state) != time:
+                continue
+            self.now = time
+            self.on_timer(node, key, state, time)
+
+    def on_timer(self, node: Keyed, key: Any, state: Any, time: int) -> None:
+        assert node.on_timer is not None and node.state.timer is not None
+        setattr(state, node.state.timer, NEVER)
+        arguments = (state, key, time) if node.key.fields else (state, time)
+        rows = self.call(node, node.on_timer.call, arguments, key, node.timer_many)
+        again = _timer(node.state, state)
+        if again != NEVER and self.ending:
+            self.count(node, "disarmed")
+        if rows is None or again == NEVER or self.ending or getattr(state, "_drop", False):
+            del self.out.states[node.name][key]
+        else:
+            self.arm(node, key, state, max(again, time + 1))
+        self.give_all(node, rows)
+
+    def arm(self, node: Keyed, key: Any, state: Any, time: int) -> None:
+        assert node.state.timer is not None
+        setattr(state, node.state.timer, time)
+        heapq.heappush(self.heap, (time, node.index, sort_key(key), key))
+
+    def push(self, ref: Ref, row: Any) -> None:
+        for edge in self.plan.readers.get(ref, ()):
+            self.receive(self.plan.node(edge.node), row)
+
+    def give(self, ref: Ref, row: Any) -> None:
+        self.count(self.plan.node(ref.node), "out")
+        self.push(ref, row)
+
+    def give_all(self, node: Node, rows: list[Any] | None) -> None:
+        for row in rows or ():
+            self.give(Ref(node.index), row)
+
+    def count(self, node: Node, what: str) -> None:
+        counts = self.out.counts.setdefault(node.name, {})
+        counts[what] = counts.get(what, 0) + 1
+
+    def receive(self, node: Node, row: Any) -> None:
+        """One tuple at one operator."""
+        if isinstance(node, OrderBy):
+            self.arrive(node, row)
+            return
+        self.count(node, "in")
+        if isinstance(node, Sink):
+            self.out.sinks[node.name].append(row)
+        elif isinstance(node, Union):
+            self.give(Ref(node.index), row)
+        elif isinstance(node, Stateless):
+            self.stateless(node, row)
+        elif isinstance(node, Keyed):
+            self.keyed(node, row)
+        elif isinstance(node, Stamp):
+            for value in _stamps(node, self.now):
+                self.give(Ref(node.index), node.record.coerce((*row, value)))
+        elif isinstance(node, Digest):
+            self.give(Ref(node.index), node.record.coerce((*row, digest(row))))
+        elif isinstance(node, Batches):
+            self.batches(node, row)
+
+    def stateless(self, node: Stateless, row: Any) -> None:
+        if node.verb == "filter":
+            keep = self.call(node, lambda one: bool(node.function.call(one)), (row,), row, None)
+            self.give_all(node, [row] if keep and keep[0] else [])
+        else:
+            self.give_all(node, self.call(node, node.function.call, (row,), row, node.many))
+
+    def keyed(self, node: Keyed, row: Any) -> None:
+        key = key_of(node, row)
+        states = self.out.states[node.name]
+        old = states.get(key)
+        before = None if old is None else node.state.values(old)
+        state = states.setdefault(key, node.state.new())
+        rows = self.call(node, node.process.call, (state, row), row, node.many)
+        if rows is None:
+            states.pop(key)
+            if before is not None:
+                states[key] = node.state.restore(before)
+            return
+        if getattr(state, "_drop", False):
+            del states[key]
+        elif node.on_timer is not None and _timer(node.state, state) != NEVER:
+            self.arm(node, key, state, max(_timer(node.state, state), self.now))
+        self.give_all(node, rows)
+
+    def batches(self, node: Batches, row: Any) -> None:
+        from thalweg.runtime.chunks import Chunk
+
+        schema = self.plan.node(node.input.node).out
+        assert schema is not None
+        answer = node.function.call(Chunk.from_rows(schema, [row]).to_arrow())
+        batch = answer[0] if isinstance(answer, tuple) else answer
+        table = pa.table({name: batch.column(name) for name in node.record.names})
+        self.give_all(node, Chunk.from_arrow(node.record, table).rows())
+
+    def call(self, node: Any, call: Any, arguments: tuple[Any, ...], row: Any, many: bool | None) -> Any:
+        """The rows a function gave, coerced; None when it raised and the row was rejected."""
+        try:
+            if many is None:
+                return [call(*arguments)]
+            answer = call(*arguments)
+            rows = list(answer or ()) if many else [answer]
+            rows = [node.record.coerce(one) for one in rows if one is not None] if node.record else []
+            if isinstance(node, Keyed):
+                node.state.values(arguments[0])
+            return rows
+        except Exception as error:
+            if node.errors == "fail":
+                raise OperatorError(f"operator {node.name!r}: {error}", operator=node.name, row=str(row)) from error
+            self.count(node, "rejected")
+            reason = f"{type(error).__name__}: {error}"
+            self.push(Ref(node.index, "rejected"), Rejected(node.name, reason, "", str(row)))
+            return None
+
+
+def _timer(spec: StateSpec, state: Any) -> int:
+    value = getattr(state, spec.timer) if spec.timer else NEVER
+    return NEVER if value is None else int(value)
+
+
+def _stamps(node: Stamp, time: int) -> list[int]:
+    """The event time, or the starts of the windows that hold it, earliest first."""
+    if node.every is None:
+        return [time]
+    last = (time - node.origin) // node.every * node.every + node.origin
+    first = last - (node.size - 1 - (time - last)) // node.every * node.every
+    return list(range(first, last + 1, node.every))
+
+
+def key_of(node: Keyed, row: Any) -> Any:
+    """The key of a row: bare for one field, a tuple for several, () for none."""
+    if node.key.function is not None:
+        function = _canonical(node.key.fields[0].type.coerce(node.key.function.call(row)))
+        extra = [_canonical(getattr(row, field.name)) for field in node.key.fields[1:]]
+        return (function, *extra) if extra else function
+    values = tuple(_canonical(getattr(row, field.name)) for field in node.key.fields)
+    return values[0] if len(values) == 1 else values
+
+
+_NAN = math.nan
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, float):
+        return _NAN if value != value else value + 0.0
+    return value
+
+
+def sort_key(key: Any) -> Any:
+    """Something that orders like the key: null, numbers, NaN, then text by its UTF-8 bytes."""
+    if isinstance(key, tuple):
+        return tuple(sort_key(one) for one in key)
+    if key is None:
+        return (0,)
+    if isinstance(key, (bool, int, float)):
+        return (2,) if key != key else (1, key)
+    return (3, key.encode("utf-8", "surrogatepass") if isinstance(key, str) else bytes(key))

@@ -1,0 +1,250 @@
+"""The engine of one slot: a plan's units run a step at a time, in one thread (threading model ``manual``).
+
+A *step* is a piece of the input in stream order with the clocks behind it; it passes through all units in
+topological order, so every operator sees its tuples, timers and punctuations in the order of the serial run.
+A host that runs several slots gives each engine one stage of the plan and carries chunks between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from thalweg.operators.nodes import REJECTED, Keyed, OrderBy, Ref, Rejected, Sink, Source, Stamp
+from thalweg.operators.nodes import Batches, Digest, Stateless, Union
+from thalweg.plan import LEVEL, TIME, Edge, Plan, Unit, branch
+from thalweg.records import Schema
+from thalweg.runtime import build
+from thalweg.runtime.chunks import Chunk
+from thalweg.runtime.ingress import Gate, Ingress, event_columns
+from thalweg.runtime.ordering import empty_order, serials, with_columns
+from thalweg.runtime.units import (
+    BatchesUnit,
+    ChainUnit,
+    Counts,
+    DigestUnit,
+    Given,
+    KeyedUnit,
+    Moment,
+    OrderByUnit,
+    Setting,
+    StampUnit,
+    UnionUnit,
+    late_order,
+)
+from thalweg.times import BEFORE_ALL, NEVER
+
+#: Rows of a step, unless the host says otherwise.
+CHUNK_ROWS = 65_536
+
+Leaving = dict[Edge, list[Chunk]]
+
+
+class Engine:
+    """The units of one stage (or all) of a plan, with their state.
+
+    Args:
+        plan: what to run.
+        stage: the stage to run; None runs the whole plan in this slot.
+        chunk_rows: about how many rows a step has.
+
+    The streams that leave — to sinks, or to readers in later stages — come back by edge.
+    """
+
+    def __init__(self, plan: Plan, *, stage: int | None = None, chunk_rows: int = CHUNK_ROWS) -> None:
+        self.plan = plan
+        self.stage = stage
+        self.chunk_rows = chunk_rows
+        self.counts: Counts = {}
+        self.setting = Setting(plan, whole=stage is not None, counts=self.counts)
+        self._units = [
+            (unit, self._make(unit)) for unit in plan.units if stage is None or unit.stage == stage
+        ]
+        self.ingresses = self._ingresses() if stage in (None, 0) else {}
+
+    # -- state --------------------------------------------------------------------------------------------
+
+    @property
+    def keyed(self) -> dict[str, KeyedUnit]:
+        """The keyed and stateful operators of this engine, by name."""
+        return {u.node.name: u for _, u in self._units if isinstance(u, KeyedUnit)}
+
+    @property
+    def gates(self) -> dict[str, Gate]:
+        """The sources and order_by operators of this engine, by name; also sources without event time."""
+        found = {gate.node.name: gate for ing in self.ingresses.values() for gate in ing.gates.values()}
+        found |= {u.node.name: u.gate for _, u in self._units if isinstance(u, OrderByUnit)}
+        return found
+
+    # -- running ------------------------------------------------------------------------------------------
+
+    def feed(
+        self, source: str, chunk: Chunk, rejected: Sequence[tuple[str, str, str]] = ()
+    ) -> Leaving:
+        """Rows of a source in arrival order, with rows that did not fit as (reason, position, text).
+
+        Rows with event time wait in the gate until :meth:`advance`; others run through at once.
+        """
+        node = next(one for one in self.plan.sources if one.name == source)
+        ingress = self.ingresses[self.plan.domains[node.index - 1]]
+        gate = ingress.gates[node.index]
+        given: Given = {}
+        self.setting.count(node.name, **{"in": len(chunk) + len(rejected), "rejected": len(rejected)})
+        if rejected:
+            given[Ref(node.index, "rejected")] = self._rejected(node, gate.arrived, rejected)
+        if node.order_by is None:
+            order = {"_seq": serials(node.index, gate.arrived, len(chunk))}
+            gate.arrived += len(chunk)
+            self.setting.count(node.name, out=len(chunk))
+            rows = Chunk(chunk.schema, chunk.columns, len(chunk), order)
+            given[Ref(node.index)] = event_columns(rows, self.setting.columns(Ref(node.index)))
+        else:
+            late = gate.accept(chunk)
+            self.setting.count(node.name, late=len(late))
+            if len(late):
+                columns = self.setting.columns(Ref(node.index, "late"))
+                given[Ref(node.index, "late")] = event_columns(late_order(late), columns)
+        return self.step(given, {}) if given else {}
+
+    def clocks(self) -> dict[int, int]:
+        """The clock of each domain that begins at a source."""
+        return {domain: ingress.clock for domain, ingress in self.ingresses.items() if domain}
+
+    def advance(self, *, everything: bool = False) -> Iterator[Leaving]:
+        """Releases what the clocks allow (or everything) through the flow, a step at a time."""
+        for domain, ingress in self.ingresses.items():
+            if not domain:
+                continue
+            for released, clock in ingress.release(self.chunk_rows, everything=everything):
+                given: Given = {}
+                for index, rows in released.items():
+                    self.setting.count(self.plan.node(index).name, out=len(rows))
+                    given[Ref(index)] = event_columns(rows, self.setting.columns(Ref(index)))
+                yield self.step(given, {domain: clock})
+
+    def finish(self) -> Iterator[Leaving]:
+        """The end of all streams: waiting rows, then the remaining timers, domain by domain."""
+        yield from self.advance(everything=True)
+        for domain in self.endings(self.plan):
+            yield self.step({}, {}, ending=frozenset([domain]))
+
+    @staticmethod
+    def endings(plan: Plan) -> list[int]:
+        """The domains in the order in which they end; 0 are the streams without event time."""
+        return sorted({0, *plan.domains})
+
+    def step(
+        self,
+        given: Given,
+        clocks: Mapping[int, int],
+        *,
+        ending: frozenset[int] = frozenset(),
+        arriving: Mapping[Edge, Chunk] | None = None,
+    ) -> Leaving:
+        """Runs all units once.
+
+        Args:
+            given: streams that begin in this step (sources and their side outputs).
+            clocks: the clock of domains, as far as they move in this step.
+            ending: the domains whose last timers fire now.
+            arriving: chunks from earlier stages by edge, in stream order.
+        """
+        streams, arriving = dict(given), arriving or {}
+        moment = Moment(dict(clocks), ending)
+        self.moment = moment
+        for unit, runner in self._units:
+            node = self.plan.node(unit.nodes[0])
+            if isinstance(node, (Sink, Source)):
+                continue
+            inputs = [
+                self._input(streams, arriving, ref, Edge(node.index, port))
+                for port, ref in enumerate(node.inputs)
+            ]
+            if not any(map(len, inputs)) and not self._has_work(node, moment):
+                continue
+            streams.update(runner.run(inputs, moment))
+        return self._leaving(streams)
+
+    def _has_work(self, node: Any, moment: Moment) -> bool:
+        """Whether a unit without rows has something to do: timers, or rows that wait."""
+        if isinstance(node, Keyed):
+            return node.on_timer is not None
+        return isinstance(node, OrderBy)
+
+    def _input(
+        self, streams: Given, arriving: Mapping[Edge, Chunk], ref: Ref, edge: Edge
+    ) -> Chunk:
+        if edge in arriving:
+            return arriving[edge]
+        chunk = streams.get(ref)
+        if chunk is None:
+            schema = stream_schema(self.plan, ref)
+            return Chunk.empty(schema, self.edge_columns(ref, edge))
+        return self._branched(chunk, ref, edge)
+
+    def edge_columns(self, ref: Ref, edge: Edge) -> tuple[str, ...]:
+        """The order columns of a stream as one of its readers sees it."""
+        names = self.setting.columns(ref)
+        readers = self.plan.readers[ref]
+        return (*names, branch(ref.node)) if len(readers) > 1 and LEVEL in names else names
+
+    def _branched(self, chunk: Chunk, ref: Ref, edge: Edge) -> Chunk:
+        """The stream for one of several readers: with its branch number, where the order key is whole."""
+        readers = self.plan.readers[ref]
+        if len(readers) < 2 or LEVEL not in chunk.order:
+            return chunk
+        order = {**chunk.order, **empty_order([branch(ref.node)], len(chunk))}
+        order[branch(ref.node)] += readers.index(edge)
+        return Chunk(chunk.schema, chunk.columns, len(chunk), order)
+
+    def _leaving(self, streams: Given) -> Leaving:
+        out: Leaving = {}
+        for ref, chunk in streams.items():
+            for edge in self.plan.readers.get(ref, ()):
+                node = self.plan.node(edge.node)
+                gone = self.stage is not None and self.plan.stage(edge.node) > self.stage
+                if len(chunk) and (gone or isinstance(node, Sink)):
+                    if isinstance(node, Sink):
+                        self.setting.count(node.name, **{"in": len(chunk)})
+                    out.setdefault(edge, []).append(self._branched(chunk, ref, edge))
+        return out
+
+    def _rejected(self, node: Source, arrived: int, rows: Sequence[tuple[str, str, str]]) -> Chunk:
+        made = Chunk.from_rows(REJECTED, [Rejected(node.name, *row) for row in rows])
+        made.order = {"_seq": serials(node.index, arrived, len(rows))}
+        return event_columns(made, self.setting.columns(Ref(node.index, "rejected")))
+
+    # -- making -------------------------------------------------------------------------------------------
+
+    def _ingresses(self) -> dict[int, Ingress]:
+        gates: dict[int, list[Gate]] = {}
+        for source in self.plan.sources:
+            gates.setdefault(self.plan.domains[source.index - 1], []).append(Gate(source))
+        return {domain: Ingress(domain, members) for domain, members in sorted(gates.items())}
+
+    def _make(self, unit: Unit) -> Any:
+        node = self.plan.node(unit.nodes[0])
+        if isinstance(node, Stateless):
+            nodes = build.plan_chain(self.plan, unit.nodes)
+            return ChainUnit(self.setting, nodes, build.build_chain(nodes))
+        if isinstance(node, Keyed):
+            return KeyedUnit(self.setting, node, build.build_keyed(node), build.build_key(node))
+        simple: dict[type, Callable[..., Any]] = {
+            Batches: BatchesUnit,
+            Stamp: StampUnit,
+            Digest: DigestUnit,
+            Union: UnionUnit,
+            OrderBy: OrderByUnit,
+        }
+        make = simple.get(type(node))
+        return make(self.setting, node) if make else None
+
+
+def stream_schema(plan: Plan, ref: Ref) -> Schema:
+    """The record of a stream."""
+    node = plan.node(ref.node)
+    if ref.port == "rejected":
+        return REJECTED
+    return node.out or Schema("Nothing", ())
+
+

@@ -1,0 +1,190 @@
+"""Where tuples enter: lateness, waiting until the clock has passed, and the order of a time domain.
+
+DESIGN section 4 and DECISIONS B18: a row is *late* when its time lies below its lane's earlier maximum minus L;
+the clock is the minimum over lanes of (maximum - L); rows with time up to the clock are released, in the order
+(time, source, arrival). All of it is vectorized, and none of it depends on how the input is cut into batches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from thalweg.operators.nodes import OrderBy, Source
+from thalweg.plan import SEQ, TIME
+from thalweg.runtime.chunks import Bools, Chunk, Column, Int64s
+from thalweg.runtime.ordering import empty_order, serials
+from thalweg.times import BEFORE_ALL, NEVER
+
+#: A step of a domain: what each of its members releases, and the clock behind it.
+Release = tuple[dict[int, Chunk], int]
+
+
+@dataclasses.dataclass(slots=True)
+class Gate:
+    """One source (or order_by): its lanes, the rows that wait, and how many have arrived.
+
+    ``waiting`` is sorted by (time, arrival) and carries the order columns TIME and SEQ.
+    """
+
+    node: Source | OrderBy
+    lanes: dict[Any, int] = dataclasses.field(default_factory=dict)
+    arrived: int = 0
+    waiting: Chunk | None = None
+    #: rows that were added to ``waiting`` since the state was last saved, for the delta
+    fresh: list[Chunk] = dataclasses.field(default_factory=list)
+
+    @property
+    def time_field(self) -> str:
+        name = self.node.order_by if isinstance(self.node, Source) else self.node.field
+        assert name is not None
+        return name
+
+    @property
+    def clock(self) -> int:
+        """No later row on time can have a time below it; BEFORE_ALL until the first row."""
+        return min(self.lanes.values()) - self.node.lateness if self.lanes else BEFORE_ALL
+
+    @property
+    def slowest(self) -> Any:
+        """The lane that holds the clock back."""
+        return min(self.lanes, key=lambda lane: self.lanes[lane]) if self.lanes else None
+
+    def accept(self, chunk: Chunk) -> Chunk:
+        """Takes rows in arrival order; gives the late ones."""
+        seq = serials(self.node.index, self.arrived, len(chunk))
+        self.arrived += len(chunk)
+        times = chunk.column(self.time_field).values
+        late = self._late(chunk, times)
+        rows = Chunk(chunk.schema, chunk.columns, len(chunk), {TIME: times, SEQ: seq})
+        if not late.any():
+            self._wait(rows)
+            return rows.slice(0, 0)
+        self._wait(rows.take(np.flatnonzero(~late)))
+        return rows.take(np.flatnonzero(late))
+
+    def _wait(self, rows: Chunk) -> None:
+        if not len(rows):
+            return
+        self.fresh.append(rows)
+        parts = [rows] if self.waiting is None or not len(self.waiting) else [self.waiting, rows]
+        merged = Chunk.concat(parts)
+        times = merged.order[TIME]
+        if len(times) > 1 and bool((times[1:] < times[:-1]).any()):
+            merged = merged.take(np.argsort(times, kind="stable"))
+        self.waiting = merged
+
+    def _late(self, chunk: Chunk, times: Int64s) -> Bools:
+        name = self.node.lane if isinstance(self.node, Source) else None
+        if name is None:
+            return self._late_in_lane(None, times)
+        late = np.zeros(len(chunk), np.bool_)
+        for lane, places in _groups(chunk.column(name)):
+            late[places] = self._late_in_lane(lane, times[places])
+        return late
+
+    def _late_in_lane(self, lane: Any, times: Int64s) -> Bools:
+        if not len(times):
+            return np.zeros(0, np.bool_)
+        top = self.lanes.get(lane, BEFORE_ALL)
+        before = np.maximum.accumulate(np.concatenate([[top], times]))
+        self.lanes[lane] = int(before[-1])
+        known = before[:-1] != BEFORE_ALL
+        return known & (times < np.where(known, before[:-1], 0) - self.node.lateness)
+
+    def take(self, clock: int) -> Chunk | None:
+        """Removes and gives the waiting rows with time up to ``clock``."""
+        if self.waiting is None or not len(self.waiting):
+            return None
+        count = int(np.searchsorted(self.waiting.order[TIME], clock, side="right"))
+        if not count:
+            return None
+        out = self.waiting.slice(0, count)
+        self.waiting = self.waiting.slice(count, len(self.waiting))
+        return out
+
+
+def _groups(column: Column) -> Iterator[tuple[Any, Int64s]]:
+    """The values of a column, each with its places, in order of first appearance."""
+    values = column.to_python()
+    places: dict[Any, list[int]] = {}
+    for place, value in enumerate(values):
+        places.setdefault(value, []).append(place)
+    for value, found in places.items():
+        yield value, np.array(found, np.int64)
+
+
+class Ingress:
+    """The gates of one time domain and their common clock."""
+
+    def __init__(self, domain: int, gates: Sequence[Gate]) -> None:
+        self.domain = domain
+        self.gates = {gate.node.index: gate for gate in gates}
+
+    @property
+    def clock(self) -> int:
+        """The minimum over the domain's gates."""
+        return min(gate.clock for gate in self.gates.values())
+
+    @property
+    def waiting_rows(self) -> int:
+        return sum(len(g.waiting) for g in self.gates.values() if g.waiting is not None)
+
+    def release(self, chunk_rows: int, *, everything: bool = False) -> Iterator[Release]:
+        """The rows that may go, cut into steps of about ``chunk_rows`` rows, each with its clock.
+
+        The last step's clock is the domain's, or with ``everything`` the greatest time. A step is given also
+        when no row is released, since timers may be due.
+        """
+        clock = NEVER if everything else self.clock
+        taken = {i: rows for i, gate in self.gates.items() if (rows := gate.take(clock)) is not None}
+        if everything:
+            tops = [int(rows.order[TIME][-1]) for rows in taken.values()]
+            clock = max(tops, default=BEFORE_ALL)
+        if len(taken) < 2:
+            yield from _cut_one(taken, chunk_rows, clock)
+        else:
+            yield from _cut_many(taken, chunk_rows, clock)
+
+
+def _cut_one(taken: dict[int, Chunk], chunk_rows: int, clock: int) -> Iterator[Release]:
+    for index, rows in taken.items():
+        for start in range(0, len(rows) - chunk_rows, chunk_rows):
+            part = rows.slice(start, start + chunk_rows)
+            yield {index: part}, int(part.order[TIME][-1])
+        rest = (len(rows) - 1) // chunk_rows * chunk_rows
+        yield {index: rows.slice(rest, len(rows))}, clock
+    if not taken:
+        yield {}, clock
+
+
+def _cut_many(taken: dict[int, Chunk], chunk_rows: int, clock: int) -> Iterator[Release]:
+    """Cuts the merged sequence of several gates at the same places in all of them."""
+    indices = list(taken)
+    times = np.concatenate([taken[i].order[TIME] for i in indices])
+    owner = np.concatenate([np.full(len(taken[i]), i) for i in indices])
+    order = np.lexsort((owner, times))
+    times, owner = times[order], owner[order]
+    at = dict.fromkeys(indices, 0)
+    for start in range(0, len(owner), chunk_rows):
+        piece = owner[start : start + chunk_rows]
+        step = {}
+        for i in indices:
+            count = int((piece == i).sum())
+            if count:
+                step[i] = taken[i].slice(at[i], at[i] + count)
+                at[i] += count
+        last = start + chunk_rows >= len(owner)
+        yield step, clock if last else int(times[start + len(piece) - 1])
+
+
+def event_columns(rows: Chunk, names: Sequence[str]) -> Chunk:
+    """Rows of a gate with the order columns that their stream carries."""
+    missing = [name for name in names if name not in rows.order]
+    order = {**rows.order, **empty_order(missing, len(rows))}
+    return Chunk(rows.schema, rows.columns, len(rows), {name: order[name] for name in names})
+
+
