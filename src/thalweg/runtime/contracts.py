@@ -119,7 +119,10 @@ class BucketState(Protocol):
         """The delta or snapshot just taken is the state on disk from now on."""
 
     def load(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Applies a snapshot (or nothing) and deltas, oldest first; the result counts as saved."""
+        """Becomes what a snapshot (or nothing) and deltas, oldest first, say; the result counts as saved."""
+
+    def apply(self, deltas: Sequence[pa.RecordBatch]) -> None:
+        """Applies deltas, oldest first, on top of what is held; only when not dirty, and stays so."""
 
 
 def no_rows() -> Int64s:
