@@ -22,7 +22,7 @@ from thalweg.state.inspect import describe, describe_file, read_state
 from thalweg.state.manifest import Manifest, ManifestField, ManifestOperator
 from thalweg.state.merging import current, merge_units, sorted_by
 from thalweg.state.record import Chain, CommitRecord, Unit, next_record
-from thalweg.state.segments import NewUnit, Segment, SegmentUnit, write_segment
+from thalweg.state.segments import NewUnit, Segment, SegmentUnit, read_units, write_segment
 from thalweg.state.store import load_bucket
 
 BUCKETS = range(4)
@@ -369,6 +369,17 @@ def test_rows_without_keys_are_never_merged() -> None:
 # -- merging -------------------------------------------------------------------------------------------
 
 
+def test_a_state_field_may_be_named_like_a_key(tmp_path: Path) -> None:
+    """Rows are read by place, so equal names are no trouble."""
+    schema = pa.schema([("user", pa.int64()), ("user", pa.int64()), ("_deleted", pa.bool_())])
+    arrays = [pa.array([2, 1, 2]), pa.array([5, 6, 7]), pa.array([False, False, False])]
+    rows = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    place: Any = {"batch": 0, "stage": 0, "slot": 0, "attempt": "a", "operator": "x"}
+    made = write_segment(FS, str(tmp_path), metadata={}, units=[NewUnit(0, "delta", rows)], **place)
+    (found,) = read_units(FS, str(tmp_path), [(made.file, 0)])
+    assert [column.to_pylist() for column in current([found], 1).columns] == [[1, 2], [6, 7]]
+
+
 def test_the_last_row_of_a_key_wins() -> None:
     """Null, NaN and zero are one key each, whatever their bits; tombstones count as rows."""
     nan = float("nan")
@@ -398,9 +409,9 @@ def test_the_last_row_of_a_key_wins() -> None:
         },
         schema=schema,
     )
-    merged = merge_units([one, two], ["k", "l"])
+    merged = merge_units([one, two], 2)
     assert merged.column("v").to_pylist() == [5, 6, 7, 8, 9, 10]
-    table = sorted_by(pa.Table.from_batches([current([one, two], ["k", "l"])]), ["k", "l"])
+    table = sorted_by(pa.Table.from_batches([current([one, two], 2)]), 2)
     assert table.column("v").to_pylist() == [6, 8, 10, 5, 7]
     assert table.column_names == ["k", "l", "v"]
 

@@ -133,10 +133,10 @@ def read_state(
     chains = record.chains.get(operator, {}) if record else {}
     if not chains:
         return pa.table({})
-    table = pa.Table.from_batches(_merged(fs, root, manifest, operator, chains, keys))
+    table = pa.Table.from_batches(_merged(fs, root, manifest, operator, chains, len(keys)))
     if key is not None:
         table = _only(table, keys, key)
-    table = sorted_by(table, keys)
+    table = sorted_by(table, len(keys))
     return table if limit is None else table.slice(0, limit)
 
 
@@ -146,7 +146,7 @@ def _merged(
     manifest: Manifest,
     operator: str,
     chains: Chains,
-    keys: Sequence[str],
+    keys: int,
 ) -> list[pa.RecordBatch]:
     """The current rows of each bucket, all in the schema of the units that have the most columns."""
     places = [(u.file, u.number) for chain in chains.values() for u in chain]
@@ -161,8 +161,8 @@ def _only(table: pa.Table, keys: Sequence[str], key: Any) -> pa.Table:
     values = key if isinstance(key, tuple) else (key,)
     if len(values) != len(keys):
         raise CheckpointError(f"expected a key of {', '.join(keys) or 'no field'}, got {values!r}")
-    for name, value in zip(keys, values, strict=True):
-        column = table.column(name)
+    for i, (name, value) in enumerate(zip(keys, values, strict=True)):
+        column = table.column(i)
         try:
             wanted = pa.scalar(value)
             if wanted.type != column.type:

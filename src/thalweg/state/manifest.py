@@ -300,30 +300,32 @@ def reconcile(fs: FileSystem, root: str, new: Manifest) -> Manifest:
 def migrate_batch(
     batch: pa.RecordBatch, schema: pa.Schema, defaults: Mapping[str, Any]
 ) -> pa.RecordBatch:
-    """State rows in today's Arrow form: columns that were added since get the default they came with.
+    """State rows in today's Arrow form: fields that were added since get the default they came with.
 
     Args:
-        schema: keys, state fields, ``_deleted``; the columns of ``batch`` are a part of it, in any order.
+        schema: keys, state fields, ``_deleted``; new fields stand last among the state fields.
         defaults: of :meth:`Manifest.defaults`.
 
     Raises:
-        CheckpointError: a column that is not a new state field is missing, or one has another type.
+        CheckpointError: the columns of ``batch`` are not the first of ``schema``, and ``_deleted``.
     """
     if batch.schema.names == schema.names and batch.schema.types == schema.types:
         return batch
-    columns = []
-    for field in schema:
-        if field.name in batch.schema.names:
-            column = batch.column(field.name)
-        elif field.name in defaults and field.name != DELETED:
-            column = pa.array([defaults[field.name]] * batch.num_rows, field.type)
-        else:
-            raise CheckpointError(
-                f"the state file lacks column {field.name!r}; it has {batch.schema.names}"
-            )
-        if column.type != field.type:
-            raise CheckpointError(
-                f"state column {field.name!r}: expected {field.type}, the file has {column.type}"
-            )
-        columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    *fields, deleted = schema
+    *kept, mark = batch.schema
+    added = fields[len(kept) :]
+    expected = [(f.name, f.type) for f in (*fields[: len(kept)], deleted)]
+    if expected != [(f.name, f.type) for f in (*kept, mark)] or any(
+        field.name not in defaults for field in added
+    ):
+        raise CheckpointError(
+            f"state rows: expected the columns {_columns(schema)}, or the first of them and {DELETED};"
+            f" the file has {_columns(batch.schema)}"
+        )
+    *columns, tombstones = batch.columns
+    columns += [pa.array([defaults[f.name]] * batch.num_rows, f.type) for f in added]
+    return pa.RecordBatch.from_arrays([*columns, tombstones], schema=schema)
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)

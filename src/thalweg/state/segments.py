@@ -215,6 +215,7 @@ class SegmentReader:
         except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
             raise self._broken(error) from error
         self._groups: dict[int, pa.RecordBatch] = {}
+        self._schema = pa.schema([*self._file.schema][:-1])
 
     @property
     def about(self) -> dict[str, str]:
@@ -235,7 +236,10 @@ class SegmentReader:
                 self._groups[place.group] = self._file.get_batch(place.group)
         except (pa.ArrowException, OSError, IndexError) as error:
             raise self._broken(error) from error
-        return self._groups[place.group].slice(place.row, place.rows).drop_columns([BUCKET])
+        # By place: a key and a state field may have the same name, here and wherever rows are read.
+        group = self._groups[place.group]
+        columns = [column.slice(place.row, place.rows) for column in group.columns[:-1]]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _broken(self, error: Any) -> CheckpointError:
         what = "is missing" if isinstance(error, FileNotFoundError) else "cannot be read"

@@ -137,13 +137,13 @@ def save_operator(
         tables: all buckets the slot owns of this operator and holds, dirty or not, equal to ``previous`` plus
             this batch's writes.
         previous: the record the batch started from.
-        keys: the key columns; empty for rows without keys, whose deltas are never merged.
+        keys: the key fields, which are the first columns; empty for rows without keys, whose deltas are never merged.
         metadata: said in the file; ``keys`` is added.
     """
     deltas = {b: table.delta() for b, table in tables.items() if table.dirty}
     views = _views(tables, deltas, previous, operator)
     choice = choose_snapshots(views, place.batch, limits, merging=bool(keys))
-    merged = _merge(fs, root, views, choice, keys, migrate)
+    merged = _merge(fs, root, views, choice, len(keys), migrate)
     units = []
     for bucket in views:
         if bucket in choice.snapshots:
@@ -178,7 +178,7 @@ def _merge(
     root: str,
     views: Mapping[int, BucketView],
     choice: Choice,
-    keys: Sequence[str],
+    keys: int,
     migrate: Migrate,
 ) -> dict[int, pa.RecordBatch]:
     """The merged deltas of the buckets chosen for it."""
