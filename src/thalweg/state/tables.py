@@ -10,6 +10,8 @@ never move while a chunk is processed; only :meth:`BucketTable.mark_saved` and
 Timers are found without a heap: blocks of 32 entries keep a lower bound of their timers, and a
 lookup marks its entry's block as unknown, since the kernel may then change the timer. A search
 reads the bounds of all blocks but the timers of few.
+
+The file is long because both tables and the compiled loops share one layout and one Arrow form.
 """
 
 from __future__ import annotations
@@ -183,7 +185,10 @@ class BucketTable:
         self.bounds[0] = min(self.bounds[0], time)
 
     def due(self, clock: int) -> Int64s:
-        """The living entries whose timer is below the clock, in no order; the caller fires them all."""
+        """The living entries whose timer is below the clock, in no order.
+
+        The caller fires them all: they are not told twice, unless they are armed again.
+        """
         if self.state.timer is None or self.bounds[0] >= clock:
             return no_rows()
         out = np.empty(self.count, np.int64)
@@ -551,14 +556,16 @@ class ObjectTable:
         return self._heap[0][0] if self._heap else NEVER
 
     def due(self, clock: int) -> list[Any]:
-        """The keys whose timer is below the clock, in no order; the caller fires them all."""
+        """The keys whose timer is below the clock, in no order.
+
+        The caller fires them all, and touches or drops each: they are not told twice.
+        """
         self._settle()
         out: dict[Any, None] = {}
         while self._heap and self._heap[0][0] < clock:
             time, _, key = heapq.heappop(self._heap)
             if self._timer(key) == time:
                 out[key] = None
-        self._stirred.update(out)
         return list(out)
 
     def _timer(self, key: Any) -> int | None:
