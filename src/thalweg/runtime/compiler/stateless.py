@@ -1,0 +1,243 @@
+"""A chain of map, filter and flat_map as one compiled loop over a chunk.
+
+Every step calls the next one for each row it puts out, so the chain is one expression to LLVM and no
+intermediate column exists. An output that does not fit the buffers is counted but not written; the kernel
+then returns FULL and does that row again in larger ones.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from thalweg.records import Schema
+from thalweg.runtime.chunks import Chunk, Column, Int64s
+from thalweg.runtime.compiler import modules
+from thalweg.runtime.compiler.columns import Buffers, addresses, gather, row_code, store_code
+from thalweg.runtime.compiler.functions import Emit, write_function
+from thalweg.runtime.compiler.kinds import Type
+from thalweg.runtime.compiler.reasons import NotCompilable
+from thalweg.runtime.compiler.replay import consume, first_failure, operator_error, reason_of, show
+from thalweg.runtime.compiler.source import FunctionSource, describe
+from thalweg.runtime.compiler.support import DONE, FULL
+from thalweg.runtime.compiler.unit import Unit
+from thalweg.runtime.contracts import Rejected, StatelessResult
+
+#: Offsets in the control array: the row being processed, the row to stop at, outputs so far, room
+#: needed when FULL; then a count per step, then these counts as they were before the row.
+ROW: Final = 0
+STOP: Final = 1
+OUT: Final = 2
+NEEDED: Final = 3
+COUNTS: Final = 4
+#: Offsets in the chunk array: the columns' addresses start here.
+_COLUMNS: Final = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """One operator of a chain.
+
+    ``function`` is the frozen one, for error texts; ``source`` what the driver captured (None: captured now).
+    ``out`` is the schema of its outputs, for a filter that of its inputs.
+    """
+
+    kind: Literal["map", "filter", "flat_map"]
+    name: str
+    function: Callable[..., Any]
+    out: Schema
+    source: FunctionSource | None = None
+
+    def described(self) -> FunctionSource:
+        return self.source or describe(self.function)
+
+
+def check_stateless(steps: Sequence[Step], source: Schema) -> tuple[bool, str]:
+    """Whether the chain can be compiled, and if not why; compiles nothing."""
+    try:
+        _write(steps, source)
+    except NotCompilable as refusal:
+        return False, refusal.reason
+    return True, ""
+
+
+def stateless_kernel(steps: Sequence[Step], source: Schema, *, reject: bool) -> CompiledChain:
+    """The chain as one compiled operator.
+
+    Args:
+        reject: a row on which a function raises goes to ``rejected``; else OperatorError.
+
+    Raises:
+        NotCompilable: with the reason that ``explain()`` shows.
+    """
+    names = ", ".join(step.name for step in steps)
+    module = modules.load(names, _write(steps, source))
+    return CompiledChain(tuple(steps), source, module.kernel, reject=reject)
+
+
+def _write(steps: Sequence[Step], source: Schema) -> str:
+    unit = Unit()
+    records = [unit.record(source)]
+    for step in steps:
+        records.append(records[-1] if step.kind == "filter" else unit.record(step.out))
+    following = _write_store(unit, records[-1])
+    for i in range(len(steps) - 1, -1, -1):
+        following = _write_step(unit, i, steps[i], records[i], records[i + 1], following)
+    unit.check_widened()
+    unit.parts.append(_kernel(records[0], following, len(steps)))
+    return unit.text()
+
+
+def _write_store(unit: Unit, record: Type) -> str:
+    """The end of the chain: writes the row to the buffers."""
+    name = unit.name("store")
+    lines = [f"@inner\ndef {name}(_x, _n, _r):", "    _o = _x[0]", "    if _n < _o[0]:"]
+    lines.append("        put_i(_o[1] + 8 * _n, _x[1])")
+    for i, kind in enumerate(record.items):
+        lines += [f"        {line}" for line in store_code(kind, 2 + 2 * i, f"_r[{i}]")]
+    unit.parts.append("\n".join([*lines, "    return _n + 1"]) + "\n")
+    return name
+
+
+def _write_step(
+    unit: Unit, place: int, step: Step, given: Type, out: Type, following: str
+) -> str:
+    """One step as ``name(_x, _n, row)``, which returns the new number of outputs."""
+    name = unit.name(f"{step.kind}_{step.name}")
+    count = f"    _x[2][{COUNTS + place}] += 1"
+    if step.kind == "filter":
+        test, _ = write_function(unit, step.described(), [given], None, "truth")
+        lines = [f"    if not {test}(_r):", "        return _n", count]
+        body = "\n".join([*lines, f"    return {following}(_x, _n, _r)"])
+        unit.parts.append(f"@inner\ndef {name}(_x, _n, _r):\n{body}\n")
+        return name
+    emit = unit.name(f"emit_{step.name}")
+    fields = [f"_{i}" for i in range(len(out.items))]
+    inner = f"{out.label}({', '.join(fields)})"
+    unit.parts.append(
+        f"@inner\ndef {emit}(_x, _n, {', '.join(fields)}):\n{count}\n"
+        f"    return {following}(_x, _n, {inner})\n"
+    )
+    source = step.described()
+    goal = Emit(emit, out, lists=step.kind == "flat_map" and not source.yields)
+    if step.kind == "map" and source.yields:
+        raise NotCompilable(f"{source.name} yields, but map takes one record or None; use flat_map")
+    function, _ = write_function(unit, source, [given], goal, "emit")
+    unit.parts.append(
+        f"@inner\ndef {name}(_x, _n, _r):\n    return {function}(_r, _x, _n)\n"
+    )
+    return name
+
+
+def _kernel(record: Type, first: str, steps: int) -> str:
+    save = [f"        ctl[{COUNTS + steps + i}] = ctl[{COUNTS + i}]" for i in range(steps)]
+    back = [f"            ctl[{COUNTS + i}] = ctl[{COUNTS + steps + i}]" for i in range(steps)]
+    lines = [
+        "@kernel",
+        "def kernel(chunk, out, ctl):",
+        f"    i, n = ctl[{ROW}], ctl[{OUT}]",
+        f"    while i < ctl[{STOP}]:",
+        f"        ctl[{ROW}] = i",
+        f"        ctl[{OUT}] = n",
+        *save,
+        f"        m = {first}((out, i, ctl), n, {row_code(record, _COLUMNS, 'i')})",
+        "        if m > out[0]:",
+        f"            ctl[{NEEDED}] = m",
+        *back,
+        "            return FULL",
+        "        n = m",
+        "        i += 1",
+        f"    ctl[{ROW}] = i",
+        f"    ctl[{OUT}] = n",
+        "    return DONE",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+class CompiledChain:
+    """A compiled chain; callable as a :class:`~thalweg.runtime.contracts.StatelessOperator`.
+
+    Holds no state: any number of threads may call it.
+    """
+
+    def __init__(
+        self, steps: tuple[Step, ...], source: Schema, kernel: Callable[..., int], *, reject: bool
+    ) -> None:
+        self.steps = steps
+        self.source = source
+        self.out = steps[-1].out
+        #: ``kernel(chunk, out, ctl) -> code``, without the GIL; arrays as the offsets above say
+        self.kernel = kernel
+        self.reject = reject
+
+    def __call__(self, chunk: Chunk) -> StatelessResult:
+        keep: list[Any] = []
+        table = np.array([len(chunk), *addresses(chunk.columns, keep)], np.int64)
+        ctl = np.zeros(COUNTS + 2 * len(self.steps), np.int64)
+        ctl[STOP] = len(chunk)
+        buffers = Buffers(self.out, 1, len(chunk))
+        rejected: list[Rejected] = []
+        while True:
+            try:
+                code = self.kernel(table, buffers.table, ctl)
+            except Exception as error:
+                self._failed(chunk, ctl, error, rejected)
+                continue
+            if code == DONE:
+                break
+            assert code == FULL
+            buffers.grow(int(ctl[NEEDED]), int(ctl[OUT]))
+        used = int(ctl[OUT])
+        source = buffers.extra(0, used)
+        counts = ctl[COUNTS : COUNTS + len(self.steps)].tolist()
+        return StatelessResult(self._columns(buffers, source, chunk), source, counts, rejected)
+
+    def _columns(self, buffers: Buffers, source: Int64s, chunk: Chunk) -> list[Column]:
+        columns = []
+        parts = zip(self.out.fields, buffers.fields(len(source)), strict=True)
+        for field, (values, valid) in parts:
+            if field.type.fixed_width:
+                columns.append(Column(field.type, values, valid))
+            elif len(values):
+                columns.append(Column(field.type, gather(values, source, chunk.columns)))
+            else:
+                columns.append(Column.from_python(field.type, []))
+        return columns
+
+    def _failed(
+        self, chunk: Chunk, ctl: Int64s, compiled: BaseException, rejected: list[Rejected]
+    ) -> None:
+        """Finds the step and its exception; notes the row as rejected and steps over it, or raises."""
+        row = int(ctl[ROW])
+        value = chunk.slice(row, row + 1).rows()[0]
+        at = [0]
+        error = first_failure(lambda: self._interpret(value, 0, at), compiled)
+        step = self.steps[at[0]]
+        if not self.reject:
+            raise operator_error(step.name, step.function, error, show(value)) from error
+        rejected.append(Rejected(row, step.name, reason_of(error), show(value)))
+        steps = len(self.steps)
+        ctl[COUNTS : COUNTS + steps] = ctl[COUNTS + steps : COUNTS + 2 * steps]
+        ctl[ROW] = row + 1
+
+    def _interpret(self, value: Any, place: int, at: list[int]) -> None:
+        """One row through the steps from ``place`` on; ``at`` tells which step runs."""
+        if place == len(self.steps):
+            return
+        step = self.steps[place]
+        at[0] = place
+        result = step.function(value)
+        if step.kind == "filter":
+            if result:
+                self._interpret(value, place + 1, at)
+            return
+        if step.kind == "flat_map":
+            for one in result:
+                self._interpret(step.out.coerce(one), place + 1, at)
+                at[0] = place
+            return
+        for one in consume(result, step.out):
+            self._interpret(one, place + 1, at)

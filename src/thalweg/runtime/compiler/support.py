@@ -1,0 +1,240 @@
+"""What generated kernels call: memory by address, and the operations where Numba and Python part.
+
+Kernels see columns, tables and buffers as addresses in int64 arrays. So all kernels have one signature, a
+call unboxes three arrays whatever the number of columns, and read-only Arrow buffers need no second
+compilation.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+_I64: Final = ir.IntType(64)
+_BYTE: Final = ir.IntType(8)
+
+#: How generated functions are compiled: into the kernel that calls them.
+inner: Final = numba.njit(nogil=True, error_model="python", forceinline=True)
+#: How kernels are compiled: at import, or loaded from the cache.
+kernel: Final = numba.njit(
+    "int64(int64[::1], int64[::1], int64[::1])", nogil=True, error_model="python", cache=True
+)
+
+#: What a kernel returns: all rows done, or the output buffers are full (ctl says how much is needed).
+DONE: Final = 0
+FULL: Final = 1
+
+
+def _loader(value: Any, stored: Any) -> Any:
+    @intrinsic  # type: ignore[untyped-decorator]
+    def load(typing: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            # Rows of state tables are packed, so nothing is known about alignment.
+            got = builder.load(builder.inttoptr(args[0], stored.as_pointer()), align=1)
+            if value is types.boolean:
+                return builder.icmp_unsigned("!=", got, ir.Constant(stored, 0))
+            return got
+
+        return value(types.int64), generate
+
+    return load
+
+
+def _storer(value: Any, stored: Any) -> Any:
+    @intrinsic  # type: ignore[untyped-decorator]
+    def store(typing: Any, address: Any, content: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            given = args[1]
+            if value is types.boolean and given.type.width < 8:
+                given = builder.zext(given, stored)
+            builder.store(given, builder.inttoptr(args[0], stored.as_pointer()), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, value), generate
+
+    return store
+
+
+get_i: Final = _loader(types.int64, _I64)
+get_f: Final = _loader(types.float64, ir.DoubleType())
+get_b: Final = _loader(types.boolean, _BYTE)
+get_u: Final = _loader(types.uint8, _BYTE)
+put_i: Final = _storer(types.int64, _I64)
+put_f: Final = _storer(types.float64, ir.DoubleType())
+put_b: Final = _storer(types.boolean, _BYTE)
+put_u: Final = _storer(types.uint8, _BYTE)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_bytes(typing: Any, target: Any, origin: Any, size: Any) -> Any:
+    """Copies ``size`` bytes between addresses."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        to, at = (builder.inttoptr(one, _BYTE.as_pointer()) for one in args[:2])
+        cgutils.raw_memcpy(builder, to, at, args[2], 1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+# -- None ----------------------------------------------------------------------------------------------
+
+
+@inner
+def need(boxed: Any) -> Any:
+    """The value of an optional; the TypeError that Python raises when it computes with None."""
+    if not boxed[0]:
+        raise TypeError("None where a value is needed")
+    return boxed[1]
+
+
+@inner
+def truth_of(boxed: Any) -> Any:
+    """Whether an optional number counts as true."""
+    return boxed[0] and boxed[1] != 0
+
+
+@inner
+def equal_one(boxed: Any, value: Any) -> Any:
+    """``optional == value``."""
+    return boxed[0] and boxed[1] == value
+
+
+@inner
+def equal_both(a: Any, b: Any) -> Any:
+    """``optional == optional``."""
+    if a[0] and b[0]:
+        return a[1] == b[1]
+    return a[0] == b[0]
+
+
+# -- numbers -------------------------------------------------------------------------------------------
+
+_EXACT: Final = 2**53
+_FIRST_OUTSIDE: Final = 9223372036854775808.0
+
+
+@inner
+def compare(a: Any, b: Any) -> Any:
+    """An int with a float, exactly, as Python does: -1, 0, 1, or 2 when the float is NaN."""
+    if b != b:
+        return 2
+    if b >= _FIRST_OUTSIDE:
+        return -1
+    if b < -_FIRST_OUTSIDE:
+        return 1
+    whole = numba.int64(b)
+    if a != whole:
+        return -1 if a < whole else 1
+    rest = b - numba.float64(whole)
+    if rest > 0:
+        return -1
+    return 1 if rest < 0 else 0
+
+
+@inner
+def floor_int(a: Any, b: Any) -> Any:
+    """``a // b`` of ints; -2**63 // -1 wraps, where the processor would trap."""
+    if b == -1:
+        return -a
+    return a // b
+
+
+@inner
+def mod_int(a: Any, b: Any) -> Any:
+    """``a % b`` of ints."""
+    if b == -1:
+        return 0
+    return a % b
+
+
+@inner
+def mod_float(a: Any, b: Any) -> Any:
+    """``a % b`` of floats with Python's signs, zeros included."""
+    if b == 0.0:
+        raise ZeroDivisionError("float modulo")
+    return a % b
+
+
+@numba.njit(nogil=True, error_model="python")
+def _divide_exactly(a: Any, b: Any) -> Any:
+    """``a / b`` of ints above 2**53, rounded once: a quotient of 55 bits or more and a sticky bit."""
+    negative = (a < 0) != (b < 0)
+    x = numba.uint64(-a) if a < 0 else numba.uint64(a)
+    y = numba.uint64(-b) if b < 0 else numba.uint64(b)
+    quotient = x // y
+    rest = x - quotient * y
+    scale = 1.0
+    one = numba.uint64(1)
+    # Comparing before doubling keeps the rest inside 64 bits for every divisor.
+    while quotient < numba.uint64(1 << 55) and x != numba.uint64(0):
+        room = y - rest
+        quotient = quotient << one
+        if rest >= room:
+            quotient = quotient | one
+            rest = rest - room
+        else:
+            rest = rest << one
+        scale *= 0.5
+    if rest != numba.uint64(0):
+        quotient = quotient | one
+    value = numba.float64(quotient) * scale
+    return -value if negative else value
+
+
+@inner
+def divide_int(a: Any, b: Any) -> Any:
+    """``a / b`` of ints, correctly rounded also where an int is not exactly a float."""
+    if b == 0:
+        raise ZeroDivisionError("division by zero")
+    if -_EXACT <= a <= _EXACT and -_EXACT <= b <= _EXACT:
+        return numba.float64(a) / numba.float64(b)
+    return _divide_exactly(a, b)
+
+
+@inner
+def lesser(a: Any, b: Any) -> Any:
+    """``min(a, b)`` as Python orders it: the first unless the second is smaller."""
+    return b if b < a else a
+
+
+@inner
+def greater(a: Any, b: Any) -> Any:
+    """``max(a, b)`` as Python orders it: the first unless the second is greater."""
+    return b if b > a else a
+
+
+@inner
+def root(a: Any) -> Any:
+    """``math.sqrt``, which raises below zero."""
+    if a < 0.0:
+        raise ValueError("math domain error")
+    return _sqrt(a)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _sqrt(typing: Any, a: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        function = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(ir.DoubleType(), [ir.DoubleType()]),
+            "llvm.sqrt.f64",
+        )
+        return builder.call(function, args)
+
+    return types.float64(types.float64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def as_float(typing: Any, bits: Any) -> Any:
+    """The float that has these 64 bits."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.DoubleType())
+
+    return types.float64(types.int64), generate
