@@ -149,6 +149,9 @@ def _merged(
     keys: int,
 ) -> list[pa.RecordBatch]:
     """The current rows of each bucket, all in the schema of the units that have the most columns."""
+    if operator in manifest.operators and not keys:
+        # One constant key: its last row is the state. (A source's rows have no keys and all count.)
+        chains = {bucket: chain[-1:] for bucket, chain in chains.items()}
     places = [(u.file, u.number) for chain in chains.values() for u in chain]
     units = read_units(fs, root, places)
     schema = max((unit.schema for unit in units), key=len).remove_metadata()
