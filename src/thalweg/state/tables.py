@@ -299,7 +299,11 @@ class BucketTable:
         """Becomes the state of these batches, oldest first; all of it counts as saved."""
         largest = max((batch.num_rows for batch in batches), default=0)
         self._start(max(_FIRST_CAPACITY, largest))
-        for batch in batches:
+        self.apply(batches)
+
+    def apply(self, deltas: Sequence[pa.RecordBatch]) -> None:
+        """Takes over deltas, oldest first, as saved; only when there is nothing dirty here."""
+        for batch in deltas:
             self._apply(batch)
         if self.state.timer is not None:
             living = (self.flags[: self.count] & ALIVE) != 0
@@ -641,7 +645,15 @@ class ObjectTable:
     def load(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Becomes the state of these batches, oldest first; all of it counts as saved."""
         self._states.clear()
-        for batch in batches:
+        self._saved.clear()
+        self._dirty.clear()
+        self._stirred.clear()
+        self._heap.clear()
+        self.apply(batches)
+
+    def apply(self, deltas: Sequence[pa.RecordBatch]) -> None:
+        """Takes over deltas, oldest first, as saved; only when there is nothing dirty here."""
+        for batch in deltas:
             keys, states, deleted = _parts(self.spec, self.state, batch)
             values = [column.to_python() for column in states]
             for i, key in enumerate(self.spec.python_keys(keys, batch.num_rows)):
@@ -649,7 +661,5 @@ class ObjectTable:
                     self._states.pop(key, None)
                 else:
                     self._states[key] = self.state.restore([one[i] for one in values])
-        self._saved = set(self._states)
-        self._dirty.clear()
-        self._heap.clear()
-        self._stirred = dict.fromkeys(self._states) if self.state.timer is not None else {}
+                self.touch(key)
+        self.mark_saved()
