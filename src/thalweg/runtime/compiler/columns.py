@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from thalweg.records import Schema
 from thalweg.runtime.chunks import Column, Int64s, numpy_dtype
-from thalweg.runtime.compiler.kinds import Type, field_type
+from thalweg.runtime.compiler.kinds import NO_VALUE, Type, field_type
 
 
 def address(array: npt.NDArray[Any]) -> int:
@@ -119,19 +119,20 @@ class Buffers:
         return out
 
 
-def gather(handles: Int64s, rows: Int64s, columns: Sequence[Column]) -> Any:
-    """The Arrow values that handles (numbers of columns) stand for, at these rows; all of one type."""
+def gather(handles: Int64s, rows: Int64s, columns: Sequence[Column], kind: pa.DataType) -> Any:
+    """The Arrow values that handles (numbers of columns, or NO_VALUE) stand for, at these rows."""
     first = int(handles[0])
-    if (handles == first).all():
+    if first != NO_VALUE and (handles == first).all():
         values = columns[first].values
         if len(rows) == len(values) and (rows == np.arange(len(rows))).all():
             return values
         return values.take(pa.array(rows))
-    used = np.unique(handles).tolist()
+    missing = handles == NO_VALUE
+    used = np.unique(handles[~missing]).tolist()
+    if not used:
+        return pa.nulls(len(rows), kind)
     starts = np.zeros(max(used) + 1, np.int64)
-    total = 0
-    for one in used:
-        starts[one] = total
-        total += len(columns[one])
+    starts[used] = np.cumsum([0, *(len(columns[one]) for one in used[:-1])])
     joined = pa.concat_arrays([columns[one].values for one in used])
-    return joined.take(pa.array(starts[handles] + rows))
+    places = starts[np.where(missing, used[0], handles)] + rows
+    return joined.take(pa.array(places, mask=missing))

@@ -11,15 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
-from thalweg.runtime.compiler.kinds import (
-    BOOL,
-    CATEGORY,
-    FLOAT,
-    INT,
-    NONE,
-    Type,
-    join,
-)
+from thalweg.runtime.compiler.kinds import BOOL, CATEGORY, FLOAT, INT, NO_VALUE, NONE, Type, join
 from thalweg.runtime.compiler.reasons import NotCompilable
 from thalweg.runtime.compiler.source import (
     Captured,
@@ -534,6 +526,8 @@ class Expressions:
         if kind.tag == "handle" or target.tag == "handle":
             if kind.tag == target.tag and kind.label == target.label and target.optional:
                 return value.code
+            if kind.tag == "none" and target.optional:
+                return str(NO_VALUE)
             self.refuse(f"{where} is {target}, got {_article(kind)}; compiled functions only pass on")
         if target.boxed:
             if kind.tag == "none":

@@ -104,6 +104,9 @@ BOOL: Final = Type("bool")
 CATEGORY: Final = Type("category")
 NONE: Final = Type("none")
 
+#: The handle of a None that goes to an optional text, list or record.
+NO_VALUE: Final = -(2**40)
+
 
 def field_type(kind: FieldType) -> Type:
     """The static type of a record's or state's field."""

@@ -38,6 +38,7 @@ _KNOWN: Final[Mapping[Any, str]] = {
     math.fabs: "math.fabs",
     math.sqrt: "math.sqrt",
 }
+_TWIN: Final = "__thalweg_twin__"
 _SCALARS: Final = (bool, int, float, str, type(None))
 
 
@@ -167,7 +168,8 @@ def _same_code(code: types.CodeType, node: FunctionNode) -> bool:
     """Whether the text still is that of the running function: the file may have been edited since."""
     plain: ast.stmt
     if isinstance(node, ast.FunctionDef):
-        plain = ast.FunctionDef(node.name, node.args, node.body, [], None, None)
+        # Under its own name it would be a local of the wrapper, also to itself.
+        plain = ast.FunctionDef(_TWIN, node.args, node.body, [], None, None)
     else:
         plain = ast.Expr(node)
     free = [ast.parse(f"{name} = 0").body[0] for name in code.co_freevars]
@@ -177,7 +179,8 @@ def _same_code(code: types.CodeType, node: FunctionNode) -> bool:
     flags = code.co_flags & 0x1000000  # from __future__ import annotations
     made = compile(module, "<check>", "exec", flags, dont_inherit=True)
     inner = made.co_consts[0].co_consts
-    twin = next((c for c in inner if isinstance(c, types.CodeType) and c.co_name == code.co_name), None)
+    names = (_TWIN, "<lambda>")
+    twin = next((c for c in inner if isinstance(c, types.CodeType) and c.co_name in names), None)
     return twin is not None and _shape(twin) == _shape(code)
 
 

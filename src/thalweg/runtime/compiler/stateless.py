@@ -202,7 +202,7 @@ class CompiledChain:
             if field.type.fixed_width:
                 columns.append(Column(field.type, values, valid))
             elif len(values):
-                columns.append(Column(field.type, gather(values, source, chunk.columns)))
+                columns.append(Column(field.type, gather(values, source, chunk.columns, field.type.arrow)))
             else:
                 columns.append(Column.from_python(field.type, []))
         return columns
