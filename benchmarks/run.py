@@ -1,0 +1,462 @@
+"""Query 4 (cart abandonment) with Thalweg and with what one would use instead, one after the other.
+
+    python benchmarks/run.py [--quick] [--rows N] [--only NAME ...] [--repeat N] [CACHE]
+
+Every candidate is a program of its own, ``q4_*.py``, in a fresh process. Measured from outside: wall time, CPU time and
+peak memory of its process tree; from inside: the CPU time of start-up apart from that of the work. All answers are
+compared with a reference. Raw numbers and the facts of the machine go to ``benchmarks/results/``.
+
+Net is rows per CPU-second of the work alone, gross of everything from the start of the interpreter. A slow candidate
+gets the first part of the data only; its line says how many rows. CPU seconds compare better than wall time on a busy
+machine, yet they too suffer from it: compare numbers of one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import json
+import math
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+from common import first_rows, tree_cpu_s
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+HERE = Path(__file__).resolve().parent
+#: As many clicks a day at every size, those of 5 million in a week, so that sessions look alike.
+ROWS_A_DAY = 5_000_000 / 7
+SAMPLE_S = 0.1
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A program to measure."""
+
+    name: str
+    label: str
+    #: modules it needs; when one is missing the candidate counts as not installed
+    needs: tuple[str, ...]
+    #: what one comparison is called in the tables; empty for what is none
+    baseline: str = ""
+    ours: bool = False
+    #: rows it gets at most: more would take minutes
+    most_rows: int = sys.maxsize
+
+    @property
+    def program(self) -> Path:
+        return HERE / f"q4_{self.name}.py"
+
+
+CANDIDATES = (
+    Candidate("thalweg_kernel", "Thalweg, embedded", ("thalweg", "numba"), ours=True),
+    Candidate("thalweg_spark", "Thalweg on Spark", ("thalweg", "pyspark"), ours=True),
+    Candidate("session_window", "Spark session_window", ("pyspark",), "a"),
+    Candidate(
+        "apply_in_pandas_with_state",
+        "Spark applyInPandasWithState",
+        ("pyspark", "pandas"),
+        "b",
+        most_rows=200_000,
+    ),
+    Candidate("bytewax_by_hand", "Bytewax, by hand", ("bytewax",), "c"),
+    Candidate("bytewax_window", "Bytewax windows", ("bytewax",), "c", most_rows=1_000_000),
+    Candidate("pathway", "Pathway", ("pathway", "pandas"), "d", most_rows=200_000),
+    Candidate("duckdb", "DuckDB, batch", ("duckdb",), "e"),
+    Candidate("polars", "Polars, batch", ("polars",), "f"),
+    Candidate("python", "plain Python loop", (), "g"),
+    Candidate("numpy", "NumPy, one-query program", ("numpy",)),
+)
+REFERENCES = ("duckdb", "python")
+
+
+@dataclass
+class Run:
+    """What one run of a candidate came to; the units are in the names."""
+
+    candidate: str
+    label: str
+    status: str
+    rows: int = 0
+    wall_s: float = math.nan
+    cpu_s: float = math.nan
+    startup_cpu_s: float = math.nan
+    steady_cpu_s: float = math.nan
+    peak_rss_mb: float = math.nan
+    load_before: float = math.nan
+    answer: dict[str, Any] = field(default_factory=dict)
+    error: str = ""
+
+    @property
+    def net(self) -> float:
+        """Rows a CPU-second of the work; NaN when it took less than the clock can tell."""
+        return self.rows / self.steady_cpu_s if self.steady_cpu_s >= 0.02 else math.nan
+
+    @property
+    def gross(self) -> float:
+        """Rows a CPU-second of everything."""
+        return self.rows / self.cpu_s if self.cpu_s > 0 else math.nan
+
+
+# -- measuring -----------------------------------------------------------------------------------------
+
+
+def missing_modules(python: str, needs: Iterable[str]) -> list[str]:
+    """Those of the modules that an interpreter does not find."""
+    code = (
+        "import importlib.util as u, sys; print(*[n for n in sys.argv[1:] if not u.find_spec(n)])"
+    )
+    done = subprocess.run([python, "-c", code, *needs], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def measure(candidate: Candidate, python: str, data: Path, timeout_s: float) -> Run:
+    """Runs a candidate once in a fresh process."""
+    run = Run(candidate.name, candidate.label, "failed", load_before=os.getloadavg()[0])
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        started = time.monotonic()
+        command = [python, str(candidate.program), str(data)]
+        child = subprocess.Popen(command, stdout=out, stderr=err, start_new_session=True)
+        code = watch(child, run, started + timeout_s)
+        run.wall_s = time.monotonic() - started
+        out.seek(0)
+        err.seek(0)
+        lines = [line for line in out.read().decode().splitlines() if line.startswith("{")]
+        tail = err.read().decode(errors="replace").strip().splitlines()
+    if code is None:
+        run.error = f"took more than {timeout_s:.0f} s"
+    elif code or not lines:
+        run.error = tail[-1] if tail else f"exit status {code}"
+    else:
+        found = json.loads(lines[-1])
+        run.status, run.rows = "done", found["rows"]
+        run.startup_cpu_s = found["phases"]["startup_cpu_s"]
+        run.steady_cpu_s = found["phases"]["steady_cpu_s"]
+        run.answer = {k: found[k] for k in ("sessions", "abandoned", "average_pages")}
+    return run
+
+
+def watch(child: subprocess.Popen[bytes], run: Run, deadline: float) -> int | None:
+    """Samples a process tree until it ends; its exit status, None when the time was up."""
+    process = psutil.Process(child.pid)
+    peak = cpu = 0.0
+    timed_out = False
+    while True:
+        pid, status, usage = os.wait4(child.pid, 0 if timed_out else os.WNOHANG)
+        if pid:
+            break
+        with contextlib.suppress(psutil.NoSuchProcess):
+            cpu = max(cpu, tree_cpu_s(process))
+            peak = max(peak, tree_rss(process))
+        if time.monotonic() > deadline:
+            timed_out = True
+            kill_tree(process)
+        else:
+            time.sleep(SAMPLE_S)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    # The kernel's sum lacks children that nobody waited for (a JVM), the samples lack the last moment.
+    run.cpu_s = max(cpu, usage.ru_utime + usage.ru_stime)
+    run.peak_rss_mb = peak / 1e6
+    return None if timed_out else child.returncode
+
+
+def kill_tree(process: psutil.Process) -> None:
+    for one in [*process.children(recursive=True), process]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()
+
+
+def tree_rss(process: psutil.Process) -> int:
+    """Resident bytes of a process and its descendants; shared pages count in each."""
+    total = 0
+    for one in (process, *process.children(recursive=True)):
+        try:
+            total += one.memory_info().rss
+        except psutil.NoSuchProcess:
+            continue
+    return total
+
+
+def same_answer(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    counts = all(one[name] == other[name] for name in ("sessions", "abandoned"))
+    means = one["average_pages"], other["average_pages"]
+    if None in means:
+        return counts and means == (None, None)
+    return counts and math.isclose(*means, rel_tol=1e-9)
+
+
+class References:
+    """The right answer of each data set, by DuckDB where it is installed, else by the plain loop."""
+
+    def __init__(self, python: str, timeout_s: float) -> None:
+        self.python, self.timeout_s = python, timeout_s
+        self.known: dict[Path, dict[str, Any]] = {}
+
+    def answer(self, data: Path) -> dict[str, Any]:
+        if data not in self.known:
+            by_name = {one.name: one for one in CANDIDATES}
+            for name in REFERENCES:
+                if not missing_modules(self.python, by_name[name].needs):
+                    self.known[data] = measure(
+                        by_name[name], self.python, data, self.timeout_s
+                    ).answer
+                    break
+        return self.known[data]
+
+
+def clicks(cache: Path, rows: int, seed: int) -> Path:
+    """The data, generated the first time."""
+    folder = cache / f"clicks-{rows}-{seed}"
+    if not folder.exists():
+        from thalweg import datagen
+
+        hidden = cache / f".{folder.name}.{os.getpid()}"
+        with Progress(transient=True) as progress:
+            task = progress.add_task(f"generating {rows:,} clicks", total=rows)
+            datagen.write_files(
+                datagen.clickstream(rows, seed=seed, days=rows / ROWS_A_DAY),
+                hidden,
+                rows=rows,
+                files=8,
+                on_file=lambda path, done: progress.advance(task, done),
+            )
+        hidden.rename(folder)
+    return folder
+
+
+def runs(arguments: argparse.Namespace, console: Console) -> Iterator[Run]:
+    """All candidates that were asked for, one run after the other."""
+    data = clicks(arguments.cache, arguments.rows, arguments.seed)
+    references = References(arguments.peers_python, arguments.timeout)
+    for candidate in CANDIDATES:
+        if arguments.only and candidate.name not in arguments.only:
+            continue
+        python = sys.executable if candidate.ours else arguments.peers_python
+        blank = Run(candidate.name, candidate.label, "not installed")
+        if not candidate.program.exists():
+            continue
+        if missing := missing_modules(python, candidate.needs):
+            yield replace(blank, error=f"no module {', '.join(missing)}")
+            continue
+        most = candidate.most_rows // (10 if arguments.quick else 1)
+        part = data if most >= arguments.rows else first_rows(data, most)
+        for _ in range(arguments.repeat):
+            with console.status(f"{candidate.label} ..."):
+                run = measure(candidate, python, part, arguments.timeout)
+                if run.status == "done" and not same_answer(run.answer, references.answer(part)):
+                    run.status = "wrong answer"
+                    run.error = f"expected {references.answer(part)}, got {run.answer}"
+            yield run
+
+
+# -- telling -------------------------------------------------------------------------------------------
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers depend on beside the programs."""
+    cpu = platform.processor()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpu = next(line.split(": ", 1)[1] for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    return {
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
+        "system": platform.platform(),
+        "load_average": os.getloadavg(),
+        "python": platform.python_version(),
+    }
+
+
+def versions(python: str) -> dict[str, str]:
+    """The versions of what takes part, as an interpreter has them."""
+    names = [
+        "thalweg",
+        "numba",
+        "pyspark",
+        "pyarrow",
+        "numpy",
+        "pandas",
+        "bytewax",
+        "pathway",
+        "duckdb",
+        "polars",
+    ]
+    code = (
+        "import json, sys, importlib.metadata as m\n"
+        "have = {d.metadata['Name'].lower(): d.version for d in m.distributions()}\n"
+        "print(json.dumps({n: have[n] for n in sys.argv[1:] if n in have}))"
+    )
+    done = subprocess.run([python, "-c", code, *names], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def median_runs(found: list[Run]) -> list[Run]:
+    """One run a candidate: of each number the median over its good runs."""
+    out = []
+    for name in dict.fromkeys(run.candidate for run in found):
+        mine = [run for run in found if run.candidate == name]
+        good = [run for run in mine if run.status == "done"]
+        if len(good) < len(mine):
+            out.append(next(run for run in mine if run.status != "done"))
+            continue
+        numbers = ("wall_s", "cpu_s", "startup_cpu_s", "steady_cpu_s", "peak_rss_mb")
+        middle = {n: statistics.median(getattr(run, n) for run in good) for n in numbers}
+        out.append(replace(good[0], **middle))
+    return out
+
+
+def speed_table(found: list[Run]) -> Table:
+    table = Table(title="Query 4, cart abandonment", title_justify="left")
+    table.add_column("candidate")
+    table.add_column("")
+    for column in ("rows", "wall s", "CPU s", "start-up", "net rows/CPU-s", "gross", "peak MB"):
+        table.add_column(column, justify="right")
+    table.add_column("answer")
+    letters = {one.name: one.baseline for one in CANDIDATES}
+    for run in sorted(found, key=lambda run: -run.net if run.net == run.net else math.inf):
+        cells = [run.label, letters[run.candidate]]
+        if run.status == "done":
+            cells += [f"{run.rows:,}", f"{run.wall_s:.1f}", f"{run.cpu_s:.1f}"]
+            cells += [f"{run.startup_cpu_s:.1f}", thousands(run.net), thousands(run.gross)]
+            cells += [f"{run.peak_rss_mb:,.0f}", "same"]
+        else:
+            cells += [""] * 7 + [f"{run.status}: {run.error}"]
+        table.add_row(*cells)
+    return table
+
+
+def ratio_table(found: list[Run]) -> Table | None:
+    """How many times the baselines' rows a CPU-second ours handle; None without a run of ours."""
+    names = {one.name: one for one in CANDIDATES}
+    ours = [run for run in found if names[run.candidate].ours and run.status == "done"]
+    if not ours:
+        return None
+    table = Table(
+        title="Thalweg against the baselines, rows/CPU-s net (gross)", title_justify="left"
+    )
+    table.add_column("baseline")
+    for run in ours:
+        table.add_column(run.label, justify="right")
+    for run in found:
+        letter = names[run.candidate].baseline
+        if letter and run.status == "done":
+            ratios = [f"{times(one.net, run.net)} ({times(one.gross, run.gross)})" for one in ours]
+            table.add_row(f"({letter}) {run.label}", *ratios)
+    return table
+
+
+def times(one: float, other: float) -> str:
+    ratio = one / other
+    return f"{ratio:.2f} ×" if ratio == ratio else "–"
+
+
+def thousands(value: float) -> str:
+    if value != value:
+        return "–"
+    return f"{value / 1e6:.2f} M" if value >= 1e6 else f"{value / 1e3:,.1f} k"
+
+
+def plot(found: list[Run], path: Path) -> bool:
+    """A bar chart of net and gross; False when matplotlib is not installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        return False
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    done = sorted((run for run in found if run.status == "done"), key=lambda run: run.gross)
+    figure, axes = pyplot.subplots(figsize=(8, 0.5 * len(done) + 1.5), layout="constrained")
+    places = range(len(done))
+    axes.barh([p + 0.2 for p in places], [run.net for run in done], 0.4, label="net of start-up")
+    axes.barh([p - 0.2 for p in places], [run.gross for run in done], 0.4, label="gross")
+    axes.set_yticks(places, [f"{run.label}\n{run.rows:,} rows" for run in done], fontsize=8)
+    axes.set_xscale("log")
+    axes.set_xlabel("rows per CPU-second")
+    axes.set_title("Query 4, cart abandonment")
+    axes.legend(loc="lower right")
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+    return True
+
+
+def summary(found: list[Run]) -> str:
+    done = [run for run in found if run.status == "done"]
+    bad = [run for run in found if run.status in ("failed", "wrong answer")]
+    best = max(done, key=lambda run: run.net if run.net == run.net else 0.0, default=None)
+    text = f"{len(done)} of {len(found)} candidates done, {len(bad)} failed or wrong"
+    return f"{text}; fastest net: {best.label}, {thousands(best.net)} rows/CPU-s" if best else text
+
+
+def parsed(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    default = Path(tempfile.gettempdir()) / "thalweg-bench"
+    parser.add_argument("cache", type=Path, nargs="?", default=default, help="folder for the data")
+    parser.add_argument("--rows", type=int, help="default 5,000,000")
+    parser.add_argument("--quick", action="store_true", help="200,000 rows")
+    names = [one.name for one in CANDIDATES]
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument("--repeat", type=int, default=1, help="runs a candidate; medians are shown")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--timeout", type=float, default=900, help="seconds a run")
+    parser.add_argument("--results", type=Path, default=HERE / "results", help="folder for results")
+    parser.add_argument(
+        "--peers-python", default=sys.executable, help="interpreter that has the peers"
+    )
+    arguments = parser.parse_args(argv)
+    arguments.rows = arguments.rows or (200_000 if arguments.quick else 5_000_000)
+    arguments.cache.mkdir(parents=True, exist_ok=True)
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    return arguments
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments, console = parsed(argv), Console()
+    if not console.is_terminal:
+        console.width = max(console.width, 130)
+    facts = machine() | {"rows": arguments.rows, "seed": arguments.seed}
+    facts["versions"] = versions(arguments.peers_python)
+    facts["our_versions"] = versions(sys.executable)
+    stem = arguments.results / f"q4-{facts['time'].replace(':', '').removesuffix('+0000')}"
+    raw = stem.with_suffix(".jsonl")
+    found = []
+    with raw.open("w") as file:
+        file.write(json.dumps({"machine": facts}) + "\n")
+        for run in runs(arguments, console):
+            found.append(run)
+            # NaN is not JSON.
+            line = {k: None if v != v else v for k, v in asdict(run).items()}
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            console.print(f"{run.label}: {run.status} {run.error}", style="dim", markup=False)
+    middle = median_runs(found)
+    console.print(speed_table(middle))
+    if (ratios := ratio_table(middle)) is not None:
+        console.print(ratios)
+    drawn = plot(middle, stem.with_suffix(".png"))
+    console.print(f"raw numbers: {raw}{f', {stem.name}.png' if drawn else ''}", soft_wrap=True)
+    console.print(summary(middle), soft_wrap=True)
+    return any(run.status in ("failed", "wrong answer") for run in found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
