@@ -61,6 +61,8 @@ class Engine:
             (unit, self._make(unit)) for unit in plan.units if stage is None or unit.stage == stage
         ]
         self.ingresses = self._ingresses() if stage in (None, 0) else {}
+        #: what the last step said about time; an order_by sets its domain's clock in it
+        self.moment = Moment({}, frozenset())
 
     # -- state --------------------------------------------------------------------------------------------
 

@@ -1,0 +1,31 @@
+"""Run a flow on Spark: sessions, inputs, sinks, and the query."""
+
+from thalweg.spark.inputs import Files, files
+from thalweg.spark.lower import lower
+from thalweg.spark.query import Query, start
+from thalweg.spark.session import session
+from thalweg.spark.sinks import (
+    console,
+    csv,
+    foreach_batch,
+    foreach_table,
+    json,
+    memory,
+    parquet,
+)
+
+__all__ = [
+    "Files",
+    "Query",
+    "console",
+    "csv",
+    "files",
+    "foreach_batch",
+    "foreach_table",
+    "json",
+    "lower",
+    "memory",
+    "parquet",
+    "session",
+    "start",
+]

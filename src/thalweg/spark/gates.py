@@ -1,0 +1,101 @@
+"""The waiting rows of a source as bucket state, so that they survive restarts like keyed state does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from thalweg.plan import SEQ, TIME
+from thalweg.runtime.chunks import Chunk, Column
+from thalweg.runtime.ingress import Gate
+from thalweg.times import BEFORE_ALL
+
+
+class GateState:
+    """A gate's waiting rows in the form of :class:`thalweg.runtime.contracts.BucketState`.
+
+    A delta holds the rows that came in since the last save and still wait. What was released since is not
+    written anywhere: the clock that the commit record carries says which rows are gone.
+    """
+
+    def __init__(self, gate: Gate, clock: int = BEFORE_ALL) -> None:
+        """``clock`` is the domain's clock of the record that is loaded: rows up to it are gone."""
+        self.gate = gate
+        self.clock = clock
+        fields = [pa.field(f.name, f.type.arrow, f.type.optional) for f in self._schema.fields]
+        extra = [pa.field(n, pa.int64(), False) for n in (TIME, SEQ)]
+        self.schema = pa.schema([*fields, *extra, pa.field("_deleted", pa.bool_(), False)])
+
+    @property
+    def _schema(self) -> Any:
+        return self.gate.node.out
+
+    def __len__(self) -> int:
+        return 0 if self.gate.waiting is None else len(self.gate.waiting)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the waiting rows, bytes."""
+        waiting = self.gate.waiting
+        return 0 if waiting is None else sum(int(c.values.nbytes) for c in waiting.columns)
+
+    @property
+    def dirty(self) -> bool:
+        """Whether rows came in since the last save that still wait, or all saved ones have gone."""
+        return bool(len(self._fresh()))
+
+    def _fresh(self) -> Chunk:
+        waiting = self.gate.waiting
+        if not self.gate.fresh or waiting is None or not len(waiting):
+            return Chunk.empty(self._schema, (TIME, SEQ))
+        first = min(int(chunk.order[SEQ][0]) for chunk in self.gate.fresh)
+        return waiting.take(np.flatnonzero(waiting.order[SEQ] >= first))
+
+    def delta(self) -> pa.RecordBatch:
+        """The rows that came in and still wait."""
+        return self._to_arrow(self._fresh())
+
+    def snapshot(self) -> pa.RecordBatch:
+        """All waiting rows."""
+        return self._to_arrow(self.gate.waiting or Chunk.empty(self._schema, (TIME, SEQ)))
+
+    def _to_arrow(self, chunk: Chunk) -> pa.RecordBatch:
+        arrays = [column.to_arrow() for column in chunk.columns]
+        arrays += [pa.array(chunk.order[TIME]), pa.array(chunk.order[SEQ])]
+        arrays.append(pa.array(np.zeros(len(chunk), np.bool_)))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def mark_saved(self) -> None:
+        """What waits is on disk."""
+        self.gate.fresh.clear()
+
+    def load(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """The rows of all batches that the clock has not passed."""
+        self.gate.fresh.clear()
+        self.gate.waiting = None
+        parts = [self._from_arrow(batch) for batch in batches]
+        if not parts:
+            return
+        whole = Chunk.concat(parts)
+        places = np.flatnonzero(whole.order[TIME] > self.clock)
+        places = places[np.lexsort((whole.order[SEQ][places], whole.order[TIME][places]))]
+        self.gate.waiting = whole.take(places)
+
+    def _from_arrow(self, batch: pa.RecordBatch) -> Chunk:
+        columns = [Column.from_arrow(f.type, batch.column(f.name)) for f in self._schema.fields]
+        order = {n: batch.column(n).to_numpy(zero_copy_only=False) for n in (TIME, SEQ)}
+        return Chunk(self._schema, columns, batch.num_rows, order)
+
+
+def gate_facts(gate: Gate) -> dict[str, Any]:
+    """The scalars of a gate as JSON values: its lanes' greatest times and how many rows arrived."""
+    return {"lanes": [[lane, int(top)] for lane, top in gate.lanes.items()], "arrived": gate.arrived}
+
+
+def set_gate_facts(gate: Gate, facts: Mapping[str, Any] | None) -> None:
+    """Brings a gate to what :func:`gate_facts` said."""
+    gate.lanes = {lane: top for lane, top in facts["lanes"]} if facts else {}
+    gate.arrived = facts["arrived"] if facts else 0

@@ -1,0 +1,266 @@
+"""Inputs: frames and folders of files as one tagged frame, and back to chunks inside a task.
+
+All inputs of a flow enter as one union (DECISIONS F48): a column says which source a row is of, a struct column a
+source holds its fields, and one text column carries control commands. A folder of files enters as *paths*; the
+files are parsed in the task, so line numbers and arrival order are exact and the rows skip the JVM.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs as pafs
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from thalweg.errors import BuildError, DataError, SchemaError
+from thalweg.operators.nodes import Source
+from thalweg.plan import Plan
+from thalweg.readers import Parsed, ReadOptions, describe_bad, list_files, read_file, rows_from_table
+from thalweg.readers.tables import check_types
+from thalweg.runtime.chunks import Chunk
+from thalweg.state.paths import resolve
+
+SOURCE: Final = "_source"
+CONTROL: Final = "_control"
+#: The value of SOURCE in rows of the control folder.
+CONTROL_SOURCE: Final = -1
+
+#: Spark's binaryFile source; we select all but the content, and then it does not open the files.
+_BINARY_FILE: Final = "path string, modificationTime timestamp, length long, content binary"
+
+Bad = list[tuple[str, str, str]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Files:
+    """A folder (or file, or glob) to be read strictly, in the order of modification time and path.
+
+    Made by :func:`files`; give it as the input of a source.
+    """
+
+    path: str
+    options: ReadOptions
+    streaming: bool
+    max_files_per_trigger: int | None
+    recursive: bool
+
+
+def files(
+    path: str,
+    *,
+    format: str,
+    streaming: bool = True,
+    max_files_per_trigger: int | None = None,
+    recursive: bool = False,
+    **options: Any,
+) -> Files:
+    """Files as the input of a source: strict types, exact line numbers, arrival order.
+
+    Args:
+        path: a folder, a file or a glob, as Spark writes it (plain, ``file:``, ``hdfs:``, ``s3a:``, ...).
+        format: ``"csv"``, ``"json"`` (a JSON value a line), ``"text"`` or ``"parquet"``.
+        streaming: whether new files are picked up; False reads once what is there, and ends.
+        max_files_per_trigger: at most so many files a batch.
+        recursive: also files in folders below.
+        options: of the format, see :class:`thalweg.readers.ReadOptions`.
+
+    Raises:
+        BuildError: an option does not belong to the format.
+    """
+    return Files(
+        str(path), ReadOptions(format=format, **options), streaming, max_files_per_trigger, recursive  # type: ignore[arg-type]
+    )
+
+
+def is_streaming(inputs: Mapping[str, Any]) -> bool:
+    """Whether the inputs stream.
+
+    Raises:
+        BuildError: some do and some do not.
+    """
+    kinds = {name: _streams(name, given) for name, given in inputs.items()}
+    if len(set(kinds.values())) > 1:
+        raise BuildError(
+            f"these inputs are streams: {', '.join(n for n, s in kinds.items() if s)}; and these are not:"
+            f" {', '.join(n for n, s in kinds.items() if not s)}; use readStream (or files(streaming=True)) for all"
+        )
+    return any(kinds.values())
+
+
+def _streams(name: str, given: Any) -> bool:
+    if isinstance(given, Files):
+        return given.streaming
+    if isinstance(given, DataFrame):
+        return given.isStreaming
+    raise BuildError(
+        f"input {name!r}: expected a Spark DataFrame or tw.spark.files(...), got {type(given).__name__}"
+    )
+
+
+def tagged_frame(
+    spark: SparkSession, plan: Plan, inputs: Mapping[str, Any], control: str | None
+) -> DataFrame:
+    """The union of all inputs, and of the control folder where there is one."""
+    frames = [_frame(spark, source, inputs[source.name], control is not None) for source in plan.sources]
+    types = [frame.schema for frame in frames]
+    wide = []
+    for place, frame in enumerate(frames):
+        columns = [f.lit(place).cast("int").alias(SOURCE)]
+        for other, kind in enumerate(types):
+            value = f.struct(*[frame[name] for name in frame.columns]) if other == place else f.lit(None)
+            columns.append(value.cast(kind).alias(f"s{other}"))
+        columns.append(f.lit(None).cast("string").alias(CONTROL))
+        wide.append(frame.select(*columns))
+    if control is not None:
+        commands = spark.readStream.format("text").load(control)
+        columns = [f.lit(CONTROL_SOURCE).cast("int").alias(SOURCE)]
+        columns += [f.lit(None).cast(kind).alias(f"s{other}") for other, kind in enumerate(types)]
+        wide.append(commands.select(*columns, commands["value"].alias(CONTROL)))
+    out = wide[0]
+    for frame in wide[1:]:
+        out = out.unionByName(frame)
+    return out
+
+
+def _frame(spark: SparkSession, source: Source, given: Any, streaming: bool) -> DataFrame:
+    if isinstance(given, Files):
+        return _paths(spark, source, given, streaming)
+    check_frame(source, given)
+    return given.select(*[given[f"`{name}`"] for name in source.record.names])
+
+
+def check_frame(source: Source, frame: DataFrame) -> None:
+    """Refuses a frame whose columns do not fit the source's record, before anything runs.
+
+    Raises:
+        SchemaError: naming column, found and expected type.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    try:
+        check_types(to_arrow_schema(frame.schema), source.record, f"the input of source {source.name!r}")
+    except DataError as error:
+        raise SchemaError(str(error)) from None
+
+
+def _paths(spark: SparkSession, source: Source, given: Files, streaming: bool) -> DataFrame:
+    if not streaming:
+        fs, path = resolve(given.path)
+        found = list_files(fs, path, recursive=given.recursive)
+        if not found:
+            raise BuildError(f"input {source.name!r}: there are no files at {given.path}")
+        rows = [(one.path, one.mtime_us, one.length) for one in found]
+        return spark.createDataFrame(rows, "path string, mtime long, length long")
+    reader = spark.readStream.format("binaryFile").schema(_BINARY_FILE)
+    reader = reader.option("recursiveFileLookup", str(given.recursive).lower())
+    if given.max_files_per_trigger is not None:
+        reader = reader.option("maxFilesPerTrigger", given.max_files_per_trigger)
+    frame = reader.load(given.path)
+    return frame.select(
+        frame["path"], f.unix_micros(frame["modificationTime"]).alias("mtime"), frame["length"]
+    )
+
+
+# -- inside a task --------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class InputOptions:
+    """What a task must know of an input: how its files are read, or None for rows of a frame."""
+
+    read: ReadOptions | None
+    base: str = ""
+
+
+def input_options(inputs: Mapping[str, Any]) -> dict[str, InputOptions]:
+    """The options of all inputs, by source name."""
+    return {
+        name: InputOptions(given.options, given.path) if isinstance(given, Files) else InputOptions(None)
+        for name, given in inputs.items()
+    }
+
+
+@dataclasses.dataclass(slots=True)
+class Received:
+    """What a task found in its partition: rows by source, paths by source, control commands."""
+
+    frames: dict[int, list[pa.Table]] = dataclasses.field(default_factory=dict)
+    commands: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+
+def receive(batches: Iterator[pa.RecordBatch], sources: int) -> Received:
+    """Sorts the rows of the tagged frame by source."""
+    out = Received()
+    for batch in batches:
+        tags = batch.column(SOURCE)
+        for place in range(sources):
+            mask = pc.equal(tags, place)
+            if pc.any(mask).as_py():
+                structs = batch.column(f"s{place}").filter(mask)
+                table = pa.Table.from_batches([pa.RecordBatch.from_struct_array(structs)])
+                out.frames.setdefault(place, []).append(table)
+        for text in batch.column(CONTROL).filter(pc.equal(tags, CONTROL_SOURCE)).to_pylist():
+            if text.strip():
+                out.commands.append(orjson.loads(text))
+    return out
+
+
+def source_chunks(
+    source: Source, options: InputOptions, tables: list[pa.Table], chunk_rows: int
+) -> Iterator[tuple[Chunk, Bad]]:
+    """The rows of one source of a batch in arrival order, as chunks with the rows that do not fit."""
+    if options.read is not None:
+        yield from _file_chunks(source, options.read, pa.concat_tables(tables), chunk_rows)
+        return
+    table = pa.concat_tables(tables)
+    if source.arrival:
+        table = table.take(pc.sort_indices(table, [(name, "ascending") for name in source.arrival]))
+    for start in range(0, table.num_rows, chunk_rows):
+        parsed = rows_from_table(table.slice(start, chunk_rows), source.record, start)
+        bad = [(one.reason, f"row {one.position} of the batch", one.text) for one in parsed.bad]
+        yield _chunk(source, parsed, bad)
+
+
+def _file_chunks(
+    source: Source, options: ReadOptions, paths: pa.Table, chunk_rows: int
+) -> Iterator[tuple[Chunk, Bad]]:
+    order = pc.sort_indices(paths, [("mtime", "ascending"), ("path", "ascending")])
+    for path in paths.column("path").take(order).to_pylist():
+        fs, inner = resolve(path)
+        try:
+            yield from _one_file(source, fs, inner, options, chunk_rows)
+        except DataError as error:
+            raise DataError(f"source {source.name!r}: {error}") from error
+
+
+def _one_file(
+    source: Source, fs: pafs.FileSystem, path: str, options: ReadOptions, chunk_rows: int
+) -> Iterator[tuple[Chunk, Bad]]:
+    for parsed in read_file(fs, path, source.record, options, batch_rows=chunk_rows):
+        name = path.rsplit("/", 1)[-1]
+        if parsed.bad and source.errors == "fail":
+            raise DataError(
+                f"{describe_bad(path, parsed.bad[0])}\n  row: {parsed.bad[0].text}\n  to go on without such rows,"
+                " set errors='reject' on the source and read its .rejected stream"
+            )
+        bad = [(one.reason, f"{name} {one.unit} {one.position}", one.text) for one in parsed.bad]
+        yield _chunk(source, parsed, bad)
+
+
+def _chunk(source: Source, parsed: Parsed, bad: Bad) -> tuple[Chunk, Bad]:
+    if bad and source.errors == "fail":
+        reason, position, text = bad[0]
+        raise DataError(
+            f"source {source.name!r}: {position} does not fit {source.record.name}: {reason}\n  row: {text}\n"
+            "  to go on without such rows, set errors='reject' on the source and read its .rejected stream"
+        )
+    return Chunk.from_arrow(source.record, parsed.table), bad
+
+

@@ -1,0 +1,70 @@
+"""lower(): a flow as DataFrames, for a user's own batch job or writeStream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from thalweg.embedded import check_names
+from thalweg.errors import BuildError
+from thalweg.flow import Flow
+from thalweg.operators.nodes import Keyed, OrderBy, Source
+from thalweg.plan import Plan, make_plan
+from thalweg.runtime.engine import CHUNK_ROWS
+from thalweg.spark import inputs as io
+from thalweg.spark.query import Batches
+from thalweg.spark.sinks import decode_frame
+
+
+def lower(
+    flow: Flow,
+    inputs: Mapping[str, Any],
+    *,
+    checkpoint: str | None = None,
+    slots: int = 1,
+    chunk_rows: int = CHUNK_ROWS,
+) -> dict[str, DataFrame]:
+    """The flow's sinks as DataFrames.
+
+    Batch frames run the whole flow to the end of the input. Streaming frames can be lowered as long as the
+    flow keeps nothing between batches (no keyed or stateful operator, no ``order_by``): Spark's own sinks may
+    skip a batch after a crash without running the flow, which would lose its state, so stateful flows go
+    through :func:`thalweg.spark.start`. Each frame runs the whole flow when it is used; persist it to use it
+    twice.
+
+    Args:
+        flow: the flow.
+        inputs: by source name: DataFrames or ``tw.spark.files(...)``, all streaming or none.
+        checkpoint: not used by what can be lowered; accepted so that calls look like those of start.
+        slots: partitions of the keyed stages.
+        chunk_rows: about how many rows move at once.
+
+    Raises:
+        BuildError: the flow is stateful and the inputs stream, or names do not fit.
+    """
+    plan = make_plan(flow)
+    check_names(plan, inputs)
+    streaming = io.is_streaming(inputs)
+    if streaming:
+        _refuse_state(plan)
+    spark = SparkSession.getActiveSession()
+    if spark is None:
+        raise BuildError("lower needs a running Spark session; tw.spark.session() starts one")
+    frame = io.tagged_frame(spark, plan, inputs, None)
+    batches = Batches(spark, flow, plan, inputs, {}, None, slots, chunk_rows)
+    result = batches.lowered(frame, batches.job(0, None, ends=not streaming))
+    return {sink.name: decode_frame(result, sink.record, sink.index, spark) for sink in plan.sinks}
+
+
+def _refuse_state(plan: Plan) -> None:
+    for node in plan.nodes:
+        keeps = isinstance(node, (Keyed, OrderBy)) or (isinstance(node, Source) and node.order_by)
+        if keeps:
+            raise BuildError(
+                f"lower: {node.kind.value} {node.name!r} keeps rows or state between batches, and a lowered stream"
+                " cannot keep them exactly once; run the flow with tw.spark.start, whose sinks may be functions"
+            )
+
+

@@ -1,0 +1,56 @@
+"""Plans as bytes for the workers: the user's own modules travel by value, installed libraries by name."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import cloudpickle
+
+from thalweg.flow import Flow
+from thalweg.operators.functions import Function
+from thalweg.operators.nodes import Keyed
+from thalweg.plan import Plan
+
+_INSTALLED: Final = tuple(
+    Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+
+
+def pickled_plan(flow: Flow, plan: Plan) -> bytes:
+    """The plan's bytes; modules of the user that workers may not be able to import go inside."""
+    modules = [module for name in _modules(plan) if (module := sys.modules.get(name)) and _is_users(module)]
+    added = [m for m in modules if m.__name__ not in cloudpickle.list_registry_pickle_by_value()]
+    for module in added:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        return bytes(cloudpickle.dumps(plan))
+    finally:
+        for module in added:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _modules(plan: Plan) -> set[str]:
+    names: set[str] = set()
+    for node in plan.nodes:
+        for value in vars(node).values():
+            if isinstance(value, Function):
+                names.add(getattr(value.call, "__module__", "") or "")
+        if isinstance(node, Keyed):
+            names.add(node.state.cls.__module__)
+        record: Any = node.out
+        if record is not None:
+            names.add(record.cls.__module__)
+    return names - {"", "__main__"}
+
+
+def _is_users(module: ModuleType) -> bool:
+    """Whether a module is the user's own: neither Thalweg nor installed."""
+    file = getattr(module, "__file__", None)
+    if file is None or module.__name__.split(".")[0] == "thalweg":
+        return False
+    path = Path(file).resolve()
+    return not any(path.is_relative_to(folder) for folder in _INSTALLED)

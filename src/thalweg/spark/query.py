@@ -1,0 +1,600 @@
+"""A flow as a streaming query: each batch is planned anew on the driver, run, written and committed.
+
+The order of a batch (DECISIONS F46): tasks read the state that the commit record of the batch before names and
+write their own segments; all sinks write; the driver writes the commit record; then Spark logs the batch. A
+crash anywhere in between repeats the batch from the same record, so output and state are exactly-once.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import hashlib
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import cloudpickle
+import orjson
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+
+import thalweg
+from thalweg.errors import BuildError, CheckpointError, ThalwegError
+from thalweg.flow import Flow
+from thalweg.plan import Plan, make_plan
+from thalweg.runtime.engine import CHUNK_ROWS
+from thalweg.spark import inputs as io
+from thalweg.spark.manifest import manifest_of
+from thalweg.spark.map_in_arrow import map_in_arrow
+from thalweg.spark.pickling import pickled_plan
+from thalweg.spark.sinks import (
+    ConsoleSink,
+    FileSink,
+    FrameSink,
+    MemorySink,
+    TableSink,
+    as_sink,
+    decode_frame,
+    refuse_used_folders,
+)
+from thalweg.spark.tasks import first_stage, last_merge, later_stage, whole_flow
+from thalweg.spark.transport import FRAME, decode, from_batch
+from thalweg.spark.worker import StageJob
+from thalweg.state import cleaning, paths
+from thalweg.state import manifest as manifests
+from thalweg.state import record as records
+from thalweg.state.paths import FileSystem, join, resolve, write_atomic
+from thalweg.state.segments import Segment, SegmentUnit
+
+log = logging.getLogger("thalweg")
+
+End = Literal["keep", "drain"]
+#: How many batches' progress a query keeps.
+RECENT = 100
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Store:
+    """A checkpoint: its folder as Spark writes it, and the Thalweg folder inside it."""
+
+    location: str
+    fs: FileSystem
+    root: str
+
+    @classmethod
+    def open(cls, location: str) -> Store:
+        """The store of a checkpoint folder, which is probed for what commits need."""
+        paths.probe(location)
+        root = f"{location.rstrip('/')}/thalweg"
+        fs, path = resolve(root)
+        return cls(location.rstrip("/"), fs, path)
+
+    @property
+    def thalweg(self) -> str:
+        return f"{self.location}/thalweg"
+
+    @property
+    def control(self) -> str:
+        return f"{self.thalweg}/control"
+
+    def command(self, **content: Any) -> None:
+        """Puts a command into the control folder: the next batch reads it."""
+        name = f"{time.time_ns()}-{uuid.uuid4().hex[:8]}.json"
+        write_atomic(self.fs, join(self.root, "control", name), orjson.dumps(content) + b"\n")
+
+
+class Batches:
+    """Runs batches of one flow: plans the frame, collects reports, writes sinks, commits."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        flow: Flow,
+        plan: Plan,
+        inputs: Mapping[str, Any],
+        sinks: Mapping[str, Any],
+        store: Store | None,
+        slots: int,
+        chunk_rows: int,
+    ) -> None:
+        self.spark = spark
+        self.plan = plan
+        self.store = store
+        self.slots = slots
+        self.sinks = {name: as_sink(name, given) for name, given in sinks.items()}
+        self.progress: collections.deque[dict[str, Any]] = collections.deque(maxlen=RECENT)
+        self.finished = False
+        self._chunk_rows = chunk_rows
+        self._options = io.input_options(inputs)
+        self._pickled = pickled_plan(flow, plan)
+        self._fingerprint = hashlib.sha256(self._pickled + thalweg.__version__.encode()).hexdigest()[:32]
+        self._defaults: dict[str, Any] = {}
+        self.counts: dict[str, dict[str, int]] = {}
+        if store is not None:
+            self._open(store)
+
+    def _open(self, store: Store) -> None:
+        new = manifest_of(self.plan)
+        if manifests.read(store.fs, store.root) is None:
+            refuse_used_folders(self.sinks)
+        carried = manifests.reconcile(store.fs, store.root, new)
+        self._defaults = {name: carried.defaults(name) for name in carried.operators}
+        latest = records.latest(store.fs, store.root)
+        if latest is not None and latest.finished:
+            raise CheckpointError(
+                f"the checkpoint {store.location} is finished: its input was drained in batch {latest.batch}.\n"
+                "Start with a new checkpoint folder to process more."
+            )
+        self.counts = {k: dict(v) for k, v in latest.counters.items()} if latest else {}
+
+    def run(self, frame: DataFrame, batch: int, *, ends: bool) -> None:
+        """One batch, from the frame of its inputs to the commit record.
+
+        Raises:
+            ThalwegError: a row or a function failed; nothing of the batch is committed.
+        """
+        started = time.perf_counter()
+        previous = None if self.store is None else records.previous(self.store.fs, self.store.root, batch)
+        job = self.job(batch, previous, ends=ends)
+        with self._persisted(self.lowered(frame, job)) as result:
+            reports, counts = self._reports(result)
+            self._write(result, counts, batch)
+        record = self._commit(previous, job, reports)
+        self._note(batch, record, reports, time.perf_counter() - started)
+
+    def job(self, batch: int, previous: records.CommitRecord | None, *, ends: bool) -> StageJob:
+        """What the tasks of a batch must know."""
+        return StageJob(
+            plan=self._pickled,
+            fingerprint=self._fingerprint,
+            root="" if self.store is None else self.store.thalweg,
+            batch=batch,
+            attempt=uuid.uuid4().hex[:8],
+            previous=None if previous is None else previous.batch,
+            slots=self.slots,
+            ends=ends,
+            options=self._options,
+            defaults=self._defaults,
+            chunk_rows=self._chunk_rows,
+        )
+
+    def lowered(self, frame: DataFrame, job: StageJob) -> DataFrame:
+        """The linear chain of stages over the tagged frame."""
+        if job.slots == 1:
+            return map_in_arrow(frame.coalesce(1), whole_flow(job), FRAME)
+        out = map_in_arrow(frame.coalesce(1), first_stage(job), FRAME)
+        for stage in range(1, self.plan.depth):
+            out = _to_slots(out, job.slots)
+            out = map_in_arrow(out, later_stage(job, stage), FRAME)
+        if any(sink.ordered for sink in self.plan.sinks):
+            out = map_in_arrow(_to_slots(out, job.slots), last_merge(job), FRAME)
+        return out
+
+    @contextlib.contextmanager
+    def _persisted(self, frame: DataFrame) -> Iterator[DataFrame]:
+        frame.persist()
+        try:
+            yield frame
+        finally:
+            frame.unpersist()
+
+    def _reports(self, result: DataFrame) -> tuple[list[dict[str, Any]], dict[int, int]]:
+        """What the tasks said, and how many rows each sink got; runs the batch.
+
+        Raises:
+            ThalwegError: a task reported a failure.
+        """
+        wanted = result.select(
+            "stage", "slot", "kind", "node", "port", "phase",
+            f.when(result["kind"] == "report", result["data"]).alias("data"),
+        )  # fmt: skip
+        reports, counts = [], collections.Counter[int]()
+        failure: ThalwegError | None = None
+        for row in wanted.collect():
+            if row["kind"] == "sink":
+                counts[row["node"]] += row["port"]
+                continue
+            content = orjson.loads(bytes(row["data"]))
+            if "error" in content:
+                failure = failure or cloudpickle.loads(bytes.fromhex(content["error"]))
+            else:
+                reports.append(content)
+        if failure is not None:
+            raise failure
+        return reports, dict(counts)
+
+    # -- sinks --------------------------------------------------------------------------------------------
+
+    def _write(self, result: DataFrame, counts: Mapping[int, int], batch: int) -> None:
+        for node in self.plan.sinks:
+            sink = self.sinks.get(node.name)
+            if sink is None:
+                continue
+            if isinstance(sink, (FileSink, FrameSink)):
+                self._write_frame(sink, node, result, counts.get(node.index, 0), batch)
+                continue
+            table = self._table(node, result, counts.get(node.index, 0))
+            if isinstance(sink, MemorySink):
+                sink.put(node.record, table, batch)
+            elif isinstance(sink, ConsoleSink):
+                sink.show(node.name, node.record, table, batch)
+            else:
+                assert isinstance(sink, TableSink)
+                sink.function(table, batch)
+
+    def _write_frame(
+        self, sink: FileSink | FrameSink, node: Any, result: DataFrame, rows: int, batch: int
+    ) -> None:
+        if isinstance(sink, FileSink):
+            if rows:
+                sink.write(decode_frame(result, node.record, node.index, self.spark), batch)
+        else:
+            sink.function(decode_frame(result, node.record, node.index, self.spark), batch)
+
+    def _table(self, node: Any, result: DataFrame, rows: int) -> pa.Table:
+        if not rows:
+            return node.record.arrow.empty_table()
+        mine = result.filter((result["kind"] == "sink") & (result["node"] == node.index))
+        tables = []
+        for batch in mine.toArrow().to_batches():
+            for blob in from_batch(batch):
+                tables.append(pa.table(decode(blob.data, node.record, ()).to_arrow()))
+        return pa.concat_tables(tables)
+
+    # -- commit -------------------------------------------------------------------------------------------
+
+    def _commit(
+        self,
+        previous: records.CommitRecord | None,
+        job: StageJob,
+        reports: list[dict[str, Any]],
+    ) -> records.CommitRecord:
+        gates = {name: facts for said in reports for name, facts in said["gates"].items()}
+        old_gates = previous.extra.get("gates", {}) if previous else {}
+        record = records.next_record(
+            previous,
+            job.batch,
+            job.attempt,
+            [_segment(one) for said in reports for one in said["segments"]],
+            _sum_counts(said["counts"] for said in reports),
+            slots=job.slots,
+            clock={d: c for said in reports for d, c in said.get("clocks", {}).items()},
+            finished=any(said.get("ends") for said in reports),
+            plan=self._fingerprint,
+            extra={"gates": {**old_gates, **gates}},
+        )
+        if self.store is not None:
+            records.write(self.store.fs, self.store.root, record)
+            keep = [record] if previous is None else [previous, record]
+            cleaning.clean(self.store.fs, self.store.root, keep)
+        self.finished = record.finished
+        self.counts = {name: dict(counts) for name, counts in record.counters.items()}
+        return record
+
+    def _note(
+        self, batch: int, record: records.CommitRecord, reports: list[dict[str, Any]], wall_s: float
+    ) -> None:
+        """Remembers the batch's progress."""
+        added = _sum_counts(said["counts"] for said in reports)
+        rows = sum(added.get(source.name, {}).get("in", 0) for source in self.plan.sources)
+        keys: collections.Counter[str] = collections.Counter()
+        for said in reports:
+            keys.update(said["keys"])
+        self.progress.append(
+            {
+                "batch": batch,
+                "rows": rows,
+                "rows_per_s": rows / wall_s if wall_s else 0.0,
+                "batch_s": wall_s,
+                "task_s": sum(said.get("task_s", 0.0) for said in reports),
+                "slots": record.slots,
+                "operators": added,
+                "totals": self.counts,
+                "clock": dict(record.clock),
+                "waiting": {n: g["waiting"] for s in reports for n, g in s["gates"].items()},
+                "slowest_lane": {n: lane for s in reports for n, lane in s.get("slowest", {}).items()},
+                "state": {
+                    name: {
+                        "keys": keys.get(name, 0),
+                        "bytes": sum(unit.bytes for chain in chains.values() for unit in chain),
+                    }
+                    for name, chains in record.chains.items()
+                },
+                "finished": record.finished,
+            }
+        )
+
+
+def _to_slots(frame: DataFrame, slots: int) -> DataFrame:
+    # Rows for the driver have slots too, so that every row has a place.
+    return frame.repartitionById(slots, frame["slot"])
+
+
+def _segment(said: list[Any]) -> Segment:
+    operator, file, units = said
+    return Segment(operator, file, tuple(SegmentUnit(*unit) for unit in units))
+
+
+def _sum_counts(parts: Any) -> dict[str, dict[str, int]]:
+    out: dict[str, dict[str, int]] = {}
+    for counts in parts:
+        for name, mine in counts.items():
+            sums = out.setdefault(name, {})
+            for what, number in mine.items():
+                sums[what] = sums.get(what, 0) + number
+    return out
+
+
+class Query:
+    """A running flow, with the verbs of Spark's StreamingQuery in snake case, and Thalweg's own.
+
+    Made by :func:`thalweg.spark.start`.
+    """
+
+    def __init__(self, batches: Batches, flow: Flow, frame: DataFrame, trigger: Any, end: End) -> None:
+        self._batches = batches
+        self._flow = flow
+        self._frame = frame
+        self._trigger = trigger
+        self._end = end
+        self._failure: BaseException | None = None
+        self._query: StreamingQuery | None = None
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    # -- life ---------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        assert self._batches.store is not None
+        writer = (
+            self._frame.writeStream.foreachBatch(self._run_batch)
+            .queryName(f"{self._flow.name}-{uuid.uuid4().hex[:6]}")
+            .option("checkpointLocation", f"{self._batches.store.location}/spark")
+            .trigger(**self._trigger)
+        )
+        self._query = writer.start()
+
+    def _run_batch(self, frame: DataFrame, batch: int) -> None:
+        try:
+            self._batches.run(frame, batch, ends=False)
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def run_now(self) -> None:
+        """Runs a bounded input as one batch in the calling thread (batch frames)."""
+        try:
+            self._batches.run(self._frame, 0, ends=True)
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the query still runs."""
+        return self._query is not None and self._query.isActive
+
+    def await_termination(self, timeout_s: float | None = None) -> bool:
+        """Waits until the query ends; whether it did within the timeout.
+
+        Raises:
+            ThalwegError: a row, a function or the checkpoint failed; the one readable error.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        ended = self._wait(deadline)
+        if ended and self._wants_drain():
+            self.drain()
+            ended = self._wait(deadline)
+        return ended
+
+    def _wait(self, deadline: float | None) -> bool:
+        if self._query is None:
+            return True
+        try:
+            if deadline is None:
+                self._query.awaitTermination()
+                ended = True
+            else:
+                ended = bool(self._query.awaitTermination(max(0.001, deadline - time.monotonic())))
+        except Exception as error:
+            self._raise(error)
+        if ended:
+            self._raise(None)
+        return ended
+
+    def _wants_drain(self) -> bool:
+        bounded = "availableNow" in self._trigger or "once" in self._trigger
+        return self._end == "drain" and bounded and not self._batches.finished and not self._stopped
+
+    def process_all_available(self) -> None:
+        """Waits until all input that is there now has been processed; errors as await_termination."""
+        if self._query is None:
+            return
+        if "availableNow" in self._trigger:
+            self.await_termination()
+            return
+        try:
+            self._query.processAllAvailable()
+        except Exception as error:
+            self._raise(error)
+
+    def drain(self) -> None:
+        """Ends the input: what waits is released, the remaining timers fire, the checkpoint is finished."""
+        if self._batches.finished or self._batches.store is None:
+            return
+        self._batches.store.command(command="end")
+        if not self.is_active:
+            self._start()
+            if "availableNow" in self._trigger:
+                self._wait(None)
+        else:
+            self.process_all_available()
+            self.stop()
+
+    def tick(self, now: int) -> None:
+        """Moves the clock: from now on rows before ``now`` minus the lateness are late, in all lanes."""
+        self._command(command="tick", time=now)
+
+    def rescale(self, *, slots: int) -> None:
+        """Runs with another number of slots from the next batch on; the state moves with its buckets."""
+        if not isinstance(slots, int) or isinstance(slots, bool) or slots < 1:
+            raise BuildError(f"rescale: slots is a number of 1 or more, got {slots!r}")
+        self._batches.slots = slots
+        self._command(command="rescale", slots=slots)
+
+    def _command(self, **content: Any) -> None:
+        if self._batches.store is None:
+            raise BuildError("this query has no checkpoint, so there is nothing to command")
+        self._batches.store.command(**content)
+
+    def stop(self) -> None:
+        """Stops the query after the running batch is given up; a later start repeats that batch."""
+        self._stopped = True
+        if self._query is not None:
+            self._query.stop()
+
+    def exception(self) -> BaseException | None:
+        """What stopped the query, None when nothing did."""
+        if self._failure is not None:
+            return self._failure
+        return None if self._query is None else self._query.exception()
+
+    def _raise(self, error: BaseException | None) -> None:
+        """Raises the query's own failure rather than Spark's wrapping of it."""
+        if self._failure is not None:
+            raise self._failure.with_traceback(None) from None
+        if error is not None:
+            raise error
+
+    # -- looking ------------------------------------------------------------------------------------------
+
+    @property
+    def last_progress(self) -> dict[str, Any] | None:
+        """The last batch: rows by operator, rows/s, times, state size, clock; None before the first."""
+        return self._batches.progress[-1] if self._batches.progress else None
+
+    @property
+    def recent_progress(self) -> list[dict[str, Any]]:
+        """The last batches, oldest first."""
+        return list(self._batches.progress)
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Exact rows in, out, late and rejected by operator since the first batch."""
+        return self._batches.counts
+
+    @property
+    def finished(self) -> bool:
+        """Whether the end of the input was processed."""
+        return self._batches.finished
+
+    def sink(self, name: str) -> Any:
+        """What was given for a sink, say a memory sink to read."""
+        return self._batches.sinks[name]
+
+    def explain(self) -> str:
+        """The flow's plan, see :meth:`thalweg.Flow.explain`."""
+        return self._flow.explain()
+
+    def __repr__(self) -> str:
+        state = "active" if self.is_active else "ended"
+        return f"Query({self._flow.name!r}, {state}, {len(self._batches.progress)} batches here)"
+
+
+def start(
+    flow: Flow,
+    inputs: Mapping[str, Any],
+    sinks: Mapping[str, Any],
+    *,
+    checkpoint: str | None = None,
+    slots: int = 1,
+    trigger: str | None = None,
+    end: End = "keep",
+    chunk_rows: int = CHUNK_ROWS,
+) -> Query:
+    """Runs a flow on Spark.
+
+    Args:
+        flow: the flow.
+        inputs: by source name: a streaming or batch DataFrame, or ``tw.spark.files(...)``.
+        sinks: by sink name: ``tw.spark.parquet(path)``, json, csv, console(), memory(), or a function
+            ``(frame, batch_id)``. A sink without an entry is computed and counted only.
+        checkpoint: the folder of offsets and state; needed for streams.
+        slots: partitions of the keyed stages; any number at any start, see :meth:`Query.rescale`.
+        trigger: ``"available_now"`` (what is there, then stop), an interval such as ``"5 seconds"``, or None for
+            batch after batch. Batch inputs run once, here, and end.
+        end: what the end of an available-now run means: ``"keep"`` leaves sessions and windows open for the
+            next run, ``"drain"`` ends the input for good.
+        chunk_rows: about how many rows move at once.
+
+    Raises:
+        BuildError: names or arguments do not fit the flow.
+        CheckpointMismatch: the checkpoint belongs to another flow.
+        ThalwegError: batch inputs only: a row or function failed.
+    """
+    plan = make_plan(flow)
+    _check(plan, inputs, sinks, slots, end)
+    streaming = io.is_streaming(inputs)
+    if streaming and checkpoint is None:
+        raise BuildError("a streaming query needs checkpoint='folder': its state and offsets live there")
+    spark = _session()
+    store = Store.open(checkpoint) if streaming and checkpoint is not None else None
+    if store is not None:
+        store.fs.create_dir(join(store.root, "control"), recursive=True)
+    frame = io.tagged_frame(spark, plan, inputs, store.control if store else None)
+    batches = Batches(spark, flow, plan, inputs, sinks, store, slots, chunk_rows)
+    _warn(spark, slots, inputs, plan)
+    query = Query(batches, flow, frame, _trigger(trigger), end)
+    if store is None:
+        query.run_now()
+    else:
+        query._start()
+    return query
+
+
+def _check(plan: Plan, inputs: Mapping[str, Any], sinks: Mapping[str, Any], slots: int, end: str) -> None:
+    from thalweg.embedded import check_names
+
+    check_names(plan, inputs)
+    names = {sink.name for sink in plan.sinks}
+    for extra in sorted(sinks.keys() - names):
+        raise BuildError(f"flow {plan.flow!r} has no sink {extra!r}; it has {', '.join(sorted(names))}")
+    if not isinstance(slots, int) or isinstance(slots, bool) or slots < 1:
+        raise BuildError(f"slots is a number of 1 or more, got {slots!r}")
+    if end not in ("keep", "drain"):
+        raise BuildError(f"end is 'keep' or 'drain', got {end!r}")
+
+
+def _trigger(trigger: str | None) -> dict[str, Any]:
+    if trigger is None:
+        return {"processingTime": "0 seconds"}
+    if trigger in ("available_now", "once"):
+        return {"availableNow": True}
+    return {"processingTime": trigger}
+
+
+def _session() -> SparkSession:
+    from thalweg.spark.session import session
+
+    return SparkSession.getActiveSession() or session()
+
+
+def _warn(spark: SparkSession, slots: int, inputs: Mapping[str, Any], plan: Plan) -> None:
+    cores = spark.sparkContext.defaultParallelism
+    task = int(spark.conf.get("spark.task.cpus", "1") or "1")
+    if slots > 1 and slots * task < cores:
+        log.info("%d slots of %d cores leave %d of %d cores idle", slots, task, cores - slots * task, cores)
+    for source in plan.sources:
+        if source.order_by and not source.arrival and not isinstance(inputs[source.name], io.Files):
+            log.info(
+                "source %r: rows arrive in Spark's partition order; name the columns of arrival order by arrival="
+                " or read with tw.spark.files for lateness that does not depend on how Spark cuts files",
+                source.name,
+            )

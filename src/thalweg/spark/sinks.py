@@ -1,0 +1,210 @@
+"""Where sinks write: files by batch, tables in memory, the terminal, or a function of the user's.
+
+Every sink is given the batch id and may be called again for a batch that it has seen: a crash between its write
+and the commit repeats the batch with the same rows. File sinks overwrite ``batch=<n>/``, so a reader of the
+folder finds each row once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from thalweg.errors import BuildError, CheckpointError
+from thalweg.records import Kind, Schema
+from thalweg.state.paths import list_folders, resolve
+from thalweg.times import text
+
+FileFormat = Literal["parquet", "json", "csv"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileSink:
+    """A folder that gets ``batch=<n>/`` a batch, written by Spark."""
+
+    path: str
+    format: FileFormat
+    options: dict[str, Any]
+
+    def write(self, frame: DataFrame, batch: int) -> None:
+        """Writes a batch, in place of an earlier try's files."""
+        writer = frame.write.mode("overwrite").options(**self.options)
+        writer.format(self.format).save(f"{self.path.rstrip('/')}/batch={batch}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FrameSink:
+    """A function that gets each batch as a DataFrame."""
+
+    function: Callable[[DataFrame, int], Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableSink:
+    """A function that gets each batch as a pyarrow table on the driver."""
+
+    function: Callable[[pa.Table, int], Any]
+
+
+class MemorySink:
+    """Keeps the output in the driver, by batch; for looking and for tests."""
+
+    def __init__(self, name: str | None = None) -> None:
+        self.name = name
+        self._batches: dict[int, pa.Table] = {}
+        self._schema: Schema | None = None
+
+    def put(self, schema: Schema, table: pa.Table, batch: int) -> None:
+        """Stores a batch, in place of an earlier try's."""
+        self._schema = schema
+        self._batches[batch] = table
+
+    @property
+    def table(self) -> pa.Table:
+        """All batches so far as one table, in order."""
+        tables = [self._batches[batch] for batch in sorted(self._batches)]
+        return pa.concat_tables(tables) if tables else pa.table({})
+
+    @property
+    def rows(self) -> list[Any]:
+        """All rows so far as records."""
+        from thalweg.runtime.chunks import Chunk
+
+        if self._schema is None:
+            return []
+        return Chunk.from_arrow(self._schema, self.table).rows()
+
+    def __len__(self) -> int:
+        return sum(table.num_rows for table in self._batches.values())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ConsoleSink:
+    """Prints each batch as a table."""
+
+    max_rows: int
+
+    def show(self, name: str, schema: Schema, table: pa.Table, batch: int) -> None:
+        """Prints a batch; an empty one is not worth a line."""
+        if not table.num_rows:
+            return
+        shown = table.slice(0, self.max_rows)
+        out = Table(title=f"{name}, batch {batch}: {table.num_rows:,} rows", title_justify="left")
+        for field in schema.fields:
+            right = field.type.kind in (Kind.INT, Kind.FLOAT)
+            out.add_column(field.name, justify="right" if right else "left")
+        for row in readable_rows(schema, shown):
+            out.add_row(*row)
+        if table.num_rows > self.max_rows:
+            out.caption = f"… {table.num_rows - self.max_rows:,} more"
+        Console().print(out)
+
+
+Sink = FileSink | FrameSink | TableSink | MemorySink | ConsoleSink
+
+
+def readable_rows(schema: Schema, table: pa.Table) -> list[Sequence[str]]:
+    """The rows of a table as people read them: times as ISO 8601, nulls as a dash."""
+    columns = []
+    for field in schema.fields:
+        column = table.column(field.name)
+        if field.type.kind is Kind.TIMESTAMP:
+            values = [None if v is None else text(v) for v in column.cast(pa.int64()).to_pylist()]
+        else:
+            values = column.to_pylist()
+        columns.append(["–" if value is None else str(value) for value in values])
+    return list(zip(*columns, strict=True))
+
+
+def parquet(path: str, **options: Any) -> FileSink:
+    """Parquet files in ``path/batch=<n>/``; options are those of Spark's writer."""
+    return FileSink(str(path), "parquet", options)
+
+
+def json(path: str, **options: Any) -> FileSink:
+    """JSON lines in ``path/batch=<n>/``; options are those of Spark's writer."""
+    return FileSink(str(path), "json", options)
+
+
+def csv(path: str, **options: Any) -> FileSink:
+    """CSV files with a header in ``path/batch=<n>/``; options are those of Spark's writer."""
+    return FileSink(str(path), "csv", {"header": True, **options})
+
+
+def console(max_rows: int = 20) -> ConsoleSink:
+    """Prints each batch as a table of at most ``max_rows`` rows."""
+    return ConsoleSink(max_rows)
+
+
+def memory() -> MemorySink:
+    """Keeps the output on the driver: ``sink.rows``, ``sink.table``."""
+    return MemorySink()
+
+
+def foreach_batch(function: Callable[[DataFrame, int], Any]) -> FrameSink:
+    """Calls ``function(frame, batch_id)``: for Kafka, JDBC, Delta and whatever else Spark writes.
+
+    It can be called again with the same batch id and the same rows; make it idempotent by the id.
+    """
+    return FrameSink(function)
+
+
+def foreach_table(function: Callable[[pa.Table, int], Any]) -> TableSink:
+    """Calls ``function(table, batch_id)`` on the driver with a pyarrow table; repeats as for foreach_batch."""
+    return TableSink(function)
+
+
+def as_sink(name: str, given: Any) -> Sink:
+    """What was given for a sink; a function of two arguments is a foreach_batch.
+
+    Raises:
+        BuildError: it is none of the kinds.
+    """
+    if isinstance(given, (FileSink, FrameSink, TableSink, MemorySink, ConsoleSink)):
+        return given
+    if callable(given):
+        return FrameSink(given)
+    raise BuildError(
+        f"sink {name!r}: expected tw.spark.parquet(...), json, csv, console(), memory() or a function"
+        f" (frame, batch_id), got {type(given).__name__}"
+    )
+
+
+def refuse_used_folders(sinks: dict[str, Sink]) -> None:
+    """Refuses a new checkpoint over an output folder that already has batches.
+
+    Raises:
+        CheckpointError: old and new batches would mix.
+    """
+    for name, sink in sinks.items():
+        if isinstance(sink, FileSink):
+            fs, path = resolve(sink.path)
+            old = [one for one in list_folders(fs, path) if re.fullmatch(r"batch=\d+", one.rsplit("/", 1)[-1])]
+            if old:
+                raise CheckpointError(
+                    f"sink {name!r}: {sink.path} already has {len(old)} batches, but the checkpoint is new; old and"
+                    " new rows would mix.\nUse the checkpoint that wrote them, or another output folder."
+                )
+
+
+def decode_frame(frame: DataFrame, schema: Schema, sink: int, spark: SparkSession) -> DataFrame:
+    """The rows of one sink out of the blob frame."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from thalweg.spark.map_in_arrow import map_in_arrow
+    from thalweg.spark.transport import decode, from_batch
+
+    def body(batches: Any) -> Any:
+        for batch in batches:
+            for blob in from_batch(batch):
+                yield decode(blob.data, schema, ()).to_arrow()
+
+    mine = frame.filter((frame["kind"] == "sink") & (frame["node"] == sink))
+    return map_in_arrow(mine, body, from_arrow_schema(schema.arrow))

@@ -1,0 +1,216 @@
+"""What a Python worker process keeps between batches: plans, engines with their compiled operators, hot state.
+
+A task asks for the engine of its stage and slot. Its tables are brought to what the commit record of the batch
+before names: a table whose tag is named needs nothing, one that is behind gets the deltas, any other is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any, Final
+
+import cloudpickle
+import pyarrow as pa
+
+from thalweg.operators.nodes import Keyed
+from thalweg.plan import Plan
+from thalweg.runtime.engine import Engine
+from thalweg.runtime.keys import KeySpec
+from thalweg.spark.gates import GateState, gate_facts, set_gate_facts
+from thalweg.state import record as records
+from thalweg.state.manifest import migrate_batch
+from thalweg.state.paths import FileSystem, resolve
+from thalweg.state.store import SegmentPlace, load_buckets, save_operator
+from thalweg.state.tables import arrow_schema
+from thalweg.times import BEFORE_ALL
+
+#: Engines that a process keeps; older ones are given up, their state is on disk.
+_KEPT: Final = 8
+_ENGINES: dict[tuple[str, int | None], HotEngine] = {}
+_PLANS: dict[str, Plan] = {}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StageJob:
+    """What the driver tells every task of a batch.
+
+    Attributes:
+        plan: the pickled plan; unpickled only in a process that has not seen ``fingerprint``.
+        root: the checkpoint's Thalweg folder; "" for a run without state on disk.
+        batch: the batch id.
+        attempt: names this try of the batch.
+        previous: the batch whose record the state comes from; None for empty state.
+        slots: how many slots there are.
+        ends: whether the input ends with this batch (batch frames).
+        options: the inputs, by source name (see :mod:`thalweg.spark.inputs`).
+        defaults: by operator, the values of state fields that older files lack.
+        chunk_rows: rows a step.
+    """
+
+    plan: bytes
+    fingerprint: str
+    root: str
+    batch: int
+    attempt: str
+    previous: int | None
+    slots: int
+    ends: bool
+    options: Mapping[str, Any]
+    defaults: Mapping[str, Mapping[str, Any]]
+    chunk_rows: int
+
+    @property
+    def durable(self) -> bool:
+        return bool(self.root)
+
+
+@dataclasses.dataclass(slots=True)
+class HotEngine:
+    """An engine with the tags of its tables; tables of buckets that another slot owns now are set aside."""
+
+    engine: Engine
+    tags: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
+    aside: dict[str, dict[int, Any]] = dataclasses.field(default_factory=dict)
+    #: the batch and attempt whose state the gates hold
+    equals: tuple[int, str] | None = None
+
+
+def plan_of(job: StageJob) -> Plan:
+    """The job's plan, unpickled once a process."""
+    if job.fingerprint not in _PLANS:
+        while len(_PLANS) >= _KEPT:
+            _PLANS.pop(next(iter(_PLANS)))
+        _PLANS[job.fingerprint] = cloudpickle.loads(job.plan)
+    return _PLANS[job.fingerprint]
+
+
+def owner(bucket: int, buckets: int, slots: int) -> int:
+    """The slot that owns a bucket: equal contiguous shares."""
+    return bucket * slots // buckets
+
+
+def node_slot(node: Keyed, slots: int) -> int:
+    """The slot of a stateful operator, spread by its index."""
+    return node.index % slots
+
+
+def owned(node: Keyed, slot: int, slots: int) -> range | list[int]:
+    """The buckets of a keyed operator that a slot owns."""
+    if not node.key.fields:
+        return [0] if node_slot(node, slots) == slot else []
+    buckets = node.key.buckets
+    return [b for b in range(buckets) if owner(b, buckets, slots) == slot]
+
+
+def hot_engine(job: StageJob, stage: int | None, slot: int) -> HotEngine:
+    """The engine of a stage, with the state that this slot owns as of the job's previous record."""
+    place = (f"{job.fingerprint}:{job.root}", stage)
+    hot = _ENGINES.pop(place, None) if job.durable else None
+    if hot is None:
+        hot = HotEngine(Engine(plan_of(job), stage=stage, chunk_rows=job.chunk_rows))
+    hot.engine.counts.clear()
+    if job.durable:
+        _load(job, hot, slot)
+        while len(_ENGINES) >= _KEPT:
+            _ENGINES.pop(next(iter(_ENGINES)))
+    return hot
+
+
+def keep(job: StageJob, stage: int | None, hot: HotEngine) -> None:
+    """Keeps an engine whose state was saved; one that failed on the way is simply not kept."""
+    _ENGINES[(f"{job.fingerprint}:{job.root}", stage)] = hot
+
+
+@functools.lru_cache(maxsize=4)
+def _record(root: str, batch: int, attempt: str) -> records.CommitRecord | None:
+    """The record of a batch; ``attempt`` is the reading batch's, since a re-run may replace a record."""
+    fs, path = resolve(root)
+    return records.read(fs, path, batch)
+
+
+def _load(job: StageJob, hot: HotEngine, slot: int) -> None:
+    record = None if job.previous is None else _record(job.root, job.previous, job.attempt)
+    fs, path = resolve(job.root)
+    for name, unit in hot.engine.keyed.items():
+        mine = set(owned(unit.node, slot, job.slots))
+        aside = hot.aside.setdefault(name, {})
+        for bucket in [b for b in unit.tables if b not in mine]:
+            aside[bucket] = unit.tables.pop(bucket)
+        for bucket in [b for b in aside if b in mine]:
+            unit.tables[bucket] = aside.pop(bucket)
+        chained = record.chains.get(name, {}) if record else {}
+        tables = {b: unit.operator.table(b) for b in mine if b in chained or b in unit.tables}  # type: ignore[attr-defined]
+        schema = arrow_schema(KeySpec(unit.node.key.fields), unit.node.state)
+        migrate = functools.partial(_migrate, schema, dict(job.defaults.get(name, {})))
+        have = {b: hot.tags[name, b] for b in tables if (name, b) in hot.tags}
+        loaded = load_buckets(fs, path, record, name, tables, have, migrate=migrate)
+        hot.tags.update({(name, b): one.tag for b, one in loaded.items()})
+    _load_gates(job, hot, record, fs, path)
+
+
+def _migrate(schema: pa.Schema, defaults: Mapping[str, Any], batch: pa.RecordBatch) -> pa.RecordBatch:
+    return migrate_batch(batch, schema, defaults)
+
+
+def _load_gates(
+    job: StageJob, hot: HotEngine, record: records.CommitRecord | None, fs: FileSystem, path: str
+) -> None:
+    facts = record.extra.get("gates", {}) if record else {}
+    plan = hot.engine.plan
+    for name, gate in hot.engine.gates.items():
+        set_gate_facts(gate, facts.get(name))
+        clock = record.clock.get(str(plan.domains[gate.node.index - 1]), BEFORE_ALL) if record else BEFORE_ALL
+        if record is None or hot.equals != (record.batch, record.attempt):
+            load_buckets(fs, path, record, name, {0: GateState(gate, clock)}, {})
+
+
+def save(job: StageJob, stage: int | None, slot: int, hot: HotEngine, task: str) -> dict[str, Any]:
+    """Writes the segments of this slot; gives what the driver needs for the commit record."""
+    engine = hot.engine
+    said: dict[str, Any] = {"counts": engine.counts, "segments": [], "gates": {}, "keys": {}}
+    if not job.durable:
+        return said
+    record = None if job.previous is None else _record(job.root, job.previous, job.attempt)
+    fs, path = resolve(job.root)
+    place = SegmentPlace(job.batch, stage or 0, slot, f"{job.attempt}-{task}")
+    about = {"flow": engine.plan.flow}
+    for name, unit in engine.keyed.items():
+        schema = arrow_schema(KeySpec(unit.node.key.fields), unit.node.state)
+        migrate = functools.partial(_migrate, schema, dict(job.defaults.get(name, {})))
+        keys = [field.name for field in unit.node.key.fields]
+        segment = save_operator(
+            fs, path, place, name, unit.tables, record, keys=keys, metadata=about, migrate=migrate
+        )
+        _saved(hot, name, unit.tables, segment)
+        said["segments"].append([segment.operator, segment.file, [list(u) for u in segment.units]])
+        said["keys"][name] = sum(map(len, unit.tables.values()))
+    hot.equals = (job.batch, job.attempt)
+    for name, gate in engine.gates.items():
+        state = GateState(gate)
+        segment = save_operator(fs, path, place, name, {0: state}, record, keys=[], metadata=about)
+        state.mark_saved()
+        said["segments"].append([segment.operator, segment.file, [list(u) for u in segment.units]])
+        said["gates"][name] = {**gate_facts(gate), "waiting": len(state)}
+    return said
+
+
+def _saved(hot: HotEngine, name: str, tables: Mapping[int, Any], segment: Any) -> None:
+    for table in tables.values():
+        table.mark_saved()
+    for bucket, tag in segment.tags().items():
+        hot.tags[name, bucket] = tag
+
+
+def clocks_of(engine: Engine) -> dict[str, int]:
+    """The clock of each domain of this engine's gates, by the domain's number as text."""
+    plan = engine.plan
+    found: dict[str, int] = {}
+    for gate in engine.gates.values():
+        domain = plan.domains[gate.node.index - 1]
+        if domain:
+            found[str(domain)] = min(found.get(str(domain), gate.clock), gate.clock)
+    return found
+
+
