@@ -119,7 +119,7 @@ def truths(r: Row) -> Flags:
 
 
 def and_or_values(r: Row) -> Ints:
-    return Ints(r.a or r.b, r.a and r.b, r.ok and 5, r.maybe is not None and 3 or 4)
+    return Ints(r.a or r.b, r.a and r.b, r.ok and 5, (r.maybe or r.a) + (r.maybe if r.maybe is not None else 4))
 
 
 def extremes(r: Row) -> Floats:
@@ -438,7 +438,7 @@ def catches(r: Row) -> bool:
         (lambda r: r.x // 2, "`//` on floats"),
         (lambda r: r.text == "a", "tw.Category"),
         (lambda r: r.kind < "b", "`<` on a Category"),
-        (lambda r: r.kind == 3, "compares a Category with a int"),
+        (lambda r: r.kind == 3, "compares a Category with an int"),
         (lambda r: r.kind + r.kind, "`+` on a Category"),
         (lambda r: UNSORTED[0] > r.a, "`UNSORTED` is a captured list"),
         (lambda r: r.text.startswith("a"), "calls `r.text.startswith`"),
@@ -446,7 +446,7 @@ def catches(r: Row) -> bool:
         (lambda r: [i for i in range(3)], "comprehension"),
         (lambda r: min(r.a, r.x), "different types"),
         (lambda r: r.missing, "no field `missing`"),
-        (lambda r: (1 if r.ok else 2.0) > r.a, "`if else` gives a int or a float"),
+        (lambda r: (1 if r.ok else 2.0) > r.a, "`if else` gives an int or a float"),
         (lambda r: r.a > 2**70, "`**`"),
         (lambda r: r.a > 99999999999999999999, "does not fit 64 bits"),
         (recursive, "calls itself"),

@@ -301,12 +301,16 @@ class Expressions:
             return Expr(f"({word.join(one.code for one in values)})", BOOL)
         result = values[-1]
         for one in reversed(values[:-1]):
+            test = self.truth_of(one)
+            if word == " or " and one.type.boxed:
+                # What `or` lets through is true, so not None.
+                one = Expr(f"{one.code}[1]", one.type.bare)
             kind = join(one.type, result.type)
-            if kind is None or not kind.numeric or kind.optional:
-                self.refuse(f"`{word.strip()}` gives a {one.type} or a {result.type}")
+            if kind is None or not kind.numeric:
+                self.refuse(f"`{word.strip()}` gives {_article(one.type)} or {_article(result.type)}")
             taken, other = self.fit(one, kind, "value"), self.fit(result, kind, "value")
             first, second = (other, taken) if word == " and " else (taken, other)
-            result = Expr(f"({first} if {self.truth_of(one)} else {second})", kind)
+            result = Expr(f"({first} if {test} else {second})", kind)
         return result
 
     def _ifexp(self, node: ast.IfExp) -> Expr:
@@ -314,7 +318,9 @@ class Expressions:
         a, b = self.expression(node.body), self.expression(node.orelse)
         kind = join(a.type, b.type)
         if kind is None:
-            self.refuse(f"`if else` gives a {a.type} or a {b.type}; make both the same type")
+            self.refuse(
+                f"`if else` gives {_article(a.type)} or {_article(b.type)}; make both the same type"
+            )
         return Expr(f"({self.fit(a, kind, 'v')} if {test} else {self.fit(b, kind, 'v')})", kind)
 
     def _compare(self, node: ast.Compare) -> Expr:
@@ -366,11 +372,11 @@ class Expressions:
         if not categories and not (a.type.numeric and b.type.numeric):
             if "handle" in (a.type.tag, b.type.tag):
                 self.refuse("compares a str, bytes or list field; declare it tw.Category to compare it")
-            self.refuse(f"compares a {a.type} with a {b.type}")
+            self.refuse(f"compares {_article(a.type)} with {_article(b.type)}")
         mixed = (a.type.tag == "float") != (b.type.tag == "float")
         if a.type.boxed or b.type.boxed:
             if mixed:
-                self.refuse(f"compares a {a.type} with a {b.type}")
+                self.refuse(f"compares {_article(a.type)} with {_article(b.type)}")
             if a.type.boxed and b.type.boxed:
                 return f"equal_both({a.code}, {b.code})"
             a, b = (a, b) if a.type.boxed else (b, a)
