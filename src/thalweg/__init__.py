@@ -35,12 +35,11 @@ from thalweg.times import (
     timestamp,
     weekday,
 )
+from thalweg.version import __version__
 
 if TYPE_CHECKING:
     from thalweg import spark, testing
     from thalweg.embedded import run
-
-__version__ = "0.1.0"
 
 #: Loaded on first use: Spark, the test kit and the embedded host are not needed to build a flow.
 _LAZY = {"spark": None, "testing": None, "run": "thalweg.embedded"}
@@ -73,6 +72,7 @@ __all__ = [
     "ThalwegError",
     "Timer",
     "Timestamp",
+    "__version__",
     "agg",
     "date",
     "days",

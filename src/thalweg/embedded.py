@@ -34,9 +34,7 @@ class Result:
         return [row for chunk in self._chunks[sink] for row in chunk.rows()]
 
 
-def run(
-    flow: Flow, inputs: Mapping[str, Any], *, chunk_rows: int = CHUNK_ROWS
-) -> Result:
+def run(flow: Flow, inputs: Mapping[str, Any], *, chunk_rows: int = CHUNK_ROWS) -> Result:
     """Runs a flow over bounded inputs in the calling thread and returns its outputs.
 
     Args:
@@ -60,7 +58,9 @@ def run(
     for leaving in engine.finish():
         collect(plan, leaving, out)
     tables = {
-        sink.name: pa.Table.from_batches([c.to_arrow() for c in out[sink.name]], schema=sink.record.arrow)
+        sink.name: pa.Table.from_batches(
+            [c.to_arrow() for c in out[sink.name]], schema=sink.record.arrow
+        )
         for sink in plan.sinks
     }
     return Result(tables, engine.counts, out)
@@ -70,7 +70,9 @@ def check_names(plan: Plan, inputs: Mapping[str, Any]) -> None:
     """Refuses inputs that do not fit the flow's sources by name."""
     names = {source.name for source in plan.sources}
     for missing in sorted(names - inputs.keys()):
-        raise BuildError(f"flow {plan.flow!r} has a source {missing!r}, but no input of that name was given")
+        raise BuildError(
+            f"flow {plan.flow!r} has a source {missing!r}, but no input of that name was given"
+        )
     for extra in sorted(inputs.keys() - names):
         raise BuildError(
             f"flow {plan.flow!r} has no source {extra!r}; it has {', '.join(sorted(names))}"
@@ -94,7 +96,9 @@ def chunks_of(
             yield table_chunk(source, data.slice(start, chunk_rows), start)
         return
     if not isinstance(data, Iterable):
-        raise BuildError(f"input {source.name!r}: expected a pyarrow table or rows, got {type(data).__name__}")
+        raise BuildError(
+            f"input {source.name!r}: expected a pyarrow table or rows, got {type(data).__name__}"
+        )
     rows: list[Any] = []
     bad: list[tuple[str, str, str]] = []
     for place, row in enumerate(data):
@@ -114,7 +118,9 @@ def _as_tuple(row: Any, schema: Schema) -> Any:
     return row
 
 
-def reject(source: Source, reason: str, position: str, text: str, bad: list[tuple[str, str, str]]) -> None:
+def reject(
+    source: Source, reason: str, position: str, text: str, bad: list[tuple[str, str, str]]
+) -> None:
     """Under ``errors="reject"`` keeps the row for the rejected stream, else raises."""
     if source.errors == "fail":
         raise DataError(
@@ -124,7 +130,9 @@ def reject(source: Source, reason: str, position: str, text: str, bad: list[tupl
     bad.append((reason, position, text[:300]))
 
 
-def table_chunk(source: Source, table: pa.Table, first: int) -> tuple[Chunk, list[tuple[str, str, str]]]:
+def table_chunk(
+    source: Source, table: pa.Table, first: int
+) -> tuple[Chunk, list[tuple[str, str, str]]]:
     """A table as a chunk of the source's record; rows with nulls where none may be do not fit."""
     from thalweg.readers.tables import rows_from_table
 
@@ -133,5 +141,3 @@ def table_chunk(source: Source, table: pa.Table, first: int) -> tuple[Chunk, lis
     for one in parsed.bad:
         reject(source, one.reason, f"row {one.position}", one.text, bad)
     return Chunk.from_arrow(source.record, parsed.table), bad
-
-

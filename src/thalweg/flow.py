@@ -62,8 +62,8 @@ class Flow:
         if not isinstance(name, str) or not name or "/" in name:
             raise BuildError(f"a flow's name is a non-empty text without '/', got {name!r}")
         self.name = name
-        self.errors = _choice("errors", errors, ("fail", "reject"), name)
-        self.compile = _choice("compile", compile, ("auto", "require", "never"), name)
+        self.errors: Errors = _choice("errors", errors, ("fail", "reject"), name)
+        self.compile: Compile = _choice("compile", compile, ("auto", "require", "never"), name)
         self._nodes: list[Node] = []
         self._prefix = ""
 
@@ -127,7 +127,9 @@ class Flow:
         Args:
             compile: whether to try the compiler on each function, which takes seconds the first time.
         """
-        from thalweg.explain import explain  # the one upward import: a host renders what the flow only names
+        from thalweg.explain import (
+            explain,
+        )  # the one upward import: a host renders what the flow only names
 
         return explain(self, compile=compile)
 
@@ -144,14 +146,16 @@ class Flow:
     def _errors(self, errors: Errors | None) -> Errors:
         if errors is None:
             return self.errors
-        return _choice("errors", errors, ("fail", "reject"), self.name)
+        chosen: Errors = _choice("errors", errors, ("fail", "reject"), self.name)
+        return chosen
 
     def _compile(self, compile: Compile | bool | None) -> Compile:
         if compile is None:
             return self.compile
         if isinstance(compile, bool):
             return "auto" if compile else "never"
-        return _choice("compile", compile, ("auto", "require", "never"), self.name)
+        chosen: Compile = _choice("compile", compile, ("auto", "require", "never"), self.name)
+        return chosen
 
     def _stateful_name(self, name: str, what: str) -> str:
         """A name that state hangs on: it must be unique and stay the same."""
@@ -296,7 +300,9 @@ class Stream:
         fields = tuple(self.schema.field(str(key)) for key in keys)
         for field in fields:
             if field.type.kind in (Kind.LIST, Kind.RECORD):
-                raise BuildError(f"key_by: {self.schema.name}.{field.name} is {field.type}; a key is a plain value")
+                raise BuildError(
+                    f"key_by: {self.schema.name}.{field.name} is {field.type}; a key is a plain value"
+                )
         if len({field.name for field in fields}) < len(fields):
             raise BuildError(f"key_by: a field is named twice in {keys}")
         return KeyedStream(self, Key(fields, None, buckets))
@@ -314,7 +320,9 @@ class Stream:
     ) -> Stream:
         """Windows over the whole stream; see :meth:`KeyedStream.window`."""
         keyed = KeyedStream(self, Key((), None, 1))
-        return keyed.window(size, function, every=every, start=start, name=name, into=into, **aggregates)
+        return keyed.window(
+            size, function, every=every, start=start, name=name, into=into, **aggregates
+        )
 
     def dedupe(
         self,
@@ -357,7 +365,9 @@ class Stream:
         )
         return self.flow._add(node, time)
 
-    def apply(self, composite: Callable[..., Any], *, name: str | None = None, **arguments: Any) -> Any:
+    def apply(
+        self, composite: Callable[..., Any], *, name: str | None = None, **arguments: Any
+    ) -> Any:
         """Calls ``composite(self, **arguments)``; operators made inside are called ``name/...``."""
         label = name or getattr(composite, "__name__", "composite")
         before = self.flow._prefix
@@ -509,15 +519,21 @@ class KeyedStream:
         length = _span(time, size, f"operator {label!r}: size")
         hop = length if every is None else _span(time, every, f"operator {label!r}: every")
         if length < 1 or hop < 1:
-            raise BuildError(f"operator {label!r}: size and every must be positive, got {size!r} and {every!r}")
+            raise BuildError(
+                f"operator {label!r}: size and every must be positive, got {size!r} and {every!r}"
+            )
         if hop > length:
-            raise BuildError(f"operator {label!r}: every is greater than size, rows between windows would vanish")
+            raise BuildError(
+                f"operator {label!r}: every is greater than size, rows between windows would vanish"
+            )
         origin = _span(time, start, f"operator {label!r}: start")
         stamped = self._stream._stamp("window_start", length, hop, origin)
         field = stamped.schema.fields[-1]
         item = self._stream.schema
         if function is None:
-            made = library.window(label, stamped.schema, self._key.fields, field, length, aggregates)
+            made = library.window(
+                label, stamped.schema, self._key.fields, field, length, aggregates
+            )
             returns = Returns(made.out)
         else:
             _refuse_both(label, aggregates)
@@ -550,7 +566,9 @@ class KeyedStream:
         stamped = self._stream._stamp("event_time")
         field = stamped.schema.fields[-1]
         if function is None:
-            made = library.sessions(label, stamped.schema, self._key.fields, field, length, aggregates)
+            made = library.sessions(
+                label, stamped.schema, self._key.fields, field, length, aggregates
+            )
             returns = Returns(made.out)
         else:
             _refuse_both(label, aggregates)
@@ -604,7 +622,12 @@ class KeyedStream:
         return returns_of(made, label, into, may_be_nothing=False)
 
     def _generated(
-        self, stream: Stream, label: str, made: library.Made, returns: Returns, extra: Field | None = None
+        self,
+        stream: Stream,
+        label: str,
+        made: library.Made,
+        returns: Returns,
+        extra: Field | None = None,
     ) -> Stream:
         flow = stream.flow
         fields = (*self._key.fields, *((extra,) if extra else ()))
@@ -648,7 +671,9 @@ class KeyedStream:
         if on_timer is not None:
             timer = Function.of(on_timer, label)
             self._check_timer(timer, label, spec.timer)
-            returns = _both(returns, returns_of(timer, label, into, may_be_nothing=True), label, timer)
+            returns = _both(
+                returns, returns_of(timer, label, into, may_be_nothing=True), label, timer
+            )
         elif spec.timer is not None:
             raise BuildError(
                 f"operator {label!r}: state {spec.name} has a timer, but there is no on_timer= to call"
@@ -722,7 +747,9 @@ def key_field(function: Function, into: Any) -> Field:
     try:
         schema = Schema.of(NamedTuple(name, [(name, hint)]))
     except (SchemaError, ValueError) as error:
-        raise BuildError(f"key_by: the key of {function.where} cannot be {hint!r}: {error}") from None
+        raise BuildError(
+            f"key_by: the key of {function.where} cannot be {hint!r}: {error}"
+        ) from None
     return schema.fields[0]
 
 
@@ -739,7 +766,9 @@ def _span(time: FieldType, value: Duration, where: str) -> int:
     if time.kind is Kind.INT:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
-        raise BuildError(f"{where}: the stream is ordered by an int, so give a number in its unit, not {value!r}")
+        raise BuildError(
+            f"{where}: the stream is ordered by an int, so give a number in its unit, not {value!r}"
+        )
     try:
         return duration(value)
     except (ValueError, TypeError) as error:
@@ -748,5 +777,7 @@ def _span(time: FieldType, value: Duration, where: str) -> int:
 
 def _choice(what: str, value: Any, allowed: tuple[str, ...], where: str) -> Any:
     if value not in allowed:
-        raise BuildError(f"{where!r}: {what} is one of {', '.join(map(repr, allowed))}, got {value!r}")
+        raise BuildError(
+            f"{where!r}: {what} is one of {', '.join(map(repr, allowed))}, got {value!r}"
+        )
     return value

@@ -108,7 +108,11 @@ class Plan:
         """The streams that lead to a union, whose order key must therefore be whole."""
         out: set[Ref] = set()
         for node in reversed(self.nodes):
-            ports = [ref for ref in (Ref(node.index, p) for p in ("out", "late", "rejected")) if ref in out]
+            ports = [
+                ref
+                for ref in (Ref(node.index, p) for p in ("out", "late", "rejected"))
+                if ref in out
+            ]
             if isinstance(node, Union) or ports:
                 out.update(node.inputs)
         return frozenset(out)

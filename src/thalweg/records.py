@@ -12,6 +12,7 @@ import copy
 import dataclasses
 import enum
 import functools
+import inspect
 import sys
 import types
 import typing
@@ -153,8 +154,7 @@ class FieldType:
             if type(value) is float:
                 return value
             if isinstance(value, (int, float)) or hasattr(value, "__float__"):
-                if not isinstance(value, (str, bytes)):
-                    return float(value)
+                return float(value)
         elif kind is Kind.BOOL:
             if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
                 return bool(value)
@@ -201,7 +201,9 @@ class Schema:
     @functools.cached_property
     def arrow(self) -> pa.Schema:
         """The Arrow schema; fields that are not Optional are not nullable."""
-        return pa.schema([pa.field(f.name, f.type.arrow, nullable=f.type.optional) for f in self.fields])
+        return pa.schema(
+            [pa.field(f.name, f.type.arrow, nullable=f.type.optional) for f in self.fields]
+        )
 
     def index(self, name: str) -> int:
         """The place of a field.
@@ -277,10 +279,10 @@ def _restore_schema(name: str, fields: tuple[Field, ...], record: type | None) -
 _MADE: Final = "__thalweg_made__"
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def made_class(name: str, fields: tuple[str, ...]) -> type:
     """A NamedTuple class of that shape, the same one for the same shape."""
-    made = collections.namedtuple(name, fields, module=__name__)  # type: ignore[misc]  # noqa: PYI024
+    made = collections.namedtuple(name, fields, module=__name__)  # type: ignore[misc]
     setattr(made, _MADE, True)
     return made
 
@@ -290,14 +292,16 @@ def is_made(cls: type) -> bool:
     return cls is tuple or bool(getattr(cls, _MADE, False))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _from_namedtuple(cls: type) -> Schema:
     hints = _hints(cls)
     defaults: dict[str, Any] = getattr(cls, "_field_defaults", {})
     fields = []
     for name in cls._fields:  # type: ignore[attr-defined]
         if name not in hints:
-            raise SchemaError(f"{cls.__name__}.{name} has no type; use typing.NamedTuple with annotations")
+            raise SchemaError(
+                f"{cls.__name__}.{name} has no type; use typing.NamedTuple with annotations"
+            )
         kind = _field_type(hints[name], f"{cls.__name__}.{name}")
         fields.append(Field(name, kind, defaults.get(name, MISSING)))
     return Schema(cls.__name__, tuple(fields), cls)
@@ -314,7 +318,13 @@ def _hints(cls: type) -> dict[str, Any]:
         ) from None
 
 
-_PLAIN: Final = {int: Kind.INT, float: Kind.FLOAT, bool: Kind.BOOL, str: Kind.STR, bytes: Kind.BYTES}
+_PLAIN: Final = {
+    int: Kind.INT,
+    float: Kind.FLOAT,
+    bool: Kind.BOOL,
+    str: Kind.STR,
+    bytes: Kind.BYTES,
+}
 _MARKED: Final = {_TIMESTAMP: Kind.TIMESTAMP, _CATEGORY: Kind.CATEGORY, _TIMER: Kind.TIMER}
 
 
@@ -418,7 +428,7 @@ class StateSpec:
 
     def restore(self, values: Sequence[Any]) -> Any:
         """The state object that has these field values."""
-        state = self.cls.__new__(self.cls)
+        state = object.__new__(self.cls)
         for field, value in zip(self.schema.fields, values, strict=True):
             setattr(state, field.name, value)
         return state
@@ -447,7 +457,7 @@ def state(cls: type) -> type:
     """
     hints = _hints(cls)
     fields = []
-    for name in cls.__dict__.get("__annotations__", {}):
+    for name in inspect.get_annotations(cls):
         kind = _field_type(hints[name], f"{cls.__name__}.{name}")
         default = cls.__dict__.get(name, NEVER if kind.kind is Kind.TIMER else MISSING)
         if default is MISSING:
@@ -483,7 +493,9 @@ def _state_class(cls: type, fields: tuple[Field, ...]) -> type:
         return f"{cls.__name__}({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
 
     def equal(self: Any, other: Any) -> bool:
-        return type(self) is type(other) and all(getattr(self, n) == getattr(other, n) for n in names)
+        return type(self) is type(other) and all(
+            getattr(self, n) == getattr(other, n) for n in names
+        )
 
     body = {k: v for k, v in cls.__dict__.items() if k not in (*names, "__dict__", "__weakref__")}
     #: ``_drop`` is set by ``tw.drop`` and read by the engine after the call

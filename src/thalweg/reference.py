@@ -222,20 +222,26 @@ class _Run:
         table = pa.table({name: batch.column(name) for name in node.record.names})
         self.give_all(node, Chunk.from_arrow(node.record, table).rows())
 
-    def call(self, node: Any, call: Any, arguments: tuple[Any, ...], row: Any, many: bool | None) -> Any:
+    def call(
+        self, node: Any, call: Any, arguments: tuple[Any, ...], row: Any, many: bool | None
+    ) -> Any:
         """The rows a function gave, coerced; None when it raised and the row was rejected."""
         try:
             if many is None:
                 return [call(*arguments)]
             answer = call(*arguments)
             rows = list(answer or ()) if many else [answer]
-            rows = [node.record.coerce(one) for one in rows if one is not None] if node.record else []
+            rows = (
+                [node.record.coerce(one) for one in rows if one is not None] if node.record else []
+            )
             if isinstance(node, Keyed):
                 node.state.values(arguments[0])
             return rows
         except Exception as error:
             if node.errors == "fail":
-                raise OperatorError(f"operator {node.name!r}: {error}", operator=node.name, row=str(row)) from error
+                raise OperatorError(
+                    f"operator {node.name!r}: {error}", operator=node.name, row=str(row)
+                ) from error
             self.count(node, "rejected")
             reason = f"{type(error).__name__}: {error}"
             self.push(Ref(node.index, "rejected"), Rejected(node.name, reason, "", str(row)))

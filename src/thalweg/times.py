@@ -125,7 +125,9 @@ def duration(value: str | int | _dt.timedelta) -> int:
     total, at = 0.0, 0
     while at < len(value):
         part = _DURATION.match(value, at)
-        unit = part and _UNITS.get(part[2].lower().removesuffix("s") or "s", _UNITS.get(part[2].lower()))
+        unit = part and _UNITS.get(
+            part[2].lower().removesuffix("s") or "s", _UNITS.get(part[2].lower())
+        )
         if part is None or unit is None:
             raise ValueError(
                 f"not a duration: {value!r}; write for example '30 seconds', '2 minutes' or '1h 30min'"

@@ -89,10 +89,15 @@ def bind(name: str, aggregate: Aggregate, row: Schema, operator: str) -> Part:
         raise BuildError(
             f"operator {operator!r}: {aggregate.verb} needs a number, {row.name}.{aggregate.field} is {kind}"
         )
-    make = {"sum": _sum, "mean": _mean, "min": _extreme, "max": _extreme, "top_k": _top_k}[aggregate.verb]
+    make = {"sum": _sum, "mean": _mean, "min": _extreme, "max": _extreme, "top_k": _top_k}[
+        aggregate.verb
+    ]
     part = make(name, aggregate, kind, row)
     if kind.optional:
-        guarded = (f"if row.{aggregate.field} is not None:", *(f"    {line}" for line in part.update))
+        guarded = (
+            f"if row.{aggregate.field} is not None:",
+            *(f"    {line}" for line in part.update),
+        )
         return dataclasses.replace(part, update=guarded)
     return part
 
@@ -117,7 +122,9 @@ _ZERO = {Kind.FLOAT: 0.0, Kind.BOOL: False, Kind.STR: "", Kind.CATEGORY: "", Kin
 def _extreme(name: str, aggregate: Aggregate, kind: FieldType, row: Schema) -> Part:
     plain = dataclasses.replace(kind, optional=False)
     if kind.kind in (Kind.LIST, Kind.RECORD):
-        raise BuildError(f"{aggregate.verb} cannot compare {row.name}.{aggregate.field}, which is {kind}")
+        raise BuildError(
+            f"{aggregate.verb} cannot compare {row.name}.{aggregate.field}, which is {kind}"
+        )
     value = Field(f"{name}_", plain, _ZERO.get(kind.kind, 0))
     seen = Field(f"{name}_seen", FieldType(Kind.BOOL), False)
     sign = "<" if aggregate.verb == "min" else ">"

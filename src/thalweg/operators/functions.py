@@ -45,7 +45,9 @@ class Function:
         inner = inspect.unwrap(call)
         code = getattr(inner, "__code__", None)
         name = getattr(call, "__name__", type(call).__name__)
-        return cls(call, name, code.co_filename if code else "?", code.co_firstlineno if code else 0)
+        return cls(
+            call, name, code.co_filename if code else "?", code.co_firstlineno if code else 0
+        )
 
     @property
     def is_lambda(self) -> bool:
@@ -96,7 +98,9 @@ def check_parameters(function: Function, operator: str, wanted: Sequence[str]) -
         ) from None
 
 
-def returns_of(function: Function, operator: str, into: Any = None, *, may_be_nothing: bool) -> Returns:
+def returns_of(
+    function: Function, operator: str, into: Any = None, *, may_be_nothing: bool
+) -> Returns:
     """What the function returns, from ``into=`` or its annotation.
 
     Args:
@@ -111,7 +115,9 @@ def returns_of(function: Function, operator: str, into: Any = None, *, may_be_no
     hint = _return_hint(function, operator)
     if into is not None:
         many = hint is not inspect.Parameter.empty and _is_many(hint)
-        return Returns(Schema.of(into), many=many or inspect.isgeneratorfunction(function.call), maybe=True)
+        return Returns(
+            Schema.of(into), many=many or inspect.isgeneratorfunction(function.call), maybe=True
+        )
     if hint is inspect.Parameter.empty:
         raise BuildError(
             f"operator {operator!r}: {function.where} does not say what it returns;"
@@ -123,7 +129,7 @@ def returns_of(function: Function, operator: str, into: Any = None, *, may_be_no
 def _return_hint(function: Function, operator: str) -> Any:
     inner = inspect.unwrap(function.call)
     if not hasattr(inner, "__annotations__"):
-        inner = getattr(type(inner), "__call__", inner)
+        inner = type(inner).__call__
     try:
         hints = typing.get_type_hints(inner, include_extras=True)
     except NameError as error:
@@ -157,7 +163,9 @@ def _parse(hint: Any, function: Function, operator: str, *, may_be_nothing: bool
     if hint is None or hint is type(None):
         if may_be_nothing:
             return Returns(None)
-        raise BuildError(f"operator {operator!r}: {function.where} returns nothing, so the stream would end here")
+        raise BuildError(
+            f"operator {operator!r}: {function.where} returns nothing, so the stream would end here"
+        )
     if _is_many(hint):
         inner = _parse(typing.get_args(hint)[0], function, operator, may_be_nothing=False)
         return Returns(inner.schema, many=True)

@@ -46,7 +46,9 @@ def _output(operator: str, fields: Sequence[Field], name: str) -> Schema:
     names = [field.name for field in fields]
     for one in names:
         if names.count(one) > 1:
-            raise BuildError(f"operator {operator!r}: two output fields are called {one!r}; rename one")
+            raise BuildError(
+                f"operator {operator!r}: two output fields are called {one!r}; rename one"
+            )
     return Schema.make_record(name, fields)
 
 
@@ -160,7 +162,12 @@ def collect(
     ``item`` is the record of the rows as the function sees them: ``row`` without its last field.
     """
     held = FieldType(Kind.LIST, item=FieldType(Kind.RECORD, record=item))
-    fields = [_timer(), Field("first_", time.type, 0), Field("last_", time.type, 0), Field("rows_", held, [])]
+    fields = [
+        _timer(),
+        Field("first_", time.type, 0),
+        Field("last_", time.type, 0),
+        Field("rows_", held, []),
+    ]
     state = make_state("WindowRows", fields)
     first = f"row.{time.name}"
     timer = f"{first} + SIZE" if session else f"{first} + SIZE - 1"
@@ -186,7 +193,9 @@ def collect(
     return Made(made["update"], made["close"], state, out)
 
 
-def dedupe(operator: str, row: Schema, record: Schema, time: str | None, payload: str, within: int) -> Made:
+def dedupe(
+    operator: str, row: Schema, record: Schema, time: str | None, payload: str, within: int
+) -> Made:
     """Keeps a row when no kept row of its key lies ``within`` before it; marks rows that differ as conflicts.
 
     ``record`` is the user's record; ``row`` has it, the event time (``time``, None without) and the payload's
@@ -194,7 +203,10 @@ def dedupe(operator: str, row: Schema, record: Schema, time: str | None, payload
     """
     flag = spare_name("conflict", record.names)
     out = Schema.make_record("Deduped", [*record.fields, Field(flag, FieldType(Kind.BOOL))])
-    fields = [Field("seen_", FieldType(Kind.BOOL), False), Field("payload_", FieldType(Kind.INT), 0)]
+    fields = [
+        Field("seen_", FieldType(Kind.BOOL), False),
+        Field("payload_", FieldType(Kind.INT), 0),
+    ]
     if time is not None:
         fields.insert(0, _timer())
     state = make_state("DedupeState", fields)
@@ -209,7 +221,11 @@ def dedupe(operator: str, row: Schema, record: Schema, time: str | None, payload
         *([f"state.timer = row.{time} + WITHIN"] if time is not None else []),
         f"return Out({values}, False)",
     ]
-    text = "def keep(state, row):\n" + _body(lines) + "def forget(state, key, time):\n    return None\n"
+    text = (
+        "def keep(state, row):\n"
+        + _body(lines)
+        + "def forget(state, key, time):\n    return None\n"
+    )
     made = make_functions(operator, text, {"WITHIN": within, "Out": out.cls})
     return Made(made["keep"], made["forget"] if time is not None else None, state, out)
 
@@ -228,6 +244,5 @@ def split_conflicts(operator: str, deduped: Schema, record: Schema) -> tuple[Any
 
 
 def _timer() -> Field:
-    from thalweg.times import NEVER
 
     return Field("timer", FieldType(Kind.TIMER), NEVER)

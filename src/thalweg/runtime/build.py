@@ -42,7 +42,15 @@ def build_key(node: Keyed) -> Callable[..., Any] | None:
     if node.key.function is None:
         return None
     key = Stateless(
-        node.index, node.name, "map", node.input, node.key.function, _key_record(node), False, node.errors, node.compile
+        node.index,
+        node.name,
+        "map",
+        node.input,
+        node.key.function,
+        _key_record(node),
+        False,
+        node.errors,
+        node.compile,
     )
     return InterpretedChain([_bare(key)])
 

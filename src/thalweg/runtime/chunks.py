@@ -60,7 +60,8 @@ class Categories:
             return np.zeros(len(values), np.int64)
         codes = np.append(hashes, np.int64(0))
         indices = pc.fill_null(values.indices.cast(pa.int64()), len(hashes))
-        return codes[indices.to_numpy(zero_copy_only=False)]
+        out: Int64s = codes[indices.to_numpy(zero_copy_only=False)]
+        return out
 
     def code(self, text: str) -> int:
         """The hash of one text."""
@@ -131,7 +132,11 @@ class Column:
         mask = None if self.valid is None else ~self.valid
         if self.type.kind is Kind.CATEGORY:
             texts = CATEGORIES.decode(self.values)
-            return texts if mask is None else pc.if_else(pa.array(~mask), texts, pa.scalar(None, pa.string()))
+            return (
+                texts
+                if mask is None
+                else pc.if_else(pa.array(~mask), texts, pa.scalar(None, pa.string()))
+            )
         array = pa.array(self.values, mask=mask)
         return array.view(self.type.arrow) if self.type.kind is Kind.TIMESTAMP else array
 
@@ -151,14 +156,18 @@ class Column:
         """The column's rows at these places."""
         if not self.type.fixed_width:
             return Column(self.type, self.values.take(pa.array(rows)))
-        return Column(self.type, self.values[rows], None if self.valid is None else self.valid[rows])
+        return Column(
+            self.type, self.values[rows], None if self.valid is None else self.valid[rows]
+        )
 
     def slice(self, start: int, stop: int) -> Column:
         """Rows start to stop, without copying."""
         if not self.type.fixed_width:
             return Column(self.type, self.values.slice(start, stop - start))
         return Column(
-            self.type, self.values[start:stop], None if self.valid is None else self.valid[start:stop]
+            self.type,
+            self.values[start:stop],
+            None if self.valid is None else self.valid[start:stop],
         )
 
     @classmethod
@@ -243,7 +252,9 @@ class Chunk:
 
     def to_arrow(self) -> pa.RecordBatch:
         """The fields (without the order columns) as a record batch of the schema's Arrow form."""
-        return pa.RecordBatch.from_arrays([c.to_arrow() for c in self.columns], schema=self.schema.arrow)
+        return pa.RecordBatch.from_arrays(
+            [c.to_arrow() for c in self.columns], schema=self.schema.arrow
+        )
 
     def rows(self) -> list[Any]:
         """The tuples as instances of the user's record class."""

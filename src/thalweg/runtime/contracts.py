@@ -78,7 +78,13 @@ class KeyedOperator(Protocol):
     """
 
     def process(
-        self, chunk: Chunk, keys: Sequence[Column], times: Int64s | None, clock: int, *, ending: bool
+        self,
+        chunk: Chunk,
+        keys: Sequence[Column],
+        times: Int64s | None,
+        clock: int,
+        *,
+        ending: bool,
     ) -> KeyedResult:
         """Runs one chunk and the timers due below ``clock``.
 

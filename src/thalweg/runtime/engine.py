@@ -10,14 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from thalweg.operators.nodes import REJECTED, Keyed, OrderBy, Ref, Rejected, Sink, Source, Stamp
-from thalweg.operators.nodes import Batches, Digest, Stateless, Union
-from thalweg.plan import LEVEL, TIME, Edge, Plan, Unit, branch
+from thalweg.operators.nodes import (
+    REJECTED,
+    Batches,
+    Digest,
+    Keyed,
+    OrderBy,
+    Ref,
+    Rejected,
+    Sink,
+    Source,
+    Stamp,
+    Stateless,
+    Union,
+)
+from thalweg.plan import LEVEL, Edge, Plan, Unit, branch
 from thalweg.records import Schema
 from thalweg.runtime import build
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.ingress import Gate, Ingress, event_columns
-from thalweg.runtime.ordering import empty_order, serials, with_columns
+from thalweg.runtime.ordering import empty_order, serials
 from thalweg.runtime.units import (
     BatchesUnit,
     ChainUnit,
@@ -32,7 +44,6 @@ from thalweg.runtime.units import (
     UnionUnit,
     late_order,
 )
-from thalweg.times import BEFORE_ALL, NEVER
 
 #: Rows of a step, unless the host says otherwise.
 CHUNK_ROWS = 65_536
@@ -51,7 +62,9 @@ class Engine:
     The streams that leave — to sinks, or to readers in later stages — come back by edge.
     """
 
-    def __init__(self, plan: Plan, *, stage: int | None = None, chunk_rows: int = CHUNK_ROWS) -> None:
+    def __init__(
+        self, plan: Plan, *, stage: int | None = None, chunk_rows: int = CHUNK_ROWS
+    ) -> None:
         self.plan = plan
         self.stage = stage
         self.chunk_rows = chunk_rows
@@ -74,7 +87,9 @@ class Engine:
     @property
     def gates(self) -> dict[str, Gate]:
         """The sources and order_by operators of this engine, by name; also sources without event time."""
-        found = {gate.node.name: gate for ing in self.ingresses.values() for gate in ing.gates.values()}
+        found = {
+            gate.node.name: gate for ing in self.ingresses.values() for gate in ing.gates.values()
+        }
         found |= {u.node.name: u.gate for _, u in self._units if isinstance(u, OrderByUnit)}
         return found
 
@@ -91,7 +106,9 @@ class Engine:
         ingress = self.ingresses[self.plan.domains[node.index - 1]]
         gate = ingress.gates[node.index]
         given: Given = {}
-        self.setting.count(node.name, **{"in": len(chunk) + len(rejected), "rejected": len(rejected)})
+        self.setting.count(
+            node.name, **{"in": len(chunk) + len(rejected), "rejected": len(rejected)}
+        )
         if rejected:
             given[Ref(node.index, "rejected")] = self._rejected(node, gate.arrived, rejected)
         if node.order_by is None:
@@ -173,9 +190,7 @@ class Engine:
             return node.on_timer is not None
         return isinstance(node, OrderBy)
 
-    def _input(
-        self, streams: Given, arriving: Mapping[Edge, Chunk], ref: Ref, edge: Edge
-    ) -> Chunk:
+    def _input(self, streams: Given, arriving: Mapping[Edge, Chunk], ref: Ref, edge: Edge) -> Chunk:
         if edge in arriving:
             return arriving[edge]
         chunk = streams.get(ref)
@@ -248,5 +263,3 @@ def stream_schema(plan: Plan, ref: Ref) -> Schema:
     if ref.port == "rejected":
         return REJECTED
     return node.out or Schema("Nothing", ())
-
-

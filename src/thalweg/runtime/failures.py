@@ -22,9 +22,13 @@ def reason_of(error: BaseException) -> str:
     return shorten(f"{type(error).__name__}: {error}") if str(error) else type(error).__name__
 
 
-def operator_error(operator: str, function: Function, row: Any, error: BaseException) -> OperatorError:
+def operator_error(
+    operator: str, function: Function, row: Any, error: BaseException
+) -> OperatorError:
     """The error that stops a query: operator, function, file, line and the row, within ten lines."""
-    lines = [one for one in traceback.extract_tb(error.__traceback__) if one.filename == function.file]
+    lines = [
+        one for one in traceback.extract_tb(error.__traceback__) if one.filename == function.file
+    ]
     at = f", raised at line {lines[-1].lineno}" if lines else ""
     text = (
         f"operator {operator!r} failed: {reason_of(error)}\n"

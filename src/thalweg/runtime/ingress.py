@@ -93,7 +93,8 @@ class Gate:
         before = np.maximum.accumulate(np.concatenate([[top], times]))
         self.lanes[lane] = int(before[-1])
         known = before[:-1] != BEFORE_ALL
-        return known & (times < np.where(known, before[:-1], 0) - self.node.lateness)
+        late: Bools = known & (times < np.where(known, before[:-1], 0) - self.node.lateness)
+        return late
 
     def take(self, clock: int) -> Chunk | None:
         """Removes and gives the waiting rows with time up to ``clock``."""
@@ -140,7 +141,9 @@ class Ingress:
         when no row is released, since timers may be due.
         """
         clock = NEVER if everything else self.clock
-        taken = {i: rows for i, gate in self.gates.items() if (rows := gate.take(clock)) is not None}
+        taken = {
+            i: rows for i, gate in self.gates.items() if (rows := gate.take(clock)) is not None
+        }
         if everything:
             tops = [int(rows.order[TIME][-1]) for rows in taken.values()]
             clock = max(tops, default=BEFORE_ALL)
@@ -186,5 +189,3 @@ def event_columns(rows: Chunk, names: Sequence[str]) -> Chunk:
     missing = [name for name in names if name not in rows.order]
     order = {**rows.order, **empty_order(missing, len(rows))}
     return Chunk(rows.schema, rows.columns, len(rows), {name: order[name] for name in names})
-
-

@@ -106,23 +106,46 @@ class InterpretedKeyed:
         return self.tables[bucket]
 
     def process(
-        self, chunk: Chunk, keys: Sequence[Column], times: Int64s | None, clock: int, *, ending: bool
+        self,
+        chunk: Chunk,
+        keys: Sequence[Column],
+        times: Int64s | None,
+        clock: int,
+        *,
+        ending: bool,
     ) -> KeyedResult:
         """See :class:`thalweg.runtime.contracts.KeyedOperator`."""
         out = _Collected()
         if len(chunk):
             python_keys = self._spec.python_keys(keys, len(chunk))
-            buckets = bucket_of(self._spec.hashes(keys, len(chunk)), self._node.key.buckets).tolist()
+            buckets = bucket_of(
+                self._spec.hashes(keys, len(chunk)), self._node.key.buckets
+            ).tolist()
             at = [0] * len(chunk) if times is None else times.tolist()
             for place, row in enumerate(chunk.rows()):
-                self._row(self.table(buckets[place]), python_keys[place], row, place, at[place], out, ending)
+                self._row(
+                    self.table(buckets[place]),
+                    python_keys[place],
+                    row,
+                    place,
+                    at[place],
+                    out,
+                    ending,
+                )
         if self._timer is not None:
             for table in self.tables.values():
                 self._fire_due(table, clock, out, ending)
         return out.result(self._out, self._spec)
 
     def _row(
-        self, table: ObjectTable, key: Any, row: Any, place: int, now: int, out: _Collected, ending: bool
+        self,
+        table: ObjectTable,
+        key: Any,
+        row: Any,
+        place: int,
+        now: int,
+        out: _Collected,
+        ending: bool,
     ) -> None:
         node = self._node
         if self._timer is not None:
@@ -170,7 +193,9 @@ class InterpretedKeyed:
                     self._fire(table, key, state, out, ending)
             due = table.due(clock)
 
-    def _fire(self, table: ObjectTable, key: Any, state: Any, out: _Collected, ending: bool) -> None:
+    def _fire(
+        self, table: ObjectTable, key: Any, state: Any, out: _Collected, ending: bool
+    ) -> None:
         node = self._node
         assert node.on_timer is not None and self._timer is not None
         time = state_timer(state, self._timer)
@@ -209,5 +234,3 @@ def state_timer(state: Any, name: str) -> int:
     """The time of a state's timer, NEVER when it is not armed."""
     value = getattr(state, name)
     return NEVER if value is None else int(value)
-
-

@@ -71,7 +71,9 @@ class Setting:
         for what, number in numbers.items():
             mine[what] += number
 
-    def give_rejected(self, node: Node, chunk: Chunk, bad: Sequence[contracts.Rejected], given: Given) -> None:
+    def give_rejected(
+        self, node: Node, chunk: Chunk, bad: Sequence[contracts.Rejected], given: Given
+    ) -> None:
         """Puts rejected rows on the node's rejected stream, with the order of their input rows."""
         if not bad:
             return
@@ -89,7 +91,9 @@ class Setting:
 class ChainUnit:
     """A fused chain of map, filter and flat_map."""
 
-    def __init__(self, setting: Setting, nodes: Sequence[Stateless], operators: Sequence[Any]) -> None:
+    def __init__(
+        self, setting: Setting, nodes: Sequence[Stateless], operators: Sequence[Any]
+    ) -> None:
         """``operators`` are (member nodes, implementation) pairs that cover the chain in order."""
         self._setting = setting
         self._nodes = nodes
@@ -120,7 +124,9 @@ class ChainUnit:
         if len(result.source) == len(chunk) and not expanding and not result.rejected:
             out.order = chunk.order
         else:
-            out.order = row_order(chunk, result.source, counter(expanding[-1].index) if expanding else None)
+            out.order = row_order(
+                chunk, result.source, counter(expanding[-1].index) if expanding else None
+            )
         return out
 
 
@@ -136,7 +142,9 @@ class BatchesUnit:
         chunk, node = inputs[0], self._node
         given: Given = {}
         if not len(chunk):
-            return {Ref(node.index): Chunk.empty(node.record, self._setting.columns(Ref(node.index)))}
+            return {
+                Ref(node.index): Chunk.empty(node.record, self._setting.columns(Ref(node.index)))
+            }
         try:
             out, source = self._call(chunk)
         except Exception as error:
@@ -161,7 +169,9 @@ class BatchesUnit:
                 f"map_batches gave {table.num_rows} rows for {len(source)}; return (batch, source rows)"
                 " when the number changes"
             )
-        if len(source) and (bool((source[1:] < source[:-1]).any()) or not _within(source, len(chunk))):
+        if len(source) and (
+            bool((source[1:] < source[:-1]).any()) or not _within(source, len(chunk))
+        ):
             raise DataError("map_batches: the source rows must not decrease and lie in the batch")
         return Chunk.from_arrow(node.record, table), source
 
@@ -172,7 +182,11 @@ class BatchesUnit:
             try:
                 out, source = self._call(row)
             except Exception as error:
-                bad.append(contracts.Rejected(place, self._node.name, reason_of(error), shorten(row.rows()[0])))
+                bad.append(
+                    contracts.Rejected(
+                        place, self._node.name, reason_of(error), shorten(row.rows()[0])
+                    )
+                )
                 continue
             good.append(out)
             sources.append(source + place)
@@ -193,7 +207,9 @@ def _as_table(answer: Any, schema: Schema) -> pa.Table:
         DataError: it is neither, a column is missing, or nulls stand where none may.
     """
     if not isinstance(answer, (pa.RecordBatch, pa.Table)):
-        raise DataError(f"map_batches must return a pyarrow.RecordBatch, got {type(answer).__name__}")
+        raise DataError(
+            f"map_batches must return a pyarrow.RecordBatch, got {type(answer).__name__}"
+        )
     missing = [name for name in schema.names if name not in answer.schema.names]
     if missing:
         raise DataError(
@@ -202,7 +218,9 @@ def _as_table(answer: Any, schema: Schema) -> pa.Table:
     table = pa.table({name: answer.column(name) for name in schema.names}).cast(schema.arrow)
     for field in schema.fields:
         if not field.type.optional and table.column(field.name).null_count:
-            raise DataError(f"map_batches gave a null in {schema.name}.{field.name}, which is {field.type}")
+            raise DataError(
+                f"map_batches gave a null in {schema.name}.{field.name}, which is {field.type}"
+            )
     return table
 
 
@@ -279,7 +297,11 @@ class KeyedUnit:
     """A keyed (or stateful) operator over the buckets that this slot owns."""
 
     def __init__(
-        self, setting: Setting, node: Keyed, operator: KeyedOperator, key: Callable[[Chunk], Any] | None
+        self,
+        setting: Setting,
+        node: Keyed,
+        operator: KeyedOperator,
+        key: Callable[[Chunk], Any] | None,
     ) -> None:
         self.node = node
         self.operator = operator
@@ -302,7 +324,11 @@ class KeyedUnit:
         ending = self._domain in moment.ending
         clock = NEVER if ending else moment.clocks.get(self._domain, BEFORE_ALL)
         result = self.operator.process(
-            chunk, keys, chunk.order[TIME] if timed else None, clock if self._domain else BEFORE_ALL, ending=ending
+            chunk,
+            keys,
+            chunk.order[TIME] if timed else None,
+            clock if self._domain else BEFORE_ALL,
+            ending=ending,
         )
         self._setting.count(
             node.name, **{"in": len(chunk), "out": len(result.source), "disarmed": result.disarmed}

@@ -84,6 +84,11 @@ class GateState:
         places = places[np.lexsort((whole.order[SEQ][places], whole.order[TIME][places]))]
         self.gate.waiting = whole.take(places)
 
+    def apply(self, deltas: Sequence[pa.RecordBatch]) -> None:
+        """Adds rows that came in after the state held."""
+        held = [] if self.gate.waiting is None else [self._to_arrow(self.gate.waiting)]
+        self.load([*held, *deltas])
+
     def _from_arrow(self, batch: pa.RecordBatch) -> Chunk:
         columns = [Column.from_arrow(f.type, batch.column(f.name)) for f in self._schema.fields]
         order = {n: batch.column(n).to_numpy(zero_copy_only=False) for n in (TIME, SEQ)}
@@ -92,7 +97,10 @@ class GateState:
 
 def gate_facts(gate: Gate) -> dict[str, Any]:
     """The scalars of a gate as JSON values: its lanes' greatest times and how many rows arrived."""
-    return {"lanes": [[lane, int(top)] for lane, top in gate.lanes.items()], "arrived": gate.arrived}
+    return {
+        "lanes": [[lane, int(top)] for lane, top in gate.lanes.items()],
+        "arrived": gate.arrived,
+    }
 
 
 def set_gate_facts(gate: Gate, facts: Mapping[str, Any] | None) -> None:

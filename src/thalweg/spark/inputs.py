@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +21,15 @@ from pyspark.sql import functions as f
 from thalweg.errors import BuildError, DataError, SchemaError
 from thalweg.operators.nodes import Source
 from thalweg.plan import Plan
-from thalweg.readers import Parsed, ReadOptions, describe_bad, list_files, read_file, rows_from_table
+from thalweg.readers import (
+    Format,
+    Parsed,
+    ReadOptions,
+    describe_bad,
+    list_files,
+    read_file,
+    rows_from_table,
+)
 from thalweg.readers.tables import check_types
 from thalweg.runtime.chunks import Chunk
 from thalweg.state.paths import resolve
@@ -55,7 +62,7 @@ class Files:
 def files(
     path: str,
     *,
-    format: str,
+    format: Format,
     streaming: bool = True,
     max_files_per_trigger: int | None = None,
     recursive: bool = False,
@@ -75,7 +82,11 @@ def files(
         BuildError: an option does not belong to the format.
     """
     return Files(
-        str(path), ReadOptions(format=format, **options), streaming, max_files_per_trigger, recursive  # type: ignore[arg-type]
+        str(path),
+        ReadOptions(format=format, **options),
+        streaming,
+        max_files_per_trigger,
+        recursive,
     )
 
 
@@ -108,13 +119,19 @@ def tagged_frame(
     spark: SparkSession, plan: Plan, inputs: Mapping[str, Any], control: str | None
 ) -> DataFrame:
     """The union of all inputs, and of the control folder where there is one."""
-    frames = [_frame(spark, source, inputs[source.name], control is not None) for source in plan.sources]
+    frames = [
+        _frame(spark, source, inputs[source.name], control is not None) for source in plan.sources
+    ]
     types = [frame.schema for frame in frames]
     wide = []
     for place, frame in enumerate(frames):
         columns = [f.lit(place).cast("int").alias(SOURCE)]
         for other, kind in enumerate(types):
-            value = f.struct(*[frame[name] for name in frame.columns]) if other == place else f.lit(None)
+            value = (
+                f.struct(*[frame[name] for name in frame.columns])
+                if other == place
+                else f.lit(None)
+            )
             columns.append(value.cast(kind).alias(f"s{other}"))
         columns.append(f.lit(None).cast("string").alias(CONTROL))
         wide.append(frame.select(*columns))
@@ -133,7 +150,8 @@ def _frame(spark: SparkSession, source: Source, given: Any, streaming: bool) -> 
     if isinstance(given, Files):
         return _paths(spark, source, given, streaming)
     check_frame(source, given)
-    return given.select(*[given[f"`{name}`"] for name in source.record.names])
+    frame: DataFrame = given.select(*[given[f"`{name}`"] for name in source.record.names])
+    return frame
 
 
 def check_frame(source: Source, frame: DataFrame) -> None:
@@ -145,7 +163,9 @@ def check_frame(source: Source, frame: DataFrame) -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     try:
-        check_types(to_arrow_schema(frame.schema), source.record, f"the input of source {source.name!r}")
+        check_types(
+            to_arrow_schema(frame.schema), source.record, f"the input of source {source.name!r}"
+        )
     except DataError as error:
         raise SchemaError(str(error)) from None
 
@@ -182,7 +202,9 @@ class InputOptions:
 def input_options(inputs: Mapping[str, Any]) -> dict[str, InputOptions]:
     """The options of all inputs, by source name."""
     return {
-        name: InputOptions(given.options, given.path) if isinstance(given, Files) else InputOptions(None)
+        name: InputOptions(given.options, given.path)
+        if isinstance(given, Files)
+        else InputOptions(None)
         for name, given in inputs.items()
     }
 
@@ -262,5 +284,3 @@ def _chunk(source: Source, parsed: Parsed, bad: Bad) -> tuple[Chunk, Bad]:
             "  to go on without such rows, set errors='reject' on the source and read its .rejected stream"
         )
     return Chunk.from_arrow(source.record, parsed.table), bad
-
-

@@ -66,5 +66,3 @@ def _refuse_state(plan: Plan) -> None:
                 f"lower: {node.kind.value} {node.name!r} keeps rows or state between batches, and a lowered stream"
                 " cannot keep them exactly once; run the flow with tw.spark.start, whose sinks may be functions"
             )
-
-

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import thalweg
 from thalweg.operators.nodes import Keyed, Node, OrderBy, Sink, Source
 from thalweg.plan import Plan
 from thalweg.state.manifest import (
@@ -12,6 +11,7 @@ from thalweg.state.manifest import (
     ManifestOperator,
     ManifestSource,
 )
+from thalweg.version import __version__
 
 
 def manifest_of(plan: Plan) -> Manifest:
@@ -20,7 +20,7 @@ def manifest_of(plan: Plan) -> Manifest:
         node.name: _operator(node) for node in plan.nodes if not isinstance(node, (Source, Sink))
     }
     sources = {source.name: _source(source) for source in plan.sources}
-    return Manifest(plan.flow, thalweg.__version__, operators, sources)
+    return Manifest(plan.flow, __version__, operators, sources)
 
 
 def _operator(node: Node) -> ManifestOperator:

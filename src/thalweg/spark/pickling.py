@@ -16,13 +16,16 @@ from thalweg.operators.nodes import Keyed
 from thalweg.plan import Plan
 
 _INSTALLED: Final = tuple(
-    Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    Path(sysconfig.get_path(name)).resolve()
+    for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
 
 
 def pickled_plan(flow: Flow, plan: Plan) -> bytes:
     """The plan's bytes; modules of the user that workers may not be able to import go inside."""
-    modules = [module for name in _modules(plan) if (module := sys.modules.get(name)) and _is_users(module)]
+    modules = [
+        module for name in _modules(plan) if (module := sys.modules.get(name)) and _is_users(module)
+    ]
     added = [m for m in modules if m.__name__ not in cloudpickle.list_registry_pickle_by_value()]
     for module in added:
         cloudpickle.register_pickle_by_value(module)

@@ -25,7 +25,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-import thalweg
 from thalweg.errors import BuildError, CheckpointError, ThalwegError
 from thalweg.flow import Flow
 from thalweg.plan import Plan, make_plan
@@ -52,6 +51,7 @@ from thalweg.state import manifest as manifests
 from thalweg.state import record as records
 from thalweg.state.paths import FileSystem, join, resolve, write_atomic
 from thalweg.state.segments import Segment, SegmentUnit
+from thalweg.version import __version__
 
 log = logging.getLogger("thalweg")
 
@@ -114,7 +114,7 @@ class Batches:
         self._chunk_rows = chunk_rows
         self._options = io.input_options(inputs)
         self._pickled = pickled_plan(flow, plan)
-        self._fingerprint = hashlib.sha256(self._pickled + thalweg.__version__.encode()).hexdigest()[:32]
+        self._fingerprint = hashlib.sha256(self._pickled + __version__.encode()).hexdigest()[:32]
         self._defaults: dict[str, Any] = {}
         self.counts: dict[str, dict[str, int]] = {}
         if store is not None:
@@ -141,7 +141,9 @@ class Batches:
             ThalwegError: a row or a function failed; nothing of the batch is committed.
         """
         started = time.perf_counter()
-        previous = None if self.store is None else records.previous(self.store.fs, self.store.root, batch)
+        previous = (
+            None if self.store is None else records.previous(self.store.fs, self.store.root, batch)
+        )
         job = self.job(batch, previous, ends=ends)
         with self._persisted(self.lowered(frame, job)) as result:
             reports, counts = self._reports(result)
@@ -299,7 +301,9 @@ class Batches:
                 "totals": self.counts,
                 "clock": dict(record.clock),
                 "waiting": {n: g["waiting"] for s in reports for n, g in s["gates"].items()},
-                "slowest_lane": {n: lane for s in reports for n, lane in s.get("slowest", {}).items()},
+                "slowest_lane": {
+                    n: lane for s in reports for n, lane in s.get("slowest", {}).items()
+                },
                 "state": {
                     name: {
                         "keys": keys.get(name, 0),
@@ -338,7 +342,9 @@ class Query:
     Made by :func:`thalweg.spark.start`.
     """
 
-    def __init__(self, batches: Batches, flow: Flow, frame: DataFrame, trigger: Any, end: End) -> None:
+    def __init__(
+        self, batches: Batches, flow: Flow, frame: DataFrame, trigger: Any, end: End
+    ) -> None:
         self._batches = batches
         self._flow = flow
         self._frame = frame
@@ -402,7 +408,8 @@ class Query:
                 self._query.awaitTermination()
                 ended = True
             else:
-                ended = bool(self._query.awaitTermination(max(0.001, deadline - time.monotonic())))
+                left: Any = max(0.001, deadline - time.monotonic())
+                ended = bool(self._query.awaitTermination(left))
         except Exception as error:
             self._raise(error)
         if ended:
@@ -543,7 +550,9 @@ def start(
     _check(plan, inputs, sinks, slots, end)
     streaming = io.is_streaming(inputs)
     if streaming and checkpoint is None:
-        raise BuildError("a streaming query needs checkpoint='folder': its state and offsets live there")
+        raise BuildError(
+            "a streaming query needs checkpoint='folder': its state and offsets live there"
+        )
     spark = _session()
     store = Store.open(checkpoint) if streaming and checkpoint is not None else None
     if store is not None:
@@ -559,13 +568,17 @@ def start(
     return query
 
 
-def _check(plan: Plan, inputs: Mapping[str, Any], sinks: Mapping[str, Any], slots: int, end: str) -> None:
+def _check(
+    plan: Plan, inputs: Mapping[str, Any], sinks: Mapping[str, Any], slots: int, end: str
+) -> None:
     from thalweg.embedded import check_names
 
     check_names(plan, inputs)
     names = {sink.name for sink in plan.sinks}
     for extra in sorted(sinks.keys() - names):
-        raise BuildError(f"flow {plan.flow!r} has no sink {extra!r}; it has {', '.join(sorted(names))}")
+        raise BuildError(
+            f"flow {plan.flow!r} has no sink {extra!r}; it has {', '.join(sorted(names))}"
+        )
     if not isinstance(slots, int) or isinstance(slots, bool) or slots < 1:
         raise BuildError(f"slots is a number of 1 or more, got {slots!r}")
     if end not in ("keep", "drain"):
@@ -590,7 +603,13 @@ def _warn(spark: SparkSession, slots: int, inputs: Mapping[str, Any], plan: Plan
     cores = spark.sparkContext.defaultParallelism
     task = int(spark.conf.get("spark.task.cpus", "1") or "1")
     if slots > 1 and slots * task < cores:
-        log.info("%d slots of %d cores leave %d of %d cores idle", slots, task, cores - slots * task, cores)
+        log.info(
+            "%d slots of %d cores leave %d of %d cores idle",
+            slots,
+            task,
+            cores - slots * task,
+            cores,
+        )
     for source in plan.sources:
         if source.order_by and not source.arrival and not isinstance(inputs[source.name], io.Files):
             log.info(

@@ -186,7 +186,11 @@ def refuse_used_folders(sinks: dict[str, Sink]) -> None:
     for name, sink in sinks.items():
         if isinstance(sink, FileSink):
             fs, path = resolve(sink.path)
-            old = [one for one in list_folders(fs, path) if re.fullmatch(r"batch=\d+", one.rsplit("/", 1)[-1])]
+            old = [
+                one
+                for one in list_folders(fs, path)
+                if re.fullmatch(r"batch=\d+", one.rsplit("/", 1)[-1])
+            ]
             if old:
                 raise CheckpointError(
                     f"sink {name!r}: {sink.path} already has {len(old)} batches, but the checkpoint is new; old and"

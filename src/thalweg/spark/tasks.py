@@ -45,7 +45,6 @@ from thalweg.spark.worker import (
     hot_engine,
     keep,
     node_slot,
-    owner,
     plan_of,
     save,
 )
@@ -87,7 +86,8 @@ def whole_flow(job: StageJob) -> Body:
 def _whole_flow(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[Blob]:
     started = time.perf_counter()
     hot = hot_engine(job, None, 0)
-    engine, facts = hot.engine, {}
+    engine = hot.engine
+    facts: dict[str, Any] = {}
     for leaving in _ingest(job, engine, batches, facts):
         yield from _sink_blobs(engine.plan, leaving)
     said = save(job, None, 0, hot, _task_id())
@@ -220,7 +220,8 @@ def first_stage(job: StageJob) -> Body:
 def _first_stage(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[Blob]:
     started = time.perf_counter()
     hot = hot_engine(job, 0, 0)
-    engine, facts = hot.engine, {}
+    engine = hot.engine
+    facts: dict[str, Any] = {}
     sender = _Sender(engine, job, 0, 0)
     clocks: dict[int, int] = {}
     for leaving in _ingest(job, engine, batches, facts):
@@ -316,7 +317,9 @@ def _later_stage(job: StageJob, stage: int, batches: Iterator[pa.RecordBatch]) -
     yield from sender.clocks(phases)
     said = save(job, stage, slot, hot, _task_id())
     keep(job, stage, hot)
-    yield report(stage, slot, {**said, **_facts(hot.engine, {"clocks": clocks_of(hot.engine)}, started)})
+    yield report(
+        stage, slot, {**said, **_facts(hot.engine, {"clocks": clocks_of(hot.engine)}, started)}
+    )
 
 
 def _own_clocks(hot: HotEngine, phase: Phase) -> None:
@@ -370,5 +373,3 @@ def _last_merge(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[Bl
                 parts.setdefault((blob.node, blob.phase), []).append(chunk)
     for (sink, _phase), chunks in sorted(parts.items(), key=lambda one: one[0]):
         yield from sink_blobs(sink, merge(chunks, orders[sink]))
-
-

@@ -56,7 +56,9 @@ DRIVER: Final = 1_000_000
 def to_batches(blobs: Iterator[Blob]) -> Iterator[pa.RecordBatch]:
     """Blobs as record batches of the frame, a batch a blob so that nothing waits."""
     for blob in blobs:
-        arrays = [pa.array([value], field.type) for value, field in zip(blob[:-1], _ARROW, strict=False)]
+        arrays = [
+            pa.array([value], field.type) for value, field in zip(blob[:-1], _ARROW, strict=False)
+        ]
         ends = pa.array([0, len(memoryview(blob.data))], pa.int32()).buffers()[1]
         arrays.append(pa.Array.from_buffers(pa.binary(), 1, [None, ends, pa.py_buffer(blob.data)]))
         yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
@@ -67,7 +69,8 @@ def from_batch(batch: pa.RecordBatch) -> Iterator[Blob]:
     columns = [column.to_pylist() for column in batch.columns[:-1]]
     data = batch.column(batch.num_columns - 1)
     for i, row in enumerate(zip(*columns, strict=True)):
-        yield Blob(*row, data[i].as_buffer())
+        stage, slot, kind, node, port, phase = row
+        yield Blob(stage, slot, kind, node, port, phase, data[i].as_buffer())
 
 
 def report(stage: int, slot: int, content: Any) -> Blob:
@@ -92,7 +95,11 @@ def encode(chunk: Chunk, order: Sequence[str]) -> bytes:
 
 
 def _wire(column: Column) -> pa.Array:
-    return column.to_arrow().dictionary_encode() if column.type.kind is Kind.CATEGORY else column.to_arrow()
+    return (
+        column.to_arrow().dictionary_encode()
+        if column.type.kind is Kind.CATEGORY
+        else column.to_arrow()
+    )
 
 
 def decode(data: bytes | pa.Buffer, schema: Schema, order: Sequence[str]) -> Chunk:
@@ -119,5 +126,3 @@ def pieces(chunk: Chunk) -> Iterator[Chunk]:
 
 def _nbytes(column: Column) -> int:
     return int(column.values.nbytes)
-
-

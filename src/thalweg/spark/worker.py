@@ -150,7 +150,9 @@ def _load(job: StageJob, hot: HotEngine, slot: int) -> None:
     _load_gates(job, hot, record, fs, path)
 
 
-def _migrate(schema: pa.Schema, defaults: Mapping[str, Any], batch: pa.RecordBatch) -> pa.RecordBatch:
+def _migrate(
+    schema: pa.Schema, defaults: Mapping[str, Any], batch: pa.RecordBatch
+) -> pa.RecordBatch:
     return migrate_batch(batch, schema, defaults)
 
 
@@ -161,7 +163,11 @@ def _load_gates(
     plan = hot.engine.plan
     for name, gate in hot.engine.gates.items():
         set_gate_facts(gate, facts.get(name))
-        clock = record.clock.get(str(plan.domains[gate.node.index - 1]), BEFORE_ALL) if record else BEFORE_ALL
+        clock = (
+            record.clock.get(str(plan.domains[gate.node.index - 1]), BEFORE_ALL)
+            if record
+            else BEFORE_ALL
+        )
         if record is None or hot.equals != (record.batch, record.attempt):
             load_buckets(fs, path, record, name, {0: GateState(gate, clock)}, {})
 
@@ -212,5 +218,3 @@ def clocks_of(engine: Engine) -> dict[str, int]:
         if domain:
             found[str(domain)] = min(found.get(str(domain), gate.clock), gate.clock)
     return found
-
-
