@@ -1,0 +1,48 @@
+"""Parquet by column names, row group after row group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs as pafs
+
+from thalweg.readers.options import ReadOptions
+from thalweg.readers.parsed import Parsed
+from thalweg.readers.streams import told
+from thalweg.readers.tables import check_types, fit_table
+from thalweg.records import Kind, Schema
+
+
+def read_schema(fs: pafs.FileSystem, path: str) -> pa.Schema:
+    """The Arrow schema of the file.
+
+    Raises:
+        DataError: it is not Parquet, or cut off.
+    """
+    with told(path, "not Parquet, or damaged"), fs.open_input_file(path) as source:
+        return pq.read_schema(source)
+
+
+def read_parquet(
+    fs: pafs.FileSystem, path: str, schema: Schema, options: ReadOptions, batch_rows: int
+) -> Iterator[Parsed]:
+    """The parts of a Parquet file; see :func:`thalweg.readers.read_file`."""
+    found = read_schema(fs, path)
+    places = check_types(found, schema, path)
+    extra = tuple(name for name in found.names if name not in schema.names)
+    encoded = [
+        field.name
+        for field, place in zip(schema.fields, places, strict=True)
+        if field.type.kind is Kind.CATEGORY and pa.types.is_string(found.field(place).type)
+    ]
+    row = 0
+    with told(path, "not Parquet, or damaged"), fs.open_input_file(path) as source:
+        file = pq.ParquetFile(source, read_dictionary=encoded, buffer_size=1 << 20)
+        batches = file.iter_batches(batch_rows, columns=list(schema.names), use_threads=False)
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            part = fit_table(table, schema, path, row, epoch_unit=options.epoch_unit)
+            row += batch.num_rows
+            yield Parsed(part.table, part.positions, part.bad, extra)

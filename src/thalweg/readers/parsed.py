@@ -1,0 +1,119 @@
+"""What reading gives: tables of good rows with their positions, and the rows that do not fit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from thalweg.errors import DataError
+from thalweg.records import Schema
+
+Int64s = npt.NDArray[np.int64]
+
+#: A bad row's text is cut to this many characters.
+TEXT_LIMIT: Final = 200
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that does not fit its record.
+
+    ``position`` counts lines from 1 or rows from 0, as ``unit`` says; ``text`` is the row's beginning.
+    """
+
+    position: int
+    reason: str
+    text: str
+    unit: Literal["line", "row"] = "line"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Parsed:
+    """A part of a file, in file order.
+
+    ``table`` has exactly the record's columns with the types of ``Schema.arrow``, except that a Category
+    may be dictionary-encoded. ``positions[i]`` is where its row i starts. Both ``positions`` and
+    ``bad`` ascend, and no position is in both.
+    """
+
+    table: pa.Table
+    positions: Int64s
+    bad: list[BadRow] = dataclasses.field(default_factory=list)
+    #: Columns of the file that the record does not have.
+    extra_columns: tuple[str, ...] = ()
+
+
+def bad_row(position: int, reason: str, text: str | bytes) -> BadRow:
+    """A BadRow of a line, its text cut and made printable."""
+    if isinstance(text, bytes):
+        text = text[: 4 * TEXT_LIMIT].decode("utf-8", "replace")
+    return BadRow(position, reason, text.rstrip("\r\n")[:TEXT_LIMIT])
+
+
+def describe_bad(path: str, bad: BadRow) -> str:
+    """The bad row in one line of text.
+
+    Example::
+
+        >>> describe_bad("events.jsonl", BadRow(3, "not JSON: Expecting value at column 1", "oops"))
+        'events.jsonl line 3: not JSON: Expecting value at column 1'
+    """
+    reason = "".join(c if c.isprintable() else repr(c)[1:-1] for c in bad.reason)
+    return f"{path} {bad.unit} {bad.position}: {reason}"
+
+
+def quoted(value: Any) -> str:
+    """A value as reasons show it: its repr, cut to 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def cut(part: Parsed, rows: int) -> Iterator[Parsed]:
+    """The part in pieces of at most that many good rows, each bad row with the piece it lies in."""
+    if part.table.num_rows <= rows:
+        if part.table.num_rows or part.bad:
+            yield part
+        return
+    bad_at = np.array([one.position for one in part.bad], np.int64)
+    done = 0
+    for start in range(0, part.table.num_rows, rows):
+        stop = start + rows
+        last = stop >= part.table.num_rows
+        until = len(part.bad) if last else int(np.searchsorted(bad_at, part.positions[stop]))
+        yield Parsed(
+            part.table.slice(start, rows),
+            part.positions[start:stop],
+            part.bad[done:until],
+            part.extra_columns,
+        )
+        done = until
+
+
+def find_columns(where: str, found: list[str], schema: Schema) -> list[int]:
+    """The place of each of the record's columns among those found, by name.
+
+    Raises:
+        DataError: one is missing or stands there twice; names it and lists what was found.
+    """
+    places = []
+    for name in schema.names:
+        count = found.count(name)
+        if count == 0:
+            others = [one for one in found if one not in schema.names] or found
+            raise DataError(
+                f"{where}: column {name} missing (found {_listed(others)}); {schema} needs it"
+            )
+        if count > 1:
+            raise DataError(f"{where}: column {name} stands there {count} times")
+        places.append(found.index(name))
+    return places
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:20]) or "no columns"
+    return f"{shown}, ... {len(names)} in all" if len(names) > 20 else shown
