@@ -13,6 +13,7 @@ from thalweg.flow import Flow
 from thalweg.operators.nodes import Source
 from thalweg.plan import Plan, make_plan
 from thalweg.records import Schema
+from thalweg.runtime.build import prepare
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
 
@@ -48,7 +49,7 @@ def run(flow: Flow, inputs: Mapping[str, Any], *, chunk_rows: int = CHUNK_ROWS) 
     """
     plan = make_plan(flow)
     check_names(plan, inputs)
-    engine = Engine(plan, chunk_rows=chunk_rows)
+    engine = Engine(prepare(plan), chunk_rows=chunk_rows)
     out: dict[str, list[Chunk]] = {sink.name: [] for sink in plan.sinks}
     for source in plan.sources:
         for chunk, bad in chunks_of(source, inputs[source.name], chunk_rows):

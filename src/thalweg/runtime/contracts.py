@@ -77,6 +77,12 @@ class KeyedOperator(Protocol):
     armed again when its on_timer returns is dropped. After the tuples, timers with time < clock fire.
     """
 
+    #: bucket -> state, of the buckets that this slot owns and that have or had keys
+    tables: dict[int, BucketState]
+
+    def table(self, bucket: int) -> BucketState:
+        """The state of a bucket, made on first use."""
+
     def process(
         self,
         chunk: Chunk,

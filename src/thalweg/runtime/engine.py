@@ -26,7 +26,7 @@ from thalweg.operators.nodes import (
 )
 from thalweg.plan import LEVEL, Edge, Plan, Unit, branch
 from thalweg.records import Schema
-from thalweg.runtime import build
+from thalweg.runtime.build import Builder, Prepared
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.ingress import Gate, Ingress, event_columns
 from thalweg.runtime.ordering import empty_order, serials
@@ -55,7 +55,7 @@ class Engine:
     """The units of one stage (or all) of a plan, with their state.
 
     Args:
-        plan: what to run.
+        prepared: what to run.
         stage: the stage to run; None runs the whole plan in this slot.
         chunk_rows: about how many rows a step has.
 
@@ -63,9 +63,11 @@ class Engine:
     """
 
     def __init__(
-        self, plan: Plan, *, stage: int | None = None, chunk_rows: int = CHUNK_ROWS
+        self, prepared: Prepared, *, stage: int | None = None, chunk_rows: int = CHUNK_ROWS
     ) -> None:
+        plan = prepared.plan
         self.plan = plan
+        self._builder = Builder(prepared)
         self.stage = stage
         self.chunk_rows = chunk_rows
         self.counts: Counts = {}
@@ -242,10 +244,10 @@ class Engine:
     def _make(self, unit: Unit) -> Any:
         node = self.plan.node(unit.nodes[0])
         if isinstance(node, Stateless):
-            nodes = build.plan_chain(self.plan, unit.nodes)
-            return ChainUnit(self.setting, nodes, build.build_chain(nodes))
+            nodes = [one for i in unit.nodes if isinstance(one := self.plan.node(i), Stateless)]
+            return ChainUnit(self.setting, nodes, self._builder.chain(unit))
         if isinstance(node, Keyed):
-            return KeyedUnit(self.setting, node, build.build_keyed(node), build.build_key(node))
+            return KeyedUnit(self.setting, node, self._builder.keyed(node), self._builder.key(node))
         simple: dict[type, Callable[..., Any]] = {
             Batches: BatchesUnit,
             Stamp: StampUnit,

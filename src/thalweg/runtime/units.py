@@ -32,7 +32,7 @@ from thalweg.plan import TIME, Plan, counter, expands
 from thalweg.records import Schema
 from thalweg.runtime import contracts
 from thalweg.runtime.chunks import Chunk, Column, Int64s
-from thalweg.runtime.contracts import KeyedOperator, StatelessOperator
+from thalweg.runtime.contracts import BucketState, KeyedOperator, StatelessOperator
 from thalweg.runtime.failures import operator_error, reason_of, shorten
 from thalweg.runtime.ingress import Gate, event_columns
 from thalweg.runtime.keys import KeySpec
@@ -311,10 +311,9 @@ class KeyedUnit:
         self._schema = node.record or Schema("Nothing", ())
 
     @property
-    def tables(self) -> dict[int, Any]:
+    def tables(self) -> dict[int, BucketState]:
         """Bucket to table."""
-        tables: dict[int, Any] = self.operator.tables  # type: ignore[attr-defined]
-        return tables
+        return self.operator.tables
 
     def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
         """The outputs of the rows and of the timers that are due."""

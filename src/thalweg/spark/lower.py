@@ -53,9 +53,9 @@ def lower(
     if spark is None:
         raise BuildError("lower needs a running Spark session; tw.spark.session() starts one")
     frame = io.tagged_frame(spark, plan, inputs, None)
-    batches = Batches(spark, flow, plan, inputs, {}, None, slots, chunk_rows)
+    batches = Batches(spark, plan, inputs, {}, None, slots, chunk_rows)
     result = batches.lowered(frame, batches.job(0, None, ends=not streaming))
-    return {sink.name: decode_frame(result, sink.record, sink.index, spark) for sink in plan.sinks}
+    return {sink.name: decode_frame(result, sink.record, sink.index) for sink in plan.sinks}
 
 
 def _refuse_state(plan: Plan) -> None:

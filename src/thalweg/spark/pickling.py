@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import cloudpickle
 
-from thalweg.flow import Flow
 from thalweg.operators.functions import Function
 from thalweg.operators.nodes import Keyed
 from thalweg.plan import Plan
+from thalweg.runtime.build import Prepared
 
 _INSTALLED: Final = tuple(
     Path(sysconfig.get_path(name)).resolve()
@@ -21,16 +21,18 @@ _INSTALLED: Final = tuple(
 )
 
 
-def pickled_plan(flow: Flow, plan: Plan) -> bytes:
+def pickled_plan(prepared: Prepared) -> bytes:
     """The plan's bytes; modules of the user that workers may not be able to import go inside."""
     modules = [
-        module for name in _modules(plan) if (module := sys.modules.get(name)) and _is_users(module)
+        module
+        for name in _modules(prepared.plan)
+        if (module := sys.modules.get(name)) and _is_users(module)
     ]
     added = [m for m in modules if m.__name__ not in cloudpickle.list_registry_pickle_by_value()]
     for module in added:
         cloudpickle.register_pickle_by_value(module)
     try:
-        return bytes(cloudpickle.dumps(plan))
+        return bytes(cloudpickle.dumps(prepared))
     finally:
         for module in added:
             cloudpickle.unregister_pickle_by_value(module)

@@ -25,10 +25,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from thalweg.errors import BuildError, CheckpointError, ThalwegError
+from thalweg.errors import BuildError, CheckpointError
 from thalweg.flow import Flow
+from thalweg.operators.nodes import Sink
 from thalweg.plan import Plan, make_plan
-from thalweg.runtime.engine import CHUNK_ROWS
+from thalweg.runtime.build import prepare
+from thalweg.runtime.engine import CHUNK_ROWS, Engine
 from thalweg.spark import inputs as io
 from thalweg.spark.manifest import manifest_of
 from thalweg.spark.map_in_arrow import map_in_arrow
@@ -44,7 +46,7 @@ from thalweg.spark.sinks import (
     refuse_used_folders,
 )
 from thalweg.spark.tasks import first_stage, last_merge, later_stage, whole_flow
-from thalweg.spark.transport import FRAME, decode, from_batch
+from thalweg.spark.transport import FRAME, Blob, decode, from_batch
 from thalweg.spark.worker import StageJob
 from thalweg.state import cleaning, paths
 from thalweg.state import manifest as manifests
@@ -90,13 +92,33 @@ class Store:
         write_atomic(self.fs, join(self.root, "control", name), orjson.dumps(content) + b"\n")
 
 
+@dataclasses.dataclass(slots=True)
+class _Told:
+    """What the tasks of a batch told the driver: reports, rows by sink, and the blobs of sinks kept here."""
+
+    reports: list[dict[str, Any]]
+    rows: collections.Counter[int]
+    data: dict[int, list[Any]]
+
+    def add(self, blob: Blob) -> None:
+        """Takes one row of the frame; a reported failure is raised."""
+        if blob.kind == "sink":
+            self.rows[blob.node] += blob.port
+            if len(memoryview(blob.data)):
+                self.data.setdefault(blob.node, []).append(blob.data)
+            return
+        content = orjson.loads(memoryview(blob.data))
+        if "error" in content:
+            raise cloudpickle.loads(bytes.fromhex(content["error"]))
+        self.reports.append(content)
+
+
 class Batches:
     """Runs batches of one flow: plans the frame, collects reports, writes sinks, commits."""
 
     def __init__(
         self,
         spark: SparkSession,
-        flow: Flow,
         plan: Plan,
         inputs: Mapping[str, Any],
         sinks: Mapping[str, Any],
@@ -113,7 +135,8 @@ class Batches:
         self.finished = False
         self._chunk_rows = chunk_rows
         self._options = io.input_options(inputs)
-        self._pickled = pickled_plan(flow, plan)
+        self.prepared = prepare(plan)
+        self._pickled = pickled_plan(self.prepared)
         self._fingerprint = hashlib.sha256(self._pickled + __version__.encode()).hexdigest()[:32]
         self._defaults: dict[str, Any] = {}
         self.counts: dict[str, dict[str, int]] = {}
@@ -146,10 +169,10 @@ class Batches:
         )
         job = self.job(batch, previous, ends=ends)
         with self._persisted(self.lowered(frame, job)) as result:
-            reports, counts = self._reports(result)
-            self._write(result, counts, batch)
-        record = self._commit(previous, job, reports)
-        self._note(batch, record, reports, time.perf_counter() - started)
+            told = self._told(result)
+            self._write(result, told, batch)
+        record = self._commit(previous, job, told.reports)
+        self._note(batch, record, told.reports, time.perf_counter() - started)
 
     def job(self, batch: int, previous: records.CommitRecord | None, *, ends: bool) -> StageJob:
         """What the tasks of a batch must know."""
@@ -181,74 +204,62 @@ class Batches:
 
     @contextlib.contextmanager
     def _persisted(self, frame: DataFrame) -> Iterator[DataFrame]:
+        """The frame, kept where it is used more than once: by sinks that get a DataFrame."""
+        if not any(isinstance(sink, (FileSink, FrameSink)) for sink in self.sinks.values()):
+            yield frame
+            return
         frame.persist()
         try:
             yield frame
         finally:
             frame.unpersist()
 
-    def _reports(self, result: DataFrame) -> tuple[list[dict[str, Any]], dict[int, int]]:
-        """What the tasks said, and how many rows each sink got; runs the batch.
+    def _told(self, result: DataFrame) -> _Told:
+        """Runs the batch: what the tasks reported, rows by sink, and the rows of sinks on the driver.
 
         Raises:
             ThalwegError: a task reported a failure.
         """
-        wanted = result.select(
-            "stage", "slot", "kind", "node", "port", "phase",
-            f.when(result["kind"] == "report", result["data"]).alias("data"),
-        )  # fmt: skip
-        reports, counts = [], collections.Counter[int]()
-        failure: ThalwegError | None = None
-        for row in wanted.collect():
-            if row["kind"] == "sink":
-                counts[row["node"]] += row["port"]
-                continue
-            content = orjson.loads(bytes(row["data"]))
-            if "error" in content:
-                failure = failure or cloudpickle.loads(bytes.fromhex(content["error"]))
-            else:
-                reports.append(content)
-        if failure is not None:
-            raise failure
-        return reports, dict(counts)
+        here = [
+            node.index
+            for node in self.plan.sinks
+            if isinstance(self.sinks.get(node.name), (MemorySink, ConsoleSink, TableSink))
+        ]
+        wanted = (result["kind"] == "report") | result["node"].isin(here)
+        data = f.when(wanted, result["data"]).alias("data")
+        names = [name for name in result.columns if name != "data"]
+        told = _Told([], collections.Counter(), {})
+        for batch in result.select(*names, data).toArrow().to_batches():
+            for blob in from_batch(batch):
+                told.add(blob)
+        return told
 
     # -- sinks --------------------------------------------------------------------------------------------
 
-    def _write(self, result: DataFrame, counts: Mapping[int, int], batch: int) -> None:
+    def _write(self, result: DataFrame, told: _Told, batch: int) -> None:
         for node in self.plan.sinks:
             sink = self.sinks.get(node.name)
-            if sink is None:
-                continue
-            if isinstance(sink, (FileSink, FrameSink)):
-                self._write_frame(sink, node, result, counts.get(node.index, 0), batch)
-                continue
-            table = self._table(node, result, counts.get(node.index, 0))
-            if isinstance(sink, MemorySink):
-                sink.put(node.record, table, batch)
-            elif isinstance(sink, ConsoleSink):
-                sink.show(node.name, node.record, table, batch)
-            else:
-                assert isinstance(sink, TableSink)
-                sink.function(table, batch)
+            if isinstance(sink, FileSink):
+                if told.rows[node.index]:
+                    sink.write(decode_frame(result, node.record, node.index), batch)
+            elif isinstance(sink, FrameSink):
+                sink.function(decode_frame(result, node.record, node.index), batch)
+            elif sink is not None:
+                self._write_here(sink, node, told, batch)
 
-    def _write_frame(
-        self, sink: FileSink | FrameSink, node: Any, result: DataFrame, rows: int, batch: int
+    def _write_here(
+        self, sink: MemorySink | ConsoleSink | TableSink, node: Sink, told: _Told, batch: int
     ) -> None:
-        if isinstance(sink, FileSink):
-            if rows:
-                sink.write(decode_frame(result, node.record, node.index, self.spark), batch)
+        table = pa.Table.from_batches(
+            [decode(data, node.record, ()).to_arrow() for data in told.data.get(node.index, [])],
+            schema=node.record.arrow,
+        )
+        if isinstance(sink, MemorySink):
+            sink.put(node.record, table, batch)
+        elif isinstance(sink, ConsoleSink):
+            sink.show(node.name, node.record, table, batch)
         else:
-            sink.function(decode_frame(result, node.record, node.index, self.spark), batch)
-
-    def _table(self, node: Any, result: DataFrame, rows: int) -> pa.Table:
-        if not rows:
-            return node.record.arrow.empty_table()
-        mine = result.filter((result["kind"] == "sink") & (result["node"] == node.index))
-        tables = []
-        for batch in mine.toArrow().to_batches():
-            for blob in from_batch(batch):
-                tables.append(pa.table(decode(blob.data, node.record, ()).to_arrow()))
-        return pa.concat_tables(tables)
+            sink.function(table, batch)
 
     # -- commit -------------------------------------------------------------------------------------------
 
@@ -558,8 +569,11 @@ def start(
     if store is not None:
         store.fs.create_dir(join(store.root, "control"), recursive=True)
     frame = io.tagged_frame(spark, plan, inputs, store.control if store else None)
-    batches = Batches(spark, flow, plan, inputs, sinks, store, slots, chunk_rows)
+    batches = Batches(spark, plan, inputs, sinks, store, slots, chunk_rows)
     _warn(spark, slots, inputs, plan)
+    if spark.sparkContext.master.startswith("local"):
+        # The workers are on this machine: what is compiled here, with a message, they find in the cache.
+        Engine(batches.prepared)
     query = Query(batches, flow, frame, _trigger(trigger), end)
     if store is None:
         query.run_now()

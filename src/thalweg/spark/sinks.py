@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from rich.console import Console
 from rich.table import Table
 
@@ -198,7 +198,7 @@ def refuse_used_folders(sinks: dict[str, Sink]) -> None:
                 )
 
 
-def decode_frame(frame: DataFrame, schema: Schema, sink: int, spark: SparkSession) -> DataFrame:
+def decode_frame(frame: DataFrame, schema: Schema, sink: int) -> DataFrame:
     """The rows of one sink out of the blob frame."""
     from pyspark.sql.pandas.types import from_arrow_schema
 

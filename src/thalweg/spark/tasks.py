@@ -22,7 +22,7 @@ from thalweg.errors import ThalwegError
 from thalweg.hashing import bucket_of
 from thalweg.operators.nodes import Keyed, OrderBy, Sink, Source
 from thalweg.plan import Edge, Plan
-from thalweg.runtime.build import build_key
+from thalweg.runtime.build import Builder, Prepared
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.engine import Engine, Leaving, stream_schema
 from thalweg.runtime.keys import KeySpec
@@ -161,8 +161,9 @@ class Phase:
 class Router:
     """Where chunks that leave a stage go: which slots, split by the owner of each row's bucket."""
 
-    def __init__(self, plan: Plan, slots: int) -> None:
-        self._plan = plan
+    def __init__(self, prepared: Prepared, slots: int) -> None:
+        self._plan = prepared.plan
+        self._builder = Builder(prepared)
         self._slots = slots
         self._keys: dict[int, Any] = {}
 
@@ -192,7 +193,9 @@ class Router:
             places = np.arange(len(chunk))
         else:
             if node.index not in self._keys:
-                self._keys[node.index] = build_key(dataclasses.replace(node, errors="reject"))
+                self._keys[node.index] = self._builder.key(
+                    dataclasses.replace(node, errors="reject")
+                )
             result = self._keys[node.index](chunk)
             # Rows whose key function raises are rejected where they arrive; any slot will do.
             places = result.source
@@ -243,7 +246,7 @@ class _Sender:
 
     def __init__(self, engine: Engine, job: StageJob, stage: int, slot: int) -> None:
         self._engine = engine
-        self._router = Router(engine.plan, job.slots)
+        self._router = Router(plan_of(job), job.slots)
         self._slots = job.slots
         self._stage = stage
         self._slot = slot
@@ -358,10 +361,11 @@ def last_merge(job: StageJob) -> Body:
 
 
 def _last_merge(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[Blob]:
-    plan = plan_of(job)
+    prepared = plan_of(job)
+    plan = prepared.plan
     parts: dict[tuple[int, int], list[Chunk]] = {}
     orders: dict[int, tuple[str, ...]] = {}
-    engine = Engine(plan, stage=plan.depth)
+    engine = Engine(prepared, stage=plan.depth)
     for batch in batches:
         for blob in from_batch(batch):
             if blob.stage == DRIVER:

@@ -70,7 +70,8 @@ def from_batch(batch: pa.RecordBatch) -> Iterator[Blob]:
     data = batch.column(batch.num_columns - 1)
     for i, row in enumerate(zip(*columns, strict=True)):
         stage, slot, kind, node, port, phase = row
-        yield Blob(stage, slot, kind, node, port, phase, data[i].as_buffer())
+        held = data[i].as_buffer()
+        yield Blob(stage, slot, kind, node, port, phase, b"" if held is None else held)
 
 
 def report(stage: int, slot: int, content: Any) -> Blob:

@@ -15,7 +15,7 @@ import cloudpickle
 import pyarrow as pa
 
 from thalweg.operators.nodes import Keyed
-from thalweg.plan import Plan
+from thalweg.runtime.build import Prepared
 from thalweg.runtime.engine import Engine
 from thalweg.runtime.keys import KeySpec
 from thalweg.spark.gates import GateState, gate_facts, set_gate_facts
@@ -29,7 +29,7 @@ from thalweg.times import BEFORE_ALL
 #: Engines that a process keeps; older ones are given up, their state is on disk.
 _KEPT: Final = 8
 _ENGINES: dict[tuple[str, int | None], HotEngine] = {}
-_PLANS: dict[str, Plan] = {}
+_PLANS: dict[str, Prepared] = {}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class HotEngine:
     equals: tuple[int, str] | None = None
 
 
-def plan_of(job: StageJob) -> Plan:
+def plan_of(job: StageJob) -> Prepared:
     """The job's plan, unpickled once a process."""
     if job.fingerprint not in _PLANS:
         while len(_PLANS) >= _KEPT:
@@ -141,7 +141,7 @@ def _load(job: StageJob, hot: HotEngine, slot: int) -> None:
         for bucket in [b for b in aside if b in mine]:
             unit.tables[bucket] = aside.pop(bucket)
         chained = record.chains.get(name, {}) if record else {}
-        tables = {b: unit.operator.table(b) for b in mine if b in chained or b in unit.tables}  # type: ignore[attr-defined]
+        tables = {b: unit.operator.table(b) for b in mine if b in chained or b in unit.tables}
         schema = arrow_schema(KeySpec(unit.node.key.fields), unit.node.state)
         migrate = functools.partial(_migrate, schema, dict(job.defaults.get(name, {})))
         have = {b: hot.tags[name, b] for b in tables if (name, b) in hot.tags}

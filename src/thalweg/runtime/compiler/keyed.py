@@ -8,6 +8,7 @@ once, :meth:`CompiledKeyed.run` for any ranges, then :meth:`CompiledKeyed.fire_d
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -106,8 +107,18 @@ class CompiledKeyed:
             buckets, self.tables, lambda: BucketTable(spec.key, spec.state)
         )
 
+    def table(self, bucket: int) -> BucketTable:
+        """The table of a bucket, made on first use."""
+        return self._places.sync([bucket])[0]
+
     def process(
-        self, chunk: Chunk, keys: Sequence[Column], times: Int64s | None, clock: int, *, ending: bool
+        self,
+        chunk: Chunk,
+        keys: Sequence[Column],
+        times: Int64s | None,
+        clock: int,
+        *,
+        ending: bool,
     ) -> KeyedResult:
         """See :class:`~thalweg.runtime.contracts.KeyedOperator`."""
         split = self.split(chunk, keys, times)
@@ -132,7 +143,9 @@ class CompiledKeyed:
         ranges = np.stack([used, starts[:-1][used], starts[1:][used]], axis=1).astype(np.int64)
         times = None if times is None else np.ascontiguousarray(times)
         entries = np.empty(len(chunk), np.int64)
-        return Split(chunk, rows, times, order, entries, np.ascontiguousarray(ranges), keep, columns)
+        return Split(
+            chunk, rows, times, order, entries, np.ascontiguousarray(ranges), keep, columns
+        )
 
     def run(self, split: Split, run: Run, first: int, last: int) -> None:
         """Runs the ranges first to last: their keys' timers before each row, and the rows.
@@ -241,10 +254,14 @@ class CompiledKeyed:
             elif not len(source):
                 columns.append(Column.from_python(field.type, []))
             elif not len(fired):
-                columns.append(Column(field.type, gather(values, source, chunk.columns, field.type.arrow)))
+                columns.append(
+                    Column(field.type, gather(values, source, chunk.columns, field.type.arrow))
+                )
             else:
                 columns.append(
-                    Column(field.type, self._texts(field.type, chunk, values, source, fired, owners))
+                    Column(
+                        field.type, self._texts(field.type, chunk, values, source, fired, owners)
+                    )
                 )
         return columns
 
@@ -270,9 +287,8 @@ class CompiledKeyed:
                 continue
             mine = np.flatnonzero(handles[fired] == handle)
             name = self.spec.key.names[-handle - 1]
-            found, order = self._by_bucket(
-                (owners[0][mine], owners[1][mine]), lambda t, e, name=name: t.gather_text(e, name)
-            )
+            read = functools.partial(_key_text, name)
+            found, order = self._by_bucket((owners[0][mine], owners[1][mine]), read)
             parts += found
             places[fired[mine]] = total + order
             total += len(mine)
@@ -334,3 +350,7 @@ class CompiledKeyed:
         state = self.spec.state.restore(values)
         consume(function(state, *args), self.spec.out)
         self.spec.state.values(state)
+
+
+def _key_text(field: str, table: BucketTable, entries: Int64s) -> Any:
+    return table.gather_text(entries, field)
