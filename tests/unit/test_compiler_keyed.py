@@ -257,7 +257,9 @@ def step(
     names = iter(operator.spec.key.python_keys(result.timer_keys, fired))
     outputs = [
         (source, time if source < 0 else 0, repr(next(names)) if source < 0 else "", one)
-        for source, time, one in zip(result.source.tolist(), result.time.tolist(), made, strict=True)
+        for source, time, one in zip(
+            result.source.tolist(), result.time.tolist(), made, strict=True
+        )
     ]
     rejected = [(one.row, one.reason, one.value) for one in result.rejected]
     return outputs, rejected, result.disarmed
@@ -354,7 +356,8 @@ def test_many_keys_grow_the_tables() -> None:
 
 def test_errors_name_the_key_when_a_timer_fails() -> None:
     """errors="fail": on_timer's error tells key and time."""
-    operator = keyed_kernel(spec(track, lambda o, u, t: Out(1 // (u - 5), 0, True), ("user",)), buckets=4, reject=False)()
+    failing = spec(track, lambda o, u, t: Out(1 // (u - 5), 0, True), ("user",))
+    operator = keyed_kernel(failing, buckets=4, reject=False)()
     step(operator, [Event(3, 5, "a", "", 1, 1.0)], 3, timed=True, ending=False)
     with pytest.raises(OperatorError, match="key 5 at time 13") as caught:
         step(operator, [], NEVER, timed=True, ending=True)

@@ -85,13 +85,23 @@ def compare_mixed(r: Row) -> Flags:
 
 def compare_categories(r: Row) -> Flags:
     return Flags(
-        r.kind == "cart", r.kind != "buy", r.kind in WANTED, r.kind not in ("a", ""), r.kind in ALLOWED, not r.kind
+        r.kind == "cart",
+        r.kind != "buy",
+        r.kind in WANTED,
+        r.kind not in ("a", ""),
+        r.kind in ALLOWED,
+        not r.kind,
     )
 
 
 def nones(r: Row) -> Flags:
     return Flags(
-        r.maybe is None, r.maybe == 3, r.price is not None, r.maybe != r.a, r.maybe == r.maybe, bool(r.maybe)
+        r.maybe is None,
+        r.maybe == 3,
+        r.price is not None,
+        r.maybe != r.a,
+        r.maybe == r.maybe,
+        bool(r.maybe),
     )
 
 
@@ -105,7 +115,9 @@ def none_branches(r: Row) -> Mixed | None:
     n = None
     if r.ok:
         n = r.a
-    return Mixed(n if r.b > 0 else None, 1 if r.ok else None, "buy" if r.ok else r.kind, r.text, r.text)
+    return Mixed(
+        n if r.b > 0 else None, 1 if r.ok else None, "buy" if r.ok else r.kind, r.text, r.text
+    )
 
 
 def conditional(r: Row) -> Mixed | None:
@@ -114,12 +126,22 @@ def conditional(r: Row) -> Mixed | None:
 
 def truths(r: Row) -> Flags:
     return Flags(
-        bool(r.a and r.x), r.ok or r.a > 1, not r.x, bool(r.a), (r.ok and r.b < 0) or not r.ok, r.ok & (r.a == 1)
+        bool(r.a and r.x),
+        r.ok or r.a > 1,
+        not r.x,
+        bool(r.a),
+        (r.ok and r.b < 0) or not r.ok,
+        r.ok & (r.a == 1),
     )
 
 
 def and_or_values(r: Row) -> Ints:
-    return Ints(r.a or r.b, r.a and r.b, r.ok and 5, (r.maybe or r.a) + (r.maybe if r.maybe is not None else 4))
+    return Ints(
+        r.a or r.b,
+        r.a and r.b,
+        r.ok and 5,
+        (r.maybe or r.a) + (r.maybe if r.maybe is not None else 4),
+    )
 
 
 def extremes(r: Row) -> Floats:
@@ -128,7 +150,9 @@ def extremes(r: Row) -> Floats:
 
 def math_calls(r: Row) -> Floats:
     return Floats(
-        math.fabs(r.x) + math.isnan(r.y) * 2, math.sqrt(r.x), 1.0 if math.isinf(r.x) or not math.isfinite(r.y) else 0
+        math.fabs(r.x) + math.isnan(r.y) * 2,
+        math.sqrt(r.x),
+        1.0 if math.isinf(r.x) or not math.isfinite(r.y) else 0,
     )
 
 
@@ -228,7 +252,9 @@ def pair(i: Ints) -> list[Ints]:
 BIG = 2**62
 ints = st.one_of(st.integers(-9, 9), st.integers(-1000, 1000), st.integers(-(2**40), 2**40))
 floats = st.one_of(
-    st.sampled_from([0.0, -0.0, 1.0, -1.5, 2.0**53, -(2.0**60), math.inf, -math.inf, math.nan, 5e-324]),
+    st.sampled_from(
+        [0.0, -0.0, 1.0, -1.5, 2.0**53, -(2.0**60), math.inf, -math.inf, math.nan, 5e-324]
+    ),
     st.floats(),
     st.integers(-9, 9).map(float),
 )
@@ -249,7 +275,9 @@ tables = st.lists(rows, max_size=40)
 quick = settings(derandomize=True, deadline=None, max_examples=25, database=None)
 
 
-def reference(steps: list[Step], given: list[Any]) -> tuple[list[Any], list[int], list[int], list[Any]]:
+def reference(
+    steps: list[Step], given: list[Any]
+) -> tuple[list[Any], list[int], list[int], list[Any]]:
     """The chain on plain Python objects; a row that raises leaves no trace."""
     outputs: list[Any] = []
     source: list[int] = []
@@ -262,7 +290,9 @@ def reference(steps: list[Step], given: list[Any]) -> tuple[list[Any], list[int]
         try:
             follow(steps, 0, row, mine, passed, at)
         except Exception as error:
-            rejected.append((place, steps[at[0]].name, f"{type(error).__name__}: {error}", repr(row)))
+            rejected.append(
+                (place, steps[at[0]].name, f"{type(error).__name__}: {error}", repr(row))
+            )
             continue
         outputs += mine
         source += [place] * len(mine)
@@ -323,7 +353,9 @@ def test_large_ints_agree_with_python() -> None:
         Step("map", "divide", lambda r: Floats(r.a / r.b, r.ts / 3, r.b / r.ts), Schema.of(Floats)),
     ]
     wide = st.one_of(
-        st.integers(-BIG, BIG), st.integers(-(2**63) + 1, 2**63 - 1), st.integers(2**53 - 3, 2**53 + 3)
+        st.integers(-BIG, BIG),
+        st.integers(-(2**63) + 1, 2**63 - 1),
+        st.integers(2**53 - 3, 2**53 + 3),
     )
     compared = [Step("map", "compare", compare_mixed, Schema.of(Flags))]
     floored = [Step("map", "floor", divide_ints, Schema.of(Ints))]
@@ -369,11 +401,15 @@ def test_text_passes_through_untouched() -> None:
         tags: list[int]
 
     schema = Schema.of(Two)
-    steps = [Step("map", "pick", lambda t: One(t.left if t.n > 0 else t.right, t.tags), Schema.of(One))]
+    steps = [
+        Step("map", "pick", lambda t: One(t.left if t.n > 0 else t.right, t.tags), Schema.of(One))
+    ]
     kernel = stateless_kernel(steps, schema, reject=False)
     given = [Two(f"l{i}", f"r{i}", i % 3 - 1, [i] * (i % 3)) for i in range(50)]
     assert run(kernel, given)[0] == [One(t.left if t.n > 0 else t.right, t.tags) for t in given]
-    keep = stateless_kernel([Step("filter", "all", lambda t: t.n > -5, schema)], schema, reject=False)
+    keep = stateless_kernel(
+        [Step("filter", "all", lambda t: t.n > -5, schema)], schema, reject=False
+    )
     chunk = Chunk.from_rows(schema, given)
     assert keep(chunk).columns[0].values is chunk.columns[0].values
 

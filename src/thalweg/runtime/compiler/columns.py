@@ -56,9 +56,7 @@ def load_code(kind: Type, place: int, column: int, row: str) -> str:
 
 def row_code(record: Type, place: int, row: str) -> str:
     """Code of a whole row; the addresses of its columns start at ``chunk[place]``."""
-    fields = (
-        load_code(kind, place + 2 * i, i, row) for i, kind in enumerate(record.items)
-    )
+    fields = (load_code(kind, place + 2 * i, i, row) for i, kind in enumerate(record.items))
     return f"{record.label}({', '.join(fields)})"
 
 
@@ -79,7 +77,9 @@ class Buffers:
     def __init__(self, schema: Schema | None, extra: int, capacity: int) -> None:
         self.schema = schema
         self.capacity = max(capacity, 16)
-        self.arrays: list[npt.NDArray[Any]] = [np.empty(self.capacity, np.int64) for _ in range(extra)]
+        self.arrays: list[npt.NDArray[Any]] = [
+            np.empty(self.capacity, np.int64) for _ in range(extra)
+        ]
         self._extra = extra
         for field in schema.fields if schema else ():
             kind = field_type(field.type)

@@ -9,7 +9,18 @@ from typing import Any, Final, cast
 
 from thalweg.errors import BuildError
 
-_IMMUTABLE: Final = (bool, int, float, complex, str, bytes, type(None), type, types.ModuleType, range)
+_IMMUTABLE: Final = (
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type(None),
+    type,
+    types.ModuleType,
+    range,
+)
 
 
 def freeze(function: Callable[..., Any], operator: str = "") -> Callable[..., Any]:
@@ -26,7 +37,9 @@ def freeze(function: Callable[..., Any], operator: str = "") -> Callable[..., An
     """
     if not isinstance(function, types.FunctionType):
         return function
-    return cast("Callable[..., Any]", _Freezer(operator or function.__name__, function).run(function))
+    return cast(
+        "Callable[..., Any]", _Freezer(operator or function.__name__, function).run(function)
+    )
 
 
 class _Freezer:
@@ -54,7 +67,9 @@ class _Freezer:
         used = {name for name in _names(code) if name in function.__globals__}
         names |= self._values({n: function.__globals__[n] for n in sorted(used)}, function)
         names["__name__"] = function.__globals__.get("__name__", "__main__")
-        for cell, old, name in zip(cells, function.__closure__ or (), code.co_freevars, strict=True):
+        for cell, old, name in zip(
+            cells, function.__closure__ or (), code.co_freevars, strict=True
+        ):
             try:
                 cell.cell_contents = self._value(name, old.cell_contents, function)
             except ValueError:  # a cell that is still empty

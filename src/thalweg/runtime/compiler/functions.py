@@ -11,14 +11,17 @@ from __future__ import annotations
 import ast
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
 
-from thalweg.runtime.compiler.expressions import Expr, Expressions
-from thalweg.runtime.compiler.kinds import INT, NONE, Type, join
+from thalweg.runtime.compiler.kinds import NONE, Type, join
+from thalweg.runtime.compiler.operations import Expr
 from thalweg.runtime.compiler.reasons import NotCompilable
 from thalweg.runtime.compiler.source import Const, FunctionSource, Known, RecordClass
+from thalweg.runtime.compiler.statements import Statements
 from thalweg.runtime.compiler.unit import Unit
 
-_PASSES = 8
+#: Types only grow, so they settle long before.
+_PASSES: Final = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ def write_function(
     return unit.functions[key]
 
 
-class Function(Expressions):
+class Function(Statements):
     """One function on its way into the module."""
 
     def __init__(
@@ -71,33 +74,35 @@ class Function(Expressions):
         self.captured = dict(source.captured)
         self.node = source.node()
         self.line = self.node.lineno
-        body = self.node.body
-        self.is_generator = isinstance(body, list) and any(
-            isinstance(one, (ast.Yield, ast.YieldFrom)) for part in body for one in ast.walk(part)
-        )
+        self.is_generator = source.yields
+        self.defaults: dict[str, Expr] = {}
         self.parameters = self._bind(arguments)
-        #: the type of every local variable, as far as it is known
-        self.types = dict(self.parameters)
+        self.types = {n: one.type for n, one in self.defaults.items()} | self.parameters
         self.result: Type | None = None
-        #: variables that have a value on every way to this statement; None where nothing arrives
-        self.bound: set[str] | None = set()
-        self.lines: list[str] = []
+        self.bound = set()
+        self.lines = []
         self.depth = 1
         self.temporaries = 0
 
     def _bind(self, arguments: Sequence[Type]) -> dict[str, Type]:
+        """The parameters that get an argument; the others start with their default."""
         spec = self.node.args
         if spec.vararg or spec.kwarg:
             self.refuse("takes * or ** arguments")
-        names = [one.arg for one in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)]
+        names = [one.arg for one in (*spec.posonlyargs, *spec.args)]
+        keywords = [one.arg for one in spec.kwonlyargs]
+        if self.purpose == "value":  # called with all of them, in this order
+            names, keywords = names + keywords, []
         given = dict(zip(names, arguments, strict=False))
         for name, value in self.source.defaults:
             if name not in given:
                 if not isinstance(value, Const):
                     self.refuse(f"the default of `{name}` is not a number or text")
-                given[name] = self.literal(value.value).type
-        if len(arguments) > len(names) or set(names) != set(given):
-            self.refuse(f"takes {len(names)} arguments ({', '.join(names)}), not {len(arguments)}")
+                self.defaults[name] = self.literal(value.value)
+        wanted = {*names, *keywords}
+        if len(arguments) > len(names) or wanted != {*given, *self.defaults}:
+            listed = ", ".join((*names, *keywords))
+            self.refuse(f"takes {len(wanted)} arguments ({listed}), not {len(arguments)}")
         return given
 
     # -- the whole -------------------------------------------------------------------------------
@@ -106,7 +111,9 @@ class Function(Expressions):
         """Repeats until no type changes, then adds the text to the unit."""
         for _ in range(_PASSES):
             before = (dict(self.types), self.result)
-            self.lines, self.bound = [], set(self.parameters)
+            self.lines, self.bound = [], set(self.parameters) | set(self.defaults)
+            for name, value in self.defaults.items():
+                self.put(f"v_{name} = {self.fit(value, self.types[name], name)}")
             self._body()
             if before == (self.types, self.result):
                 break
@@ -139,206 +146,12 @@ class Function(Expressions):
         else:
             self._return_value(Expr("None", NONE, None))
 
-    def put(self, line: str) -> None:
-        """Adds a line at the present indentation."""
-        self.lines.append("    " * self.depth + line)
-
-    def block(self, body: Sequence[ast.stmt]) -> None:
-        """Statements one level deeper where called for it; what cannot be reached is left out."""
-        start = len(self.lines)
-        for statement in body:
-            if self.bound is None:
-                break
-            self.statement(statement)
-        if len(self.lines) == start:
-            self.put("pass")
-
-    def nested(self, body: Sequence[ast.stmt]) -> None:
-        """A block one level deeper."""
-        self.depth += 1
-        self.block(body)
-        self.depth -= 1
-
-    def statement(self, node: ast.stmt) -> None:
-        """One statement; refused when no method is named after it."""
-        self.line = node.lineno
-        method = getattr(self, f"_{type(node).__name__.lower()}", None)
-        if method is None:
-            self.refuse(f"uses {type(node).__name__.lower()}, which is not on the list of compiled syntax")
-        method(node)
-
-    # -- variables -------------------------------------------------------------------------------
-
-    def variable(self, name: str) -> Expr | None:
-        if name not in self.types and name not in self._stored():
-            return None
-        if self.bound is not None and name not in self.bound:
-            self.refuse(f"`{name}` may have no value here")
-        return Expr(f"v_{name}", self.types[name])
-
-    def _stored(self) -> set[str]:
-        body = self.node.body if isinstance(self.node.body, list) else []
-        return {
-            one.id
-            for part in body
-            for one in ast.walk(part)
-            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
-        }
-
-    def assign(self, name: str, value: Expr) -> None:
-        """``name = value``; all values of a variable must share one type."""
-        known = self.types.get(name, value.type)
-        kind = join(known, value.type)
-        if kind is None or (name in self.parameters and kind != self.parameters[name]):
-            self.refuse(
-                f"`{name}` is {known} and becomes {value.type}; a compiled variable has one type"
-                + (" (write 0.0 instead of 0)" if {known.tag, value.type.tag} == {"int", "float"} else "")
-            )
-        self.types[name] = kind
-        self.put(f"v_{name} = {self.fit(value, kind, f'`{name}`')}")
-        if self.bound is not None:
-            self.bound.add(name)
-
-    def temporary(self, value: Expr) -> Expr:
-        """The value in a variable of its own, so that its parts can be taken."""
-        self.temporaries += 1
-        self.put(f"t_{self.temporaries} = {value.code}")
-        return Expr(f"t_{self.temporaries}", value.type)
-
-    def _assign(self, node: ast.Assign) -> None:
-        value = self.expression(node.value)
-        if len(node.targets) > 1:
-            self.refuse("assigns to several targets at once")
-        self._store(node.targets[0], value)
-
-    def _annassign(self, node: ast.AnnAssign) -> None:
-        if node.value is None:
-            self.refuse("declares a variable without a value")
-        self._store(node.target, self.expression(node.value))
-
-    def _augassign(self, node: ast.AugAssign) -> None:
-        load = ast.copy_location(ast.parse(ast.unparse(node.target), mode="eval").body, node.target)
-        ast.fix_missing_locations(load)
-        self._store(node.target, self.arithmetic(load, node.op, node.value))
-
-    def _store(self, target: ast.expr, value: Expr) -> None:
-        if isinstance(target, ast.Name):
-            self.assign(target.id, value)
-        elif isinstance(target, ast.Tuple):
-            self._unpack(target, value)
-        elif isinstance(target, ast.Attribute):
-            self._store_field(target, value)
-        else:
-            self.refuse(f"assigns to `{ast.unparse(target)}`")
-
-    def _unpack(self, target: ast.Tuple, value: Expr) -> None:
-        if value.type.tag not in ("tuple", "record") or value.type.optional:
-            self.refuse(f"unpacks a {value.type}")
-        if len(target.elts) != len(value.type.items):
-            self.refuse(f"unpacks {len(value.type.items)} values into {len(target.elts)}")
-        whole = self.temporary(value)
-        for i, one in enumerate(target.elts):
-            self._store(one, Expr(f"{whole.code}[{i}]", value.type.items[i]))
-
-    def _store_field(self, target: ast.Attribute, value: Expr) -> None:
-        owner = self.expression(target.value)
-        name = target.attr
-        if owner.type.tag != "state" or name not in owner.type.names:
-            self.refuse(f"assigns to `{ast.unparse(target)}`; only fields of the state can be assigned")
-        at = owner.type.names.index(name)
-        kind = owner.type.items[at]
-        if value.type.tag == "none":
-            self.refuse(f"assigns None to {owner.type}.{name}; a timer is disarmed by tw.NEVER")
-        if kind.tag == "float" and value.type.tag != "float":
-            self.unit.widened.setdefault((owner.type.label, name), self.place)
-        code = self.fit(value, kind, f"{owner.type}.{name}")
-        self.put(f"put_{kind.letter}({owner.code} + {owner.type.offsets[at]}, {code})")
-
-    # -- control flow ----------------------------------------------------------------------------
-
-    def _pass(self, node: ast.Pass) -> None:
-        self.put("pass")
-
-    def _if(self, node: ast.If) -> None:
-        self.put(f"if {self.truth(node.test)}:")
-        before = None if self.bound is None else set(self.bound)
-        self.nested(node.body)
-        after, self.bound = self.bound, before
-        if node.orelse:
-            self.put("else:")
-            self.nested(node.orelse)
-        if after is None or self.bound is None:
-            self.bound = after if self.bound is None else self.bound
-        else:
-            self.bound = after & self.bound
-
-    def _while(self, node: ast.While) -> None:
-        if node.orelse:
-            self.refuse("uses `else` after a loop")
-        self.put(f"while {self.truth(node.test)}:")
-        self._loop(node.body)
-
-    def _loop(self, body: Sequence[ast.stmt]) -> None:
-        before = set(self.bound or ())
-        self.nested(body)
-        self.bound = before
-
-    def _for(self, node: ast.For) -> None:
-        if node.orelse:
-            self.refuse("uses `else` after a loop")
-        if not isinstance(node.target, ast.Name):
-            self.refuse("unpacks in a `for`")
-        kind, code = self._iterable(node.iter)
-        name = node.target.id
-        known = self.types.get(name, kind)
-        if known != kind or name in self.parameters:
-            self.refuse(f"`{name}` is {known} and becomes {kind}; a compiled variable has one type")
-        self.types[name] = kind
-        self.put(f"for v_{name} in {code}:")
-        before = set(self.bound or ())
-        self.bound = {*before, name}
-        self.nested(node.body)
-        self.bound = before
-
-    def _iterable(self, node: ast.expr) -> tuple[Type, str]:
-        if isinstance(node, ast.Call) and self.callee(node) == Known("range"):
-            args = [self.expression(one) for one in node.args]
-            if node.keywords or not 1 <= len(args) <= 3 or any(one.type != INT for one in args):
-                self.refuse("calls range with something else than one to three ints")
-            if len(args) == 3 and (not args[2].is_const or args[2].const == 0):
-                self.refuse("calls range with a step that is not a literal")
-            return INT, f"range({', '.join(one.code for one in args)})"
-        value = self.expression(node)
-        kinds = set(value.type.items)
-        if value.type.tag != "tuple" or len(kinds) != 1 or value.type.items[0].tag == "tuple":
-            self.refuse("loops over something else than range or a tuple of one type")
-        return value.type.items[0], value.code
-
-    def _break(self, node: ast.Break) -> None:
-        self.put("break")
-        self.bound = None
-
-    def _continue(self, node: ast.Continue) -> None:
-        self.put("continue")
-        self.bound = None
-
-    def _raise(self, node: ast.Raise) -> None:
-        # The text is Python's: an error is told after running the row again, interpreted.
-        target = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
-        value = self.captured.get(target.id) if isinstance(target, ast.Name) else None
-        if not isinstance(value, Known) or not value.name.startswith("raise ") or node.cause:
-            self.refuse("raises something else than a built-in exception")
-        self.put(f'raise {value.name[6:]}("raised")')
-        self.bound = None
-
-    def _assert(self, node: ast.Assert) -> None:
-        self.put(f"if not {self.truth(node.test)}:")
-        self.put('    raise AssertionError("raised")')
-
     # -- results ---------------------------------------------------------------------------------
 
     def _return(self, node: ast.Return) -> None:
-        if node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None):
+        if node.value is None or (
+            isinstance(node.value, ast.Constant) and node.value.value is None
+        ):
             self._end()
         elif self.is_generator:
             self.refuse("returns a value from a generator")
@@ -468,7 +281,7 @@ class Function(Expressions):
         ]
 
     def _constructed(self, node: ast.expr) -> list[ast.expr | Expr] | None:
-        """The arguments of a record's constructor as far as they are written in order."""
+        """The arguments of a record's constructor; None when it is another expression."""
         if not isinstance(node, ast.Call):
             return None
         value = self.callee(node)
@@ -476,15 +289,7 @@ class Function(Expressions):
             return None
         if any(isinstance(one, ast.Starred) for one in node.args):
             self.refuse("passes arguments by * or **")
-        names = value.schema.names
-        given: dict[str, ast.expr | Expr] = dict(zip(names, node.args, strict=False))
-        given |= {word.arg: word.value for word in node.keywords if word.arg is not None}
-        for name, default in getattr(value.schema.cls, "_field_defaults", {}).items():
-            if name not in given:
-                given[name] = self.literal(default)
-        if set(given) != set(names) or len(node.args) > len(names):
-            self.refuse(f"{value.schema.name} takes {', '.join(names)}")
-        return [given[name] for name in names]
+        return self.record_parts(value, node)
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -498,7 +303,7 @@ class Function(Expressions):
         for word in node.keywords:
             if word.arg in given or word.arg not in names:
                 self.refuse(f"calls {source.name} with a wrong argument {word.arg}")
-            given[word.arg] = self.expression(word.value)
+            given[word.arg] = self.repeatable(word.value)
         for name, value in source.defaults:
             if name not in given:
                 if not isinstance(value, Const):
@@ -509,7 +314,7 @@ class Function(Expressions):
         args = [given[name] for name in names]
         if any(one.type.tag == "none" for one in args):
             self.refuse(f"passes None to {source.name}")
-        name, result = write_function(
-            self.unit, source, [one.type for one in args], None, "value"
-        )
+        if any(one.type.tag == "state" for one in args):
+            self.effects += 1
+        name, result = write_function(self.unit, source, [one.type for one in args], None, "value")
         return Expr(f"{name}({', '.join(one.code for one in args)})", result)

@@ -93,7 +93,9 @@ def write_keyed(spec: KeyedSpec) -> str:
     on_timer = ""
     if spec.on_timer is not None and spec.state.timer is not None:
         source = spec.on_timer_source or describe(spec.on_timer)
-        on_timer, _ = write_function(unit, source, [state, *_key_types(spec.key), INT], emit, "emit")
+        on_timer, _ = write_function(
+            unit, source, [state, *_key_types(spec.key), INT], emit, "emit"
+        )
     unit.check_widened()
     shape = _Shape.of(spec, state)
     if spec.state.timer is not None:
@@ -117,7 +119,8 @@ def _write_store(unit: Unit, spec: KeyedSpec, target: Type) -> str:
     words = range(spec.words)
     lines += ["        if _x[1] < 0:"] if words else []
     lines += [
-        f"            put_i(_o[{1 + OUT_WORDS + i}] + 8 * _n, get_i(_x[5] + {8 * i}))" for i in words
+        f"            put_i(_o[{1 + OUT_WORDS + i}] + 8 * _n, get_i(_x[5] + {8 * i}))"
+        for i in words
     ]
     first = 1 + OUT_WORDS + spec.words
     for i, kind in enumerate(target.items):
@@ -186,7 +189,6 @@ def _call(call: str, size: int) -> list[str]:
     return [
         f"ctl[{OUT}] = n",
         f"copy_bytes(chunk[{BACKUP}], rec, {size})",
-        *([] if call.startswith("m = process") else []),
         call,
         "if m > out[0]:",
         f"    ctl[{NEEDED}] = m",

@@ -26,7 +26,13 @@ _TAGS: Final[dict[Kind, Tag]] = {
     Kind.CATEGORY: "category",
 }
 _SIZES: Final[dict[Tag, int]] = {"int": 8, "float": 8, "bool": 1, "category": 8, "handle": 8}
-_LETTERS: Final[dict[Tag, str]] = {"int": "i", "float": "f", "bool": "b", "category": "i", "handle": "i"}
+_LETTERS: Final[dict[Tag, str]] = {
+    "int": "i",
+    "float": "f",
+    "bool": "b",
+    "category": "i",
+    "handle": "i",
+}
 _ZEROS: Final[dict[Tag, str]] = {
     "int": "0",
     "float": "0.0",

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numba
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import types as _untyped_types
 from numba.extending import intrinsic
 
 from thalweg.jit import njit
@@ -21,6 +21,10 @@ from thalweg.runtime.chunks import Int64s
 from thalweg.runtime.compiler.columns import address
 from thalweg.runtime.keys import KeyBytes, KeyRows
 from thalweg.state.tables import BucketTable, _find_bytes, _find_due, _find_words
+
+#: Numba exports these without types.
+types: Final[Any] = _untyped_types
+carray: Final[Any] = vars(numba)["carray"]
 
 #: Columns of the table of tables: addresses, then sizes.
 RECORDS: Final = 0
@@ -47,7 +51,7 @@ RANGE_WIDTH: Final = 3
 
 
 def _pointer(stored: Any, width: int) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def pointer(typing: Any, place: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             return builder.inttoptr(args[0], ir.IntType(width).as_pointer())
@@ -71,13 +75,22 @@ def _find_all_words(
     for r in range(first, last):
         at = tables[ranges[r, 0]]
         capacity = at[10]
-        index = numba.carray(_uint64s(at[4]), at[9])
-        known = numba.carray(_uint64s(at[5]), capacity)
-        stored = numba.carray(_int64s(at[2]), (capacity, words.shape[1]))
-        blocks = numba.carray(_int64s(at[6]), at[11])
+        index = carray(_uint64s(at[4]), at[9])
+        known = carray(_uint64s(at[5]), capacity)
+        stored = carray(_int64s(at[2]), (capacity, words.shape[1]))
+        blocks = carray(_int64s(at[6]), at[11])
         start, end = ranges[r, 1], ranges[r, 2]
         done, at[13] = _find_words(
-            index, known, stored, blocks, hashes, words, order[start:end], out[start:end], done, at[13]
+            index,
+            known,
+            stored,
+            blocks,
+            hashes,
+            words,
+            order[start:end],
+            out[start:end],
+            done,
+            at[13],
         )
         if done < end - start:
             return r, done
@@ -94,12 +107,12 @@ def _find_all_bytes(
     for r in range(first, last):
         at = tables[ranges[r, 0]]
         capacity = at[10]
-        index = numba.carray(_uint64s(at[4]), at[9])
-        known = numba.carray(_uint64s(at[5]), capacity)
-        stored = numba.carray(_int64s(at[2]), (capacity, words.shape[1]))
-        blocks = numba.carray(_int64s(at[6]), at[11])
-        ends = numba.carray(_int64s(at[7]), capacity + 1)
-        arena = numba.carray(_bytes(at[8]), at[12])
+        index = carray(_uint64s(at[4]), at[9])
+        known = carray(_uint64s(at[5]), capacity)
+        stored = carray(_int64s(at[2]), (capacity, words.shape[1]))
+        blocks = carray(_int64s(at[6]), at[11])
+        ends = carray(_int64s(at[7]), capacity + 1)
+        arena = carray(_bytes(at[8]), at[12])
         start, end = ranges[r, 1], ranges[r, 2]
         done, at[13] = _find_bytes(
             index, known, stored, blocks, ends, arena, hashes, words, offsets, data,
@@ -119,14 +132,14 @@ def _find_all_due(
     used = total = 0
     for bucket in buckets:
         at = tables[bucket]
-        bounds = numba.carray(_int64s(at[3]), 1)
+        bounds = carray(_int64s(at[3]), 1)
         if bounds[0] >= clock:
             continue
         count = at[13]
-        first = numba.carray(_int64s(at[0] + offset), 1)
+        first = carray(_int64s(at[0] + offset), 1)
         timers = np.lib.stride_tricks.as_strided(first, (count,), (size,))
-        flags = numba.carray(_bytes(at[1]), at[10])
-        blocks = numba.carray(_int64s(at[6]), at[11])
+        flags = carray(_bytes(at[1]), at[10])
+        blocks = carray(_int64s(at[6]), at[11])
         found, bounds[0] = _find_due(timers, flags, blocks, count, clock, out[total:])
         if found:
             ranges[used, 0], ranges[used, 1], ranges[used, 2] = bucket, total, total + found
@@ -141,7 +154,9 @@ class TableOfTables:
     Two threads may use it at once as long as they work on different buckets.
     """
 
-    def __init__(self, buckets: int, tables: dict[int, BucketTable], make: Callable[[], BucketTable]):
+    def __init__(
+        self, buckets: int, tables: dict[int, BucketTable], make: Callable[[], BucketTable]
+    ):
         self._tables = tables
         self._make = make
         #: int64[buckets, TABLE_WIDTH]
@@ -203,7 +218,14 @@ class TableOfTables:
         return ranges[:used], out[:total]
 
     def _find(
-        self, ranges: Int64s, keys: KeyRows, order: Int64s, out: Int64s, at: int, last: int, done: int
+        self,
+        ranges: Int64s,
+        keys: KeyRows,
+        order: Int64s,
+        out: Int64s,
+        at: int,
+        last: int,
+        done: int,
     ) -> tuple[int, int]:
         hashes, words, texts = keys
         if texts is None:

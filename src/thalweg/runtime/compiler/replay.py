@@ -47,7 +47,7 @@ def operator_error(
         f"operator {operator}: {name} raised {reason_of(error)}\n"
         f"  at   {_place(function, error)}\n"
         f"  row  {row}\n"
-        "  to go on with the next row instead, build the flow with errors=\"reject\"",
+        '  to go on with the next row instead, build the flow with errors="reject"',
         operator=operator,
         row=row,
     )

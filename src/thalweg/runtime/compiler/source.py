@@ -125,7 +125,7 @@ def _tree(text: str) -> tuple[FunctionNode, ...]:
 
 
 def _first_line(node: FunctionNode) -> int:
-    decorators = getattr(node, "decorator_list", [])
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(one.lineno for one in decorators)])
 
 
@@ -158,9 +158,9 @@ def _find_lambda(code: types.CodeType, nodes: tuple[FunctionNode, ...]) -> Funct
 
 def _find_def(code: types.CodeType, nodes: tuple[FunctionNode, ...]) -> FunctionNode | None:
     for node in nodes:
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            if _first_line(node) == code.co_firstlineno:
-                return node
+        named = isinstance(node, ast.FunctionDef) and node.name == code.co_name
+        if named and _first_line(node) == code.co_firstlineno:
+            return node
     return None
 
 
@@ -239,7 +239,9 @@ def _describe(function: Any, outer: tuple[Any, ...]) -> FunctionSource:
     return dataclasses.replace(bare, captured=captured, defaults=tuple(_defaults(function, seen)))
 
 
-def _defaults(function: types.FunctionType, outer: tuple[Any, ...]) -> Iterator[tuple[str, Captured]]:
+def _defaults(
+    function: types.FunctionType, outer: tuple[Any, ...]
+) -> Iterator[tuple[str, Captured]]:
     code = function.__code__
     values = function.__defaults__ or ()
     names = code.co_varnames[: code.co_argcount]

@@ -102,9 +102,7 @@ def _write_store(unit: Unit, record: Type) -> str:
     return name
 
 
-def _write_step(
-    unit: Unit, place: int, step: Step, given: Type, out: Type, following: str
-) -> str:
+def _write_step(unit: Unit, place: int, step: Step, given: Type, out: Type, following: str) -> str:
     """One step as ``name(_x, _n, row)``, which returns the new number of outputs."""
     name = unit.name(f"{step.kind}_{step.name}")
     count = f"    _x[2][{COUNTS + place}] += 1"
@@ -126,9 +124,7 @@ def _write_step(
     if step.kind == "map" and source.yields:
         raise NotCompilable(f"{source.name} yields, but map takes one record or None; use flat_map")
     function, _ = write_function(unit, source, [given], goal, "emit")
-    unit.parts.append(
-        f"@inner\ndef {name}(_x, _n, _r):\n    return {function}(_r, _x, _n)\n"
-    )
+    unit.parts.append(f"@inner\ndef {name}(_x, _n, _r):\n    return {function}(_r, _x, _n)\n")
     return name
 
 
@@ -202,7 +198,9 @@ class CompiledChain:
             if field.type.fixed_width:
                 columns.append(Column(field.type, values, valid))
             elif len(values):
-                columns.append(Column(field.type, gather(values, source, chunk.columns, field.type.arrow)))
+                columns.append(
+                    Column(field.type, gather(values, source, chunk.columns, field.type.arrow))
+                )
             else:
                 columns.append(Column.from_python(field.type, []))
         return columns

@@ -12,11 +12,14 @@ from typing import Any, Final
 import numba
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils as _untyped_cgutils
 from numba.extending import intrinsic
 
 _I64: Final = ir.IntType(64)
 _BYTE: Final = ir.IntType(8)
+
+#: Numba's own helpers have no types.
+cgutils: Final[Any] = _untyped_cgutils
 
 #: How generated functions are compiled: into the kernel that calls them.
 inner: Final = numba.njit(nogil=True, error_model="python", forceinline=True)
@@ -31,7 +34,7 @@ FULL: Final = 1
 
 
 def _loader(value: Any, stored: Any) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def load(typing: Any, address: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             # Rows of state tables are packed, so nothing is known about alignment.
@@ -46,7 +49,7 @@ def _loader(value: Any, stored: Any) -> Any:
 
 
 def _storer(value: Any, stored: Any) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def store(typing: Any, address: Any, content: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             given = args[1]
@@ -70,7 +73,7 @@ put_b: Final = _storer(types.boolean, _BYTE)
 put_u: Final = _storer(types.uint8, _BYTE)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def copy_bytes(typing: Any, target: Any, origin: Any, size: Any) -> Any:
     """Copies ``size`` bytes between addresses."""
 
@@ -209,16 +212,8 @@ def greater(a: Any, b: Any) -> Any:
     return b if b > a else a
 
 
-@inner
-def root(a: Any) -> Any:
-    """``math.sqrt``, which raises below zero."""
-    if a < 0.0:
-        raise ValueError("math domain error")
-    return _sqrt(a)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _sqrt(typing: Any, a: Any) -> Any:
+@intrinsic
+def _square_root(typing: Any, a: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         function = cgutils.get_or_insert_function(
             builder.module,
@@ -230,7 +225,18 @@ def _sqrt(typing: Any, a: Any) -> Any:
     return types.float64(types.float64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+_sqrt: Final[Any] = _square_root
+
+
+@inner
+def root(a: Any) -> Any:
+    """``math.sqrt``, which raises below zero."""
+    if a < 0.0:
+        raise ValueError("math domain error")
+    return _sqrt(a)
+
+
+@intrinsic
 def as_float(typing: Any, bits: Any) -> Any:
     """The float that has these 64 bits."""
 

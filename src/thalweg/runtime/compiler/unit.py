@@ -63,9 +63,7 @@ class Unit:
         dtype = record_dtype(spec)
         offsets = tuple(int(dtype.fields[name][1]) for name in dtype.names or ())  # type: ignore[index]
         types = tuple(field_type(f.type) for f in spec.schema.fields)
-        return Type(
-            "state", label=spec.name, items=types, names=spec.schema.names, offsets=offsets
-        )
+        return Type("state", label=spec.name, items=types, names=spec.schema.names, offsets=offsets)
 
     def check_widened(self) -> None:
         """Refuses a float field that holds Python's int where that could be seen before it is coerced."""

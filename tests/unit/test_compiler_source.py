@@ -1,0 +1,209 @@
+"""Functions are found, described and frozen: lambdas, closures, notebooks, scripts, other processes."""
+
+import pathlib
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+from typing import Any, NamedTuple
+
+import pytest
+
+from thalweg import times
+from thalweg.errors import BuildError
+from thalweg.records import Schema
+from thalweg.runtime.chunks import Chunk
+from thalweg.runtime.compiler import modules
+from thalweg.runtime.compiler.freeze import freeze
+from thalweg.runtime.compiler.source import Const, FunctionSource, Unusable, describe
+from thalweg.runtime.compiler.stateless import Step, check_stateless, stateless_kernel
+
+SCALE = 10
+NAMES = ["a", "b"]
+
+
+class Pair(NamedTuple):
+    a: int
+    b: int
+
+
+def scaled(p: Pair) -> Pair:
+    return Pair(p.a * SCALE, p.b + times.SECOND)
+
+
+def makers() -> list[Any]:
+    def more(k: int) -> Any:
+        return lambda p: p.a > k
+
+    return [*(more(k) for k in (1, 2, 3)), *(lambda p, k=k: p.b < k for k in (1, 2))]
+
+
+def results(function: Any, rows: list[Pair]) -> list[Any]:
+    schema = Schema.of(Pair)
+    kernel = stateless_kernel([Step("filter", "f", function, schema)], schema, reject=False)
+    return Chunk(schema, kernel(Chunk.from_rows(schema, rows)).columns, 0).rows()
+
+
+ROWS = [Pair(i, 5 - i) for i in range(6)]
+
+
+def test_lambdas_on_one_line_are_told_apart() -> None:
+    """Each lambda gets its own body, also when one stands inside the other."""
+    first, second = (lambda p: p.a > 2), (lambda p: p.b > 2)
+    outer = lambda k: lambda p: p.a == k  # noqa: E731
+    chain = [lambda p: p.a >= 0, lambda p: (p.a
+        + p.b) == 5]  # fmt: skip
+    for function in (first, second, outer(3), *chain):
+        assert results(function, ROWS) == [row for row in ROWS if function(row)]
+
+
+def test_closures_are_compiled_by_value() -> None:
+    """One text with three captured numbers is three functions."""
+    for function in makers():
+        assert results(function, ROWS) == [row for row in ROWS if function(row)]
+
+
+def test_describe_captures_values_when_called() -> None:
+    """A later change of a global does not reach the described function; callees come along."""
+    source = describe(scaled)
+    captured = dict(source.captured)
+    assert captured["SCALE"] == Const(10)
+    assert captured["times.SECOND"] == Const(1_000_000)
+    assert source.line == scaled.__code__.co_firstlineno
+    minutes = dict(describe(lambda p: times.minutes(p.a) > 0).captured)["times.minutes"]
+    assert isinstance(minutes, FunctionSource)
+    assert minutes.name == "minutes"
+    assert isinstance(dict(describe(lambda p: p.a > len(NAMES)).captured)["NAMES"], Unusable)
+
+
+def test_a_source_travels_where_the_file_is_missing(tmp_path: pathlib.Path) -> None:
+    """Pickled on the driver, compiled where the file is not; without the source it says so."""
+    file = tmp_path / "gone.py"
+    file.write_text("def low(p):\n    return p.a < 2\n")
+    space: dict[str, Any] = {}
+    exec(compile(file.read_text(), str(file), "exec"), space)
+    source = pickle.loads(pickle.dumps(describe(space["low"])))
+    file.unlink()
+    schema = Schema.of(Pair)
+    assert not describe(space["low"]).text
+    compiled, reason = check_stateless([Step("filter", "f", space["low"], schema)], schema)
+    assert (compiled, "source not found" in reason) == (False, True)
+    kernel = stateless_kernel(
+        [Step("filter", "f", space["low"], schema, source)], schema, reject=False
+    )
+    assert kernel(Chunk.from_rows(schema, ROWS)).source.tolist() == [0, 1]
+
+
+def test_an_edited_file_is_not_taken_for_the_source(tmp_path: pathlib.Path) -> None:
+    """The file changed after the function was made: interpreted, never another function compiled."""
+    file = tmp_path / "edited.py"
+    file.write_text("def low(p):\n    return p.a < 2\n")
+    space: dict[str, Any] = {}
+    exec(compile(file.read_text(), str(file), "exec"), space)
+    file.write_text("def low(p):\n    return p.a < 777\n")
+    assert "source not found" in describe(space["low"]).reason
+
+
+def test_freeze_cuts_captured_values_off() -> None:
+    """Later changes of globals, cells and defaults are not seen; code of the same module follows."""
+    values = [1, 2]
+    limit = 3
+
+    def helper() -> int:
+        return values[0] + limit
+
+    def function(extra: Any = (1,)) -> Any:
+        return helper(), len(NAMES), SCALE, extra
+
+    frozen = freeze(function)
+    before = frozen()
+    values[0], limit = 100, 200
+    NAMES.append("c")
+    try:
+        assert frozen() == before == (4, 2, 10, (1,))
+        assert function() == (300, 3, 10, (1,))
+    finally:
+        NAMES.pop()
+
+
+def test_freeze_refuses_what_cannot_be_copied() -> None:
+    """The error names operator, function and variable."""
+    lock = threading.Lock()
+    with pytest.raises(BuildError, match=r"operator guarded: .*captures 'lock'"):
+        freeze(lambda p: lock.locked(), "guarded")
+
+
+def test_freeze_keeps_recursion() -> None:
+    """A function that calls itself calls its frozen self."""
+
+    def down(n: int) -> int:
+        return 0 if n == 0 else 1 + down(n - 1)
+
+    assert freeze(down)(5) == 5
+
+
+SCRIPT = """
+    import logging, sys
+    from typing import NamedTuple
+    logging.basicConfig(level=logging.INFO, format="%(name)s %(message)s", stream=sys.stdout)
+    from thalweg.records import Schema
+    from thalweg.runtime.chunks import Chunk
+    from thalweg.runtime.compiler.stateless import Step, stateless_kernel
+
+    class Pair(NamedTuple):
+        a: int
+        b: int
+
+    STEP = 3
+
+    def halve(p: Pair) -> Pair | None:
+        assert p.a >= 0
+        return Pair(p.a // 2 + STEP, p.b) if p.b % 2 else None
+
+    schema = Schema.of(Pair)
+    steps = [Step("map", "halve", halve, schema), Step("filter", "some", lambda p: p.a != 4, schema)]
+    kernel = stateless_kernel(steps, schema, reject=False)
+    print("hits", sum(kernel.kernel.stats.cache_hits.values()))
+    print("rows", kernel(Chunk.from_rows(schema, [Pair(i, i) for i in range(6)])).source.tolist())
+"""
+
+
+def test_a_script_is_compiled_once_for_all_processes(tmp_path: pathlib.Path) -> None:
+    """Functions of __main__: the second process loads what the first compiled, in silence."""
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    package = pathlib.Path(modules.__file__).parents[3]
+    seen = []
+    for _ in range(2):
+        run = subprocess.run(
+            [sys.executable, str(script)],
+            env={"PYTHONPATH": str(package), "THALWEG_CACHE_DIR": str(tmp_path), "PATH": ""},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        seen.append(run.stdout.splitlines())
+    assert seen[0] == ["thalweg compiling halve, some …", "hits 0", "rows [1, 5]"] or seen[0][
+        1:
+    ] == [
+        "hits 0",
+        "rows [1, 5]",
+    ]
+    assert seen[1] == ["hits 1", seen[0][-1]]
+
+
+def test_listeners_hear_of_compilations_only() -> None:
+    """Called with the operators' names before a compilation; a kernel already there is silent."""
+    heard: list[str] = []
+    remove = modules.on_compile(heard.append)
+    try:
+        number = threading.get_native_id() * 1000 + id(heard) % 1000
+        schema = Schema.of(Pair)
+        for _ in range(2):
+            steps = [Step("filter", "fresh", lambda p: p.a != number, schema)]
+            stateless_kernel(steps, schema, reject=False)
+    finally:
+        remove()
+    assert heard == ["fresh"]
