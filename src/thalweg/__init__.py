@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+# The package of state files, here only so that it is imported before ``tw.state``, the decorator, takes its name:
+# a subpackage that is imported later would put itself in the decorator's place.
+import thalweg.state  # noqa: F401
 from thalweg.errors import (
     BuildError,
     CheckpointError,
