@@ -40,7 +40,8 @@ def run(flow: Flow, inputs: Mapping[str, Any], *, chunk_rows: int = CHUNK_ROWS) 
 
     Args:
         flow: the flow.
-        inputs: by source name, in arrival order: a pyarrow table or record batch, or an iterable of records.
+        inputs: by source name, in arrival order: a pyarrow table or record batch, or an iterable of records,
+            of record batches or of tables.
         chunk_rows: about how many rows move at once; the output does not depend on it.
 
     Raises:
@@ -102,7 +103,13 @@ def chunks_of(
         )
     rows: list[Any] = []
     bad: list[tuple[str, str, str]] = []
+    arrived = 0
     for place, row in enumerate(data):
+        if isinstance(row, (pa.RecordBatch, pa.Table)):
+            table = pa.table(row) if isinstance(row, pa.RecordBatch) else row
+            yield table_chunk(source, table, arrived)
+            arrived += table.num_rows
+            continue
         try:
             rows.append(source.record.coerce(_as_tuple(row, source.record)))
         except (TypeError, KeyError) as error:

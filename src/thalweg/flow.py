@@ -160,7 +160,8 @@ class Flow:
     def _stateful_name(self, name: str, what: str) -> str:
         """A name that state hangs on: it must be unique and stay the same."""
         full = self._prefix + name
-        taken = next((n for n in self._nodes if n.name == full), None)
+        others = [n for n in self._nodes if isinstance(n, Sink) == (what == "sink")]
+        taken = next((n for n in others if n.name == full), None)
         if taken is not None:
             raise BuildError(
                 f"two operators are called {full!r} (the other is a {taken.kind.value} operator);"
@@ -170,7 +171,7 @@ class Flow:
 
     def _stateless_name(self, name: str) -> str:
         full, count = self._prefix + name, 1
-        taken = {node.name for node in self._nodes}
+        taken = {node.name for node in self._nodes if not isinstance(node, Sink)}
         while full in taken:
             count += 1
             full = f"{self._prefix}{name}_{count}"

@@ -162,7 +162,7 @@ class _Run:
             self.give(Ref(node.index), row)
 
     def count(self, node: Node, what: str) -> None:
-        counts = self.out.counts.setdefault(node.name, {})
+        counts = self.out.counts.setdefault(node.label, {})
         counts[what] = counts.get(what, 0) + 1
 
     def receive(self, node: Node, row: Any) -> None:

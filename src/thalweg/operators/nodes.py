@@ -60,6 +60,11 @@ class Node:
         raise NotImplementedError
 
     @property
+    def label(self) -> str:
+        """The name that counts go by: sinks have names of their own, so theirs are ``sink:<name>``."""
+        return self.name
+
+    @property
     def inputs(self) -> tuple[Ref, ...]:
         return ()
 
@@ -281,6 +286,10 @@ class Sink(Node):
     @property
     def kind(self) -> OperatorKind:
         return OperatorKind.SINK
+
+    @property
+    def label(self) -> str:
+        return f"sink:{self.name}"
 
     @property
     def inputs(self) -> tuple[Ref, ...]:

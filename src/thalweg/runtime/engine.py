@@ -224,7 +224,7 @@ class Engine:
                 gone = self.stage is not None and self.plan.stage(edge.node) > self.stage
                 if len(chunk) and (gone or isinstance(node, Sink)):
                     if isinstance(node, Sink):
-                        self.setting.count(node.name, **{"in": len(chunk)})
+                        self.setting.count(node.label, **{"in": len(chunk)})
                     out.setdefault(edge, []).append(self._branched(chunk, ref, edge))
         return out
 

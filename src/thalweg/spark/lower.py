@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,7 +55,13 @@ def lower(
         raise BuildError("lower needs a running Spark session; tw.spark.session() starts one")
     frame = io.tagged_frame(spark, plan, inputs, None)
     batches = Batches(spark, plan, inputs, {}, None, slots, chunk_rows)
-    result = batches.lowered(frame, batches.job(0, None, ends=not streaming))
+    result = batches.lowered(
+        frame,
+        dataclasses.replace(
+            batches.job(0, None, ends=not streaming),
+            wanted=frozenset(sink.index for sink in plan.sinks),
+        ),
+    )
     return {sink.name: decode_frame(result, sink.record, sink.index) for sink in plan.sinks}
 
 

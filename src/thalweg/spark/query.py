@@ -188,6 +188,7 @@ class Batches:
             options=self._options,
             defaults=self._defaults,
             chunk_rows=self._chunk_rows,
+            wanted=frozenset(n.index for n in self.plan.sinks if n.name in self.sinks),
         )
 
     def lowered(self, frame: DataFrame, job: StageJob) -> DataFrame:

@@ -89,7 +89,7 @@ def _whole_flow(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[Bl
     engine = hot.engine
     facts: dict[str, Any] = {}
     for leaving in _ingest(job, engine, batches, facts):
-        yield from _sink_blobs(engine.plan, leaving)
+        yield from _sink_blobs(job, leaving)
     said = save(job, None, 0, hot, _task_id())
     keep(job, None, hot)
     yield report(0, 0, {**said, **_facts(engine, facts, started)})
@@ -135,10 +135,11 @@ def _facts(engine: Engine, facts: dict[str, Any], started: float) -> dict[str, A
     return {**facts, "slowest": slowest, "task_s": time.perf_counter() - started}
 
 
-def _sink_blobs(plan: Plan, leaving: Leaving) -> Iterator[Blob]:
+def _sink_blobs(job: StageJob, leaving: Leaving) -> Iterator[Blob]:
     for edge, chunks in leaving.items():
-        for chunk in chunks:
-            yield from sink_blobs(edge.node, chunk)
+        if edge.node in job.wanted:
+            for chunk in chunks:
+                yield from sink_blobs(edge.node, chunk)
 
 
 def sink_blobs(sink: int, chunk: Chunk) -> Iterator[Blob]:
@@ -248,6 +249,7 @@ class _Sender:
         self._engine = engine
         self._router = Router(plan_of(job), job.slots)
         self._slots = job.slots
+        self._wanted = job.wanted
         self._stage = stage
         self._slot = slot
         self._phase = 0
@@ -262,6 +264,8 @@ class _Sender:
         plan = self._engine.plan
         for edge, chunks in leaving.items():
             node = plan.node(edge.node)
+            if isinstance(node, Sink) and node.index not in self._wanted:
+                continue
             ref = node.inputs[edge.port]
             order = self._engine.edge_columns(ref, edge)
             stage = plan.depth if isinstance(node, Sink) else plan.stage(edge.node)

@@ -60,6 +60,8 @@ class StageJob:
     options: Mapping[str, Any]
     defaults: Mapping[str, Mapping[str, Any]]
     chunk_rows: int
+    #: the sinks whose rows are wanted, by node; those of others are counted only
+    wanted: frozenset[int]
 
     @property
     def durable(self) -> bool:

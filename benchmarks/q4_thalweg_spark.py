@@ -1,0 +1,51 @@
+"""Query 4 on Thalweg on Spark local[2]: files in eight batches, state and output committed batch by batch."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from common import Answer, parquet_files, run
+from q4_flow import make_flow
+
+import thalweg as tw
+
+#: Micro-batches of a run.
+BATCHES = 8
+SLOTS = 1
+
+
+def query(folder: Path) -> Answer:
+    """Runs the flow as a streaming query until all files are processed and drained."""
+    tw.spark.session("local[2]")
+    checkpoint = tempfile.mkdtemp(prefix="q4-")
+    average = tw.spark.memory()
+    files = math.ceil(len(parquet_files(folder)) / BATCHES)
+    try:
+        query = tw.spark.start(
+            make_flow(),
+            {"clicks": tw.spark.files(str(folder), format="parquet", max_files_per_trigger=files)},
+            {"average": average},
+            checkpoint=checkpoint,
+            trigger="available_now",
+            end="drain",
+            slots=SLOTS,
+        )
+        query.await_termination()
+    finally:
+        shutil.rmtree(checkpoint, ignore_errors=True)
+    if "--progress" in sys.argv:
+        for one in query.recent_progress:
+            print(one["batch"], one["rows"], one["batch_s"], one["task_s"], file=sys.stderr)
+    averages = average.rows
+    last = averages[-1] if averages else None
+    return Answer(
+        query.counts["sink:sessions"]["in"], len(averages), None if last is None else last.pages
+    )
+
+
+if __name__ == "__main__":
+    run(query)
