@@ -182,10 +182,21 @@ def _paths(spark: SparkSession, source: Source, given: Files, streaming: bool) -
     reader = reader.option("recursiveFileLookup", str(given.recursive).lower())
     if given.max_files_per_trigger is not None:
         reader = reader.option("maxFilesPerTrigger", given.max_files_per_trigger)
-    frame = reader.load(given.path)
+    frame = reader.load(_listable(given.path))
     return frame.select(
         frame["path"], f.unix_micros(frame["modificationTime"]).alias("mtime"), frame["length"]
     )
+
+
+def _listable(path: str) -> str:
+    """A path that Spark's file stream takes: a single file goes in as a pattern that only it fits.
+
+    (Spark passes a path that is no pattern on as ``basePath``, which must be a folder.)
+    """
+    fs, inner = resolve(path)
+    if fs.get_file_info(inner).type != pafs.FileType.File:
+        return path
+    return f"{path[:-1]}[{path[-1]}]"
 
 
 # -- inside a task --------------------------------------------------------------------------------------
