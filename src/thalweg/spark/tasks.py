@@ -113,7 +113,7 @@ def _ingest(
             _tick(engine, int(command["time"]))
             yield from engine.advance()
     facts["ends"] = job.ends or any(c.get("command") == "end" for c in received.commands)
-    facts["clocks"] = clocks_of(engine)
+    facts["clocks"] = clocks_of(job, engine, 0)
     if facts["ends"]:
         yield from engine.finish()
 
@@ -325,7 +325,9 @@ def _later_stage(job: StageJob, stage: int, batches: Iterator[pa.RecordBatch]) -
     said = save(job, stage, slot, hot, _task_id())
     keep(job, stage, hot)
     yield report(
-        stage, slot, {**said, **_facts(hot.engine, {"clocks": clocks_of(hot.engine)}, started)}
+        stage,
+        slot,
+        {**said, **_facts(hot.engine, {"clocks": clocks_of(job, hot.engine, slot)}, started)},
     )
 
 

@@ -14,9 +14,10 @@ from typing import Any, Final
 import cloudpickle
 import pyarrow as pa
 
-from thalweg.operators.nodes import Keyed
+from thalweg.operators.nodes import Keyed, Node, Source
 from thalweg.runtime.build import Prepared
 from thalweg.runtime.engine import Engine
+from thalweg.runtime.ingress import Gate
 from thalweg.runtime.keys import KeySpec
 from thalweg.spark.gates import GateState, gate_facts, set_gate_facts
 from thalweg.state import record as records
@@ -75,8 +76,8 @@ class HotEngine:
     engine: Engine
     tags: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
     aside: dict[str, dict[int, Any]] = dataclasses.field(default_factory=dict)
-    #: the batch and attempt whose state the gates hold
-    equals: tuple[int, str] | None = None
+    #: by gate, the batch and attempt whose rows it holds
+    equals: dict[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
 
 
 def plan_of(job: StageJob) -> Prepared:
@@ -93,8 +94,8 @@ def owner(bucket: int, buckets: int, slots: int) -> int:
     return bucket * slots // buckets
 
 
-def node_slot(node: Keyed, slots: int) -> int:
-    """The slot of a stateful operator, spread by its index."""
+def node_slot(node: Node, slots: int) -> int:
+    """The slot of a stateful operator (or order_by), spread by its index."""
     return node.index % slots
 
 
@@ -104,6 +105,15 @@ def owned(node: Keyed, slot: int, slots: int) -> range | list[int]:
         return [0] if node_slot(node, slots) == slot else []
     buckets = node.key.buckets
     return [b for b in range(buckets) if owner(b, buckets, slots) == slot]
+
+
+def owned_gates(engine: Engine, slot: int, slots: int) -> dict[str, Gate]:
+    """The gates whose waiting rows this slot holds: all of the sources, and each order_by in one slot."""
+    return {
+        name: gate
+        for name, gate in engine.gates.items()
+        if isinstance(gate.node, Source) or node_slot(gate.node, slots) == slot
+    }
 
 
 def hot_engine(job: StageJob, stage: int | None, slot: int) -> HotEngine:
@@ -149,7 +159,7 @@ def _load(job: StageJob, hot: HotEngine, slot: int) -> None:
         have = {b: hot.tags[name, b] for b in tables if (name, b) in hot.tags}
         loaded = load_buckets(fs, path, record, name, tables, have, migrate=migrate)
         hot.tags.update({(name, b): one.tag for b, one in loaded.items()})
-    _load_gates(job, hot, record, fs, path)
+    _load_gates(job, hot, slot, record, fs, path)
 
 
 def _migrate(
@@ -159,18 +169,27 @@ def _migrate(
 
 
 def _load_gates(
-    job: StageJob, hot: HotEngine, record: records.CommitRecord | None, fs: FileSystem, path: str
+    job: StageJob,
+    hot: HotEngine,
+    slot: int,
+    record: records.CommitRecord | None,
+    fs: FileSystem,
+    path: str,
 ) -> None:
     facts = record.extra.get("gates", {}) if record else {}
+    clocks = record.clock if record else {}
     plan = hot.engine.plan
+    mine = owned_gates(hot.engine, slot, job.slots)
     for name, gate in hot.engine.gates.items():
+        if name not in mine:
+            # Another slot has its rows; what is left here from before a rescale must not come out.
+            set_gate_facts(gate, None)
+            GateState(gate).load([])
+            hot.equals.pop(name, None)
+            continue
         set_gate_facts(gate, facts.get(name))
-        clock = (
-            record.clock.get(str(plan.domains[gate.node.index - 1]), BEFORE_ALL)
-            if record
-            else BEFORE_ALL
-        )
-        if record is None or hot.equals != (record.batch, record.attempt):
+        clock = clocks.get(str(plan.domains[gate.node.index - 1]), BEFORE_ALL)
+        if record is None or hot.equals.get(name) != (record.batch, record.attempt):
             load_buckets(fs, path, record, name, {0: GateState(gate, clock)}, {})
 
 
@@ -194,11 +213,11 @@ def save(job: StageJob, stage: int | None, slot: int, hot: HotEngine, task: str)
         _saved(hot, name, unit.tables, segment)
         said["segments"].append([segment.operator, segment.file, [list(u) for u in segment.units]])
         said["keys"][name] = sum(map(len, unit.tables.values()))
-    hot.equals = (job.batch, job.attempt)
-    for name, gate in engine.gates.items():
+    for name, gate in owned_gates(engine, slot, job.slots).items():
         state = GateState(gate)
         segment = save_operator(fs, path, place, name, {0: state}, record, keys=[], metadata=about)
         state.mark_saved()
+        hot.equals[name] = (job.batch, job.attempt)
         said["segments"].append([segment.operator, segment.file, [list(u) for u in segment.units]])
         said["gates"][name] = {**gate_facts(gate), "waiting": len(state)}
     return said
@@ -211,11 +230,11 @@ def _saved(hot: HotEngine, name: str, tables: Mapping[int, Any], segment: Any) -
         hot.tags[name, bucket] = tag
 
 
-def clocks_of(engine: Engine) -> dict[str, int]:
-    """The clock of each domain of this engine's gates, by the domain's number as text."""
+def clocks_of(job: StageJob, engine: Engine, slot: int) -> dict[str, int]:
+    """The clock of each domain of the gates that this slot owns, by the domain's number as text."""
     plan = engine.plan
     found: dict[str, int] = {}
-    for gate in engine.gates.values():
+    for gate in owned_gates(engine, slot, job.slots).values():
         domain = plan.domains[gate.node.index - 1]
         if domain:
             found[str(domain)] = min(found.get(str(domain), gate.clock), gate.clock)
