@@ -21,7 +21,7 @@ from pyspark import TaskContext
 from thalweg.errors import ThalwegError
 from thalweg.hashing import bucket_of
 from thalweg.operators.nodes import Keyed, OrderBy, Sink, Source
-from thalweg.plan import Edge, Plan
+from thalweg.plan import Edge
 from thalweg.runtime.build import Builder, Prepared
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.engine import Engine, Leaving, stream_schema
