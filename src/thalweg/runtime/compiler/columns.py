@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from thalweg.records import Schema
-from thalweg.runtime.chunks import Column, Int64s, numpy_dtype
+from thalweg.runtime.chunks import Column, Int64s
 from thalweg.runtime.compiler.kinds import NO_VALUE, Type, field_type
 
 
@@ -43,79 +43,97 @@ def addresses(columns: Sequence[Column], keep: list[Any]) -> list[int]:
     return out
 
 
+def word(table: str, place: int) -> str:
+    """Code that reads an int64 of a table whose address is a variable."""
+    return f"get_i({table} + {8 * place})"
+
+
+def put_word(table: str, place: int, value: str) -> str:
+    """A line that writes an int64 of a table."""
+    return f"put_i({table} + {8 * place}, {value})"
+
+
 def load_code(kind: Type, place: int, column: int, row: str) -> str:
-    """Code of one field of a row, where ``chunk[place]`` and the next hold the column's addresses."""
+    """Code of one field of a row, where the words ``place`` and next hold the column's addresses."""
     if kind.tag == "handle":
         return str(column)
     at = row if kind.size == 1 else f"{kind.size} * {row}"
-    value = f"get_{kind.letter}(chunk[{place}] + {at})"
+    value = f"get_{kind.letter}({word('chunk', place)} + {at})"
     if not kind.optional:
         return value
-    return f"(chunk[{place + 1}] == 0 or get_b(chunk[{place + 1}] + {row}), {value})"
+    valid = word("chunk", place + 1)
+    return f"({valid} == 0 or get_b({valid} + {row}), {value})"
 
 
 def row_code(record: Type, place: int, row: str) -> str:
-    """Code of a whole row; the addresses of its columns start at ``chunk[place]``."""
+    """Code of a whole row; the addresses of its columns start at word ``place``."""
     fields = (load_code(kind, place + 2 * i, i, row) for i, kind in enumerate(record.items))
     return f"{record.label}({', '.join(fields)})"
 
 
 def store_code(kind: Type, place: int, value: str) -> list[str]:
-    """Lines that write one output field at row ``_n``; ``_o[place]`` and the next hold the addresses."""
+    """Lines that write one output field at row ``_n``; the words ``place`` and next of ``_o`` hold its addresses."""
     at = "_n" if kind.size == 1 else f"{kind.size} * _n"
     if not kind.boxed:
-        return [f"put_{kind.letter}(_o[{place}] + {at}, {value})"]
+        return [f"put_{kind.letter}({word('_o', place)} + {at}, {value})"]
     return [
-        f"put_b(_o[{place + 1}] + _n, {value}[0])",
-        f"put_{kind.letter}(_o[{place}] + {at}, {value}[1])",
+        f"put_b({word('_o', place + 1)} + _n, {value}[0])",
+        f"put_{kind.letter}({word('_o', place)} + {at}, {value}[1])",
     ]
 
 
 class Buffers:
-    """The output arrays of one run: some int64 columns, then the record's fields."""
+    """The output columns of one run: some int64 columns, then values and validity of the record's fields.
+
+    Two blocks of memory, one of 64-bit columns and one of bytes, so that a run costs two allocations.
+    ``table`` is what a kernel sees: the capacity, then the address of each column.
+    """
 
     def __init__(self, schema: Schema | None, extra: int, capacity: int) -> None:
-        self.schema = schema
-        self.capacity = max(capacity, 16)
-        self.arrays: list[npt.NDArray[Any]] = [
-            np.empty(self.capacity, np.int64) for _ in range(extra)
-        ]
         self._extra = extra
-        for field in schema.fields if schema else ():
-            kind = field_type(field.type)
-            wide = np.int64 if kind.tag == "handle" else numpy_dtype(field.type.kind)
-            self.arrays.append(np.empty(self.capacity, wide))
-            self.arrays.append(np.empty(self.capacity if kind.boxed else 0, np.bool_))
-        self.table = np.zeros(1 + len(self.arrays), np.int64)
-        self._tell()
+        self._kinds = [field_type(field.type) for field in schema.fields] if schema else []
+        #: for each column whether it is of bytes, and its place in its block
+        self._places: list[tuple[bool, int]] = [(False, i) for i in range(extra)]
+        counts = [extra, 0]
+        for kind in self._kinds:
+            for small in (kind.size == 1, True):
+                self._places.append((small, counts[small]))
+                counts[small] += 1
+        self._counts = counts
+        self.table = np.zeros(1 + len(self._places), np.int64)
+        self._allocate(max(capacity, 16))
 
-    def _tell(self) -> None:
-        self.table[0] = self.capacity
-        self.table[1:] = [address(one) for one in self.arrays]
+    def _allocate(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._wide = np.empty((self._counts[0], capacity), np.int64)
+        self._small = np.empty((self._counts[1], capacity), np.bool_)
+        starts = (address(self._wide), address(self._small))
+        places = [starts[small] + (8 - 7 * small) * capacity * at for small, at in self._places]
+        self.table[:] = [capacity, *places]
 
     def grow(self, needed: int, used: int) -> None:
         """Makes room for ``needed`` rows at least; the first ``used`` are kept."""
-        self.capacity = max(2 * self.capacity, needed)
-        for i, old in enumerate(self.arrays):
-            if len(old):
-                self.arrays[i] = np.empty(self.capacity, old.dtype)
-                self.arrays[i][:used] = old[:used]
-        self._tell()
+        wide, small = self._wide, self._small
+        self._allocate(max(2 * self.capacity, needed))
+        self._wide[:, :used] = wide[:, :used]
+        self._small[:, :used] = small[:, :used]
 
     def extra(self, place: int, used: int) -> Int64s:
         """One of the int64 columns."""
-        return self.arrays[place][:used]
+        return self._wide[place, :used]
 
     def fields(self, used: int) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any] | None]]:
         """Values and validity of each field; a field without nulls has no validity."""
         out: list[tuple[npt.NDArray[Any], npt.NDArray[Any] | None]] = []
-        for i in range(self._extra, len(self.arrays), 2):
-            valid = self.arrays[i + 1][:used] if len(self.arrays[i + 1]) else None
-            if valid is not None and valid.all():
-                valid = None
-            elif valid is not None:
-                self.arrays[i][:used][~valid] = 0
-            out.append((self.arrays[i][:used], valid))
+        for i, kind in enumerate(self._kinds):
+            small, at = self._places[self._extra + 2 * i]
+            values: npt.NDArray[Any] = (self._small if small else self._wide)[at, :used]
+            valid = None
+            if kind.boxed:
+                valid = self._small[self._places[self._extra + 2 * i + 1][1], :used]
+                values[~valid] = 0
+                valid = None if valid.all() else valid
+            out.append((values.view(np.float64) if kind.tag == "float" else values, valid))
         return out
 
 

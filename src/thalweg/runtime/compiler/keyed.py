@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from thalweg.hashing import bucket_of
@@ -75,11 +76,15 @@ class Split:
 class Run:
     """The outputs of some ranges; runs of different ranges may go on at the same time."""
 
-    def __init__(self, spec: KeyedSpec, capacity: int, *, ending: bool) -> None:
+    def __init__(
+        self, spec: KeyedSpec, default: npt.NDArray[Any], capacity: int, *, ending: bool
+    ) -> None:
         self.buffers = Buffers(spec.out, layout.OUT_WORDS + spec.words, capacity)
         self.ctl = np.zeros(layout.CONTROL_SIZE, np.int64)
         self.ctl[layout.ENDING] = ending
-        self.backup = default_record(spec.state)
+        #: the state as the function saw it
+        self.backup = default.copy()
+        self.backup_place = address(self.backup.view(np.uint8))
         self.rejected: list[Rejected] = []
 
     @property
@@ -103,6 +108,10 @@ class CompiledKeyed:
         #: bucket -> table, made when the bucket gets its first row
         self.tables: dict[int, BucketTable] = {}
         self._default = default_record(spec.state)
+        self._default_place = address(self._default.view(np.uint8))
+        fields = spec.out.fields if spec.out else ()
+        self._no_rows = [Column.from_python(field.type, []) for field in fields]
+        self._no_keys = [Column.from_python(field.type, []) for field in spec.key.fields]
         self._places = TableOfTables(
             buckets, self.tables, lambda: BucketTable(spec.key, spec.state)
         )
@@ -122,10 +131,14 @@ class CompiledKeyed:
     ) -> KeyedResult:
         """See :class:`~thalweg.runtime.contracts.KeyedOperator`."""
         split = self.split(chunk, keys, times)
-        run = Run(self.spec, len(chunk), ending=ending)
+        run = self.new_run(len(chunk), ending=ending)
         self.run(split, run, 0, len(split.ranges))
         self.fire_due(split, run, clock, sorted(self.tables))
         return self.result(split, run)
+
+    def new_run(self, capacity: int, *, ending: bool) -> Run:
+        """Empty outputs with room for so many rows; the room grows."""
+        return Run(self.spec, self._default, capacity, ending=ending)
 
     # -- the steps -------------------------------------------------------------------------------
 
@@ -175,14 +188,15 @@ class CompiledKeyed:
         places = [
             address(ranges), address(split.order), address(entries),
             0 if times is None else address(times),
-            address(self._places.rows), address(self._default), address(run.backup),
+            self._places.place, self._default_place, run.backup_place,
         ]  # fmt: skip
         table = np.array([*places, *split.columns], np.int64)
         ctl = run.ctl
         ctl[layout.RANGE], ctl[layout.LAST], ctl[layout.PLACE] = first, last, -1
         while True:
             try:
-                if self.kernel(table, run.buffers.table, ctl) == DONE:
+                code = self.kernel(address(table), address(run.buffers.table), address(ctl))
+                if code == DONE:
                     return
             except Exception as error:
                 self._failed(split, run, int(ranges[ctl[layout.RANGE], BUCKET]), error)
@@ -215,8 +229,7 @@ class CompiledKeyed:
     ) -> list[Column]:
         spec = self.spec.key
         if not len(fired):
-            none = pa.array([], pa.null())
-            return [Column.from_arrow(f.type, none.cast(f.type.arrow)) for f in spec.fields]
+            return list(self._no_keys)
         if not spec.has_text:
             words = [buffers.extra(layout.OUT_WORDS + i, used)[fired] for i in range(spec.width)]
             matrix = np.stack(words, axis=1) if words else np.zeros((len(fired), 0), np.int64)
@@ -244,6 +257,8 @@ class CompiledKeyed:
         fired: Int64s,
         owners: tuple[Int64s, Int64s],
     ) -> list[Column]:
+        if not len(source):
+            return list(self._no_rows)
         columns: list[Column] = []
         schema = self.spec.out
         for field, (values, valid) in zip(
@@ -251,8 +266,6 @@ class CompiledKeyed:
         ):
             if field.type.fixed_width:
                 columns.append(Column(field.type, values, valid))
-            elif not len(source):
-                columns.append(Column.from_python(field.type, []))
             elif not len(fired):
                 columns.append(
                     Column(field.type, gather(values, source, chunk.columns, field.type.arrow))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from thalweg.records import Kind, Schema, StateSpec
-from thalweg.runtime.compiler.columns import row_code, store_code
+from thalweg.runtime.compiler.columns import put_word, row_code, store_code, word
 from thalweg.runtime.compiler.functions import Emit, write_function
 from thalweg.runtime.compiler.kinds import INT, Type, field_type
 from thalweg.runtime.compiler.lookup import RANGE_WIDTH, TABLE_WIDTH
@@ -114,12 +114,12 @@ def _write_store(unit: Unit, spec: KeyedSpec, target: Type) -> str:
     """Writes one output; ``_x`` is (out, source row, time, bucket, entry, address of the key's words)."""
     name = unit.name("store")
     fields = "".join(f", _{i}" for i in range(len(target.items)))
-    lines = [f"@inner\ndef {name}(_x, _n{fields}):", "    _o = _x[0]", "    if _n < _o[0]:"]
-    lines += [f"        put_i(_o[{1 + i}] + 8 * _n, _x[{1 + i}])" for i in range(OUT_WORDS)]
+    lines = [f"@inner\ndef {name}(_x, _n{fields}):", "    _o = _x[0]", "    if _n < get_i(_o):"]
+    lines += [f"        put_i({word('_o', 1 + i)} + 8 * _n, _x[{1 + i}])" for i in range(OUT_WORDS)]
     words = range(spec.words)
     lines += ["        if _x[1] < 0:"] if words else []
     lines += [
-        f"            put_i(_o[{1 + OUT_WORDS + i}] + 8 * _n, get_i(_x[5] + {8 * i}))"
+        f"            put_i({word('_o', 1 + OUT_WORDS + i)} + 8 * _n, {word('_x[5]', i)})"
         for i in words
     ]
     first = 1 + OUT_WORDS + spec.words
@@ -148,7 +148,7 @@ class _Shape:
     def die(self) -> list[str]:
         """Lines that drop the state of the entry at hand."""
         return [
-            f"copy_bytes(rec, chunk[{DEFAULT}], {self.size})",
+            f"copy_bytes(rec, {word('chunk', DEFAULT)}, {self.size})",
             f"put_u(flag, (get_u(flag) | {DIRTY}) & {255 - ALIVE})",
         ]
 
@@ -187,12 +187,12 @@ def _indent(lines: list[str], depth: int) -> list[str]:
 def _call(call: str, size: int) -> list[str]:
     """Lines that call a user's function on ``rec``, or undo and report that outputs do not fit."""
     return [
-        f"ctl[{OUT}] = n",
-        f"copy_bytes(chunk[{BACKUP}], rec, {size})",
+        f"{put_word('ctl', OUT, 'n')}",
+        f"copy_bytes({word('chunk', BACKUP)}, rec, {size})",
         call,
-        "if m > out[0]:",
-        f"    ctl[{NEEDED}] = m",
-        f"    copy_bytes(rec, chunk[{BACKUP}], {size})",
+        "if m > get_i(out):",
+        f"    {put_word('ctl', NEEDED, 'm')}",
+        f"    copy_bytes(rec, {word('chunk', BACKUP)}, {size})",
         "    return -1",
         "n = m",
     ]
@@ -207,14 +207,14 @@ def _fire(spec: KeyedSpec, shape: _Shape, on_timer: str) -> str:
     done.insert(2, f"put_i(rec + {shape.timer}, {NEVER})")
     body = [
         f"t = get_i(rec + {shape.timer})",
-        f"ctl[{FIRING}] = 1",
-        f"ctl[{ENTRY}] = e",
-        f"ctl[{TIME}] = t",
+        f"{put_word('ctl', FIRING, '1')}",
+        f"{put_word('ctl', ENTRY, 'e')}",
+        f"{put_word('ctl', TIME, 't')}",
         *done,
         f"again = get_i(rec + {shape.timer})",
         f"alive = again != {NEVER} and get_u(rec + {shape.drop}) == 0",
-        f"if alive and ctl[{ENDING}] != 0:",
-        f"    ctl[{DISARMED}] += 1",
+        f"if alive and {word('ctl', ENDING)} != 0:",
+        f"    {put_word('ctl', DISARMED, word('ctl', DISARMED) + ' + 1')}",
         "    alive = False",
         "if alive:",
         "    again = max(again, t + 1)",
@@ -234,10 +234,10 @@ def _fire(spec: KeyedSpec, shape: _Shape, on_timer: str) -> str:
 
 def _rows(spec: KeyedSpec, shape: _Shape, process: str, row: Type) -> str:
     """``row(...)``: one tuple, after the timers before it; the new number of outputs, -1 when full."""
-    body = [f"t = 0 if chunk[{TIMES}] == 0 else get_i(chunk[{TIMES}] + 8 * i)"]
+    body = [f"t = 0 if {word('chunk', TIMES)} == 0 else get_i({word('chunk', TIMES)} + 8 * i)"]
     if shape.timer is not None:
         body += [
-            f"if chunk[{TIMES}] != 0:",
+            f"if {word('chunk', TIMES)} != 0:",
             "    n = fire(chunk, out, ctl, n, bucket, e, rec, flag, word, bounds, t)",
             "    if n < 0:",
             "        return -1",
@@ -245,9 +245,9 @@ def _rows(spec: KeyedSpec, shape: _Shape, process: str, row: Type) -> str:
     arguments = f"rec, {row_code(row, COLUMNS, 'i')}, (out, i, 0, bucket, e, word), n"
     body += [
         f"if get_u(flag) & {ALIVE} == 0:",
-        f"    copy_bytes(rec, chunk[{DEFAULT}], {shape.size})",
-        f"ctl[{FIRING}] = 0",
-        f"ctl[{ENTRY}] = e",
+        f"    copy_bytes(rec, {word('chunk', DEFAULT)}, {shape.size})",
+        f"{put_word('ctl', FIRING, '0')}",
+        f"{put_word('ctl', ENTRY, 'e')}",
         *_call(f"m = {process}({arguments})", shape.size),
         f"if get_u(rec + {shape.drop}) != 0:",
         *_indent(shape.die, 1),
@@ -257,7 +257,7 @@ def _rows(spec: KeyedSpec, shape: _Shape, process: str, row: Type) -> str:
     if shape.timer is not None:
         body += [
             f"again = get_i(rec + {shape.timer})",
-            f"if again < t and chunk[{TIMES}] != 0:",
+            f"if again < t and {word('chunk', TIMES)} != 0:",
             "    again = t",
             f"    put_i(rec + {shape.timer}, again)",
             *shape.arm,
@@ -268,34 +268,34 @@ def _rows(spec: KeyedSpec, shape: _Shape, process: str, row: Type) -> str:
 
 def _kernel(spec: KeyedSpec, shape: _Shape) -> str:
     named = "chunk, out, ctl, n, bucket, e, rec, flag, word, bounds"
-    due = f"fire({named}, ctl[{CLOCK}])" if shape.timer is not None else "n"
+    due = f"fire({named}, {word('ctl', CLOCK)})" if shape.timer is not None else "n"
     body = [
-        f"n, p = ctl[{OUT}], ctl[{PLACE}]",
-        f"for r in range(ctl[{RANGE}], ctl[{LAST}]):",
-        f"    ctl[{RANGE}] = r",
-        f"    at = chunk[{RANGES}] + {8 * RANGE_WIDTH} * r",
+        f"n, p = {word('ctl', OUT)}, {word('ctl', PLACE)}",
+        f"for r in range({word('ctl', RANGE)}, {word('ctl', LAST)}):",
+        f"    {put_word('ctl', RANGE, 'r')}",
+        f"    at = {word('chunk', RANGES)} + {8 * RANGE_WIDTH} * r",
         "    bucket, end = get_i(at), get_i(at + 16)",
-        f"    table = chunk[{TABLES}] + {8 * TABLE_WIDTH} * bucket",
+        f"    table = {word('chunk', TABLES)} + {8 * TABLE_WIDTH} * bucket",
         "    records, flags = get_i(table), get_i(table + 8)",
         "    words, bounds = get_i(table + 16), get_i(table + 24)",
         "    if p < 0:",
         "        p = get_i(at + 8)",
         "    while p < end:",
-        f"        ctl[{PLACE}] = p",
-        f"        e = get_i(chunk[{ENTRIES}] + 8 * p)",
+        f"        {put_word('ctl', PLACE, 'p')}",
+        f"        e = get_i({word('chunk', ENTRIES)} + 8 * p)",
         f"        rec, flag = records + {shape.size} * e, flags + e",
         f"        word = words + {8 * spec.key.width} * e",
-        f"        if ctl[{DUE}] != 0:",
+        f"        if {word('ctl', DUE)} != 0:",
         f"            n = {due}",
         "        else:",
-        f"            n = row({named}, get_i(chunk[{ORDER}] + 8 * p))",
+        f"            n = row({named}, get_i({word('chunk', ORDER)} + 8 * p))",
         "        if n < 0:",
         "            return FULL",
         "        p += 1",
         "    p = -1",
-        f"ctl[{RANGE}] = ctl[{LAST}]",
-        f"ctl[{PLACE}] = -1",
-        f"ctl[{OUT}] = n",
+        put_word("ctl", RANGE, word("ctl", LAST)),
+        f"{put_word('ctl', PLACE, '-1')}",
+        f"{put_word('ctl', OUT, 'n')}",
         "return DONE",
     ]
     return "\n".join(["@kernel", "def kernel(chunk, out, ctl):", *_indent(body, 1)]) + "\n"

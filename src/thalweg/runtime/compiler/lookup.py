@@ -161,6 +161,8 @@ class TableOfTables:
         self._make = make
         #: int64[buckets, TABLE_WIDTH]
         self.rows = np.zeros((buckets, TABLE_WIDTH), np.int64)
+        #: where these rows stand
+        self.place = address(self.rows)
         #: which table's arrays a row describes: the table replaces its index with any of the others
         self._index: list[Any] = [None] * buckets
         self._arena: list[Any] = [None] * buckets
@@ -181,7 +183,7 @@ class TableOfTables:
 
     def _read(self, bucket: int, table: BucketTable) -> None:
         arrays = (
-            table.records, table.flags, table.words, table.bounds, table._index, table.hashes,
+            table.records.view(np.uint8), table.flags, table.words, table.bounds, table._index, table.hashes,
             table._blocks, table.offsets, table.arena,
         )  # fmt: skip
         sizes = (len(table._index), len(table.flags), len(table._blocks), len(table.arena))

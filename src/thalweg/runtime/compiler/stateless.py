@@ -16,7 +16,16 @@ import numpy as np
 from thalweg.records import Schema
 from thalweg.runtime.chunks import Chunk, Column, Int64s
 from thalweg.runtime.compiler import modules
-from thalweg.runtime.compiler.columns import Buffers, addresses, gather, row_code, store_code
+from thalweg.runtime.compiler.columns import (
+    Buffers,
+    address,
+    addresses,
+    gather,
+    put_word,
+    row_code,
+    store_code,
+    word,
+)
 from thalweg.runtime.compiler.functions import Emit, write_function
 from thalweg.runtime.compiler.kinds import Type
 from thalweg.runtime.compiler.reasons import NotCompilable
@@ -94,8 +103,8 @@ def _write(steps: Sequence[Step], source: Schema) -> str:
 def _write_store(unit: Unit, record: Type) -> str:
     """The end of the chain: writes the row to the buffers."""
     name = unit.name("store")
-    lines = [f"@inner\ndef {name}(_x, _n, _r):", "    _o = _x[0]", "    if _n < _o[0]:"]
-    lines.append("        put_i(_o[1] + 8 * _n, _x[1])")
+    lines = [f"@inner\ndef {name}(_x, _n, _r):", "    _o = _x[0]", "    if _n < get_i(_o):"]
+    lines.append(f"        put_i({word('_o', 1)} + 8 * _n, _x[1])")
     for i, kind in enumerate(record.items):
         lines += [f"        {line}" for line in store_code(kind, 2 + 2 * i, f"_r[{i}]")]
     unit.parts.append("\n".join([*lines, "    return _n + 1"]) + "\n")
@@ -105,7 +114,8 @@ def _write_store(unit: Unit, record: Type) -> str:
 def _write_step(unit: Unit, place: int, step: Step, given: Type, out: Type, following: str) -> str:
     """One step as ``name(_x, _n, row)``, which returns the new number of outputs."""
     name = unit.name(f"{step.kind}_{step.name}")
-    count = f"    _x[2][{COUNTS + place}] += 1"
+    counter = word("_x[2]", COUNTS + place)
+    count = f"    {put_word('_x[2]', COUNTS + place, f'{counter} + 1')}"
     if step.kind == "filter":
         test, _ = write_function(unit, step.described(), [given], None, "truth")
         lines = [f"    if not {test}(_r):", "        return _n", count]
@@ -129,25 +139,26 @@ def _write_step(unit: Unit, place: int, step: Step, given: Type, out: Type, foll
 
 
 def _kernel(record: Type, first: str, steps: int) -> str:
-    save = [f"        ctl[{COUNTS + steps + i}] = ctl[{COUNTS + i}]" for i in range(steps)]
-    back = [f"            ctl[{COUNTS + i}] = ctl[{COUNTS + steps + i}]" for i in range(steps)]
+    def copied(start: int, end: int) -> list[str]:
+        return [put_word("ctl", end + i, word("ctl", start + i)) for i in range(steps)]
+
     lines = [
         "@kernel",
         "def kernel(chunk, out, ctl):",
-        f"    i, n = ctl[{ROW}], ctl[{OUT}]",
-        f"    while i < ctl[{STOP}]:",
-        f"        ctl[{ROW}] = i",
-        f"        ctl[{OUT}] = n",
-        *save,
+        f"    i, n = {word('ctl', ROW)}, {word('ctl', OUT)}",
+        f"    while i < {word('ctl', STOP)}:",
+        f"        {put_word('ctl', ROW, 'i')}",
+        f"        {put_word('ctl', OUT, 'n')}",
+        *(f"        {line}" for line in copied(COUNTS, COUNTS + steps)),
         f"        m = {first}((out, i, ctl), n, {row_code(record, _COLUMNS, 'i')})",
-        "        if m > out[0]:",
-        f"            ctl[{NEEDED}] = m",
-        *back,
+        "        if m > get_i(out):",
+        f"            {put_word('ctl', NEEDED, 'm')}",
+        *(f"            {line}" for line in copied(COUNTS + steps, COUNTS)),
         "            return FULL",
         "        n = m",
         "        i += 1",
-        f"    ctl[{ROW}] = i",
-        f"    ctl[{OUT}] = n",
+        f"    {put_word('ctl', ROW, 'i')}",
+        f"    {put_word('ctl', OUT, 'n')}",
         "    return DONE",
     ]
     return "\n".join(lines) + "\n"
@@ -165,9 +176,10 @@ class CompiledChain:
         self.steps = steps
         self.source = source
         self.out = steps[-1].out
-        #: ``kernel(chunk, out, ctl) -> code``, without the GIL; arrays as the offsets above say
+        #: ``kernel(chunk, out, ctl) -> code``, without the GIL; addresses of int64 arrays as above
         self.kernel = kernel
         self.reject = reject
+        self._none = [Column.from_python(field.type, []) for field in self.out.fields]
 
     def __call__(self, chunk: Chunk) -> StatelessResult:
         keep: list[Any] = []
@@ -178,7 +190,7 @@ class CompiledChain:
         rejected: list[Rejected] = []
         while True:
             try:
-                code = self.kernel(table, buffers.table, ctl)
+                code = self.kernel(address(table), address(buffers.table), address(ctl))
             except Exception as error:
                 self._failed(chunk, ctl, error, rejected)
                 continue
@@ -193,16 +205,16 @@ class CompiledChain:
 
     def _columns(self, buffers: Buffers, source: Int64s, chunk: Chunk) -> list[Column]:
         columns = []
+        if not len(source):
+            return list(self._none)
         parts = zip(self.out.fields, buffers.fields(len(source)), strict=True)
         for field, (values, valid) in parts:
             if field.type.fixed_width:
                 columns.append(Column(field.type, values, valid))
-            elif len(values):
+            else:
                 columns.append(
                     Column(field.type, gather(values, source, chunk.columns, field.type.arrow))
                 )
-            else:
-                columns.append(Column.from_python(field.type, []))
         return columns
 
     def _failed(

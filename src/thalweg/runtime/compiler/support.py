@@ -1,8 +1,8 @@
 """What generated kernels call: memory by address, and the operations where Numba and Python part.
 
-Kernels see columns, tables and buffers as addresses in int64 arrays. So all kernels have one signature, a
-call unboxes three arrays whatever the number of columns, and read-only Arrow buffers need no second
-compilation.
+Kernels see columns, tables and buffers as addresses. So all kernels have one signature, a call costs the
+same whatever the number of columns, read-only Arrow buffers need no second compilation, and no reference
+is counted in a loop.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ cgutils: Final[Any] = _untyped_cgutils
 inner: Final = numba.njit(nogil=True, error_model="python", forceinline=True)
 #: How kernels are compiled: at import, or loaded from the cache.
 kernel: Final = numba.njit(
-    "int64(int64[::1], int64[::1], int64[::1])", nogil=True, error_model="python", cache=True
+    "int64(int64, int64, int64)", nogil=True, error_model="python", cache=True
 )
 
 #: What a kernel returns: all rows done, or the output buffers are full (ctl says how much is needed).
