@@ -20,7 +20,7 @@ SLOTS = 1
 
 def query(folder: Path) -> Answer:
     """Runs the flow as a streaming query until all files are processed and drained."""
-    tw.spark.session("local[2]")
+    tw.spark.session("local[2]", light_jvm=True)
     checkpoint = tempfile.mkdtemp(prefix="q4-")
     average = tw.spark.memory()
     files = math.ceil(len(parquet_files(folder)) / BATCHES)
