@@ -1,0 +1,102 @@
+"""Batches of a flow by the very body that Spark's tasks run, without a Spark session: for state at scale."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import orjson
+import pyarrow as pa
+
+import thalweg as tw
+from thalweg.plan import make_plan
+from thalweg.runtime.build import prepare
+from thalweg.spark import inputs as io
+from thalweg.spark import tasks, worker
+from thalweg.spark.pickling import pickled_plan
+from thalweg.spark.query import Store
+from thalweg.spark.transport import from_batch
+from thalweg.spark.worker import StageJob
+from thalweg.state import record as records
+from thalweg.state.segments import Segment, SegmentUnit
+
+
+class TaskHost:
+    """One slot's batches over a checkpoint in a folder; the driver's part is done here."""
+
+    def __init__(self, flow: tw.Flow, folder: str) -> None:
+        plan = make_plan(flow)
+        self._source = plan.sources[0]
+        self._pickled = pickled_plan(prepare(plan))
+        self._fingerprint = hashlib.sha256(self._pickled).hexdigest()
+        self._store = Store.open(folder)
+        self.record: records.CommitRecord | None = None
+        self.keys: dict[str, int] = {}
+
+    def run(self, tables: Iterable[pa.RecordBatch]) -> None:
+        """One batch over rows of the flow's only source; commits it."""
+        number = 0 if self.record is None else self.record.batch + 1
+        job = StageJob(
+            plan=self._pickled,
+            fingerprint=self._fingerprint,
+            root=self._store.thalweg,
+            batch=number,
+            attempt=uuid.uuid4().hex[:8],
+            previous=None if self.record is None else self.record.batch,
+            slots=1,
+            ends=False,
+            options={self._source.name: io.InputOptions(None)},
+            defaults={},
+            chunk_rows=65_536,
+            wanted=frozenset(),
+        )
+        said = self._report(job, tables)
+        segments = [
+            Segment(name, file, tuple(SegmentUnit(*unit) for unit in units))
+            for name, file, units in said["segments"]
+        ]
+        self.record = records.next_record(
+            self.record, number, job.attempt, segments, said["counts"], slots=1,
+            extra={"gates": said["gates"]},
+        )  # fmt: skip
+        records.write(self._store.fs, self._store.root, self.record)
+        self.keys = said["keys"]
+
+    def _report(self, job: StageJob, tables: Iterable[pa.RecordBatch]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for batch in tasks.whole_flow(job)(_tagged(tables)):
+            for blob in from_batch(batch):
+                content = orjson.loads(memoryview(blob.data))
+                if "error" in content:
+                    raise cloudpickle.loads(bytes.fromhex(content["error"]))
+                found = content
+        return found
+
+    def written(self, batch: int) -> int:
+        """The bytes of the state files of a batch."""
+        folder = os.path.join(self._store.root, "state", str(batch))
+        return sum(
+            os.path.getsize(os.path.join(where, name))
+            for where, _, names in os.walk(folder)
+            for name in names
+        )
+
+    @staticmethod
+    def forget() -> None:
+        """What a new worker process knows: nothing."""
+        worker._ENGINES.clear()
+
+
+def _tagged(tables: Iterable[pa.RecordBatch]) -> Any:
+    for table in tables:
+        columns = [
+            pa.array(np.zeros(table.num_rows, np.int32)),
+            table.to_struct_array(),
+            pa.nulls(table.num_rows, pa.string()),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, names=[io.SOURCE, "s0", io.CONTROL])
