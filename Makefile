@@ -9,7 +9,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SLOW ?=
-# More arguments: make test ARGS="-k order", make bench ARGS="nexmark --quick"
+# More arguments: make test ARGS="-k order", make bench ARGS="--quick"
 ARGS ?=
 
 # Errors only: the warnings are about pip itself. PIP_QUIET= shows everything.
@@ -24,7 +24,7 @@ help:
 	@echo "make test-quick  run the tests that need neither Spark nor patience"
 	@echo "make check       lint, format, types, layers"
 	@echo "make format      put the code into its format"
-	@echo "make bench       run the benchmarks (ARGS=\"NAME --quick\")"
+	@echo "make bench       compare with other systems (ARGS=\"--quick\")"
 	@echo "make docs        run the examples of the documentation"
 	@echo "make clean       remove everything that was built or installed here"
 
@@ -68,7 +68,7 @@ format: $(VENV)/.dev-installed
 	@$(BIN)/ruff format
 
 bench: $(VENV)/.bench-installed
-	@$(BIN)/thalweg bench $(ARGS)
+	@$(BIN)/python benchmarks/run.py $(ARGS)
 
 docs: $(VENV)/.dev-installed
 	@$(BIN)/python -m pytest -q --doctest-glob='*.md' README.md $(wildcard docs) $(ARGS) || [ $$? = 5 ] # 5: no examples yet

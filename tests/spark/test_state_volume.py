@@ -11,9 +11,9 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pytest
+from tests.spark.task_host import TaskHost
 
 import thalweg as tw
-from tests.spark.task_host import TaskHost
 from thalweg.spark import worker
 from thalweg.state import store
 
