@@ -308,6 +308,7 @@ class Batches:
                 "rows_per_s": rows / wall_s if wall_s else 0.0,
                 "batch_s": wall_s,
                 "task_s": sum(said.get("task_s", 0.0) for said in reports),
+                "task_cpu_s": sum(said.get("task_cpu_s", 0.0) for said in reports),
                 "slots": record.slots,
                 "operators": added,
                 "totals": self.counts,
