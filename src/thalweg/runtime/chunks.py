@@ -143,7 +143,7 @@ class Column:
     def to_python(self) -> list[Any]:
         """The values as the user's functions see them."""
         if not self.type.fixed_width:
-            return _records(self.type, self.values.to_pylist())
+            return _records(self.type, self.values)
         if self.type.kind is Kind.CATEGORY:
             out: list[Any] = self.to_arrow().to_pylist()
             return out
@@ -192,11 +192,26 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _records(kind: FieldType, values: list[Any]) -> list[Any]:
+def _records(kind: FieldType, array: pa.Array) -> list[Any]:
     """Arrow's Python values with nested structs as records and nested times as Timestamps."""
     if kind.kind is Kind.RECORD or (kind.kind is Kind.LIST and kind.item is not None):
-        return [_nested(kind, value) for value in values]
-    return values
+        plain = _with_plain_times(array.type)
+        values = array if plain == array.type else array.cast(plain)
+        return [_nested(kind, value) for value in values.to_pylist()]
+    out: list[Any] = array.to_pylist()
+    return out
+
+
+def _with_plain_times(kind: pa.DataType) -> pa.DataType:
+    """The type with int64 in place of timestamps: Python's calendar ends where microseconds go on."""
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_list(kind):
+        inner = kind.value_field
+        return pa.list_(inner.with_type(_with_plain_times(inner.type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([one.with_type(_with_plain_times(one.type)) for one in kind])
+    return kind
 
 
 def _nested(kind: FieldType, value: Any) -> Any:
@@ -206,10 +221,6 @@ def _nested(kind: FieldType, value: Any) -> Any:
         return [_nested(kind.item, one) for one in value]
     if kind.record is not None:
         return kind.record.make([_nested(f.type, value[f.name]) for f in kind.record.fields])
-    if kind.kind is Kind.TIMESTAMP:
-        from thalweg.times import timestamp
-
-        return timestamp(value)
     return value
 
 
