@@ -532,9 +532,7 @@ class KeyedStream:
         field = stamped.schema.fields[-1]
         item = self._stream.schema
         if function is None:
-            made = library.window(
-                label, stamped.schema, self._key.fields, field, length, aggregates
-            )
+            made = library.window(label, item, self._key.fields, field, length, aggregates)
             returns = Returns(made.out)
         else:
             _refuse_both(label, aggregates)
@@ -568,7 +566,7 @@ class KeyedStream:
         field = stamped.schema.fields[-1]
         if function is None:
             made = library.sessions(
-                label, stamped.schema, self._key.fields, field, length, aggregates
+                label, self._stream.schema, self._key.fields, field, length, aggregates
             )
             returns = Returns(made.out)
         else:

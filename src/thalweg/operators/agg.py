@@ -140,7 +140,7 @@ def _extreme(name: str, aggregate: Aggregate, kind: FieldType, row: Schema) -> P
 def _top_k(name: str, aggregate: Aggregate, kind: FieldType, row: Schema) -> Part:
     held = FieldType(Kind.LIST, item=FieldType(Kind.RECORD, record=row))
     update = (
-        f"state.{name}_.append(row)",
+        f"state.{name}_.append(ITEM(row[:-1]))",  # without the stamp of the window or session
         f"state.{name}_.sort(key=lambda one: one.{aggregate.field}, reverse=True)",
         f"del state.{name}_[{aggregate.k}:]",
     )

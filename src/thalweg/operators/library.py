@@ -64,9 +64,14 @@ def _bind_all(aggregates: Mapping[str, Aggregate], row: Schema, operator: str) -
     return {name: bind(name, one, row, operator) for name, one in aggregates.items()}
 
 
+def _scope(item: Schema, out: Schema, **constants: int) -> dict[str, Any]:
+    """What the texts of aggregates may name."""
+    return {**constants, "NAN": float("nan"), "ITEM": item.make, "Out": out.cls}
+
+
 def window(
     operator: str,
-    row: Schema,
+    item: Schema,
     key: Sequence[Field],
     start: Field,
     size: int,
@@ -76,13 +81,13 @@ def window(
 
     Args:
         operator: name, for messages.
-        row: the record with the window's start as its last field.
+        item: the user's record; the operator's rows have the window's start as one more field, the last.
         key: the key fields without the window's start.
         start: the field that holds the window's start.
         size: length of the window.
         aggregates: result name to aggregate.
     """
-    parts = _bind_all(aggregates, row, operator)
+    parts = _bind_all(aggregates, item, operator)
     time = start.type
     bounds = [Field("start", time), Field("end", time)]
     results = [Field(name, part.result) for name, part in parts.items()]
@@ -97,13 +102,13 @@ def window(
         + _body([line for part in parts.values() for line in part.update])
         + f"def close(state, key, time):\n    return Out({values})\n"
     )
-    made = make_functions(operator, text, {"SIZE": size, "NAN": float("nan"), "Out": out.cls})
+    made = make_functions(operator, text, _scope(item, out, SIZE=size))
     return Made(made["update"], made["close"], state, out)
 
 
 def sessions(
     operator: str,
-    row: Schema,
+    item: Schema,
     key: Sequence[Field],
     time: Field,
     gap: int,
@@ -113,7 +118,7 @@ def sessions(
 
     ``end`` is the time of the last row; a row exactly ``gap`` after the last one still joins.
     """
-    parts = _bind_all(aggregates, row, operator)
+    parts = _bind_all(aggregates, item, operator)
     bounds = [Field("start", time.type), Field("end", time.type)]
     results = [Field(name, part.result) for name, part in parts.items()]
     out = _output(operator, [*key, *bounds, *results], "Session")
@@ -140,7 +145,7 @@ def sessions(
         + _body([line for part in parts.values() for line in part.update])
         + f"def close(state{', key' if key else ''}, time):\n    return Out({values})\n"
     )
-    made = make_functions(operator, text, {"GAP": gap, "NAN": float("nan"), "Out": out.cls})
+    made = make_functions(operator, text, _scope(item, out, GAP=gap))
     return Made(made["update"], made["close"], state, out)
 
 
