@@ -32,6 +32,8 @@ class Gate:
 
     node: Source | OrderBy
     lanes: dict[Any, int] = dataclasses.field(default_factory=dict)
+    #: the greatest clock so far: a lane that appears late does not turn it back
+    passed: int = BEFORE_ALL
     arrived: int = 0
     waiting: Chunk | None = None
     #: rows that were added to ``waiting`` since the state was last saved, for the delta
@@ -46,7 +48,9 @@ class Gate:
     @property
     def clock(self) -> int:
         """No later row on time can have a time below it; BEFORE_ALL until the first row."""
-        return min(self.lanes.values()) - self.node.lateness if self.lanes else BEFORE_ALL
+        if not self.lanes:
+            return self.passed
+        return max(self.passed, min(self.lanes.values()) - self.node.lateness)
 
     @property
     def slowest(self) -> Any:
@@ -82,9 +86,26 @@ class Gate:
         if name is None:
             return self._late_in_lane(None, times)
         late = np.zeros(len(chunk), np.bool_)
+        slowest = np.full(len(chunk), self._slowest_of_others(chunk.column(name)), np.int64)
+        started = self.clock
         for lane, places in _groups(chunk.column(name)):
+            top = self.lanes.get(lane, BEFORE_ALL)
             late[places] = self._late_in_lane(lane, times[places])
-        return late
+            np.minimum(slowest, _running_top(top, places, times), out=slowest)
+        return late | self._passed_before(slowest, started, times)
+
+    def _slowest_of_others(self, lanes: Column) -> int:
+        """The least top of the lanes that the chunk does not name; NEVER when it names all."""
+        named = set(lanes.to_python())
+        return min((top for lane, top in self.lanes.items() if lane not in named), default=NEVER)
+
+    def _passed_before(self, slowest: Int64s, started: int, times: Int64s) -> Bools:
+        """Rows whose time the clock had passed when they came: rows of lanes that appear late."""
+        behind = _minus(slowest, self.node.lateness)
+        clocks = np.maximum.accumulate(np.concatenate([[started], behind]))
+        self.passed = int(clocks[-1])
+        passed: Bools = times < clocks[:-1]
+        return passed
 
     def _late_in_lane(self, lane: Any, times: Int64s) -> Bools:
         if not len(times):
@@ -92,8 +113,7 @@ class Gate:
         top = self.lanes.get(lane, BEFORE_ALL)
         before = np.maximum.accumulate(np.concatenate([[top], times]))
         self.lanes[lane] = int(before[-1])
-        known = before[:-1] != BEFORE_ALL
-        late: Bools = known & (times < np.where(known, before[:-1], 0) - self.node.lateness)
+        late: Bools = times < _minus(before[:-1], self.node.lateness)
         return late
 
     def take(self, clock: int) -> Chunk | None:
@@ -106,6 +126,20 @@ class Gate:
         out = self.waiting.slice(0, count)
         self.waiting = self.waiting.slice(count, len(self.waiting))
         return out
+
+
+def _minus(times: Int64s, lateness: int) -> Int64s:
+    """Times minus the lateness, but not below the first of all times."""
+    earlier: Int64s = np.maximum(times, BEFORE_ALL + lateness) - lateness
+    return earlier
+
+
+def _running_top(top: int, places: Int64s, times: Int64s) -> Int64s:
+    """A lane's greatest time behind each row of a chunk; NEVER before its first row."""
+    mine = np.full(len(times), BEFORE_ALL)
+    mine[places] = times[places]
+    tops = np.maximum(np.maximum.accumulate(mine), top)
+    return np.where(tops == BEFORE_ALL, NEVER, tops)
 
 
 def _groups(column: Column) -> Iterator[tuple[Any, Int64s]]:

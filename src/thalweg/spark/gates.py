@@ -100,6 +100,7 @@ def gate_facts(gate: Gate) -> dict[str, Any]:
     return {
         "lanes": [[lane, int(top)] for lane, top in gate.lanes.items()],
         "arrived": gate.arrived,
+        "passed": gate.passed,
     }
 
 
@@ -107,3 +108,4 @@ def set_gate_facts(gate: Gate, facts: Mapping[str, Any] | None) -> None:
     """Brings a gate to what :func:`gate_facts` said."""
     gate.lanes = {lane: top for lane, top in facts["lanes"]} if facts else {}
     gate.arrived = facts["arrived"] if facts else 0
+    gate.passed = facts.get("passed", BEFORE_ALL) if facts else BEFORE_ALL
