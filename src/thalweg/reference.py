@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from thalweg.errors import OperatorError
+from thalweg.errors import DataError, OperatorError
 from thalweg.flow import Flow
 from thalweg.operators.digest import digest
 from thalweg.operators.nodes import (
@@ -34,6 +34,7 @@ from thalweg.operators.nodes import (
 )
 from thalweg.plan import Plan, make_plan
 from thalweg.records import StateSpec
+from thalweg.runtime.failures import reason_of, shorten
 from thalweg.times import BEFORE_ALL, NEVER
 
 
@@ -71,11 +72,23 @@ class _Run:
 
     def run(self, inputs: Mapping[str, Iterable[Any]], end: bool) -> Outputs:
         for source in self.plan.sources:
-            for row in inputs.get(source.name, ()):
-                self.arrive(source, source.record.coerce(row))
+            for place, row in enumerate(inputs.get(source.name, ())):
+                self.enter(source, place, row)
         for domain in sorted({d for d in self.plan.domains if d}):
             self.serve(domain, end)
         return self.out
+
+    def enter(self, source: Source, place: int, row: Any) -> None:
+        """A row of the input: it fits the record and arrives, or is rejected."""
+        try:
+            fitted = source.record.coerce(row)
+        except TypeError as error:
+            if source.errors == "fail":
+                raise DataError(f"source {source.name!r}: row {place}: {error}") from error
+            self.count(source, "in")
+            self.reject(source, str(error), f"row {place}", shorten(row))
+            return
+        self.arrive(source, fitted)
 
     def arrive(self, node: Source | OrderBy, row: Any) -> None:
         """A row reaches the place that orders it: late, or it waits until the clock has passed it."""
@@ -88,11 +101,14 @@ class _Run:
         name = node.lane if isinstance(node, Source) else None
         lane = (node.index, _canonical(getattr(row, name)) if name else None)
         greatest = self.greatest.get(lane, BEFORE_ALL)
-        if greatest != BEFORE_ALL and time < greatest - node.lateness:
+        clock = self.clock.get(node.index, BEFORE_ALL)
+        self.greatest[lane] = max(greatest, time)
+        tops = [top for (index, _), top in self.greatest.items() if index == node.index]
+        self.clock[node.index] = max(clock, min(tops) - node.lateness)
+        if time < greatest - node.lateness or time < clock:
             self.count(node, "late")
             self.push(Ref(node.index, "late"), row)
             return
-        self.greatest[lane] = max(greatest, time)
         domain = self.plan.domains[node.index - 1]
         place = (time, node.index, next(self.arrivals))
         self.waiting.setdefault(domain, []).append((*place, node.index, row))
@@ -114,8 +130,7 @@ class _Run:
         clocks = []
         for node in self.plan.nodes:
             if isinstance(node, (Source, OrderBy)) and self.plan.domains[node.index - 1] == domain:
-                lanes = [top for (index, _), top in self.greatest.items() if index == node.index]
-                clocks.append(min(lanes) - node.lateness if lanes else BEFORE_ALL)
+                clocks.append(self.clock.get(node.index, BEFORE_ALL))
         return min(clocks)
 
     def fire(self, before: int) -> None:
@@ -134,7 +149,8 @@ class _Run:
         assert node.on_timer is not None and node.state.timer is not None
         setattr(state, node.state.timer, NEVER)
         arguments = (state, key, time) if node.key.fields else (state, time)
-        rows = self.call(node, node.on_timer.call, arguments, key, node.timer_many)
+        fired = f"key {key!r}"
+        rows = self.call(node, node.on_timer.call, arguments, fired, node.timer_many)
         again = _timer(node.state, state)
         if again != NEVER and self.ending:
             self.count(node, "disarmed")
@@ -195,8 +211,10 @@ class _Run:
             self.give_all(node, self.call(node, node.function.call, (row,), row, node.many))
 
     def keyed(self, node: Keyed, row: Any) -> None:
-        key = key_of(node, row)
-        states = self.out.states[node.name]
+        found = self.call(node, lambda one: key_of(node, one), (row,), row, None)
+        if found is None:
+            return
+        key, states = found[0], self.out.states[node.name]
         old = states.get(key)
         before = None if old is None else node.state.values(old)
         state = states.setdefault(key, node.state.new())
@@ -217,9 +235,12 @@ class _Run:
 
         schema = self.plan.node(node.input.node).out
         assert schema is not None
-        answer = node.function.call(Chunk.from_rows(schema, [row]).to_arrow())
-        batch = answer[0] if isinstance(answer, tuple) else answer
-        table = pa.table({name: batch.column(name) for name in node.record.names})
+        batch = Chunk.from_rows(schema, [row]).to_arrow()
+        called = self.call(node, node.function.call, (batch,), row, None)
+        if called is None:
+            return
+        answer = called[0][0] if isinstance(called[0], tuple) else called[0]
+        table = pa.table({name: answer.column(name) for name in node.record.names})
         self.give_all(node, Chunk.from_arrow(node.record, table).rows())
 
     def call(
@@ -242,10 +263,12 @@ class _Run:
                 raise OperatorError(
                     f"operator {node.name!r}: {error}", operator=node.name, row=str(row)
                 ) from error
-            self.count(node, "rejected")
-            reason = f"{type(error).__name__}: {error}"
-            self.push(Ref(node.index, "rejected"), Rejected(node.name, reason, "", str(row)))
+            self.reject(node, reason_of(error), "", shorten(row))
             return None
+
+    def reject(self, node: Node, reason: str, position: str, text: str) -> None:
+        self.count(node, "rejected")
+        self.push(Ref(node.index, "rejected"), Rejected(node.name, reason, position, text))
 
 
 def _timer(spec: StateSpec, state: Any) -> int:

@@ -33,6 +33,8 @@ from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
 from thalweg.times import BEFORE_ALL
 
 Mode = Literal["auto", "never"]
+#: Rows that did not fit: (reason, position, text).
+Bad = list[tuple[str, str, str]]
 #: Where inputs are cut into batches: row numbers for all sources, or by source name.
 Cuts = Sequence[int] | Mapping[str, Sequence[int]]
 
@@ -195,6 +197,7 @@ class Session:
         self._engine = Engine(prepare(self.plan), chunk_rows=chunk_rows)
         self._out: dict[str, list[Chunk]] = {sink.name: [] for sink in self.plan.sinks}
         self._taken = dict.fromkeys(self._out, 0)
+        self._fed = {source.name: 0 for source in self.plan.sources}
         self._ended = False
 
     def push(self, source: str, *rows: Any) -> None:
@@ -253,14 +256,26 @@ class Session:
         node = _named({one.name: one for one in self.plan.sources}, source, "source")
         if self._ended:
             raise BuildError(f"source {source!r}: the streams have ended; start a new Session")
+        first = self._fed[source]
         for chunk, bad in chunks_of(node, data, self._chunk_rows):
-            collect(self.plan, self._engine.feed(source, chunk, bad), self._out)
+            self._fed[source] += len(chunk) + len(bad)
+            leaving = self._engine.feed(source, chunk, _shifted(bad, first))
+            collect(self.plan, leaving, self._out)
             if advance:
                 self.advance()
 
     def _collect(self, leaving: Iterator[Leaving]) -> None:
         for one in leaving:
             collect(self.plan, one, self._out)
+
+
+def _shifted(bad: Bad, first: int) -> Bad:
+    """Rows that did not fit, with their places (``row 3``) counted from the first row ever fed."""
+    places = [int(position.removeprefix("row ")) for _, position, _ in bad]
+    return [
+        (reason, f"row {first + place}", text)
+        for (reason, _, text), place in zip(bad, places, strict=True)
+    ]
 
 
 def _plan(flow: Flow, compile: Mode) -> Plan:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +22,16 @@ class Rejected:
     """A row on which a user's function raised, under ``errors="reject"``.
 
     ``row`` is the place in the input chunk, -1 when ``on_timer`` raised; ``operator`` the member of a fused
-    chain that raised; ``reason`` the exception's type and text; ``value`` the row (or key) as text.
+    chain that raised; ``reason`` the exception's type and text; ``value`` the row (or key) as text. ``time`` and
+    ``key`` are the timer's where ``row`` is -1.
     """
 
     row: int
     operator: str
     reason: str
     value: str
+    time: int = 0
+    key: Any = None
 
 
 @dataclasses.dataclass(slots=True)

@@ -199,6 +199,7 @@ class InterpretedKeyed:
         node = self._node
         assert node.on_timer is not None and self._timer is not None
         time = state_timer(state, self._timer)
+        fired = f"key {key!r}"
         setattr(state, self._timer, NEVER)
         arguments = (state, key, time) if node.key.fields else (state, time)
         try:
@@ -206,8 +207,8 @@ class InterpretedKeyed:
             node.state.values(state)
         except Exception as error:
             if node.errors == "fail":
-                raise operator_error(node.name, node.on_timer, f"key {key!r}", error) from error
-            out.rejected.append(Rejected(-1, node.name, reason_of(error), f"key {key!r}"))
+                raise operator_error(node.name, node.on_timer, fired, error) from error
+            out.rejected.append(Rejected(-1, node.name, reason_of(error), fired, time, key))
             table.drop(key)
             return
         again = state_timer(state, self._timer)

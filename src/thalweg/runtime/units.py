@@ -317,8 +317,9 @@ class KeyedUnit:
 
     def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
         """The outputs of the rows and of the timers that are due."""
-        chunk, node, given = inputs[0], self.node, Given()
-        keys, chunk = self._keys.find(chunk, self._setting, given)
+        arrived, node, given = inputs[0], self.node, Given()
+        keys, places, bad = self._keys.find(arrived)
+        chunk = arrived if len(places) == len(arrived) else arrived.take(places)
         timed = self._domain and TIME in chunk.order
         ending = self._domain in moment.ending
         clock = NEVER if ending else moment.clocks.get(self._domain, BEFORE_ALL)
@@ -330,9 +331,10 @@ class KeyedUnit:
             ending=ending,
         )
         self._setting.count(
-            node.name, **{"in": len(chunk), "out": len(result.source), "disarmed": result.disarmed}
+            node.name,
+            **{"in": len(arrived), "out": len(result.source), "disarmed": result.disarmed},
         )
-        self._setting.give_rejected(node, chunk, result.rejected, given)
+        self._give_rejected(arrived, [*bad, *_placed(result.rejected, places)], given)
         if node.record is not None:
             out = keyed_chunk(
                 chunk, result, self._schema, self._keys.spec, node.index,
@@ -340,6 +342,32 @@ class KeyedUnit:
             )  # fmt: skip
             given[Ref(node.index)] = with_columns(out, self._setting.columns(Ref(node.index)))
         return given
+
+    def _give_rejected(
+        self, arrived: Chunk, bad: Sequence[contracts.Rejected], given: Given
+    ) -> None:
+        """The rows and firings on which a function raised, in the order of the stream."""
+        if not bad:
+            return
+        node, spec = self.node, self._keys.spec
+        self._setting.count(node.name, rejected=len(bad))
+        rows = [Rejected(one.operator, one.reason, "", one.value) for one in bad]
+        made = contracts.KeyedResult(
+            Chunk.from_rows(REJECTED, rows).columns,
+            np.array([one.row for one in bad], np.int64),
+            np.array([one.time for one in bad], np.int64),
+            spec.columns_of([one.key for one in bad if one.row < 0]),
+        )
+        ref = Ref(node.index, "rejected")
+        out = keyed_chunk(arrived, made, REJECTED, spec, node.index, None)
+        given[ref] = with_columns(out, self._setting.columns(ref))
+
+
+def _placed(bad: Sequence[contracts.Rejected], places: Int64s) -> list[contracts.Rejected]:
+    """Rejected rows of a part of a chunk, by their places in the whole."""
+    return [
+        dataclasses.replace(one, row=int(places[one.row])) if one.row >= 0 else one for one in bad
+    ]
 
 
 class KeyFinder:
@@ -351,17 +379,15 @@ class KeyFinder:
         self._node = node
         self._function = function
 
-    def find(self, chunk: Chunk, setting: Setting, given: Given) -> tuple[list[Column], Chunk]:
-        """The key columns, and the chunk without the rows whose key function raised."""
+    def find(self, chunk: Chunk) -> tuple[list[Column], Int64s, list[contracts.Rejected]]:
+        """The key columns of the rows that have a key, their places, and the rows whose function raised."""
         names = [field.name for field in self.spec.fields]
         if self._function is None:
-            return [chunk.column(name) for name in names], chunk
+            return [chunk.column(name) for name in names], np.arange(len(chunk)), []
         result = self._function(chunk)
-        if result.rejected:
-            bad = [dataclasses.replace(one, operator=self._node.name) for one in result.rejected]
-            setting.give_rejected(self._node, chunk, bad, given)
-            chunk = chunk.take(result.source)
-        return [result.columns[0], *(chunk.column(name) for name in names[1:])], chunk
+        bad = [dataclasses.replace(one, operator=self._node.name) for one in result.rejected]
+        others = [chunk.column(name).take(result.source) for name in names[1:]]
+        return [result.columns[0], *others], result.source, bad
 
 
 class OrderByUnit:
