@@ -347,7 +347,7 @@ class CompiledKeyed:
         text = f"key {show(key)} at time {time}"
         if not self.reject:
             raise operator_error(self.spec.name, on_timer, error, text) from error
-        run.rejected.append(Rejected(-1, self.spec.name, reason_of(error), text))
+        run.rejected.append(Rejected(-1, self.spec.name, reason_of(error), text, time, key))
         table.records[entry] = self._default[0]
         table.flags[entry] = (int(table.flags[entry]) | DIRTY) & ~ALIVE
 
