@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -132,6 +133,11 @@ def hot_engine(job: StageJob, stage: int | None, slot: int) -> HotEngine:
 
 def keep(job: StageJob, stage: int | None, hot: HotEngine) -> None:
     """Keeps an engine whose state was saved; one that failed on the way is simply not kept."""
+    if not hot.batches:
+        # Spark's worker collects garbage after every task, through all that Numba and the engine hold:
+        # a fifth of a short batch. What is there now stays, so it need not be looked at again.
+        gc.freeze()
+    hot.batches += 1
     _ENGINES[(f"{job.fingerprint}:{job.root}", stage)] = hot
 
 
