@@ -79,6 +79,8 @@ class HotEngine:
     aside: dict[str, dict[int, Any]] = dataclasses.field(default_factory=dict)
     #: by gate, the batch and attempt whose rows it holds
     equals: dict[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
+    #: batches run since it was made
+    batches: int = 0
 
 
 def plan_of(job: StageJob) -> Prepared:
