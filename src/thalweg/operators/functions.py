@@ -49,6 +49,9 @@ class Function:
             call, name, code.co_filename if code else "?", code.co_firstlineno if code else 0
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _function, (self.call, self.name, self.file, self.line)
+
     @property
     def is_lambda(self) -> bool:
         return self.name == "<lambda>"
@@ -57,6 +60,15 @@ class Function:
     def where(self) -> str:
         """``track (cart.py:12)``, for messages."""
         return f"{self.name} ({os.path.basename(self.file)}:{self.line})"
+
+
+def _function(call: Any, name: str, file: str, line: int) -> Function:
+    """A function from another process; code that travels by value has lost its file, which messages name."""
+    inner = inspect.unwrap(call)
+    code = getattr(inner, "__code__", None)
+    if code is not None and code.co_filename == "<dynamic-code>":
+        inner.__code__ = code.replace(co_filename=file)
+    return Function(call, name, file, line)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs as pafs
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -182,7 +183,15 @@ def _paths(spark: SparkSession, source: Source, given: Files, streaming: bool) -
     reader = reader.option("recursiveFileLookup", str(given.recursive).lower())
     if given.max_files_per_trigger is not None:
         reader = reader.option("maxFilesPerTrigger", given.max_files_per_trigger)
-    frame = reader.load(_listable(given.path))
+    # Spark would leave out, in silence, files that are a week older than the newest it has seen.
+    reader = reader.option("maxFileAge", "36500d")
+    try:
+        frame = reader.load(_listable(given.path))
+    except AnalysisException as error:
+        raise BuildError(
+            f"input {source.name!r}: {given.path}: {str(error).splitlines()[0]}\n"
+            "A folder that is to be watched must exist; it may be empty."
+        ) from None
     return frame.select(
         frame["path"], f.unix_micros(frame["modificationTime"]).alias("mtime"), frame["length"]
     )

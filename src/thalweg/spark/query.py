@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import hashlib
 import logging
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -25,13 +24,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from thalweg.errors import BuildError, CheckpointError
+from thalweg.errors import BuildError, CheckpointError, ThalwegError
 from thalweg.flow import Flow
 from thalweg.operators.nodes import Sink
 from thalweg.plan import Plan, make_plan
 from thalweg.runtime.build import prepare
 from thalweg.runtime.engine import CHUNK_ROWS, Engine
 from thalweg.spark import inputs as io
+from thalweg.spark.failures import function_failed, readable, tell_once, write_failed
+from thalweg.spark.lease import Lease
 from thalweg.spark.manifest import manifest_of
 from thalweg.spark.map_in_arrow import map_in_arrow
 from thalweg.spark.pickling import pickled_plan
@@ -69,14 +70,18 @@ class Store:
     location: str
     fs: FileSystem
     root: str
+    lease: Lease
 
     @classmethod
     def open(cls, location: str) -> Store:
-        """The store of a checkpoint folder, which is probed for what commits need."""
+        """The store of a checkpoint folder, which is probed for what commits need and then ours alone."""
         paths.probe(location)
         root = f"{location.rstrip('/')}/thalweg"
         fs, path = resolve(root)
-        return cls(location.rstrip("/"), fs, path)
+        fs.create_dir(join(path, "control"), recursive=True)
+        lease = Lease(location, fs, path)
+        lease.take()
+        return cls(location.rstrip("/"), fs, path, lease)
 
     @property
     def thalweg(self) -> str:
@@ -241,12 +246,23 @@ class Batches:
         for node in self.plan.sinks:
             sink = self.sinks.get(node.name)
             if isinstance(sink, FileSink):
-                if told.rows[node.index]:
-                    sink.write(decode_frame(result, node.record, node.index), batch)
+                self._write_files(sink, node, result, told, batch)
             elif isinstance(sink, FrameSink):
-                sink.function(decode_frame(result, node.record, node.index), batch)
+                rows = decode_frame(result, node.record, node.index)
+                _call(node.name, sink.function, rows, batch)
             elif sink is not None:
                 self._write_here(sink, node, told, batch)
+
+    def _write_files(
+        self, sink: FileSink, node: Sink, result: DataFrame, told: _Told, batch: int
+    ) -> None:
+        try:
+            if told.rows[node.index]:
+                sink.write(decode_frame(result, node.record, node.index), batch)
+            else:
+                sink.clear(batch)
+        except Exception as error:
+            raise write_failed(node.name, sink.path, batch, error) from error
 
     def _write_here(
         self, sink: MemorySink | ConsoleSink | TableSink, node: Sink, told: _Told, batch: int
@@ -260,7 +276,7 @@ class Batches:
         elif isinstance(sink, ConsoleSink):
             sink.show(node.name, node.record, table, batch)
         else:
-            sink.function(table, batch)
+            _call(node.name, sink.function, table, batch)
 
     # -- commit -------------------------------------------------------------------------------------------
 
@@ -329,6 +345,16 @@ class Batches:
         )
 
 
+def _call(sink: str, function: Any, rows: Any, batch: int) -> None:
+    """A sink's function on a batch; what it raises names it."""
+    try:
+        function(rows, batch)
+    except ThalwegError:
+        raise
+    except Exception as error:
+        raise function_failed(sink, function, batch, error) from error
+
+
 def _to_slots(frame: DataFrame, slots: int) -> DataFrame:
     # Rows for the driver have slots too, so that every row has a place.
     return frame.repartitionById(slots, frame["slot"])
@@ -365,13 +391,15 @@ class Query:
         self._end = end
         self._failure: BaseException | None = None
         self._query: StreamingQuery | None = None
-        self._lock = threading.Lock()
         self._stopped = False
 
     # -- life ---------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         assert self._batches.store is not None
+        self._batches.store.lease.take(lambda: self.is_active)
+        self._failure, self._stopped = None, False
+        tell_once()
         writer = (
             self._frame.writeStream.foreachBatch(self._run_batch)
             .queryName(f"{self._flow.name}-{uuid.uuid4().hex[:6]}")
@@ -381,19 +409,27 @@ class Query:
         self._query = writer.start()
 
     def _run_batch(self, frame: DataFrame, batch: int) -> None:
+        if self._batches.finished:
+            # Input came in while the query was being stopped after its end.
+            raise CheckpointError(
+                f"flow {self._flow.name!r} is finished; batch {batch} is left out"
+            )
         try:
             self._batches.run(frame, batch, ends=False)
         except BaseException as error:
-            self._failure = error
-            raise
+            if self._stopped:
+                # Spark cancelled its jobs; it searches the text of a long error until its stack overflows.
+                raise CheckpointError(f"batch {batch} was given up: the query is stopped") from None
+            self._failure = readable(error, f"flow {self._flow.name!r}: batch {batch}")
+            raise self._failure from None
 
     def run_now(self) -> None:
         """Runs a bounded input as one batch in the calling thread (batch frames)."""
         try:
             self._batches.run(self._frame, 0, ends=True)
         except BaseException as error:
-            self._failure = error
-            raise
+            self._failure = readable(error, f"flow {self._flow.name!r}")
+            raise self._failure from None
 
     @property
     def is_active(self) -> bool:
@@ -425,6 +461,7 @@ class Query:
                 ended = bool(self._query.awaitTermination(left))
         except Exception as error:
             self._raise(error)
+            ended = True
         if ended:
             self._raise(None)
         return ended
@@ -452,8 +489,8 @@ class Query:
         self._batches.store.command(command="end")
         if not self.is_active:
             self._start()
-            if "availableNow" in self._trigger:
-                self._wait(None)
+        if "availableNow" in self._trigger:
+            self._wait(None)
         else:
             self.process_all_available()
             self.stop()
@@ -479,19 +516,26 @@ class Query:
         self._stopped = True
         if self._query is not None:
             self._query.stop()
+        self._ended()
 
     def exception(self) -> BaseException | None:
         """What stopped the query, None when nothing did."""
-        if self._failure is not None:
+        if self._failure is not None or self._query is None or self._stopped:
             return self._failure
-        return None if self._query is None else self._query.exception()
+        error = self._query.exception()
+        return None if error is None else readable(error, f"flow {self._flow.name!r}")
 
-    def _raise(self, error: BaseException | None) -> None:
+    def _raise(self, error: Exception | None) -> None:
         """Raises the query's own failure rather than Spark's wrapping of it."""
+        self._ended()
         if self._failure is not None:
             raise self._failure.with_traceback(None) from None
-        if error is not None:
-            raise error
+        if error is not None and not self._stopped and not self._batches.finished:
+            raise readable(error, f"flow {self._flow.name!r}") from None
+
+    def _ended(self) -> None:
+        if self._batches.store is not None and not self.is_active:
+            self._batches.store.lease.give_back()
 
     # -- looking ------------------------------------------------------------------------------------------
 
@@ -568,19 +612,22 @@ def start(
         )
     spark = _session()
     store = Store.open(checkpoint) if streaming and checkpoint is not None else None
-    if store is not None:
-        store.fs.create_dir(join(store.root, "control"), recursive=True)
-    frame = io.tagged_frame(spark, plan, inputs, store.control if store else None)
-    batches = Batches(spark, plan, inputs, sinks, store, slots, chunk_rows)
-    _warn(spark, slots, inputs, plan)
-    if spark.sparkContext.master.startswith("local"):
-        # The workers are on this machine: what is compiled here, with a message, they find in the cache.
-        Engine(batches.prepared)
-    query = Query(batches, flow, frame, _trigger(trigger), end)
-    if store is None:
-        query.run_now()
-    else:
-        query._start()
+    try:
+        frame = io.tagged_frame(spark, plan, inputs, store.control if store else None)
+        batches = Batches(spark, plan, inputs, sinks, store, slots, chunk_rows)
+        _warn(spark, slots, inputs, plan)
+        if spark.sparkContext.master.startswith("local"):
+            # The workers are on this machine: what is compiled here, with a message, they find in the cache.
+            Engine(batches.prepared)
+        query = Query(batches, flow, frame, _trigger(trigger), end)
+        if store is None:
+            query.run_now()
+        else:
+            query._start()
+    except BaseException:
+        if store is not None:
+            store.lease.give_back()
+        raise
     return query
 
 

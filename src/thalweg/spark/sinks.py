@@ -19,7 +19,7 @@ from rich.table import Table
 
 from thalweg.errors import BuildError, CheckpointError
 from thalweg.records import Kind, Schema
-from thalweg.state.paths import list_folders, resolve
+from thalweg.state.paths import delete_folder, list_folders, resolve
 from thalweg.times import text
 
 FileFormat = Literal["parquet", "json", "csv"]
@@ -36,7 +36,15 @@ class FileSink:
     def write(self, frame: DataFrame, batch: int) -> None:
         """Writes a batch, in place of an earlier try's files."""
         writer = frame.write.mode("overwrite").options(**self.options)
-        writer.format(self.format).save(f"{self.path.rstrip('/')}/batch={batch}")
+        writer.format(self.format).save(self._folder(batch))
+
+    def clear(self, batch: int) -> None:
+        """The batch has no rows: an earlier try's files, made by another version of the flow, must go."""
+        fs, path = resolve(self._folder(batch))
+        delete_folder(fs, path)
+
+    def _folder(self, batch: int) -> str:
+        return f"{self.path.rstrip('/')}/batch={batch}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -138,7 +138,8 @@ def _tick(engine: Engine, now: int) -> None:
     """A clock tick: no row before ``now`` minus the lateness will come, whatever the lanes have seen."""
     for gate in engine.gates.values():
         if isinstance(gate.node, Source) and gate.node.order_by:
-            for lane in list(gate.lanes) or [None]:
+            # Lanes that have not been seen yet cannot be told apart from ones that will never come.
+            for lane in list(gate.lanes) or ([] if gate.node.lane else [None]):
                 gate.lanes[lane] = max(gate.lanes.get(lane, BEFORE_ALL), now)
 
 

@@ -1,0 +1,86 @@
+"""What stopped a query, as one readable error without a Java stack."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from typing import Any
+
+from thalweg.errors import EnvironmentProblem, OperatorError, ThalwegError
+from thalweg.operators.functions import Function
+from thalweg.runtime.failures import reason_of, shorten
+
+_NOISE = re.compile(
+    r"\s|Traceback \(most|Caused by:|(Driver|JVM) stacktrace|An error occurred while calling o\d+"
+)
+#: What Spark says in front of the reason of a failed task.
+_TASK = re.compile(r"^.*most recent failure: Lost task \S+ in stage \S+ \(TID \d+\) \([^)]*\): ")
+#: Lines of another's error that are worth showing.
+_LINES = 5
+
+
+def readable(error: BaseException, where: str) -> BaseException:
+    """An error of ours as it is, one of Spark or Python in a few lines; interrupts as they are."""
+    if isinstance(error, ThalwegError) or not isinstance(error, Exception):
+        return error
+    made = ThalwegError(f"{where} failed: {essence(error)}")
+    made.__cause__ = error
+    return made
+
+
+def essence(error: BaseException) -> str:
+    """The lines of an error that say something, without the stacks of Java and Python."""
+    lines = [line.lstrip(": ") for line in str(error).splitlines() if not _NOISE.match(line)]
+    lines = [_TASK.sub("", line) for line in lines]
+    kept = [shorten(line) for line in dict.fromkeys(lines) if line.strip()]
+    if not kept:
+        return reason_of(error)
+    if len(kept) > _LINES:
+        # A Python worker's error ends with what matters, Spark's begins with it.
+        kept = [*kept[: _LINES - 1], kept[-1]]
+    name = type(error).__name__
+    return "\n  ".join(kept) if name.startswith("Py4J") else f"{name}: " + "\n  ".join(kept)
+
+
+def write_failed(sink: str, where: str, batch: int, error: Exception) -> ThalwegError:
+    """A sink that Spark writes could not be written."""
+    made = EnvironmentProblem(
+        f"sink {sink!r}: batch {batch} cannot be written to {where}: {essence(error)}\n"
+        "  when that is repaired, start again from the same checkpoint: the batch is written anew"
+    )
+    made.__cause__ = error
+    return made
+
+
+def function_failed(
+    sink: str, call: Callable[..., Any], batch: int, error: Exception
+) -> OperatorError:
+    """A sink's function raised."""
+    made = Function.of(call, sink)
+    text = OperatorError(
+        f"sink {sink!r}: {made.name} failed on batch {batch}: {essence(error)}\n"
+        f"  at   {made.file}:{made.line}\n"
+        "  when that is repaired, start again from the same checkpoint: the batch is given to it again",
+        operator=sink,
+    )
+    text.__cause__ = error
+    return text
+
+
+class _Told(logging.Filter):
+    """Leaves out what py4j logs about errors that the query itself tells."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, ThalwegError)
+
+
+_TOLD = _Told()
+
+
+def tell_once() -> None:
+    """From now on py4j does not log a failure of a batch beside the query that raises it."""
+    logger = logging.getLogger("py4j.clientserver")
+    if _TOLD not in logger.filters:
+        logger.addFilter(_TOLD)
