@@ -39,7 +39,14 @@ def query(folder: Path) -> Answer:
         shutil.rmtree(checkpoint, ignore_errors=True)
     if "--progress" in sys.argv:
         for one in query.recent_progress:
-            print(one["batch"], one["rows"], one["batch_s"], one["task_s"], one["task_cpu_s"], file=sys.stderr)
+            print(
+                one["batch"],
+                one["rows"],
+                one["batch_s"],
+                one["task_s"],
+                one["task_cpu_s"],
+                file=sys.stderr,
+            )
     averages = average.rows
     last = averages[-1] if averages else None
     return Answer(

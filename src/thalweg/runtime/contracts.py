@@ -81,7 +81,7 @@ class KeyedOperator(Protocol):
     """
 
     #: bucket -> state, of the buckets that this slot owns and that have or had keys
-    tables: dict[int, BucketState]
+    tables: dict[int, Any]
 
     def table(self, bucket: int) -> BucketState:
         """The state of a bucket, made on first use."""

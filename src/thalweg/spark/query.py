@@ -616,7 +616,7 @@ def start(
         frame = io.tagged_frame(spark, plan, inputs, store.control if store else None)
         batches = Batches(spark, plan, inputs, sinks, store, slots, chunk_rows)
         _warn(spark, slots, inputs, plan)
-        if spark.sparkContext.master.startswith("local"):
+        if str(spark.sparkContext.master).startswith("local"):
             # The workers are on this machine: what is compiled here, with a message, they find in the cache.
             Engine(batches.prepared)
         query = Query(batches, flow, frame, _trigger(trigger), end)
