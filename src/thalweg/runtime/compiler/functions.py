@@ -51,7 +51,8 @@ def write_function(
     Raises:
         NotCompilable: with the line and the construct.
     """
-    key = (source, tuple(arguments), f"{purpose} {emit}")
+    # By text: as values, a captured 1, 1.0 and True are equal.
+    key = (repr(source), tuple(arguments), f"{purpose} {emit}")
     if key not in unit.functions:
         if source.reason:
             raise NotCompilable(source.reason)

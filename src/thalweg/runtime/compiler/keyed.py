@@ -26,9 +26,10 @@ from thalweg.runtime.compiler.keyed_code import KeyedSpec, write_keyed
 from thalweg.runtime.compiler.kinds import NO_VALUE
 from thalweg.runtime.compiler.lookup import BUCKET, END, RANGE_WIDTH, TableOfTables
 from thalweg.runtime.compiler.reasons import NotCompilable
-from thalweg.runtime.compiler.replay import consume, first_failure, operator_error, reason_of, show
+from thalweg.runtime.compiler.replay import consume, first_failure, operator_error
 from thalweg.runtime.compiler.support import DONE
 from thalweg.runtime.contracts import KeyedResult, Rejected
+from thalweg.runtime.failures import reason_of, shorten
 from thalweg.runtime.keys import KeyRows
 from thalweg.state.tables import ALIVE, DIRTY, BucketTable, default_record, split_by_bucket
 
@@ -173,7 +174,7 @@ class CompiledKeyed:
 
     def fire_due(self, split: Split, run: Run, clock: int, buckets: Sequence[int]) -> None:
         """Fires the timers of these buckets below the clock, also those armed again below it."""
-        timer = self.spec.state.timer
+        timer = self.spec.timer
         if split.times is None or timer is None:
             return
         ranges, entries = self._places.due(buckets, clock, timer)
@@ -323,8 +324,8 @@ class CompiledKeyed:
         process = self.spec.process
         error = first_failure(lambda: self._replay(run, process, value), compiled)
         if not self.reject:
-            raise operator_error(self.spec.name, process, error, show(value)) from error
-        run.rejected.append(Rejected(row, self.spec.name, reason_of(error), show(value)))
+            raise operator_error(self.spec.name, self.spec.sources[0], value, error) from error
+        run.rejected.append(Rejected(row, self.spec.name, reason_of(error), shorten(value)))
         self._step_over(run, place, split)
 
     def _step_over(self, run: Run, place: int, split: Split) -> None:
@@ -344,9 +345,9 @@ class CompiledKeyed:
         given = (key,) if self.spec.key.fields else ()
         time = int(run.ctl[layout.TIME])
         error = first_failure(lambda: self._replay(run, on_timer, *given, time), compiled)
-        text = f"key {show(key)} at time {time}"
+        text = f"key {key!r}"
         if not self.reject:
-            raise operator_error(self.spec.name, on_timer, error, text) from error
+            raise operator_error(self.spec.name, self.spec.sources[1], text, error) from error
         run.rejected.append(Rejected(-1, self.spec.name, reason_of(error), text, time, key))
         table.records[entry] = self._default[0]
         table.flags[entry] = (int(table.flags[entry]) | DIRTY) & ~ALIVE

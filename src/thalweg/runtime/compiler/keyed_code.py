@@ -73,6 +73,18 @@ class KeyedSpec:
     on_timer_source: FunctionSource | None = None
 
     @property
+    def timer(self) -> str | None:
+        """The state's timer; without on_timer it is a field like any other."""
+        return None if self.on_timer is None else self.state.timer
+
+    @property
+    def sources(self) -> tuple[FunctionSource, FunctionSource]:
+        """The sources of process and on_timer (of process again where there is no on_timer)."""
+        process = self.process_source or describe(self.process)
+        on_timer = self.on_timer_source or describe(self.on_timer or self.process)
+        return process, on_timer
+
+    @property
     def words(self) -> int:
         """Key words that a timer's outputs carry; keys with text are looked up in the table."""
         return 0 if self.key.has_text else self.key.width
@@ -98,7 +110,7 @@ def write_keyed(spec: KeyedSpec) -> str:
         )
     unit.check_widened()
     shape = _Shape.of(spec, state)
-    if spec.state.timer is not None:
+    if spec.timer is not None:
         unit.parts.append(_fire(spec, shape, on_timer))
     unit.parts.append(_rows(spec, shape, process, row))
     unit.parts.append(_kernel(spec, shape))
@@ -140,7 +152,7 @@ class _Shape:
     @classmethod
     def of(cls, spec: KeyedSpec, state: Type) -> _Shape:
         names = spec.state.schema.names
-        timer = spec.state.timer
+        timer = spec.timer
         at = None if timer is None else state.offsets[names.index(timer)]
         return cls(record_dtype(spec.state).itemsize, at, state.offsets[-1])
 
@@ -201,8 +213,7 @@ def _call(call: str, size: int) -> list[str]:
 def _fire(spec: KeyedSpec, shape: _Shape, on_timer: str) -> str:
     """``fire(...)``: all timers of one key below ``limit``; the new number of outputs, -1 when full."""
     arguments = f"rec, {_key_code(spec.key)}t, (out, -1, t, bucket, e, word), n"
-    call = f"m = {on_timer}({arguments})" if on_timer else "m = n"
-    done = _call(call, shape.size)
+    done = _call(f"m = {on_timer}({arguments})", shape.size)
     # The copy must still have the timer, else a repeated call would find none.
     done.insert(2, f"put_i(rec + {shape.timer}, {NEVER})")
     body = [

@@ -8,12 +8,14 @@ running it again is safe.
 from __future__ import annotations
 
 import inspect
-import traceback
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
 from thalweg.errors import OperatorError
+from thalweg.operators.functions import Function
 from thalweg.records import Schema
+from thalweg.runtime import failures
+from thalweg.runtime.compiler.source import FunctionSource
 
 
 def first_failure(run: Callable[[], object], compiled: BaseException) -> BaseException:
@@ -33,37 +35,9 @@ def consume(result: Any, out: Schema | None) -> list[Any]:
     return [one if out is None else out.coerce(one) for one in items]
 
 
-def reason_of(error: BaseException) -> str:
-    """The exception's type and text, as rejected rows carry it."""
-    return f"{type(error).__name__}: {error}"
-
-
 def operator_error(
-    operator: str, function: Callable[..., Any], error: BaseException, row: str
+    operator: str, source: FunctionSource, row: Any, error: BaseException
 ) -> OperatorError:
-    """The error that stops a query: operator, function, place, row, exception."""
-    name = getattr(function, "__name__", "?")
-    return OperatorError(
-        f"operator {operator}: {name} raised {reason_of(error)}\n"
-        f"  at   {_place(function, error)}\n"
-        f"  row  {row}\n"
-        '  to go on with the next row instead, build the flow with errors="reject"',
-        operator=operator,
-        row=row,
-    )
-
-
-def _place(function: Callable[..., Any], error: BaseException) -> str:
-    """The deepest line in the file of the user's function, else the line of its definition."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return repr(function)
-    frames: Sequence[traceback.FrameSummary] = traceback.extract_tb(error.__traceback__)
-    inside = [one for one in frames if one.filename == code.co_filename]
-    return f"{code.co_filename}:{inside[-1].lineno if inside else code.co_firstlineno}"
-
-
-def show(value: object) -> str:
-    """A row as text, cut where it is long."""
-    text = repr(value)
-    return text if len(text) <= 300 else f"{text[:297]}..."
+    """The error that stops a query, in the words that interpreted operators use."""
+    # A source has the name, file and line that the text is made of.
+    return failures.operator_error(operator, cast("Function", source), row, error)

@@ -29,11 +29,12 @@ from thalweg.runtime.compiler.columns import (
 from thalweg.runtime.compiler.functions import Emit, write_function
 from thalweg.runtime.compiler.kinds import Type
 from thalweg.runtime.compiler.reasons import NotCompilable
-from thalweg.runtime.compiler.replay import consume, first_failure, operator_error, reason_of, show
+from thalweg.runtime.compiler.replay import consume, operator_error
 from thalweg.runtime.compiler.source import FunctionSource, describe
 from thalweg.runtime.compiler.support import DONE, FULL
 from thalweg.runtime.compiler.unit import Unit
 from thalweg.runtime.contracts import Rejected, StatelessResult
+from thalweg.runtime.failures import reason_of, shorten
 
 #: Offsets in the control array: the row being processed, the row to stop at, outputs so far, room
 #: needed when FULL; then a count per step, then these counts as they were before the row.
@@ -188,66 +189,107 @@ class CompiledChain:
         ctl[STOP] = len(chunk)
         buffers = Buffers(self.out, 1, len(chunk))
         rejected: list[Rejected] = []
+        inserts: list[_Insert] = []
         while True:
             try:
                 code = self.kernel(address(table), address(buffers.table), address(ctl))
             except Exception as error:
-                self._failed(chunk, ctl, error, rejected)
+                inserts.append(self._interpret(chunk, ctl, error, rejected))
                 continue
             if code == DONE:
                 break
             assert code == FULL
             buffers.grow(int(ctl[NEEDED]), int(ctl[OUT]))
-        used = int(ctl[OUT])
-        source = buffers.extra(0, used)
+        source = buffers.extra(0, int(ctl[OUT]))
+        columns = self._columns(buffers, source, chunk)
         counts = ctl[COUNTS : COUNTS + len(self.steps)].tolist()
-        return StatelessResult(self._columns(buffers, source, chunk), source, counts, rejected)
+        if any(one.rows for one in inserts):
+            columns, source = _inserted(self.out, columns, source, inserts)
+        return StatelessResult(columns, source, counts, rejected)
 
     def _columns(self, buffers: Buffers, source: Int64s, chunk: Chunk) -> list[Column]:
-        columns = []
         if not len(source):
             return list(self._none)
+        columns = []
         parts = zip(self.out.fields, buffers.fields(len(source)), strict=True)
         for field, (values, valid) in parts:
             if field.type.fixed_width:
                 columns.append(Column(field.type, values, valid))
             else:
-                columns.append(
-                    Column(field.type, gather(values, source, chunk.columns, field.type.arrow))
-                )
+                texts = gather(values, source, chunk.columns, field.type.arrow)
+                columns.append(Column(field.type, texts))
         return columns
 
-    def _failed(
+    def _interpret(
         self, chunk: Chunk, ctl: Int64s, compiled: BaseException, rejected: list[Rejected]
-    ) -> None:
-        """Finds the step and its exception; notes the row as rejected and steps over it, or raises."""
-        row = int(ctl[ROW])
-        value = chunk.slice(row, row + 1).rows()[0]
-        at = [0]
-        error = first_failure(lambda: self._interpret(value, 0, at), compiled)
-        step = self.steps[at[0]]
-        if not self.reject:
-            raise operator_error(step.name, step.function, error, show(value)) from error
-        rejected.append(Rejected(row, step.name, reason_of(error), show(value)))
-        steps = len(self.steps)
-        ctl[COUNTS : COUNTS + steps] = ctl[COUNTS + steps : COUNTS + 2 * steps]
-        ctl[ROW] = row + 1
+    ) -> _Insert:
+        """Runs the row that failed in plain Python, so that only what failed in it is rejected.
 
-    def _interpret(self, value: Any, place: int, at: list[int]) -> None:
-        """One row through the steps from ``place`` on; ``at`` tells which step runs."""
-        if place == len(self.steps):
-            return
-        step = self.steps[place]
-        at[0] = place
-        result = step.function(value)
-        if step.kind == "filter":
-            if result:
-                self._interpret(value, place + 1, at)
-            return
-        if step.kind == "flat_map":
-            for one in result:
-                self._interpret(step.out.coerce(one), place + 1, at)
-                at[0] = place
-            return
-        for one in consume(result, step.out):
-            self._interpret(one, place + 1, at)
+        Steps over it in ``ctl``; raises where errors are not to be rejected.
+        """
+        place, used, steps = int(ctl[ROW]), int(ctl[OUT]), len(self.steps)
+        ctl[COUNTS : COUNTS + steps] = ctl[COUNTS + steps : COUNTS + 2 * steps]
+        ctl[ROW] = place + 1
+        first = chunk.slice(place, place + 1).rows()
+        rows = first
+        before = len(rejected)
+        counts = []
+        for step in self.steps:
+            rows = self._step(step, place, rows, rejected)
+            counts.append(len(rows))
+        if len(rejected) == before:
+            # Python computes with ints that do not fit 64 bits; the compiled row is what counts.
+            self._reject(self.steps[0], place, first[0], compiled, rejected)
+            return _Insert(used, place, [])
+        ctl[COUNTS : COUNTS + steps] += counts
+        return _Insert(used, place, rows)
+
+    def _step(self, step: Step, place: int, rows: list[Any], rejected: list[Rejected]) -> list[Any]:
+        out: list[Any] = []
+        for row in rows:
+            try:
+                result = step.function(row)
+                if step.kind == "filter":
+                    made = [row] if result else []
+                elif step.kind == "flat_map":
+                    made = [step.out.coerce(one) for one in result or () if one is not None]
+                else:
+                    made = consume(result, step.out)
+            except Exception as error:
+                self._reject(step, place, row, error, rejected)
+                continue
+            out += made
+        return out
+
+    def _reject(
+        self, step: Step, place: int, row: Any, error: BaseException, rejected: list[Rejected]
+    ) -> None:
+        if not self.reject:
+            raise operator_error(step.name, step.described(), row, error) from error
+        rejected.append(Rejected(place, step.name, reason_of(error), shorten(row)))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Insert:
+    """Outputs of an interpreted row, and before which compiled output they belong."""
+
+    place: int
+    source: int
+    rows: list[Any]
+
+
+def _inserted(
+    out: Schema, columns: list[Column], source: Int64s, inserts: Sequence[_Insert]
+) -> tuple[list[Column], Int64s]:
+    """The compiled outputs with the interpreted ones where they belong."""
+    whole = Chunk(out, columns, len(source))
+    parts: list[Chunk] = []
+    sources: list[Int64s] = []
+    at = 0
+    for one in inserts:
+        parts += [whole.slice(at, one.place), Chunk.from_rows(out, one.rows)]
+        sources += [source[at : one.place], np.full(len(one.rows), one.source)]
+        at = one.place
+    parts.append(whole.slice(at, len(source)))
+    sources.append(source[at:])
+    return Chunk.concat(parts).columns, np.concatenate(sources)

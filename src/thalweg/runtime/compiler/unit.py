@@ -10,11 +10,10 @@ from thalweg.records import Schema, StateSpec
 from thalweg.runtime.chunks import CATEGORIES
 from thalweg.runtime.compiler.kinds import Type, field_type, record_type
 from thalweg.runtime.compiler.reasons import NotCompilable
-from thalweg.runtime.compiler.source import FunctionSource
 from thalweg.state.tables import record_dtype
 
-#: (function, argument types, what it is for): one generated function each.
-Instance = tuple[FunctionSource, tuple[Type, ...], str]
+#: (function as text, argument types, what it is for): one generated function each.
+Instance = tuple[str, tuple[Type, ...], str]
 
 
 @dataclasses.dataclass(slots=True)
