@@ -428,7 +428,7 @@ class StateSpec:
 
     def restore(self, values: Sequence[Any]) -> Any:
         """The state object that has these field values."""
-        state = object.__new__(self.cls)
+        state: Any = object.__new__(self.cls)
         for field, value in zip(self.schema.fields, values, strict=True):
             setattr(state, field.name, value)
         return state

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from thalweg.errors import CompileRefused
 from thalweg.operators.functions import Function
-from thalweg.operators.nodes import Keyed, Stateless
+from thalweg.operators.nodes import Keyed, Node, Stateless
 from thalweg.plan import Plan, Unit
 from thalweg.records import Schema
 from thalweg.runtime.chunks import Chunk
@@ -95,10 +96,11 @@ def _frozen(function: Function, operator: str) -> Function:
     return dataclasses.replace(function, call=freeze(function.call, operator))
 
 
-def _with_function(node: object, role: str, function: Function) -> object:
+def _with_function(node: Node, role: str, function: Function) -> Node:
+    changes: dict[str, Any] = {role: function}
     if isinstance(node, Keyed) and role == "key":
-        return dataclasses.replace(node, key=dataclasses.replace(node.key, function=function))
-    return dataclasses.replace(node, **{role: function})  # type: ignore[type-var]
+        changes = {"key": dataclasses.replace(node.key, function=function)}
+    return dataclasses.replace(node, **changes)
 
 
 def verdicts(prepared: Prepared) -> dict[int, Verdict]:
