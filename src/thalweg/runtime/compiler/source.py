@@ -194,7 +194,12 @@ def _locate(function: types.FunctionType) -> tuple[str, int] | None:
     """The text of the function's own definition and its line; None when there is none."""
     code = function.__code__
     linecache.checkcache(code.co_filename)
-    text = "".join(linecache.getlines(code.co_filename, function.__globals__))
+    return _located(code, "".join(linecache.getlines(code.co_filename, function.__globals__)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _located(code: types.CodeType, text: str) -> tuple[str, int] | None:
+    """The code's definition within the text of its file; parsing a large file takes milliseconds."""
     try:
         nodes = _tree(text)
         find = _find_lambda if code.co_name == "<lambda>" else _find_def
