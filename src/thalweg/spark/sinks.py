@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from thalweg.errors import BuildError, CheckpointError
-from thalweg.records import Kind, Schema
+from thalweg.records import Field, FieldType, Kind, Schema
 from thalweg.state.paths import delete_folder, list_folders, resolve
 from thalweg.times import text
 
@@ -213,10 +213,26 @@ def decode_frame(frame: DataFrame, schema: Schema, sink: int) -> DataFrame:
     from thalweg.spark.map_in_arrow import map_in_arrow
     from thalweg.spark.transport import decode, from_batch
 
+    plain = _without_classes(schema)
+
     def body(batches: Any) -> Any:
         for batch in batches:
             for blob in from_batch(batch):
-                yield decode(blob.data, schema, ()).to_arrow()
+                yield decode(blob.data, plain, ()).to_arrow()
 
     mine = frame.filter((frame["kind"] == "sink") & (frame["node"] == sink))
     return map_in_arrow(mine, body, from_arrow_schema(schema.arrow))
+
+
+def _without_classes(schema: Schema) -> Schema:
+    """The same fields without the user's classes, whose modules the workers may not be able to import."""
+    fields = [Field(field.name, _plain_type(field.type)) for field in schema.fields]
+    return Schema.make_record(schema.name, fields)
+
+
+def _plain_type(kind: FieldType) -> FieldType:
+    return dataclasses.replace(
+        kind,
+        item=kind.item and _plain_type(kind.item),
+        record=kind.record and _without_classes(kind.record),
+    )
