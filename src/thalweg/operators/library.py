@@ -122,23 +122,24 @@ def sessions(
     bounds = [Field("start", time.type), Field("end", time.type)]
     results = [Field(name, part.result) for name, part in parts.items()]
     out = _output(operator, [*key, *bounds, *results], "Session")
+    # No aggregate's state can have these names: theirs end in _, _sum, _n or _seen.
     own = [
         _timer(),
-        Field("first_", time.type, 0),
-        Field("last_", time.type, 0),
-        Field("open_", FieldType(Kind.BOOL), False),
+        Field("first", time.type, 0),
+        Field("last", time.type, 0),
+        Field("open", FieldType(Kind.BOOL), False),
     ]
     state = make_state("SessionState", [*own, *(f for p in parts.values() for f in p.state)])
     keys = ["key"] if len(key) == 1 else [f"key[{i}]" for i in range(len(key))]
-    values = ", ".join([*keys, "state.first_", "state.last_", *(p.value for p in parts.values())])
+    values = ", ".join([*keys, "state.first", "state.last", *(p.value for p in parts.values())])
     text = (
         "def update(state, row):\n"
         + _body(
             [
-                "if not state.open_:",
-                f"    state.first_ = row.{time.name}",
-                "    state.open_ = True",
-                f"state.last_ = row.{time.name}",
+                "if not state.open:",
+                f"    state.first = row.{time.name}",
+                "    state.open = True",
+                f"state.last = row.{time.name}",
                 f"state.timer = row.{time.name} + GAP",
             ]
         )
