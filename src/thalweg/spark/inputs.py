@@ -165,7 +165,9 @@ def check_frame(source: Source, frame: DataFrame) -> None:
 
     try:
         check_types(
-            to_arrow_schema(frame.schema), source.record, f"the input of source {source.name!r}"
+            to_arrow_schema(frame.schema, timezone="UTC"),
+            source.record,
+            f"the input of source {source.name!r}",
         )
     except DataError as error:
         raise SchemaError(str(error)) from None
