@@ -1,0 +1,198 @@
+"""``--input NAME=PATH,format=csv,key=value`` and ``--output NAME=PATH``: read, checked, formats found out."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, get_args
+
+import typer
+
+from thalweg.errors import DataError
+from thalweg.operators.nodes import Sink, Source
+from thalweg.readers import Format, ReadOptions, list_files
+from thalweg.state.paths import resolve
+
+_EXTENSIONS: Final[Mapping[str, Format]] = {
+    "csv": "csv",
+    "tsv": "csv",
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+    "txt": "text",
+    "log": "text",
+    "text": "text",
+    "parquet": "parquet",
+    "pq": "parquet",
+}
+_COMPRESSED: Final = re.compile(r"\.(gz|bz2|zst)$")
+_OPTION: Final = re.compile(r"([a-z_]+)=(.*)", re.DOTALL)
+_NAME: Final = re.compile(r"[A-Za-z_][\w-]*")
+_OUTPUT_FORMATS: Final = ("parquet", "json", "csv")
+_FLAGS: Final = ("header", "recursive")
+_LISTS: Final = ("null_values", "true_values", "false_values", "timestamp_formats")
+_READ_OPTIONS: Final = tuple(f.name for f in dataclasses.fields(ReadOptions) if f.name != "format")
+_FILE_OPTIONS: Final = ("recursive", "max_files_per_trigger")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Given:
+    """One ``--input`` or ``--output``: the name it is for, where, in which format, and options."""
+
+    name: str
+    path: str
+    format: str
+    options: Mapping[str, Any]
+
+
+def read_inputs(given: Sequence[str], sources: Sequence[Source]) -> dict[str, Given]:
+    """The inputs by source name.
+
+    Raises:
+        typer.BadParameter: a name, format or option is not known, or a source has no input.
+    """
+    records = {source.name: source for source in sources}
+    out = _by_name("--input", given, list(records))
+    for missing in records.keys() - out.keys():
+        raise typer.BadParameter(
+            f"source {missing!r} has no input; add --input {missing}=PATH", param_hint="--input"
+        )
+    return {name: _input(one, records[name]) for name, one in out.items()}
+
+
+def read_outputs(given: Sequence[str], sinks: Sequence[Sink]) -> dict[str, Given]:
+    """The outputs by sink name; sinks that are not named are computed and counted only.
+
+    Raises:
+        typer.BadParameter: a name or format is not known.
+    """
+    out = _by_name("--output", given, [sink.name for sink in sinks])
+    return {name: _output(one) for name, one in out.items()}
+
+
+def _by_name(flag: str, given: Sequence[str], names: list[str]) -> dict[str, Given]:
+    what = "source" if flag == "--input" else "sink"
+    out: dict[str, Given] = {}
+    for text in given:
+        one = parse(text, names)
+        if not one.name:
+            if len(names) > 1:
+                raise typer.BadParameter(
+                    f"{text!r} does not say which {what} it is for: {', '.join(names)};"
+                    f" write {names[0]}={text}",
+                    param_hint=flag,
+                )
+            one = dataclasses.replace(one, name=names[0])
+        if one.name not in names:
+            raise typer.BadParameter(
+                f"the flow has no {what} {one.name!r}; it has {', '.join(names)}", param_hint=flag
+            )
+        if one.name in out:
+            raise typer.BadParameter(f"{what} {one.name!r} is given twice", param_hint=flag)
+        out[one.name] = one
+    return out
+
+
+def parse(text: str, names: Sequence[str] = ()) -> Given:
+    """The parts of one argument; a part without ``=`` after a comma belongs to what stands before it.
+
+    What stands before the first ``=`` is a name if it is one of ``names`` or could be one, else a part of the path.
+
+    Example::
+
+        >>> parse("clicks=data/clicks,format=csv,null_values=NA")
+        Given(name='clicks', path='data/clicks', format='csv', options={'null_values': 'NA'})
+    """
+    first, *rest = text.split(",")
+    options: dict[str, str] = {}
+    for part in rest:
+        found = _OPTION.fullmatch(part)
+        if found is not None:
+            options[found[1]] = found[2]
+        elif options:
+            last = list(options)[-1]
+            options[last] += f",{part}"
+        else:
+            first += f",{part}"
+    name, equals, path = first.partition("=")
+    if not equals or not (name in names or _NAME.fullmatch(name)):
+        name, path = "", first
+    return Given(name, path, options.pop("format", ""), options)
+
+
+def _input(given: Given, source: Source) -> Given:
+    known = (*_READ_OPTIONS, *_FILE_OPTIONS)
+    for key in given.options:
+        if key not in known:
+            raise typer.BadParameter(
+                f"{given.name}: there is no option {key!r}; there are {', '.join(known)}",
+                param_hint="--input",
+            )
+    options = {key: _value(key, value) for key, value in given.options.items()}
+    format = given.format
+    more: dict[str, Any] = {}
+    if not format:
+        format, more = _found_format(given, source)
+    elif format not in get_args(Format):
+        raise typer.BadParameter(
+            f"{given.name}: format is one of {', '.join(get_args(Format))}, not {format!r}",
+            param_hint="--input",
+        )
+    return dataclasses.replace(given, format=format, options={**more, **options})
+
+
+def _value(key: str, text: str) -> Any:
+    if key in _FLAGS:
+        return text.lower() in ("true", "1", "yes")
+    if key in _LISTS:
+        return tuple(text.split("|"))
+    if key == "max_files_per_trigger":
+        return int(text)
+    if key in ("quote", "epoch_unit") and text.lower() == "none":
+        return None
+    return text.replace("\\t", "\t") if key == "delimiter" else text
+
+
+def _found_format(given: Given, source: Source) -> tuple[str, dict[str, Any]]:
+    """The format that the names of the files say, or text where the record is one of lines."""
+    try:
+        fs, path = resolve(given.path)
+        names = [file.path for file in list_files(fs, path)]
+    except DataError as error:
+        raise typer.BadParameter(f"{given.name}: {error}", param_hint="--input") from None
+    found = {extension_of(name) for name in names}
+    formats = {_EXTENSIONS[one] for one in found if one in _EXTENSIONS}
+    if len(formats) == 1:
+        return formats.pop(), {"delimiter": "\t"} if found == {"tsv"} else {}
+    if not formats and set(source.record.names) <= {"line", "path", "number"}:
+        return "text", {}
+    said = (
+        f"the files there end in {', '.join(sorted(found))}"
+        if names
+        else "there are no files there"
+    )
+    raise typer.BadParameter(
+        f"{given.name}: the format of {given.path} is not clear ({said});"
+        f" add ,format={' or '.join(get_args(Format))}",
+        param_hint="--input",
+    )
+
+
+def extension_of(path: str) -> str:
+    """The end of a file's name without that of a compression, "csv" of ``a.csv.gz``."""
+    name = _COMPRESSED.sub("", path.rstrip("/").rpartition("/")[2])
+    return name.rpartition(".")[2].lower() if "." in name else ""
+
+
+def _output(given: Given) -> Given:
+    if given.path == "console":
+        return dataclasses.replace(given, format="console")
+    format = given.format or _EXTENSIONS.get(extension_of(given.path), "parquet")
+    if format not in _OUTPUT_FORMATS:
+        raise typer.BadParameter(
+            f"{given.name}: format is one of {', '.join(_OUTPUT_FORMATS)}, or the path is console;"
+            f" not {format!r}",
+            param_hint="--output",
+        )
+    return dataclasses.replace(given, format=format)

@@ -1,0 +1,120 @@
+"""How a running query is seen: one live line on a terminal, plain lines elsewhere, and a table at the end."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+
+from thalweg.plan import Plan
+
+log = logging.getLogger("thalweg")
+COUNTS = ("in", "out", "late", "rejected")
+
+
+class Display(Protocol):
+    """Where a run says what it does."""
+
+    def say(self, text: str) -> None:
+        """What is going on now."""
+
+    def batch(self, progress: Mapping[str, Any]) -> None:
+        """A batch was done."""
+
+    def close(self) -> None:
+        """No more of it."""
+
+
+class Lines:
+    """A line for everything, on stderr."""
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def batch(self, progress: Mapping[str, Any]) -> None:
+        self.say(batch_line(progress))
+
+    def close(self) -> None:
+        pass
+
+
+class Live:
+    """One line that changes, on a terminal."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._status = Status("", console=self._console)
+        self._status.start()
+
+    def say(self, text: str) -> None:
+        self._status.update(text)
+
+    def batch(self, progress: Mapping[str, Any]) -> None:
+        self._status.update(batch_line(progress))
+
+    def close(self) -> None:
+        self._status.stop()
+
+
+class _Handler(logging.Handler):
+    """Passes what the library logs ("compiling …") on to the display."""
+
+    def __init__(self, display: Display) -> None:
+        super().__init__(logging.INFO)
+        self._display = display
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.WARNING:
+            print(f"warning: {record.getMessage()}", file=sys.stderr, flush=True)
+        else:
+            self._display.say(record.getMessage())
+
+
+def open_display(*, verbose: bool = False, live: bool = True) -> Display:
+    """The display that fits where stderr goes.
+
+    Args:
+        verbose: shows the log itself.
+        live: whether a line may change in place; not where tables are printed meanwhile.
+    """
+    display: Display = Live() if sys.stderr.isatty() and live and not verbose else Lines()
+    handler: logging.Handler = _Handler(display)
+    if verbose:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    for old in [one for one in log.handlers if getattr(one, "thalweg_cli", False)]:
+        log.removeHandler(old)
+    handler.thalweg_cli = True  # type: ignore[attr-defined]
+    log.addHandler(handler)
+    log.setLevel(logging.DEBUG if verbose else logging.INFO)
+    log.propagate = False
+    return display
+
+
+def batch_line(progress: Mapping[str, Any]) -> str:
+    """A batch in one line, with late and rejected rows since the beginning."""
+    totals = progress["totals"].values()
+    late, rejected = (sum(one.get(what, 0) for one in totals) for what in ("late", "rejected"))
+    keys = sum(one["keys"] for one in progress["state"].values())
+    waiting = sum(progress["waiting"].values())
+    return (
+        f"batch {progress['batch']}: {progress['rows']:,} rows, {progress['rows_per_s']:,.0f} rows/s,"
+        f" {late:,} late, {rejected:,} rejected, {keys:,} keys, {waiting:,} waiting"
+    )
+
+
+def totals_table(plan: Plan, counts: Mapping[str, Mapping[str, int]]) -> Table:
+    """Rows in, out, late and rejected by operator, in the order of the flow."""
+    out = Table(title="rows since the first batch", title_justify="left")
+    out.add_column("operator", overflow="fold")
+    for what in COUNTS:
+        out.add_column(what, justify="right", no_wrap=True)
+    for node in plan.nodes:
+        mine = counts.get(node.name, counts.get(f"sink:{node.name}", {}))
+        out.add_row(node.name, *[f"{mine.get(what, 0):,}" for what in COUNTS])
+    return out

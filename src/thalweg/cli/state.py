@@ -1,0 +1,146 @@
+"""``thalweg state show``: what a checkpoint holds, while its query runs or after."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import orjson
+import pyarrow as pa
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from thalweg.cli.failures import told
+from thalweg.cli.progress import COUNTS
+from thalweg.errors import CheckpointError
+from thalweg.state.inspect import CheckpointInfo, OperatorInfo, describe, read_state
+from thalweg.times import NEVER, text
+
+
+@told
+def show(
+    checkpoint: Annotated[str, typer.Argument(help="The checkpoint folder of a query.")],
+    operator: Annotated[str, typer.Option(help="Only this operator's keys.")] = "",
+    key: Annotated[str, typer.Option(help="Only this key; several fields with commas.")] = "",
+    limit: Annotated[int, typer.Option(min=0, help="At most so many keys an operator.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+) -> None:
+    """Show what a checkpoint holds: operators, counts, and the state of keys."""
+    info = describe(checkpoint)
+    if key and not operator:
+        raise typer.BadParameter("--key needs --operator NAME", param_hint="--key")
+    wanted = [operator] if operator else [one.name for one in info.operators if one.used]
+    tables = {name: _state(checkpoint, info, name, limit, key) for name in wanted}
+    if as_json:
+        typer.echo(orjson.dumps(_as_json(info, tables), option=orjson.OPT_INDENT_2).decode())
+        return
+    console = Console()
+    if not operator:
+        _print_head(console, info)
+    for name, table in tables.items():
+        keys = next(one.keys for one in info.operators if one.name == name)
+        by = f" by {', '.join(keys)}" if keys else ""
+        typer.echo(f"\nstate of {name}{by}")
+        console.print(_keys_table(table, _timers(info, name), limit))
+
+
+def _state(checkpoint: str, info: CheckpointInfo, name: str, limit: int, key: str) -> pa.Table:
+    if not key:
+        return read_state(checkpoint, name, limit=limit)
+    one = next((one for one in info.operators if one.name == name), None)
+    fields = len(one.keys) if one else 1
+    parts = tuple(key.split(",")) if fields > 1 else (key,)
+    table = read_state(checkpoint, name, limit=limit, key=parts)
+    if not table.num_rows:
+        raise CheckpointError(f"operator {name!r} has no state of the key {key}")
+    return table
+
+
+def _timers(info: CheckpointInfo, name: str) -> dict[str, bool]:
+    """The timer columns of an operator, and whether they hold instants (the flow's time may be a number)."""
+    instants = any("Timestamp" in field for one in info.operators for field in one.fields)
+    one = next(one for one in info.operators if one.name == name)
+    return {
+        field.partition(":")[0]: instants
+        for field in one.fields
+        if field.partition(": ")[2].startswith("Timer")
+    }
+
+
+def _print_head(console: Console, info: CheckpointInfo) -> None:
+    state = "finished" if info.finished else f"batch {info.batch}" if info.batch >= 0 else "empty"
+    lines = [
+        f"flow {info.flow}, {state}, {info.slots} slot{'s' * (info.slots != 1)}, written by thalweg {info.version}"
+    ]
+    for domain, clock in info.clock.items():
+        if abs(clock) < NEVER:
+            lines.append(f"clock {domain}: {text(clock)}")
+    typer.echo("\n".join(lines) + "\n")
+    console.print(_operators_table(info.operators))
+
+
+def _operators_table(operators: tuple[OperatorInfo, ...]) -> Table:
+    out = Table(title="operators", title_justify="left")
+    out.add_column("operator", overflow="fold")
+    for name in ("kind", "buckets", "bytes", *COUNTS):
+        out.add_column(name, justify="left" if name == "kind" else "right", no_wrap=True)
+    for one in operators:
+        buckets = f"{one.used}/{one.buckets}" if one.keys else ""
+        size = f"{one.bytes:,}" if one.bytes else ""
+        counts = [f"{one.counters.get(what, 0):,}" for what in COUNTS]
+        out.add_row(one.name, one.kind, buckets, size, *counts)
+    return out
+
+
+def _keys_table(table: pa.Table, timers: Mapping[str, bool], limit: int) -> Table:
+    out = Table()
+    if table.num_rows == limit:
+        out.caption = f"the first {limit} keys; more with --limit"
+    for field in table.schema:
+        number = pa.types.is_integer(field.type) and field.name not in timers
+        out.add_column(field.name, justify="right" if number else "left", overflow="fold")
+    for row in _rows(table):
+        out.add_row(*[_shown(value, timers.get(column)) for column, value in row.items()])
+    return out
+
+
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def _shown(value: Any, instant: bool | None) -> str:
+    if value is None or (instant is not None and value == NEVER):
+        return "–"
+    if instant:
+        return text(value)
+    if isinstance(value, dt.datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    return str(value)
+
+
+def _as_json(info: CheckpointInfo, tables: Mapping[str, pa.Table]) -> dict[str, Any]:
+    operators = {
+        one.name: {
+            "kind": one.kind,
+            "keys": one.keys,
+            "fields": one.fields,
+            "buckets": one.buckets,
+            "used": one.used,
+            "bytes": one.bytes,
+            "counts": dict(one.counters),
+        }
+        for one in info.operators
+    }
+    return {
+        "flow": info.flow,
+        "version": info.version,
+        "batch": info.batch,
+        "slots": info.slots,
+        "finished": info.finished,
+        "clock": dict(info.clock),
+        "operators": operators,
+        "state": {name: _rows(table) for name, table in tables.items()},
+    }

@@ -1,0 +1,254 @@
+"""The command line without Spark: arguments, errors, plans."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import thalweg as tw
+from thalweg.cli import app, arguments, loading, progress
+from thalweg.operators.nodes import Sink, Source
+
+FLOW = """\
+import thalweg as tw
+from typing import NamedTuple
+
+class Word(NamedTuple):
+    text: str
+
+def long(word: Word) -> bool:
+    return len(word.text) > 3
+
+flow = tw.Flow("words")
+flow.source("words", Word).filter(long).sink("long")
+"""
+
+
+class Row(NamedTuple):
+    ts: tw.Timestamp
+    line: str
+
+
+class Line(NamedTuple):
+    line: str
+
+
+def command(*parts: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [str(part) for part in parts])
+    return result.exit_code, result.output
+
+
+@pytest.fixture
+def flow_file(tmp_path: Path) -> Path:
+    file = tmp_path / "words_flow.py"
+    file.write_text(FLOW)
+    return file
+
+
+@pytest.fixture(autouse=True)
+def _quiet_log() -> Iterator[None]:
+    log = logging.getLogger("thalweg")
+    before = log.handlers[:], log.level, log.propagate
+    yield
+    log.handlers[:], log.level, log.propagate = before
+
+
+def test_version() -> None:
+    """The version is the package's."""
+    assert command("--version") == (0, f"thalweg {tw.__version__}\n")
+
+
+def test_explain(flow_file: Path) -> None:
+    """The plan of a flow in a file, by default name, by name, and of a module."""
+    code, text = command("explain", flow_file, "--no-compile")
+    assert code == 0
+    assert text.startswith("flow words: 1 stage, 3 operators, 1 source, 1 sink\n")
+    assert command("explain", f"{flow_file}:flow", "--no-compile") == (0, text)
+    code, text = command("explain", "thalweg.examples.web_sessions", "--no-compile")
+    assert (code, text.split(":")[0]) == (0, "flow web_sessions")
+
+
+@pytest.mark.parametrize(
+    ("content", "place", "said"),
+    [
+        (None, "", "there is no file"),
+        ("x = 1\n", "", "has no flow; make one at its top level"),
+        ("x = 1\n", ":x", "x is a int, not a flow"),
+        ("x = 1\n", ":y", "has no y, not a flow"),
+        ("import thalweg as tw\na = tw.Flow('a')\nb = tw.Flow('b')\n", "", "several flows: a, b"),
+        ("def broken(:\n", "", "cannot be run: invalid syntax (line 1)"),
+        ("x = 1\ny = 1 / 0\n", "", "ZeroDivisionError: division by zero (line 2)"),
+        ("import nowhere_to_be_found\n", "", "No module named 'nowhere_to_be_found'"),
+    ],
+)
+def test_files_without_a_flow(tmp_path: Path, content: str | None, place: str, said: str) -> None:
+    """What is wrong with the file is said in one line, and the exit code is that of a wrong call."""
+    file = tmp_path / "some_flow.py"
+    if content is not None:
+        file.write_text(content)
+    code, text = command("explain", f"{file}{place}")
+    assert code == 2
+    assert said in text
+    assert "Traceback" not in text
+
+
+def test_a_flow_that_is_wrong(tmp_path: Path) -> None:
+    """An error in the flow itself is the flow's own message, exit code 1."""
+    file = tmp_path / "bad_flow.py"
+    file.write_text(FLOW.replace('"text"', "").replace("filter(long)", "filter(3)"))
+    code, text = command("explain", file)
+    assert code == 1
+    assert text.startswith("error: ")
+    assert "expected a function, got 3" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--input", "nothing=x"], "the flow has no source 'nothing'; it has words"),
+        (["--input", "{words}", "--output", "none=x"], "the flow has no sink 'none'; it has long"),
+        (["--input", "{words},format=xml"], "format is one of csv, json, text, parquet"),
+        (["--input", "{words},colour=red"], "there is no option 'colour'"),
+        (["--input", "/no/such/folder"], "there is no such file or folder"),
+        (["--input", "{flow}"], "the files there end in py); add ,format="),
+        (["--input", "{words}", "--output", "x,format=xml"], "format is one of parquet, json, csv"),
+        (["--input", "{words}", "--drain"], "--drain ends the input, so it needs --once"),
+        (["--input", "{words}", "--once", "--trigger", "1 s"], "--once or --trigger, not both"),
+        (
+            ["--input", "{words}", "--checkpoint", "c", "--trigger", "soon"],
+            "not a duration: 'soon'",
+        ),
+        (["--input", "{words}"], "needs --checkpoint FOLDER"),
+        ([], "Missing option '--input'"),
+    ],
+)
+def test_wrong_calls_of_run(flow_file: Path, arguments: list[str], said: str) -> None:
+    """A wrong argument is found before Spark starts, and exit code 2 says it was the call."""
+    words = flow_file.with_name("words.csv")
+    words.write_text("text\nriver\n")
+    filled = [one.format(words=words, flow=flow_file) for one in arguments]
+    code, text = command("run", flow_file, *filled)
+    text = " ".join(text.split())
+    assert said in text
+    assert code == 2
+    assert "Traceback" not in text
+
+
+def test_parts_of_an_argument() -> None:
+    """Names, paths and options; what is no option belongs to what stands before it."""
+    parse = arguments.parse
+    assert parse("a=b/c") == arguments.Given("a", "b/c", "", {})
+    assert parse("b/c.csv") == arguments.Given("", "b/c.csv", "", {})
+    assert parse("out/day=1") == arguments.Given("", "out/day=1", "", {})
+    assert parse("sshd/alerts=x", ["sshd/alerts"]).name == "sshd/alerts"
+    assert parse("a=x,y.csv") == arguments.Given("a", "x,y.csv", "", {})
+    assert parse("a=x,format=csv,delimiter=,") == arguments.Given(
+        "a", "x", "csv", {"delimiter": ","}
+    )
+
+
+def source(record: type, name: str = "rows") -> Source:
+    flow = tw.Flow("f")
+    flow.source(name, record)
+    [node] = flow.nodes
+    assert isinstance(node, Source)
+    return node
+
+
+def test_formats_are_found_out(tmp_path: Path) -> None:
+    """By the ends of the names, compressed or not; by the record where there are none."""
+    for folder, name in (("a", "x.csv.gz"), ("b", "x.jsonl"), ("c", "x.tsv"), ("d", "messages")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text("")
+    read = lambda folder, record: arguments.read_inputs(  # noqa: E731
+        [f"rows={tmp_path / folder}"], [source(record)]
+    )["rows"]
+    assert read("a", Row).format == "csv"
+    assert read("b", Row).format == "json"
+    assert read("c", Row).options == {"delimiter": "\t"}
+    assert read("d", Line).format == "text"
+    with pytest.raises(typer.BadParameter, match=r"the format of .* is not clear"):
+        read("d", Row)
+
+
+def test_options_have_their_types(tmp_path: Path) -> None:
+    """Lists are cut at bars; flags and numbers are read."""
+    (tmp_path / "x.csv").write_text("")
+    given = f"{tmp_path},null_values=NA|null,header=false,quote=none,max_files_per_trigger=3"
+    one = arguments.read_inputs([given], [source(Row)])["rows"]
+    assert one.options == {
+        "null_values": ("NA", "null"),
+        "header": False,
+        "quote": None,
+        "max_files_per_trigger": 3,
+    }
+
+
+def test_outputs() -> None:
+    """Parquet unless the path says otherwise; console is the terminal; an unnamed one needs a single sink."""
+    flow = tw.Flow("f")
+    rows = flow.source("rows", Row)
+    rows.sink("a")
+    rows.sink("b")
+    sinks = [node for node in flow.nodes if isinstance(node, Sink)]
+    found = arguments.read_outputs(["a=out", "b=console"], sinks)
+    assert [one.format for one in found.values()] == ["parquet", "console"]
+    assert arguments.read_outputs(["a=out.json"], sinks)["a"].format == "json"
+    with pytest.raises(typer.BadParameter, match="does not say which sink it is for: a, b"):
+        arguments.read_outputs(["out"], sinks)
+    with pytest.raises(typer.BadParameter, match="given twice"):
+        arguments.read_outputs(["a=x", "a=y"], sinks)
+
+
+def test_neighbours_can_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flow's file imports the file beside it, as when it is run by Python."""
+    monkeypatch.setattr("sys.path", ["", *__import__("sys").path])
+    monkeypatch.setenv("PYTHONPATH", "")
+    (tmp_path / "neighbour_of_flow.py").write_text("NAME = 'beside'\n")
+    file = tmp_path / "importing_flow.py"
+    file.write_text("import thalweg as tw\nfrom neighbour_of_flow import NAME\nx = tw.Flow(NAME)\n")
+    assert loading.load_flow(str(file)).name == "beside"
+
+
+def test_progress_in_a_line() -> None:
+    """A batch's rows and rate, and what is late, rejected, kept and waiting."""
+    line = progress.batch_line(
+        {
+            "batch": 3,
+            "rows": 1200,
+            "rows_per_s": 2400.4,
+            "totals": {"a": {"late": 1, "rejected": 2}, "b": {"in": 9}},
+            "state": {"a": {"keys": 7, "bytes": 9}},
+            "waiting": {"a": 4},
+        }
+    )
+    assert line == "batch 3: 1,200 rows, 2,400 rows/s, 1 late, 2 rejected, 7 keys, 4 waiting"
+
+
+def test_state_of_nothing(tmp_path: Path) -> None:
+    """A folder that is no checkpoint is named, with what was expected there."""
+    code, text = command("state", "show", tmp_path)
+    assert code == 1
+    assert text.startswith(f"error: {tmp_path}: expected a checkpoint folder")
+
+
+def test_datagen(tmp_path: Path) -> None:
+    """The generators are commands, too."""
+    code, text = command("datagen", "clicks", "--out", tmp_path / "c", "--rows", 100, "--files", 1)
+    assert (code, "100 clicks in 1 files" in text) == (0, True)
+
+
+def test_demo_embedded() -> None:
+    """The demo without Spark: table, totals, plan, what to try next."""
+    code, text = command("demo", "--embedded")
+    assert code == 0
+    for part in ("10.0.0.5", "3,052 sessions of 1,753 clients", "1 line rejected", "0 rows late"):
+        assert part in text
+    assert "flow web_sessions: 3 stages" in text
+    assert text.rstrip().endswith("thalweg --help")
