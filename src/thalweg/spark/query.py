@@ -301,6 +301,9 @@ class Batches:
             extra={"gates": {**old_gates, **gates}},
         )
         if self.store is not None:
+            if any(said.get("postponed") for said in reports):
+                # Before the record: a crash in between repeats the command, and does not forget it.
+                self.store.command(command="end")
             records.write(self.store.fs, self.store.root, record)
             keep = [record] if previous is None else [previous, record]
             cleaning.clean(self.store.fs, self.store.root, keep)
@@ -483,17 +486,25 @@ class Query:
             self._raise(error)
 
     def drain(self) -> None:
-        """Ends the input: what waits is released, the remaining timers fire, the checkpoint is finished."""
-        if self._batches.finished or self._batches.store is None:
+        """Ends the input: what waits is released, the remaining timers fire, the checkpoint is finished.
+
+        The end comes behind all input that is there: it is the first batch without rows. So a source that never
+        pauses must be stopped first.
+        """
+        store = self._batches.store
+        if store is None:
             return
-        self._batches.store.command(command="end")
-        if not self.is_active:
-            self._start()
-        if "availableNow" in self._trigger:
-            self._wait(None)
-        else:
-            self.process_all_available()
-            self.stop()
+        while not self._batches.finished:
+            store.command(command="end")
+            if not self.is_active:
+                self._start()
+            if "availableNow" in self._trigger:
+                self._wait(None)
+            else:
+                self.process_all_available()
+            if self._stopped:
+                return
+        self.stop()
 
     def tick(self, now: int) -> None:
         """Moves the clock: from now on rows before ``now`` minus the lateness are late, in all lanes."""
