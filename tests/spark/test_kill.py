@@ -1,0 +1,192 @@
+"""kill -9 of the driver and all its workers at seeded moments: nothing is lost, doubled or out of order.
+
+The moments are found by watching the files that a batch leaves, so that kills fall where they could do harm:
+when the batch is only planned, when state was written and no output, between the sinks and the commit record,
+and between the commit record and Spark's own commit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import kill_driver as driver
+import psutil
+import pytest
+import witness
+
+import thalweg
+
+pytestmark = pytest.mark.spark
+
+#: What appears in which order during batch n; a kill waits for one of them to appear anew.
+MOMENTS = {
+    "planned": "ckpt/spark/offsets/{}",
+    "state": "ckpt/thalweg/state/{}",
+    "first sink": "out/late/batch={}",
+    "a sink": "out/numbered/batch={}",
+    "last sink": "out/by_due/batch={}",
+    "committed": "ckpt/thalweg/commits/{}.json",
+    "logged": "ckpt/spark/commits/{}",
+}
+DEADLINE_S = 300.0
+
+
+class Run:
+    """The driver as a process, with a folder for output and checkpoint."""
+
+    def __init__(self, folder: Path, source: Path) -> None:
+        self.folder = folder
+        self.source = source
+        self.kills = 0
+
+    @contextlib.contextmanager
+    def process(self, slots: int, end: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A driver in a session of its own; whatever is left of it at the end is killed."""
+        places = [self.source, self.folder / "out", self.folder / "ckpt", slots, end]
+        command = [sys.executable, driver.__file__, *map(str, places)]
+        with (self.folder / "stderr.txt").open("ab") as log:
+            started = subprocess.Popen(
+                command, start_new_session=True, stdout=log, stderr=log, env=environment()
+            )
+        try:
+            yield started
+        finally:
+            kill_tree(started)
+
+    def to_the_end(self, slots: int, end: str) -> None:
+        """Runs until all input is processed."""
+        with self.process(slots, end) as running:
+            code = running.wait(DEADLINE_S)
+        assert code == 0, (self.folder / "stderr.txt").read_text()[-3000:]
+
+    def killed(
+        self,
+        rng: random.Random,
+        *,
+        tear_log: bool,
+        moment: str | None = None,
+        slots: int | None = None,
+    ) -> bool:
+        """Runs up to a random moment and kills; False when all input was processed before.
+
+        Args:
+            rng: chooses the moment and the number of slots where they are not given.
+            tear_log: whether to remove the newest entry of Spark's commit log, too.
+            moment: one of MOMENTS.
+            slots: the number of slots of the run.
+        """
+        moment = moment or rng.choice([*MOMENTS, "some time"])
+        with self.process(slots or rng.choice((1, 2, 3)), "keep") as running:
+            reached = self._wait_for(moment, rng, running)
+        self.kills += reached
+        if reached and tear_log:
+            forget_newest_commit(self.folder / "ckpt" / "spark" / "commits")
+        return reached
+
+    def _wait_for(self, moment: str, rng: random.Random, running: subprocess.Popen[bytes]) -> bool:
+        seen = {name: self._newest(name) for name in MOMENTS}
+        later = rng.choice((1, 1, 2))
+        deadline = time.monotonic() + DEADLINE_S
+        chance = None
+        while running.poll() is None:
+            assert time.monotonic() < deadline, f"{moment} did not come"
+            if moment == "some time":
+                # Up to four seconds after the first sign of life.
+                if chance is None and self._newest("planned") > seen["planned"]:
+                    chance = time.monotonic() + rng.random() * 4
+                if chance is not None and time.monotonic() > chance:
+                    return True
+            elif self._newest(moment) >= seen[moment] + later:
+                return True
+            time.sleep(0.001)
+        return False
+
+    def _newest(self, moment: str) -> int:
+        pattern = self.folder / MOMENTS[moment]
+        before, _, after = pattern.name.partition("{}")
+        names = os.listdir(pattern.parent) if pattern.parent.is_dir() else []
+        numbers = [
+            name[len(before) : len(name) - len(after)]
+            for name in names
+            if name.startswith(before) and name.endswith(after)
+        ]
+        return max((int(number) for number in numbers if number.isdecimal()), default=-1)
+
+
+def environment() -> dict[str, str]:
+    """The environment of a process that must import the Thalweg that is tested here."""
+    path = [str(Path(thalweg.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
+
+
+def kill_tree(process: subprocess.Popen[bytes]) -> None:
+    """Kills the driver, its JVM and its Python workers, which have groups of their own."""
+    family: list[psutil.Process] = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(process.pid)
+        family = [parent, *parent.children(recursive=True)]
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for one in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()
+    process.wait()
+    _, alive = psutil.wait_procs(family, timeout=30)
+    assert not alive, f"still there after kill -9: {alive}"
+
+
+def forget_newest_commit(folder: Path) -> None:
+    """Removes the newest entry of Spark's commit log with its checksum, as a crash could have."""
+    entries = [int(one.name) for one in folder.glob("*") if one.name.isdecimal()]
+    if entries:
+        (folder / f"{max(entries)}").unlink()
+        (folder / f".{max(entries)}.crc").unlink(missing_ok=True)
+
+
+def kill_and_compare(folder: Path, seed: int, kills: int, *, files: int, keep: bool) -> int:
+    """Kills so often, then compares output and state with the reference; gives the number of inputs needed.
+
+    Args:
+        folder: for input, output and checkpoints.
+        seed: of the input and of all choices.
+        kills: how many; when all input was processed before, the rest falls on a new run of the same input.
+        files: one a batch.
+        keep: whether to compare also before the end of the input, when rows wait and sessions are open.
+    """
+    rng = random.Random(seed)
+    rows = driver.make_rows(seed, 250 * files)
+    driver.write_files(folder / "in", rows, files)
+    done = runs = 0
+    while done < kills:
+        run = Run(folder / f"run{runs}", folder / "in")
+        run.folder.mkdir()
+        while done + run.kills < kills and run.killed(rng, tear_log=rng.random() < 0.4):
+            pass
+        if keep:
+            run.to_the_end(rng.choice((1, 2)), "keep")
+            witness.compare(run.folder / "out", run.folder / "ckpt", rows, end=False)
+        run.to_the_end(rng.choice((1, 2)), "drain")
+        witness.compare(run.folder / "out", run.folder / "ckpt", rows, end=True)
+        done, runs = done + run.kills, runs + 1
+    return runs
+
+
+def test_three_kills(tmp_path: Path) -> None:
+    """Three kills at seeded moments: output and state are those of the reference runner."""
+    kill_and_compare(tmp_path, 7, 3, files=6, keep=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_000)
+@pytest.mark.parametrize("seed", [100, 200, 300, 400, 500, 600])
+def test_many_kills(tmp_path: Path, seed: int) -> None:
+    """Four kills a seed, 24 in all, with other numbers of slots each time and torn commit logs."""
+    kill_and_compare(tmp_path, seed, 4, files=8, keep=True)

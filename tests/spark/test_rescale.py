@@ -1,0 +1,208 @@
+"""Another number of slots while a query runs and at each start: output and state stay those of a serial run."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import kill_driver as driver
+import pytest
+import witness
+from pyspark.sql import SparkSession
+from test_kill import Run
+
+import thalweg as tw
+from thalweg.state.inspect import describe
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+DEADLINE_S = 120.0
+
+
+def wait_until(condition: Callable[[], Any], what: str) -> None:
+    """Polls until something holds."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not come"
+        time.sleep(0.02)
+
+
+def test_two_three_one_kill_five(tmp_path: Path) -> None:
+    """2 slots, live to 3, restart with 1, kill -9 amid a run, restart with 5: as without all that."""
+    rows = driver.make_rows(seed=11, count=1_500)
+    run = Run(tmp_path, tmp_path / "in")
+    places = [str(run.source), str(tmp_path / "out"), str(tmp_path / "ckpt")]
+    driver.write_files(run.source, rows[:600], 2)
+    query = driver.start(*places, slots=2, trigger=None)
+    try:
+        query.process_all_available()
+        query.rescale(slots=3)
+        driver.write_files(run.source, rows[600:900], 1, first=2)
+        query.process_all_available()
+        assert query.last_progress["slots"] == 3
+    finally:
+        query.stop()
+    driver.write_files(run.source, rows[900:1_200], 1, first=3)
+    driver.start(*places, slots=1).await_termination()
+    driver.write_files(run.source, rows[1_200:], 2, first=4)
+    assert run.killed(random.Random(3), tear_log=True, moment="committed", slots=2)
+    last = driver.start(*places, slots=5)
+    last.await_termination()
+    witness.compare(tmp_path / "out", tmp_path / "ckpt", rows, end=False)
+    last.drain()
+    assert last.finished
+    witness.compare(tmp_path / "out", tmp_path / "ckpt", rows, end=True)
+
+
+def test_stop_and_start_without_data(tmp_path: Path) -> None:
+    """Starting again without new input runs no batch and changes nothing; the drain comes after."""
+    rows = driver.make_rows(seed=12, count=300)
+    driver.write_files(tmp_path / "in", rows, 1)
+    places = [str(tmp_path / name) for name in ("in", "out", "ckpt")]
+    driver.start(*places, slots=2).await_termination()
+    before = describe(places[2]).batch
+    again = driver.start(*places, slots=3)
+    again.await_termination()
+    assert again.last_progress is None
+    assert describe(places[2]).batch == before
+    witness.compare(tmp_path / "out", tmp_path / "ckpt", rows, end=False)
+    last = driver.start(*places, slots=2, end="drain")
+    last.await_termination()
+    assert last.finished
+    witness.compare(tmp_path / "out", tmp_path / "ckpt", rows, end=True)
+    with pytest.raises(tw.CheckpointError, match="finished"):
+        driver.start(*places, slots=2)
+
+
+def test_drain_of_a_running_query(tmp_path: Path) -> None:
+    """drain() on a query that polls for input: all of it is processed, the timers fire, the query ends."""
+    rows = driver.make_rows(seed=13, count=400)
+    driver.write_files(tmp_path / "in", rows, 2)
+    places = [str(tmp_path / name) for name in ("in", "out", "ckpt")]
+    query = driver.start(*places, slots=2, trigger="0 seconds")
+    query.drain()
+    assert query.finished
+    assert not query.is_active
+    assert query.await_termination(10)
+    assert query.exception() is None
+    witness.compare(tmp_path / "out", tmp_path / "ckpt", rows, end=True)
+
+
+class Beat(NamedTuple):
+    ts: tw.Timestamp
+    device: str
+    lane: str
+
+
+class Silent(NamedTuple):
+    device: str
+    last: tw.Timestamp
+
+
+@tw.state
+class Last:
+    timer: tw.Timer
+    ts: int = 0
+
+
+def beat(last: Last, row: Beat) -> None:
+    last.ts = row.ts
+    last.timer = row.ts + tw.minutes(1)
+
+
+def silent(last: Last, device: str, time: tw.Timestamp) -> Silent:
+    return Silent(device, last.ts)
+
+
+def watch(lane: str | None = None) -> tw.Flow:
+    flow = tw.Flow("watch")
+    beats = flow.source("beats", Beat, order_by="ts", lateness="10 seconds", lane=lane)
+    beats.late.sink("late")
+    beats.key_by("device").process(beat, state=Last, on_timer=silent).sink("silent")
+    return flow
+
+
+def write_beats(folder: Path, name: str, *rows: tuple[int, str, str]) -> None:
+    folder.mkdir(exist_ok=True)
+    lines = [
+        f'{{"ts": {s * 1_000_000}, "device": "{d}", "lane": "{lane}"}}\n' for s, d, lane in rows
+    ]
+    hidden = folder / f".{name}"
+    hidden.write_text("".join(lines))
+    hidden.rename(folder / name)
+
+
+def start_watch(tmp_path: Path, slots: int, lane: str | None = None) -> tw.spark.Query:
+    files = tw.spark.files(str(tmp_path / "in"), format="json", epoch_unit="us")
+    sinks = {"silent": tw.spark.memory(), "late": tw.spark.memory()}
+    return tw.spark.start(
+        watch(lane), {"beats": files}, sinks, checkpoint=str(tmp_path / "ckpt"), slots=slots
+    )
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_tick(tmp_path: Path, slots: int) -> None:
+    """tick(now) releases what waits up to now minus the lateness and fires the timers below, without rows."""
+    write_beats(tmp_path / "in", "a.json", (0, "x", "l"), (5, "y", "l"))
+    query = start_watch(tmp_path, slots)
+    try:
+        query.process_all_available()
+        assert query.sink("silent").rows == []
+        query.tick(71 * 1_000_000)
+        query.process_all_available()
+        assert query.sink("silent").rows == [Silent("x", 0)]
+        write_beats(tmp_path / "in", "b.json", (60, "x", "l"), (61, "y", "l"))
+        query.process_all_available()
+        assert [row.device for row in query.sink("late").rows] == ["x"]
+        assert query.counts["beats"]["late"] == 1
+    finally:
+        query.stop()
+    assert query.exception() is None
+
+
+def test_tick_before_the_first_row_of_any_lane(tmp_path: Path) -> None:
+    """A tick in front of all rows must not leave a lane behind that holds the clock for ever."""
+    (tmp_path / "in").mkdir()
+    query = start_watch(tmp_path, 1, lane="lane")
+    try:
+        query.tick(1_000_000)
+        query.process_all_available()
+        write_beats(tmp_path / "in", "a.json", (100, "x", "p"), (100, "y", "q"), (300, "z", "p"))
+        write_beats(tmp_path / "in", "b.json", (301, "z", "q"))
+        query.process_all_available()
+        assert query.sink("silent").rows == [Silent("x", 100_000_000), Silent("y", 100_000_000)]
+    finally:
+        query.stop()
+
+
+def test_two_queries_at_once(tmp_path: Path) -> None:
+    """Two queries of one session, of one flow, with checkpoints of their own, do not mix."""
+    both = []
+    for number, slots in ((21, 1), (22, 2)):
+        rows = driver.make_rows(seed=number, count=300)
+        driver.write_files(tmp_path / f"in{number}", rows, 2)
+        places = [str(tmp_path / f"{name}{number}") for name in ("in", "out", "ckpt")]
+        query = driver.start(*places, slots=slots, end="drain")
+        both.append((number, rows, query))
+    for number, rows, query in both:
+        query.await_termination()
+        witness.compare(tmp_path / f"out{number}", tmp_path / f"ckpt{number}", rows, end=True)
+
+
+def test_stop_amid_a_batch(tmp_path: Path, spark: SparkSession) -> None:
+    """stop() gives the running batch up without an error; the next start repeats it, nothing is lost."""
+    rows = driver.make_rows(seed=14, count=600)
+    driver.write_files(tmp_path / "in", rows, 3)
+    places = [str(tmp_path / name) for name in ("in", "out", "ckpt")]
+    for batch in range(2):
+        query = driver.start(*places, slots=2)
+        offsets = tmp_path / "ckpt" / "spark" / "offsets" / str(batch)
+        wait_until(offsets.exists, f"batch {batch}")
+        query.stop()
+        assert query.exception() is None
+        assert query.await_termination(10)
+    driver.start(*places, slots=1, end="drain").await_termination()
+    witness.compare(tmp_path / "out", tmp_path / "ckpt", rows, end=True)
