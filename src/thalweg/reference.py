@@ -115,9 +115,9 @@ class _Run:
 
     def serve(self, domain: int, end: bool) -> None:
         """All rows of a domain by (time, source, arrival), timers in between; then the end."""
-        clock = NEVER if end else self.domain_clock(domain)
+        clock, last = (NEVER, 0) if end else self.domain_clock(domain)
         for time, _, _, index, row in sorted(self.waiting.get(domain, ()), key=lambda one: one[:3]):
-            if time <= clock:
+            if time < clock or (time == clock and index <= last):
                 self.fire(time)
                 self.now = time
                 self.give(Ref(index), row)
@@ -126,11 +126,12 @@ class _Run:
         self.ending = False
         self.heap.clear()
 
-    def domain_clock(self, domain: int) -> int:
+    def domain_clock(self, domain: int) -> tuple[int, int]:
+        """The least (time, source) that a row still to come can have."""
         clocks = []
         for node in self.plan.nodes:
             if isinstance(node, (Source, OrderBy)) and self.plan.domains[node.index - 1] == domain:
-                clocks.append(self.clock.get(node.index, BEFORE_ALL))
+                clocks.append((self.clock.get(node.index, BEFORE_ALL), node.index))
         return min(clocks)
 
     def fire(self, before: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -34,6 +34,8 @@ class Gate:
     lanes: dict[Any, int] = dataclasses.field(default_factory=dict)
     #: the greatest clock so far: a lane that appears late does not turn it back
     passed: int = BEFORE_ALL
+    #: rows with a time up to here have been released
+    released: int = BEFORE_ALL
     arrived: int = 0
     waiting: Chunk | None = None
     #: rows that were added to ``waiting`` since the state was last saved, for the delta
@@ -51,6 +53,11 @@ class Gate:
         if not self.lanes:
             return self.passed
         return max(self.passed, min(self.lanes.values()) - self.node.lateness)
+
+    @property
+    def edge(self) -> tuple[int, int]:
+        """The least (time, source) that a later row on time can have."""
+        return self.clock, self.node.index
 
     @property
     def slowest(self) -> Any:
@@ -116,11 +123,13 @@ class Gate:
         late: Bools = times < _minus(before[:-1], self.node.lateness)
         return late
 
-    def take(self, clock: int) -> Chunk | None:
-        """Removes and gives the waiting rows with time up to ``clock``."""
+    def take(self, clock: int, *, inclusive: bool = True) -> Chunk | None:
+        """Removes and gives the waiting rows with time up to ``clock``, or below it."""
+        self.released = max(self.released, clock if inclusive else clock - 1)
         if self.waiting is None or not len(self.waiting):
             return None
-        count = int(np.searchsorted(self.waiting.order[TIME], clock, side="right"))
+        side: Literal["left", "right"] = "right" if inclusive else "left"
+        count = int(np.searchsorted(self.waiting.order[TIME], clock, side=side))
         if not count:
             return None
         out = self.waiting.slice(0, count)
@@ -175,8 +184,12 @@ class Ingress:
         when no row is released, since timers may be due.
         """
         clock = NEVER if everything else self.clock
+        # Of the rows at the clock, those of later gates must wait for the first gate that may still give some.
+        last = max(self.gates) if everything else min(gate.edge for gate in self.gates.values())[1]
         taken = {
-            i: rows for i, gate in self.gates.items() if (rows := gate.take(clock)) is not None
+            i: rows
+            for i, gate in self.gates.items()
+            if (rows := gate.take(clock, inclusive=i <= last)) is not None
         }
         if everything:
             tops = [int(rows.order[TIME][-1]) for rows in taken.values()]

@@ -397,7 +397,10 @@ class OrderByUnit:
         self._setting = setting
         self.node = node
         self.gate = Gate(node)
-        self._before = setting.plan.domain(node.input)
+        # A rejected or late stream goes on until the last domain that it comes from has ended.
+        self._before = max(
+            setting.plan.domains[one.index - 1] for one in setting.plan.upstream(node.input)
+        )
 
     def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
         """The rows up to the operator's own clock, which it sets for what follows; late rows apart."""

@@ -18,13 +18,11 @@ class GateState:
     """A gate's waiting rows in the form of :class:`thalweg.runtime.contracts.BucketState`.
 
     A delta holds the rows that came in since the last save and still wait. What was released since is not
-    written anywhere: the clock that the commit record carries says which rows are gone.
+    written anywhere: the time up to which rows are gone stands with the gate's scalars in the commit record.
     """
 
-    def __init__(self, gate: Gate, clock: int = BEFORE_ALL) -> None:
-        """``clock`` is the domain's clock of the record that is loaded: rows up to it are gone."""
+    def __init__(self, gate: Gate) -> None:
         self.gate = gate
-        self.clock = clock
         fields = [pa.field(f.name, f.type.arrow, f.type.optional) for f in self._schema.fields]
         extra = [pa.field(n, pa.int64(), False) for n in (TIME, SEQ)]
         self.schema = pa.schema([*fields, *extra, pa.field("_deleted", pa.bool_(), False)])
@@ -73,14 +71,14 @@ class GateState:
         self.gate.fresh.clear()
 
     def load(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """The rows of all batches that the clock has not passed."""
+        """The rows of all batches that had not been released."""
         self.gate.fresh.clear()
         self.gate.waiting = None
         parts = [self._from_arrow(batch) for batch in batches]
         if not parts:
             return
         whole = Chunk.concat(parts)
-        places = np.flatnonzero(whole.order[TIME] > self.clock)
+        places = np.flatnonzero(whole.order[TIME] > self.gate.released)
         places = places[np.lexsort((whole.order[SEQ][places], whole.order[TIME][places]))]
         self.gate.waiting = whole.take(places)
 
@@ -101,6 +99,7 @@ def gate_facts(gate: Gate) -> dict[str, Any]:
         "lanes": [[lane, int(top)] for lane, top in gate.lanes.items()],
         "arrived": gate.arrived,
         "passed": gate.passed,
+        "released": gate.released,
     }
 
 
@@ -109,3 +108,4 @@ def set_gate_facts(gate: Gate, facts: Mapping[str, Any] | None) -> None:
     gate.lanes = {lane: top for lane, top in facts["lanes"]} if facts else {}
     gate.arrived = facts["arrived"] if facts else 0
     gate.passed = facts.get("passed", BEFORE_ALL) if facts else BEFORE_ALL
+    gate.released = facts.get("released", BEFORE_ALL) if facts else BEFORE_ALL

@@ -26,7 +26,6 @@ from thalweg.state.manifest import migrate_batch
 from thalweg.state.paths import FileSystem, resolve
 from thalweg.state.store import SegmentPlace, load_buckets, save_operator
 from thalweg.state.tables import arrow_schema
-from thalweg.times import BEFORE_ALL
 
 #: Engines that a process keeps; older ones are given up, their state is on disk.
 _KEPT: Final = 8
@@ -185,8 +184,6 @@ def _load_gates(
     path: str,
 ) -> None:
     facts = record.extra.get("gates", {}) if record else {}
-    clocks = record.clock if record else {}
-    plan = hot.engine.plan
     mine = owned_gates(hot.engine, slot, job.slots)
     for name, gate in hot.engine.gates.items():
         if name not in mine:
@@ -196,9 +193,8 @@ def _load_gates(
             hot.equals.pop(name, None)
             continue
         set_gate_facts(gate, facts.get(name))
-        clock = clocks.get(str(plan.domains[gate.node.index - 1]), BEFORE_ALL)
         if record is None or hot.equals.get(name) != (record.batch, record.attempt):
-            load_buckets(fs, path, record, name, {0: GateState(gate, clock)}, {})
+            load_buckets(fs, path, record, name, {0: GateState(gate)}, {})
 
 
 def save(job: StageJob, stage: int | None, slot: int, hot: HotEngine, task: str) -> dict[str, Any]:
