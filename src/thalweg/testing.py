@@ -30,6 +30,7 @@ from thalweg.reference import Outputs, run_reference
 from thalweg.runtime.build import prepare
 from thalweg.runtime.chunks import Chunk, Column
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
+from thalweg.runtime.keys import KeySpec
 from thalweg.times import BEFORE_ALL
 
 Mode = Literal["auto", "never"]
@@ -299,10 +300,15 @@ def _named(found: Mapping[str, Any], name: str, what: str) -> Any:
 
 def _states(unit: Any) -> dict[Any, Any]:
     """The states in a keyed unit's tables, whatever their form: through the form they have on disk."""
+    snapshots = [unit.tables[bucket].snapshot() for bucket in sorted(unit.tables)]
+    return states_of(unit.node, snapshots)
+
+
+def states_of(node: Keyed, batches: Iterable[pa.RecordBatch]) -> dict[Any, Any]:
+    """The states by key that Arrow batches of key fields and state fields hold, as state files have them."""
     out: dict[Any, Any] = {}
-    spec, state = unit.operator.table(0).spec, unit.node.state
-    for bucket in sorted(unit.tables):
-        batch = unit.tables[bucket].snapshot()
+    spec, state = KeySpec(node.key.fields), node.state
+    for batch in batches:
         fields = [*spec.fields, *state.schema.fields]
         columns = [Column.from_arrow(f.type, batch.column(i)) for i, f in enumerate(fields)]
         keys = spec.python_keys(columns[: len(spec.fields)], batch.num_rows)
@@ -518,4 +524,5 @@ __all__ = [
     "reference",
     "row_difference",
     "run",
+    "states_of",
 ]

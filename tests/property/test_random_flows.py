@@ -1,0 +1,60 @@
+"""Random flows over random data: the engine gives what the serial reference gives, however the input is cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.property.operators_kit import Recipe, cases
+
+from thalweg import testing
+
+Case = tuple[Recipe, dict[str, list[Any]]]
+_COMMON: dict[str, Any] = {
+    "deadline": None,
+    "derandomize": True,
+    "database": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+}
+#: Different seeds cut the input differently: chunks of one row to all, batches of none to all.
+_SEEDS = st.lists(st.integers(0, 999), min_size=2, max_size=2)
+
+
+def check(case: Case, seeds: list[int], *, end: bool = True) -> None:
+    recipe, inputs = case
+    flow = recipe.build()
+    testing.assert_same(flow, inputs, seeds=seeds, compile=("never",), end=end)
+
+
+@settings(max_examples=300, **_COMMON)
+@given(cases(), _SEEDS)
+def test_timed(case: Case, seeds: list[int]) -> None:
+    """Flows with event time: every sink's whole sequence, counts and the state that is left are the same."""
+    check(case, seeds)
+
+
+@settings(max_examples=100, **_COMMON)
+@given(cases(), _SEEDS)
+def test_open_ended(case: Case, seeds: list[int]) -> None:
+    """The same while the streams go on: only what the clock has passed is out, state and timers are left."""
+    recipe, _ = case
+    if not testing.depends_on_cuts(testing.make_plan(recipe.build())):
+        check(case, seeds, end=False)
+
+
+@settings(max_examples=120, **_COMMON)
+@given(cases(timed=False), _SEEDS)
+def test_untimed(case: Case, seeds: list[int]) -> None:
+    """Flows without event time have the order (source, arrival) within a batch."""
+    check(case, seeds)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@settings(**{**_COMMON, "max_examples": 9_000, "derandomize": False})
+@given(st.one_of(cases(), cases(), cases(timed=False), cases(max_steps=14)), _SEEDS)
+def test_many(case: Case, seeds: list[int]) -> None:
+    """Many more of all kinds, new ones in each run."""
+    check(case, seeds)

@@ -1,0 +1,159 @@
+"""Gates and ingress: lateness by its serial definition, the clock, what is released, whatever the cuts."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from thalweg.operators.nodes import Source
+from thalweg.plan import SEQ, TIME
+from thalweg.records import Schema
+from thalweg.runtime.chunks import Chunk
+from thalweg.runtime.ingress import Gate, Ingress
+from thalweg.times import BEFORE_ALL
+
+
+class Row(NamedTuple):
+    t: int
+    lane: int | None
+
+
+SCHEMA = Schema.of(Row)
+_ROWS = st.lists(st.builds(Row, st.integers(-5, 20), st.sampled_from((None, 0, 1, 2))), max_size=30)
+
+
+def gate(lateness: int, *, lanes: bool = False, index: int = 1) -> Gate:
+    return Gate(
+        Source(index, f"in{index}", SCHEMA, "t", lateness, "lane" if lanes else None, (), "fail")
+    )
+
+
+def chunk(rows: list[Row]) -> Chunk:
+    return Chunk.from_rows(SCHEMA, rows)
+
+
+def serial_late(rows: list[Row], lateness: int, *, lanes: bool) -> list[Row]:
+    """The definition, a row at a time: below the lane's earlier maximum - L, or below the clock."""
+    tops: dict[Any, int] = {}
+    clock, late = BEFORE_ALL, []
+    for row in rows:
+        lane = row.lane if lanes else None
+        if (lane in tops and row.t < tops[lane] - lateness) or row.t < clock:
+            late.append(row)
+        tops[lane] = max(tops.get(lane, row.t), row.t)
+        clock = max(clock, min(tops.values()) - lateness)
+    return late
+
+
+@settings(max_examples=200, derandomize=True, database=None, deadline=None)
+@given(_ROWS, st.integers(0, 6), st.booleans(), st.lists(st.integers(0, 30), max_size=3))
+def test_late_by_the_serial_definition(
+    rows: list[Row], lateness: int, lanes: bool, cuts: list[int]
+) -> None:
+    """The vectorized judgement is the serial one, for every cut; late and waiting rows are all rows."""
+    one = gate(lateness, lanes=lanes)
+    edges = sorted({0, len(rows), *(min(cut, len(rows)) for cut in cuts)})
+    late: list[Row] = []
+    for start, stop in itertools.pairwise(edges):
+        late += one.accept(chunk(rows[start:stop])).rows()
+    assert late == serial_late(rows, lateness, lanes=lanes)
+    waiting = [] if one.waiting is None else one.waiting.rows()
+    assert sorted(map(repr, [*late, *waiting])) == sorted(map(repr, rows))
+    assert [row.t for row in waiting] == sorted(row.t for row in waiting)
+    assert one.arrived == len(rows)
+
+
+@settings(max_examples=100, derandomize=True, database=None, deadline=None)
+@given(_ROWS, _ROWS, st.integers(0, 4), st.booleans(), st.integers(1, 9))
+def test_release_in_order(
+    one: list[Row], two: list[Row], lateness: int, lanes: bool, chunk_rows: int
+) -> None:
+    """Two sources released row by row or at once come out in the order (time, source, arrival)."""
+    whole = release_all(one, two, lateness, lanes, chunk_rows, step=1_000)
+    by_row = release_all(one, two, lateness, lanes, chunk_rows, step=1)
+    assert by_row == whole == sorted(whole)
+
+
+def release_all(
+    one: list[Row], two: list[Row], lateness: int, lanes: bool, chunk_rows: int, *, step: int
+) -> list[tuple[int, int]]:
+    """(time, serial) of all rows as they leave, fed so many rows at a time."""
+    gates = [gate(lateness, lanes=lanes, index=1), gate(0, index=2)]
+    ingress = Ingress(1, gates)
+    out: list[tuple[int, int]] = []
+    for start in range(0, max(len(one), len(two), 1), step):
+        for member, rows in zip(gates, (one, two), strict=True):
+            member.accept(chunk(rows[start : start + step]))
+            out += drain(ingress, chunk_rows)
+    return out + drain(ingress, chunk_rows, everything=True)
+
+
+def drain(ingress: Ingress, chunk_rows: int, *, everything: bool = False) -> list[tuple[int, int]]:
+    out: list[tuple[int, int]] = []
+    before = BEFORE_ALL
+    for released, clock in ingress.release(chunk_rows, everything=everything):
+        parts = [
+            list(zip(rows.order[TIME].tolist(), rows.order[SEQ].tolist(), strict=True))
+            for rows in released.values()
+        ]
+        step = sorted(pair for part in parts for pair in part)
+        assert len(step) <= chunk_rows
+        assert not step or (step[-1][0] <= clock and step[0][0] >= before)
+        before = max(before, step[-1][0] if step else BEFORE_ALL)
+        out += step
+    return out
+
+
+def test_clock_is_the_least_of_the_lanes() -> None:
+    """The clock stands until all known lanes have moved, and names the slowest."""
+    one = gate(2, lanes=True)
+    assert one.clock == BEFORE_ALL
+    one.accept(chunk([Row(10, 0), Row(30, 1)]))
+    assert (one.clock, one.slowest) == (8, 0)
+    one.accept(chunk([Row(40, 0)]))
+    assert (one.clock, one.slowest) == (28, 1)
+
+
+def test_new_lane_does_not_turn_the_clock_back() -> None:
+    """What the clock has passed stays passed: rows of a lane that appears late may be late."""
+    one = gate(0, lanes=True)
+    late = one.accept(chunk([Row(10, 0), Row(4, 1), Row(10, 1), Row(9, 1)]))
+    assert late.rows() == [Row(4, 1), Row(9, 1)]
+    assert one.clock == 10
+
+
+def test_ties_at_the_clock_wait_for_earlier_sources() -> None:
+    """Rows at the clock of a later source wait while an earlier one may still give rows of that time."""
+    first, second = gate(0, index=1), gate(0, index=2)
+    ingress = Ingress(1, [first, second])
+    first.accept(chunk([Row(5, 0)]))
+    second.accept(chunk([Row(5, 1), Row(9, 1)]))
+    assert [pair[0] for pair in drain(ingress, 10)] == [5]
+    first.accept(chunk([Row(5, 2), Row(8, 0)]))
+    rows = [tuple(map(len, released.values())) for released, _ in ingress.release(10)]
+    assert rows == [(2, 1)]
+
+
+@pytest.mark.parametrize("time", [-(2**63) + 1, -(2**62), 2**62])
+def test_extreme_times(time: int) -> None:
+    """Times at the ends of 64 bits do not wrap around."""
+    one = gate(1_000)
+    assert not len(one.accept(chunk([Row(time, 0), Row(time, 0), Row(time + 1, 0)])))
+    taken = one.take(time)
+    assert taken is not None
+    assert len(taken) == 2
+
+
+def test_released_rows_are_gone() -> None:
+    """take removes what it gives; ``released`` remembers up to where."""
+    one = gate(0)
+    one.accept(chunk([Row(3, 0), Row(3, 1), Row(7, 0)]))
+    assert one.take(3, inclusive=False) is None
+    taken = one.take(3)
+    assert taken is not None
+    assert taken.rows() == [Row(3, 0), Row(3, 1)]
+    assert one.released == 3
