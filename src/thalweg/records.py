@@ -258,6 +258,9 @@ class Schema:
         """
         if isinstance(source, Schema):
             return source
+        made = getattr(source, _MADE, None)
+        if isinstance(made, Schema):
+            return made
         if isinstance(source, pa.Schema):
             return _from_arrow("Row", source)
         if isinstance(source, type) and issubclass(source, tuple) and hasattr(source, "_fields"):
@@ -269,27 +272,30 @@ class Schema:
     @classmethod
     def make_record(cls, name: str, fields: Sequence[Field]) -> Schema:
         """A schema with a NamedTuple class made for it (library operators, Arrow schemas)."""
-        return cls(name, tuple(fields), made_class(name, tuple(f.name for f in fields)))
+        return _made_schema(name, tuple(dataclasses.replace(f, default=MISSING) for f in fields))
 
 
 def _restore_schema(name: str, fields: tuple[Field, ...], record: type | None) -> Schema:
-    return Schema(name, fields, record or made_class(name, tuple(f.name for f in fields)))
+    return _made_schema(name, fields) if record is None else Schema(name, fields, record)
 
 
-_MADE: Final = "__thalweg_made__"
+#: The attribute of a made class that holds its schema.
+_MADE: Final = "__thalweg_schema__"
 
 
 @functools.cache
-def made_class(name: str, fields: tuple[str, ...]) -> type:
-    """A NamedTuple class of that shape, the same one for the same shape."""
-    made = collections.namedtuple(name, fields, module=__name__)  # type: ignore[misc]
-    setattr(made, _MADE, True)
-    return made
+def _made_schema(name: str, fields: tuple[Field, ...]) -> Schema:
+    """A schema with a NamedTuple class of its own, the same one for the same fields."""
+    names = [field.name for field in fields]
+    made = collections.namedtuple(name, names, module=__name__)  # type: ignore[misc]
+    schema = Schema(name, fields, made)
+    setattr(made, _MADE, schema)
+    return schema
 
 
 def is_made(cls: type) -> bool:
-    """Whether the class came from :func:`made_class`, so that it is rebuilt rather than pickled."""
-    return cls is tuple or bool(getattr(cls, _MADE, False))
+    """Whether the class was made for its schema, so that it is rebuilt rather than pickled."""
+    return cls is tuple or hasattr(cls, _MADE)
 
 
 @functools.cache
