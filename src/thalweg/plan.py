@@ -219,9 +219,22 @@ def _domains(nodes: Sequence[Node]) -> tuple[int, ...]:
             mine = [domains[ref.node - 1] if ref.port == "out" else 0 for ref in node.inputs]
             for other in mine[1:]:
                 first, second = sorted((root(mine[0]), root(other)))
+                if first != second:
+                    _refuse_two_clocks(nodes, node, first, second)
                 parent[second] = first
             domains.append(mine[0])
     return tuple(root(one) for one in domains)
+
+
+def _refuse_two_clocks(nodes: Sequence[Node], union: Node, first: int, second: int) -> None:
+    """An order_by has a clock of its own, so what it gives cannot be merged with other streams as they come."""
+    for index in (second, first):
+        node = nodes[index - 1]
+        if isinstance(node, OrderBy):
+            raise BuildError(
+                f"union {union.name!r}: a stream sorted by order_by {node.name!r} has a clock of its own and cannot"
+                " be merged with a stream of another clock; put order_by behind the union"
+            )
 
 
 def _units(nodes: Sequence[Node], stages: Sequence[int]) -> Iterator[Unit]:
