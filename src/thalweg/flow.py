@@ -663,7 +663,10 @@ class KeyedStream:
             raise BuildError(
                 f"operator 'process': {made.where} holds state under its name; give it name='...'"
             )
-        spec = state_spec(state)
+        try:
+            spec = state_spec(state)
+        except SchemaError as error:
+            raise SchemaError(f"operator {label!r}: {error}") from None
         check_parameters(made, label, ["state", "row"])
         returns = returns_of(made, label, into, may_be_nothing=True)
         timer = None
