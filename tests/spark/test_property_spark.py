@@ -1,0 +1,243 @@
+"""Flows on Spark give what the serial reference gives, whatever the slots, batches, restarts and rescales."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+from tests.property.operators_kit import Event, Recipe, SourceStep, Step, cases
+
+import thalweg as tw
+from thalweg import testing
+from thalweg.plan import make_plan
+from thalweg.records import Schema
+from thalweg.runtime.chunks import Chunk
+from thalweg.state.inspect import read_state
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+Rows = dict[str, list[Any]]
+SCHEMA = Schema.of(Event)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One start of a query: with how many slots, over how many files a source, and a live rescale."""
+
+    slots: int
+    files: int
+    rescale: int | None = None
+
+
+def random_rows(seed: int, count: int) -> list[Event]:
+    """Rows out of order, with ties and rows that come late."""
+    chooser = random.Random(seed)
+    pick = chooser.choice
+    return [
+        Event(
+            ts=place // 2 + chooser.randint(-9, 3),
+            key=chooser.randint(0, 5),
+            name=pick(("a", "b", "ab", "", "é")),
+            tag=pick(("red", "blue", "green")),
+            value=pick((0.0, -0.0, 1.5, float("nan"), -2.0)),
+            maybe=pick((None, 0, 1)),
+            amount=chooser.randint(0, 12),
+            lane=chooser.randint(0, 1),
+        )
+        for place in range(count)
+    ]
+
+
+# -- inputs in files ---------------------------------------------------------------------------------------
+
+
+def write_files(folder: Path, rows: Sequence[Any], files: int, first: int, seed: int) -> None:
+    """The rows in so many files, in the order of their modification times, cut at random."""
+    chooser = random.Random(seed)
+    cuts = sorted(chooser.randint(0, len(rows)) for _ in range(files - 1))
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, (start, stop) in enumerate(zip([0, *cuts], [*cuts, len(rows)], strict=True)):
+        path = folder / f"part-{first + number:04d}.parquet"
+        hidden = folder / f".{path.name}"
+        pq.write_table(as_table(rows[start:stop]), hidden)
+        os.utime(hidden, (1_700_000_000 + first + number,) * 2)
+        hidden.rename(path)
+
+
+def as_table(rows: Sequence[Any]) -> pa.Table:
+    return pa.Table.from_batches([Chunk.from_rows(SCHEMA, list(rows)).to_arrow()])
+
+
+def shares(rows: Sequence[Any], runs: int) -> list[Sequence[Any]]:
+    """The rows in one share a run."""
+    edges = [len(rows) * number // runs for number in range(runs + 1)]
+    return [rows[start:stop] for start, stop in itertools.pairwise(edges)]
+
+
+def check(
+    recipe: Recipe, rows: Rows, runs: Sequence[Run], folder: Path, *, compile: Any = "never"
+) -> None:
+    """Runs the flow over growing folders of files, a start a run, and compares with the reference."""
+    flow = recipe.build(compile=compile)
+    plan = make_plan(flow)
+    checkpoint = str(folder / "checkpoint")
+    sinks = {sink.name: tw.spark.memory() for sink in plan.sinks}
+    for number, run in enumerate(runs):
+        for name, mine in rows.items():
+            part = shares(mine, len(runs))[number]
+            write_files(folder / name, part, run.files, number * 100, number)
+        inputs = {
+            name: tw.spark.files(str(folder / name), format="parquet", max_files_per_trigger=1 + number % 2)
+            for name in rows
+        }  # fmt: skip
+        last = number + 1 == len(runs)
+        query = tw.spark.start(
+            flow, inputs, sinks, checkpoint=checkpoint, slots=run.slots,
+            trigger="available_now", end="drain" if last else "keep", chunk_rows=(7, 65_536)[number % 2],
+        )  # fmt: skip
+        if run.rescale is not None:
+            query.rescale(slots=run.rescale)
+        query.await_termination()
+    got = testing.Result(
+        {name: sink.rows for name, sink in sinks.items()},
+        {node.name: stored_states(checkpoint, node) for node in plan.keyed},
+        {name: kept for name, mine in query.counts.items() if (kept := {w: n for w, n in mine.items() if n})},
+    )  # fmt: skip
+    found = testing.difference(flow, testing.reference(flow, rows), got)
+    assert not found, f"{found}\n{recipe}\n{runs}"
+
+
+def stored_states(checkpoint: str, node: Any) -> dict[Any, Any]:
+    table = read_state(checkpoint, node.name)
+    return testing.states_of(node, table.combine_chunks().to_batches()) if table.num_rows else {}
+
+
+# -- a few rich flows ---------------------------------------------------------------------------------------
+
+#: Chains of keyed operators with timers that feed each other, unions behind fan-outs, side outputs.
+TIMERS = Recipe(
+    (SourceStep(3), SourceStep(6, lanes=True)),
+    (
+        Step("union", (0, 1)),
+        Step("repeat", (2,)),
+        Step("ticking", (3,), 0, 0),
+        Step("alarms", (4,), 1, 5),
+        Step("rejected", (5,)),
+        Step("count_all", (6,)),
+        Step("quiet", (4,), 0, 3),
+        Step("fail_some", (3,)),
+        Step("union", (8, 5, 9)),
+        Step("sessions", (10,), 4, 1),
+        Step("late", (1,)),
+        Step("running", (12,), 0, 4),
+    ),
+    (2, 4, 5, 10),
+)
+#: Windows, dedupe, a key function that raises, one operator without key, a second order.
+WINDOWS = Recipe(
+    (SourceStep(5),),
+    (
+        Step("jitter", (0,)),
+        Step("order_by", (1,), 6),
+        Step("late", (2,)),
+        Step("window", (2,), 1, 5),
+        Step("failing_key", (4,)),
+        Step("rejected", (5,)),
+        Step("even_twice", (5,)),
+        Step("dedupe_within", (7,), 3, 1),
+        Step("window_function", (0,), 3, 6),
+        Step("all_quiet", (9,)),
+        Step("top_k", (0,), 1, 2),
+        Step("union", (9, 11, 11)),
+        Step("count_or_fail", (12,), 0, 7),
+    ),
+    (0, 2, 4, 9, 12),
+)
+#: Without event time: arrival order.
+UNTIMED = Recipe(
+    (SourceStep(None),),
+    (
+        Step("repeat_or_fail", (0,)),
+        Step("before_and_after", (1,), 1, 4),
+        Step("union", (2, 1, 2)),
+        Step("every_third", (3,), 0, 8),
+        Step("dedupe", (3,), 0, 6),
+        Step("rejected", (1,)),
+    ),
+    (1, 3),
+)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "runs"),
+    [
+        (TIMERS, [Run(2, 2), Run(4, 1, rescale=3)]),
+        (WINDOWS, [Run(3, 3, rescale=2), Run(1, 2)]),
+        (UNTIMED, [Run(1, 2), Run(2, 2)]),
+    ],
+    ids=["timers", "windows", "untimed"],
+)
+def test_rich_flows(
+    spark: SparkSession, recipe: Recipe, runs: Sequence[Run], tmp_path: Path
+) -> None:
+    """Whole sequences of all sinks, counts and the state on disk, over restarts with other slots."""
+    rows: Rows = {f"in{i}": random_rows(i, 120) for i in range(len(recipe.sources))}
+    check(recipe, rows, runs, tmp_path)
+
+
+def test_bounded_frames(spark: SparkSession) -> None:
+    """Batch frames through start and lower give what the reference gives, in one slot and in several."""
+    rows = {"in0": sorted(random_rows(5, 60), key=lambda row: row.ts)}
+    flow = dataclasses.replace(WINDOWS, sinks=(4, 9, 12)).build()
+    expected = testing.reference(flow, rows)
+    frame = spark.createDataFrame(as_table(rows["in0"])).coalesce(1)
+    sinks = {name: tw.spark.memory() for name in expected.sinks}
+    tw.spark.start(flow, {"in0": frame}, sinks, slots=3)
+    for name, sink in sinks.items():
+        assert not testing.row_difference(expected.rows(name), sink.rows), name
+    frames = tw.spark.lower(flow, {"in0": frame}, slots=1)
+    schemas = {sink.name: sink.record for sink in make_plan(flow).sinks}
+    for name in ("s4", "s12"):
+        lowered = Chunk.from_arrow(schemas[name], frames[name].toArrow()).rows()
+        assert not testing.row_difference(expected.rows(name), lowered), name
+
+
+@st.composite
+def run_lists(draw: st.DrawFn) -> list[Run]:
+    slots = st.integers(1, 4)
+    one = st.builds(Run, slots, st.integers(1, 3), st.one_of(st.none(), slots))
+    return draw(st.lists(one, min_size=1, max_size=3))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_random_flows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Random flows, new ones in each run."""
+
+    @settings(
+        max_examples=40,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(cases(mixed=False, max_steps=10, rejecting=False), run_lists())
+    def random_case(case: tuple[Recipe, Rows], runs: list[Run]) -> None:
+        recipe, rows = case
+        assume(not testing.depends_on_cuts(make_plan(recipe.build())))
+        check(recipe, rows, runs, tmp_path_factory.mktemp("random"))
+
+    random_case()
