@@ -25,7 +25,7 @@ from thalweg.operators.nodes import (
     Stateless,
     Union,
 )
-from thalweg.plan import Plan, make_plan, reroutes
+from thalweg.plan import Plan, make_plan
 from thalweg.records import Kind, Schema
 from thalweg.runtime.build import Verdict, prepare, verdicts
 from thalweg.times import DAY, HOUR, MINUTE, SECOND
@@ -89,7 +89,7 @@ class _Page:
         if stage == 0:
             return "where tuples enter; each source is read and sorted in one slot"
         mine = [n for n in self.plan.nodes if self.plan.stage(n.index) == stage]
-        if all(isinstance(node, OrderBy) for node in mine if reroutes(node)):
+        if not any(isinstance(node, Keyed) and node.key.fields for node in mine):
             return "all rows go to one slot"
         return "each row goes to the slot that owns its key's bucket"
 

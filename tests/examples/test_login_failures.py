@@ -7,13 +7,16 @@ import datetime as dt
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import thalweg as tw
 from thalweg.examples import running
 from thalweg.examples.login_failures import Alert, Failure, Line, make_flow
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 HERE = Path(__file__).resolve().parent
 CASE = HERE.parent / "cases" / "16_syslog_ssh"
@@ -61,6 +64,18 @@ def test_the_case() -> None:
         days[one["host"]] += one["failures"]
     assert dict(days) == expected["failed_by_host"]
     assert tw.text(failures[-1].ts) == "2024-02-29T10:00:00Z"
+
+
+@pytest.mark.spark
+def test_the_case_on_spark(spark: SparkSession) -> None:
+    """State with lists and rows that are dated on the way go through Spark's workers as through this process."""
+    given = running.Input(str(CASE / "input" / "messages.log"), "text")
+    outcomes = [
+        running.run(make_flow(2023), {"lines": given}, embedded=embedded, slots=2)
+        for embedded in (True, False)
+    ]
+    for sink in ("failures", "alerts", "days"):
+        assert outcomes[0].rows(sink) == outcomes[1].rows(sink)
 
 
 def failed(second: int, host: str = "192.0.2.1", user: str = "root") -> str:
