@@ -180,7 +180,8 @@ class Field:
 
     name: str
     type: FieldType
-    default: Any = MISSING
+    #: not in the hash, since it may be a list
+    default: Any = dataclasses.field(default=MISSING, hash=False)
 
 
 @dataclasses.dataclass(frozen=True)
