@@ -8,6 +8,7 @@ whose text is enough to build it again.
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -633,6 +634,25 @@ def rows_for(draw: st.DrawFn, recipe: Recipe, *, max_rows: int = 25) -> dict[str
                 rows.insert(place, BAD)
         inputs[f"in{number}"] = rows
     return inputs
+
+
+def random_rows(seed: int, count: int) -> list[Event]:
+    """Rows without Hypothesis, as many as wanted: out of order, with ties and rows that come late."""
+    chooser = random.Random(seed)
+    pick = chooser.choice
+    return [
+        Event(
+            ts=place // 2 + chooser.randint(-9, 3),
+            key=chooser.randint(0, 5),
+            name=pick(("a", "b", "ab", "", "é")),
+            tag=pick(("red", "blue", "green")),
+            value=pick((0.0, -0.0, 1.5, float("nan"), -2.0)),
+            maybe=pick((None, 0, 1)),
+            amount=chooser.randint(0, 12),
+            lane=chooser.randint(0, 1),
+        )
+        for place in range(count)
+    ]
 
 
 @st.composite

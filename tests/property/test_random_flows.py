@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.property.operators_kit import Recipe, cases
+from tests.property.operators_kit import (
+    OPERATORS,
+    REJECTING,
+    SIDES,
+    Recipe,
+    SourceStep,
+    Step,
+    cases,
+    random_rows,
+)
 
 from thalweg import testing
 
@@ -49,6 +58,17 @@ def test_open_ended(case: Case, seeds: list[int]) -> None:
 def test_untimed(case: Case, seeds: list[int]) -> None:
     """Flows without event time have the order (source, arrival) within a batch."""
     check(case, seeds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", [op for op in OPERATORS if op not in SIDES])
+def test_compiled(op: str) -> None:
+    """Each operator of the kit gives the same compiled and interpreted, behind a flat_map."""
+    steps = (Step("repeat", (0,)), Step(op, (1, 0) if op == "union" else (1,), 4, 3))
+    side = (Step("rejected", (2,)),) if op in REJECTING else ()
+    recipe = Recipe((SourceStep(3),), steps + side, (2,))
+    inputs = {"in0": random_rows(1, 60)}
+    testing.assert_same(recipe.build(compile="auto"), inputs, seeds=range(2))
 
 
 @pytest.mark.slow

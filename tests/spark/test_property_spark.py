@@ -15,7 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
-from tests.property.operators_kit import Event, Recipe, SourceStep, Step, cases
+from tests.property.operators_kit import (
+    Event,
+    Recipe,
+    SourceStep,
+    Step,
+    cases,
+    random_rows,
+)
 
 import thalweg as tw
 from thalweg import testing
@@ -40,25 +47,6 @@ class Run:
     slots: int
     files: int
     rescale: int | None = None
-
-
-def random_rows(seed: int, count: int) -> list[Event]:
-    """Rows out of order, with ties and rows that come late."""
-    chooser = random.Random(seed)
-    pick = chooser.choice
-    return [
-        Event(
-            ts=place // 2 + chooser.randint(-9, 3),
-            key=chooser.randint(0, 5),
-            name=pick(("a", "b", "ab", "", "é")),
-            tag=pick(("red", "blue", "green")),
-            value=pick((0.0, -0.0, 1.5, float("nan"), -2.0)),
-            maybe=pick((None, 0, 1)),
-            amount=chooser.randint(0, 12),
-            lane=chooser.randint(0, 1),
-        )
-        for place in range(count)
-    ]
 
 
 # -- inputs in files ---------------------------------------------------------------------------------------
