@@ -162,6 +162,8 @@ class Flow:
         full = self._prefix + name
         others = [n for n in self._nodes if isinstance(n, Sink) == (what == "sink")]
         taken = next((n for n in others if n.name == full), None)
+        if taken is not None and what == "sink":
+            raise BuildError(f"two sinks are called {full!r}; outputs are given by name, so rename one")
         if taken is not None:
             raise BuildError(
                 f"two operators are called {full!r} (the other is a {taken.kind.value} operator);"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from thalweg.errors import BuildError
+from thalweg.hashing import hash_bytes
 from thalweg.operators.agg import Aggregate, Part, bind
 from thalweg.records import Field, FieldType, Kind, Schema, StateSpec, make_state
 from thalweg.times import NEVER
@@ -28,7 +29,7 @@ class Made(NamedTuple):
 
 def make_functions(name: str, text: str, scope: Mapping[str, Any]) -> dict[str, Any]:
     """Compiles source text whose lines tracebacks and the compiler can find again."""
-    file = f"<thalweg {name} {abs(hash(text)) % 10**8}>"
+    file = f"<thalweg {name} {hash_bytes(text.encode()):016x}>"
     namespace: dict[str, Any] = {"__name__": "thalweg_generated", **scope}
     exec(compile(text, file, "exec"), namespace)
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)

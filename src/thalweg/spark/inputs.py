@@ -33,7 +33,7 @@ from thalweg.readers import (
 )
 from thalweg.readers.tables import check_types
 from thalweg.runtime.chunks import Chunk
-from thalweg.state.paths import resolve
+from thalweg.state.paths import absolute, resolve
 
 SOURCE: Final = "_source"
 CONTROL: Final = "_control"
@@ -83,7 +83,7 @@ def files(
         BuildError: an option does not belong to the format.
     """
     return Files(
-        str(path),
+        absolute(str(path)),
         ReadOptions(format=format, **options),
         streaming,
         max_files_per_trigger,

@@ -68,24 +68,22 @@ class Store:
     """A checkpoint: its folder as Spark writes it, and the Thalweg folder inside it."""
 
     location: str
+    thalweg: str
     fs: FileSystem
     root: str
     lease: Lease
 
     @classmethod
-    def open(cls, location: str) -> Store:
+    def open(cls, location: str, state: str | None = None) -> Store:
         """The store of a checkpoint folder, which is probed for what commits need and then ours alone."""
-        paths.probe(location)
-        root = f"{location.rstrip('/')}/thalweg"
-        fs, path = resolve(root)
+        location = paths.absolute(location)
+        thalweg = paths.absolute(state) if state else f"{location.rstrip('/')}/thalweg"
+        paths.probe(thalweg)
+        fs, path = resolve(thalweg)
         fs.create_dir(join(path, "control"), recursive=True)
         lease = Lease(location, fs, path)
         lease.take()
-        return cls(location.rstrip("/"), fs, path, lease)
-
-    @property
-    def thalweg(self) -> str:
-        return f"{self.location}/thalweg"
+        return cls(location.rstrip("/"), thalweg, fs, path, lease)
 
     @property
     def control(self) -> str:
@@ -589,6 +587,7 @@ def start(
     sinks: Mapping[str, Any],
     *,
     checkpoint: str | None = None,
+    state: str | None = None,
     slots: int = 1,
     trigger: str | None = None,
     end: End = "keep",
@@ -602,6 +601,7 @@ def start(
         sinks: by sink name: ``tw.spark.parquet(path)``, json, csv, console(), memory(), or a function
             ``(frame, batch_id)``. A sink without an entry is computed and counted only.
         checkpoint: the folder of offsets and state; needed for streams.
+        state: another folder for the state, say on a faster file system; it belongs to this checkpoint alone.
         slots: partitions of the keyed stages; any number at any start, see :meth:`Query.rescale`.
         trigger: ``"available_now"`` (what is there, then stop), an interval such as ``"5 seconds"``, or None for
             batch after batch. Batch inputs run once, here, and end.
@@ -622,7 +622,7 @@ def start(
             "a streaming query needs checkpoint='folder': its state and offsets live there"
         )
     spark = _session()
-    store = Store.open(checkpoint) if streaming and checkpoint is not None else None
+    store = Store.open(checkpoint, state) if streaming and checkpoint is not None else None
     try:
         frame = io.tagged_frame(spark, plan, inputs, store.control if store else None)
         batches = Batches(spark, plan, inputs, sinks, store, slots, chunk_rows)

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from thalweg.errors import BuildError, CheckpointError
 from thalweg.records import Field, FieldType, Kind, Schema
-from thalweg.state.paths import delete_folder, list_folders, resolve
+from thalweg.state.paths import absolute, delete_folder, list_folders, resolve
 from thalweg.times import text
 
 FileFormat = Literal["parquet", "json", "csv"]
@@ -133,17 +133,17 @@ def readable_rows(schema: Schema, table: pa.Table) -> list[Sequence[str]]:
 
 def parquet(path: str, **options: Any) -> FileSink:
     """Parquet files in ``path/batch=<n>/``; options are those of Spark's writer."""
-    return FileSink(str(path), "parquet", options)
+    return FileSink(absolute(str(path)), "parquet", options)
 
 
 def json(path: str, **options: Any) -> FileSink:
     """JSON lines in ``path/batch=<n>/``; options are those of Spark's writer."""
-    return FileSink(str(path), "json", options)
+    return FileSink(absolute(str(path)), "json", options)
 
 
 def csv(path: str, **options: Any) -> FileSink:
     """CSV files with a header in ``path/batch=<n>/``; options are those of Spark's writer."""
-    return FileSink(str(path), "csv", {"header": True, **options})
+    return FileSink(absolute(str(path)), "csv", {"header": True, **options})
 
 
 def console(max_rows: int = 20) -> ConsoleSink:

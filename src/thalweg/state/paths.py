@@ -60,6 +60,11 @@ def resolve(location: str) -> tuple[FileSystem, str]:
     return fs, path.rstrip("/")
 
 
+def absolute(location: str) -> str:
+    """The location with a relative path made absolute, so that Spark and Python mean the same folder."""
+    return location if _SCHEME.match(location) else os.path.abspath(location)
+
+
 def probe(location: str) -> None:
     """Writes, renames, reads and deletes a small file in a location, which is created if missing.
 
