@@ -36,21 +36,22 @@ MOMENTS = {
     "committed": "ckpt/thalweg/commits/{}.json",
     "logged": "ckpt/spark/commits/{}",
 }
-DEADLINE_S = 300.0
+DEADLINE_S = 600.0
 
 
 class Run:
     """The driver as a process, with a folder for output and checkpoint."""
 
-    def __init__(self, folder: Path, source: Path) -> None:
+    def __init__(self, folder: Path, source: Path, master: str = "local[2]") -> None:
         self.folder = folder
         self.source = source
+        self.master = master
         self.kills = 0
 
     @contextlib.contextmanager
     def process(self, slots: int, end: str) -> Iterator[subprocess.Popen[bytes]]:
         """A driver in a session of its own; whatever is left of it at the end is killed."""
-        places = [self.source, self.folder / "out", self.folder / "ckpt", slots, end]
+        places = [self.source, self.folder / "out", self.folder / "ckpt", slots, end, self.master]
         command = [sys.executable, driver.__file__, *map(str, places)]
         with (self.folder / "stderr.txt").open("ab") as log:
             started = subprocess.Popen(
@@ -92,7 +93,7 @@ class Run:
         return reached
 
     def _wait_for(self, moment: str, rng: random.Random, running: subprocess.Popen[bytes]) -> bool:
-        seen = {name: self._newest(name) for name in MOMENTS}
+        seen = {name: self.newest(name) for name in MOMENTS}
         later = rng.choice((1, 1, 2))
         deadline = time.monotonic() + DEADLINE_S
         chance = None
@@ -100,16 +101,17 @@ class Run:
             assert time.monotonic() < deadline, f"{moment} did not come"
             if moment == "some time":
                 # Up to four seconds after the first sign of life.
-                if chance is None and self._newest("planned") > seen["planned"]:
+                if chance is None and self.newest("planned") > seen["planned"]:
                     chance = time.monotonic() + rng.random() * 4
                 if chance is not None and time.monotonic() > chance:
                     return True
-            elif self._newest(moment) >= seen[moment] + later:
+            elif self.newest(moment) >= seen[moment] + later:
                 return True
             time.sleep(0.001)
         return False
 
-    def _newest(self, moment: str) -> int:
+    def newest(self, moment: str) -> int:
+        """The newest batch of which a moment was reached; -1 before the first."""
         pattern = self.folder / MOMENTS[moment]
         before, _, after = pattern.name.partition("{}")
         names = os.listdir(pattern.parent) if pattern.parent.is_dir() else []
