@@ -182,9 +182,8 @@ def make_plan(flow: Flow) -> Plan:
         raise BuildError(f"flow {flow.name!r} has no source; begin with flow.source(...)")
     if not any(isinstance(node, Sink) for node in nodes):
         raise BuildError(f"flow {flow.name!r} has no sink; end a stream with .sink('name')")
-    return Plan(
-        flow.name, nodes, _stages(nodes), _domains(nodes), tuple(_units(nodes, _stages(nodes)))
-    )
+    plan = Plan(flow.name, nodes, _stages(nodes), _domains(nodes), ())
+    return dataclasses.replace(plan, units=tuple(_units(nodes, plan.stages, plan.merges)))
 
 
 def reroutes(node: Node) -> bool:
@@ -237,8 +236,12 @@ def _refuse_two_clocks(nodes: Sequence[Node], union: Node, first: int, second: i
             )
 
 
-def _units(nodes: Sequence[Node], stages: Sequence[int]) -> Iterator[Unit]:
-    """Chains of stateless nodes, each the only reader of the one before, fused; all else alone."""
+def _units(nodes: Sequence[Node], stages: Sequence[int], merges: frozenset[Ref]) -> Iterator[Unit]:
+    """Chains of stateless nodes, each the only reader of the one before, fused; all else alone.
+
+    A node whose rejected stream leads to a union begins a chain: inside one, rows carry no counters of the
+    expanding operators before it, and its rejected rows would lose their place.
+    """
     readers: dict[Ref, int] = {}
     for node in nodes:
         for ref in node.inputs:
@@ -250,6 +253,7 @@ def _units(nodes: Sequence[Node], stages: Sequence[int]) -> Iterator[Unit]:
             continue
         before = nodes[node.input.node - 1]
         fits = isinstance(before, Stateless) and before.errors == node.errors
+        fits = fits and Ref(node.index, "rejected") not in merges
         if fits and node.input.port == "out" and readers[node.input] == 1:
             following[before.index] = node
             inner.add(node.index)

@@ -74,6 +74,13 @@ FOUND = {
     "a stream merged with itself": Recipe(
         (SourceStep(3),), (Step("repeat", (0,)), Step("union", (1, 1)), Step("union", (2, 1, 2)))
     ),
+    "rejected rows of a chain behind a flat_map": Recipe(
+        (SourceStep(3),),
+        (
+            Step("repeat_or_fail", (0,)), Step("fail_some", (1,)), Step("count_or_fail", (2,)),
+            Step("rejected", (1,)), Step("rejected", (2,)), Step("rejected", (3,)), Step("union", (6, 5, 4)),
+        ),
+    ),
     "one timer feeds another": Recipe(
         (SourceStep(3),), (Step("ticking", (0,)), Step("quiet", (1,)), Step("alarms", (2,), 0, 5))
     ),
