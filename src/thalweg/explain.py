@@ -18,6 +18,7 @@ from thalweg.operators.nodes import (
     Keyed,
     Node,
     OrderBy,
+    OwnTime,
     Ref,
     Sink,
     Source,
@@ -87,7 +88,8 @@ class _Page:
 
     def entry(self, stage: int) -> str:
         if stage == 0:
-            return "where tuples enter; each source is read and sorted in one slot"
+            sorts = all(source.order == "total" for source in self.plan.sources)
+            return f"where tuples enter; each source is read {'and sorted ' if sorts else ''}in one slot"
         mine = [n for n in self.plan.nodes if self.plan.stage(n.index) == stage]
         if not any(isinstance(node, Keyed) and node.key.fields for node in mine):
             return "all rows go to one slot"
@@ -121,7 +123,11 @@ class _Page:
         elif isinstance(node, OrderBy):
             yield f"by {node.field}, lateness {_lateness(node)}, ties in arrival order"
         elif isinstance(node, Keyed):
+            if node.timing == "end":
+                yield "puts each key's rows in order and judges their lateness"
             yield from _keyed(node)
+        elif isinstance(node, OwnTime):
+            yield "takes late rows apart"
         elif isinstance(node, Stamp):
             yield _stamp(node)
         elif isinstance(node, Digest):
@@ -141,7 +147,7 @@ class _Page:
         if isinstance(node, Batches):
             return f"{_where(node.function)}, on Arrow batches"
         if not isinstance(node, (Stateless, Keyed)):
-            return "built in" if isinstance(node, (Stamp, Digest, Union)) else ""
+            return "built in" if isinstance(node, (Stamp, Digest, Union, OwnTime)) else ""
         if self.found is None:
             verdict = Verdict(False, _NOT_TRIED)
         else:
@@ -181,7 +187,14 @@ class _Page:
             domain = self.plan.domains[node.index - 1]
             if domain and isinstance(node, (Source, OrderBy)):
                 domains.setdefault(domain, []).append(node)
-        if not domains:
+        own = [source for source in self.plan.sources if source.order == "key"]
+        for source in own:
+            yield from _wrapped(
+                "time",
+                f"each key's own: {source.name} by {source.order_by}, lateness {_lateness(source)}. A key's timers"
+                " fire before its next row with a greater time, or at the end of the stream",
+            )
+        if not domains and not own:
             yield from _wrapped("time", "no event time: rows stay in the order of their arrival")
         for clocks in domains.values():
             said = [
@@ -203,6 +216,11 @@ class _Page:
             f" the order key (time, operator, arrival or timer's key{', places' if len(whole) > 4 else ''}),"
             " by which each stage and each ordered sink merges",
         )
+        if any(source.order == "key" for source in plan.sources):
+            yield from _wrapped(
+                "order by key",
+                "behind a source with order='key' the order of the output is promised by key only",
+            )
         yield from _wrapped("parts whose output may differ from run to run", "none")
 
 
@@ -227,7 +245,8 @@ def _kind(node: Node) -> str:
 def _source(node: Source) -> str:
     if node.order_by is None:
         return "in arrival order"
-    parts = [f"by {node.order_by}, lateness {_lateness(node)}, ties in arrival order"]
+    each = ", each key on its own" if node.order == "key" else ""
+    parts = [f"by {node.order_by}{each}, lateness {_lateness(node)}, ties in arrival order"]
     if node.lane:
         parts.append(f"lanes by {node.lane}")
     if node.arrival:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from thalweg.errors import BuildError, SchemaError
-from thalweg.operators import library
+from thalweg.operators import key_order, library
 from thalweg.operators.agg import Aggregate
 from thalweg.operators.functions import Function, Returns, check_parameters, returns_of
 from thalweg.operators.nodes import (
@@ -24,12 +24,15 @@ from thalweg.operators.nodes import (
     Key,
     Keyed,
     Node,
+    Order,
     OrderBy,
+    OwnTime,
     Ref,
     Sink,
     Source,
     Stamp,
     Stateless,
+    Timing,
     Union,
 )
 from thalweg.records import Field, FieldType, Kind, Schema, state_spec
@@ -65,6 +68,8 @@ class Flow:
         self.errors: Errors = _choice("errors", errors, ("fail", "reject"), name)
         self.compile: Compile = _choice("compile", compile, ("auto", "require", "never"), name)
         self._nodes: list[Node] = []
+        #: by stream and key, the stream with each key's rows in order
+        self._by_key: dict[tuple[Ref, Key, int], Stream] = {}
         self._prefix = ""
 
     @property
@@ -81,6 +86,7 @@ class Flow:
         lateness: Duration = 0,
         lane: str | None = None,
         arrival: Sequence[str] = (),
+        order: Order = "total",
         errors: Errors | None = None,
     ) -> Stream:
         """A source of records.
@@ -95,6 +101,12 @@ class Flow:
             lane: the field that names a row's lane, a sequence that the source itself orders (say a Kafka
                 partition); one lane without it.
             arrival: fields that give the order of arrival where the source does not say (see the docs on order).
+            order: ``"total"``: all rows in one order, and one clock. ``"key"``: no point sorts all rows. Rows pass
+                as they arrive until the first operator by key; it takes each key's rows by (time, arrival), judges
+                lateness against that key's own earlier rows, and fires a key's timers before its next row with a
+                greater time, or at the end of the stream. The order of the output is promised by key only, and a
+                key that stays idle closes at the end only. Windows, unions with other sources, a state for all
+                rows and a second key need ``"total"``.
             errors: overrides the flow's policy for rows that do not fit the record.
         """
         schema = Schema.of(record)
@@ -103,6 +115,11 @@ class Flow:
         time = _time_field(schema, order_by, name) if order_by else None
         if order_by is None and lateness:
             raise BuildError(f"source {name!r}: lateness needs order_by")
+        chosen: Order = _choice("order", order, ("total", "key"), name)
+        if chosen == "key" and (order_by is None or lane is not None):
+            raise BuildError(
+                f"source {name!r}: order='key' needs order_by, and no lane, since lateness is judged by key"
+            )
         node = Source(
             self._next(),
             self._stateful_name(name, "source"),
@@ -112,8 +129,10 @@ class Flow:
             lane,
             tuple(arrival),
             self._errors(errors),
+            chosen,
         )
-        return self._add(node, time)
+        own = key_order.Own(node.index, node.name, node.lateness) if chosen == "key" else None
+        return self._add(node, time, own)
 
     def union(self, *streams: Stream, name: str | None = None) -> Stream:
         """The tuples of several streams of one record type, in the order of the flow."""
@@ -138,10 +157,10 @@ class Flow:
     def _next(self) -> int:
         return len(self._nodes) + 1
 
-    def _add(self, node: Node, time: FieldType | None) -> Stream:
+    def _add(self, node: Node, time: FieldType | None, own: key_order.Own | None = None) -> Stream:
         self._nodes.append(node)
         assert node.out is not None
-        return Stream(self, Ref(node.index), node.out, time)
+        return Stream(self, Ref(node.index), node.out, time, own)
 
     def _errors(self, errors: Errors | None) -> Errors:
         if errors is None:
@@ -187,17 +206,28 @@ class Flow:
 class Stream:
     """An ordered stream of records; the verbs append operators to its flow.
 
-    ``time`` is the type of the event time, None in a stream without one.
+    ``time`` is the type of the event time, None in a stream without one; ``own`` says so where time is each
+    key's own (a source with ``order="key"``).
     """
 
     flow: Flow
     ref: Ref
     schema: Schema
     time: FieldType | None
+    own: key_order.Own | None = None
 
     @property
     def late(self) -> Stream:
-        """The rows that came too late for this source or order_by, in arrival order; others have none."""
+        """The rows that came too late for this source or order_by, in arrival order; others have none.
+
+        Behind a source with ``order="key"``: the rows that came too late for their key, where an operator by key
+        judged them; of the source itself those of its only operator by key.
+        """
+        own = self.own
+        if own is not None:
+            record = own.late or self.flow._nodes[own.source - 1].out
+            assert record is not None
+            return Stream(self.flow, Ref(own.ordered or own.source, "late"), record, None)
         return Stream(self.flow, Ref(self.ref.node, "late"), self.schema, None)
 
     @property
@@ -261,7 +291,7 @@ class Stream:
         node = Batches(
             flow._next(), flow._stateless_name(label), self.ref, made, record, flow._errors(errors)
         )
-        return flow._add(node, self.time)
+        return flow._add(node, self.time, self._own_keeping())
 
     def process(
         self,
@@ -345,6 +375,10 @@ class Stream:
                 raise BuildError(f"union: the streams belong to {self.flow!r} and {other.flow!r}")
             if other.schema != self.schema:
                 raise BuildError(f"union: the records differ: {self.schema} and {other.schema}")
+            if other.own != self.own or (self.own and self.own.ordered):
+                own = self.own or other.own
+                assert own is not None
+                raise own.refuse(name or "union", "streams are merged by one clock")
             if other.time != self.time:
                 raise BuildError(
                     "union: one stream has event time"
@@ -352,7 +386,7 @@ class Stream:
                 )
         label = self.flow._stateless_name(name or "union")
         node = Union(self.flow._next(), label, tuple(one.ref for one in streams), self.schema)
-        return self.flow._add(node, self.time)
+        return self.flow._add(node, self.time, self.own)
 
     def order_by(self, field: str, *, lateness: Duration = 0, name: str | None = None) -> Stream:
         """The stream sorted by another field: a stateful operator that holds rows back by ``lateness``."""
@@ -433,7 +467,12 @@ class Stream:
             flow._errors(errors),
             flow._compile(compile),
         )
-        return flow._add(node, self.time)
+        kept = self.own.kept if self.own and verb == "filter" else ()
+        return flow._add(node, self.time, self._own_keeping(*kept))
+
+    def _own_keeping(self, *names: str) -> key_order.Own | None:
+        """``own`` for a stream made of this one whose rows have the key in these fields."""
+        return self.own and self.own.keeping(names)
 
     def _key_function(self, keys: Sequence[Any], buckets: int, into: Any) -> Key:
         if len(keys) > 1:
@@ -450,14 +489,14 @@ class Stream:
         node = Stamp(
             flow._next(), flow._stateless_name(what), self.ref, record, size, every, origin
         )
-        return flow._add(node, self.time)
+        return flow._add(node, self.time, self.own)
 
     def _digest(self) -> Stream:
         field = Field(library.spare_name("payload", self.schema.names), FieldType(Kind.INT))
         record = Schema.make_record("Digested", [*self.schema.fields, field])
         flow = self.flow
         node = Digest(flow._next(), flow._stateless_name("digest"), self.ref, record)
-        return flow._add(node, self.time)
+        return flow._add(node, self.time, self.own)
 
 
 class Deduped(Stream):
@@ -519,6 +558,8 @@ class KeyedStream:
         """
         label = name or "window"
         time = self._event_time(label)
+        if self._stream.own is not None:
+            raise self._stream.own.refuse(label, "windows close by the clock of all rows")
         length = _span(time, size, f"operator {label!r}: size")
         hop = length if every is None else _span(time, every, f"operator {label!r}: every")
         if length < 1 or hop < 1:
@@ -564,7 +605,8 @@ class KeyedStream:
         length = _span(time, gap, f"operator {label!r}: gap")
         if length < 0:
             raise BuildError(f"operator {label!r}: gap must not be negative, got {gap!r}")
-        stamped = self._stream._stamp("event_time")
+        stream = self._ordered(label)
+        stamped = stream._stamp("event_time")
         field = stamped.schema.fields[-1]
         if function is None:
             made = library.sessions(
@@ -575,10 +617,11 @@ class KeyedStream:
             _refuse_both(label, aggregates)
             returns = self._rows_function(function, label, into)
             made = library.collect(
-                label, stamped.schema, self._stream.schema, len(self._key.fields), field, length, function,
+                label, stamped.schema, stream.schema, len(self._key.fields), field, length, function,
                 _some(returns), session=True, many=returns.many,
             )  # fmt: skip
-        return self._generated(stamped, label, made, returns)
+        kept = self._key_names() if function is None else ()
+        return self._generated(stamped, label, made, returns, kept=kept)
 
     def dedupe(self, *, within: Duration | None = None, name: str | None = None) -> Deduped:
         """A row is kept iff no kept row of its key lies within ``within`` before it (ever, without it).
@@ -586,7 +629,7 @@ class KeyedStream:
         Rows left out whose payload differs from the kept row's go to ``.conflicts``.
         """
         label = name or "dedupe"
-        stream = self._stream
+        stream = self._ordered(label)
         digested = stream._digest()
         payload = digested.schema.names[-1]
         stamped, time, span = digested, None, 0
@@ -603,8 +646,9 @@ class KeyedStream:
         other = marked.filter(conflicting, name=f"{label}/conflicting").map(
             record, name=f"{label}/conflicts", into=stream.schema
         )
-        out = Deduped(main.flow, main.ref, main.schema, main.time)
-        object.__setattr__(out, "conflicts", other)
+        own = stream._own_keeping(*self._key_names())
+        out = Deduped(main.flow, main.ref, main.schema, main.time, own)
+        object.__setattr__(out, "conflicts", dataclasses.replace(other, own=own))
         return out
 
     # -- the common parts ---------------------------------------------------------------------------------
@@ -629,6 +673,9 @@ class KeyedStream:
         made: library.Made,
         returns: Returns,
         extra: Field | None = None,
+        *,
+        kept: Sequence[str] = (),
+        timing: Timing | None = None,
     ) -> Stream:
         flow = stream.flow
         fields = (*self._key.fields, *((extra,) if extra else ()))
@@ -642,12 +689,44 @@ class KeyedStream:
             Function.of(made.on_timer, label) if made.on_timer else None,
             made.state,
             returns.schema,
-            False,
+            timing == "end" and returns.many,
             returns.many,
             flow.errors,
             "auto" if flow.compile == "require" else flow.compile,
+            timing or _timing(stream),
         )
-        return flow._add(node, stream.time)
+        return flow._add(node, stream.time, stream._own_keeping(*kept))
+
+    def _ordered(self, label: str) -> Stream:
+        """The stream as the operator ``label`` reads it: where time is each key's own, with its rows in order."""
+        stream, own, flow = self._stream, self._stream.own, self._stream.flow
+        if own is None:
+            return stream
+        own.check_key(label, self._key)
+        if own.ordered:
+            return stream
+        call = id(self._key.function.call) if self._key.function else 0
+        place = (stream.ref, self._key, call)
+        if place not in flow._by_key:
+            flow._by_key[place] = self._put_in_order(label, own)
+        return flow._by_key[place]
+
+    def _put_in_order(self, label: str, own: key_order.Own) -> Stream:
+        stream, flow = self._stream, self._stream.flow
+        stamped = stream._stamp("event_time")
+        made = key_order.order(label, stamped.schema, own.lateness)
+        returns = Returns(made.out, many=made.on_timer is not None, maybe=True)
+        marked = self._generated(stamped, f"{label}/order", made, returns, timing="end")
+        name = flow._stateless_name(f"{label}/late")
+        node = OwnTime(flow._next(), name, marked.ref, stream.schema, own.name)
+        ordered = dataclasses.replace(
+            own, ordered=node.index, late=stream.schema, kept=self._key_names()
+        )
+        return flow._add(node, stream.time, ordered)
+
+    def _key_names(self) -> tuple[str, ...]:
+        """The fields that hold the key; none where a function makes it."""
+        return () if self._key.function else tuple(field.name for field in self._key.fields)
 
     def _process(
         self,
@@ -659,8 +738,8 @@ class KeyedStream:
         errors: Errors | None,
         compile: Compile | bool | None,
     ) -> Stream:
-        stream, flow = self._stream, self._stream.flow
-        made, label = stream._function(function, name, "process")
+        flow = self._stream.flow
+        made, label = self._stream._function(function, name, "process")
         if made.is_lambda and name is None:
             raise BuildError(
                 f"operator 'process': {made.where} holds state under its name; give it name='...'"
@@ -682,6 +761,7 @@ class KeyedStream:
             raise BuildError(
                 f"operator {label!r}: state {spec.name} has a timer, but there is no on_timer= to call"
             )
+        stream = self._ordered(label)
         node = Keyed(
             flow._next(),
             flow._stateful_name(label, "operator"),
@@ -695,11 +775,13 @@ class KeyedStream:
             timer is not None and returns.maybe,
             flow._errors(errors),
             flow._compile(compile),
+            _timing(stream),
         )
+        own = stream._own_keeping()
         if returns.schema is None:
             flow._nodes.append(node)
-            return Stream(flow, Ref(node.index), Schema("Nothing", ()), stream.time)
-        return flow._add(node, stream.time)
+            return Stream(flow, Ref(node.index), Schema("Nothing", ()), stream.time, own)
+        return flow._add(node, stream.time, own)
 
     def _check_timer(self, timer: Function, label: str, field: str | None) -> None:
         several = bool(self._key.fields)
@@ -710,6 +792,10 @@ class KeyedStream:
                 " add a field timer: tw.Timer"
             )
         self._event_time(label)
+
+
+def _timing(stream: Stream) -> Timing:
+    return "clock" if stream.own is None else "own"
 
 
 def _both(process: Returns, timer: Returns, label: str, function: Function) -> Returns:

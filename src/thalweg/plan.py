@@ -15,12 +15,15 @@ from typing import Final
 
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
+from thalweg.operators.key_order import settle_late
 from thalweg.operators.nodes import (
     Batches,
+    Digest,
     Keyed,
     Node,
     OperatorKind,
     OrderBy,
+    OwnTime,
     Ref,
     Sink,
     Source,
@@ -33,8 +36,12 @@ TIME: Final = "_time"
 LEVEL: Final = "_level"
 SEQ: Final = "_seq"
 KEY: Final = "_key"
+#: The row's time where time is each key's own; it stands behind the order key and orders nothing.
+OWN: Final = "_own"
 #: The event part of the order key; counters and branches follow, see :meth:`Plan.order_columns`.
 EVENT: Final = (TIME, LEVEL, SEQ, KEY)
+#: The first thing that ends: rows that wait for their key's own clock are released, before any timer fires.
+RELEASE: Final = -1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
@@ -76,6 +83,30 @@ class Plan:
     def domain(self, ref: Ref) -> int:
         """The time domain of a stream; late and rejected streams have none."""
         return self.domains[ref.node - 1] if ref.port == "out" else 0
+
+    @functools.cached_property
+    def _own(self) -> frozenset[int]:
+        """The nodes whose main output has each key's own time."""
+        found: set[int] = set()
+        for node in self.nodes:
+            if isinstance(node, Source):
+                own = node.order == "key"
+            else:
+                inputs = [ref for ref in node.inputs if ref.port == "out"]
+                own = not isinstance(node, OrderBy) and any(ref.node in found for ref in inputs)
+            if own:
+                found.add(node.index)
+        return frozenset(found)
+
+    def own(self, ref: Ref) -> bool:
+        """Whether a stream's time is each key's own."""
+        return ref.port == "out" and ref.node in self._own
+
+    @functools.cached_property
+    def endings(self) -> tuple[int, ...]:
+        """The domains in the order in which they end; 0 are the streams without a clock."""
+        first = [RELEASE] if any(node.timing == "end" for node in self.keyed) else []
+        return (*first, *sorted({0, *self.domains}))
 
     @functools.cached_property
     def depth(self) -> int:
@@ -124,14 +155,16 @@ class Plan:
             ref: the stream.
             whole: whether the whole order key is wanted (several slots, or a union behind it).
         """
+        own = (OWN,) if self.own(ref) else ()
         if not whole:
-            return (TIME,) if self.domain(ref) else ()
-        return (*EVENT, *self._path_columns(ref))
+            return (TIME, *own) if own or self.domain(ref) else ()
+        return (*EVENT, *self._path_columns(ref), *own)
 
     def _path_columns(self, ref: Ref) -> tuple[str, ...]:
         node = self.node(ref.node)
         found: set[tuple[int, int]] = set()
-        if ref.port != "late" and not isinstance(node, (Source, OrderBy)):
+        starts = isinstance(node, (Source, OrderBy))
+        if not starts and (ref.port != "late" or isinstance(node, OwnTime)):
             for one in node.inputs:
                 found |= {_place(name) for name in self._path_columns(one)}
                 if len(self.readers[one]) > 1:
@@ -165,7 +198,8 @@ def branch(index: int) -> str:
 def expands(node: Node) -> bool:
     """Whether one input tuple (or one firing of a timer) can give several output tuples."""
     if isinstance(node, Keyed):
-        return node.many or node.timer_many
+        own = node.timing == "own" and node.on_timer is not None
+        return own or node.many or node.timer_many
     if isinstance(node, (Stateless, Stamp)):
         return node.many
     return isinstance(node, Batches)
@@ -177,7 +211,7 @@ def make_plan(flow: Flow) -> Plan:
     Raises:
         BuildError: the flow has no source or no sink, or a source nobody reads.
     """
-    nodes = flow.nodes
+    nodes = settle_late(flow.nodes)
     if not any(isinstance(node, Source) for node in nodes):
         raise BuildError(f"flow {flow.name!r} has no source; begin with flow.source(...)")
     if not any(isinstance(node, Sink) for node in nodes):
@@ -195,8 +229,18 @@ def _stages(nodes: Sequence[Node]) -> tuple[int, ...]:
     stages: list[int] = []
     for node in nodes:
         before = max((stages[ref.node - 1] for ref in node.inputs), default=0)
-        stages.append(before + 1 if reroutes(node) else before)
+        stages.append(before + 1 if reroutes(node) and not _at_home(nodes, node) else before)
     return tuple(stages)
+
+
+def _at_home(nodes: Sequence[Node], node: Node) -> bool:
+    """Whether a keyed operator's rows were just brought to its slot, to be put in the order of the same key."""
+    if not isinstance(node, Keyed) or node.timing != "own":
+        return False
+    before = nodes[node.input.node - 1]
+    while isinstance(before, (Stamp, Digest, OwnTime)):
+        before = nodes[before.input.node - 1]
+    return isinstance(before, Keyed) and before.timing == "end" and before.key == node.key
 
 
 def _domains(nodes: Sequence[Node]) -> tuple[int, ...]:
@@ -211,7 +255,7 @@ def _domains(nodes: Sequence[Node]) -> tuple[int, ...]:
     domains: list[int] = []
     for node in nodes:
         if isinstance(node, Source):
-            domains.append(node.index if node.order_by else 0)
+            domains.append(node.index if node.sorts else 0)
         elif isinstance(node, OrderBy):
             domains.append(node.index)
         else:

@@ -24,6 +24,7 @@ from thalweg.operators.nodes import (
     Keyed,
     Node,
     OrderBy,
+    OwnTime,
     Ref,
     Rejected,
     Sink,
@@ -66,6 +67,8 @@ class _Run:
         self.clock: dict[int, int] = {}
         self.greatest: dict[tuple[int, Any], int] = {}
         self.heap: list[tuple[int, int, Any, Any]] = []
+        #: timers where time is each key's own
+        self.own_heap: list[tuple[int, int, Any, Any]] = []
         self.now = 0
         self.ending = False
         self.arrivals = itertools.count()
@@ -74,6 +77,8 @@ class _Run:
         for source in self.plan.sources:
             for place, row in enumerate(inputs.get(source.name, ())):
                 self.enter(source, place, row)
+        if end:
+            self.end_own_time()
         for domain in sorted({d for d in self.plan.domains if d}):
             self.serve(domain, end)
         return self.out
@@ -98,6 +103,10 @@ class _Run:
             self.give(Ref(node.index), row)
             return
         time = getattr(row, field)
+        if isinstance(node, Source) and not node.sorts:
+            self.now = time
+            self.give(Ref(node.index), row)
+            return
         name = node.lane if isinstance(node, Source) else None
         lane = (node.index, _canonical(getattr(row, name)) if name else None)
         greatest = self.greatest.get(lane, BEFORE_ALL)
@@ -134,10 +143,23 @@ class _Run:
                 clocks.append((self.clock.get(node.index, BEFORE_ALL), node.index))
         return min(clocks)
 
-    def fire(self, before: int) -> None:
+    def end_own_time(self) -> None:
+        """Where time is each key's own: rows that wait are released key by key, then the timers left fire."""
+        for node in self.plan.keyed:
+            if node.timing == "end":
+                states = self.out.states[node.name]
+                for key in sorted(states, key=sort_key):
+                    if _timer(node.state, states[key]) != NEVER:
+                        self.on_timer(node, key, states[key], _timer(node.state, states[key]))
+        self.ending = True
+        self.fire(NEVER, self.own_heap)
+        self.ending = False
+
+    def fire(self, before: int, heap: list[tuple[int, int, Any, Any]] | None = None) -> None:
         """Fires the timers below a time in the order (time, operator, key)."""
-        while self.heap and (self.heap[0][0] < before or before == NEVER):
-            time, index, _, key = heapq.heappop(self.heap)
+        heap = self.heap if heap is None else heap
+        while heap and (heap[0][0] < before or before == NEVER):
+            time, index, _, key = heapq.heappop(heap)
             node = self.plan.node(index)
             assert isinstance(node, Keyed)
             state = self.out.states[node.name].get(key)
@@ -164,11 +186,16 @@ class _Run:
     def arm(self, node: Keyed, key: Any, state: Any, time: int) -> None:
         assert node.state.timer is not None
         setattr(state, node.state.timer, time)
-        heapq.heappush(self.heap, (time, node.index, sort_key(key), key))
+        if node.timing != "end":
+            heap = self.own_heap if node.timing == "own" else self.heap
+            heapq.heappush(heap, (time, node.index, sort_key(key), key))
 
     def push(self, ref: Ref, row: Any) -> None:
+        now = self.now
         for edge in self.plan.readers.get(ref, ()):
+            self.now = now
             self.receive(self.plan.node(edge.node), row)
+        self.now = now
 
     def give(self, ref: Ref, row: Any) -> None:
         self.count(self.plan.node(ref.node), "out")
@@ -196,6 +223,8 @@ class _Run:
             self.stateless(node, row)
         elif isinstance(node, Keyed):
             self.keyed(node, row)
+        elif isinstance(node, OwnTime):
+            self.own_time(node, row)
         elif isinstance(node, Stamp):
             for value in _stamps(node, self.now):
                 self.give(Ref(node.index), node.record.coerce((*row, value)))
@@ -211,11 +240,27 @@ class _Run:
         else:
             self.give_all(node, self.call(node, node.function.call, (row,), row, node.many))
 
+    def own_time(self, node: OwnTime, row: Any) -> None:
+        *values, time, late = row
+        made = node.record.coerce(tuple(values))
+        if late:
+            self.out.counts[node.source]["late"] = self.out.counts[node.source].get("late", 0) + 1
+            self.push(Ref(node.index, "late"), made)
+        else:
+            self.now = time
+            self.give(Ref(node.index), made)
+
     def keyed(self, node: Keyed, row: Any) -> None:
         found = self.call(node, lambda one: key_of(node, one), (row,), row, None)
         if found is None:
             return
         key, states = found[0], self.out.states[node.name]
+        if node.timing == "own" and node.on_timer is not None:
+            now = self.now
+            while key in states and _timer(node.state, states[key]) < now:
+                self.now = _timer(node.state, states[key])
+                self.on_timer(node, key, states[key], self.now)
+            self.now = now
         old = states.get(key)
         before = None if old is None else node.state.values(old)
         state = states.setdefault(key, node.state.new())

@@ -216,7 +216,7 @@ class Session:
     def tick(self, time: int) -> None:
         """Moves the clock as if a row at ``time`` had come in every lane, and advances."""
         for gate in self._engine.gates.values():
-            if isinstance(gate.node, Source) and gate.node.order_by:
+            if isinstance(gate.node, Source) and gate.node.sorts:
                 for lane in list(gate.lanes) or [None]:
                     gate.lanes[lane] = max(gate.lanes.get(lane, BEFORE_ALL), time)
         self.advance()

@@ -15,6 +15,10 @@ from thalweg.records import Field, Schema, StateSpec
 
 Errors = Literal["fail", "reject"]
 Compile = Literal["auto", "require", "never"]
+Order = Literal["total", "key"]
+#: What makes a keyed operator's timers due: the flow's clock; the next row of the key, or the end ("own", where
+#: time is each key's own); only the end, before all other timers ("end").
+Timing = Literal["clock", "own", "end"]
 
 
 class OperatorKind(enum.Enum):
@@ -76,7 +80,10 @@ class Node:
 
 @dataclasses.dataclass(frozen=True)
 class Source(Node):
-    """Where tuples enter; sorts them by event time when ``order_by`` is given (DESIGN section 4)."""
+    """Where tuples enter; sorts them by event time when ``order_by`` is given (DESIGN section 4).
+
+    With ``order="key"`` rows pass in arrival order; the first operator by key sorts (see ``operators.key_order``).
+    """
 
     record: Schema
     order_by: str | None
@@ -85,6 +92,12 @@ class Source(Node):
     lane: str | None
     arrival: tuple[str, ...]
     errors: Errors
+    order: Order = "total"
+
+    @property
+    def sorts(self) -> bool:
+        """Whether rows wait here until the clock has passed them."""
+        return self.order_by is not None and self.order == "total"
 
     @property
     def kind(self) -> OperatorKind:
@@ -219,6 +232,7 @@ class Keyed(Node):
     timer_many: bool
     errors: Errors
     compile: Compile
+    timing: Timing = "clock"
 
     @property
     def kind(self) -> OperatorKind:
@@ -230,6 +244,31 @@ class Keyed(Node):
 
     @property
     def out(self) -> Schema | None:
+        return self.record
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnTime(Node):
+    """Behind the operator that orders by key: late rows leave apart, and the others' own time is the released row's.
+
+    The input's last two fields are the row's event time and whether it came too late; ``record`` lacks them.
+    """
+
+    input: Ref
+    record: Schema
+    #: the name of the source, by which late rows are counted
+    source: str
+
+    @property
+    def kind(self) -> OperatorKind:
+        return OperatorKind.STATELESS
+
+    @property
+    def inputs(self) -> tuple[Ref, ...]:
+        return (self.input,)
+
+    @property
+    def out(self) -> Schema:
         return self.record
 
 

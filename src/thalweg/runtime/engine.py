@@ -16,6 +16,7 @@ from thalweg.operators.nodes import (
     Digest,
     Keyed,
     OrderBy,
+    OwnTime,
     Ref,
     Rejected,
     Sink,
@@ -24,7 +25,7 @@ from thalweg.operators.nodes import (
     Stateless,
     Union,
 )
-from thalweg.plan import LEVEL, Edge, Plan, Unit, branch
+from thalweg.plan import LEVEL, OWN, Edge, Plan, Unit, branch
 from thalweg.records import Schema
 from thalweg.runtime.build import Builder, Prepared
 from thalweg.runtime.chunks import Chunk
@@ -39,6 +40,7 @@ from thalweg.runtime.units import (
     KeyedUnit,
     Moment,
     OrderByUnit,
+    OwnTimeUnit,
     Setting,
     StampUnit,
     UnionUnit,
@@ -113,8 +115,10 @@ class Engine:
         )
         if rejected:
             given[Ref(node.index, "rejected")] = self._rejected(node, gate.arrived, rejected)
-        if node.order_by is None:
+        if not node.sorts:
             order = {"_seq": serials(node.index, gate.arrived, len(chunk))}
+            if node.order_by is not None:
+                order[OWN] = chunk.column(node.order_by).values
             gate.arrived += len(chunk)
             self.setting.count(node.name, out=len(chunk))
             rows = Chunk(chunk.schema, chunk.columns, len(chunk), order)
@@ -146,13 +150,8 @@ class Engine:
     def finish(self) -> Iterator[Leaving]:
         """The end of all streams: waiting rows, then the remaining timers, domain by domain."""
         yield from self.advance(everything=True)
-        for domain in self.endings(self.plan):
+        for domain in self.plan.endings:
             yield self.step({}, {}, ending=frozenset([domain]))
-
-    @staticmethod
-    def endings(plan: Plan) -> list[int]:
-        """The domains in the order in which they end; 0 are the streams without event time."""
-        return sorted({0, *plan.domains})
 
     def step(
         self,
@@ -254,6 +253,7 @@ class Engine:
             Digest: DigestUnit,
             Union: UnionUnit,
             OrderBy: OrderByUnit,
+            OwnTime: OwnTimeUnit,
         }
         make = simple.get(type(node))
         return make(self.setting, node) if make else None

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thalweg.plan import KEY, LEVEL, SEQ, TIME
+from thalweg.plan import KEY, LEVEL, OWN, SEQ, TIME
 from thalweg.records import Schema
 from thalweg.runtime.chunks import Chunk, Int64s, concat_order, take_order
 from thalweg.runtime.contracts import KeyedResult
@@ -56,7 +56,7 @@ def keyed_chunk(
     """The outputs of a keyed operator in stream order.
 
     Outputs of rows stand in the rows' order. A timer's outputs stand behind all rows with a time up to the
-    timer's, timers by (time, key).
+    timer's, timers by (time, key). Where time is each key's own, ``result.time`` is that of every output.
     """
     out = Chunk(schema, result.columns, len(result.source))
     by_row = result.source >= 0
@@ -64,7 +64,7 @@ def keyed_chunk(
         rows = np.argsort(result.source, kind="stable")
         out = out.take(rows)
         out.order = row_order(chunk, result.source[rows], counter)
-        return out
+        return _with_own(out, result.time, rows)
     row_places = np.flatnonzero(by_row)
     row_places = row_places[np.argsort(result.source[row_places], kind="stable")]
     timer_places = np.flatnonzero(~by_row)
@@ -79,6 +79,12 @@ def keyed_chunk(
     out.order = {
         name: take_order(concat_order([of_rows[name], of_timers[name]]), merged) for name in of_rows
     }
+    return _with_own(out, result.time, places[merged])
+
+
+def _with_own(out: Chunk, times: Int64s, places: Int64s) -> Chunk:
+    if OWN in out.order:
+        out.order[OWN] = times[places]
     return out
 
 

@@ -22,13 +22,14 @@ from thalweg.operators.nodes import (
     Keyed,
     Node,
     OrderBy,
+    OwnTime,
     Ref,
     Rejected,
     Stamp,
     Stateless,
     Union,
 )
-from thalweg.plan import TIME, Plan, counter, expands
+from thalweg.plan import OWN, RELEASE, TIME, Plan, counter, expands
 from thalweg.records import Schema
 from thalweg.runtime import contracts
 from thalweg.runtime.chunks import Chunk, Column, Int64s
@@ -37,6 +38,7 @@ from thalweg.runtime.failures import operator_error, reason_of, shorten
 from thalweg.runtime.ingress import Gate, event_columns
 from thalweg.runtime.keys import KeySpec
 from thalweg.runtime.ordering import keyed_chunk, merge, row_order, with_columns
+from thalweg.runtime.own_time import settle, triggers
 from thalweg.times import BEFORE_ALL, NEVER
 
 Given = dict[Ref, Chunk]
@@ -234,7 +236,7 @@ class StampUnit:
     def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
         """The input's rows with the new last field."""
         chunk, node = inputs[0], self._node
-        times = chunk.order[TIME]
+        times = chunk.order[OWN] if OWN in chunk.order else chunk.order[TIME]
         source = np.arange(len(chunk))
         if node.every is None:
             values = times
@@ -320,16 +322,12 @@ class KeyedUnit:
         arrived, node, given = inputs[0], self.node, Given()
         keys, places, bad = self._keys.find(arrived)
         chunk = arrived if len(places) == len(arrived) else arrived.take(places)
-        timed = self._domain and TIME in chunk.order
-        ending = self._domain in moment.ending
-        clock = NEVER if ending else moment.clocks.get(self._domain, BEFORE_ALL)
-        result = self.operator.process(
-            chunk,
-            keys,
-            chunk.order[TIME] if timed else None,
-            clock if self._domain else BEFORE_ALL,
-            ending=ending,
-        )
+        times, clock, ending = self._time(chunk, moment)
+        result = self.operator.process(chunk, keys, times, clock, ending=ending)
+        if node.timing == "own":
+            result = settle(chunk, keys, result, self._keys.spec, ending=ending)
+            if not ending:
+                result.rejected = self._own_rejected(chunk, keys, result.rejected)
         self._setting.count(
             node.name,
             **{"in": len(arrived), "out": len(result.source), "disarmed": result.disarmed},
@@ -342,6 +340,32 @@ class KeyedUnit:
             )  # fmt: skip
             given[Ref(node.index)] = with_columns(out, self._setting.columns(Ref(node.index)))
         return given
+
+    def _time(self, chunk: Chunk, moment: Moment) -> tuple[Int64s | None, int, bool]:
+        """The rows' times, the clock, and whether the stream ends, as this operator sees them."""
+        timing = self.node.timing
+        if timing == "clock":
+            ending = self._domain in moment.ending
+            if not self._domain:
+                return None, BEFORE_ALL, ending
+            clock = NEVER if ending else moment.clocks.get(self._domain, BEFORE_ALL)
+            return chunk.order.get(TIME), clock, ending
+        ending = (RELEASE if timing == "end" else 0) in moment.ending
+        times = chunk.order[OWN] if timing == "own" else None
+        return times, NEVER if ending else BEFORE_ALL, ending
+
+    def _own_rejected(
+        self, chunk: Chunk, keys: Sequence[Column], bad: Sequence[contracts.Rejected]
+    ) -> list[contracts.Rejected]:
+        """Firings of timers that raised, by the rows that made them due."""
+        fired = [one for one in bad if one.row < 0]
+        if not fired:
+            return list(bad)
+        spec = self._keys.spec
+        times = np.array([one.time for one in fired], np.int64)
+        columns = spec.columns_of([one.key for one in fired])
+        rows = iter(triggers(keys, chunk.order[OWN], columns, times, spec).tolist())
+        return [dataclasses.replace(one, row=next(rows)) if one.row < 0 else one for one in bad]
 
     def _give_rejected(
         self, arrived: Chunk, bad: Sequence[contracts.Rejected], given: Given
@@ -388,6 +412,28 @@ class KeyFinder:
         bad = [dataclasses.replace(one, operator=self._node.name) for one in result.rejected]
         others = [chunk.column(name).take(result.source) for name in names[1:]]
         return [result.columns[0], *others], result.source, bad
+
+
+class OwnTimeUnit:
+    """Splits late rows from the others, whose own time is that of the row (see ``operators.key_order``)."""
+
+    def __init__(self, setting: Setting, node: OwnTime) -> None:
+        self._setting = setting
+        self._node = node
+
+    def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
+        """The rows in order, and the late ones apart."""
+        chunk, node, given = inputs[0], self._node, Given()
+        *columns, times, flags = chunk.columns
+        late = flags.values.astype(np.bool_)
+        made = Chunk(node.record, columns, len(chunk), {**chunk.order, OWN: times.values})
+        for port, places in (("out", np.flatnonzero(~late)), ("late", np.flatnonzero(late))):
+            ref = Ref(node.index, port)
+            given[ref] = with_columns(made.take(places), self._setting.columns(ref))
+        count = int(late.sum())
+        self._setting.count(node.name, **{"in": len(chunk), "out": len(chunk) - count})
+        self._setting.count(node.source, late=count)
+        return given
 
 
 class OrderByUnit:

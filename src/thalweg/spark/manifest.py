@@ -41,4 +41,4 @@ def _operator(node: Node) -> ManifestOperator:
 
 def _source(node: Source) -> ManifestSource:
     fields = tuple(ManifestField.of(field) for field in node.record.fields)
-    return ManifestSource(fields, node.order_by or "", node.lateness, node.lane or "")
+    return ManifestSource(fields, node.order_by or "", node.lateness, node.lane or "", node.order)

@@ -140,7 +140,7 @@ def _ingest(
 def _tick(engine: Engine, now: int) -> None:
     """A clock tick: no row before ``now`` minus the lateness will come, whatever the lanes have seen."""
     for gate in engine.gates.values():
-        if isinstance(gate.node, Source) and gate.node.order_by:
+        if isinstance(gate.node, Source) and gate.node.sorts:
             # Lanes that have not been seen yet cannot be told apart from ones that will never come.
             for lane in list(gate.lanes) or ([] if gate.node.lane else [None]):
                 gate.lanes[lane] = max(gate.lanes.get(lane, BEFORE_ALL), now)
@@ -255,7 +255,7 @@ def _first_stage(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[B
             clocks.update(engine.moment.clocks)
     phases = [Phase(clocks, [])]
     if facts["ends"]:
-        phases += [Phase({}, [domain]) for domain in Engine.endings(engine.plan)]
+        phases += [Phase({}, [domain]) for domain in engine.plan.endings]
     yield from sender.clocks(phases)
     said = save(job, 0, 0, hot, _task_id())
     keep(job, 0, hot)
@@ -273,7 +273,7 @@ class _Sender:
         self._stage = stage
         self._slot = slot
         self._phase = 0
-        self._endings = Engine.endings(engine.plan)
+        self._endings = engine.plan.endings
 
     def ending(self, domains: frozenset[int]) -> None:
         """Tells the phase: 0 while rows flow, then one a domain that ends."""
