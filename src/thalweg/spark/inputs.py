@@ -137,7 +137,9 @@ def tagged_frame(
         columns.append(f.lit(None).cast("string").alias(CONTROL))
         wide.append(frame.select(*columns))
     if control is not None:
-        commands = spark.readStream.format("text").load(control)
+        # Not the temporary name that a command has until it is whole: it would be gone when it is read.
+        reader = spark.readStream.format("text").option("pathGlobFilter", "*.json")
+        commands = reader.load(control)
         columns = [f.lit(CONTROL_SOURCE).cast("int").alias(SOURCE)]
         columns += [f.lit(None).cast(kind).alias(f"s{other}") for other, kind in enumerate(types)]
         wide.append(commands.select(*columns, commands["value"].alias(CONTROL)))
