@@ -178,6 +178,17 @@ def test_tick_before_the_first_row_of_any_lane(tmp_path: Path) -> None:
         query.stop()
 
 
+def test_a_command_that_is_being_written(tmp_path: Path) -> None:
+    """A file in the control folder that is not whole yet is not a command."""
+    write_beats(tmp_path / "in", "a.json", (0, "x", "l"))
+    control = tmp_path / "ckpt" / "thalweg" / "control"
+    control.mkdir(parents=True)
+    (control / "1-a.json.0a1b2c.tmp").write_text('{"comm')
+    query = start_watch(tmp_path, 1)
+    query.drain()
+    assert query.sink("silent").rows == [Silent("x", 0)]
+
+
 def test_two_queries_at_once(tmp_path: Path) -> None:
     """Two queries of one session, of one flow, with checkpoints of their own, do not mix."""
     both = []
