@@ -19,10 +19,12 @@ from thalweg.errors import (
     SchemaError,
     ThalwegError,
 )
-from thalweg.flow import Flow, KeyedStream, Stream
+from thalweg.flow import Flow
+from thalweg.keyed import KeyedStream
 from thalweg.operators import agg
 from thalweg.operators.nodes import Rejected
 from thalweg.records import Category, Timer, Timestamp, drop, state
+from thalweg.streams import Stream
 from thalweg.times import (
     NEVER,
     date,

@@ -15,7 +15,7 @@ from thalweg.operators.nodes import Keyed, OrderBy, Source
 from thalweg.plan import Plan, make_plan
 from thalweg.runtime.engine import CHUNK_ROWS
 from thalweg.spark import inputs as io
-from thalweg.spark.query import Batches
+from thalweg.spark.batches import Batches
 from thalweg.spark.sinks import decode_frame
 
 

@@ -1,0 +1,369 @@
+"""Batches of a flow on Spark: planned anew on the driver, run, written and committed.
+
+The order of a batch: tasks read the state that the commit record of the batch before names and
+write their own segments; all sinks write; the driver writes the commit record; then Spark logs the batch. A
+crash anywhere in between repeats the batch from the same record, so output and state are exactly-once.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import hashlib
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import cloudpickle
+import orjson
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from thalweg.errors import CheckpointError, ThalwegError
+from thalweg.operators.nodes import Sink
+from thalweg.plan import Plan
+from thalweg.runtime.build import prepare
+from thalweg.spark import inputs as io
+from thalweg.spark.failures import function_failed, write_failed
+from thalweg.spark.lease import Lease
+from thalweg.spark.manifest import manifest_of
+from thalweg.spark.map_in_arrow import map_in_arrow
+from thalweg.spark.pickling import pickled_plan
+from thalweg.spark.sinks import (
+    ConsoleSink,
+    FileSink,
+    FrameSink,
+    MemorySink,
+    TableSink,
+    as_sink,
+    decode_frame,
+    refuse_used_folders,
+)
+from thalweg.spark.tasks import first_stage, last_merge, later_stage, whole_flow
+from thalweg.spark.transport import FRAME, Blob, decode, from_batch
+from thalweg.spark.worker import StageJob
+from thalweg.state import cleaning, paths
+from thalweg.state import manifest as manifests
+from thalweg.state import record as records
+from thalweg.state.paths import FileSystem, join, resolve, write_atomic
+from thalweg.state.segments import Segment, SegmentUnit
+from thalweg.version import __version__
+
+#: How many batches' progress a query keeps.
+RECENT = 100
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Store:
+    """A checkpoint: its folder as Spark writes it, and the Thalweg folder inside it."""
+
+    location: str
+    thalweg: str
+    fs: FileSystem
+    root: str
+    lease: Lease
+
+    @classmethod
+    def open(cls, location: str, state: str | None = None) -> Store:
+        """The store of a checkpoint folder, which is probed for what commits need and then ours alone."""
+        location = paths.absolute(location)
+        thalweg = paths.absolute(state) if state else f"{location.rstrip('/')}/thalweg"
+        paths.probe(thalweg)
+        fs, path = resolve(thalweg)
+        fs.create_dir(join(path, "control"), recursive=True)
+        lease = Lease(location, fs, path)
+        lease.take()
+        return cls(location.rstrip("/"), thalweg, fs, path, lease)
+
+    @property
+    def control(self) -> str:
+        return f"{self.thalweg}/control"
+
+    def command(self, **content: Any) -> None:
+        """Puts a command into the control folder: the next batch reads it."""
+        name = f"{time.time_ns()}-{uuid.uuid4().hex[:8]}.json"
+        write_atomic(self.fs, join(self.root, "control", name), orjson.dumps(content) + b"\n")
+
+
+@dataclasses.dataclass(slots=True)
+class _Told:
+    """What the tasks of a batch told the driver: reports, rows by sink, and the blobs of sinks kept here."""
+
+    reports: list[dict[str, Any]]
+    rows: collections.Counter[int]
+    data: dict[int, list[Any]]
+
+    def add(self, blob: Blob) -> None:
+        """Takes one row of the frame; a reported failure is raised."""
+        if blob.kind == "sink":
+            self.rows[blob.node] += blob.port
+            if len(memoryview(blob.data)):
+                self.data.setdefault(blob.node, []).append(blob.data)
+            return
+        content = orjson.loads(memoryview(blob.data))
+        if "error" in content:
+            raise cloudpickle.loads(bytes.fromhex(content["error"]))
+        self.reports.append(content)
+
+
+class Batches:
+    """Runs batches of one flow: plans the frame, collects reports, writes sinks, commits."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        plan: Plan,
+        inputs: Mapping[str, Any],
+        sinks: Mapping[str, Any],
+        store: Store | None,
+        slots: int,
+        chunk_rows: int,
+    ) -> None:
+        self.spark = spark
+        self.plan = plan
+        self.store = store
+        self.slots = slots
+        self.sinks = {name: as_sink(name, given) for name, given in sinks.items()}
+        self.progress: collections.deque[dict[str, Any]] = collections.deque(maxlen=RECENT)
+        self.finished = False
+        self._chunk_rows = chunk_rows
+        self._options = io.input_options(inputs)
+        self.prepared = prepare(plan)
+        self._pickled = pickled_plan(self.prepared)
+        self._fingerprint = hashlib.sha256(self._pickled + __version__.encode()).hexdigest()[:32]
+        self._defaults: dict[str, Any] = {}
+        self.counts: dict[str, dict[str, int]] = {}
+        if store is not None:
+            self._open(store)
+
+    def _open(self, store: Store) -> None:
+        new = manifest_of(self.plan)
+        if manifests.read(store.fs, store.root) is None:
+            refuse_used_folders(self.sinks)
+        carried = manifests.reconcile(store.fs, store.root, new)
+        self._defaults = {name: carried.defaults(name) for name in carried.operators}
+        latest = records.latest(store.fs, store.root)
+        if latest is not None and latest.finished:
+            raise CheckpointError(
+                f"the checkpoint {store.location} is finished: its input was drained in batch {latest.batch}.\n"
+                "Start with a new checkpoint folder to process more."
+            )
+        self.counts = {k: dict(v) for k, v in latest.counters.items()} if latest else {}
+
+    def run(self, frame: DataFrame, batch: int, *, ends: bool) -> None:
+        """One batch, from the frame of its inputs to the commit record.
+
+        Raises:
+            ThalwegError: a row or a function failed; nothing of the batch is committed.
+        """
+        started = time.perf_counter()
+        previous = (
+            None if self.store is None else records.previous(self.store.fs, self.store.root, batch)
+        )
+        job = self.job(batch, previous, ends=ends)
+        with self._persisted(self.lowered(frame, job)) as result:
+            told = self._told(result)
+            self._write(result, told, batch)
+        record = self._commit(previous, job, told.reports)
+        self._note(batch, record, told.reports, time.perf_counter() - started)
+
+    def job(self, batch: int, previous: records.CommitRecord | None, *, ends: bool) -> StageJob:
+        """What the tasks of a batch must know."""
+        return StageJob(
+            plan=self._pickled,
+            fingerprint=self._fingerprint,
+            root="" if self.store is None else self.store.thalweg,
+            batch=batch,
+            attempt=uuid.uuid4().hex[:8],
+            previous=None if previous is None else previous.batch,
+            slots=self.slots,
+            ends=ends,
+            options=self._options,
+            defaults=self._defaults,
+            chunk_rows=self._chunk_rows,
+            wanted=frozenset(n.index for n in self.plan.sinks if n.name in self.sinks),
+        )
+
+    def lowered(self, frame: DataFrame, job: StageJob) -> DataFrame:
+        """The linear chain of stages over the tagged frame."""
+        if job.slots == 1:
+            return map_in_arrow(frame.coalesce(1), whole_flow(job), FRAME)
+        out = map_in_arrow(frame.coalesce(1), first_stage(job), FRAME)
+        for stage in range(1, self.plan.depth):
+            out = _to_slots(out, job.slots)
+            out = map_in_arrow(out, later_stage(job, stage), FRAME)
+        if any(sink.ordered for sink in self.plan.sinks):
+            out = map_in_arrow(_to_slots(out, job.slots), last_merge(job), FRAME)
+        return out
+
+    @contextlib.contextmanager
+    def _persisted(self, frame: DataFrame) -> Iterator[DataFrame]:
+        """The frame, kept where it is used more than once: by sinks that get a DataFrame."""
+        if not any(isinstance(sink, (FileSink, FrameSink)) for sink in self.sinks.values()):
+            yield frame
+            return
+        frame.persist()
+        try:
+            yield frame
+        finally:
+            frame.unpersist()
+
+    def _told(self, result: DataFrame) -> _Told:
+        """Runs the batch: what the tasks reported, rows by sink, and the rows of sinks on the driver.
+
+        Raises:
+            ThalwegError: a task reported a failure.
+        """
+        here = [
+            node.index
+            for node in self.plan.sinks
+            if isinstance(self.sinks.get(node.name), (MemorySink, ConsoleSink, TableSink))
+        ]
+        wanted = (result["kind"] == "report") | result["node"].isin(here)
+        data = f.when(wanted, result["data"]).alias("data")
+        names = [name for name in result.columns if name != "data"]
+        told = _Told([], collections.Counter(), {})
+        for batch in result.select(*names, data).toArrow().to_batches():
+            for blob in from_batch(batch):
+                told.add(blob)
+        return told
+
+    # -- sinks --------------------------------------------------------------------------------------------
+
+    def _write(self, result: DataFrame, told: _Told, batch: int) -> None:
+        for node in self.plan.sinks:
+            sink = self.sinks.get(node.name)
+            if isinstance(sink, FileSink):
+                self._write_files(sink, node, result, told, batch)
+            elif isinstance(sink, FrameSink):
+                rows = decode_frame(result, node.record, node.index)
+                _call(node.name, sink.function, rows, batch)
+            elif sink is not None:
+                self._write_here(sink, node, told, batch)
+
+    def _write_files(
+        self, sink: FileSink, node: Sink, result: DataFrame, told: _Told, batch: int
+    ) -> None:
+        try:
+            if told.rows[node.index]:
+                sink.write(decode_frame(result, node.record, node.index), batch)
+            else:
+                sink.clear(batch)
+        except Exception as error:
+            raise write_failed(node.name, sink.path, batch, error) from error
+
+    def _write_here(
+        self, sink: MemorySink | ConsoleSink | TableSink, node: Sink, told: _Told, batch: int
+    ) -> None:
+        table = pa.Table.from_batches(
+            [decode(data, node.record, ()).to_arrow() for data in told.data.get(node.index, [])],
+            schema=node.record.arrow,
+        )
+        if isinstance(sink, MemorySink):
+            sink.put(node.record, table, batch)
+        elif isinstance(sink, ConsoleSink):
+            sink.show(node.name, node.record, table, batch)
+        else:
+            _call(node.name, sink.function, table, batch)
+
+    # -- commit -------------------------------------------------------------------------------------------
+
+    def _commit(
+        self,
+        previous: records.CommitRecord | None,
+        job: StageJob,
+        reports: list[dict[str, Any]],
+    ) -> records.CommitRecord:
+        gates = {name: facts for said in reports for name, facts in said["gates"].items()}
+        old_gates = previous.extra.get("gates", {}) if previous else {}
+        record = records.next_record(
+            previous,
+            job.batch,
+            job.attempt,
+            [_segment(one) for said in reports for one in said["segments"]],
+            _sum_counts(said["counts"] for said in reports),
+            slots=job.slots,
+            clock={d: c for said in reports for d, c in said.get("clocks", {}).items()},
+            finished=any(said.get("ends") for said in reports),
+            plan=self._fingerprint,
+            extra={"gates": {**old_gates, **gates}},
+        )
+        if self.store is not None:
+            if any(said.get("postponed") for said in reports):
+                # Before the record: a crash in between repeats the command, and does not forget it.
+                self.store.command(command="end")
+            records.write(self.store.fs, self.store.root, record)
+            keep = [record] if previous is None else [previous, record]
+            cleaning.clean(self.store.fs, self.store.root, keep)
+        self.finished = record.finished
+        self.counts = {name: dict(counts) for name, counts in record.counters.items()}
+        return record
+
+    def _note(
+        self, batch: int, record: records.CommitRecord, reports: list[dict[str, Any]], wall_s: float
+    ) -> None:
+        """Remembers the batch's progress."""
+        added = _sum_counts(said["counts"] for said in reports)
+        rows = sum(added.get(source.name, {}).get("in", 0) for source in self.plan.sources)
+        keys: collections.Counter[str] = collections.Counter()
+        for said in reports:
+            keys.update(said["keys"])
+        self.progress.append(
+            {
+                "batch": batch,
+                "rows": rows,
+                "rows_per_s": rows / wall_s if wall_s else 0.0,
+                "batch_s": wall_s,
+                "task_s": sum(said.get("task_s", 0.0) for said in reports),
+                "task_cpu_s": sum(said.get("task_cpu_s", 0.0) for said in reports),
+                "slots": record.slots,
+                "operators": added,
+                "totals": self.counts,
+                "clock": dict(record.clock),
+                "waiting": {n: g["waiting"] for s in reports for n, g in s["gates"].items()},
+                "slowest_lane": {
+                    n: lane for s in reports for n, lane in s.get("slowest", {}).items()
+                },
+                "state": {
+                    name: {
+                        "keys": keys.get(name, 0),
+                        "bytes": sum(unit.bytes for chain in chains.values() for unit in chain),
+                    }
+                    for name, chains in record.chains.items()
+                },
+                "finished": record.finished,
+            }
+        )
+
+
+def _call(sink: str, function: Any, rows: Any, batch: int) -> None:
+    """A sink's function on a batch; what it raises names it."""
+    try:
+        function(rows, batch)
+    except ThalwegError:
+        raise
+    except Exception as error:
+        raise function_failed(sink, function, batch, error) from error
+
+
+def _to_slots(frame: DataFrame, slots: int) -> DataFrame:
+    # Rows for the driver have slots too, so that every row has a place.
+    return frame.repartitionById(slots, frame["slot"])
+
+
+def _segment(said: list[Any]) -> Segment:
+    operator, file, units = said
+    return Segment(operator, file, tuple(SegmentUnit(*unit) for unit in units))
+
+
+def _sum_counts(parts: Any) -> dict[str, dict[str, int]]:
+    out: dict[str, dict[str, int]] = {}
+    for counts in parts:
+        for name, mine in counts.items():
+            sums = out.setdefault(name, {})
+            for what, number in mine.items():
+                sums[what] = sums.get(what, 0) + number
+    return out
