@@ -1,6 +1,6 @@
 """From a flow to a plan: who reads whom, stages, fused chains, time domains and the order key.
 
-The order key (DECISIONS B19) places every tuple of every stream in the serial, depth-first run: event time,
+The order key (docs/architecture.md) places every tuple of every stream in the serial, depth-first run: event time,
 level (0 for rows, else the index of the operator whose timer made it), then source and arrival or the timer's
 key, then along the path one counter per expanding operator and one branch number per fan-out. The plan says
 which of these hidden columns a stream carries. A single slot needs the whole key only in front of a union.

@@ -2,7 +2,7 @@
 
 One :class:`Schema` describes a record in all its forms: the user's NamedTuple, the columns of a chunk, the
 Arrow schema at the edges and in state files. Field types are closed: what is not listed in
-:class:`Kind` is refused when the flow is built (DECISIONS A7, A8).
+:class:`Kind` is refused when the flow is built.
 """
 
 from __future__ import annotations

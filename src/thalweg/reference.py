@@ -1,7 +1,7 @@
 """The serial reference runner: one tuple at a time, depth-first, plain Python; the oracle of every test.
 
 It is written to be obviously right, not fast: each operator is what its definition says, timers sit in one
-heap ordered by (time, operator, key), and nothing is compiled, chunked or parallel (DESIGN sections 4, 12).
+heap ordered by (time, operator, key), and nothing is compiled, chunked or parallel (docs/order.md).
 """
 
 from __future__ import annotations

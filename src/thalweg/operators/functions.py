@@ -1,7 +1,7 @@
 """A user's function as an operator holds it: where it stands, how it is called, what it returns.
 
 Everything here is checked while the flow is built, so that a message can name operator, function, file and
-line (STYLE: errors say where, what was expected, what came, what to do).
+line: where, what was expected, what came, what to do.
 """
 
 from __future__ import annotations

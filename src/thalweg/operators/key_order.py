@@ -3,7 +3,7 @@
 A source with ``order="key"`` hands its rows on as they arrive. The first operator by key that reads them gets a
 generated keyed operator in front, which holds the key's rows back until the key's own clock (its greatest time
 minus the lateness) has passed them; :class:`~thalweg.operators.nodes.OwnTime` behind it splits off what came
-too late. Time is the key's own from there on (DECISIONS B22).
+too late. Time is the key's own from there on.
 """
 
 from __future__ import annotations

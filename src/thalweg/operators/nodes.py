@@ -1,7 +1,7 @@
 """The operators of a flow as frozen records: what each one is, what it reads, what it gives.
 
 A node's ``index`` is its place in the order of definition, which is a topological order; it is also the
-*level* of the tuples that its timers make (DECISIONS B19). Level 0 stands for rows, so indices start at 1.
+*level* of the tuples that its timers make (docs/architecture.md). Level 0 stands for rows, so indices start at 1.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Node:
 
 @dataclasses.dataclass(frozen=True)
 class Source(Node):
-    """Where tuples enter; sorts them by event time when ``order_by`` is given (DESIGN section 4).
+    """Where tuples enter; sorts them by event time when ``order_by`` is given (docs/order.md).
 
     With ``order="key"`` rows pass in arrival order; the first operator by key sorts (see ``operators.key_order``).
     """

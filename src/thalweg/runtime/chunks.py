@@ -1,7 +1,7 @@
 """Chunks: an ordered batch of tuples as columns, the unit that moves between operators.
 
 Fixed-width fields are NumPy arrays that compiled kernels index directly; everything else (text, bytes,
-lists, nested records) is an Arrow array that rides along and is gathered late (DESIGN section 5). A
+lists, nested records) is an Arrow array that rides along and is gathered late. A
 Category travels as the 64-bit stable hash of its text; :data:`CATEGORIES` turns hashes back to text.
 """
 

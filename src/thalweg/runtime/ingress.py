@@ -1,6 +1,6 @@
 """Where tuples enter: lateness, waiting until the clock has passed, and the order of a time domain.
 
-DESIGN section 4 and DECISIONS B18: a row is *late* when its time lies below its lane's earlier maximum minus L;
+The rules of docs/order.md: a row is *late* when its time lies below its lane's earlier maximum minus L;
 the clock is the minimum over lanes of (maximum - L); rows with time up to the clock are released, in the order
 (time, source, arrival). All of it is vectorized, and none of it depends on how the input is cut into batches.
 """

@@ -2,7 +2,7 @@
 
 A key is a tuple of fields. Its *words* (a row of int64, fixed-width fields only) and its *identity*
 (bytes, when there is a str or bytes field) are what a state table compares; its *ordered bytes* are
-a memcomparable form: comparing them byte by byte orders keys as the stream does (DECISIONS B19:
+a memcomparable form: comparing them byte by byte orders keys as the stream does (
 null first, numbers, NaN last, text by UTF-8 bytes). NaN is one key and -0.0 equals 0.0 in every
 form, so all of them group alike, as Spark SQL groups. The hash is specified in
 :mod:`thalweg.hashing`.

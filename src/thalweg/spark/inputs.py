@@ -1,6 +1,6 @@
 """Inputs: frames and folders of files as one tagged frame, and back to chunks inside a task.
 
-All inputs of a flow enter as one union (DECISIONS F48): a column says which source a row is of, a struct column a
+All inputs of a flow enter as one union: a column says which source a row is of, a struct column a
 source holds its fields, and one text column carries control commands. A folder of files enters as *paths*; the
 files are parsed in the task, so line numbers and arrival order are exact and the rows skip the JVM.
 """

@@ -1,7 +1,7 @@
 """``thalweg.json``: what a checkpoint's state means, and whether a flow may go on with it.
 
 Written when a checkpoint is new and again when a start adds state fields. A flow that would lose or misread
-state is refused (DECISIONS A12); changed functions, new or removed stateless operators and new state fields
+state is refused; changed functions, new or removed stateless operators and new state fields
 with a default are not differences. A new operator with state is one: it would start in the middle
 of the stream, and no serial run gives its output.
 """

@@ -2,7 +2,7 @@
 
 Segments become state only by being named here. The driver writes the record of batch n after all sinks
 have written, by create-and-rename; a batch that runs again reads record n − 1 and replaces record n
-(DECISIONS F46). For each operator and bucket the record lists a *chain*: a snapshot, then deltas, oldest
+(docs/architecture.md). For each operator and bucket the record lists a *chain*: a snapshot, then deltas, oldest
 first. A source's waiting rows are chains too, under the source's name, with lane groups as buckets.
 """
 

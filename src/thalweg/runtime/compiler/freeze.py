@@ -1,4 +1,4 @@
-"""A copy of a user's function that later changes of its globals and cells cannot reach (DECISIONS A6)."""
+"""A copy of a user's function that later changes of its globals and cells cannot reach."""
 
 from __future__ import annotations
 

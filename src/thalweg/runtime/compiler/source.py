@@ -2,7 +2,7 @@
 
 Workers often lack the file a function came from (a notebook, a script on the driver), so the driver
 describes every function once: its text, its place, and what each free name stood for at that moment
-(DECISIONS A6: captured values are frozen at start).
+(captured values are frozen at start).
 """
 
 from __future__ import annotations
