@@ -333,9 +333,9 @@ def _warn(spark: SparkSession, slots: int, inputs: Mapping[str, Any], plan: Plan
             cores,
         )
     for source in plan.sources:
-        if source.order_by and not source.arrival and not isinstance(inputs[source.name], io.Files):
-            log.info(
-                "source %r: rows arrive in Spark's partition order; name the columns of arrival order by arrival="
-                " or read with tw.spark.files for lateness that does not depend on how Spark cuts files",
+        if not source.arrival and not isinstance(inputs[source.name], io.Files):
+            log.warning(
+                "source %r: its rows arrive in the order of Spark's partitions, which depends on sizes and cores; name"
+                " the columns that give the order of arrival, source(arrival=[...]), or read with tw.spark.files",
                 source.name,
             )
