@@ -183,7 +183,7 @@ def kill_and_compare(folder: Path, seed: int, kills: int, *, files: int, keep: b
 
 def test_three_kills(tmp_path: Path) -> None:
     """Three kills at seeded moments: output and state are those of the reference runner."""
-    kill_and_compare(tmp_path, 7, 3, files=6, keep=False)
+    kill_and_compare(tmp_path, 7, 3, files=4, keep=False)
 
 
 @pytest.mark.slow
