@@ -22,8 +22,11 @@ from thalweg.operators.nodes import (
     Sink,
     Source,
 )
-from thalweg.records import FieldType, Schema
+from thalweg.records import FieldType, Kind, Schema
 from thalweg.streams import Stream
+
+#: What can name a lane: values that the commit record holds as they are.
+_LANES = (Kind.INT, Kind.STR, Kind.CATEGORY, Kind.TIMESTAMP, Kind.BOOL)
 
 
 class Flow:
@@ -97,6 +100,10 @@ class Flow:
         schema = Schema.of(record)
         for field in (*arrival, *((lane,) if lane else ())):
             schema.index(field)
+        if lane is not None and schema.field(lane).type.kind not in _LANES:
+            raise BuildError(
+                f"source {name!r}: lane={lane!r} is {schema.field(lane).type}; a lane is an int, a str or a Category"
+            )
         time = time_field(schema, order_by, name) if order_by else None
         if order_by is None and lateness:
             raise BuildError(f"source {name!r}: lateness needs order_by")

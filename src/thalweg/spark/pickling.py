@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -21,13 +23,28 @@ _INSTALLED: Final = tuple(
 )
 
 
+#: Never by value, wherever they are installed (Spark's own copy lies in SPARK_HOME).
+_OURS: Final = ("thalweg", "pyspark", "py4j", "thalweg_compiled")
+
+
 def pickled_plan(prepared: Prepared) -> bytes:
-    """The plan's bytes; modules of the user that workers may not be able to import go inside."""
-    modules = [
+    """The plan's bytes; modules of the user that workers may not be able to import go inside.
+
+    Modules that the plan's functions import in turn go inside too, unless one of them holds what cannot be
+    pickled (a lock, say); then workers must be able to import those.
+    """
+    named = [
         module
         for name in _modules(prepared.plan)
         if (module := sys.modules.get(name)) and _is_users(module)
     ]
+    try:
+        return _by_value(prepared, [m for m in list(sys.modules.values()) if _is_users(m)])
+    except (TypeError, AttributeError, pickle.PicklingError):
+        return _by_value(prepared, named)
+
+
+def _by_value(prepared: Prepared, modules: Sequence[ModuleType]) -> bytes:
     added = [m for m in modules if m.__name__ not in cloudpickle.list_registry_pickle_by_value()]
     for module in added:
         cloudpickle.register_pickle_by_value(module)
@@ -55,7 +72,10 @@ def _modules(plan: Plan) -> set[str]:
 def _is_users(module: ModuleType) -> bool:
     """Whether a module is the user's own: neither Thalweg nor installed."""
     file = getattr(module, "__file__", None)
-    if file is None or module.__name__.split(".")[0] == "thalweg":
+    name = getattr(module, "__name__", "")
+    if file is None or name == "__main__" or sys.modules.get(name) is not module:
+        return False
+    if name.split(".")[0] in _OURS:
         return False
     path = Path(file).resolve()
     return not any(path.is_relative_to(folder) for folder in _INSTALLED)

@@ -29,6 +29,9 @@ from thalweg.state.tables import arrow_schema
 
 #: Engines that a process keeps; older ones are given up, their state is on disk.
 _KEPT: Final = 8
+#: Tables of buckets that another slot owns now are kept up to this size an operator: slots wander between the
+#: worker processes of one machine, and come back.
+_ASIDE_BYTES: Final = 256 << 20
 _ENGINES: dict[tuple[str, int | None], HotEngine] = {}
 _PLANS: dict[str, Prepared] = {}
 
@@ -159,6 +162,8 @@ def _load(job: StageJob, hot: HotEngine, slot: int) -> None:
             aside[bucket] = unit.tables.pop(bucket)
         for bucket in [b for b in aside if b in mine]:
             unit.tables[bucket] = aside.pop(bucket)
+        if sum(table.nbytes for table in aside.values()) > _ASIDE_BYTES:
+            aside.clear()
         chained = record.chains.get(name, {}) if record else {}
         tables = {b: unit.operator.table(b) for b in mine if b in chained or b in unit.tables}
         schema = arrow_schema(KeySpec(unit.node.key.fields), unit.node.state)
