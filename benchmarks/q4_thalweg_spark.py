@@ -15,12 +15,11 @@ import thalweg as tw
 
 #: Micro-batches of a run.
 BATCHES = 8
-SLOTS = 1
 
 
-def query(folder: Path) -> Answer:
+def query(folder: Path, slots: int = 1) -> Answer:
     """Runs the flow as a streaming query until all files are processed and drained."""
-    tw.spark.session("local[2]", light_jvm=True)
+    tw.spark.session("local[2]", light_jvm=True, threads_per_slot=2 // slots)
     checkpoint = tempfile.mkdtemp(prefix="q4-")
     average = tw.spark.memory()
     files = math.ceil(len(parquet_files(folder)) / BATCHES)
@@ -32,7 +31,7 @@ def query(folder: Path) -> Answer:
             checkpoint=checkpoint,
             trigger="available_now",
             end="drain",
-            slots=SLOTS,
+            slots=slots,
         )
         query.await_termination()
     finally:

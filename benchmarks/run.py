@@ -64,6 +64,7 @@ class Candidate:
 CANDIDATES = (
     Candidate("thalweg_kernel", "Thalweg, embedded", ("thalweg", "numba"), ours=True),
     Candidate("thalweg_spark", "Thalweg on Spark", ("thalweg", "pyspark"), ours=True),
+    Candidate("thalweg_spark_slots", "… with two slots", ("thalweg", "pyspark"), ours=True),
     Candidate("session_window", "Spark session_window", ("pyspark",), "a"),
     Candidate(
         "apply_in_pandas_with_state",
