@@ -38,8 +38,8 @@ class Gate:
     released: int = BEFORE_ALL
     arrived: int = 0
     waiting: Chunk | None = None
-    #: rows that were added to ``waiting`` since the state was last saved, for the delta
-    fresh: list[Chunk] = dataclasses.field(default_factory=list)
+    #: how many had arrived when the state was last saved: waiting rows with later serials are new since then
+    saved: int = 0
 
     @property
     def time_field(self) -> str:
@@ -80,7 +80,6 @@ class Gate:
     def _wait(self, rows: Chunk) -> None:
         if not len(rows):
             return
-        self.fresh.append(rows)
         parts = [rows] if self.waiting is None or not len(self.waiting) else [self.waiting, rows]
         merged = Chunk.concat(parts)
         times = merged.order[TIME]

@@ -11,6 +11,7 @@ import pyarrow as pa
 from thalweg.plan import SEQ, TIME
 from thalweg.runtime.chunks import Chunk, Column
 from thalweg.runtime.ingress import Gate
+from thalweg.runtime.ordering import serials
 from thalweg.times import BEFORE_ALL
 
 
@@ -47,9 +48,9 @@ class GateState:
 
     def _fresh(self) -> Chunk:
         waiting = self.gate.waiting
-        if not self.gate.fresh or waiting is None or not len(waiting):
+        if self.gate.saved == self.gate.arrived or waiting is None or not len(waiting):
             return Chunk.empty(self._schema, (TIME, SEQ))
-        first = min(int(chunk.order[SEQ][0]) for chunk in self.gate.fresh)
+        first = serials(self.gate.node.index, self.gate.saved, 1)[0]
         return waiting.take(np.flatnonzero(waiting.order[SEQ] >= first))
 
     def delta(self) -> pa.RecordBatch:
@@ -68,11 +69,11 @@ class GateState:
 
     def mark_saved(self) -> None:
         """What waits is on disk."""
-        self.gate.fresh.clear()
+        self.gate.saved = self.gate.arrived
 
     def load(self, batches: Sequence[pa.RecordBatch]) -> None:
         """The rows of all batches that had not been released."""
-        self.gate.fresh.clear()
+        self.gate.saved = self.gate.arrived
         self.gate.waiting = None
         parts = [self._from_arrow(batch) for batch in batches]
         if not parts:
@@ -106,6 +107,6 @@ def gate_facts(gate: Gate) -> dict[str, Any]:
 def set_gate_facts(gate: Gate, facts: Mapping[str, Any] | None) -> None:
     """Brings a gate to what :func:`gate_facts` said."""
     gate.lanes = {lane: top for lane, top in facts["lanes"]} if facts else {}
-    gate.arrived = facts["arrived"] if facts else 0
+    gate.arrived = gate.saved = facts["arrived"] if facts else 0
     gate.passed = facts.get("passed", BEFORE_ALL) if facts else BEFORE_ALL
     gate.released = facts.get("released", BEFORE_ALL) if facts else BEFORE_ALL
