@@ -40,6 +40,9 @@ _ALWAYS: Final = {
     # No metastore_db in the working directory.
     "spark.sql.catalogImplementation": "in-memory",
 }
+_FILE_MANAGER: Final = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 
@@ -127,6 +130,8 @@ def _local_settings() -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": folder,
         "spark.sql.warehouse.dir": (Path(folder) / "warehouse").as_uri(),
+        # Its default forks two chmods a batch; both write a temporary file and rename it, and kill -9 is tested.
+        "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
     }
 
 
