@@ -12,10 +12,12 @@ from thalweg.errors import BuildError, DataError
 from thalweg.flow import Flow
 from thalweg.operators.nodes import Source
 from thalweg.plan import Plan, make_plan
+from thalweg.readers import far_out, rows_from_table, times_within
 from thalweg.records import Schema
 from thalweg.runtime.build import prepare
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
+from thalweg.times import EXTREME
 
 
 @dataclasses.dataclass(slots=True)
@@ -111,13 +113,25 @@ def chunks_of(
             arrived += table.num_rows
             continue
         try:
-            rows.append(source.record.coerce(_as_tuple(row, source.record)))
+            rows.append(fitted(source, _as_tuple(row, source.record)))
         except (TypeError, KeyError) as error:
             reject(source, str(error), f"row {place}", repr(row), bad)
         if len(rows) >= chunk_rows:
             yield Chunk.from_rows(source.record, rows), bad
             rows, bad = [], []
     yield Chunk.from_rows(source.record, rows), bad
+
+
+def fitted(source: Source, row: Any) -> Any:
+    """A row as the source's record, with a place in time.
+
+    Raises:
+        TypeError: a field does not fit, or the event time is too far out.
+    """
+    made = source.record.coerce(row)
+    if source.order_by is not None and abs(getattr(made, source.order_by)) > EXTREME:
+        raise TypeError(far_out(source.order_by, getattr(made, source.order_by)))
+    return made
 
 
 def _as_tuple(row: Any, schema: Schema) -> Any:
@@ -142,9 +156,9 @@ def table_chunk(
     source: Source, table: pa.Table, first: int
 ) -> tuple[Chunk, list[tuple[str, str, str]]]:
     """A table as a chunk of the source's record; rows with nulls where none may be do not fit."""
-    from thalweg.readers.tables import rows_from_table
-
     parsed = rows_from_table(table, source.record, first)
+    if source.order_by is not None:
+        parsed = times_within(parsed, source.order_by)
     bad: list[tuple[str, str, str]] = []
     for one in parsed.bad:
         reject(source, one.reason, f"row {one.position}", one.text, bad)

@@ -11,7 +11,7 @@ from typing import Any
 
 from thalweg.errors import BuildError
 from thalweg.operators import key_order
-from thalweg.operators.arguments import Duration, choice, span, time_field
+from thalweg.operators.arguments import Duration, choice, lateness_span, time_field
 from thalweg.operators.nodes import (
     Compile,
     Errors,
@@ -117,7 +117,7 @@ class Flow:
             self._stateful_name(name, "source"),
             schema,
             order_by,
-            span(time, lateness, f"source {name!r}: lateness") if time else 0,
+            lateness_span(time, lateness, f"source {name!r}: lateness") if time else 0,
             lane,
             tuple(arrival),
             self._errors(errors),

@@ -34,9 +34,10 @@ from thalweg.operators.nodes import (
     Union,
 )
 from thalweg.plan import Plan, make_plan
+from thalweg.readers import far_out
 from thalweg.records import StateSpec
 from thalweg.runtime.failures import reason_of, shorten
-from thalweg.times import BEFORE_ALL, NEVER
+from thalweg.times import BEFORE_ALL, EXTREME, NEVER
 
 
 @dataclasses.dataclass(slots=True)
@@ -86,14 +87,15 @@ class _Run:
     def enter(self, source: Source, place: int, row: Any) -> None:
         """A row of the input: it fits the record and arrives, or is rejected."""
         try:
-            fitted = source.record.coerce(row)
+            row = source.record.coerce(row)
+            fits(source, row)
         except TypeError as error:
             if source.errors == "fail":
                 raise DataError(f"source {source.name!r}: row {place}: {error}") from error
             self.count(source, "in")
             self.reject(source, str(error), f"row {place}", shorten(row))
             return
-        self.arrive(source, fitted)
+        self.arrive(source, row)
 
     def arrive(self, node: Source | OrderBy, row: Any) -> None:
         """A row reaches the place that orders it: late, or it waits until the clock has passed it."""
@@ -315,6 +317,13 @@ class _Run:
     def reject(self, node: Node, reason: str, position: str, text: str) -> None:
         self.count(node, "rejected")
         self.push(Ref(node.index, "rejected"), Rejected(node.name, reason, position, text))
+
+
+def fits(source: Source, row: Any) -> None:
+    """Refuses a row whose event time is too far out."""
+    time = 0 if source.order_by is None else getattr(row, source.order_by)
+    if abs(time) > EXTREME:
+        raise TypeError(far_out(str(source.order_by), time))
 
 
 def _timer(spec: StateSpec, state: Any) -> int:

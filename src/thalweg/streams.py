@@ -13,7 +13,7 @@ from thalweg.errors import BuildError
 from thalweg.keyed import KeyedStream
 from thalweg.operators import key_order, library
 from thalweg.operators.agg import Aggregate
-from thalweg.operators.arguments import Duration, key_field, span, time_field
+from thalweg.operators.arguments import Duration, key_field, lateness_span, time_field
 from thalweg.operators.functions import Function, Returns, check_parameters, returns_of
 from thalweg.operators.nodes import (
     REJECTED,
@@ -231,7 +231,7 @@ class Stream:
             self.ref,
             self.schema,
             field,
-            span(time, lateness, f"operator {label!r}: lateness"),
+            lateness_span(time, lateness, f"operator {label!r}: lateness"),
         )
         return self.flow._add(node, time)
 

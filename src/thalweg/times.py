@@ -17,6 +17,8 @@ DAY: Final = 24 * HOUR
 
 #: The time that never comes: an unarmed timer, the clock at the end of a stream.
 NEVER: Final = 2**63 - 1
+#: Event times lie between minus this and this, so that adding a gap or taking a lateness off stays in 64 bits.
+EXTREME: Final = 2**62
 #: Before every time: the clock of a source that has delivered nothing yet.
 BEFORE_ALL: Final = -(2**63)
 

@@ -60,7 +60,7 @@ def put(root: Path, *units: NewUnit, operator: str = "track", attempt: str = "a"
     [
         ("/a/b", "/a/b"),
         ("/a/b%20c/", "/a/b%20c"),
-        ("file:/a/b%20c", "/a/b c"),
+        ("file:/a/b%20c", "/a/b%20c"),
         ("file:///a/b/", "/a/b"),
         ("file://localhost/a", "/a"),
         ("rel", os.path.abspath("rel")),

@@ -8,7 +8,7 @@ from typing import Any
 from thalweg.errors import BuildError, SchemaError
 from thalweg.operators.functions import Function
 from thalweg.records import Field, FieldType, Kind, Schema
-from thalweg.times import duration
+from thalweg.times import EXTREME, duration
 
 Duration = str | int | dt.timedelta
 
@@ -58,6 +58,20 @@ def span(time: FieldType, value: Duration, where: str) -> int:
         return duration(value)
     except (ValueError, TypeError) as error:
         raise BuildError(f"{where}: {error}") from None
+
+
+def lateness_span(time: FieldType, value: Duration, where: str) -> int:
+    """A lateness: as :func:`span`, and neither negative nor longer than times can be apart.
+
+    Raises:
+        BuildError: it is one of these.
+    """
+    length = span(time, value, where)
+    if not 0 <= length <= EXTREME:
+        raise BuildError(
+            f"{where} is how far rows may be behind, so 0 or more and below 2**62, not {value!r}"
+        )
+    return length
 
 
 def choice(what: str, value: Any, allowed: tuple[str, ...], where: str) -> Any:

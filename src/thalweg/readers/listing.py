@@ -34,7 +34,7 @@ def list_files(
 
     Names that start with ``_`` or ``.`` are left out, and folders of such names with all they hold; a
     single file given by its name is not. In a pattern ``*``, ``?`` and ``[...]`` stand for one part of
-    a path, ``**`` for any number of them. ``suffixes`` keeps names with one of these ends, before or
+    a path, ``**`` for any number of them; what exists by that very name is no pattern. ``suffixes`` keeps names with one of these ends, before or
     after the end of a compression: ``.csv`` keeps ``a.csv`` and ``a.csv.gz``.
 
     Raises:
@@ -42,6 +42,8 @@ def list_files(
     """
     parts = path_or_glob.rstrip("/").split("/")
     wild = next((i for i, part in enumerate(parts) if _WILD.search(part)), None)
+    if wild is not None and _exists(fs, path_or_glob.rstrip("/")):
+        wild = None
     if wild is None:
         base, pattern = path_or_glob.rstrip("/") or "/", None
     else:
@@ -62,6 +64,11 @@ def list_files(
         if _has_suffix(one.path, suffixes) and (pattern is None or _matches(inside, pattern)):
             kept.append(_info(one))
     return sorted(kept, key=lambda one: (one.mtime_us, one.path))
+
+
+def _exists(fs: pafs.FileSystem, path: str) -> bool:
+    with told(path):
+        return bool(fs.get_file_info(path).type != pafs.FileType.NotFound)
 
 
 def _info(info: pafs.FileInfo) -> FileInfo:

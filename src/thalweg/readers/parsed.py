@@ -9,9 +9,11 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from thalweg.errors import DataError
 from thalweg.records import Schema
+from thalweg.times import EXTREME
 
 Int64s = npt.NDArray[np.int64]
 
@@ -92,6 +94,36 @@ def cut(part: Parsed, rows: int) -> Iterator[Parsed]:
             part.extra_columns,
         )
         done = until
+
+
+def times_within(part: Parsed, name: str, unit: Literal["line", "row"] = "row") -> Parsed:
+    """The part without rows whose event time is too far out for arithmetic; those are bad rows."""
+    column = part.table.column(name)
+    times = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+    ends = pc.min_max(times)
+    if not part.table.num_rows or (
+        not times.null_count and ends["min"].as_py() >= -EXTREME and ends["max"].as_py() <= EXTREME
+    ):
+        return part
+    good = pc.and_(pc.greater_equal(times, -EXTREME), pc.less_equal(times, EXTREME))
+    kept = good.fill_null(False).to_numpy()
+    bad = [
+        BadRow(int(part.positions[row]), far_out(name, times[row].as_py()), _shown(part, row), unit)
+        for row in np.flatnonzero(~kept).tolist()
+    ]
+    everything = sorted([*part.bad, *bad], key=lambda one: one.position)
+    table = part.table.filter(pa.array(kept))
+    return Parsed(table, part.positions[kept], everything, part.extra_columns)
+
+
+def _shown(part: Parsed, row: int) -> str:
+    cells = [f"{name}={part.table.column(name)[row]}" for name in part.table.column_names]
+    return ", ".join(cells)[:TEXT_LIMIT]
+
+
+def far_out(name: str, time: int | None) -> str:
+    """Why a row has no place in time."""
+    return f"{name} is {time}, but times lie between -2**62 and 2**62"
 
 
 def find_columns(where: str, found: list[str], schema: Schema) -> list[int]:

@@ -8,8 +8,9 @@ files are parsed in the task, so line numbers and arrival order are exact and th
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import orjson
 import pyarrow as pa
@@ -30,6 +31,7 @@ from thalweg.readers import (
     list_files,
     read_file,
     rows_from_table,
+    times_within,
 )
 from thalweg.readers.tables import check_types
 from thalweg.runtime.chunks import Chunk
@@ -82,6 +84,11 @@ def files(
     Raises:
         BuildError: an option does not belong to the format.
     """
+    known = {field.name for field in dataclasses.fields(ReadOptions)}
+    for unknown in sorted(options.keys() - known):
+        raise BuildError(
+            f"files: there is no option {unknown!r}; there are {', '.join(sorted(known - {'format'}))}"
+        )
     return Files(
         absolute(str(path)),
         ReadOptions(format=format, **options),
@@ -207,9 +214,14 @@ def _listable(path: str) -> str:
     (Spark passes a path that is no pattern on as ``basePath``, which must be a folder.)
     """
     fs, inner = resolve(path)
-    if fs.get_file_info(inner).type != pafs.FileType.File:
+    kind = fs.get_file_info(inner).type
+    if kind == pafs.FileType.NotFound:
         return path
-    return f"{path[:-1]}[{path[-1]}]"
+    # What exists is meant as it stands, even where its name could be read as a pattern.
+    plain = re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
+    if kind != pafs.FileType.File or plain != path:
+        return plain
+    return f"{plain[:-1]}[{plain[-1]}]"
 
 
 # -- inside a task --------------------------------------------------------------------------------------
@@ -270,6 +282,8 @@ def source_chunks(
         table = table.take(pc.sort_indices(table, [(name, "ascending") for name in source.arrival]))
     for start in range(0, table.num_rows, chunk_rows):
         parsed = rows_from_table(table.slice(start, chunk_rows), source.record, start)
+        if source.order_by is not None:
+            parsed = times_within(parsed, source.order_by)
         bad = [(one.reason, f"row {one.position} of the batch", one.text) for one in parsed.bad]
         yield _chunk(source, parsed, bad)
 
@@ -291,6 +305,9 @@ def _one_file(
 ) -> Iterator[tuple[Chunk, Bad]]:
     for parsed in read_file(fs, path, source.record, options, batch_rows=chunk_rows):
         name = path.rsplit("/", 1)[-1]
+        if source.order_by is not None:
+            unit: Literal["line", "row"] = "row" if options.format == "parquet" else "line"
+            parsed = times_within(parsed, source.order_by, unit)
         if parsed.bad and source.errors == "fail":
             raise DataError(
                 f"{describe_bad(path, parsed.bad[0])}\n  row: {parsed.bad[0].text}\n  to go on without such rows,"

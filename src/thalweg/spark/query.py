@@ -18,6 +18,7 @@ from thalweg.runtime.engine import CHUNK_ROWS, Engine
 from thalweg.spark import inputs as io
 from thalweg.spark.batches import Batches, Store
 from thalweg.spark.failures import readable, tell_once
+from thalweg.times import duration
 
 log = logging.getLogger("thalweg")
 
@@ -269,6 +270,7 @@ def start(
         raise BuildError(
             "a streaming query needs checkpoint='folder': its state and offsets live there"
         )
+    asked = _trigger(trigger)
     spark = _session()
     store = Store.open(checkpoint, state) if streaming and checkpoint is not None else None
     try:
@@ -278,7 +280,7 @@ def start(
         if str(spark.sparkContext.master).startswith("local"):
             # The workers are on this machine: what is compiled here, with a message, they find in the cache.
             Engine(batches.prepared)
-        query = Query(batches, flow, frame, _trigger(trigger), end)
+        query = Query(batches, flow, frame, asked, end)
         if store is None:
             query.run_now()
         else:
@@ -312,7 +314,15 @@ def _trigger(trigger: str | None) -> dict[str, Any]:
         return {"processingTime": "0 seconds"}
     if trigger in ("available_now", "once"):
         return {"availableNow": True}
-    return {"processingTime": trigger}
+    try:
+        interval = duration(trigger)
+    except (TypeError, ValueError):
+        interval = -1
+    if interval < 0 or not isinstance(trigger, str):
+        raise BuildError(
+            f"trigger is 'available_now', an interval such as '5 seconds', or None, got {trigger!r}"
+        )
+    return {"processingTime": f"{interval // 1000} milliseconds"}
 
 
 def _session() -> SparkSession:

@@ -13,7 +13,6 @@ import os
 import posixpath
 import re
 from typing import Any, Final, TypeAlias
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -48,7 +47,8 @@ def resolve(location: str) -> tuple[FileSystem, str]:
         path = location[scheme.end() :]
         if path.startswith("//"):
             path = path[2:].partition("/")[2]
-        return pafs.LocalFileSystem(), "/" + unquote(path).strip("/")
+        # Spark takes "%20" in a path as it stands, and so do we.
+        return pafs.LocalFileSystem(), "/" + path.strip("/")
     try:
         fs, path = pafs.FileSystem.from_uri(_ALIAS.get(name, name) + location[scheme.end(1) :])
     except (pa.ArrowException, OSError, ValueError, NotImplementedError) as error:
