@@ -15,6 +15,7 @@ from thalweg.errors import BuildError
 from thalweg.records import Schema
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.compiler import modules
+from thalweg.runtime.compiler import source as found
 from thalweg.runtime.compiler.freeze import freeze
 from thalweg.runtime.compiler.source import Const, FunctionSource, Unusable, describe
 from thalweg.runtime.compiler.stateless import Step, check_stateless, stateless_kernel
@@ -103,6 +104,66 @@ def test_an_edited_file_is_not_taken_for_the_source(tmp_path: pathlib.Path) -> N
     exec(compile(file.read_text(), str(file), "exec"), space)
     file.write_text("def low(p):\n    return p.a < 777\n")
     assert "source not found" in describe(space["low"]).reason
+
+
+ONE_LINERS = """
+def same(f): return f
+def in_function():
+    def low(p): return p.a < 2
+    return low
+class Holder:
+    @staticmethod
+    def low(p): return p.a < 2
+    @same
+    def bare(p): return p.a < 2
+class Tabs:
+\tdef low(p): return p.a < 2
+if True:
+    def in_if(p): return p.a < 2
+    @same
+    def decorated(p): return p.a < 2
+    @same
+    def decorated_long(
+        p
+    ): return p.a < 2
+    lines = (lambda p: p.a
+  <  # a comment
+2)
+    more = lambda p: (
+p.a < 2
+    )
+    broken = lambda p: \\
+        p.a < 2
+found = [in_function(), Holder.low, Holder.bare, Tabs.low, in_if, decorated, decorated_long]
+found += [lines, more, broken]
+"""
+
+
+def test_definitions_on_one_line(tmp_path: pathlib.Path) -> None:
+    """A def on one line is found wherever it stands, as are lambdas over several lines."""
+    file = tmp_path / "one_liners.py"
+    file.write_text(ONE_LINERS)
+    space: dict[str, Any] = {"__name__": "one_liners"}
+    exec(compile(ONE_LINERS, str(file), "exec"), space)
+    for function in space["found"]:
+        source = describe(function)
+        assert (source.reason, bool(source.node())) == ("", True)
+        assert source.line in (
+            function.__code__.co_firstlineno,
+            function.__code__.co_firstlineno + 1,
+        )
+        assert results(function, ROWS) == ROWS[:2]
+
+
+def test_a_text_that_does_not_parse_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the text of a definition turns out to be, the function is interpreted, never an error."""
+    for text in ("def", "x = 1", "lambda p: p", "(" * 1000):
+        monkeypatch.setattr(found, "_own_text", lambda *_, text=text: text)
+        found._located.cache_clear()
+        assert "source not found" in describe(scaled).reason
+    monkeypatch.undo()
+    found._located.cache_clear()
+    assert describe(scaled).reason == ""
 
 
 def test_freeze_cuts_captured_values_off() -> None:

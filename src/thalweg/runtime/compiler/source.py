@@ -206,14 +206,23 @@ def _located(code: types.CodeType, text: str) -> tuple[str, int] | None:
         node = find(code, nodes)
         if node is None or not _same_code(code, node):
             return None
-    except (SyntaxError, ValueError):
+        own = _own_text(text, node)
+        if type(_parse(own, node.lineno)) is not type(node):
+            return None
+    except (SyntaxError, ValueError, RecursionError, MemoryError, StopIteration):
         return None
-    segment = ast.get_source_segment(text, node, padded=True)
-    if segment is None:
-        return None
+    return own, node.lineno
+
+
+def _own_text(text: str, node: FunctionNode) -> str:
+    """The definition as a text that parses on its own."""
+    segment = ast.get_source_segment(text, node, padded=True) or ""
     if isinstance(node, ast.Lambda):
-        return f"({segment.strip()})", node.lineno
-    return (f"if 1:\n{segment}" if node.col_offset else segment), node.lineno
+        return f"({segment.strip()})"
+    if not node.col_offset:
+        return segment
+    # What stands on one line comes without the space before it.
+    return f"if 1:\n{segment}" if segment[:1].isspace() else f"if 1:\n {segment}"
 
 
 # -- captured values ---------------------------------------------------------------------------------
