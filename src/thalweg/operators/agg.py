@@ -3,6 +3,8 @@
 Each aggregate says which state fields it needs and gives the source text of its update and of its result;
 :mod:`thalweg.operators.library` puts the texts of all aggregates of a window into one function, so that a
 window with five aggregates is still one compiled pass.
+
+NaN is greater than every number, as in Spark SQL, so that no result depends on the order of the rows.
 """
 
 from __future__ import annotations
@@ -46,12 +48,15 @@ def sum(field: str) -> Aggregate:
 
 
 def min(field: str) -> Aggregate:
-    """The least value of a field; null only where the field is Optional and has no value in the window."""
+    """The least value of a field; null only where the field is Optional and has no value in the window.
+
+    NaN counts as greater than every number: it is the least only of nothing but NaN.
+    """
     return Aggregate("min", field)
 
 
 def max(field: str) -> Aggregate:
-    """The greatest value of a field; null as for :func:`min`."""
+    """The greatest value of a field, which is NaN if there is one; null as for :func:`min`."""
     return Aggregate("max", field)
 
 
@@ -61,7 +66,7 @@ def mean(field: str) -> Aggregate:
 
 
 def top_k(k: int, by: str) -> Aggregate:
-    """The k rows with the greatest values of a field, greatest first; ties by first arrival."""
+    """The k rows with the greatest values of a field, greatest first, NaN before numbers; ties by first arrival."""
     if k < 1:
         raise BuildError(f"top_k wants k of 1 or more, got {k}")
     return Aggregate("top_k", by, k)
@@ -127,9 +132,15 @@ def _extreme(name: str, aggregate: Aggregate, kind: FieldType, row: Schema) -> P
         )
     value = Field(f"{name}_", plain, _ZERO.get(kind.kind, 0))
     seen = Field(f"{name}_seen", FieldType(Kind.BOOL), False)
-    sign = "<" if aggregate.verb == "min" else ">"
+    given, held = f"row.{aggregate.field}", f"state.{name}_"
+    if aggregate.verb == "min":
+        better, greater = f"{given} < {held}", held
+    else:
+        better, greater = f"{given} > {held}", given
+    if kind.kind is Kind.FLOAT:
+        better += f" or {greater} != {greater}"  # NaN
     update = (
-        f"if not state.{name}_seen or row.{aggregate.field} {sign} state.{name}_:",
+        f"if not state.{name}_seen or {better}:",
         f"    state.{name}_ = row.{aggregate.field}",
         f"    state.{name}_seen = True",
     )
@@ -139,9 +150,12 @@ def _extreme(name: str, aggregate: Aggregate, kind: FieldType, row: Schema) -> P
 
 def _top_k(name: str, aggregate: Aggregate, kind: FieldType, row: Schema) -> Part:
     held = FieldType(Kind.LIST, item=FieldType(Kind.RECORD, record=row))
+    by = f"one.{aggregate.field}"
+    if kind.kind is Kind.FLOAT:
+        by = f"({by} != {by}, {by})"  # NaN first
     update = (
         f"state.{name}_.append(ITEM(row[:-1]))",  # without the stamp of the window or session
-        f"state.{name}_.sort(key=lambda one: one.{aggregate.field}, reverse=True)",
+        f"state.{name}_.sort(key=lambda one: {by}, reverse=True)",
         f"del state.{name}_[{aggregate.k}:]",
     )
     return Part((Field(f"{name}_", held, []),), held, update, f"state.{name}_")
