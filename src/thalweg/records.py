@@ -101,6 +101,23 @@ _PYTHON: Final = {
 }
 
 
+_INT_MIN: Final = -(2**63)
+_INT_MAX: Final = 2**63 - 1
+
+
+def _encodable(text: str) -> str:
+    """The text itself.
+
+    Raises:
+        TypeError: it holds half of a surrogate pair.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise TypeError(f"{text!r:.60} cannot be encoded as UTF-8: {error.reason}") from None
+    return text
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class FieldType:
     """The type of a field: its kind, whether it may be null, and what a list or record holds."""
@@ -138,7 +155,8 @@ class FieldType:
         """The value as this type holds it; numbers widen (bool to int to float), nothing narrows.
 
         Raises:
-            TypeError: the value is of another type, or None where the type is not Optional.
+            TypeError: the value is of another type or None where the type is not Optional, or Arrow cannot hold
+                it: an int beyond 64 bits, a text that UTF-8 cannot encode.
         """
         if value is None:
             if self.optional:
@@ -146,21 +164,26 @@ class FieldType:
             raise TypeError(f"expected {self}, got None")
         kind = self.kind
         if kind in (Kind.INT, Kind.TIMESTAMP, Kind.TIMER):
+            if type(value) is not int and hasattr(value, "__index__"):
+                value = value.__index__()
             if type(value) is int:
-                return value
-            if isinstance(value, int) or hasattr(value, "__index__"):
-                return value.__index__()
+                if _INT_MIN <= value <= _INT_MAX:
+                    return value
+                raise TypeError(f"an int of {value.bit_length()} bits does not fit 64 bits")
         elif kind is Kind.FLOAT:
             if type(value) is float:
                 return value
             if isinstance(value, (int, float)) or hasattr(value, "__float__"):
-                return float(value)
+                try:
+                    return float(value)
+                except OverflowError as error:
+                    raise TypeError(f"expected {self}: {error}") from None
         elif kind is Kind.BOOL:
             if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
                 return bool(value)
         elif kind in (Kind.STR, Kind.CATEGORY):
             if isinstance(value, str):
-                return str(value)
+                return value if type(value) is str and value.isascii() else _encodable(str(value))
         elif kind is Kind.BYTES:
             if isinstance(value, (bytes, bytearray, memoryview)):
                 return bytes(value)
