@@ -69,9 +69,14 @@ class Categories:
 
     def decode(self, codes: Int64s) -> pa.Array:
         """The texts of these hashes as a string array."""
-        unique, inverse = np.unique(codes, return_inverse=True)
-        texts = pa.array([self._texts.get(code, "") for code in unique.tolist()], pa.string())
-        return texts.take(pa.array(inverse.astype(np.int64)))
+        coded = self.decode_dictionary(codes)
+        return coded.dictionary.take(coded.indices)
+
+    def decode_dictionary(self, codes: Int64s) -> pa.DictionaryArray:
+        """The texts of these hashes as a dictionary array."""
+        coded = pa.array(codes).dictionary_encode()
+        texts = [self._texts.get(code, "") for code in coded.dictionary.to_pylist()]
+        return pa.DictionaryArray.from_arrays(coded.indices, pa.array(texts, pa.string()))
 
 
 CATEGORIES: Final = Categories()

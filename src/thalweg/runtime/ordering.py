@@ -132,12 +132,15 @@ def _firing_positions(times: Int64s, keys: pa.Array) -> Int64s:
     return positions(np.cumsum(new))
 
 
+def _no_keys(count: int) -> pa.Array:
+    """Empty keys: those of rows."""
+    offsets = pa.py_buffer(np.zeros(count + 1, np.int32))
+    return pa.Array.from_buffers(pa.binary(), count, [None, offsets, pa.py_buffer(b"")])
+
+
 def empty_order(names: Sequence[str], count: int) -> dict[str, Any]:
     """Order columns of zeros (and empty keys)."""
-    return {
-        name: pa.array([b""] * count, pa.binary()) if name == KEY else np.zeros(count, np.int64)
-        for name in names
-    }
+    return {name: _no_keys(count) if name == KEY else np.zeros(count, np.int64) for name in names}
 
 
 def with_columns(chunk: Chunk, names: Sequence[str]) -> Chunk:

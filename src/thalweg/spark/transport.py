@@ -12,11 +12,13 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.ipc as ipc
 
 from thalweg.plan import KEY
 from thalweg.records import Kind, Schema
-from thalweg.runtime.chunks import Chunk, Column
+from thalweg.runtime.chunks import CATEGORIES, Chunk, Column
+from thalweg.runtime.ordering import empty_order
 
 #: A blob holds at most about so many bytes, well under Spark's limit of an Arrow batch.
 BLOB_BYTES: Final = 8 << 20
@@ -81,11 +83,19 @@ def report(stage: int, slot: int, content: Any) -> Blob:
 
 
 def encode(chunk: Chunk, order: Sequence[str]) -> bytes:
-    """A chunk with these order columns as an Arrow IPC stream; categories as dictionaries of their texts."""
+    """A chunk with these order columns as an Arrow IPC stream; categories as dictionaries of their texts.
+
+    Order columns of zeros, such as the level of rows, are left out.
+    """
     arrays = [_wire(column) for column in chunk.columns]
     names = list(chunk.schema.names)
     for name in order:
         values = chunk.order[name]
+        if isinstance(values, pa.Array):
+            if not values.nbytes or not pc.max(pc.binary_length(values)).as_py():
+                continue
+        elif not values.any():
+            continue
         arrays.append(values if isinstance(values, pa.Array) else pa.array(values))
         names.append(name)
     batch = pa.RecordBatch.from_arrays(arrays, names=names)
@@ -96,11 +106,11 @@ def encode(chunk: Chunk, order: Sequence[str]) -> bytes:
 
 
 def _wire(column: Column) -> pa.Array:
-    return (
-        column.to_arrow().dictionary_encode()
-        if column.type.kind is Kind.CATEGORY
-        else column.to_arrow()
-    )
+    if column.type.kind is not Kind.CATEGORY:
+        return column.to_arrow()
+    if column.valid is None:
+        return CATEGORIES.decode_dictionary(column.values)
+    return column.to_arrow().dictionary_encode()
 
 
 def decode(data: bytes | pa.Buffer, schema: Schema, order: Sequence[str]) -> Chunk:
@@ -109,10 +119,12 @@ def decode(data: bytes | pa.Buffer, schema: Schema, order: Sequence[str]) -> Chu
     columns = [
         Column.from_arrow(field.type, batch.column(i)) for i, field in enumerate(schema.fields)
     ]
-    hidden: dict[str, Any] = {}
-    for place, name in enumerate(order, len(schema.fields)):
+    sent = batch.schema.names[len(schema.fields) :]
+    hidden = empty_order([name for name in order if name not in sent], batch.num_rows)
+    for place, name in enumerate(sent, len(schema.fields)):
         values = batch.column(place)
         hidden[name] = values if name == KEY else values.to_numpy(zero_copy_only=False)
+    hidden = {name: hidden[name] for name in order}
     return Chunk(schema, columns, batch.num_rows, hidden)
 
 
