@@ -19,6 +19,7 @@ from thalweg.records import Schema
 from thalweg.state import manifest as manifests
 from thalweg.state import paths
 from thalweg.state import record as records
+from thalweg.state.inspect import read_state
 from thalweg.state.manifest import Manifest, ManifestField, ManifestOperator, ManifestSource
 from thalweg.state.record import CommitRecord, Unit, next_record
 from thalweg.state.segments import (
@@ -516,3 +517,18 @@ def test_torn_manifest(tmp_path: Path) -> None:
         (tmp_path / "thalweg.json").write_bytes(content)
         with pytest.raises(CheckpointError, match=r"thalweg\.json cannot be read"):
             manifests.read(FS, str(tmp_path))
+
+
+def test_rows_that_were_released_do_not_wait(tmp_path: Path) -> None:
+    """Looking at a source shows the rows that still wait, though the files hold those that have gone, too."""
+    root = f"{tmp_path}/thalweg"
+    manifests.reconcile(FS, root, BASE)
+    names = ("ts", "user", "_time", "_seq", "_deleted")
+    columns = [*([pa.array([1, 2, 3])] * 4), pa.array([False] * 3)]
+    held = pa.RecordBatch.from_arrays(columns, names=names)
+    made = put(Path(root), NewUnit(0, "snapshot", held), operator="clicks")
+    for released, waiting in ((-(2**63), [1, 2, 3]), (1, [2, 3]), (3, [])):
+        gates = {"clicks": {"released": released}}
+        record = next_record(None, 3, "a", [made], {}, slots=1, plan="p", extra={"gates": gates})
+        records.write(FS, root, record)
+        assert read_state(str(tmp_path), "clicks").column("ts").to_pylist() == waiting

@@ -40,9 +40,12 @@ def show(
     if not operator:
         _print_head(console, info)
     for name, table in tables.items():
-        keys = next(one.keys for one in info.operators if one.name == name)
-        by = f" by {', '.join(keys)}" if keys else ""
-        typer.echo(f"\nstate of {name}{by}")
+        one = next(one for one in info.operators if one.name == name)
+        by = f" by {', '.join(one.keys)}" if one.keys else ""
+        if one.kind == "source" and not table.num_rows:
+            typer.echo(f"\nno rows wait at {name}")
+            continue
+        typer.echo(f"\n{'rows waiting at' if one.kind == 'source' else 'state of'} {name}{by}")
         console.print(_keys_table(table, _timers(info, name), limit))
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thalweg.errors import CheckpointError
+from thalweg.plan import TIME
 from thalweg.state import manifest as manifests
 from thalweg.state import record as records
 from thalweg.state.manifest import Manifest, migrate_batch
@@ -116,6 +117,8 @@ def read_state(
 ) -> pa.Table:
     """The state of an operator after the newest committed batch, a row a key: keys, then fields, by key.
 
+    Of a source or an order_by: the rows that still wait for their time.
+
     Args:
         limit: at most so many rows, the first by key.
         key: only this key: a value, a tuple for several key fields, or texts that stand for them.
@@ -134,6 +137,8 @@ def read_state(
     if not chains:
         return pa.table({})
     table = pa.Table.from_batches(_merged(fs, root, manifest, operator, chains, len(keys)))
+    if record is not None:
+        table = _waiting(table, record.extra.get("gates", {}).get(operator))
     if key is not None:
         table = _only(table, keys, key)
     table = sorted_by(table, len(keys))
@@ -158,6 +163,13 @@ def _merged(
     defaults = manifest.defaults(operator) if operator in manifest.operators else {}
     fitted = iter([migrate_batch(unit, schema, defaults) for unit in units])
     return [current([next(fitted) for _ in chain], keys) for chain in chains.values()]
+
+
+def _waiting(table: pa.Table, facts: Mapping[str, Any] | None) -> pa.Table:
+    """Without the rows that were released, which no file says: the commit record has the time up to which."""
+    if not facts or "released" not in facts or TIME not in table.column_names:
+        return table
+    return table.filter(pc.greater(table.column(TIME), pa.scalar(facts["released"], pa.int64())))
 
 
 def _only(table: pa.Table, keys: Sequence[str], key: Any) -> pa.Table:
