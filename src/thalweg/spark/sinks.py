@@ -7,13 +7,14 @@ folder finds each row once.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Literal
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
@@ -35,8 +36,12 @@ class FileSink:
 
     def write(self, frame: DataFrame, batch: int) -> None:
         """Writes a batch, in place of an earlier try's files."""
-        writer = frame.write.mode("overwrite").options(**self.options)
-        writer.format(self.format).save(self._folder(batch))
+        options = dict(self.options)
+        if self.format == "csv" and len(frame.columns) == 1:
+            options = {"quoteAll": True, **options}  # an empty line would be no row
+        with _micros_in_parquet(frame.sparkSession):
+            writer = frame.write.mode("overwrite").options(**options)
+            writer.format(self.format).save(self._folder(batch))
 
     def clear(self, batch: int) -> None:
         """The batch has no rows: an earlier try's files, made by another version of the flow, must go."""
@@ -45,6 +50,33 @@ class FileSink:
 
     def _folder(self, batch: int) -> str:
         return f"{self.path.rstrip('/')}/batch={batch}"
+
+
+@contextlib.contextmanager
+def _micros_in_parquet(session: SparkSession) -> Iterator[None]:
+    """Spark's default for times in Parquet, INT96, reads as nanoseconds, of which 64 bits hold 584 years."""
+    name = "spark.sql.parquet.outputTimestampType"
+    if session.conf.get(name) != "INT96":
+        yield
+        return
+    session.conf.set(name, "TIMESTAMP_MICROS")
+    try:
+        yield
+    finally:
+        session.conf.set(name, "INT96")
+
+
+#: Times as they are: Spark's writers cut them to milliseconds.
+_TIMES: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timeZone": "UTC"}
+#: CSV as RFC 4180 has it and as our reader reads it, with all spaces.
+_CSV: Final = {
+    "header": True,
+    "escape": '"',
+    "ignoreLeadingWhiteSpace": False,
+    "ignoreTrailingWhiteSpace": False,
+    **_TIMES,
+}
+_JSON: Final = {"ignoreNullFields": False, **_TIMES}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -137,13 +169,21 @@ def parquet(path: str, **options: Any) -> FileSink:
 
 
 def json(path: str, **options: Any) -> FileSink:
-    """JSON lines in ``path/batch=<n>/``; options are those of Spark's writer."""
-    return FileSink(absolute(str(path)), "json", options)
+    """JSON lines in ``path/batch=<n>/``; options are those of Spark's writer.
+
+    Times have microseconds and UTC, nulls are written. Spark writes bytes as Base64, NaN and infinities as text.
+    """
+    return FileSink(absolute(str(path)), "json", {**_JSON, **options})
 
 
 def csv(path: str, **options: Any) -> FileSink:
-    """CSV files with a header in ``path/batch=<n>/``; options are those of Spark's writer."""
-    return FileSink(absolute(str(path)), "csv", {"header": True, **options})
+    """CSV files with a header in ``path/batch=<n>/``; options are those of Spark's writer.
+
+    Texts are quoted as in RFC 4180 and keep their spaces, times have microseconds and UTC. A null is an empty cell,
+    an empty text two quotes; to read them apart, set ``nullValue="NULL"`` here and ``null_values=("NULL",)`` there.
+    Bytes do not survive: Spark writes them for people to read.
+    """
+    return FileSink(absolute(str(path)), "csv", {**_CSV, **options})
 
 
 def console(max_rows: int = 20) -> ConsoleSink:
