@@ -63,7 +63,7 @@ ROWS = [
 ]
 
 
-def through(record: Any, frame: Any, sink: Any, tmp_path: Path, name: str) -> tw.spark.MemorySink:
+def through(record: Any, frame: Any, sink: Any, tmp_path: Path, name: str) -> Any:
     """The rows of the input as they went through a flow into a sink."""
     flow = tw.Flow(name)
     flow.source("rows", record).sink("out")
@@ -91,14 +91,15 @@ def back_and_forth(
     frame = spark.createDataFrame(pa.Table.from_arrays(arrays, schema=schema.arrow))
     through(record, frame, sink, tmp_path, "there")
     files = tw.spark.files(f"{sink.path}/batch=0", format=sink.format, streaming=False, **reading)
-    return through(record, files, tw.spark.memory(), tmp_path, "back").rows
+    found: list[Any] = through(record, files, tw.spark.memory(), tmp_path, "back").rows
+    return found
 
 
 @pytest.mark.parametrize("name", ["csv", "json", "parquet"])
 def test_odd_values_come_back(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Spaces, quotes, line ends, microseconds from year 1 to 9999 and nulls are what they were."""
     before = spark.conf.get("spark.sql.parquet.outputTimestampType")
-    sink = getattr(tw.spark, name)(tmp_path / "out")
+    sink = getattr(tw.spark, name)(f"{tmp_path}/out")
     found = back_and_forth(spark, ROWS, sink, tmp_path)
     assert sorted(map(repr, found)) == sorted(map(repr, ROWS))
     assert spark.conf.get("spark.sql.parquet.outputTimestampType") == before
@@ -107,9 +108,9 @@ def test_odd_values_come_back(spark: SparkSession, tmp_path: Path, name: str) ->
 def test_nulls_and_empty_texts(spark: SparkSession, tmp_path: Path) -> None:
     """A record of one Optional field loses no row; with a word for null, empty texts stay empty."""
     rows = [Only(None), Only(""), Only(" x"), Only('"')]
-    found = back_and_forth(spark, rows, tw.spark.csv(tmp_path / "out"), tmp_path)
+    found = back_and_forth(spark, rows, tw.spark.csv(f"{tmp_path}/out"), tmp_path)
     assert sorted(map(repr, found)) == sorted(map(repr, [Only(None), Only(None), *rows[2:]]))
-    other = tw.spark.csv(tmp_path / "more" / "out", nullValue="NULL", header=False)
+    other = tw.spark.csv(f"{tmp_path}/more/out", nullValue="NULL", header=False)
     found = back_and_forth(
         spark, rows, other, tmp_path / "more", null_values=("NULL",), header=False
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 
@@ -36,10 +36,10 @@ class Reading(NamedTuple):
 
 
 @pytest.mark.parametrize("compiled", ["auto", "never"])
-def test_nan_is_greater_than_every_number(compiled: str) -> None:
+def test_nan_is_greater_than_every_number(compiled: Literal["auto", "never"]) -> None:
     """As in Spark SQL, whatever the order of the rows: max is NaN if there is one, min if there is nothing else."""
     flow = tw.Flow("nan", compile=compiled)
-    extremes = {
+    extremes: dict[str, Any] = {
         "least": tw.agg.min("value"),
         "most": tw.agg.max("value"),
         "maybe_least": tw.agg.min("maybe"),
