@@ -23,6 +23,9 @@ from thalweg.runtime.ordering import empty_order
 #: A blob holds at most about so many bytes, well under Spark's limit of an Arrow batch.
 BLOB_BYTES: Final = 8 << 20
 
+#: Blobs cross the JVM four times on their way to another slot; what is not sent need not be copied.
+_OPTIONS: Final = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+
 #: The frame between stages. ``stage`` is where the blob is read, ``slot`` the slot that reads it.
 FRAME: Final = "stage int, slot int, kind string, node int, port int, phase int, data binary"
 _ARROW: Final = pa.schema(
@@ -100,7 +103,7 @@ def encode(chunk: Chunk, order: Sequence[str]) -> bytes:
         names.append(name)
     batch = pa.RecordBatch.from_arrays(arrays, names=names)
     sink = io.BytesIO()
-    with ipc.new_stream(sink, batch.schema) as writer:
+    with ipc.new_stream(sink, batch.schema, options=_OPTIONS) as writer:
         writer.write_batch(batch)
     return sink.getvalue()
 
