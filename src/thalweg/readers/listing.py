@@ -34,8 +34,9 @@ def list_files(
 
     Names that start with ``_`` or ``.`` are left out, and folders of such names with all they hold; a
     single file given by its name is not. In a pattern ``*``, ``?`` and ``[...]`` stand for one part of
-    a path, ``**`` for any number of them; what exists by that very name is no pattern. ``suffixes`` keeps names with one of these ends, before or
-    after the end of a compression: ``.csv`` keeps ``a.csv`` and ``a.csv.gz``.
+    a path, ``**`` for any number of them; what exists by that very name is no pattern. ``suffixes``
+    keeps names with one of these ends, before or after the end of a compression: ``.csv`` keeps
+    ``a.csv`` and ``a.csv.gz``.
 
     Raises:
         DataError: there is nothing at that path (a pattern may match nothing).
