@@ -213,10 +213,11 @@ def run_lists(draw: st.DrawFn) -> list[Run]:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_random_flows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Random flows, new ones in each run."""
+    """Many random flows."""
 
     @settings(
         max_examples=40,
+        derandomize=True,
         deadline=None,
         database=None,
         phases=[Phase.generate],
