@@ -122,7 +122,7 @@ def start_session(master: str, display: Display) -> None:
 
     print(f"Spark runs on {prepare_java()}", file=sys.stderr, flush=True)
     display.say("starting Spark …")
-    tw.spark.session(master)
+    tw.spark.session(master, light_jvm=True)  # inputs are files, which the JVM only lists
 
 
 def spark_inputs(inputs: Mapping[str, Given]) -> dict[str, Any]:

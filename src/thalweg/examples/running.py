@@ -65,7 +65,7 @@ def run(
         return Outcome(flow, result.sinks, result.counts, time.perf_counter() - started)
     from thalweg import spark
 
-    spark.session()
+    spark.session(light_jvm=True)
     started = time.perf_counter()
     sinks = {name: spark.memory() for name in sink_schemas(flow)}
     given = {
