@@ -183,6 +183,16 @@ def _set_python(master: str | None) -> None:
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         if local or name not in os.environ:
             os.environ[name] = sys.executable
+    if local:
+        _share_source()
+
+
+def _share_source() -> None:
+    """Workers of this machine find the library where this process does, also in a source tree that is not installed."""
+    home = str(Path(__file__).resolve().parents[2])
+    found = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if "site-packages" not in home and home not in found:
+        os.environ["PYTHONPATH"] = os.pathsep.join([home, *filter(None, found)])
 
 
 def _checked(running: SparkSession, asked: Mapping[str, str]) -> SparkSession:
