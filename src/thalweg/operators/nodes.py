@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from thalweg.operators.functions import Function
 from thalweg.records import Field, Schema, StateSpec
@@ -59,9 +59,12 @@ class Node:
     index: int
     name: str
 
+    KIND: ClassVar[OperatorKind]
+
     @property
     def kind(self) -> OperatorKind:
-        raise NotImplementedError
+        """What kind of operator it is."""
+        return self.KIND
 
     @property
     def label(self) -> str:
@@ -76,6 +79,21 @@ class Node:
     def out(self) -> Schema | None:
         """The record of the main output, None where there is none."""
         return None
+
+
+class Reader(Node):
+    """A node that reads one stream, ``input``, and gives records of ``record``."""
+
+    input: Ref
+    record: Schema | None
+
+    @property
+    def inputs(self) -> tuple[Ref, ...]:
+        return (self.input,)
+
+    @property
+    def out(self) -> Schema | None:
+        return self.record
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,9 +117,7 @@ class Source(Node):
         """Whether rows wait here until the clock has passed them."""
         return self.order_by is not None and self.order == "total"
 
-    @property
-    def kind(self) -> OperatorKind:
-        return OperatorKind.SOURCE
+    KIND = OperatorKind.SOURCE
 
     @property
     def out(self) -> Schema:
@@ -109,7 +125,7 @@ class Source(Node):
 
 
 @dataclasses.dataclass(frozen=True)
-class Stateless(Node):
+class Stateless(Reader):
     """map, filter, flat_map: one tuple in, any number out, no memory."""
 
     verb: Literal["map", "filter", "flat_map"]
@@ -120,21 +136,11 @@ class Stateless(Node):
     errors: Errors
     compile: Compile
 
-    @property
-    def kind(self) -> OperatorKind:
-        return OperatorKind.STATELESS
-
-    @property
-    def inputs(self) -> tuple[Ref, ...]:
-        return (self.input,)
-
-    @property
-    def out(self) -> Schema:
-        return self.record
+    KIND = OperatorKind.STATELESS
 
 
 @dataclasses.dataclass(frozen=True)
-class Batches(Node):
+class Batches(Reader):
     """map_batches: a pyarrow.RecordBatch in, one out, or one with the source row of each output row."""
 
     input: Ref
@@ -142,21 +148,11 @@ class Batches(Node):
     record: Schema
     errors: Errors
 
-    @property
-    def kind(self) -> OperatorKind:
-        return OperatorKind.STATELESS
-
-    @property
-    def inputs(self) -> tuple[Ref, ...]:
-        return (self.input,)
-
-    @property
-    def out(self) -> Schema:
-        return self.record
+    KIND = OperatorKind.STATELESS
 
 
 @dataclasses.dataclass(frozen=True)
-class Stamp(Node):
+class Stamp(Reader):
     """Adds the tuple's event time as the last field, or the start of each window that holds it.
 
     With ``every`` None the field is the event time itself; else one output a window
@@ -169,17 +165,7 @@ class Stamp(Node):
     every: int | None
     origin: int
 
-    @property
-    def kind(self) -> OperatorKind:
-        return OperatorKind.STATELESS
-
-    @property
-    def inputs(self) -> tuple[Ref, ...]:
-        return (self.input,)
-
-    @property
-    def out(self) -> Schema:
-        return self.record
+    KIND = OperatorKind.STATELESS
 
     @property
     def many(self) -> bool:
@@ -187,23 +173,13 @@ class Stamp(Node):
 
 
 @dataclasses.dataclass(frozen=True)
-class Digest(Node):
+class Digest(Reader):
     """Adds a stable 64-bit digest of the whole tuple as the last field."""
 
     input: Ref
     record: Schema
 
-    @property
-    def kind(self) -> OperatorKind:
-        return OperatorKind.STATELESS
-
-    @property
-    def inputs(self) -> tuple[Ref, ...]:
-        return (self.input,)
-
-    @property
-    def out(self) -> Schema:
-        return self.record
+    KIND = OperatorKind.STATELESS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -219,7 +195,7 @@ class Key:
 
 
 @dataclasses.dataclass(frozen=True)
-class Keyed(Node):
+class Keyed(Reader):
     """process: a function with one state a key; a stateful operator is a keyed one with one key."""
 
     input: Ref
@@ -238,17 +214,9 @@ class Keyed(Node):
     def kind(self) -> OperatorKind:
         return OperatorKind.KEYED if self.key.fields else OperatorKind.STATEFUL
 
-    @property
-    def inputs(self) -> tuple[Ref, ...]:
-        return (self.input,)
-
-    @property
-    def out(self) -> Schema | None:
-        return self.record
-
 
 @dataclasses.dataclass(frozen=True)
-class OwnTime(Node):
+class OwnTime(Reader):
     """Behind the operator that orders by key: late rows leave apart, and the others' own time is the released row's.
 
     The input's last two fields are the row's event time and whether it came too late; ``record`` lacks them.
@@ -259,21 +227,11 @@ class OwnTime(Node):
     #: the name of the source, by which late rows are counted
     source: str
 
-    @property
-    def kind(self) -> OperatorKind:
-        return OperatorKind.STATELESS
-
-    @property
-    def inputs(self) -> tuple[Ref, ...]:
-        return (self.input,)
-
-    @property
-    def out(self) -> Schema:
-        return self.record
+    KIND = OperatorKind.STATELESS
 
 
 @dataclasses.dataclass(frozen=True)
-class OrderBy(Node):
+class OrderBy(Reader):
     """order_by inside a flow: sorts by a field, as a source does; one slot."""
 
     input: Ref
@@ -281,17 +239,7 @@ class OrderBy(Node):
     field: str
     lateness: int
 
-    @property
-    def kind(self) -> OperatorKind:
-        return OperatorKind.STATEFUL
-
-    @property
-    def inputs(self) -> tuple[Ref, ...]:
-        return (self.input,)
-
-    @property
-    def out(self) -> Schema:
-        return self.record
+    KIND = OperatorKind.STATEFUL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -301,9 +249,7 @@ class Union(Node):
     streams: tuple[Ref, ...]
     record: Schema
 
-    @property
-    def kind(self) -> OperatorKind:
-        return OperatorKind.UNION
+    KIND = OperatorKind.UNION
 
     @property
     def inputs(self) -> tuple[Ref, ...]:
@@ -315,21 +261,19 @@ class Union(Node):
 
 
 @dataclasses.dataclass(frozen=True)
-class Sink(Node):
+class Sink(Reader):
     """Where tuples leave, by name."""
 
     input: Ref
     record: Schema
     ordered: bool
 
-    @property
-    def kind(self) -> OperatorKind:
-        return OperatorKind.SINK
+    KIND = OperatorKind.SINK
 
     @property
     def label(self) -> str:
         return f"sink:{self.name}"
 
     @property
-    def inputs(self) -> tuple[Ref, ...]:
-        return (self.input,)
+    def out(self) -> None:
+        return None
