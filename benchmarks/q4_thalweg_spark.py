@@ -46,11 +46,9 @@ def query(folder: Path, slots: int = 1) -> Answer:
                 one["task_cpu_s"],
                 file=sys.stderr,
             )
-    averages = average.rows
-    last = averages[-1] if averages else None
-    return Answer(
-        query.counts["sink:sessions"]["in"], len(averages), None if last is None else last.pages
-    )
+    averages = average.table
+    pages = averages.column("pages")[-1].as_py() if averages.num_rows else None
+    return Answer(query.counts["sink:sessions"]["in"], averages.num_rows, pages)
 
 
 if __name__ == "__main__":
