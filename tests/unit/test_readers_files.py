@@ -14,6 +14,7 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 from pyarrow import fs as pafs
+from pyarrow import parquet as pq
 
 import thalweg.records as tw
 from thalweg.errors import BuildError, DataError
@@ -358,3 +359,17 @@ def test_batch_rows(tmp_path: Path, rows: int) -> None:
     assert [at for part in order for at in part] == list(range(2, 52))
     with pytest.raises(BuildError, match="batch_rows"):
         read(path, Pair, CSV, batch_rows=0)
+
+
+def test_old_parquet_times_of_every_year(tmp_path: Path) -> None:
+    """INT96 times, which Spark wrote by default for years, are read exactly also where nanoseconds end."""
+
+    class At(NamedTuple):
+        ts: tw.Timestamp
+
+    times = [-62_135_596_800_000_000, 253_402_300_799_999_999, 0]
+    table = pa.table({"ts": pa.array(times, pa.timestamp("us", tz="UTC"))})
+    path = tmp_path / "old.parquet"
+    pq.write_table(table, path, use_deprecated_int96_timestamps=True)
+    (part,) = read(path, At, ReadOptions(format="parquet"))
+    assert part.table.column("ts").cast(pa.int64()).to_pylist() == times

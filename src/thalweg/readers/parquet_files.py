@@ -39,7 +39,13 @@ def read_parquet(
     ]
     row = 0
     with told(path, "not Parquet, or damaged"), fs.open_input_file(path) as source:
-        file = pq.ParquetFile(source, read_dictionary=encoded, buffer_size=1 << 20)
+        # Older writers' INT96 times hold every year; as nanoseconds only those from 1677 to 2262 would fit.
+        file = pq.ParquetFile(
+            source,
+            read_dictionary=encoded,
+            buffer_size=1 << 20,
+            coerce_int96_timestamp_unit="us",
+        )
         batches = file.iter_batches(batch_rows, columns=list(schema.names), use_threads=False)
         for batch in batches:
             table = pa.Table.from_batches([batch])
