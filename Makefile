@@ -21,7 +21,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check $(PIP_QUIET) -c 
 help:
 	@echo "make demo        see it run"
 	@echo "make test        run the tests (SLOW=1: all of them)"
-	@echo "make test-quick  run the tests that need neither Spark nor patience"
+	@echo "make test-quick  run the unit tests that need neither Spark nor patience"
 	@echo "make check       lint, format, types, layers"
 	@echo "make format      put the code into its format"
 	@echo "make bench       compare with other systems (ARGS=\"--quick\")"
@@ -55,7 +55,7 @@ test: $(VENV)/.dev-installed
 	@$(BIN)/python -m pytest -q $(if $(filter-out 0,$(SLOW)),--slow) $(ARGS)
 
 test-quick: $(VENV)/.dev-installed
-	@$(BIN)/python -m pytest -q -m "not slow and not spark" $(ARGS)
+	@$(BIN)/python -m pytest -q tests/unit -m "not slow and not spark" $(ARGS)
 
 check: $(VENV)/.dev-installed
 	@$(BIN)/ruff check
