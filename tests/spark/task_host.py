@@ -40,8 +40,23 @@ class TaskHost:
 
     def run(self, tables: Iterable[pa.RecordBatch]) -> None:
         """One batch over rows of the flow's only source; commits it."""
+        job = self.job()
+        said = self._report(job, tables)
+        segments = [
+            Segment(name, file, tuple(SegmentUnit(*unit) for unit in units))
+            for name, file, units in said["segments"]
+        ]
+        self.record = records.next_record(
+            self.record, job.batch, job.attempt, segments, said["counts"], slots=1,
+            extra={"gates": said["gates"]},
+        )  # fmt: skip
+        records.write(self._store.fs, self._store.root, self.record)
+        self.keys = said["keys"]
+
+    def job(self) -> StageJob:
+        """What a task of the next batch is told."""
         number = 0 if self.record is None else self.record.batch + 1
-        job = StageJob(
+        return StageJob(
             plan=self._pickled,
             fingerprint=self._fingerprint,
             root=self._store.thalweg,
@@ -55,17 +70,6 @@ class TaskHost:
             chunk_rows=65_536,
             wanted=frozenset(),
         )
-        said = self._report(job, tables)
-        segments = [
-            Segment(name, file, tuple(SegmentUnit(*unit) for unit in units))
-            for name, file, units in said["segments"]
-        ]
-        self.record = records.next_record(
-            self.record, number, job.attempt, segments, said["counts"], slots=1,
-            extra={"gates": said["gates"]},
-        )  # fmt: skip
-        records.write(self._store.fs, self._store.root, self.record)
-        self.keys = said["keys"]
 
     def _report(self, job: StageJob, tables: Iterable[pa.RecordBatch]) -> dict[str, Any]:
         found: dict[str, Any] = {}

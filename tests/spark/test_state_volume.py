@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,6 +89,19 @@ def test_state_in_proportion(keys: int, tmp_path: Path, monkeypatch: pytest.Monk
     host.run(tables(random.choice(keys, keys // 100, replace=False), random))
     assert host.keys == {"add": keys}
     assert sum(read) >= 40 * keys
+
+
+def test_tables_given_up_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of buckets that another slot owned for a batch, and that were too large to keep, come back whole."""
+    monkeypatch.setattr(worker, "_ASIDE_BYTES", -1)
+    host = TaskHost(make_flow(), str(tmp_path))
+    host.run(tables(np.arange(1_000), np.random.default_rng(1)))
+    job = host.job()
+    half = worker.hot_engine(dataclasses.replace(job, slots=2), None, 0)
+    assert 0 < sum(map(len, half.engine.keyed["add"].tables.values())) < 1_000
+    worker.keep(job, None, half)
+    whole = worker.hot_engine(job, None, 0)
+    assert sum(map(len, whole.engine.keyed["add"].tables.values())) == 1_000
 
 
 @pytest.fixture(autouse=True)

@@ -165,10 +165,11 @@ def _load(job: StageJob, hot: HotEngine, slot: int) -> None:
         if sum(table.nbytes for table in aside.values()) > _ASIDE_BYTES:
             aside.clear()
         chained = record.chains.get(name, {}) if record else {}
+        # A tag speaks for a table that is held; one made now is empty, whatever was here before.
+        have = {b: hot.tags[name, b] for b in unit.tables if (name, b) in hot.tags}
         tables = {b: unit.operator.table(b) for b in mine if b in chained or b in unit.tables}
         schema = arrow_schema(KeySpec(unit.node.key.fields), unit.node.state)
         migrate = functools.partial(_migrate, schema, dict(job.defaults.get(name, {})))
-        have = {b: hot.tags[name, b] for b in tables if (name, b) in hot.tags}
         loaded = load_buckets(fs, path, record, name, tables, have, migrate=migrate)
         hot.tags.update({(name, b): one.tag for b, one in loaded.items()})
     _load_gates(job, hot, slot, record, fs, path)
