@@ -21,9 +21,8 @@ from thalweg.spark import tasks, worker
 from thalweg.spark.batches import Store
 from thalweg.spark.pickling import pickled_plan
 from thalweg.spark.transport import from_batch
-from thalweg.spark.worker import StageJob
+from thalweg.spark.worker import StageJob, segment_of
 from thalweg.state import record as records
-from thalweg.state.segments import Segment, SegmentUnit
 
 
 class TaskHost:
@@ -42,10 +41,7 @@ class TaskHost:
         """One batch over rows of the flow's only source; commits it."""
         job = self.job()
         said = self._report(job, tables)
-        segments = [
-            Segment(name, file, tuple(SegmentUnit(*unit) for unit in units))
-            for name, file, units in said["segments"]
-        ]
+        segments = [segment_of(one) for one in said["segments"]]
         self.record = records.next_record(
             self.record, job.batch, job.attempt, segments, said["counts"], slots=1,
             extra={"gates": said["gates"]},

@@ -172,10 +172,6 @@ class Ingress:
         """The minimum over the domain's gates."""
         return min(gate.clock for gate in self.gates.values())
 
-    @property
-    def waiting_rows(self) -> int:
-        return sum(len(g.waiting) for g in self.gates.values() if g.waiting is not None)
-
     def release(self, chunk_rows: int, *, everything: bool = False) -> Iterator[Release]:
         """The rows that may go, cut into steps of about ``chunk_rows`` rows, each with its clock.
 

@@ -44,12 +44,11 @@ from thalweg.spark.sinks import (
 )
 from thalweg.spark.tasks import first_stage, last_merge, later_stage, whole_flow
 from thalweg.spark.transport import FRAME, Blob, decode, from_batch
-from thalweg.spark.worker import StageJob
+from thalweg.spark.worker import StageJob, segment_of
 from thalweg.state import cleaning, paths
 from thalweg.state import manifest as manifests
 from thalweg.state import record as records
 from thalweg.state.paths import FileSystem, join, resolve, write_atomic
-from thalweg.state.segments import Segment, SegmentUnit
 from thalweg.version import __version__
 
 #: How many batches' progress a query keeps.
@@ -283,7 +282,7 @@ class Batches:
             previous,
             job.batch,
             job.attempt,
-            [_segment(one) for said in reports for one in said["segments"]],
+            [segment_of(one) for said in reports for one in said["segments"]],
             _sum_counts(said["counts"] for said in reports),
             slots=job.slots,
             clock={d: c for said in reports for d, c in said.get("clocks", {}).items()},
@@ -352,11 +351,6 @@ def _call(sink: str, function: Any, rows: Any, batch: int) -> None:
 def _to_slots(frame: DataFrame, slots: int) -> DataFrame:
     # Rows for the driver have slots too, so that every row has a place.
     return frame.repartitionById(slots, frame["slot"])
-
-
-def _segment(said: list[Any]) -> Segment:
-    operator, file, units = said
-    return Segment(operator, file, tuple(SegmentUnit(*unit) for unit in units))
 
 
 def _sum_counts(parts: Any) -> dict[str, dict[str, int]]:

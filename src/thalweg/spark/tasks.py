@@ -25,8 +25,8 @@ from thalweg.plan import Edge
 from thalweg.runtime.build import Builder, Prepared
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.engine import Engine, Leaving, stream_schema
-from thalweg.runtime.keys import KeySpec
 from thalweg.runtime.ordering import merge
+from thalweg.runtime.units import KeyFinder
 from thalweg.spark.inputs import receive, source_chunks
 from thalweg.spark.transport import (
     DRIVER,
@@ -45,6 +45,7 @@ from thalweg.spark.worker import (
     hot_engine,
     keep,
     node_slot,
+    owner,
     plan_of,
     save,
 )
@@ -186,13 +187,13 @@ class Router:
         self._plan = prepared.plan
         self._builder = Builder(prepared)
         self._slots = slots
-        self._keys: dict[int, Any] = {}
+        self._finders: dict[int, KeyFinder] = {}
 
     def route(self, edge: Edge, chunk: Chunk, here: int) -> Iterator[tuple[int, Chunk]]:
         """The parts of a chunk with the slot that each goes to."""
         node = self._plan.node(edge.node)
         if isinstance(node, OrderBy) or (isinstance(node, Sink) and node.ordered):
-            yield node.index % self._slots, chunk
+            yield node_slot(node, self._slots), chunk
         elif isinstance(node, Keyed) and node.key.fields:
             yield from self._by_key(node, chunk)
         elif isinstance(node, Keyed):
@@ -208,28 +209,16 @@ class Router:
                 yield slot, chunk if len(places) == len(chunk) else chunk.take(places)
 
     def _slots_of(self, node: Keyed, chunk: Chunk) -> Any:
-        names = [field.name for field in node.key.fields]
-        if node.key.function is None:
-            columns = [chunk.column(name) for name in names]
-            places = np.arange(len(chunk))
-        else:
-            if node.index not in self._keys:
-                self._keys[node.index] = self._builder.key(
-                    dataclasses.replace(node, errors="reject")
-                )
-            result = self._keys[node.index](chunk)
-            # Rows whose key function raises are rejected where they arrive; any slot will do.
-            places = result.source
-            columns = [result.columns[0], *(chunk.column(name).take(places) for name in names[1:])]
-        hashes = KeySpec(node.key.fields).hashes(columns, len(places))
+        if node.index not in self._finders:
+            function = self._builder.key(dataclasses.replace(node, errors="reject"))
+            self._finders[node.index] = KeyFinder(node, function)
+        finder = self._finders[node.index]
+        # Rows whose key function raises are rejected where they arrive; any slot will do.
+        columns, places, _ = finder.find(chunk)
+        buckets = bucket_of(finder.spec.hashes(columns, len(places)), node.key.buckets)
         slots = np.zeros(len(chunk), np.int64)
-        slots[places] = owner_of(bucket_of(hashes, node.key.buckets), node.key.buckets, self._slots)
+        slots[places] = owner(buckets, node.key.buckets, self._slots)
         return slots
-
-
-def owner_of(buckets: Any, total: int, slots: int) -> Any:
-    """:func:`thalweg.spark.worker.owner` for an array of buckets."""
-    return buckets * slots // total
 
 
 def first_stage(job: StageJob) -> Body:

@@ -10,13 +10,13 @@ import dataclasses
 import functools
 import gc
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import cloudpickle
-import pyarrow as pa
 
 from thalweg.operators.nodes import Keyed, Node, Source
 from thalweg.runtime.build import Prepared
+from thalweg.runtime.chunks import Int64s
 from thalweg.runtime.engine import Engine
 from thalweg.runtime.ingress import Gate
 from thalweg.runtime.keys import KeySpec
@@ -24,7 +24,8 @@ from thalweg.spark.gates import GateState, gate_facts, set_gate_facts
 from thalweg.state import record as records
 from thalweg.state.manifest import migrate_batch
 from thalweg.state.paths import FileSystem, resolve
-from thalweg.state.store import SegmentPlace, load_buckets, save_operator
+from thalweg.state.segments import Segment, SegmentUnit
+from thalweg.state.store import Migrate, SegmentPlace, load_buckets, save_operator
 from thalweg.state.tables import arrow_schema
 
 #: Engines that a process keeps; older ones are given up, their state is on disk.
@@ -94,8 +95,11 @@ def plan_of(job: StageJob) -> Prepared:
     return _PLANS[job.fingerprint]
 
 
-def owner(bucket: int, buckets: int, slots: int) -> int:
-    """The slot that owns a bucket: equal contiguous shares."""
+Bucket = TypeVar("Bucket", int, Int64s)
+
+
+def owner(bucket: Bucket, buckets: int, slots: int) -> Bucket:
+    """The slot that owns a bucket, or each of an array of buckets: equal contiguous shares."""
     return bucket * slots // buckets
 
 
@@ -168,17 +172,29 @@ def _load(job: StageJob, hot: HotEngine, slot: int) -> None:
         # A tag speaks for a table that is held; one made now is empty, whatever was here before.
         have = {b: hot.tags[name, b] for b in unit.tables if (name, b) in hot.tags}
         tables = {b: unit.operator.table(b) for b in mine if b in chained or b in unit.tables}
-        schema = arrow_schema(KeySpec(unit.node.key.fields), unit.node.state)
-        migrate = functools.partial(_migrate, schema, dict(job.defaults.get(name, {})))
+        migrate = _migration(job, unit.node)
         loaded = load_buckets(fs, path, record, name, tables, have, migrate=migrate)
         hot.tags.update({(name, b): one.tag for b, one in loaded.items()})
     _load_gates(job, hot, slot, record, fs, path)
 
 
-def _migrate(
-    schema: pa.Schema, defaults: Mapping[str, Any], batch: pa.RecordBatch
-) -> pa.RecordBatch:
-    return migrate_batch(batch, schema, defaults)
+def _migration(job: StageJob, node: Keyed) -> Migrate:
+    """Brings rows of a node's older state files into today's form."""
+    schema = arrow_schema(KeySpec(node.key.fields), node.state)
+    return functools.partial(
+        migrate_batch, schema=schema, defaults=dict(job.defaults.get(node.name, {}))
+    )
+
+
+def segment_facts(segment: Segment) -> list[Any]:
+    """A segment as JSON values, for the report of a task."""
+    return [segment.operator, segment.file, [list(unit) for unit in segment.units]]
+
+
+def segment_of(facts: list[Any]) -> Segment:
+    """The segment of :func:`segment_facts`."""
+    operator, file, units = facts
+    return Segment(operator, file, tuple(SegmentUnit(*unit) for unit in units))
 
 
 def _load_gates(
@@ -214,21 +230,20 @@ def save(job: StageJob, stage: int | None, slot: int, hot: HotEngine, task: str)
     place = SegmentPlace(job.batch, stage or 0, slot, f"{job.attempt}-{task}")
     about = {"flow": engine.plan.flow}
     for name, unit in engine.keyed.items():
-        schema = arrow_schema(KeySpec(unit.node.key.fields), unit.node.state)
-        migrate = functools.partial(_migrate, schema, dict(job.defaults.get(name, {})))
+        migrate = _migration(job, unit.node)
         keys = [field.name for field in unit.node.key.fields]
         segment = save_operator(
             fs, path, place, name, unit.tables, record, keys=keys, metadata=about, migrate=migrate
         )
         _saved(hot, name, unit.tables, segment)
-        said["segments"].append([segment.operator, segment.file, [list(u) for u in segment.units]])
+        said["segments"].append(segment_facts(segment))
         said["keys"][name] = sum(map(len, unit.tables.values()))
     for name, gate in owned_gates(engine, slot, job.slots).items():
         state = GateState(gate)
         segment = save_operator(fs, path, place, name, {0: state}, record, keys=[], metadata=about)
         state.mark_saved()
         hot.equals[name] = (job.batch, job.attempt)
-        said["segments"].append([segment.operator, segment.file, [list(u) for u in segment.units]])
+        said["segments"].append(segment_facts(segment))
         said["gates"][name] = {**gate_facts(gate), "waiting": len(state)}
     return said
 
