@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from thalweg import data, datagen
 from thalweg.datagen.cli import register
-from thalweg.datagen.clicks import _user_id
+from thalweg.datagen.frames import ids
 
 GAP_US = 60 * 60 * 1_000_000
 
@@ -26,6 +26,13 @@ def clicks(rows, **arguments):
     return pa.Table.from_batches(
         datagen.clickstream(rows, **arguments), schema=datagen.CLICK_SCHEMA
     )
+
+
+def sales(rows, **arguments):
+    return pa.Table.from_batches(datagen.store_sales(rows, **arguments), schema=datagen.SALE_SCHEMA)
+
+
+both = pytest.mark.parametrize("made", [clicks, sales])
 
 
 def times(table):
@@ -55,26 +62,28 @@ def day():
     return clicks(500_000, users=10_000)
 
 
-def test_rows_and_types():
-    """Exactly the rows asked for come out, in the columns of the record."""
+@both
+def test_rows_and_types(made):
+    """Exactly the rows asked for come out, in the columns of the record, times in UTC."""
     for rows in (0, 1, 65_536, 70_001):
-        assert clicks(rows).num_rows == rows
-    assert clicks(1).schema == datagen.CLICK_SCHEMA
-    assert datagen.CLICK_SCHEMA.field("ts").type == pa.timestamp("us", tz="UTC")
+        assert made(rows).num_rows == rows
+    assert made(1).schema.field("ts").type == pa.timestamp("us", tz="UTC")
 
 
-def test_deterministic():
+@both
+def test_deterministic(made):
     """The same arguments give the same rows, another seed others."""
-    assert clicks(20_000, seed=3).equals(clicks(20_000, seed=3))
-    assert not clicks(20_000, seed=3).equals(clicks(20_000, seed=4))
+    assert made(20_000, seed=3).equals(made(20_000, seed=3))
+    assert not made(20_000, seed=3).equals(made(20_000, seed=4))
 
 
+@both
 @pytest.mark.parametrize("block_rows", [997, 65_536, 10**9])
-def test_block_size_independent(block_rows):
+def test_block_size_independent(made, block_rows):
     """How many rows a batch holds changes no row, also with disorder and duplicates."""
     arguments = {"seed": 1, "disorder_s": 90, "duplicates": 0.05}
-    expected = clicks(100_000, block_rows=10_000, **arguments)
-    assert clicks(100_000, block_rows=block_rows, **arguments).equals(expected)
+    expected = made(100_000, block_rows=10_000, **arguments)
+    assert made(100_000, block_rows=block_rows, **arguments).equals(expected)
 
 
 def test_blocks_are_full():
@@ -90,17 +99,19 @@ def test_in_time_order(day):
     assert (ts[-1] - ts[0]) / 86_400e6 == pytest.approx(7, rel=0.02)
 
 
-def test_disorder_is_bounded():
+@both
+def test_disorder_is_bounded(made):
     """Rows are out of order, and none is behind the latest time by more than the bound."""
-    ts = times(clicks(200_000, disorder_s=30, duplicates=0.02))
+    ts = times(made(200_000, days=7, disorder_s=30, duplicates=0.02))
     behind = np.maximum.accumulate(ts) - ts
     assert 0 < behind.max() <= 30_000_000
     assert (behind > 0).mean() > 0.5
 
 
-def test_disorder_changes_only_the_order():
+@both
+def test_disorder_changes_only_the_order(made):
     """But for the cut at the end, the rows are those of the ordered stream."""
-    ordered, shuffled = clicks(50_000), clicks(50_000, disorder_s=30)
+    ordered, shuffled = made(50_000), made(50_000, disorder_s=30)
     rows = [
         collections.Counter(zip(*t.to_pydict().values(), strict=True)) for t in (ordered, shuffled)
     ]
@@ -131,13 +142,33 @@ def test_top_user_at_full_size():
     assert counts.max() / 500_000 == pytest.approx(0.0036, abs=0.0005)
 
 
+def test_items_follow_each_other():
+    """A cart has the item of the click before; what is bought is what went into the cart last."""
+    table = clicks(50_000, users=1_000_000, skew=0)  # hardly a user has two sessions at once
+    columns = [times(table).tolist(), *(table[name].to_pylist() for name in ("user", "item"))]
+    before, carted, bought, related = {}, {}, 0, 0
+    for ts, user, item, action in zip(*columns, table["action"].to_pylist(), strict=True):
+        last, its = before.get(user, (ts, item))
+        if action == "cart":
+            assert item == its or ts - last > GAP_US
+            carted[user] = item
+        elif action == "checkout":
+            assert item == carted[user]
+            bought += 1
+        else:
+            related += abs(item - its) == 10
+        before[user] = (ts, item)
+    assert bought == pytest.approx(0.12 * table.num_rows / 9.2, rel=0.2)
+    assert related / table.num_rows == pytest.approx(0.17, abs=0.03)
+
+
 def test_user_ids_are_permuted():
     """Different users have different, positive ids that are not dense and not in order of activity."""
-    ids = _user_id(np.arange(200_000), 7)
-    assert len(np.unique(ids)) == len(ids)
-    assert ids.min() >= 0
-    assert ids.max() > 100 * len(ids)
-    assert abs(np.corrcoef(np.arange(len(ids)), ids)[0, 1]) < 0.01
+    found = ids(np.arange(200_000), 7)
+    assert len(np.unique(found)) == len(found)
+    assert found.min() >= 0
+    assert found.max() > 100 * len(found)
+    assert abs(np.corrcoef(np.arange(len(found)), found)[0, 1]) < 0.01
 
 
 @pytest.mark.parametrize(
@@ -197,14 +228,19 @@ def test_drip(tmp_path):
 
 
 def test_command(tmp_path):
-    """The command writes what it was asked for, and says what was wrong."""
+    """The commands write what they were asked for, and say what was wrong."""
     app = typer.Typer()
     register(app)
     run = CliRunner().invoke
-    done = run(app, ["--rows", "1000", "--files", "2", "--out", str(tmp_path / "a")])
-    assert done.exit_code == 0
-    assert pyarrow.dataset.dataset(tmp_path / "a").count_rows() == 1000
-    wrong = run(app, ["--rows", "10", "--format", "xml", "--out", str(tmp_path / "b")])
+    for what, schema in (("clicks", datagen.CLICK_SCHEMA), ("sales", datagen.SALE_SCHEMA)):
+        folder = tmp_path / what
+        done = run(app, [what, "--rows", "1000", "--files", "2", "--out", str(folder)])
+        assert done.exit_code == 0
+        assert f"1,000 {what} in 2 files" in done.stdout
+        written = pyarrow.dataset.dataset(folder)
+        assert written.count_rows() == 1000
+        assert written.schema.equals(schema)
+    wrong = run(app, ["clicks", "--rows", "10", "--format", "xml", "--out", str(tmp_path / "b")])
     assert wrong.exit_code == 2
 
 

@@ -13,14 +13,21 @@ Example::
 from __future__ import annotations
 
 from thalweg.datagen.clicks import ACTIONS, CLICK_SCHEMA, Click, clickstream
+from thalweg.datagen.items import CATEGORIES
+from thalweg.datagen.sales import MAX_LINES, SALE_SCHEMA, Sale, store_sales
 from thalweg.datagen.writers import FORMATS, drip, write_files
 
 __all__ = [
     "ACTIONS",
+    "CATEGORIES",
     "CLICK_SCHEMA",
     "FORMATS",
+    "MAX_LINES",
+    "SALE_SCHEMA",
     "Click",
+    "Sale",
     "clickstream",
     "drip",
+    "store_sales",
     "write_files",
 ]

@@ -1,24 +1,25 @@
-"""A web shop's clicks: sessions drawn in order of their start, merged into one stream in order of arrival.
+"""A web shop's clicks: visits of users, merged into one stream in order of arrival.
 
-The columns and the shares are those of ``web_clickstreams`` as query 4 of TPCx-BB (cart abandonment) reads it.
-Sessions come in frames of a fixed size, each with a random generator of its own, so the rows depend on the
-arguments and never on how many of them are taken at a time; between frames only the clicks of sessions that
-are still open, and rows whose arrival is delayed, wait in memory.
+The columns and the shares are those of ``web_clickstreams`` as queries 2, 3 and 4 of TPCx-BB read it. What goes into
+the cart is what was looked at just before, what is bought is what went into the cart last, and an item is often
+looked at right after its partner (:mod:`thalweg.datagen.items`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from thalweg.datagen import frames
+from thalweg.datagen.frames import FRAME_SIZE, MOST_IDS, Array, Pace, Rows, require
+from thalweg.datagen.items import NEW, PARTNER, SAME, linked, popular
 from thalweg.records import Category, Schema, Timestamp
-from thalweg.times import DAY, SECOND, timestamp
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from thalweg.times import SECOND
 
 
 class Click(NamedTuple):
@@ -37,8 +38,6 @@ CLICK_SCHEMA: Final[pa.Schema] = Schema.of(Click).arrow
 
 _VIEW, _SEARCH, _CART, _CHECKOUT, _REVIEW = range(len(ACTIONS))
 
-#: Sessions of a frame: part of what the data are, so a constant.
-_FRAME_SESSIONS: Final = 4096
 _MEAN_PAGES: Final = 9.2
 _MAX_PAGES: Final = 250
 _MEAN_THINK_US: Final = 45 * SECOND
@@ -50,43 +49,18 @@ _BUY_SHARE: Final = 0.12
 _EXTRA_CART_SHARE: Final = 0.06
 _SEARCH_SHARE: Final = 0.15
 _REVIEW_SHARE: Final = 0.03
-#: Flattens the head of the users' activity (Zipf-Mandelbrot): nobody has 1 % of the clicks.
-_HEAD: Final = 3.0
-#: Users' ids are a permutation of this space, so that neither density nor order of the ids helps anyone.
-_ID_BITS: Final = 40
+#: Of the clicks behind another one: those on the partner of its item.
+_PARTNER_SHARE: Final = 0.2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Plan:
-    """The arguments of :func:`clickstream`, checked and in microseconds."""
+    """The arguments of :func:`clickstream`, checked."""
 
-    rows: int
-    seed: int
-    start_us: int
-    #: time from the start of one session to that of the next
-    step_us: float
-    disorder_us: int
-    duplicates: float
+    pace: Pace
     items: int
     #: cumulated share of the users in order of their activity
     activity: Array
-
-
-class _Rows(NamedTuple):
-    """Columns of clicks, beside the time at which each arrives."""
-
-    arrival: Array
-    ts: Array
-    user: Array
-    item: Array
-    action: Array
-
-    def take(self, where: Array | slice) -> _Rows:
-        return _Rows(*(column[where] for column in self))
-
-
-def _joined(parts: list[_Rows]) -> _Rows:
-    return _Rows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def clickstream(
@@ -128,123 +102,44 @@ def clickstream(
         >>> next(clickstream(1000, users=10)).num_rows
         1000
     """
-    if block_rows < 1:
-        raise ValueError(f"block_rows is {block_rows}, expected 1 or more")
-    plan = _planned(rows, users, seed, days, items, skew, start, disorder_s, duplicates)
-    return _blocks(plan, block_rows)
+    require("users", users, 1 <= users <= MOST_IDS, f"1 to {MOST_IDS}")
+    require("items", items, items >= 1, "1 or more")
+    require("skew", skew, skew >= 0, "0 or more")
+    pace = Pace.of(rows, seed, days, start, disorder_s, duplicates, mean_rows=_MEAN_PAGES)
+    plan = _Plan(pace, items, frames.activity(users, skew))
+    return frames.batches(pace, functools.partial(_frame, plan), _batch, block_rows)
 
 
-def _planned(
-    rows: int,
-    users: int,
-    seed: int,
-    days: float,
-    items: int,
-    skew: float,
-    start: str,
-    disorder_s: float,
-    duplicates: float,
-) -> _Plan:
-    for name, value, fits, want in (
-        ("rows", rows, rows >= 0, "0 or more"),
-        ("users", users, 1 <= users < 2**_ID_BITS, f"1 to 2**{_ID_BITS}"),
-        ("seed", seed, seed >= 0, "0 or more"),
-        ("days", days, days > 0, "more than 0"),
-        ("items", items, items >= 1, "1 or more"),
-        ("skew", skew, skew >= 0, "0 or more"),
-        ("disorder_s", disorder_s, disorder_s >= 0, "0 or more"),
-        ("duplicates", duplicates, 0 <= duplicates <= 1, "0 to 1"),
-    ):
-        if not fits:
-            raise ValueError(f"{name} is {value}, expected {want}")
-    sessions = max(rows / (1 + duplicates) / _MEAN_PAGES, 1.0)
-    activity = np.cumsum((np.arange(users, dtype=np.float64) + 1 + _HEAD) ** -skew)
-    return _Plan(
-        rows=rows,
-        seed=seed,
-        start_us=timestamp(start),
-        step_us=days * DAY / sessions,
-        disorder_us=round(disorder_s * SECOND),
-        duplicates=duplicates,
-        items=items,
-        activity=activity / activity[-1],
-    )
-
-
-def _blocks(plan: _Plan, block_rows: int) -> Iterator[pa.RecordBatch]:
-    held: list[_Rows] = []
-    held_rows, left = 0, plan.rows
-    for arrived in _arrivals(plan):
-        held.append(arrived)
-        held_rows += len(arrived.ts)
-        if held_rows < min(block_rows, left):
-            continue
-        whole, at = _joined(held), 0
-        while left and held_rows - at >= min(block_rows, left):
-            size = min(block_rows, left)
-            yield _batch(whole.take(slice(at, at + size)))
-            at, left = at + size, left - size
-        if not left:
-            return
-        held, held_rows = [whole.take(slice(at, None))], held_rows - at
-
-
-def _batch(rows: _Rows) -> pa.RecordBatch:
-    columns = [
-        pa.array(rows.ts).cast(pa.timestamp("us", tz="UTC")),
-        pa.array(rows.user),
-        pa.array(rows.item),
-        pa.DictionaryArray.from_arrays(rows.action, pa.array(ACTIONS)).cast(pa.string()),
+def _batch(columns: tuple[Array, ...]) -> pa.RecordBatch:
+    ts, user, item, action = columns
+    arrays = [
+        pa.array(ts).cast(pa.timestamp("us", tz="UTC")),
+        pa.array(user),
+        pa.array(item),
+        pa.DictionaryArray.from_arrays(action, pa.array(ACTIONS)).cast(pa.string()),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=CLICK_SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=CLICK_SCHEMA)
 
 
-def _arrivals(plan: _Plan) -> Iterator[_Rows]:
-    """The endless stream in order of arrival, cut where the frames end."""
-    if not plan.rows:
-        return
-    waiting: list[_Rows] = []
-    frame = 0
-    while True:
-        rows = _joined([*waiting, _frame(plan, frame)])
-        # Ties keep the order of the sessions' starts, so the order is total.
-        rows = rows.take(np.argsort(rows.arrival, kind="stable"))
-        frame += 1
-        # No row of a later frame arrives before the first session of the next one starts.
-        ready = int(np.searchsorted(rows.arrival, _session_start(plan, frame, 0.0), side="left"))
-        yield rows.take(slice(0, ready))
-        waiting = [rows.take(slice(ready, None))]
-
-
-def _session_start(plan: _Plan, frame: int, place: Any) -> Any:
-    """Start of the session at a place, 0 to _FRAME_SESSIONS, of a frame."""
-    return plan.start_us + np.floor((frame * _FRAME_SESSIONS + place) * plan.step_us).astype(
-        np.int64
-    )
-
-
-def _frame(plan: _Plan, frame: int) -> _Rows:
+def _frame(plan: _Plan, frame: int) -> Rows:
     """The clicks of the sessions that start in a frame, session by session."""
-    rng = np.random.default_rng([plan.seed, frame])
-    pages = _exponential(rng, _FRAME_SESSIONS, -1 / np.log1p(-1 / _MEAN_PAGES), _MAX_PAGES - 1) + 1
+    pace = plan.pace
+    rng = pace.random(frame)
+    mean = -1 / np.log1p(-1 / _MEAN_PAGES)
+    pages = frames.exponential(rng, FRAME_SIZE, mean, _MAX_PAGES - 1) + 1
     first = np.cumsum(pages) - pages
     clicks = int(pages.sum())
-    rank = np.searchsorted(plan.activity, rng.random(_FRAME_SESSIONS), side="right")
-    rank = np.minimum(rank, len(plan.activity) - 1)
-    place = np.arange(_FRAME_SESSIONS) + rng.random(_FRAME_SESSIONS)
-    think = _exponential(rng, clicks, _MEAN_THINK_US, _MAX_THINK_US)
-    think[first] = _session_start(plan, frame, place)
-    ts = np.cumsum(think)
-    ts -= np.repeat(ts[first] - think[first], pages)
-    # Cubed: a few items are looked at often.
-    item = (rng.random(clicks) ** 3 * plan.items).astype(np.int64) + 1
-    user = np.repeat(_user_id(rank, plan.seed), pages)
-    rows = _Rows(ts, ts, user, item, _actions(rng, pages, first, clicks))
-    return _delayed(rng, rows, plan)
-
-
-def _exponential(rng: np.random.Generator, size: int, mean: float, most: int) -> Array:
-    return np.minimum(-mean * np.log1p(-rng.random(size)), most).astype(np.int64)
+    rank = frames.ranks(rng, FRAME_SIZE, plan.activity)
+    started = frames.starts(rng, pace, frame)
+    think = frames.exponential(rng, clicks, _MEAN_THINK_US, _MAX_THINK_US)
+    think[first] = started
+    ts = frames.times_within(pages, think)
+    drawn = popular(rng.random(clicks), plan.items) + 1
+    user = np.repeat(frames.ids(rank, pace.seed), pages)
+    action = _actions(rng, pages, first, clicks)
+    # A generator of its own: how items follow each other changes nothing but the items.
+    item = _items(pace.random(frame, 1), drawn, action, first, plan.items)
+    return frames.delayed(rng, (ts, user, item, action), pace)
 
 
 def _actions(rng: np.random.Generator, pages: Array, first: Array, clicks: int) -> Array:
@@ -264,26 +159,16 @@ def _actions(rng: np.random.Generator, pages: Array, first: Array, clicks: int) 
     return action
 
 
-def _delayed(rng: np.random.Generator, rows: _Rows, plan: _Plan) -> _Rows:
-    """The rows with their times of arrival, and those that arrive twice.
-
-    A row of time t arrives in [t, t + disorder], so no row before it in the stream is later than t + disorder.
-    """
-    if plan.duplicates:
-        twice = np.flatnonzero(rng.random(len(rows.ts)) < plan.duplicates)
-        again = np.sort(np.concatenate([np.arange(len(rows.ts)), twice]), kind="stable")
-        rows = rows.take(again)
-    if not plan.disorder_us:
-        return rows
-    delay = (rng.random(len(rows.ts)) * plan.disorder_us).astype(np.int64)
-    return rows._replace(arrival=rows.ts + delay)
-
-
-def _user_id(rank: Array, seed: int) -> Array:
-    """The id of the user at a rank of activity: a bijection of the numbers below 2**_ID_BITS."""
-    mask = np.uint64(2**_ID_BITS - 1)
-    mixed = rank.astype(np.uint64) + np.uint64(seed % 2**32 + 1)
-    for factor in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9):
-        mixed = (mixed * np.uint64(factor)) & mask
-        mixed ^= mixed >> np.uint64(_ID_BITS // 2)
-    return mixed.astype(np.int64)
+def _items(
+    rng: np.random.Generator, drawn: Array, action: Array, first: Array, items: int
+) -> Array:
+    """The item of each click, from one drawn for each on its own."""
+    link = np.where(rng.random(len(drawn)) < _PARTNER_SHARE, PARTNER, NEW)
+    link[action == _CART] = SAME
+    link[first] = NEW
+    item = linked(drawn, link, items)
+    bought = np.flatnonzero(action == _CHECKOUT)
+    # A checkout has a cart before it in its session, so the last cart of all is one of its own.
+    carted = np.maximum.accumulate(np.where(action == _CART, np.arange(len(action)), 0))
+    item[bought] = item[carted[bought]]
+    return item
