@@ -31,6 +31,7 @@ from thalweg.runtime.build import prepare
 from thalweg.runtime.chunks import Chunk, Column
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
 from thalweg.runtime.keys import KeySpec
+from thalweg.runtime.parallel import Options, ParallelEngine
 from thalweg.times import BEFORE_ALL
 
 Mode = Literal["auto", "never"]
@@ -72,8 +73,9 @@ def run(
     cuts: Cuts = (),
     end: bool = True,
     compile: Mode = "auto",
+    options: Options | None = None,
 ) -> Result:
-    """Runs the engine over bounded inputs; the result does not depend on chunks, cuts or compilation.
+    """Runs the engine over bounded inputs; the result does not depend on chunks, cuts, threads or compilation.
 
     Args:
         flow: the flow.
@@ -82,6 +84,7 @@ def run(
         cuts: the row numbers at which inputs are cut into batches.
         end: whether the streams end: waiting rows are released and the remaining timers fire.
         compile: ``"never"`` interprets every function.
+        options: how a run in many threads goes; None runs in the calling thread.
 
     Example::
 
@@ -94,19 +97,22 @@ def run(
         >>> tw.testing.run(flow, {"lines": [Word("a"), Word(""), Word("b")]}, cuts=[1]).rows("words")
         [Word(text='a'), Word(text='b')]
     """
-    session = Session(flow, chunk_rows=chunk_rows, compile=compile)
+    session = Session(flow, chunk_rows=chunk_rows, compile=compile, options=options)
     check_names(session.plan, inputs)
     batches = [
         _cut(data, cuts.get(name, ()) if isinstance(cuts, Mapping) else cuts)
         for name, data in ((one.name, inputs[one.name]) for one in session.plan.sources)
     ]
-    for number in range(max(map(len, batches), default=0)):
-        for source, parts in zip(session.plan.sources, batches, strict=True):
-            if number < len(parts):
-                session.feed(source.name, parts[number])
-    if end:
-        session.end()
-    return session.result()
+    try:
+        for number in range(max(map(len, batches), default=0)):
+            for source, parts in zip(session.plan.sources, batches, strict=True):
+                if number < len(parts):
+                    session.feed(source.name, parts[number])
+        if end:
+            session.end()
+        return session.result()
+    finally:
+        session.close()
 
 
 def reference(flow: Flow, inputs: Mapping[str, Iterable[Any]], *, end: bool = True) -> Result:
@@ -192,10 +198,22 @@ class Session:
         [Session(user=7, start=0, end=5000000, pages=2)]
     """
 
-    def __init__(self, flow: Flow, *, chunk_rows: int = CHUNK_ROWS, compile: Mode = "auto") -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        *,
+        chunk_rows: int = CHUNK_ROWS,
+        compile: Mode = "auto",
+        options: Options | None = None,
+    ) -> None:
         self.plan = _plan(flow, compile)
         self._chunk_rows = chunk_rows
-        self._engine = Engine(prepare(self.plan), chunk_rows=chunk_rows)
+        prepared = prepare(self.plan)
+        self._engine = (
+            Engine(prepared, chunk_rows=chunk_rows)
+            if options is None
+            else ParallelEngine(prepared, chunk_rows=chunk_rows, options=options)
+        )
         self._out: dict[str, list[Chunk]] = {sink.name: [] for sink in self.plan.sinks}
         self._taken = dict.fromkeys(self._out, 0)
         self._fed = {source.name: 0 for source in self.plan.sources}
@@ -227,8 +245,13 @@ class Session:
             self._collect(self._engine.finish())
         self._ended = True
 
+    def close(self) -> None:
+        """Ends the threads of a session that has some."""
+        self._engine.stop()
+
     def rows(self, sink: str) -> list[Any]:
         """All rows of a sink so far."""
+        self._collect(self._engine.settle())
         return [row for chunk in _named(self._out, sink, "sink") for row in chunk.rows()]
 
     def take(self, sink: str) -> list[Any]:
@@ -243,10 +266,12 @@ class Session:
 
     def states(self, operator: str) -> dict[Any, Any]:
         """The states of a keyed or stateful operator by key: bare for one key field, else a tuple."""
+        self._collect(self._engine.settle())
         return _states(_named(self._engine.keyed, operator, "keyed operator"))
 
     def result(self) -> Result:
         """Everything so far."""
+        self._collect(self._engine.settle())
         return Result(
             {name: self.rows(name) for name in self._out},
             {name: self.states(name) for name in self._engine.keyed},
@@ -328,11 +353,13 @@ def assert_same(
     seeds: Iterable[int] = range(4),
     compile: Sequence[Mode] = ("auto", "never"),
     end: bool = True,
+    options: Callable[[random.Random], Options | None] = lambda chooser: None,
 ) -> Result:
     """Checks the engine against the serial reference: outputs in order, counts, and the state that is left.
 
     Each seed gives a random size of chunks and random cuts into batches. A flow that merges streams without
-    event time depends on cuts (see the docs on order) and is run uncut.
+    event time depends on cuts (see the docs on order) and is run uncut. ``options`` may draw how many threads run
+    it, and how.
 
     Returns:
         What the reference gave.
@@ -362,11 +389,14 @@ def assert_same(
         for mode in compile:
             chunk_rows = CHUNK_ROWS if whole else chooser.choice([1, 2, 3, 7, 20, CHUNK_ROWS])
             cuts = {} if whole else {name: random_cuts(chooser, len(data[name])) for name in data}
-            got = run(flow, data, chunk_rows=chunk_rows, cuts=cuts, end=end, compile=mode)
+            how = options(chooser)
+            got = run(
+                flow, data, chunk_rows=chunk_rows, cuts=cuts, end=end, compile=mode, options=how
+            )
             found = difference(flow, expected, got)
             if found:
                 raise AssertionError(
-                    f"{found}\nwith chunk_rows={chunk_rows}, cuts={cuts}, compile={mode!r} (seed {seed})"
+                    f"{found}\nwith chunk_rows={chunk_rows}, cuts={cuts}, compile={mode!r}, {how} (seed {seed})"
                 )
     return expected
 

@@ -15,6 +15,7 @@ from thalweg.operators.nodes import (
     Batches,
     Digest,
     Keyed,
+    Node,
     OrderBy,
     OwnTime,
     Ref,
@@ -30,6 +31,7 @@ from thalweg.records import Schema
 from thalweg.runtime.build import Builder, Prepared
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.ingress import Gate, Ingress, event_columns
+from thalweg.runtime.keyed_unit import KeyedUnit
 from thalweg.runtime.ordering import empty_order, serials
 from thalweg.runtime.units import (
     BatchesUnit,
@@ -37,7 +39,6 @@ from thalweg.runtime.units import (
     Counts,
     DigestUnit,
     Given,
-    KeyedUnit,
     Moment,
     OrderByUnit,
     OwnTimeUnit,
@@ -74,7 +75,7 @@ class Engine:
         self.chunk_rows = chunk_rows
         self.counts: Counts = {}
         self.setting = Setting(plan, whole=stage is not None, counts=self.counts)
-        self._units = [
+        self.units = [
             (unit, self._make(unit)) for unit in plan.units if stage is None or unit.stage == stage
         ]
         self.ingresses = self._ingresses() if stage in (None, 0) else {}
@@ -86,7 +87,7 @@ class Engine:
     @property
     def keyed(self) -> dict[str, KeyedUnit]:
         """The keyed and stateful operators of this engine, by name."""
-        return {u.node.name: u for _, u in self._units if isinstance(u, KeyedUnit)}
+        return {u.node.name: u for _, u in self.units if isinstance(u, KeyedUnit)}
 
     @property
     def gates(self) -> dict[str, Gate]:
@@ -94,7 +95,7 @@ class Engine:
         found = {
             gate.node.name: gate for ing in self.ingresses.values() for gate in ing.gates.values()
         }
-        found |= {u.node.name: u.gate for _, u in self._units if isinstance(u, OrderByUnit)}
+        found |= {u.node.name: u.gate for _, u in self.units if isinstance(u, OrderByUnit)}
         return found
 
     # -- running ------------------------------------------------------------------------------------------
@@ -172,7 +173,7 @@ class Engine:
         streams, arriving = dict(given), arriving or {}
         moment = Moment(dict(clocks), ending)
         self.moment = moment
-        for unit, runner in self._units:
+        for unit, runner in self.units:
             node = self.plan.node(unit.nodes[0])
             if isinstance(node, (Sink, Source)):
                 continue
@@ -180,16 +181,16 @@ class Engine:
                 self._input(streams, arriving, ref, Edge(node.index, port))
                 for port, ref in enumerate(node.inputs)
             ]
-            if not any(map(len, inputs)) and not self._has_work(node, moment):
-                continue
-            streams.update(runner.run(inputs, moment))
+            if any(map(len, inputs)) or works_without_rows(node):
+                streams.update(runner.run(inputs, moment))
         return self._leaving(streams)
 
-    def _has_work(self, node: Any, moment: Moment) -> bool:
-        """Whether a unit without rows has something to do: timers, or rows that wait."""
-        if isinstance(node, Keyed):
-            return node.on_timer is not None
-        return isinstance(node, OrderBy)
+    def stop(self) -> None:
+        """Ends what runs on its own; here nothing does."""
+
+    def settle(self) -> Iterator[Leaving]:
+        """What steps give that are still on their way; here a step is done when it returns."""
+        yield from ()
 
     def _input(self, streams: Given, arriving: Mapping[Edge, Chunk], ref: Ref, edge: Edge) -> Chunk:
         if edge in arriving:
@@ -198,7 +199,7 @@ class Engine:
         if chunk is None:
             schema = stream_schema(self.plan, ref)
             return Chunk.empty(schema, self.edge_columns(ref, edge))
-        return self._branched(chunk, ref, edge)
+        return self.branched(chunk, ref, edge)
 
     def edge_columns(self, ref: Ref, edge: Edge) -> tuple[str, ...]:
         """The order columns of a stream as one of its readers sees it."""
@@ -206,7 +207,7 @@ class Engine:
         readers = self.plan.readers[ref]
         return (*names, branch(ref.node)) if len(readers) > 1 and LEVEL in names else names
 
-    def _branched(self, chunk: Chunk, ref: Ref, edge: Edge) -> Chunk:
+    def branched(self, chunk: Chunk, ref: Ref, edge: Edge) -> Chunk:
         """The stream for one of several readers: with its branch number, where the order key is whole."""
         readers = self.plan.readers[ref]
         if len(readers) < 2 or LEVEL not in chunk.order:
@@ -224,7 +225,7 @@ class Engine:
                 if len(chunk) and (gone or isinstance(node, Sink)):
                     if isinstance(node, Sink):
                         self.setting.count(node.label, **{"in": len(chunk)})
-                    out.setdefault(edge, []).append(self._branched(chunk, ref, edge))
+                    out.setdefault(edge, []).append(self.branched(chunk, ref, edge))
         return out
 
     def _rejected(self, node: Source, arrived: int, rows: Sequence[tuple[str, str, str]]) -> Chunk:
@@ -246,7 +247,7 @@ class Engine:
             nodes = [one for i in unit.nodes if isinstance(one := self.plan.node(i), Stateless)]
             return ChainUnit(self.setting, nodes, self._builder.chain(unit))
         if isinstance(node, Keyed):
-            return KeyedUnit(self.setting, node, self._builder.keyed(node), self._builder.key(node))
+            return self._keyed(node)
         simple: dict[type, Callable[..., Any]] = {
             Batches: BatchesUnit,
             Stamp: StampUnit,
@@ -257,6 +258,15 @@ class Engine:
         }
         make = simple.get(type(node))
         return make(self.setting, node) if make else None
+
+    def _keyed(self, node: Keyed) -> KeyedUnit:
+        """A keyed operator, in one piece."""
+        return KeyedUnit(self.setting, node, [self._builder.keyed(node)], self._builder.key(node))
+
+
+def works_without_rows(node: Node) -> bool:
+    """Whether a unit without rows may have something to do: timers, or rows that wait."""
+    return isinstance(node, OrderBy) or (isinstance(node, Keyed) and node.on_timer is not None)
 
 
 def stream_schema(plan: Plan, ref: Ref) -> Schema:

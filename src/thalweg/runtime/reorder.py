@@ -56,6 +56,12 @@ def next_serial(mem: Words, at: int) -> int:
 
 
 @shared
+def next_to_send(mem: Words, at: int) -> int:
+    """The serial of the output that is sent next: how many have been sent, when the first serial is 0."""
+    return load(mem, at + _NEXT)
+
+
+@shared
 def in_window(mem: Words, at: int, serial: int) -> bool:
     """The entry condition: whether an output of this serial may be added. Once true, it stays so until it is."""
     following = load(mem, at + _NEXT)

@@ -7,7 +7,8 @@ streams carry, but not who reads them; state sits in their tables, a table a buc
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +20,6 @@ from thalweg.operators.nodes import (
     REJECTED,
     Batches,
     Digest,
-    Keyed,
     Node,
     OrderBy,
     OwnTime,
@@ -29,16 +29,14 @@ from thalweg.operators.nodes import (
     Stateless,
     Union,
 )
-from thalweg.plan import OWN, RELEASE, TIME, Plan, counter, expands
+from thalweg.plan import OWN, TIME, Plan, counter, expands
 from thalweg.records import Schema
 from thalweg.runtime import contracts
 from thalweg.runtime.chunks import Chunk, Column, Int64s
-from thalweg.runtime.contracts import BucketState, KeyedOperator, StatelessOperator
+from thalweg.runtime.contracts import StatelessOperator
 from thalweg.runtime.failures import operator_error, reason_of, shorten
 from thalweg.runtime.ingress import Gate, event_columns
-from thalweg.runtime.keys import KeySpec
-from thalweg.runtime.ordering import keyed_chunk, merge, row_order, with_columns
-from thalweg.runtime.own_time import settle, triggers
+from thalweg.runtime.ordering import merge, row_order, with_columns
 from thalweg.times import BEFORE_ALL, NEVER
 
 Given = dict[Ref, Chunk]
@@ -57,11 +55,15 @@ class Moment:
 
 @dataclasses.dataclass(slots=True)
 class Setting:
-    """What the units of one engine share: the plan, the columns of each stream, the counts."""
+    """What the units of one engine share: the plan, the columns of each stream, the counts.
+
+    Several threads may count at once.
+    """
 
     plan: Plan
     whole: bool
     counts: Counts
+    _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
     def columns(self, ref: Ref) -> tuple[str, ...]:
         """The order columns that a stream carries in this engine."""
@@ -69,9 +71,10 @@ class Setting:
 
     def count(self, name: str, **numbers: int) -> None:
         """Adds to the counts of a node."""
-        mine = self.counts.setdefault(name, dict.fromkeys(COUNTS, 0))
-        for what, number in numbers.items():
-            mine[what] += number
+        with self._lock:
+            mine = self.counts.setdefault(name, dict.fromkeys(COUNTS, 0))
+            for what, number in numbers.items():
+                mine[what] += number
 
     def give_rejected(
         self, node: Node, chunk: Chunk, bad: Sequence[contracts.Rejected], given: Given
@@ -99,14 +102,15 @@ class ChainUnit:
         """``operators`` are (member nodes, implementation) pairs that cover the chain in order."""
         self._setting = setting
         self._nodes = nodes
-        self._operators: list[tuple[Sequence[Stateless], StatelessOperator]] = list(operators)
+        #: (member nodes, implementation), in order
+        self.parts: list[tuple[Sequence[Stateless], StatelessOperator]] = list(operators)
         self._out = Ref(nodes[-1].index)
 
     def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
         """The chain's last output, and what its members rejected."""
         given: Given = {}
         chunk = inputs[0]
-        for nodes, operator in self._operators:
+        for nodes, operator in self.parts:
             chunk = self._part(nodes, operator, chunk, given)
         given[self._out] = with_columns(chunk, self._setting.columns(self._out))
         return given
@@ -293,125 +297,6 @@ class UnionUnit:
         out = merge(inputs, self._names)
         self._setting.count(node.name, **{"in": len(out), "out": len(out)})
         return {Ref(node.index): with_columns(out, self._setting.columns(Ref(node.index)))}
-
-
-class KeyedUnit:
-    """A keyed (or stateful) operator over the buckets that this slot owns."""
-
-    def __init__(
-        self,
-        setting: Setting,
-        node: Keyed,
-        operator: KeyedOperator,
-        key: Callable[[Chunk], Any] | None,
-    ) -> None:
-        self.node = node
-        self.operator = operator
-        self._setting = setting
-        self._keys = KeyFinder(node, key)
-        self._domain = setting.plan.domains[node.index - 1]
-        self._schema = node.record or Schema("Nothing", ())
-
-    @property
-    def tables(self) -> dict[int, BucketState]:
-        """Bucket to table."""
-        return self.operator.tables
-
-    def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
-        """The outputs of the rows and of the timers that are due."""
-        arrived, node, given = inputs[0], self.node, Given()
-        keys, places, bad = self._keys.find(arrived)
-        chunk = arrived if len(places) == len(arrived) else arrived.take(places)
-        times, clock, ending = self._time(chunk, moment)
-        result = self.operator.process(chunk, keys, times, clock, ending=ending)
-        if node.timing == "own":
-            result = settle(chunk, keys, result, self._keys.spec, ending=ending)
-            if not ending:
-                result.rejected = self._own_rejected(chunk, keys, result.rejected)
-        self._setting.count(
-            node.name,
-            **{"in": len(arrived), "out": len(result.source), "disarmed": result.disarmed},
-        )
-        self._give_rejected(arrived, [*bad, *_placed(result.rejected, places)], given)
-        if node.record is not None:
-            out = keyed_chunk(
-                chunk, result, self._schema, self._keys.spec, node.index,
-                counter(node.index) if expands(node) else None,
-            )  # fmt: skip
-            given[Ref(node.index)] = with_columns(out, self._setting.columns(Ref(node.index)))
-        return given
-
-    def _time(self, chunk: Chunk, moment: Moment) -> tuple[Int64s | None, int, bool]:
-        """The rows' times, the clock, and whether the stream ends, as this operator sees them."""
-        timing = self.node.timing
-        if timing == "clock":
-            ending = self._domain in moment.ending
-            if not self._domain:
-                return None, BEFORE_ALL, ending
-            clock = NEVER if ending else moment.clocks.get(self._domain, BEFORE_ALL)
-            return chunk.order.get(TIME), clock, ending
-        ending = (RELEASE if timing == "end" else 0) in moment.ending
-        times = chunk.order[OWN] if timing == "own" else None
-        return times, NEVER if ending else BEFORE_ALL, ending
-
-    def _own_rejected(
-        self, chunk: Chunk, keys: Sequence[Column], bad: Sequence[contracts.Rejected]
-    ) -> list[contracts.Rejected]:
-        """Firings of timers that raised, by the rows that made them due."""
-        fired = [one for one in bad if one.row < 0]
-        if not fired:
-            return list(bad)
-        spec = self._keys.spec
-        times = np.array([one.time for one in fired], np.int64)
-        columns = spec.columns_of([one.key for one in fired])
-        rows = iter(triggers(keys, chunk.order[OWN], columns, times, spec).tolist())
-        return [dataclasses.replace(one, row=next(rows)) if one.row < 0 else one for one in bad]
-
-    def _give_rejected(
-        self, arrived: Chunk, bad: Sequence[contracts.Rejected], given: Given
-    ) -> None:
-        """The rows and firings on which a function raised, in the order of the stream."""
-        if not bad:
-            return
-        node, spec = self.node, self._keys.spec
-        self._setting.count(node.name, rejected=len(bad))
-        rows = [Rejected(one.operator, one.reason, "", one.value) for one in bad]
-        made = contracts.KeyedResult(
-            Chunk.from_rows(REJECTED, rows).columns,
-            np.array([one.row for one in bad], np.int64),
-            np.array([one.time for one in bad], np.int64),
-            spec.columns_of([one.key for one in bad if one.row < 0]),
-        )
-        ref = Ref(node.index, "rejected")
-        out = keyed_chunk(arrived, made, REJECTED, spec, node.index, None)
-        given[ref] = with_columns(out, self._setting.columns(ref))
-
-
-def _placed(bad: Sequence[contracts.Rejected], places: Int64s) -> list[contracts.Rejected]:
-    """Rejected rows of a part of a chunk, by their places in the whole."""
-    return [
-        dataclasses.replace(one, row=int(places[one.row])) if one.row >= 0 else one for one in bad
-    ]
-
-
-class KeyFinder:
-    """The key columns of a chunk for a keyed operator; also used where rows are routed between slots."""
-
-    def __init__(self, node: Keyed, function: Callable[[Chunk], Any] | None) -> None:
-        """``function`` maps a chunk to a StatelessResult with the key as its only column."""
-        self.spec = KeySpec(node.key.fields)
-        self._node = node
-        self._function = function
-
-    def find(self, chunk: Chunk) -> tuple[list[Column], Int64s, list[contracts.Rejected]]:
-        """The key columns of the rows that have a key, their places, and the rows whose function raised."""
-        names = [field.name for field in self.spec.fields]
-        if self._function is None:
-            return [chunk.column(name) for name in names], np.arange(len(chunk)), []
-        result = self._function(chunk)
-        bad = [dataclasses.replace(one, operator=self._node.name) for one in result.rejected]
-        others = [chunk.column(name).take(result.source) for name in names[1:]]
-        return [result.columns[0], *others], result.source, bad
 
 
 class OwnTimeUnit:

@@ -25,8 +25,8 @@ from thalweg.plan import Edge
 from thalweg.runtime.build import Builder, Prepared
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.engine import Engine, Leaving, stream_schema
+from thalweg.runtime.keyed_unit import KeyFinder
 from thalweg.runtime.ordering import merge
-from thalweg.runtime.units import KeyFinder
 from thalweg.spark.inputs import receive, source_chunks
 from thalweg.spark.transport import (
     DRIVER,

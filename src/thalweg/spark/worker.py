@@ -171,7 +171,7 @@ def _load(job: StageJob, hot: HotEngine, slot: int) -> None:
         chained = record.chains.get(name, {}) if record else {}
         # A tag speaks for a table that is held; one made now is empty, whatever was here before.
         have = {b: hot.tags[name, b] for b in unit.tables if (name, b) in hot.tags}
-        tables = {b: unit.operator.table(b) for b in mine if b in chained or b in unit.tables}
+        tables = {b: unit.table(b) for b in mine if b in chained or b in unit.tables}
         migrate = _migration(job, unit.node)
         loaded = load_buckets(fs, path, record, name, tables, have, migrate=migrate)
         hot.tags.update({(name, b): one.tag for b, one in loaded.items()})

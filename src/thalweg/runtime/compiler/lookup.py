@@ -50,20 +50,22 @@ END: Final = 2
 RANGE_WIDTH: Final = 3
 
 
-def _pointer(stored: Any, width: int) -> Any:
+def pointer(stored: Any, width: int) -> Any:
+    """An intrinsic that makes a typed pointer of an address, for ``carray``."""
+
     @intrinsic
-    def pointer(typing: Any, place: Any) -> Any:
+    def made(typing: Any, place: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             return builder.inttoptr(args[0], ir.IntType(width).as_pointer())
 
         return types.CPointer(stored)(types.int64), generate
 
-    return pointer
+    return made
 
 
-_int64s: Final = _pointer(types.int64, 64)
-_uint64s: Final = _pointer(types.uint64, 64)
-_bytes: Final = _pointer(types.uint8, 8)
+_int64s: Final = pointer(types.int64, 64)
+_uint64s: Final = pointer(types.uint64, 64)
+_bytes: Final = pointer(types.uint8, 8)
 
 
 @njit

@@ -1,0 +1,366 @@
+"""Where everything stands in the memory of a node runtime: one int64 array that all workers share.
+
+The array holds the flow's operators with their worklists and reorder buffers, the handles of the chunks on their
+way, the workers, and the counts. Compiled code reads it by the named offsets below; what several threads write
+stands on cache lines of its own. Python builds it once (:func:`lay_out`) and never moves it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.runtime.atomics import EMPTY
+from thalweg.runtime.buckets import (
+    hybrid_init,
+    hybrid_words,
+    partitioned_init,
+    partitioned_words,
+    shared_init,
+    shared_words,
+)
+from thalweg.runtime.parking import parking_init, parking_words
+from thalweg.runtime.reorder import reorder_init, reorder_words
+from thalweg.runtime.rings import mpmc_init, mpmc_push, mpmc_words, spsc_init, spsc_words
+from thalweg.times import BEFORE_ALL, NEVER
+
+Int64s = npt.NDArray[np.int64]
+
+#: Words of a cache line.
+LINE: Final = 8
+
+# -- the whole -------------------------------------------------------------------------------------------------
+#: Constant words.
+BASE: Final = 0  # the array's address
+N_OPS: Final = 1
+N_WORKERS: Final = 2  # workers that there may be
+OPS: Final = 3  # where operators stand
+HANDLES: Final = 4
+HANDLE_WORDS: Final = 5
+N_CLOCKS: Final = 6  # time domains whose clock a chunk carries
+N_REFS: Final = 7  # streams that one operator may put out
+WORKERS: Final = 8
+FREE: Final = 9  # ring of handles nobody uses
+GARBAGE: Final = 10  # ring of handles whose Python object must be let go
+PARKED: Final = 11  # event count of idle workers
+WAITING: Final = 12  # event count of sources that wait for room
+FREE_OPS: Final = 13  # the free list of operators
+STATS: Final = 14  # counts by worker and operator
+PORTS: Final = 15
+MODE: Final = 16  # how a worker finds its next operator
+PICK: Final = 17  # address of the compiled pick
+SLICE: Final = 18  # time slice, ns
+WINDOW: Final = 19  # window of the worker time in a view, ns
+ROWS_LIMIT: Final = 20  # rows on their way at which sources wait
+STACKS: Final = 21
+WORKER_WORDS: Final = 22
+STACK_WORDS: Final = 23
+HANDLE_COUNT: Final = 25
+SETTLING: Final = 24  # event count of those who wait until all is done
+#: Words that change, a line each.
+STOP: Final = 4 * LINE  # 1: workers and sources leave
+TOKEN: Final = 5 * LINE  # worker + 1 that runs interpreted code, 0: none
+TOKEN_SINCE: Final = TOKEN + 1
+ROWS: Final = 6 * LINE  # rows on their way
+ACTIVE: Final = 7 * LINE  # workers that may run; those with a greater number are suspended
+WINDOW_START: Final = 8 * LINE
+HEAD_WORDS: Final = 9 * LINE
+
+#: Values of MODE.
+BY_PICK: Final = 0
+BY_FREE_LIST: Final = 1
+DEDICATED: Final = 2
+BY_PYTHON: Final = 3
+
+# -- operators -------------------------------------------------------------------------------------------------
+#: Constant words of an operator.
+KIND: Final = 0
+NATIVE: Final = 1  # 1: FN, SPLIT and MERGE are machine code
+NEEDS_TOKEN: Final = 2
+FN: Final = 3
+CTX: Final = 4
+MERGE: Final = 5
+N_IN: Final = 6
+FIRST_PORT: Final = 7
+N_OUT: Final = 8
+EDGES: Final = 9  # ports that read what it puts out
+QUEUE: Final = 10  # its worklist
+REORDER: Final = 11
+CAPACITY: Final = 12  # chunks between its inbox and its output
+PARTITIONS: Final = 13
+QUEUE_KIND: Final = 14
+LIMIT: Final = 15  # workers at most
+ORDERED: Final = 16  # 0: outputs go on as they come
+LOCKING: Final = 17  # 1: the lock-based reorder buffer
+TIMERS: Final = 18  # 1: it has timers
+EARLIEST: Final = 19  # a lower bound of the timers of each partition
+CLOCK: Final = 20  # which clock rules its timers, -1 none
+ENDING_NO: Final = 21  # the ending at which its last timers fire
+PAYLOAD_WORD: Final = 22  # where its blocks name their payload, 0: they have none
+IS_SPLIT: Final = 23  # 1: what it puts out is a chunk split by partition
+PRIORITY: Final = 24
+FREE_FN: Final = 25  # frees a block that it put out
+PARK: Final = 26  # the event count on which a thread of its own sleeps
+ENTRIES: Final = 27  # when the source handed over its last CAPACITY chunks
+#: Words that change.
+IN: Final = 4 * LINE  # chunks that have entered its inbox
+OUT: Final = 5 * LINE  # chunks that have left (of an operator without reorder buffer)
+BUSY: Final = 6 * LINE  # workers in it
+BLOCKED: Final = 7 * LINE  # 1: an output waits for room downstream
+OP_WORDS: Final = 8 * LINE
+
+#: Values of KIND.
+STATELESS: Final = 0
+KEYED: Final = 1
+STATEFUL: Final = 2
+INGRESS: Final = 3
+
+#: Values of QUEUE_KIND.
+HYBRID: Final = 0
+PARTITIONED: Final = 1
+SHARED: Final = 2
+
+# -- input ports -----------------------------------------------------------------------------------------------
+FEEDER: Final = 0
+READER: Final = 1
+REF: Final = 2  # which of the feeder's streams it reads
+RING: Final = 3  # SPSC ring of a stateful operator's port
+PORT_WORDS: Final = LINE
+
+# -- handles ---------------------------------------------------------------------------------------------------
+SERIAL: Final = 0
+READERS: Final = 1  # readers (and blocks with its payload) that still need it
+LEFT: Final = 2  # ranges still to be done
+PARTS: Final = 3  # address of the number of rows by partition
+ENTRY: Final = 4  # monotonic ns at which the source handed the step over
+COUNT: Final = 5  # rows
+OBJECT: Final = 6  # 1: there is a Python object under this number
+MAKER: Final = 7  # the operator it comes from
+ENDING: Final = 8  # number of the ending that it brings, 0 none
+HOLDS: Final = 9  # a handle that must outlive this one, -1 none
+CLOCKS: Final = 10  # then N_CLOCKS clocks, then N_REFS addresses of blocks
+
+# -- workers ---------------------------------------------------------------------------------------------------
+PHASE: Final = 0  # what Python was asked to do
+OP: Final = 1
+PART: Final = 2
+SPARE: Final = 3  # a handle for the next output
+HELP: Final = 4  # the operator to go on with
+FIXED: Final = 5  # the operator of a dedicated thread
+TOKEN_HELD: Final = 6
+STARTED: Final = 7  # when the unit in Python began
+UNITS: Final = 8  # units of this visit
+BUDGET: Final = 9  # tuples left of this visit
+SEED: Final = 10
+VIEW: Final = 11  # address of its view
+IDLE: Final = 12  # looks in a row that found nothing
+LISTED: Final = 14  # 1: its operator must go back to the free list
+SCRATCH: Final = 2 * LINE  # eight words for machine code
+INPUTS: Final = 3 * LINE  # the handles of the unit, a word a port; sized for the widest operator
+
+# -- split chunks ----------------------------------------------------------------------------------------------
+#: In a chunk that machine code has split: the address of the number of rows by partition.
+SPLIT_ROWS: Final = 1
+
+# -- counts by worker and operator -----------------------------------------------------------------------------
+S_UNITS: Final = 0
+S_IN: Final = 1
+S_OUT: Final = 2
+S_TIMED: Final = 3  # tuples whose time was taken
+S_NS: Final = 4  # and that time
+S_WINDOW: Final = 5
+S_LAST: Final = 6
+STAT_WORDS: Final = LINE
+
+#: Fields of a view (see thalweg.scheduling.policy.FlowView), an array of N_OPS words each; the time stands behind.
+VIEW_FIELDS: Final = 15
+
+
+@dataclasses.dataclass(slots=True)
+class OpSpec:
+    """An operator as the runtime sees it.
+
+    ``reads`` names for each input port the operator it reads and which of its streams.
+    """
+
+    name: str
+    kind: int
+    reads: Sequence[tuple[int, int]] = ()
+    capacity: int = 64
+    partitions: int = 1
+    queue_kind: int = HYBRID
+    limit: int = 1 << 30
+    needs_token: bool = True
+    ordered: bool = True
+    locking: bool = False
+    timers: bool = False
+    clock: int = -1
+    ending_no: int = -1
+    is_split: bool = False
+    priority: int = 0
+    native: bool = False
+    fn: int = 0
+    ctx: int = 0
+    merge: int = 0
+    free_fn: int = 0
+    payload_word: int = 0
+
+
+def _line(words: int) -> int:
+    return -(-words // LINE) * LINE
+
+
+def lay_out(
+    ops: Sequence[OpSpec], *, workers: int, clocks: int, refs: int, rows_limit: int
+) -> Int64s:
+    """The memory for these operators (operator 0 is the ingress), ready to run.
+
+    Args:
+        ops: in topological order.
+        workers: how many workers there may ever be.
+        clocks: time domains.
+        refs: the most streams that an operator puts out.
+        rows_limit: rows on their way at which sources wait.
+    """
+    edges: list[list[int]] = [[] for _ in ops]
+    ports: list[tuple[int, int, int]] = []
+    for index, op in enumerate(ops):
+        for feeder, ref in op.reads:
+            edges[feeder].append(len(ports))
+            ports.append((feeder, index, ref))
+    widest = max((len(op.reads) for op in ops), default=1)
+    worker_words = _line(INPUTS + widest) + LINE
+    handle_words = _line(CLOCKS + clocks + refs)
+    deepest = [max((ops[ports[p][1]].capacity for p in out), default=0) for out in edges]
+    handles = sum(op.capacity + more + 2 for op, more in zip(ops, deepest, strict=True))
+    handles += 4 * workers + 64
+    at = HEAD_WORDS
+    places: dict[str, int] = {}
+
+    def place(name: str, words: int) -> int:
+        nonlocal at
+        places[name] = at
+        at += _line(words) + LINE
+        return places[name]
+
+    place("ops", len(ops) * OP_WORDS)
+    place("ports", len(ports) * PORT_WORDS)
+    place("workers", workers * worker_words)
+    place("stats", workers * len(ops) * STAT_WORDS)
+    place("views", workers * (len(ops) * VIEW_FIELDS + LINE))
+    stack_words = _line(len(ports) + 1)
+    place("stacks", (workers + 1) * stack_words)
+    place("handles", handles * handle_words)
+    place("free", mpmc_words(handles))
+    place("garbage", mpmc_words(handles))
+    place("parked", parking_words())
+    place("waiting", parking_words())
+    place("settling", parking_words())
+    listed = sum(min(op.limit, workers) if op.kind != STATEFUL else 1 for op in ops[1:])
+    place("free_ops", mpmc_words(listed + 1))
+    for index, op in enumerate(ops):
+        place(f"edges {index}", len(edges[index]) + 1)
+        place(f"queue {index}", _queue_words(op))
+        place(f"reorder {index}", reorder_words(op.capacity) if op.kind != STATEFUL else 1)
+        place(f"earliest {index}", op.partitions)
+        place(f"entries {index}", op.capacity)
+    for number, (_, reader, _ref) in enumerate(ports):
+        if ops[reader].kind == STATEFUL:
+            place(f"ring {number}", spsc_words(ops[reader].capacity))
+    mem = _aligned(at)
+    mem[BASE] = mem.__array_interface__["data"][0]
+    mem[[N_OPS, N_WORKERS, HANDLE_WORDS, N_CLOCKS, N_REFS]] = [
+        len(ops), workers, handle_words, clocks, refs,
+    ]  # fmt: skip
+    mem[[OPS, HANDLES, WORKERS, FREE, GARBAGE, PARKED, WAITING, FREE_OPS, STATS, PORTS, STACKS]] = [
+        places[name]
+        for name in (
+            "ops", "handles", "workers", "free", "garbage", "parked", "waiting", "free_ops", "stats", "ports",
+            "stacks",
+        )
+    ]  # fmt: skip
+    mem[WORKER_WORDS], mem[STACK_WORDS] = worker_words, stack_words
+    mem[ROWS_LIMIT] = rows_limit
+    mem[ACTIVE] = workers
+    mpmc_init(mem, places["free"], handles)
+    mpmc_init(mem, places["garbage"], handles)
+    for handle in range(handles):
+        mpmc_push(mem, places["free"], handle)
+    parking_init(mem, places["parked"])
+    parking_init(mem, places["waiting"])
+    parking_init(mem, places["settling"])
+    mem[SETTLING], mem[HANDLE_COUNT] = places["settling"], handles
+    mpmc_init(mem, places["free_ops"], listed + 1)
+    for number, port in enumerate(ports):
+        first = places["ports"] + number * PORT_WORDS
+        mem[first : first + 3] = port
+        if f"ring {number}" in places:
+            mem[first + RING] = places[f"ring {number}"]
+            spsc_init(mem, places[f"ring {number}"], ops[port[1]].capacity)
+    first_port = 0
+    for index, op in enumerate(ops):
+        _put_operator(mem, places, index, op, first_port, edges[index])
+        first_port += len(op.reads)
+        for _ in range(min(op.limit, workers) if op.kind in (STATELESS, KEYED) else 1):
+            if index:
+                mpmc_push(mem, places["free_ops"], index)
+    for worker in range(workers):
+        first = places["workers"] + worker * worker_words
+        mem[[first + SPARE, first + HELP, first + FIXED, first + OP, first + PART]] = EMPTY
+        mem[first + SEED] = worker
+        view = places["views"] + worker * (len(ops) * VIEW_FIELDS + LINE)
+        mem[first + VIEW] = mem[BASE] + 8 * view
+    return mem
+
+
+def _queue_words(op: OpSpec) -> int:
+    if op.kind == STATELESS:
+        return mpmc_words(op.capacity)
+    if op.kind == KEYED:
+        words = {HYBRID: hybrid_words, PARTITIONED: partitioned_words, SHARED: shared_words}
+        return words[op.queue_kind](op.partitions, op.capacity)
+    return 1
+
+
+def _put_operator(
+    mem: Int64s, places: dict[str, int], index: int, op: OpSpec, port: int, edges: list[int]
+) -> None:
+    first = places["ops"] + index * OP_WORDS
+    names = {
+        KIND: op.kind, NATIVE: op.native, NEEDS_TOKEN: op.needs_token, FN: op.fn, CTX: op.ctx, MERGE: op.merge,
+        N_IN: len(op.reads), FIRST_PORT: port, N_OUT: len(edges), EDGES: places[f"edges {index}"],
+        QUEUE: places[f"queue {index}"], REORDER: places[f"reorder {index}"], CAPACITY: op.capacity,
+        PARTITIONS: op.partitions, QUEUE_KIND: op.queue_kind, LIMIT: op.limit, ORDERED: op.ordered,
+        LOCKING: op.locking, TIMERS: op.timers, EARLIEST: places[f"earliest {index}"], CLOCK: op.clock,
+        ENDING_NO: op.ending_no, PAYLOAD_WORD: op.payload_word, IS_SPLIT: op.is_split, PRIORITY: op.priority,
+        FREE_FN: op.free_fn, PARK: places["parked"],
+        ENTRIES: places[f"entries {index}"],
+    }  # fmt: skip
+    for word, value in names.items():
+        mem[first + word] = value
+    mem[places[f"edges {index}"] : places[f"edges {index}"] + len(edges)] = edges
+    mem[places[f"earliest {index}"] : places[f"earliest {index}"] + op.partitions] = NEVER
+    queue = places[f"queue {index}"]
+    if op.kind == STATELESS:
+        mpmc_init(mem, queue, op.capacity)
+    elif op.kind == KEYED:
+        init = {HYBRID: hybrid_init, PARTITIONED: partitioned_init, SHARED: shared_init}
+        init[op.queue_kind](mem, queue, op.partitions, op.capacity)
+    if op.kind != STATEFUL:
+        reorder_init(mem, places[f"reorder {index}"], op.capacity, 0)
+
+
+def _aligned(words: int) -> Int64s:
+    """Zeros that begin on a cache line."""
+    whole = np.zeros(words + LINE, np.int64)
+    offset = -(whole.__array_interface__["data"][0] // 8) % LINE
+    return whole[offset : offset + words]
+
+
+def no_clocks(count: int) -> list[int]:
+    """The clocks of a step that says nothing about time."""
+    return [BEFORE_ALL] * count

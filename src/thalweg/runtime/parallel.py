@@ -1,0 +1,368 @@
+"""The engine of one slot with many threads: a plan's units on shared memory, with the output of a serial run.
+
+Steps are those of the serial engine (:mod:`thalweg.runtime.engine`). Here a step does not run through all units
+at once: it is *submitted*, and every unit takes it in turn, so that many steps are on their way and many threads
+work on them. Each unit sees every step, so a step's number is its serial (see :mod:`thalweg.runtime.dispatch`).
+
+Who runs what:
+
+* threading ``dynamic``: ``threads`` workers that a policy sends to the operators;
+* threading ``dedicated``: a thread for each operator, left to the operating system.
+
+(``manual``, the caller's thread without queues, is the serial engine.)
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from thalweg.errors import ThalwegError
+from thalweg.operators.nodes import Keyed, Sink
+from thalweg.plan import Edge
+from thalweg.runtime import layout as at
+from thalweg.runtime.atomics import EMPTY, store
+from thalweg.runtime.build import Prepared
+from thalweg.runtime.chunks import Chunk
+from thalweg.runtime.compiler.columns import address
+from thalweg.runtime.dispatch import (
+    HAS_OBJECT,
+    collected,
+    free_handles,
+    handle_at,
+    new_handle,
+    op_at,
+    submit,
+    wait_for_room,
+    wait_until_settled,
+    wake_all,
+    worker_at,
+)
+from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
+from thalweg.runtime.keyed_unit import KeyedUnit, Parts
+from thalweg.runtime.picks import CompiledPick, compile_pick, view_of
+from thalweg.runtime.units import Given, Moment
+from thalweg.runtime.wiring import Bundle, Task, wire
+from thalweg.runtime.worker import CHOOSE, JOIN, PICKED, PYTHON, RANGE, STOPPED, work
+from thalweg.times import BEFORE_ALL, NEVER
+
+_LOG: Final = logging.getLogger("thalweg")
+
+Threading = Literal["dynamic", "dedicated"]
+#: Chunks of an operator on their way from its inbox to its output.
+QUEUE_CHUNKS: Final = 64
+#: Rows on their way at which sources wait.
+ROWS_LIMIT: Final = 4_000_000
+#: A sleeping caller looks for a failure so often, microseconds.
+_LOOK_US: Final = 50_000
+#: How long a worker that is told to stop is waited for, seconds.
+_GRACE: Final = 2.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """How an engine runs; nothing of it shows in the output.
+
+    Attributes:
+        threads: workers of threading ``dynamic``.
+        threading: ``dynamic`` or ``dedicated``.
+        policy: who runs next (see :mod:`thalweg.scheduling`); None is the free list.
+        queue_chunks: chunks of an operator on their way from its inbox to its output, at least 1.
+        rows_limit: rows on their way at which sources wait.
+        partitions: parts of a keyed operator that may run at once; None: four a thread.
+        queue: how a keyed operator's chunks are handed to workers: ``hybrid``, ``partitioned`` or ``shared``.
+        reorder: ``non-blocking`` or ``lock-based``.
+        ordered: False lets outputs go on as they come, to measure what order costs.
+        native: False keeps compiled operators on the Python path, for tests.
+    """
+
+    threads: int = 2
+    threading: Threading = "dynamic"
+    policy: Any = None
+    queue_chunks: int = QUEUE_CHUNKS
+    rows_limit: int = ROWS_LIMIT
+    partitions: int | None = None
+    queue: Literal["hybrid", "partitioned", "shared"] = "hybrid"
+    reorder: Literal["non-blocking", "lock-based"] = "non-blocking"
+    ordered: bool = True
+    native: bool = True
+
+    def pieces(self, buckets: int) -> int:
+        """The number of partitions of an operator with so many buckets."""
+        wanted = 4 * self.threads if self.partitions is None else self.partitions
+        return max(1, min(buckets, wanted))
+
+
+class ParallelEngine(Engine):
+    """An :class:`~thalweg.runtime.engine.Engine` whose units run in many threads.
+
+    Steps that are submitted leave in their order, some calls later; :meth:`settle` waits for all of them. Threads
+    start with the first step and sleep while there is nothing to do; :meth:`stop` ends them. One thread at a time
+    may submit.
+
+    Args:
+        leave: called for each chunk that leaves, by the worker that has it; by default chunks come back from
+            :meth:`step`.
+        needs_token: the sinks (by edge) whose ``leave`` is interpreted code of the user.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        *,
+        stage: int | None = None,
+        chunk_rows: int = CHUNK_ROWS,
+        options: Options = Options(),
+        leave: Callable[[Edge, Chunk, int], None] | None = None,
+        needs_token: frozenset[Edge] = frozenset(),
+    ) -> None:
+        self.options = options
+        super().__init__(prepared, stage=stage, chunk_rows=chunk_rows)
+        self.error: BaseException | None = None
+        self._left: collections.deque[tuple[Edge, Chunk]] = collections.deque()
+        self._leave = leave or (lambda edge, chunk, entry: self._left.append((edge, chunk)))
+        self._domains = sorted({0, *self.plan.domains})
+        self._slots = {domain: slot for slot, domain in enumerate(self._domains)}
+        self.tasks: list[Task] = wire(self, needs_token)
+        specs = [task.spec for task in self.tasks]
+        self._workers = len(specs) - 1 if options.threading == "dedicated" else options.threads
+        self.mem = at.lay_out(
+            specs,
+            workers=self._workers,
+            clocks=len(self._domains),
+            refs=max(len(task.refs) for task in self.tasks),
+            rows_limit=options.rows_limit,
+        )
+        self.objects: list[Any] = [None] * self._handle_count()
+        self._keep: list[Any] = []
+        self._garbage = np.empty(64, np.int64)
+        self._collecting = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._pick = self._set_policy()
+        self.sync_timers()
+
+    # -- what hosts call ------------------------------------------------------------------------------------
+
+    def step(
+        self,
+        given: Given,
+        clocks: Mapping[int, int],
+        *,
+        ending: frozenset[int] = frozenset(),
+        arriving: Mapping[Edge, Chunk] | None = None,
+    ) -> Leaving:
+        """Submits a step, as soon as there is room; gives what has left since the last call."""
+        self._start()
+        bundle: Bundle = {**given, **(arriving or {})}
+        handle = self._new_handle()
+        place = handle_at(self.mem, handle)
+        self.mem[place + at.ENTRY] = time.monotonic_ns()
+        number = self.plan.endings.index(min(ending)) + 1 if ending else 0
+        self.mem[place + at.ENDING] = number
+        for slot, domain in enumerate(self._domains):
+            self.mem[place + at.CLOCKS + slot] = clocks.get(domain, BEFORE_ALL)
+        self.moment = Moment(dict(clocks), ending)
+        self.put(handle, self.tasks[0], bundle)
+        while not submit(self.mem, handle):
+            self._check()
+            wait_for_room(self.mem, _LOOK_US)
+        self._check()
+        return self._take_left()
+
+    def settle(self) -> Iterator[Leaving]:
+        """Waits until all steps have run through; gives what leaves."""
+        while self._threads and not wait_until_settled(self.mem, _LOOK_US):
+            self._check()
+            yield self._take_left()
+        self._check()
+        yield self._take_left()
+
+    def stop(self) -> None:
+        """Ends the threads; steps on their way are dropped. One that hangs in a user's function is left behind."""
+        store(self.mem, at.STOP, 1)
+        wake_all(self.mem)
+        deadline = time.monotonic() + _GRACE
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        hanging = [thread.name for thread in self._threads if thread.is_alive()]
+        if hanging:
+            _LOG.warning("%s: still in a user's function, left behind", ", ".join(hanging))
+
+    def set_threads(self, count: int) -> None:
+        """Suspends workers, or lets suspended ones go on: the first ``count`` run, at least one."""
+        store(self.mem, at.ACTIVE, max(1, min(count, self._workers)))
+        wake_all(self.mem)
+
+    def sync_timers(self) -> None:
+        """Tells the runtime about timers in tables that were read from files."""
+        for index, task in enumerate(self.tasks):
+            unit = task.unit
+            if unit is None or not task.spec.timers:
+                continue
+            first = self.mem[op_at(self.mem, index) + at.EARLIEST]
+            for number, operator in enumerate(unit.operators):
+                bounds = (table.next_timer for table in operator.tables.values())
+                self.mem[first + number] = min(bounds, default=NEVER)
+
+    # -- workers --------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        if self._threads:
+            return
+        for worker in range(self._workers):
+            if self.options.threading == "dedicated":
+                self.mem[worker_at(self.mem, worker) + at.FIXED] = worker + 1
+            thread = threading.Thread(
+                target=self._work, args=[worker], name=f"thalweg-{worker}", daemon=True
+            )
+            self._threads.append(thread)
+        for thread in self._threads:
+            thread.start()
+
+    def _work(self, worker: int) -> None:
+        mem, me = self.mem, int(worker_at(self.mem, worker))
+        try:
+            while (code := work(mem, worker)) != STOPPED:
+                if code == PYTHON:
+                    self._run(me)
+                elif code == CHOOSE:
+                    view = view_of(mem, worker)
+                    mem[me + at.HELP] = self._pick.python(view, worker)
+                    mem[me + at.PHASE] = PICKED
+                self._collect()
+        except BaseException as error:
+            self._fail(error)
+
+    def _run(self, me: int) -> None:
+        """Runs the unit that a worker was returned with."""
+        mem = self.mem
+        phase, task = int(mem[me + at.PHASE]), self.tasks[int(mem[me + at.OP])]
+        first, out = int(mem[me + at.INPUTS]), int(mem[me + at.SPARE])
+        if phase == RANGE:
+            assert task.unit is not None
+            part = int(mem[me + at.PART])
+            bound = task.run_part(self, first, part)
+            store(mem, int(mem[op_at(mem, task.index) + at.EARLIEST]) + part, bound)
+        elif phase == JOIN:
+            self.put(out, task, task.join(self, first))
+        else:
+            handles = mem[me + at.INPUTS : me + at.INPUTS + len(task.inputs)].tolist()
+            moment = self._moment(out)
+            result = task.run(self, handles, moment)
+            if isinstance(result, Parts):
+                self._put_parts(out, result)
+                return
+            if task.sets_clock:
+                self._put_clocks(out, moment)
+            self.put(out, task, result)
+
+    def _moment(self, handle: int) -> Moment:
+        place = handle_at(self.mem, handle)
+        values = self.mem[place + at.CLOCKS : place + at.CLOCKS + len(self._domains)].tolist()
+        clocks = {d: v for d, v in zip(self._domains, values, strict=True) if v != BEFORE_ALL}
+        number = int(self.mem[place + at.ENDING])
+        ending = frozenset([self.plan.endings[number - 1]]) if number else frozenset[int]()
+        return Moment(clocks, ending)
+
+    def slot_of(self, domain: int) -> int:
+        """Where handles keep a domain's clock."""
+        return self._slots[domain]
+
+    def leave(self, edge: Edge, chunk: Chunk, handle: int) -> None:
+        """A chunk has reached the end of its way."""
+        node = self.plan.node(edge.node)
+        if isinstance(node, Sink):
+            self.setting.count(node.label, **{"in": len(chunk)})
+        self._leave(edge, chunk, int(self.mem[handle_at(self.mem, handle) + at.ENTRY]))
+
+    def _fail(self, error: BaseException) -> None:
+        if self.error is None:
+            self.error = error
+        store(self.mem, at.STOP, 1)
+        wake_all(self.mem)
+
+    def _check(self) -> None:
+        if self.error is not None:
+            raise self.error
+        if self.mem[at.STOP]:
+            raise ThalwegError("the engine was stopped")
+
+    def _take_left(self) -> Leaving:
+        out: Leaving = {}
+        while self._left:
+            edge, chunk = self._left.popleft()
+            out.setdefault(edge, []).append(chunk)
+        return out
+
+    # -- handles --------------------------------------------------------------------------------------------
+
+    def _handle_count(self) -> int:
+        return int(self.mem[at.HANDLE_COUNT])
+
+    def _new_handle(self) -> int:
+        while (handle := int(new_handle(self.mem))) == EMPTY:
+            self._check()
+            self._collect()
+            wait_for_room(self.mem, 1_000)
+        return handle
+
+    def _collect(self) -> None:
+        """Lets go of objects that nobody reads any more."""
+        if not self._collecting.acquire(blocking=False):
+            return
+        try:
+            while count := collected(self.mem, self._garbage):
+                for handle in self._garbage[:count].tolist():
+                    self.objects[handle] = None
+                free_handles(self.mem, self._garbage, count)
+        finally:
+            self._collecting.release()
+
+    def put(self, handle: int, task: Task, bundle: Bundle) -> None:
+        """Puts an operator's output under a handle."""
+        mem = self.mem
+        place = handle_at(mem, handle)
+        self.objects[handle] = task.packed(self, handle, bundle)
+        mem[place + at.OBJECT] = HAS_OBJECT
+        mem[place + at.COUNT] = sum(map(len, bundle.values()))
+
+    def _put_parts(self, handle: int, parts: Parts) -> None:
+        place = handle_at(self.mem, handle)
+        self.objects[handle] = parts
+        self.mem[place + at.OBJECT] = HAS_OBJECT
+        self.mem[place + at.PARTS] = address(parts.rows)
+
+    def _put_clocks(self, handle: int, moment: Moment) -> None:
+        place = handle_at(self.mem, handle)
+        for slot, domain in enumerate(self._domains):
+            self.mem[place + at.CLOCKS + slot] = moment.clocks.get(domain, BEFORE_ALL)
+
+    # -- making ---------------------------------------------------------------------------------------------
+
+    def _keyed(self, node: Keyed) -> KeyedUnit:
+        pieces = self.options.pieces(node.key.buckets) if node.key.fields else 1
+        made = [self._builder.keyed(node) for _ in range(pieces)]
+        return KeyedUnit(self.setting, node, made, self._builder.key(node))
+
+    def _set_policy(self) -> CompiledPick:
+        policy, mem = self.options.policy, self.mem
+        mem[at.SLICE], mem[at.WINDOW] = 1 << 40, 1 << 40
+        if self.options.threading == "dedicated":
+            mem[at.MODE] = at.DEDICATED
+        elif policy is None or getattr(policy, "native", "") == "free_list":
+            mem[at.MODE] = at.BY_FREE_LIST
+        else:
+            pick = compile_pick(policy.pick_function())
+            mem[at.MODE] = at.BY_PICK if pick.address else at.BY_PYTHON
+            mem[at.PICK], mem[at.SLICE], mem[at.WINDOW] = (
+                pick.address, policy.slice_ns, policy.window_ns,
+            )  # fmt: skip
+            return pick
+        return CompiledPick(0, lambda view, worker: -1)

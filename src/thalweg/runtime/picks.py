@@ -1,0 +1,91 @@
+"""A policy's pick: machine code that the worker loop calls by address, or the Python function that it is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Final
+
+import numba
+import numpy as np
+from numba import types
+
+from thalweg.jit import njit
+from thalweg.runtime.compiler.lookup import carray, pointer
+from thalweg.runtime.dispatch import worker_at
+from thalweg.runtime.layout import BASE, N_OPS, VIEW, VIEW_FIELDS, Int64s
+from thalweg.runtime.native.calls import address_of
+from thalweg.scheduling.policy import FlowView
+
+Pick = Callable[[Any, int], int]
+
+_words: Final = pointer(types.int64, 64)
+_floats: Final = pointer(types.float64, 64)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CompiledPick:
+    """A pick that the engine can call.
+
+    ``address`` is machine code ``(view, worker, operators) -> operator``, 0 where Python runs it for ``reason``;
+    ``keep`` is what the code needs to stay alive.
+    """
+
+    address: int
+    python: Pick
+    reason: str = ""
+    keep: Any = None
+
+
+@njit
+def _view_at(place: int, n: int) -> FlowView:
+    """The view at an address: arrays of ``n`` words each, in the order of the fields, then the time."""
+    size = 8 * n
+    return FlowView(
+        carray(_words(place), n),
+        carray(_words(place + size), n),
+        carray(_words(place + 2 * size), n),
+        carray(_words(place + 3 * size), n),
+        carray(_floats(place + 4 * size), n),
+        carray(_floats(place + 5 * size), n),
+        carray(_floats(place + 6 * size), n),
+        carray(_floats(place + 7 * size), n),
+        carray(_words(place + 8 * size), n),
+        carray(_words(place + 9 * size), n),
+        carray(_floats(place + 10 * size), n),
+        carray(_words(place + 11 * size), n),
+        carray(_words(place + 12 * size), n),
+        carray(_words(place + 13 * size), n),
+        carray(_words(place + 14 * size), n),
+        carray(_words(place + 15 * size), 1),
+    )
+
+
+def compile_pick(pick: Pick) -> CompiledPick:
+    """Compiles a pick where Numba can; a policy may be any Python function otherwise."""
+    inner = numba.njit(nogil=True, error_model="python")(pick)
+
+    def entry(place: int, worker: int, n: int) -> int:
+        return inner(_view_at(place, n), worker)
+
+    try:
+        made = numba.njit("int64(int64, int64, int64)", nogil=True, error_model="python")(entry)
+    except numba.core.errors.NumbaError as error:
+        first = str(error).strip().splitlines()[0]
+        return CompiledPick(0, pick, f"Numba refuses {pick.__name__}: {first}")
+    return CompiledPick(address_of(made), pick, "", made)
+
+
+def view_of(mem: Int64s, worker: int) -> FlowView:
+    """A worker's view as NumPy arrays over its memory."""
+    n = int(mem[N_OPS])
+    first = (int(mem[worker_at(mem, worker) + VIEW]) - int(mem[BASE])) // 8
+    words = mem[first : first + VIEW_FIELDS * n + 1]
+    fields: list[Any] = []
+    for place, name in enumerate(FlowView._fields[:VIEW_FIELDS]):
+        column = words[place * n : (place + 1) * n]
+        fields.append(column.view(np.float64) if name in _FLOATS else column)
+    return FlowView._make([*fields, words[-1:]])
+
+
+_FLOATS: Final = frozenset({"cost", "selectivity", "cumulative_in", "cumulative_out", "window_ns"})

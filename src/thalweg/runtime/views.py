@@ -1,0 +1,168 @@
+"""What a policy sees of the running flow: a :class:`~thalweg.scheduling.policy.FlowView` in native memory.
+
+Each worker fills a view of its own before it asks the policy, so a pick never sees numbers change.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from thalweg.jit import njit
+from thalweg.runtime.atomics import EMPTY, load, store
+from thalweg.runtime.clocks import now_ns
+from thalweg.runtime.compiler.support import get_f, get_i, put_f, put_i
+from thalweg.runtime.dispatch import full_reader, op_at, sent, waiting_units, worker_at
+from thalweg.runtime.layout import (
+    BUSY,
+    CAPACITY,
+    EDGES,
+    ENTRIES,
+    FEEDER,
+    FIRST_PORT,
+    IN,
+    KEYED,
+    KIND,
+    LIMIT,
+    N_IN,
+    N_OPS,
+    N_OUT,
+    N_WORKERS,
+    PORT_WORDS,
+    PORTS,
+    PRIORITY,
+    READER,
+    RING,
+    S_IN,
+    S_LAST,
+    S_NS,
+    S_OUT,
+    S_TIMED,
+    S_WINDOW,
+    STAT_WORDS,
+    STATEFUL,
+    STATS,
+    VIEW,
+    VIEW_FIELDS,
+    WINDOW,
+    WINDOW_START,
+    Int64s,
+)
+from thalweg.runtime.rings import spsc_len
+
+#: Measured values count only from so many tuples on.
+_SAMPLE: Final = 100
+#: What an operator is taken to cost before, ns a tuple; and the least cost.
+_PRIOR_COST: Final = 1_000.0
+_LEAST_COST: Final = 10.0
+_LEAST_SELECTIVITY: Final = 1e-6
+
+
+@njit
+def _new_window(mem: Int64s, now: int) -> None:
+    """Forgets the worker time of the window that is over."""
+    if now - load(mem, WINDOW_START) < mem[WINDOW]:
+        return
+    store(mem, WINDOW_START, now)
+    for i in range(mem[N_WORKERS] * mem[N_OPS]):
+        mem[mem[STATS] + i * STAT_WORDS + S_WINDOW] = 0
+
+
+@njit
+def tuples_waiting(mem: Int64s, op: int) -> int:
+    """Tuples in an operator's worklist, from its chunks by the mean size of those it has seen."""
+    o = op_at(mem, op)
+    units = waiting_units(mem, o)
+    if units <= 0:
+        return 0
+    seen, rows = 0, 0
+    for w in range(mem[N_WORKERS]):
+        stat = mem[STATS] + (w * mem[N_OPS] + op) * STAT_WORDS
+        seen += mem[stat]
+        rows += mem[stat + S_IN]
+    if seen == 0:
+        return units
+    return max(units * rows // seen, units)
+
+
+@njit
+def _head(mem: Int64s, o: int) -> int:
+    """When the source handed over the oldest chunk of a worklist, monotonic ns; now where it is empty."""
+    waiting = waiting_units(mem, o)
+    if mem[o + KIND] == KEYED:
+        # A chunk is several units here; those that have entered but are not out are looked at.
+        waiting = load(mem, o + IN) - sent(mem, o)
+    if waiting <= 0:
+        return now_ns()
+    oldest = max(load(mem, o + IN) - waiting, 0)
+    return mem[mem[o + ENTRIES] + oldest % mem[o + CAPACITY]]
+
+
+@njit
+def _derive(mem: Int64s, base: int, n: int) -> None:
+    """What follows from neighbours: cumulative selectivities, summed over paths, and the fullest reader."""
+    put_f(base + 48 * n, 1.0)
+    put_f(base + 56 * n, 1.0)
+    for op in range(n):
+        o, at = op_at(mem, op), base + 8 * op
+        if op:
+            arriving = 0.0
+            for i in range(mem[o + N_IN]):
+                feeder = mem[mem[PORTS] + (mem[o + FIRST_PORT] + i) * PORT_WORDS + FEEDER]
+                arriving += get_f(base + 8 * feeder + 56 * n)
+            put_f(at + 48 * n, arriving)
+            put_f(at + 56 * n, arriving * get_f(at + 40 * n))
+        fullest = -1
+        for e in range(mem[o + N_OUT]):
+            reader = mem[mem[PORTS] + mem[mem[o + EDGES] + e] * PORT_WORDS + READER]
+            fullest = max(fullest, get_i(base + 8 * reader + 16 * n))
+        put_i(at + 24 * n, fullest)
+
+
+@njit
+def refresh_view(mem: Int64s, w: int) -> bool:
+    """Fills the worker's view; whether any operator can run."""
+    n, now = mem[N_OPS], now_ns()
+    _new_window(mem, now)
+    base = mem[worker_at(mem, w) + VIEW]
+    any_runnable = False
+    for op in range(n):
+        o = op_at(mem, op)
+        timed = ns = rows_in = rows_out = window = last = 0
+        for v in range(mem[N_WORKERS]):
+            stat = mem[STATS] + (v * n + op) * STAT_WORDS
+            timed += mem[stat + S_TIMED]
+            ns += mem[stat + S_NS]
+            rows_in += mem[stat + S_IN]
+            rows_out += mem[stat + S_OUT]
+            window += mem[stat + S_WINDOW]
+            last = max(last, mem[stat + S_LAST])
+        cost, selectivity = _PRIOR_COST, 1.0
+        if timed >= _SAMPLE:
+            cost = max(ns / timed, _LEAST_COST)
+        if rows_in >= _SAMPLE:
+            selectivity = max(rows_out / rows_in, _LEAST_SELECTIVITY)
+        waiting = tuples_waiting(mem, op)
+        busy = load(mem, o + BUSY)
+        runnable = op > 0 and waiting > 0 and busy < mem[o + LIMIT]
+        if runnable and mem[o + KIND] == STATEFUL:
+            for i in range(mem[o + N_IN]):
+                port = mem[PORTS] + (mem[o + FIRST_PORT] + i) * PORT_WORDS
+                runnable = runnable and spsc_len(mem, mem[port + RING]) > 0
+        runnable = runnable and full_reader(mem, op) == EMPTY
+        any_runnable = any_runnable or runnable
+        at = base + 8 * op
+        put_i(at, mem[o + KIND])
+        put_i(at + 8 * n, op)
+        put_i(at + 16 * n, waiting)
+        put_f(at + 32 * n, cost)
+        put_f(at + 40 * n, selectivity)
+        put_i(at + 64 * n, busy)
+        put_i(at + 72 * n, mem[o + LIMIT])
+        put_f(at + 80 * n, float(window))
+        put_i(at + 88 * n, last)
+        put_i(at + 96 * n, _head(mem, o))
+        put_i(at + 104 * n, mem[o + PRIORITY])
+        put_i(at + 112 * n, 1 if runnable else 0)
+    put_i(base + 8 * VIEW_FIELDS * n, now)
+    _derive(mem, base, n)
+    return any_runnable

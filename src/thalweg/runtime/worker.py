@@ -1,0 +1,626 @@
+"""The loop in which a worker lives: find an operator, run units of it, send on what they put out.
+
+The loop is compiled and holds no Python object, so workers do not meet at the interpreter's lock. A unit whose
+operator has no machine code makes it *return* (:data:`PYTHON`); the caller runs the unit in plain Python, with
+nothing of the runtime locked, and calls again.
+
+A visit to an operator lasts a time slice (Prasaad et al., section 6), counted in tuples by the measured cost, or
+a quarter of a queue where a worker helps a full reader (Schneider & Wu, section 4.1.4). A worker that finds a
+worklist empty returns at once and looks for another operator.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from thalweg.jit import njit
+from thalweg.runtime.atomics import EMPTY, add, cas, fence, give_way, load, relax, store
+from thalweg.runtime.clocks import now_ns
+from thalweg.runtime.dispatch import (
+    OWNS_BLOCK,
+    block_word,
+    clock_of,
+    full_reader,
+    handle_at,
+    inherit,
+    join_clocks,
+    new_handle,
+    op_at,
+    publish,
+    queue_done,
+    queue_front,
+    queue_hand_over,
+    queue_take,
+    release,
+    relieve,
+    waiting_units,
+    worker_at,
+)
+from thalweg.runtime.layout import (
+    ACTIVE,
+    BASE,
+    BLOCKED,
+    BUDGET,
+    BUSY,
+    BY_FREE_LIST,
+    BY_PICK,
+    CAPACITY,
+    COUNT,
+    CTX,
+    DEDICATED,
+    ENDING,
+    ENDING_NO,
+    FIRST_PORT,
+    FIXED,
+    FN,
+    FREE_OPS,
+    HELP,
+    HOLDS,
+    IDLE,
+    INPUTS,
+    IS_SPLIT,
+    KEYED,
+    KIND,
+    LEFT,
+    LIMIT,
+    LISTED,
+    MERGE,
+    MODE,
+    N_IN,
+    N_OPS,
+    NATIVE,
+    NEEDS_TOKEN,
+    OBJECT,
+    OP,
+    PARK,
+    PARKED,
+    PART,
+    PARTITIONS,
+    PARTS,
+    PAYLOAD_WORD,
+    PHASE,
+    PICK,
+    PORT_WORDS,
+    PORTS,
+    QUEUE,
+    QUEUE_KIND,
+    READERS,
+    REF,
+    RING,
+    S_IN,
+    S_LAST,
+    S_NS,
+    S_OUT,
+    S_TIMED,
+    S_UNITS,
+    S_WINDOW,
+    SCRATCH,
+    SLICE,
+    SPARE,
+    SPLIT_ROWS,
+    STARTED,
+    STAT_WORDS,
+    STATEFUL,
+    STATELESS,
+    STATS,
+    STOP,
+    TOKEN,
+    TOKEN_HELD,
+    TOKEN_SINCE,
+    UNITS,
+    VIEW,
+    Int64s,
+)
+from thalweg.runtime.native.calls import call3, get_i
+from thalweg.runtime.parking import cancel, park, prepare, unpark
+from thalweg.runtime.rings import (
+    lock_consumer,
+    mpmc_pop,
+    mpmc_push,
+    spsc_len,
+    spsc_pop,
+    unlock_consumer,
+)
+from thalweg.runtime.views import refresh_view
+
+#: What the loop returns.
+STOPPED: Final = 0
+PYTHON: Final = 1
+COLLECT: Final = 2
+CHOOSE: Final = 3
+
+#: Values of PHASE: what a worker's unit in Python is.
+NOTHING: Final = 0
+WHOLE: Final = 1  # a chunk of a stateless or stateful operator
+RANGE: Final = 2  # one partition of a chunk
+JOIN: Final = 3  # the merge of a chunk's ranges
+PICKED: Final = 4  # the policy was asked
+
+#: Interpreted code that holds the token for longer than this is probably waiting for something.
+STALE_NS: Final = 10_000_000
+#: A sleeping worker looks for itself from time to time, ms.
+_NAP_US: Final = 50_000
+_MANY: Final = 1 << 60
+#: Units with fewer rows are timed only now and then.
+_TIMED_ROWS: Final = 64
+_TIMED_EVERY: Final = 15
+
+
+@njit
+def stat_at(mem: Int64s, worker: int, op: int) -> int:
+    """Where the counts of a worker for an operator begin."""
+    return mem[STATS] + (worker * mem[N_OPS] + op) * STAT_WORDS
+
+
+# -- the token of interpreted code -----------------------------------------------------------------------------
+
+
+@njit
+def _take_token(mem: Int64s, w: int, me: int) -> bool:
+    if mem[me + TOKEN_HELD]:
+        return True
+    if cas(mem, TOKEN, 0, w + 1):
+        store(mem, TOKEN_SINCE, now_ns())
+        mem[me + TOKEN_HELD] = 1
+        return True
+    return now_ns() - load(mem, TOKEN_SINCE) > STALE_NS
+
+
+@njit
+def _leave_token(mem: Int64s, me: int) -> None:
+    if mem[me + TOKEN_HELD]:
+        mem[me + TOKEN_HELD] = 0
+        store(mem, TOKEN, 0)
+        unpark(mem, mem[PARKED])
+
+
+# -- finding an operator ---------------------------------------------------------------------------------------
+
+
+@njit
+def has_input(mem: Int64s, op: int) -> bool:
+    """Whether an operator has a unit to run: something in its worklist, of a stateful one at each port."""
+    o = op_at(mem, op)
+    if mem[o + KIND] == STATEFUL:
+        for i in range(mem[o + N_IN]):
+            if spsc_len(mem, mem[mem[PORTS] + (mem[o + FIRST_PORT] + i) * PORT_WORDS + RING]) <= 0:
+                return False
+        return True
+    return waiting_units(mem, o) > 0
+
+
+@njit
+def is_runnable(mem: Int64s, op: int) -> bool:
+    """Input there, room at every reader, and fewer workers than its limit."""
+    o = op_at(mem, op)
+    if load(mem, o + BUSY) >= mem[o + LIMIT]:
+        return False
+    return has_input(mem, op) and full_reader(mem, op) == EMPTY
+
+
+@njit
+def _any_work(mem: Int64s) -> bool:
+    for op in range(1, mem[N_OPS]):
+        o = op_at(mem, op)
+        if load(mem, o + BUSY) < mem[o + LIMIT] and has_input(mem, op):
+            return True
+    return False
+
+
+@njit
+def _from_free_list(mem: Int64s, w: int, me: int) -> int:
+    """Schneider & Wu, Fig. 4: the operator that has waited longest and can run; stops at the first one seen."""
+    first = EMPTY
+    while True:
+        op = mpmc_pop(mem, mem[FREE_OPS])
+        if op == EMPTY:
+            return EMPTY
+        if is_runnable(mem, op):
+            mem[me + LISTED] = 1
+            return op
+        while not mpmc_push(mem, mem[FREE_OPS], op):
+            relax()
+        if op == first:
+            return EMPTY
+        if first == EMPTY:
+            first = op
+
+
+@njit
+def _next_operator(mem: Int64s, w: int, me: int) -> int:
+    mode = mem[MODE]
+    if mode == BY_FREE_LIST:
+        return _from_free_list(mem, w, me)
+    if mode == DEDICATED:
+        return mem[me + FIXED] if is_runnable(mem, mem[me + FIXED]) else EMPTY
+    if not refresh_view(mem, w):
+        return EMPTY
+    if mode == BY_PICK:
+        status, op = call3(mem[PICK], mem[me + VIEW], w, 0)
+        return op if status == 0 else EMPTY
+    return -2
+
+
+# -- visits ----------------------------------------------------------------------------------------------------
+
+
+@njit
+def _begin_visit(mem: Int64s, w: int, me: int, op: int, helping: bool) -> bool:
+    o = op_at(mem, op)
+    if mem[o + NEEDS_TOKEN] and not _take_token(mem, w, me):
+        return False
+    if add(mem, o + BUSY, 1) >= mem[o + LIMIT]:
+        add(mem, o + BUSY, -1)
+        return False
+    if mem[o + KIND] == STATEFUL:
+        ring = mem[mem[PORTS] + mem[o + FIRST_PORT] * PORT_WORDS + RING]
+        if not lock_consumer(mem, ring):
+            add(mem, o + BUSY, -1)
+            return False
+    mem[me + OP] = op
+    mem[me + PART] = EMPTY
+    mem[me + UNITS] = max(mem[o + CAPACITY] // 4, 1) if helping else _MANY
+    mem[me + BUDGET] = _tuples_of_slice(mem, w, op)
+    return True
+
+
+@njit
+def _tuples_of_slice(mem: Int64s, w: int, op: int) -> int:
+    """How many tuples fit a time slice, by this worker's own measure of the cost."""
+    stat = stat_at(mem, w, op)
+    if mem[stat + S_TIMED] == 0 or mem[stat + S_NS] == 0:
+        return 1
+    return max(mem[SLICE] * mem[stat + S_TIMED] // mem[stat + S_NS], 1)
+
+
+@njit
+def _end_visit(mem: Int64s, me: int) -> None:
+    op = mem[me + OP]
+    o = op_at(mem, op)
+    if mem[o + KIND] == STATEFUL:
+        unlock_consumer(mem, mem[mem[PORTS] + mem[o + FIRST_PORT] * PORT_WORDS + RING])
+    elif mem[o + KIND] == KEYED and mem[me + PART] != EMPTY:
+        queue_hand_over(mem, mem[o + QUEUE_KIND], mem[o + QUEUE], mem[me + PART])
+        mem[me + PART] = EMPTY
+    add(mem, o + BUSY, -1)
+    mem[me + OP] = EMPTY
+    _leave_listed(mem, me, op)
+    _leave_token(mem, me)
+    if has_input(mem, op):
+        unpark(mem, mem[PARKED])
+
+
+@njit
+def _leave_listed(mem: Int64s, me: int, op: int) -> None:
+    if mem[me + LISTED]:
+        mem[me + LISTED] = 0
+        while not mpmc_push(mem, mem[FREE_OPS], op):
+            relax()
+
+
+@njit
+def _started(mem: Int64s, stat: int, rows: int) -> int:
+    """The time, where this unit's is taken; else 0."""
+    if rows >= _TIMED_ROWS or mem[stat + S_UNITS] & _TIMED_EVERY == 0:
+        return now_ns()
+    return 0
+
+
+@njit
+def _note(mem: Int64s, me: int, stat: int, started: int, rows_in: int, rows_out: int) -> None:
+    mem[stat + S_UNITS] += 1
+    mem[stat + S_IN] += rows_in
+    mem[stat + S_OUT] += rows_out
+    mem[me + BUDGET] -= max(rows_in, 1)
+    mem[me + UNITS] -= 1
+    mem[me + IDLE] = 0
+    if started:
+        now = now_ns()
+        mem[stat + S_NS] += now - started
+        mem[stat + S_WINDOW] += now - started
+        mem[stat + S_TIMED] += max(rows_in, 1)
+        mem[stat + S_LAST] = now
+
+
+@njit
+def _input_address(mem: Int64s, o: int, number: int, handle: int) -> int:
+    port = mem[PORTS] + (mem[o + FIRST_PORT] + number) * PORT_WORDS
+    return mem[block_word(mem, handle_at(mem, handle), mem[port + REF])]
+
+
+@njit
+def _take_block(mem: Int64s, o: int, handle: int, block: int) -> None:
+    """Makes a handle the owner of a block that machine code returned."""
+    at = handle_at(mem, handle)
+    mem[block_word(mem, at, 0)] = block
+    if mem[o + IS_SPLIT]:
+        mem[at + PARTS] = get_i(block + 8 * SPLIT_ROWS)
+        return
+    mem[at + OBJECT] = OWNS_BLOCK
+    mem[at + COUNT] = get_i(block)
+    if mem[o + PAYLOAD_WORD]:
+        payload = get_i(block + 8 * mem[o + PAYLOAD_WORD])
+        if payload >= 0:
+            mem[at + HOLDS] = payload
+            add(mem, handle_at(mem, payload) + READERS, 1)
+
+
+@njit
+def _finish_whole(mem: Int64s, w: int, me: int, started: int) -> None:
+    """The unit of a stateless or stateful operator is done: its inputs are let go, its output goes on."""
+    op, out = mem[me + OP], mem[me + SPARE]
+    o = op_at(mem, op)
+    rows_in = 0
+    for i in range(mem[o + N_IN]):
+        handle = mem[me + INPUTS + i]
+        rows_in += mem[handle_at(mem, handle) + COUNT]
+        if mem[o + IS_SPLIT]:
+            # What was split stays until its ranges are merged.
+            mem[handle_at(mem, out) + HOLDS] = handle
+            mem[handle_at(mem, out) + COUNT] = rows_in
+        else:
+            release(mem, handle)
+    mem[me + SPARE] = EMPTY
+    _note(mem, me, stat_at(mem, w, op), started, rows_in, mem[handle_at(mem, out) + COUNT])
+    publish(mem, w, op, out)
+    if mem[o + KIND] == STATEFUL:
+        relieve(mem, w, op)
+
+
+@njit
+def _run_whole(mem: Int64s, w: int, me: int, op: int) -> int:
+    """Runs a unit on the inputs in INPUTS; 0, or PYTHON."""
+    o, out = op_at(mem, op), mem[me + SPARE]
+    first = mem[me + INPUTS]
+    inherit(mem, op, first, out)
+    for i in range(1, mem[o + N_IN]):
+        join_clocks(mem, mem[me + INPUTS + i], out)
+    rows = mem[handle_at(mem, first) + COUNT]
+    started = _started(mem, stat_at(mem, w, op), rows)
+    if mem[o + NATIVE]:
+        at = handle_at(mem, first)
+        scratch = me + SCRATCH
+        mem[scratch] = 0
+        mem[scratch + 1] = clock_of(mem, o, at)
+        mem[scratch + 2] = 1 if mem[at + ENDING] and mem[at + ENDING] == mem[o + ENDING_NO] else 0
+        address = _input_address(mem, o, 0, first)
+        status, block = call3(mem[o + FN], mem[o + CTX], address, mem[BASE] + 8 * scratch)
+        if status == 0 and block != 0:
+            _take_block(mem, o, out, block)
+            _finish_whole(mem, w, me, started)
+            return 0
+    mem[me + PHASE] = WHOLE
+    mem[me + STARTED] = now_ns() if started == 0 else started
+    return PYTHON
+
+
+@njit
+def _has_spare(mem: Int64s, me: int) -> bool:
+    if mem[me + SPARE] == EMPTY:
+        mem[me + SPARE] = new_handle(mem)
+    return mem[me + SPARE] != EMPTY
+
+
+@njit
+def _go_on_stateless(mem: Int64s, w: int, me: int, op: int) -> int:
+    queue = mem[op_at(mem, op) + QUEUE]
+    while mem[me + UNITS] > 0 and mem[me + BUDGET] > 0 and mem[me + HELP] == EMPTY:
+        if not _has_spare(mem, me):
+            return COLLECT
+        handle = mpmc_pop(mem, queue)
+        if handle == EMPTY:
+            return 0
+        mem[me + INPUTS] = handle
+        code = _run_whole(mem, w, me, op)
+        if code:
+            return code
+    return 0
+
+
+@njit
+def _go_on_stateful(mem: Int64s, w: int, me: int, op: int) -> int:
+    o = op_at(mem, op)
+    while mem[me + UNITS] > 0 and mem[me + BUDGET] > 0 and mem[me + HELP] == EMPTY:
+        if not _has_spare(mem, me):
+            return COLLECT
+        if not has_input(mem, op):
+            return 0
+        full = full_reader(mem, op)
+        if full != EMPTY:
+            store(mem, o + BLOCKED, 1)
+            fence()
+            full = full_reader(mem, op)
+            if full != EMPTY:
+                mem[me + HELP] = full
+                return 0
+            store(mem, o + BLOCKED, 0)
+        for i in range(mem[o + N_IN]):
+            ring = mem[mem[PORTS] + (mem[o + FIRST_PORT] + i) * PORT_WORDS + RING]
+            mem[me + INPUTS + i] = spsc_pop(mem, ring)
+        code = _run_whole(mem, w, me, op)
+        if code:
+            return code
+    return 0
+
+
+@njit
+def _finish_range(mem: Int64s, w: int, me: int, op: int, started: int) -> int:
+    """A range is done; the chunk's last one merges. 0, or PYTHON for a merge there."""
+    o, handle, part = op_at(mem, op), mem[me + INPUTS], mem[me + PART]
+    at = handle_at(mem, handle)
+    rows = get_i(mem[at + PARTS] + 8 * part)
+    _note(mem, me, stat_at(mem, w, op), started, rows, 0)
+    if not queue_done(mem, mem[o + QUEUE_KIND], mem[o + QUEUE], part):
+        mem[me + PART] = EMPTY
+    if add(mem, at + LEFT, -1) != 1:
+        return 0
+    out = mem[me + SPARE]
+    inherit(mem, op, handle, out)
+    if mem[o + NATIVE]:
+        address = mem[block_word(mem, at, 0)]
+        status, block = call3(mem[o + MERGE], mem[o + CTX], address, mem[BASE] + 8 * (me + SCRATCH))
+        if status == 0 and block != 0:
+            _take_block(mem, o, out, block)
+            _finish_join(mem, w, me, op)
+            return 0
+    if mem[me + PART] != EMPTY:
+        # Merging may take long: others go on with the partition.
+        queue_hand_over(mem, mem[o + QUEUE_KIND], mem[o + QUEUE], mem[me + PART])
+        mem[me + PART] = EMPTY
+    mem[me + PHASE] = JOIN
+    mem[me + STARTED] = now_ns()
+    return PYTHON
+
+
+@njit
+def _finish_join(mem: Int64s, w: int, me: int, op: int) -> None:
+    out = mem[me + SPARE]
+    mem[me + SPARE] = EMPTY
+    mem[stat_at(mem, w, op) + S_OUT] += mem[handle_at(mem, out) + COUNT]
+    release(mem, mem[me + INPUTS])
+    publish(mem, w, op, out)
+
+
+@njit
+def _go_on_keyed(mem: Int64s, w: int, me: int, op: int) -> int:
+    o = op_at(mem, op)
+    kind, queue = mem[o + QUEUE_KIND], mem[o + QUEUE]
+    while mem[me + UNITS] > 0 and mem[me + BUDGET] > 0 and mem[me + HELP] == EMPTY:
+        if not _has_spare(mem, me):
+            return COLLECT
+        if mem[me + PART] == EMPTY:
+            mem[me + PART] = queue_take(mem, kind, queue, w % mem[o + PARTITIONS])
+            if mem[me + PART] == EMPTY:
+                return 0
+        code = _run_range(mem, w, me, op, queue_front(mem, kind, queue, mem[me + PART]))
+        if code:
+            return code
+    return 0
+
+
+@njit
+def _run_range(mem: Int64s, w: int, me: int, op: int, handle: int) -> int:
+    o, at, part = op_at(mem, op), handle_at(mem, handle), mem[me + PART]
+    mem[me + INPUTS] = handle
+    started = _started(mem, stat_at(mem, w, op), get_i(mem[at + PARTS] + 8 * part))
+    if mem[o + NATIVE]:
+        scratch = me + SCRATCH
+        mem[scratch] = part
+        mem[scratch + 1] = clock_of(mem, o, at)
+        mem[scratch + 2] = 1 if mem[at + ENDING] and mem[at + ENDING] == mem[o + ENDING_NO] else 0
+        address = mem[block_word(mem, at, 0)]
+        status, code = call3(mem[o + FN], mem[o + CTX], address, mem[BASE] + 8 * scratch)
+        if status == 0 and code != 0:
+            return _finish_range(mem, w, me, op, started)
+    mem[me + PHASE] = RANGE
+    mem[me + STARTED] = now_ns() if started == 0 else started
+    return PYTHON
+
+
+@njit
+def _resume(mem: Int64s, w: int, me: int) -> int:
+    """Takes up the unit that Python has run; its output, if it has one, is the handle in SPARE."""
+    phase, op = mem[me + PHASE], mem[me + OP]
+    mem[me + PHASE] = NOTHING
+    if mem[me + TOKEN_HELD]:
+        store(mem, TOKEN_SINCE, now_ns())
+    if phase == WHOLE:
+        _finish_whole(mem, w, me, mem[me + STARTED])
+    elif phase == RANGE:
+        return _finish_range(mem, w, me, op, mem[me + STARTED])
+    elif phase == JOIN:
+        _finish_join(mem, w, me, op)
+    return 0
+
+
+@njit
+def _go_on(mem: Int64s, w: int, me: int) -> int:
+    """Runs units of the operator at hand until the visit is over; a code for Python, or 0."""
+    op = mem[me + OP]
+    kind = mem[op_at(mem, op) + KIND]
+    if kind == STATELESS:
+        return _go_on_stateless(mem, w, me, op)
+    if kind == KEYED:
+        return _go_on_keyed(mem, w, me, op)
+    return _go_on_stateful(mem, w, me, op)
+
+
+@njit
+def _rest(mem: Int64s, me: int) -> None:
+    """Exponential back-off that ends in a sleep on a condition; a push wakes."""
+    idle = mem[me + IDLE]
+    mem[me + IDLE] = idle + 1
+    if idle < 40:
+        relax()
+    elif idle < 60:
+        give_way()
+    else:
+        own = mem[me + FIXED]
+        at = mem[PARKED] if own == EMPTY else mem[op_at(mem, own) + PARK]
+        key = prepare(mem, at)
+        if load(mem, STOP):
+            cancel(mem, at)
+        elif has_input(mem, own) if own != EMPTY else _any_work(mem):
+            if idle < 100:
+                cancel(mem, at)
+                give_way()
+            else:
+                # There is work, but others have what it needs.
+                park(mem, at, key, min(1 << min(idle - 100, 10), 1000))
+        else:
+            park(mem, at, key, _NAP_US)
+
+
+@njit
+def _suspended(mem: Int64s) -> None:
+    key = prepare(mem, mem[PARKED])
+    park(mem, mem[PARKED], key, _NAP_US)
+
+
+@njit
+def work(mem: Int64s, w: int) -> int:
+    """Runs the worker until it stops, or Python is needed: STOPPED, PYTHON, COLLECT or CHOOSE."""
+    me = worker_at(mem, w)
+    if mem[me + PHASE]:
+        code = _resume(mem, w, me)
+        if code:
+            return code
+    while True:
+        if load(mem, STOP):
+            return STOPPED
+        if mem[me + OP] != EMPTY:
+            code = _go_on(mem, w, me)
+            if code:
+                return code
+            _end_visit(mem, me)
+        if w >= load(mem, ACTIVE):
+            _suspended(mem)
+            continue
+        if not _has_spare(mem, me):
+            return COLLECT
+        op = mem[me + HELP]
+        helping = op != EMPTY
+        mem[me + HELP] = EMPTY
+        if not helping:
+            op = _next_operator(mem, w, me)
+            if op == -2:
+                return CHOOSE
+        if op == EMPTY:
+            _rest(mem, me)
+        elif not _begin_visit(mem, w, me, op, helping):
+            _leave_listed(mem, me, op)
+            _leave_token(mem, me)
+            _rest(mem, me)
+
+
+__all__ = [
+    "CHOOSE",
+    "COLLECT",
+    "JOIN",
+    "PYTHON",
+    "RANGE",
+    "STOPPED",
+    "WHOLE",
+    "is_runnable",
+    "work",
+]
