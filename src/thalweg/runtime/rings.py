@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from thalweg.runtime.atomics import EMPTY, LINE, Words, back_off, cas, fence, load, shared, store
+from thalweg.runtime.atomics import EMPTY, LINE, Words, back_off, cas, load, shared, store
 
 # -- many producers, many consumers ----------------------------------------------------------------------------
 
@@ -71,16 +71,14 @@ def mpmc_push(mem: Words, at: int, v: int) -> bool:
     while True:
         tail = load(mem, at + _TAIL)
         slot = at + _SLOTS + 2 * (tail & (lap - 1))
-        stamp = load(mem, slot)
-        if stamp == tail:
+        if load(mem, slot) == tail:
             if cas(mem, at + _TAIL, tail, _following(tail, lap, capacity)):
                 store(mem, slot + 1, v)
                 store(mem, slot, tail + 1)
                 return True
-        elif stamp + lap == tail + 1:
-            fence()
-            if load(mem, at + _HEAD) + lap == tail:
-                return False
+        elif load(mem, at + _HEAD) + lap == tail:
+            return False
+        else:
             tries = back_off(tries)
 
 
@@ -95,13 +93,12 @@ def mpmc_pop(mem: Words, at: int) -> int:
     while True:
         head = load(mem, at + _HEAD)
         slot = at + _SLOTS + 2 * (head & (lap - 1))
-        stamp = load(mem, slot)
-        if stamp == head + 1:
+        if load(mem, slot) == head + 1:
             if cas(mem, at + _HEAD, head, _following(head, lap, capacity)):
                 v = load(mem, slot + 1)
                 store(mem, slot, head + lap)
                 return v
-        elif stamp == head:
+        elif load(mem, at + _HEAD) == head:
             return EMPTY
 
 
