@@ -129,6 +129,15 @@ def consume_partitioned(mem: Words, at: int, operate: Operate) -> None:
         p = partitioned_take(mem, at, p)
 
 
+def consume_partition(mem: Words, at: int, operate: Operate) -> None:
+    """Works one partition off and goes elsewhere."""
+    p = partitioned_take(mem, at, 0)
+    more = p != EMPTY
+    while more:
+        operate(p, partitioned_front(mem, at, p))
+        more = partitioned_done(mem, at, p)
+
+
 def consume_partitioned_by_turns(mem: Words, at: int, operate: Operate) -> None:
     """The same, but leaves a partition to others after each of its tuples."""
     p = partitioned_take(mem, at, 0)
@@ -139,13 +148,11 @@ def consume_partitioned_by_turns(mem: Words, at: int, operate: Operate) -> None:
         p = partitioned_take(mem, at, p)
 
 
-def consume_shared(mem: Words, at: int, operate: Operate, is_over: Callable[[], bool]) -> None:
-    """Works until told: an EMPTY of this queue does not say that nothing is left."""
-    while not is_over():
+def consume_shared(mem: Words, at: int, operate: Operate, tries: int) -> None:
+    """Takes so often: an EMPTY of this queue does not say that nothing is left."""
+    for _ in range(tries):
         p = shared_take(mem, at)
-        if p == EMPTY:
-            relax()
-        else:
+        if p != EMPTY:
             operate(p, shared_front(mem, at, p))
             shared_done(mem, at, p)
 
