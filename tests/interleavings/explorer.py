@@ -125,8 +125,9 @@ def _held_lock() -> threading.Lock:
 class Explorer:
     """The search, and the machine that one schedule runs on."""
 
-    def __init__(self, make: Make, bound: int, *, weak: bool, steps: int) -> None:
-        self.make, self.bound, self.weak, self.step_limit = make, bound, weak, steps
+    def __init__(self, make: Make, bound: int, *, weak: bool, prune: bool, steps: int) -> None:
+        self.make, self.bound, self.weak, self.prune = make, bound, weak, prune
+        self.step_limit = steps
         self.path: list[_Choice] = []
         self.least_cost: dict[int, int] = {}
         program = make(Memory())
@@ -207,7 +208,7 @@ class Explorer:
     def _choose(self, what: str, options: list[tuple[int, int]]) -> int:
         """One of the (option, cost), the first by default; remembers that there are others."""
         affordable = [option for option in options if self.cost + option[1] <= self.bound]
-        if self.depth == len(self.path):
+        if self.prune and self.depth == len(self.path):
             self._abandon_if_known(what)
         if len(affordable) == 1:
             option, cost = affordable[0]
@@ -381,7 +382,16 @@ class Explorer:
 
 
 def explore(
-    make: Make, bound: int = 2, *, weak: bool = False, steps: int = 1000, limit: int = 1_000_000
+    make: Make,
+    bound: int = 2,
+    *,
+    weak: bool = False,
+    prune: bool = True,
+    steps: int = 1000,
+    limit: int = 1_000_000,
 ) -> Explored:
-    """Explores the program that ``make`` builds in a fresh memory, which it must do deterministically."""
-    return Explorer(make, bound, weak=weak, steps=steps).explore(limit)
+    """Explores the program that ``make`` builds in a fresh memory, which it must do deterministically.
+
+    Without ``prune``, states that were reached before are explored again.
+    """
+    return Explorer(make, bound, weak=weak, prune=prune, steps=steps).explore(limit)

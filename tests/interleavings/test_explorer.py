@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Hashable
 
 import pytest
-from tests.interleavings.explorer import Explored, Memory, Program, Unfinished, Violation, explore
+from tests.interleavings.explorer import (
+    Explored,
+    Make,
+    Memory,
+    Program,
+    Unfinished,
+    Violation,
+    explore,
+)
 
 from thalweg.runtime.atomics import Words, add, cas, fence, load, relax, store, swap
 
@@ -149,3 +158,47 @@ def test_the_search_is_deterministic_and_bounded() -> None:
     assert search(1000) == search(1000)
     with pytest.raises(Unfinished):
         search(2)
+
+
+def random_program(seed: int, outcomes: set[Hashable]) -> Make:
+    """Two threads of three operations each on two words; the outcomes are what they got and what they left."""
+    chance = random.Random(seed)
+    operations: list[Callable[[Words, int], object]] = [
+        load,
+        lambda mem, i: store(mem, i, 1),
+        lambda mem, i: store(mem, i, 2),
+        lambda mem, i: add(mem, i, 1),
+        lambda mem, i: swap(mem, i, 3),
+        lambda mem, i: cas(mem, i, 1, 4),
+    ]
+    lines = [[(chance.choice(operations), chance.randrange(2)) for _ in range(3)] for _ in range(2)]
+
+    def make(mem: Memory) -> Program:
+        mem.reserve(2)
+
+        def body(thread: int) -> None:
+            got = [operation(mem, i) for operation, i in lines[thread]]
+            mem.log.append((thread, tuple(got)))
+
+        def check() -> None:
+            outcomes.add((tuple(mem), tuple(sorted(mem.log))))
+
+        return Program([lambda: body(0), lambda: body(1)], check)
+
+    return make
+
+
+@pytest.mark.parametrize("weak", [False, True], ids=["sc", "tso"])
+def test_pruning_loses_no_outcome(weak: bool) -> None:
+    """States are told apart well enough: every outcome of the whole search is one of the pruned search."""
+    outcomes = 0
+    for seed in range(25):
+        whole, pruned = set[Hashable](), set[Hashable]()
+        searched = explore(random_program(seed, whole), bound=3, weak=weak, prune=False)
+        assert (
+            explore(random_program(seed, pruned), bound=3, weak=weak).schedules
+            <= searched.schedules
+        )
+        assert pruned == whole
+        outcomes += len(whole)
+    assert outcomes > 2 * 25
