@@ -269,7 +269,7 @@ class Explorer:
         thread.fruitless = 0 if thread.news or thread.known != now else thread.fruitless + 1
         thread.news, thread.known = False, now
         # Twice, since the loop may stand in another one, which has not looked yet at what ended the inner one.
-        thread.waiting = thread.fruitless == 2
+        thread.waiting = thread.fruitless >= 2
 
     def _reschedule(self, me: int) -> None:
         chosen = self._next_thread()

@@ -133,3 +133,21 @@ def test_a_side_has_one_holder(lock, unlock, other) -> None:
     assert other(mem, 0)
     unlock(mem, 0)
     assert lock(mem, 0)
+
+
+def test_no_operation_counts_references() -> None:
+    """A count of references to the one array would be a word that all threads write."""
+
+    def use_all(mem: atomics.Words, at: int) -> int:
+        spsc_push(mem, at, 5)
+        return (
+            spsc_pop(mem, at) + mpmc_push(mem, at, 5) + mpmc_pop(mem, at) + lock_consumer(mem, at)
+        )
+
+    def code_of(decorator) -> str:
+        compiled = decorator(use_all, cache=False)
+        compiled.compile("(int64[::1], int64)")
+        return "".join(compiled.inspect_llvm().values())
+
+    assert "NRT_incref" not in code_of(atomics.shared)
+    assert "NRT_incref" in code_of(njit)

@@ -14,9 +14,10 @@ order, on x86 too; where that matters (Dekker's pattern: announce, then look) th
 
 from __future__ import annotations
 
+import functools
 import platform
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,7 @@ from numba import types
 from numba.core import cgutils as _untyped_cgutils
 from numba.extending import intrinsic, overload
 
-from thalweg.jit import njit
+from thalweg.jit import Decorator, njit
 
 Words = npt.NDArray[np.int64]
 
@@ -38,7 +39,9 @@ EMPTY: Final = -1
 PAUSES: Final = 40
 
 #: Decorates every function of a concurrent structure. The explorer loads the sources with this as the identity.
-shared: Final = njit
+#: Without Numba's reference counts: a function counts its array arguments up and down, by atomic operations on a
+#: word that all threads would share. So these functions, and loops that call them, cannot make arrays.
+shared: Final = cast("Decorator", functools.partial(njit, _nrt=False))
 
 #: Numba's own helpers have no types.
 cgutils: Final[Any] = _untyped_cgutils
