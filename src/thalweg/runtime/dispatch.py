@@ -46,12 +46,14 @@ from thalweg.runtime.layout import (
     CLOCK,
     CLOCKS,
     COUNT,
+    CREDIT,
     DEDICATED,
     EARLIEST,
     EDGES,
     ENDING,
     ENDING_NO,
     ENTRIES,
+    ENTRIES_MASK,
     ENTRY,
     FEEDER,
     FIRST_PORT,
@@ -65,6 +67,9 @@ from thalweg.runtime.layout import (
     HYBRID,
     IN,
     INGRESS,
+    KEEP,
+    KEPT,
+    KEPT_HANDLES,
     KEYED,
     KIND,
     LEFT,
@@ -249,6 +254,18 @@ def join_clocks(mem: Int64s, source: int, handle: int) -> None:
 
 
 @njit
+def recycle(mem: Int64s, worker: int, handle: int) -> None:
+    """A handle is free: it stays with the worker for its next output, or goes back to all."""
+    me = worker_at(mem, worker)
+    kept = mem[me + KEPT]
+    if kept < KEEP:
+        mem[me + KEPT_HANDLES + kept] = handle
+        mem[me + KEPT] = kept + 1
+    else:
+        give_back(mem, mem[FREE], handle)
+
+
+@njit
 def give_back(mem: Int64s, ring: int, handle: int) -> None:
     # Only a thread that stopped in the middle of taking a handle can make a push fail, for a moment.
     while not mpmc_push(mem, ring, handle):
@@ -256,11 +273,12 @@ def give_back(mem: Int64s, ring: int, handle: int) -> None:
 
 
 @njit
-def release(mem: Int64s, handle: int) -> None:
+def release(mem: Int64s, worker: int, handle: int) -> None:
     """One reader less; the last one frees the handle, its block and its hold on another handle."""
     while handle >= 0:
         at = handle_at(mem, handle)
-        if add(mem, at + READERS, -1) != 1:
+        # Who finds itself the only reader needs no atomic operation: only readers make more readers.
+        if load(mem, at + READERS) != 1 and add(mem, at + READERS, -1) != 1:
             return
         what, holds = mem[at + OBJECT], mem[at + HOLDS]
         if mem[at + COUNT] >= FEW_ROWS:
@@ -268,7 +286,10 @@ def release(mem: Int64s, handle: int) -> None:
             unpark(mem, mem[WAITING])
         if what & OWNS_BLOCK:
             call3(mem[op_at(mem, mem[at + MAKER]) + FREE_FN], mem[block_word(mem, at, 0)], 0, 0)
-        give_back(mem, mem[GARBAGE] if what & HAS_OBJECT else mem[FREE], handle)
+        if what & HAS_OBJECT:
+            give_back(mem, mem[GARBAGE], handle)
+        else:
+            recycle(mem, worker, handle)
         handle = holds
 
 
@@ -289,13 +310,30 @@ def full_reader(mem: Int64s, op: int) -> int:
     o = op_at(mem, op)
     for e in range(mem[o + N_OUT]):
         port = mem[PORTS] + mem[mem[o + EDGES] + e] * PORT_WORDS
-        reader = mem[port + READER]
-        r = op_at(mem, reader)
-        if mem[r + KIND] == STATEFUL:
-            if spsc_free(mem, mem[port + RING]) <= 0:
-                return reader
-        elif load(mem, r + IN) - sent(mem, r) >= mem[r + CAPACITY]:
-            return reader
+        if _room_behind(mem, port) <= 0:
+            return mem[port + READER]
+    return EMPTY
+
+
+@njit
+def _room_behind(mem: Int64s, port: int) -> int:
+    """For how many chunks there is room behind a port."""
+    r = op_at(mem, mem[port + READER])
+    if mem[r + KIND] == STATEFUL:
+        return spsc_free(mem, mem[port + RING])
+    return mem[r + CAPACITY] - (load(mem, r + IN) - sent(mem, r))
+
+
+@njit
+def without_room(mem: Int64s, op: int) -> int:
+    """As :func:`full_reader`, by the one thread that sends for the operator: it remembers the room that it saw."""
+    o = op_at(mem, op)
+    for e in range(mem[o + N_OUT]):
+        port = mem[PORTS] + mem[mem[o + EDGES] + e] * PORT_WORDS
+        if mem[port + CREDIT] <= 0:
+            mem[port + CREDIT] = _room_behind(mem, port)
+            if mem[port + CREDIT] <= 0:
+                return mem[port + READER]
     return EMPTY
 
 
@@ -339,13 +377,15 @@ def _enqueue_ranges(mem: Int64s, o: int, handle: int) -> None:
 def _enqueue(mem: Int64s, number: int, handle: int) -> None:
     port = mem[PORTS] + number * PORT_WORDS
     o = op_at(mem, mem[port + READER])
+    mem[port + CREDIT] -= 1
+    entry = mem[handle_at(mem, handle) + ENTRY]
+    mem[mem[o + ENTRIES] + (mem[o + IN] & mem[o + ENTRIES_MASK])] = entry
     if mem[o + KIND] == STATEFUL:
         spsc_push(mem, mem[port + RING], handle)
     elif mem[o + KIND] == STATELESS:
         mpmc_push(mem, mem[o + QUEUE], handle)
     else:
         _enqueue_ranges(mem, o, handle)
-    mem[mem[o + ENTRIES] + mem[o + IN] % mem[o + CAPACITY]] = mem[handle_at(mem, handle) + ENTRY]
     store(mem, o + IN, mem[o + IN] + 1)
     if mem[MODE] == DEDICATED:
         unpark(mem, mem[o + PARK])
@@ -363,18 +403,18 @@ def wake_all(mem: Int64s) -> None:
 
 
 @njit
-def send_downstream(mem: Int64s, op: int, handle: int) -> None:
+def send_downstream(mem: Int64s, worker: int, op: int, handle: int) -> None:
     """To all readers, which have room."""
     o = op_at(mem, op)
     count = mem[o + N_OUT]
     if count == 0:
-        release(mem, handle)
+        release(mem, worker, handle)
     for e in range(count):
         _enqueue(mem, mem[mem[o + EDGES] + e], handle)
 
 
 @njit
-def _send_held(mem: Int64s, op: int) -> tuple[int, int]:
+def _send_held(mem: Int64s, worker: int, op: int) -> tuple[int, int]:
     """Sends what is next while there is room, by the flag's holder: (how much was sent, the full reader)."""
     o = op_at(mem, op)
     buffer = mem[o + REORDER]
@@ -383,46 +423,47 @@ def _send_held(mem: Int64s, op: int) -> tuple[int, int]:
         handle = pending(mem, buffer)
         if handle == EMPTY:
             return moved, EMPTY
-        full = full_reader(mem, op)
+        full = without_room(mem, op)
         if full != EMPTY:
             store(mem, o + BLOCKED, 1)
             fence()
-            full = full_reader(mem, op)
+            full = without_room(mem, op)
             if full != EMPTY:
                 return moved, full
         if load(mem, o + BLOCKED):
             store(mem, o + BLOCKED, 0)
-        send_downstream(mem, op, handle)
+        send_downstream(mem, worker, op, handle)
         advance(mem, buffer)
         moved += 1
 
 
 @njit
-def drain(mem: Int64s, worker: int, op: int) -> int:
-    """Sends what is next in an operator's reorder buffer, as long as there is room; how much was sent.
+def drain(mem: Int64s, worker: int, op: int) -> tuple[int, int]:
+    """Sends what is next in an operator's reorder buffer, as long as there is room.
+
+    Gives how much was sent, and the reader without room (EMPTY when that did not end it).
 
     Prasaad et al., Fig. 4, with room: an output that finds none stays in the buffer, and whoever makes room
     drains again. Whoever blocks says so before looking at the room a last time, so that one of both sees it.
     """
     buffer = mem[op_at(mem, op) + REORDER]
-    moved = 0
+    moved, full = 0, EMPTY
     while begin(mem, buffer):
-        more, full = _send_held(mem, op)
+        more, full = _send_held(mem, worker, op)
         moved += more
         clear(mem, buffer)
         if full != EMPTY:
             if full_reader(mem, op) != EMPTY:
-                _ask_for_help(mem, worker, full)
                 break
         elif pending(mem, buffer) == EMPTY:
             break
     _tell(mem, op, moved)
-    return moved
+    return moved, full
 
 
 @njit
-def _drain_locked(mem: Int64s, worker: int, op: int, serial: int, handle: int) -> int:
-    """Fig. 2: adding and sending stand behind one lock, for which workers wait; how much was sent."""
+def _drain_locked(mem: Int64s, worker: int, op: int, serial: int, handle: int) -> tuple[int, int]:
+    """As :func:`drain`, but adding and sending stand behind one lock, for which workers wait (Fig. 2)."""
     buffer = mem[op_at(mem, op) + REORDER]
     spins = 0
     while not begin(mem, buffer):
@@ -432,14 +473,14 @@ def _drain_locked(mem: Int64s, worker: int, op: int, serial: int, handle: int) -
         else:
             give_way()
     try_add(mem, buffer, serial, handle)
-    moved, full = _send_held(mem, op)
+    moved, full = _send_held(mem, worker, op)
     clear(mem, buffer)
     _tell(mem, op, moved)
     if full != EMPTY:
-        _ask_for_help(mem, worker, full)
         # Whoever made room since found the lock taken.
-        moved += drain(mem, worker, op)
-    return moved
+        more, full = drain(mem, worker, op)
+        moved += more
+    return moved, full
 
 
 @njit
@@ -460,6 +501,17 @@ def _tell(mem: Int64s, op: int, moved: int) -> None:
 
 
 @njit
+def relieve_waiting(mem: Int64s, worker: int, op: int) -> None:
+    """As :func:`relieve`, but without a fence: may miss a feeder that begins to wait right now."""
+    o = op_at(mem, op)
+    for i in range(mem[o + N_IN]):
+        feeder = mem[mem[PORTS] + (mem[o + FIRST_PORT] + i) * PORT_WORDS + FEEDER]
+        if load(mem, op_at(mem, feeder) + BLOCKED):
+            relieve(mem, worker, op)
+            return
+
+
+@njit
 def relieve(mem: Int64s, worker: int, op: int) -> None:
     """Room was made in an operator's inboxes: what waited for it upstream goes on, as far up as it helps."""
     fence()
@@ -477,9 +529,12 @@ def relieve(mem: Int64s, worker: int, op: int) -> None:
             if mem[f + KIND] == STATEFUL:
                 store(mem, f + BLOCKED, 0)
                 unpark(mem, mem[f + PARK])
-            elif drain(mem, worker, feeder) and top < mem[STACK_WORDS]:
-                mem[stack + top] = feeder
-                top += 1
+            else:
+                # Nobody is asked to help here: a worker that gains nothing must be free to look elsewhere.
+                moved, _ = drain(mem, worker, feeder)
+                if moved and top < mem[STACK_WORDS]:
+                    mem[stack + top] = feeder
+                    top += 1
 
 
 @njit
@@ -487,21 +542,26 @@ def publish(mem: Int64s, worker: int, op: int, handle: int) -> None:
     """The output of a unit: to the reorder buffer, and on from there; of a stateful operator straight on."""
     o, at = op_at(mem, op), handle_at(mem, handle)
     store(mem, at + READERS, max(mem[o + N_OUT], 1))
-    if mem[at + COUNT] >= FEW_ROWS:
+    many = mem[at + COUNT] >= FEW_ROWS
+    if many:
         add(mem, ROWS, mem[at + COUNT])
     if mem[o + KIND] == STATEFUL:
-        send_downstream(mem, op, handle)
+        send_downstream(mem, worker, op, handle)
         store(mem, o + OUT, mem[o + OUT] + 1)
-        unpark(mem, mem[SETTLING] if mem[o + N_OUT] == 0 else mem[PARKED])
+        # Of many small units only some wake others; the end of the visit does in any case.
+        if mem[o + OUT] & 7 == 0 or many:
+            unpark(mem, mem[SETTLING] if mem[o + N_OUT] == 0 else mem[PARKED])
         return
     if mem[o + ORDERED] == 0:
         # Without order an output's serial is given as it comes out.
         mem[at + SERIAL] = add(mem, o + OUT, 1)
     if mem[o + LOCKING]:
-        moved = _drain_locked(mem, worker, op, mem[at + SERIAL], handle)
+        moved, full = _drain_locked(mem, worker, op, mem[at + SERIAL], handle)
     else:
         try_add(mem, mem[o + REORDER], mem[at + SERIAL], handle)
-        moved = drain(mem, worker, op)
+        moved, full = drain(mem, worker, op)
+    if full != EMPTY:
+        _ask_for_help(mem, worker, full)
     if moved:
         relieve(mem, worker, op)
 

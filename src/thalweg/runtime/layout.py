@@ -25,7 +25,14 @@ from thalweg.runtime.buckets import (
 )
 from thalweg.runtime.parking import parking_init, parking_words
 from thalweg.runtime.reorder import reorder_init, reorder_words
-from thalweg.runtime.rings import mpmc_init, mpmc_push, mpmc_words, spsc_init, spsc_words
+from thalweg.runtime.rings import (
+    mpmc_init,
+    mpmc_push,
+    mpmc_words,
+    power_above,
+    spsc_init,
+    spsc_words,
+)
 from thalweg.times import BEFORE_ALL, NEVER
 
 Int64s = npt.NDArray[np.int64]
@@ -105,7 +112,8 @@ IS_SPLIT: Final = 23  # 1: what it puts out is a chunk split by partition
 PRIORITY: Final = 24
 FREE_FN: Final = 25  # frees a block that it put out
 PARK: Final = 26  # the event count on which a thread of its own sleeps
-ENTRIES: Final = 27  # when the source handed over its last CAPACITY chunks
+ENTRIES: Final = 27  # when the source handed over its last chunks, by the number of the chunk
+ENTRIES_MASK: Final = 28
 #: Words that change.
 IN: Final = 4 * LINE  # chunks that have entered its inbox
 OUT: Final = 5 * LINE  # chunks that have left (of an operator without reorder buffer)
@@ -129,6 +137,7 @@ FEEDER: Final = 0
 READER: Final = 1
 REF: Final = 2  # which of the feeder's streams it reads
 RING: Final = 3  # SPSC ring of a stateful operator's port
+CREDIT: Final = 4  # chunks for which the feeder knows that there is room
 PORT_WORDS: Final = LINE
 
 # -- handles ---------------------------------------------------------------------------------------------------
@@ -159,8 +168,14 @@ SEED: Final = 10
 VIEW: Final = 11  # address of its view
 IDLE: Final = 12  # looks in a row that found nothing
 LISTED: Final = 14  # 1: its operator must go back to the free list
+KEPT: Final = 15  # how many free handles it keeps
 SCRATCH: Final = 2 * LINE  # eight words for machine code
-INPUTS: Final = 3 * LINE  # the handles of the unit, a word a port; sized for the widest operator
+KEPT_HANDLES: Final = 3 * LINE
+#: Handles that a worker keeps for its next outputs instead of giving them back.
+KEEP: Final = 32
+INPUTS: Final = (
+    3 * LINE + KEEP
+)  # the handles of the unit, a word a port; sized for the widest operator
 
 # -- split chunks ----------------------------------------------------------------------------------------------
 #: In a chunk that machine code has split: the address of the number of rows by partition.
@@ -237,7 +252,7 @@ def lay_out(
     handle_words = _line(CLOCKS + clocks + refs)
     deepest = [max((ops[ports[p][1]].capacity for p in out), default=0) for out in edges]
     handles = sum(op.capacity + more + 2 for op, more in zip(ops, deepest, strict=True))
-    handles += 4 * workers + 64
+    handles += (KEEP + 4) * (workers + 1) + 64
     at = HEAD_WORDS
     places: dict[str, int] = {}
 
@@ -249,9 +264,10 @@ def lay_out(
 
     place("ops", len(ops) * OP_WORDS)
     place("ports", len(ports) * PORT_WORDS)
-    place("workers", workers * worker_words)
+    # One more for who submits: it is no worker, but lets go of handles, too.
+    place("workers", (workers + 1) * worker_words)
     place("stats", workers * len(ops) * STAT_WORDS)
-    place("views", workers * (len(ops) * VIEW_FIELDS + LINE))
+    place("views", (workers + 1) * (len(ops) * VIEW_FIELDS + LINE))
     stack_words = _line(len(ports) + 1)
     place("stacks", (workers + 1) * stack_words)
     place("handles", handles * handle_words)
@@ -267,7 +283,7 @@ def lay_out(
         place(f"queue {index}", _queue_words(op))
         place(f"reorder {index}", reorder_words(op.capacity) if op.kind != STATEFUL else 1)
         place(f"earliest {index}", op.partitions)
-        place(f"entries {index}", op.capacity)
+        place(f"entries {index}", power_above(op.capacity))
     for number, (_, reader, _ref) in enumerate(ports):
         if ops[reader].kind == STATEFUL:
             place(f"ring {number}", spsc_words(ops[reader].capacity))
@@ -308,7 +324,7 @@ def lay_out(
         for _ in range(min(op.limit, workers) if op.kind in (STATELESS, KEYED) else 1):
             if index:
                 mpmc_push(mem, places["free_ops"], index)
-    for worker in range(workers):
+    for worker in range(workers + 1):
         first = places["workers"] + worker * worker_words
         mem[[first + SPARE, first + HELP, first + FIXED, first + OP, first + PART]] = EMPTY
         mem[first + SEED] = worker
@@ -338,7 +354,7 @@ def _put_operator(
         LOCKING: op.locking, TIMERS: op.timers, EARLIEST: places[f"earliest {index}"], CLOCK: op.clock,
         ENDING_NO: op.ending_no, PAYLOAD_WORD: op.payload_word, IS_SPLIT: op.is_split, PRIORITY: op.priority,
         FREE_FN: op.free_fn, PARK: places["parked"],
-        ENTRIES: places[f"entries {index}"],
+        ENTRIES: places[f"entries {index}"], ENTRIES_MASK: power_above(op.capacity) - 1,
     }  # fmt: skip
     for word, value in names.items():
         mem[first + word] = value

@@ -14,9 +14,9 @@ from thalweg.runtime.compiler.support import get_f, get_i, put_f, put_i
 from thalweg.runtime.dispatch import full_reader, op_at, sent, waiting_units, worker_at
 from thalweg.runtime.layout import (
     BUSY,
-    CAPACITY,
     EDGES,
     ENTRIES,
+    ENTRIES_MASK,
     FEEDER,
     FIRST_PORT,
     IN,
@@ -94,7 +94,7 @@ def _head(mem: Int64s, o: int) -> int:
     if waiting <= 0:
         return now_ns()
     oldest = max(load(mem, o + IN) - waiting, 0)
-    return mem[mem[o + ENTRIES] + oldest % mem[o + CAPACITY]]
+    return mem[mem[o + ENTRIES] + (oldest & mem[o + ENTRIES_MASK])]
 
 
 @njit

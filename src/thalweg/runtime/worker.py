@@ -33,7 +33,9 @@ from thalweg.runtime.dispatch import (
     queue_take,
     release,
     relieve,
+    relieve_waiting,
     waiting_units,
+    without_room,
     worker_at,
 )
 from thalweg.runtime.layout import (
@@ -59,6 +61,8 @@ from thalweg.runtime.layout import (
     IDLE,
     INPUTS,
     IS_SPLIT,
+    KEPT,
+    KEPT_HANDLES,
     KEYED,
     KIND,
     LEFT,
@@ -68,6 +72,7 @@ from thalweg.runtime.layout import (
     MODE,
     N_IN,
     N_OPS,
+    N_OUT,
     NATIVE,
     NEEDS_TOKEN,
     OBJECT,
@@ -95,6 +100,7 @@ from thalweg.runtime.layout import (
     S_UNITS,
     S_WINDOW,
     SCRATCH,
+    SETTLING,
     SLICE,
     SPARE,
     SPLIT_ROWS,
@@ -118,6 +124,7 @@ from thalweg.runtime.rings import (
     mpmc_pop,
     mpmc_push,
     spsc_len,
+    spsc_peek,
     spsc_pop,
     unlock_consumer,
 )
@@ -274,10 +281,11 @@ def _tuples_of_slice(mem: Int64s, w: int, op: int) -> int:
 
 
 @njit
-def _end_visit(mem: Int64s, me: int) -> None:
+def _end_visit(mem: Int64s, w: int, me: int) -> None:
     op = mem[me + OP]
     o = op_at(mem, op)
     if mem[o + KIND] == STATEFUL:
+        relieve(mem, w, op)
         unlock_consumer(mem, mem[mem[PORTS] + mem[o + FIRST_PORT] * PORT_WORDS + RING])
     elif mem[o + KIND] == KEYED and mem[me + PART] != EMPTY:
         queue_hand_over(mem, mem[o + QUEUE_KIND], mem[o + QUEUE], mem[me + PART])
@@ -286,8 +294,9 @@ def _end_visit(mem: Int64s, me: int) -> None:
     mem[me + OP] = EMPTY
     _leave_listed(mem, me, op)
     _leave_token(mem, me)
-    if has_input(mem, op):
-        unpark(mem, mem[PARKED])
+    unpark(mem, mem[PARKED])
+    if mem[o + N_OUT] == 0:
+        unpark(mem, mem[SETTLING])
 
 
 @njit
@@ -359,12 +368,12 @@ def _finish_whole(mem: Int64s, w: int, me: int, started: int) -> None:
             mem[handle_at(mem, out) + HOLDS] = handle
             mem[handle_at(mem, out) + COUNT] = rows_in
         else:
-            release(mem, handle)
+            release(mem, w, handle)
     mem[me + SPARE] = EMPTY
     _note(mem, me, stat_at(mem, w, op), started, rows_in, mem[handle_at(mem, out) + COUNT])
     publish(mem, w, op, out)
     if mem[o + KIND] == STATEFUL:
-        relieve(mem, w, op)
+        relieve_waiting(mem, w, op)
 
 
 @njit
@@ -397,7 +406,12 @@ def _run_whole(mem: Int64s, w: int, me: int, op: int) -> int:
 @njit
 def _has_spare(mem: Int64s, me: int) -> bool:
     if mem[me + SPARE] == EMPTY:
-        mem[me + SPARE] = new_handle(mem)
+        kept = mem[me + KEPT]
+        if kept:
+            mem[me + SPARE] = mem[me + KEPT_HANDLES + kept - 1]
+            mem[me + KEPT] = kept - 1
+        else:
+            mem[me + SPARE] = new_handle(mem)
     return mem[me + SPARE] != EMPTY
 
 
@@ -418,18 +432,28 @@ def _go_on_stateless(mem: Int64s, w: int, me: int, op: int) -> int:
 
 
 @njit
+def _all_ports(mem: Int64s, o: int) -> bool:
+    """Whether each port has a chunk, by the one consumer."""
+    for i in range(mem[o + N_IN]):
+        ring = mem[mem[PORTS] + (mem[o + FIRST_PORT] + i) * PORT_WORDS + RING]
+        if spsc_peek(mem, ring) == EMPTY:
+            return False
+    return True
+
+
+@njit
 def _go_on_stateful(mem: Int64s, w: int, me: int, op: int) -> int:
     o = op_at(mem, op)
     while mem[me + UNITS] > 0 and mem[me + BUDGET] > 0 and mem[me + HELP] == EMPTY:
         if not _has_spare(mem, me):
             return COLLECT
-        if not has_input(mem, op):
+        if not _all_ports(mem, o):
             return 0
-        full = full_reader(mem, op)
+        full = without_room(mem, op)
         if full != EMPTY:
             store(mem, o + BLOCKED, 1)
             fence()
-            full = full_reader(mem, op)
+            full = without_room(mem, op)
             if full != EMPTY:
                 mem[me + HELP] = full
                 return 0
@@ -477,7 +501,7 @@ def _finish_join(mem: Int64s, w: int, me: int, op: int) -> None:
     out = mem[me + SPARE]
     mem[me + SPARE] = EMPTY
     mem[stat_at(mem, w, op) + S_OUT] += mem[handle_at(mem, out) + COUNT]
-    release(mem, mem[me + INPUTS])
+    release(mem, w, mem[me + INPUTS])
     publish(mem, w, op, out)
 
 
@@ -592,7 +616,7 @@ def work(mem: Int64s, w: int) -> int:
             code = _go_on(mem, w, me)
             if code:
                 return code
-            _end_visit(mem, me)
+            _end_visit(mem, w, me)
         if w >= load(mem, ACTIVE):
             _suspended(mem)
             continue

@@ -1,0 +1,98 @@
+"""Random flows in many threads: whole output sequences, counts and state are those of the serial reference.
+
+Threads 1 to 8, all threading models, worklists of all kinds, both reorder buffers, queues down to one chunk.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.property.operators_kit import (
+    Recipe,
+    SourceStep,
+    Step,
+    cases,
+    random_rows,
+)
+
+from thalweg import testing
+from thalweg.runtime.parallel import Options
+
+Case = tuple[Recipe, dict[str, list[Any]]]
+_COMMON: dict[str, Any] = {
+    "deadline": None,
+    "derandomize": True,
+    "database": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+}
+_SEEDS = st.lists(st.integers(0, 9_999), min_size=2, max_size=2)
+
+
+def any_options(chooser: random.Random) -> Options:
+    """How a run goes, drawn from all that there is."""
+    return Options(
+        threads=chooser.choice([1, 2, 3, 8]),
+        threading=chooser.choice(["dynamic", "dynamic", "dynamic", "dedicated"]),
+        queue_chunks=chooser.choice([1, 2, 3, 64]),
+        rows_limit=chooser.choice([1, 4_000_000]),
+        partitions=chooser.choice([None, 1, 2, 5, 200]),
+        queue=chooser.choice(["hybrid", "hybrid", "partitioned", "shared"]),
+        reorder=chooser.choice(["non-blocking", "non-blocking", "lock-based"]),
+    )
+
+
+def check(case: Case, seeds: list[int]) -> None:
+    recipe, inputs = case
+    testing.assert_same(
+        recipe.build(), inputs, seeds=seeds, compile=("never",), options=any_options
+    )
+
+
+@settings(max_examples=150, **_COMMON)
+@given(st.one_of(cases(), cases(), cases(timed=False)), _SEEDS)
+def test_random_flows(case: Case, seeds: list[int]) -> None:
+    """Timed and untimed flows of all operators."""
+    check(case, seeds)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@settings(**{**_COMMON, "max_examples": 3_000})
+@given(st.one_of(cases(), cases(timed=False), cases(max_steps=14)), _SEEDS)
+def test_many(case: Case, seeds: list[int]) -> None:
+    """Many more, and deeper ones."""
+    check(case, seeds)
+
+
+#: Shapes that must be seen whatever the random ones are.
+SHAPES = {
+    "diamond": Recipe(
+        (SourceStep(0),),
+        (Step("repeat", (0,)), Step("scale", (1,)), Step("odd_only", (1,)), Step("union", (2, 3))),
+    ),
+    "fan-out": Recipe(
+        (SourceStep(0),), (Step("alarms", (0,), 3), Step("scale", (0,)), Step("quiet", (0,), 4))
+    ),
+    "union of two sources": Recipe(
+        (SourceStep(0), SourceStep(3)), (Step("union", (0, 1)), Step("alarms", (2,), 3))
+    ),
+    "keyed stages in a row": Recipe(
+        (SourceStep(3),), (Step("alarms", (0,), 3), Step("quiet", (1,), 4), Step("ticking", (2,)))
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes(shape: str) -> None:
+    """Each over many ways to run it."""
+    recipe = SHAPES[shape]
+    inputs: dict[str, list[Any]] = {
+        f"in{i}": random_rows(i, 80) for i in range(len(recipe.sources))
+    }
+    testing.assert_same(
+        recipe.build(), inputs, seeds=range(24), compile=("never",), options=any_options
+    )
