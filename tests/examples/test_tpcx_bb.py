@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import re
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 import typer
+from docstring_sql import about, in_sql
 from typer.testing import CliRunner
 
 import thalweg as tw
@@ -72,38 +68,13 @@ def output(flow: tw.Flow, source: str, table: Any) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in result.rows(sink)]
 
 
-def in_sql(name: str, table: pa.Table) -> list[tuple[Any, ...]]:
-    """What the SQL in the query's docstring gives; times as microseconds."""
-    text = re.search(r"In SQL::\n\n((?:(?:    .*)?\n)+)", query(name).__doc__)
-    assert text is not None
-    naive = table.set_column(0, "ts", table["ts"].cast(pa.timestamp("us")))
-    rows = naive.append_column("arrival", pa.array(np.arange(len(table))))
-    with duckdb.connect() as database:
-        database.register("rows", rows)
-        database.execute(
-            f"CREATE TABLE {source_of(name)} AS"
-            " SELECT *, row_number() OVER (ORDER BY ts, arrival) AS number FROM rows"
-        )
-        found = database.sql(textwrap.dedent(text[1])).to_arrow_table()
-    columns = [
-        pc.cast(column, pa.int64()) if pa.types.is_timestamp(column.type) else column
-        for column in found.columns
-    ]
-    return list(zip(*(column.to_pylist() for column in columns), strict=True))
-
-
-def about(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A row whose floats may differ in the last digits: DuckDB sums them in an order of its own."""
-    return tuple(pytest.approx(one, rel=1e-9) if isinstance(one, float) else one for one in row)
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", QUERIES)
 def test_as_duckdb(name: str, seed: int) -> None:
     """The whole output, in its order, is what the query's SQL gives."""
     table = made(name, 20_000, seed)
     rows = output(query(name).flow, source_of(name), table)
-    expected = in_sql(name, table)
+    expected = in_sql(query(name), source_of(name), table)
     assert len(rows) == len(expected) > 10
     assert rows == [about(row) for row in expected]
 

@@ -32,7 +32,13 @@ def sales(rows, **arguments):
     return pa.Table.from_batches(datagen.store_sales(rows, **arguments), schema=datagen.SALE_SCHEMA)
 
 
-both = pytest.mark.parametrize("made", [clicks, sales])
+def calls(rows, **arguments):
+    return pa.Table.from_batches(
+        datagen.call_records(rows, **arguments), schema=datagen.CALL_SCHEMA
+    )
+
+
+each = pytest.mark.parametrize("made", [clicks, sales, calls])
 
 
 def times(table):
@@ -62,7 +68,7 @@ def day():
     return clicks(500_000, users=10_000)
 
 
-@both
+@each
 def test_rows_and_types(made):
     """Exactly the rows asked for come out, in the columns of the record, times in UTC."""
     for rows in (0, 1, 65_536, 70_001):
@@ -70,14 +76,14 @@ def test_rows_and_types(made):
     assert made(1).schema.field("ts").type == pa.timestamp("us", tz="UTC")
 
 
-@both
+@each
 def test_deterministic(made):
     """The same arguments give the same rows, another seed others."""
     assert made(20_000, seed=3).equals(made(20_000, seed=3))
     assert not made(20_000, seed=3).equals(made(20_000, seed=4))
 
 
-@both
+@each
 @pytest.mark.parametrize("block_rows", [997, 65_536, 10**9])
 def test_block_size_independent(made, block_rows):
     """How many rows a batch holds changes no row, also with disorder and duplicates."""
@@ -99,7 +105,7 @@ def test_in_time_order(day):
     assert (ts[-1] - ts[0]) / 86_400e6 == pytest.approx(7, rel=0.02)
 
 
-@both
+@each
 def test_disorder_is_bounded(made):
     """Rows are out of order, and none is behind the latest time by more than the bound."""
     ts = times(made(200_000, days=7, disorder_s=30, duplicates=0.02))
@@ -108,7 +114,7 @@ def test_disorder_is_bounded(made):
     assert (behind > 0).mean() > 0.5
 
 
-@both
+@each
 def test_disorder_changes_only_the_order(made):
     """But for the cut at the end, the rows are those of the ordered stream."""
     ordered, shuffled = made(50_000), made(50_000, disorder_s=30)
@@ -232,7 +238,12 @@ def test_command(tmp_path):
     app = typer.Typer()
     register(app)
     run = CliRunner().invoke
-    for what, schema in (("clicks", datagen.CLICK_SCHEMA), ("sales", datagen.SALE_SCHEMA)):
+    schemas = {
+        "clicks": datagen.CLICK_SCHEMA,
+        "sales": datagen.SALE_SCHEMA,
+        "calls": datagen.CALL_SCHEMA,
+    }
+    for what, schema in schemas.items():
         folder = tmp_path / what
         done = run(app, [what, "--rows", "1000", "--files", "2", "--out", str(folder)])
         assert done.exit_code == 0
@@ -244,7 +255,9 @@ def test_command(tmp_path):
     assert wrong.exit_code == 2
 
 
-@pytest.mark.parametrize(("name", "lines"), [("web_log", 10_000), ("nyc_flights", 51_956)])
+@pytest.mark.parametrize(
+    ("name", "lines"), [("web_log", 10_000), ("nyc_flights", 51_956), ("call_records", 500)]
+)
 def test_bundled_data(name, lines):
     """The sets that come with the package are there, whole, and say where they are from."""
     path = data.path(name)
@@ -257,5 +270,5 @@ def test_bundled_data(name, lines):
 
 def test_unknown_data():
     """A wrong name lists the right ones."""
-    with pytest.raises(ValueError, match="nyc_flights, web_log"):
+    with pytest.raises(ValueError, match="call_records, nyc_flights, web_log"):
         data.path("nothing")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 _FILES: Final = {
+    "call_records": "call_records.csv.gz",
     "web_log": "access_log_2015-05.txt.gz",
     "nyc_flights": "nyc_flights_2013_01-02.csv.gz",
 }

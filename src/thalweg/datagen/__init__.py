@@ -12,6 +12,7 @@ Example::
 
 from __future__ import annotations
 
+from thalweg.datagen.calls import CALL_SCHEMA, FIRST_AREA, Call, call_records
 from thalweg.datagen.clicks import ACTIONS, CLICK_SCHEMA, Click, clickstream
 from thalweg.datagen.items import CATEGORIES
 from thalweg.datagen.sales import MAX_LINES, SALE_SCHEMA, Sale, store_sales
@@ -19,13 +20,17 @@ from thalweg.datagen.writers import FORMATS, drip, write_files
 
 __all__ = [
     "ACTIONS",
+    "CALL_SCHEMA",
     "CATEGORIES",
     "CLICK_SCHEMA",
+    "FIRST_AREA",
     "FORMATS",
     "MAX_LINES",
     "SALE_SCHEMA",
+    "Call",
     "Click",
     "Sale",
+    "call_records",
     "clickstream",
     "drip",
     "store_sales",

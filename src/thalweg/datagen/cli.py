@@ -11,6 +11,7 @@ import pyarrow as pa
 import typer
 from rich.progress import Progress
 
+from thalweg.datagen.calls import call_records
 from thalweg.datagen.clicks import clickstream
 from thalweg.datagen.sales import store_sales
 from thalweg.datagen.writers import FORMATS, drip, write_files
@@ -32,6 +33,7 @@ def register(app: typer.Typer) -> None:
     """Adds the commands of this module to an app."""
     app.command("clicks")(clicks)
     app.command("sales")(sales)
+    app.command("calls")(calls)
 
 
 def clicks(
@@ -70,6 +72,25 @@ def sales(
         store_sales, rows, customers, seed, days, disorder_s=disorder, duplicates=duplicates
     )
     _write("sales", made, out, rows, format, files, rate)
+
+
+def calls(
+    out: Out,
+    rows: Rows = 1_000_000,
+    phones: Annotated[int, typer.Option(min=1, help="How many phones.")] = 20_000,
+    days: Days = 7,
+    seed: Seed = 0,
+    format: Format = "parquet",
+    files: Files = 8,
+    disorder: Disorder = 0,
+    duplicates: Duplicates = 0,
+    rate: Rate = 0,
+) -> None:
+    """Write call records, some of them of phones that are in two places, in order of arrival."""
+    made = functools.partial(
+        call_records, rows, phones, seed, days, disorder_s=disorder, duplicates=duplicates
+    )
+    _write("calls", made, out, rows, format, files, rate)
 
 
 def _write(
