@@ -1,9 +1,11 @@
 """Reading files strictly: exact positions, typed columns by name, and no nulls in silence."""
 
+from thalweg.readers.connections import LineParser
 from thalweg.readers.files import FileReport, inspect_file, read_file
 from thalweg.readers.listing import FileInfo, list_files
-from thalweg.readers.options import EpochUnit, Format, ReadOptions
+from thalweg.readers.options import EpochUnit, Format, ReadOptions, read_options
 from thalweg.readers.parsed import BadRow, Parsed, describe_bad, far_out, times_within
+from thalweg.readers.streams import LineCutter
 from thalweg.readers.tables import rows_from_table
 
 __all__ = [
@@ -12,6 +14,8 @@ __all__ = [
     "FileInfo",
     "FileReport",
     "Format",
+    "LineCutter",
+    "LineParser",
     "Parsed",
     "ReadOptions",
     "describe_bad",
@@ -19,6 +23,7 @@ __all__ = [
     "inspect_file",
     "list_files",
     "read_file",
+    "read_options",
     "rows_from_table",
     "times_within",
 ]

@@ -75,7 +75,7 @@ def read_csv(
             at = buffer.find(b"\n") + 1
             buffer, line, skipping = buffer[at:] if at else b"", line + (at > 0), not at
         if shape is None:
-            head = _header(path, buffer, marks, final=final)
+            head = find_header(path, buffer, marks, final=final)
             if head is None:
                 rest = buffer
                 continue
@@ -83,7 +83,7 @@ def read_csv(
             shape = layout(path, names, schema, options)
             buffer, line = buffer[stop:], line + lines
         stop, lines = 0, 0
-        for piece in _read_buffer(buffer, line, shape, final=final):
+        for piece in read_buffer(buffer, line, shape, final=final):
             part, stop, lines = piece
             yield part
         rest, line = buffer[stop:], line + lines
@@ -95,7 +95,7 @@ def read_header(fs: pafs.FileSystem, path: str, options: ReadOptions) -> list[st
     marks, buffer = Marks.of(options.delimiter, options.quote), b""
     for data, final in _with_final(read_bytes(fs, path, BLOCK_BYTES)):
         buffer += data
-        head = _header(path, buffer, marks, final=final)
+        head = find_header(path, buffer, marks, final=final)
         if head is not None:
             return head[0]
     return []
@@ -112,7 +112,7 @@ def _with_final(pieces: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
         yield held if held.endswith(b"\n") else held + b"\n", True
 
 
-def _header(
+def find_header(
     path: str, buffer: bytes, marks: Marks, *, final: bool
 ) -> tuple[list[str], int, int] | None:
     """The names, where the rows begin and how many lines lie before; None: more must be read."""
@@ -129,7 +129,7 @@ def _header(
     return None
 
 
-def _read_buffer(
+def read_buffer(
     data: bytes, line: int, shape: Layout, *, final: bool
 ) -> Iterator[tuple[Parsed, int, int]]:
     """Parts of the buffer, each with where reading stands after it and how many lines lie before."""

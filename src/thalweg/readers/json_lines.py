@@ -23,7 +23,14 @@ from pyarrow import fs as pafs
 from thalweg.readers.cells import INTS, Unfit, column, in_64_bits, timestamp_parser, timestamps
 from thalweg.readers.options import EPOCH_FACTOR, ReadOptions
 from thalweg.readers.parsed import BadRow, Int64s, Parsed, bad_row, quoted
-from thalweg.readers.streams import MAX_ROW_BYTES, Lines, is_utf8, pieces, read_lines
+from thalweg.readers.streams import (
+    MAX_ROW_BYTES,
+    Lines,
+    is_utf8,
+    long_line,
+    pieces,
+    read_lines,
+)
 from thalweg.readers.tables import fit_table
 from thalweg.records import FieldType, Kind, Schema
 
@@ -46,15 +53,21 @@ def read_json(
     parse = record_parser(schema, options)
     for lines in read_lines(fs, path):
         if lines.too_long:
-            bad = [bad_row(lines.first, f"longer than {MAX_ROW_BYTES} bytes", lines.data)]
-            yield Parsed(schema.arrow.empty_table(), np.zeros(0, np.int64), bad)
-            continue
-        part = fast(lines, schema, options)
-        if part is not None:
-            yield part
-            continue
-        for piece in pieces(lines, PIECE_BYTES):
-            yield fast(piece, schema, options) or slow(piece, schema, parse)
+            yield long_line(lines, schema, MAX_ROW_BYTES)
+        else:
+            yield from parse_json(lines, schema, options, parse)
+
+
+def parse_json(
+    lines: Lines, schema: Schema, options: ReadOptions, parse: Parser
+) -> Iterator[Parsed]:
+    """The parts of a block of lines; ``parse`` is the schema's :func:`record_parser`."""
+    part = fast(lines, schema, options)
+    if part is not None:
+        yield part
+        return
+    for piece in pieces(lines, PIECE_BYTES):
+        yield fast(piece, schema, options) or slow(piece, schema, parse)
 
 
 # -- the fast way --------------------------------------------------------------------------------------

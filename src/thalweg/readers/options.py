@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
 
 from thalweg.errors import BuildError
@@ -95,3 +96,17 @@ class ReadOptions:
 def _check_words(name: str, value: Any) -> None:
     if not isinstance(value, tuple) or not all(isinstance(one, str) for one in value):
         raise BuildError(f"{name} is a tuple of str, for example ('NA',), not {value!r}")
+
+
+def read_options(verb: str, format: Format, given: Mapping[str, Any]) -> ReadOptions:
+    """The options that a verb was given as keywords.
+
+    Raises:
+        BuildError: there is no such option, or the format does not have it.
+    """
+    known = {field.name for field in dataclasses.fields(ReadOptions)}
+    for unknown in sorted(given.keys() - known):
+        raise BuildError(
+            f"{verb}: there is no option {unknown!r}; there are {', '.join(sorted(known - {'format'}))}"
+        )
+    return ReadOptions(format=format, **given)

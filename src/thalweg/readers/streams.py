@@ -11,7 +11,8 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from thalweg.errors import DataError
-from thalweg.readers.parsed import Int64s
+from thalweg.readers.parsed import Int64s, Parsed, bad_row
+from thalweg.records import Schema
 
 #: How much is read at a time.
 BLOCK_BYTES: Final = 1 << 20
@@ -32,7 +33,7 @@ class Lines(NamedTuple):
     data: bytes
     ends: Int64s
     first: int
-    #: The one line here is longer than MAX_ROW_BYTES and only its beginning is.
+    #: The one line here is longer than the limit and only its beginning is here.
     too_long: bool = False
 
 
@@ -86,39 +87,93 @@ def newlines(data: bytes) -> Int64s:
     return np.flatnonzero(np.frombuffer(data, np.uint8) == 10)
 
 
+class LineCutter:
+    """Bytes that come in pieces, as whole lines with their numbers.
+
+    A line of more than ``limit`` bytes, its end not counted, is given as its beginning only, however the pieces are
+    cut; the rest of it is skipped. So no more than ``limit`` bytes and a piece are held.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._rest = b""
+        #: The pieces to come begin inside a line that was too long and has been given.
+        self._skipping = False
+        #: The number of the next line.
+        self.line = 1
+
+    def cut(self, piece: bytes) -> list[Lines]:
+        """The lines that end in this piece, in blocks."""
+        if self._skipping:
+            at = piece.find(b"\n") + 1
+            if not at:
+                return []
+            piece, self._skipping = piece[at:], False
+        data = self._rest + piece if self._rest else piece
+        stop = data.rfind(b"\n") + 1
+        out = self._whole(data[:stop]) if stop else []
+        self._rest = data[stop:]
+        if len(self._rest) > self._limit:
+            out.append(self._too_long(self._rest))
+            self._rest, self._skipping = b"", True
+        return out
+
+    def end(self) -> bytes:
+        """What stands behind the last newline; the next piece begins a line of its own."""
+        rest, self._rest, self._skipping = self._rest, b"", False
+        self.line += bool(rest)
+        return rest
+
+    def _whole(self, data: bytes) -> list[Lines]:
+        ends = newlines(data)
+        long = np.flatnonzero(np.diff(ends, prepend=-1) > self._limit + 1).tolist()
+        out, done = [], 0
+        for at in [*long, len(ends)]:
+            if at > done:
+                out.append(self._block(data, ends, done, at))
+            if at < len(ends):
+                start = int(ends[at - 1]) + 1 if at else 0
+                out.append(self._too_long(data[start : int(ends[at])]))
+            done = at + 1
+        return out
+
+    def _block(self, data: bytes, ends: Int64s, first: int, stop: int) -> Lines:
+        start = int(ends[first - 1]) + 1 if first else 0
+        block = Lines(data[start : int(ends[stop - 1]) + 1], ends[first:stop] - start, self.line)
+        self.line += stop - first
+        return block
+
+    def _too_long(self, line: bytes) -> Lines:
+        block = too_long(line, self.line)
+        self.line += 1
+        return block
+
+
+def too_long(line: bytes, number: int) -> Lines:
+    """The block that stands for a line of which only the beginning is kept."""
+    head = line[:1000]
+    return Lines(head + b"\n", np.array([len(head)]), number, too_long=True)
+
+
+def long_line(lines: Lines, schema: Schema, limit: int) -> Parsed:
+    """The part that a line which is too long gives: one bad row."""
+    bad = [bad_row(lines.first, f"longer than {limit} bytes", lines.data)]
+    return Parsed(schema.arrow.empty_table(), np.zeros(0, np.int64), bad)
+
+
 def read_lines(fs: pafs.FileSystem, path: str) -> Iterator[Lines]:
     """The file's lines in blocks; lines end with LF or CR LF.
 
     Raises:
         DataError: as :func:`read_bytes`.
     """
-    rest, line = b"", 1
-    pieces = read_bytes(fs, path)
-    for piece in pieces:
-        data = rest + piece if rest else piece
-        stop = data.rfind(b"\n") + 1
-        if not stop and len(data) > MAX_ROW_BYTES:
-            yield Lines(data[:1000] + b"\n", np.array([1000]), line, too_long=True)
-            line += 1
-            rest = _after_newline(pieces)
-            continue
-        whole, rest = data[:stop], data[stop:]
-        if whole:
-            ends = newlines(whole)
-            yield Lines(whole, ends, line)
-            line += len(ends)
+    cutter = LineCutter(MAX_ROW_BYTES)
+    for piece in read_bytes(fs, path):
+        yield from cutter.cut(piece)
+    number, rest = cutter.line, cutter.end()
     if rest:
-        rest = rest if rest.endswith(b"\n") else rest + b"\n"
-        yield Lines(rest, newlines(rest), line)
-
-
-def _after_newline(pieces: Iterator[bytes]) -> bytes:
-    """Skips the rest of a line that is too long and gives what follows it in the piece it ends in."""
-    for piece in pieces:
-        at = piece.find(b"\n")
-        if at >= 0:
-            return piece[at + 1 :]
-    return b""
+        rest += b"\n"
+        yield Lines(rest, newlines(rest), number)
 
 
 def pieces(lines: Lines, size: int) -> Iterator[Lines]:

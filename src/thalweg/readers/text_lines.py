@@ -15,7 +15,7 @@ from pyarrow import fs as pafs
 from thalweg.errors import DataError
 from thalweg.readers.options import ReadOptions
 from thalweg.readers.parsed import Int64s, Parsed, bad_row
-from thalweg.readers.streams import MAX_ROW_BYTES, Lines, is_utf8, read_lines
+from thalweg.readers.streams import MAX_ROW_BYTES, Lines, is_utf8, long_line, read_lines
 from thalweg.records import Kind, Schema
 
 
@@ -26,12 +26,9 @@ def read_text(
     raw = check_fields(path, schema, options)
     for lines in read_lines(fs, path):
         if lines.too_long:
-            reason = f"longer than {MAX_ROW_BYTES} bytes"
-            part = _part(pa.array([], pa.string()), np.zeros(0, np.int64), path, schema, options)
-            part.bad.append(bad_row(lines.first, reason, lines.data))
+            yield long_line(lines, schema, MAX_ROW_BYTES)
         else:
-            part = _parse(lines, path, schema, options, raw=raw)
-        yield part
+            yield parse_text(lines, path, schema, options, raw=raw)
 
 
 def check_fields(where: str, schema: Schema, options: ReadOptions) -> bool:
@@ -56,7 +53,10 @@ def check_fields(where: str, schema: Schema, options: ReadOptions) -> bool:
     return schema.field(options.line_field).type.kind is Kind.BYTES
 
 
-def _parse(lines: Lines, path: str, schema: Schema, options: ReadOptions, *, raw: bool) -> Parsed:
+def parse_text(
+    lines: Lines, path: str, schema: Schema, options: ReadOptions, *, raw: bool
+) -> Parsed:
+    """A block of lines as rows; ``raw`` is what :func:`check_fields` gave."""
     texts = split_lines(lines)
     numbers = np.arange(lines.first, lines.first + len(texts))
     bad = []
