@@ -17,6 +17,7 @@ from thalweg.errors import (
     EnvironmentProblem,
     OperatorError,
     SchemaError,
+    SourceClosed,
     ThalwegError,
 )
 from thalweg.flow import Flow
@@ -45,9 +46,32 @@ from thalweg.version import __version__
 if TYPE_CHECKING:
     from thalweg import spark, testing
     from thalweg.embedded import run
+    from thalweg.runtime.io import (
+        batches,
+        each,
+        files,
+        from_iterable,
+        push_source,
+        tcp_lines,
+        to_files,
+        to_tcp,
+    )
 
+_IO = "thalweg.runtime.io"
 #: Loaded on first use: Spark, the test kit and the embedded host are not needed to build a flow.
-_LAZY = {"spark": None, "testing": None, "run": "thalweg.embedded"}
+_LAZY = {
+    "spark": None,
+    "testing": None,
+    "run": "thalweg.embedded",
+    "batches": _IO,
+    "each": _IO,
+    "files": _IO,
+    "from_iterable": _IO,
+    "push_source": _IO,
+    "tcp_lines": _IO,
+    "to_files": _IO,
+    "to_tcp": _IO,
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -73,27 +97,36 @@ __all__ = [
     "OperatorError",
     "Rejected",
     "SchemaError",
+    "SourceClosed",
     "Stream",
     "ThalwegError",
     "Timer",
     "Timestamp",
     "__version__",
     "agg",
+    "batches",
     "date",
     "days",
     "drop",
     "duration",
+    "each",
+    "files",
+    "from_iterable",
     "hour",
     "hours",
     "microseconds",
     "milliseconds",
     "minutes",
+    "push_source",
     "run",
     "seconds",
     "spark",
     "state",
+    "tcp_lines",
     "testing",
     "text",
     "timestamp",
+    "to_files",
+    "to_tcp",
     "weekday",
 ]

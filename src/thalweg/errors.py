@@ -10,7 +10,8 @@
     │   └── OperatorError       a user's function raised on a row
     ├── CheckpointError         the checkpoint cannot be used as asked
     │   └── CheckpointMismatch  it belongs to another flow, or the flow changed
-    └── EnvironmentProblem      the machine lacks something (Java, a writable folder, …)
+    ├── EnvironmentProblem      the machine lacks something (Java, a writable folder, a peer, …)
+    └── SourceClosed            push() into a source whose run is over
 
 Messages say where, what was expected, what came and what to do, in that order, in at most ten lines.
 """
@@ -69,3 +70,7 @@ class CheckpointMismatch(CheckpointError):
 
 class EnvironmentProblem(ThalwegError):
     """The machine lacks something that Thalweg needs."""
+
+
+class SourceClosed(ThalwegError):
+    """A row was pushed into a source that was closed, or whose run is over."""

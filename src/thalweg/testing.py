@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import pyarrow as pa
 
-from thalweg.embedded import check_names, chunks_of, collect
+from thalweg.embedded import check_names, collect
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
 from thalweg.operators.nodes import Keyed, OrderBy, Source, Stateless, Union
@@ -30,13 +30,12 @@ from thalweg.reference import Outputs, run_reference
 from thalweg.runtime.build import prepare
 from thalweg.runtime.chunks import Chunk, Column
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
+from thalweg.runtime.io import BadRow, as_source, never
 from thalweg.runtime.keys import KeySpec
 from thalweg.runtime.parallel import Options, ParallelEngine
 from thalweg.times import BEFORE_ALL
 
 Mode = Literal["auto", "never"]
-#: Rows that did not fit: (reason, position, text).
-Bad = list[tuple[str, str, str]]
 #: Where inputs are cut into batches: row numbers for all sources, or by source name.
 Cuts = Sequence[int] | Mapping[str, Sequence[int]]
 
@@ -283,7 +282,7 @@ class Session:
         if self._ended:
             raise BuildError(f"source {source!r}: the streams have ended; start a new Session")
         first = self._fed[source]
-        for chunk, bad in chunks_of(node, data, self._chunk_rows):
+        for chunk, bad in as_source(source, data).rows(node, self._chunk_rows, never()):
             self._fed[source] += len(chunk) + len(bad)
             leaving = self._engine.feed(source, chunk, _shifted(bad, first))
             collect(self.plan, leaving, self._out)
@@ -295,12 +294,11 @@ class Session:
             collect(self.plan, one, self._out)
 
 
-def _shifted(bad: Bad, first: int) -> Bad:
-    """Rows that did not fit, with their places (``row 3``) counted from the first row ever fed."""
-    places = [int(position.removeprefix("row ")) for _, position, _ in bad]
+def _shifted(bad: list[BadRow], first: int) -> list[BadRow]:
+    """Rows that did not fit, those of lists and tables (``row 3``) counted from the first row ever fed."""
     return [
-        (reason, f"row {first + place}", text)
-        for (reason, _, text), place in zip(bad, places, strict=True)
+        (reason, f"row {first + int(place[4:])}" if place.startswith("row ") else place, text)
+        for reason, place, text in bad
     ]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import orjson
 import pyarrow as pa
@@ -25,16 +25,15 @@ from thalweg.operators.nodes import Source
 from thalweg.plan import Plan
 from thalweg.readers import (
     Format,
-    Parsed,
     ReadOptions,
-    describe_bad,
     list_files,
-    read_file,
+    read_options,
     rows_from_table,
-    times_within,
 )
 from thalweg.readers.tables import check_types
-from thalweg.runtime.chunks import Chunk
+from thalweg.runtime.io import Fed
+from thalweg.runtime.io.files import file_chunks
+from thalweg.runtime.io.fitting import part_chunk
 from thalweg.state.paths import absolute, resolve
 
 SOURCE: Final = "_source"
@@ -44,8 +43,6 @@ CONTROL_SOURCE: Final = -1
 
 #: Spark's binaryFile source; we select all but the content, and then it does not open the files.
 _BINARY_FILE: Final = "path string, modificationTime timestamp, length long, content binary"
-
-Bad = list[tuple[str, str, str]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,14 +81,9 @@ def files(
     Raises:
         BuildError: an option does not belong to the format.
     """
-    known = {field.name for field in dataclasses.fields(ReadOptions)}
-    for unknown in sorted(options.keys() - known):
-        raise BuildError(
-            f"files: there is no option {unknown!r}; there are {', '.join(sorted(known - {'format'}))}"
-        )
     return Files(
         absolute(str(path)),
-        ReadOptions(format=format, **options),
+        read_options("files", format, options),
         streaming,
         max_files_per_trigger,
         recursive,
@@ -272,7 +264,7 @@ def receive(batches: Iterator[pa.RecordBatch], sources: int) -> Received:
 
 def source_chunks(
     source: Source, options: InputOptions, tables: list[pa.Table], chunk_rows: int
-) -> Iterator[tuple[Chunk, Bad]]:
+) -> Iterator[Fed]:
     """The rows of one source of a batch in arrival order, as chunks with the rows that do not fit."""
     if options.read is not None:
         yield from _file_chunks(source, options.read, pa.concat_tables(tables), chunk_rows)
@@ -281,47 +273,14 @@ def source_chunks(
     if source.arrival:
         table = table.take(pc.sort_indices(table, [(name, "ascending") for name in source.arrival]))
     for start in range(0, table.num_rows, chunk_rows):
-        parsed = rows_from_table(table.slice(start, chunk_rows), source.record, start)
-        if source.order_by is not None:
-            parsed = times_within(parsed, source.order_by)
-        bad = [(one.reason, f"row {one.position} of the batch", one.text) for one in parsed.bad]
-        yield _chunk(source, parsed, bad)
+        part = rows_from_table(table.slice(start, chunk_rows), source.record, start)
+        yield part_chunk(source, part, place=lambda one: f"row {one.position} of the batch")
 
 
 def _file_chunks(
     source: Source, options: ReadOptions, paths: pa.Table, chunk_rows: int
-) -> Iterator[tuple[Chunk, Bad]]:
+) -> Iterator[Fed]:
     order = pc.sort_indices(paths, [("mtime", "ascending"), ("path", "ascending")])
     for path in paths.column("path").take(order).to_pylist():
         fs, inner = resolve(path)
-        try:
-            yield from _one_file(source, fs, inner, options, chunk_rows)
-        except DataError as error:
-            raise DataError(f"source {source.name!r}: {error}") from error
-
-
-def _one_file(
-    source: Source, fs: pafs.FileSystem, path: str, options: ReadOptions, chunk_rows: int
-) -> Iterator[tuple[Chunk, Bad]]:
-    for parsed in read_file(fs, path, source.record, options, batch_rows=chunk_rows):
-        name = path.rsplit("/", 1)[-1]
-        if source.order_by is not None:
-            unit: Literal["line", "row"] = "row" if options.format == "parquet" else "line"
-            parsed = times_within(parsed, source.order_by, unit)
-        if parsed.bad and source.errors == "fail":
-            raise DataError(
-                f"{describe_bad(path, parsed.bad[0])}\n  row: {parsed.bad[0].text}\n  to go on without such rows,"
-                " set errors='reject' on the source and read its .rejected stream"
-            )
-        bad = [(one.reason, f"{name} {one.unit} {one.position}", one.text) for one in parsed.bad]
-        yield _chunk(source, parsed, bad)
-
-
-def _chunk(source: Source, parsed: Parsed, bad: Bad) -> tuple[Chunk, Bad]:
-    if bad and source.errors == "fail":
-        reason, position, text = bad[0]
-        raise DataError(
-            f"source {source.name!r}: {position} does not fit {source.record.name}: {reason}\n  row: {text}\n"
-            "  to go on without such rows, set errors='reject' on the source and read its .rejected stream"
-        )
-    return Chunk.from_arrow(source.record, parsed.table), bad
+        yield from file_chunks(source, fs, inner, options, chunk_rows)
