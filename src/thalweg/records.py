@@ -189,12 +189,36 @@ class FieldType:
                 return bytes(value)
         elif kind is Kind.LIST:
             if isinstance(value, (list, tuple)) and self.item is not None:
+                if self.item.holds(value):
+                    return list(value)
                 return [self.item.coerce(one) for one in value]
         elif self.record is not None:
             if isinstance(value, Mapping):
                 value = tuple(value.get(name) for name in self.record.names)
             return self.record.coerce(value)
         raise TypeError(f"expected {self}, got {type(value).__name__} {value!r:.60}")
+
+    def holds(self, values: Sequence[Any]) -> bool:
+        """Whether all values surely are what :meth:`coerce` makes of them, and nobody can change them in place.
+
+        This looks at columns, not at values one by one: the lists in a key's state are checked at each of its rows.
+        """
+        types = set(map(type, values))
+        if self.record is not None:
+            fields = self.record.fields
+            return (
+                types <= {self.record.cls}
+                and set(map(len, values)) <= {len(fields)}
+                and all(
+                    field.type.holds(column)
+                    for field, column in zip(fields, zip(*values, strict=True), strict=False)
+                )
+            )
+        if self.kind is Kind.LIST or not types <= {_PYTHON[self.kind]}:
+            return False
+        if int in types:
+            return bool(min(values) >= _INT_MIN and max(values) <= _INT_MAX)
+        return str not in types or all(map(str.isascii, values))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

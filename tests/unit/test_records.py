@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import thalweg as tw
-from thalweg.records import FieldType, Kind
+from thalweg.records import FieldType, Kind, Schema
 
 
 class Row(NamedTuple):
@@ -54,6 +56,47 @@ def test_what_fits_stays_itself() -> None:
     assert type(FieldType(Kind.INT).coerce(True)) is int
     for text in ("", "plain", "π 😀"):
         assert FieldType(Kind.STR).coerce(text) is text
+
+
+NUMBERS = [0, -1, 2**63 - 1, 2**63, True, np.int64(3), 0.5, np.float64(1)]
+TEXTS = ["a", "π", "\ud800", b"b", bytearray(b"c"), None]
+TUPLES = [Row(1, "a"), Row(2**63, "b"), Row(1, "π"), Row(True, "c"), (1, "d"), [1]]
+SOME = st.sampled_from([*NUMBERS, *TEXTS, *TUPLES, tuple.__new__(Row, (1,))])
+KINDS = [FieldType(kind) for kind in Kind if kind not in (Kind.LIST, Kind.RECORD)]
+ITEMS = st.sampled_from(
+    [
+        *KINDS,
+        FieldType(Kind.INT, optional=True),
+        FieldType(Kind.LIST, item=FieldType(Kind.INT)),
+        FieldType(Kind.RECORD, record=Schema.of(Row)),
+    ]
+)
+
+
+@settings(max_examples=500, deadline=None, derandomize=True)
+@given(item=ITEMS, values=st.lists(SOME, max_size=3) | SOME.map(lambda one: [one] * 3))
+def test_lists_are_coerced_value_by_value(item: FieldType, values: list[Any]) -> None:
+    """A list is what its values are coerced to one by one, of the same types, also where it is checked as a whole."""
+    try:
+        expected = [item.coerce(one) for one in values]
+    except TypeError as error:
+        expected = str(error)
+    try:
+        found = FieldType(Kind.LIST, item=item).coerce(values)
+    except TypeError as error:
+        found = str(error)
+    assert repr(found) == repr(expected)
+    assert found is not values
+
+
+def test_lists_checked_as_a_whole() -> None:
+    """Values that are what they should be are known without a look at each; those that could change are not."""
+    rows = Schema.of(Row)
+    assert FieldType(Kind.RECORD, record=rows).holds([Row(1, "a"), Row(-(2**63), "")])
+    assert FieldType(Kind.FLOAT).holds([0.5, float("nan")])
+    assert FieldType(Kind.INT).holds([])
+    assert not FieldType(Kind.INT).holds([2**63])
+    assert not FieldType(Kind.RECORD, record=Schema.of(Deep)).holds([Deep([], None)])
 
 
 ROWS = [Row(1, "a"), Row(2, "b"), Row(3, "c"), Row(4, "d")]
