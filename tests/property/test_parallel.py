@@ -19,7 +19,7 @@ from tests.property.operators_kit import (
     random_rows,
 )
 
-from thalweg import testing
+from thalweg import scheduling, testing
 from thalweg.runtime.parallel import Options
 
 Case = tuple[Recipe, dict[str, list[Any]]]
@@ -32,11 +32,22 @@ _COMMON: dict[str, Any] = {
 _SEEDS = st.lists(st.integers(0, 9_999), min_size=2, max_size=2)
 
 
+#: Compiling a pick takes longer than a flow of this size runs, so the objects are shared.
+_POLICIES = [
+    scheduling.QueueSizeThrottling(capacity=50),
+    scheduling.LastInPipeline(),
+    scheduling.EstimatedTime(),
+    scheduling.CurrentThroughput(),
+    scheduling.CurrentThroughput(normalize="output", slice_ns=1_000),
+]
+
+
 def any_options(chooser: random.Random) -> Options:
     """How a run goes, drawn from all that there is."""
     return Options(
         threads=chooser.choice([1, 2, 3, 8]),
         threading=chooser.choice(["dynamic", "dynamic", "dynamic", "dedicated"]),
+        policy=chooser.choice([None, scheduling.FreeList(), *_POLICIES]),
         queue_chunks=chooser.choice([1, 2, 3, 64]),
         rows_limit=chooser.choice([1, 4_000_000]),
         partitions=chooser.choice([None, 1, 2, 5, 200]),

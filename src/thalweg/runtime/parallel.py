@@ -47,7 +47,7 @@ from thalweg.runtime.dispatch import (
 )
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
 from thalweg.runtime.keyed_unit import KeyedUnit, Parts
-from thalweg.runtime.picks import CompiledPick, compile_pick, view_of
+from thalweg.runtime.picks import CompiledPick, compiled_policy, view_of
 from thalweg.runtime.units import Given, Moment
 from thalweg.runtime.wiring import Bundle, Task, wire
 from thalweg.runtime.worker import CHOOSE, JOIN, PICKED, PYTHON, RANGE, STOPPED, work
@@ -359,7 +359,7 @@ class ParallelEngine(Engine):
         elif policy is None or getattr(policy, "native", "") == "free_list":
             mem[at.MODE] = at.BY_FREE_LIST
         else:
-            pick = compile_pick(policy.pick_function())
+            pick = compiled_policy(policy)
             mem[at.MODE] = at.BY_PICK if pick.address else at.BY_PYTHON
             mem[at.PICK], mem[at.SLICE], mem[at.WINDOW] = (
                 pick.address, policy.slice_ns, policy.window_ns,

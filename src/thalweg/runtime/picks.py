@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -59,6 +60,12 @@ def _view_at(place: int, n: int) -> FlowView:
         carray(_words(place + 14 * size), n),
         carray(_words(place + 15 * size), 1),
     )
+
+
+@functools.lru_cache(maxsize=64)
+def compiled_policy(policy: Any) -> CompiledPick:
+    """The pick of a policy; equal policies are compiled once."""
+    return compile_pick(policy.pick_function())
 
 
 def compile_pick(pick: Pick) -> CompiledPick:

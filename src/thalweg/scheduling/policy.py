@@ -1,8 +1,10 @@
-"""What a policy may see of a running flow."""
+"""What a policy may see of a running flow, and what it is asked."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,3 +51,31 @@ class FlowView(NamedTuple):
     priority: Int64s
     runnable: Int64s
     now_ns: Int64s
+
+
+#: ``pick(view, worker) -> operator``, -1 for none.
+Pick = Callable[[Any, int], int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PickPolicy:
+    """A policy that is asked for an operator at each visit.
+
+    Args:
+        slice_ns: the time slice s of a visit, ns of an operator's measured cost.
+        window_ns: the window over which an operator's worker time counts, ns.
+    """
+
+    slice_ns: int = 1_000_000
+    window_ns: int = 100_000_000
+
+    def check(self) -> None:
+        """Refuses parameters that make no sense."""
+        for name in ("slice_ns", "window_ns"):
+            value = getattr(self, name)
+            if value <= 0:
+                raise ValueError(f"{name}: expected nanoseconds above 0, got {value}")
+
+    def pick_function(self) -> Pick:
+        """A plain function that Numba can compile and that is right as Python, too."""
+        raise NotImplementedError

@@ -56,7 +56,8 @@ def pointer(stored: Any, width: int) -> Any:
     @intrinsic
     def made(typing: Any, place: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.inttoptr(args[0], ir.IntType(width).as_pointer())
+            kind = ir.DoubleType() if stored is types.float64 else ir.IntType(width)
+            return builder.inttoptr(args[0], kind.as_pointer())
 
         return types.CPointer(stored)(types.int64), generate
 
