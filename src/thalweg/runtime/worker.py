@@ -243,7 +243,7 @@ def _next_operator(mem: Int64s, w: int, me: int) -> int:
     if not refresh_view(mem, w):
         return EMPTY
     if mode == BY_PICK:
-        status, op = call3(mem[PICK], mem[me + VIEW], w, 0)
+        status, op = call3(mem[PICK], mem[me + VIEW], w, mem[N_OPS])
         return op if status == 0 else EMPTY
     return -2
 
