@@ -1,7 +1,8 @@
-"""Calling compiled functions by address from compiled code.
+"""Calling compiled functions by address from compiled code, and memory that no Python object owns.
 
 Numba's own convention is used, not C's: the called function says whether it raised, and a call costs a few
-nanoseconds less. Every function that is called so has the signature ``int64(int64, int64, int64)``.
+nanoseconds less. Every function that is called so has the signature ``int64(int64, int64, int64)``. Addresses
+are int64 everywhere.
 """
 
 from __future__ import annotations
@@ -12,12 +13,18 @@ from llvmlite import ir
 from numba import types as _untyped_types
 from numba.core import cgutils as _untyped_cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array as _untyped_populate_array
 
+from thalweg.runtime.compiler import support
 from thalweg.runtime.compiler.support import get_i as get_i
+from thalweg.runtime.compiler.support import put_i as put_i
 
 #: Numba exports these without types.
 types: Final[Any] = _untyped_types
 cgutils: Final[Any] = _untyped_cgutils
+_populate_array: Final[Any] = _untyped_populate_array
+#: ``copy_bytes(to, from, bytes)`` between addresses
+copy_bytes: Final[Any] = support.copy_bytes
 
 _I64: Final = ir.IntType(64)
 _POINTER: Final = ir.IntType(8).as_pointer()
@@ -25,11 +32,17 @@ _POINTER: Final = ir.IntType(8).as_pointer()
 _FUNCTION: Final = ir.FunctionType(
     ir.IntType(32), [_I64.as_pointer(), _POINTER.as_pointer(), _I64, _I64, _I64]
 )
+_SIGNATURE: Final = (types.int64,) * 3
 
 
 def address_of(dispatcher: Any) -> int:
-    """The machine address of a function compiled for its one signature; the dispatcher must be kept alive."""
-    (made,) = dispatcher.overloads.values()
+    """The machine address of a function of three int64; the dispatcher must be kept alive.
+
+    Compiles it, or loads it from the cache, where that has not happened yet.
+    """
+    if _SIGNATURE not in dispatcher.overloads:
+        dispatcher.compile(_SIGNATURE)
+    made = dispatcher.overloads[_SIGNATURE]
     place: int = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
     return place
 
@@ -49,3 +62,28 @@ def _call3(typing: Any, address: Any, a: Any, b: Any, c: Any) -> Any:
 
 #: ``call3(address, a, b, c) -> (status, value)``; status 0 when it returned, else it raised and there is no value.
 call3: Final[Any] = intrinsic(_call3)
+
+#: C's allocator: ``malloc(bytes)`` and ``realloc(address, bytes)`` give an address, 0 when memory has run out.
+malloc: Final[Any] = types.ExternalFunction("malloc", types.int64(types.int64))
+realloc: Final[Any] = types.ExternalFunction("realloc", types.int64(types.int64, types.int64))
+free: Final[Any] = types.ExternalFunction("free", types.void(types.int64))
+
+
+def _words_at(typing: Any, place: Any) -> Any:
+    words = types.Array(types.int64, 1, "C")
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        made = context.make_array(words)(context, builder)
+        data = builder.inttoptr(args[0], _I64.as_pointer())
+        size = ir.Constant(_I64, 8)
+        # Nobody asks for the length, and no array is that long.
+        _populate_array(
+            made, data=data, shape=[ir.Constant(_I64, 1 << 59)], strides=[size], itemsize=size, meminfo=None
+        )  # fmt: skip
+        return made._getvalue()
+
+    return words(types.int64), generate
+
+
+#: ``words_at(address)``: the words there as an array that owns nothing, for the atomic operations and the rings.
+words_at: Final[Any] = intrinsic(_words_at)
