@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
-from thalweg.plan import Plan, make_plan
-from thalweg.runtime.build import prepare
+from thalweg.plan import Edge, Plan, make_plan
+from thalweg.runtime.build import Prepared, prepare
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
-from thalweg.runtime.io import CollectSink, RowSink, as_source, choose_sinks, never, opened
+from thalweg.runtime.feeding import Event, Feeding
+from thalweg.runtime.io import CollectSink, RowSink, as_source, choose_sinks, opened, runs_user_code
+from thalweg.runtime.io.contracts import Feed, RowSource
+from thalweg.runtime.parallel import Options, ParallelEngine, usable_cores
 
 
 @dataclasses.dataclass(slots=True)
@@ -47,9 +51,15 @@ def run(
     inputs: Mapping[str, Any],
     sinks: Mapping[str, Any] | None = None,
     *,
-    chunk_rows: int = CHUNK_ROWS,
+    threads: int | None = None,
+    threading: Literal["manual", "dedicated", "dynamic"] = "dynamic",
+    policy: Any = None,
+    chunk_rows: int | None = None,
+    options: Options | None = None,
 ) -> Result:
-    """Runs a flow in the calling thread until its inputs end, and returns its outputs.
+    """Runs a flow in this process until its inputs end, and returns its outputs.
+
+    The output is that of a serial run, whatever the arguments from ``threads`` on.
 
     Args:
         flow: the flow.
@@ -58,7 +68,13 @@ def run(
             ``tw.from_iterable``.
         sinks: by sink name, where rows go: ``tw.to_files``, ``tw.to_tcp``, ``tw.each``, or a function of a
             pyarrow.RecordBatch (``tw.batches``); the other sinks collect theirs for the result.
-        chunk_rows: about how many rows move at once; the output does not depend on it.
+        threads: how many workers run the operators; None: all usable cores, but the calling thread alone for small
+            inputs that are there already.
+        threading: ``dynamic`` sends workers where ``policy`` says; ``dedicated`` gives each operator a thread;
+            ``manual`` runs all operators in the thread that brings the rows.
+        policy: who runs next, of :mod:`thalweg.scheduling`; None is the free list.
+        chunk_rows: about how many rows move at once.
+        options: all that there is to say about a run in many threads, instead of threads, threading and policy.
 
     Raises:
         BuildError: an input is missing, there is no source or sink of a name, or what was given does not fit.
@@ -67,35 +83,134 @@ def run(
     """
     plan = make_plan(flow)
     check_names(plan, inputs)
+    how = options or _options(inputs, threads, threading, policy)
+    rows = _chunk_rows(chunk_rows, how)
     sources = {source.name: as_source(source.name, inputs[source.name]) for source in plan.sources}
     chosen = choose_sinks(plan.flow, plan.sinks, sinks or {})
-    engine = Engine(prepare(plan), chunk_rows=chunk_rows)
+    stop = Event()
     with contextlib.ExitStack() as stack:
         for given in sources.values():
             stack.callback(given.close)
         feeds = {
             source.name: stack.enter_context(
-                contextlib.closing(sources[source.name].rows(source, chunk_rows, never()))
+                contextlib.closing(sources[source.name].rows(source, rows, stop))
             )
             for source in plan.sources
         }
         stack.enter_context(opened(plan.sinks, chosen))
-        for name, feed in feeds.items():
+        run_of = _Run(plan, prepare(plan), chosen, rows, how)
+        stack.callback(run_of.engine.stop)
+        # Ahead of all that waits for threads: they look at it.
+        stack.callback(stop.set)
+        run_of.read(sources, feeds, stop)
+        return run_of.result()
+
+
+#: Inputs that are there already and have fewer rows in all are run by the calling thread.
+_SMALL: Final = 50_000
+#: Rows of a step when many threads share the work: so many steps are on their way that all have something to do.
+_PARALLEL_ROWS: Final = 16_384
+
+
+def _options(
+    inputs: Mapping[str, Any], threads: int | None, threading: str, policy: Any
+) -> Options | None:
+    """How the run goes; None: in the thread that brings the rows."""
+    if threading not in ("manual", "dedicated", "dynamic"):
+        raise BuildError(
+            f"threading: expected 'manual', 'dedicated' or 'dynamic', got {threading!r}"
+        )
+    if threads is not None and threads < 1:
+        raise BuildError(f"threads: expected a number from 1 on, got {threads}")
+    if policy is not None and not hasattr(policy, "pick_function"):
+        raise BuildError(
+            f"policy: expected an object of thalweg.scheduling, got {type(policy).__name__}"
+        )
+    if threading == "manual" or (threads is None and _are_small(inputs)):
+        return None
+    count = usable_cores() if threads is None else threads
+    if threading == "dedicated":
+        return Options(threads=count, threading="dedicated")
+    return Options(threads=count, policy=policy) if count > 1 or policy is not None else None
+
+
+def _are_small(inputs: Mapping[str, Any]) -> bool:
+    rows = 0
+    for given in inputs.values():
+        if isinstance(given, (pa.Table, pa.RecordBatch)):
+            rows += given.num_rows
+        elif isinstance(given, (list, tuple)):
+            rows += len(given)
+        else:
+            return False
+    return rows < _SMALL
+
+
+def _chunk_rows(chunk_rows: int | None, how: Options | None) -> int:
+    if chunk_rows is None:
+        return CHUNK_ROWS if how is None else _PARALLEL_ROWS
+    if chunk_rows < 1:
+        raise BuildError(f"chunk_rows: expected a number from 1 on, got {chunk_rows}")
+    return chunk_rows
+
+
+class _Run:
+    """One run: the engine, and what it gives to whom."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        prepared: Prepared,
+        sinks: Mapping[str, RowSink],
+        chunk_rows: int,
+        how: Options | None,
+    ) -> None:
+        self._plan = plan
+        self._sinks = sinks
+        self.engine = (
+            Engine(prepared, chunk_rows=chunk_rows)
+            if how is None
+            else ParallelEngine(
+                prepared,
+                chunk_rows=chunk_rows,
+                options=how,
+                leave=self._leave,
+                needs_token=frozenset(
+                    Edge(node.index, 0) for node in plan.sinks if runs_user_code(sinks[node.name])
+                ),
+            )
+        )
+
+    def read(
+        self, sources: Mapping[str, RowSource], feeds: Mapping[str, Feed], stop: Event
+    ) -> None:
+        """Reads all inputs to their end, and ends the streams."""
+        engine = self.engine
+        for name in feeds:
             engine.setting.count(name)  # a source without rows is counted, too
-            for chunk, bad in feed:
-                _write(plan, engine.feed(name, chunk, bad), chosen)
-                for leaving in engine.advance():
-                    _write(plan, leaving, chosen)
-        for leaving in engine.finish():
-            _write(plan, leaving, chosen)
-    return _result(plan, engine, chosen)
+        if isinstance(engine, ParallelEngine) or any(one.live for one in sources.values()):
+            Feeding(engine, sources, feeds, stop, self._write).run()
+        else:
+            for name, feed in feeds.items():
+                for chunk, bad in feed:
+                    self._write(engine.feed(name, chunk, bad))
+                    for leaving in engine.advance():
+                        self._write(leaving)
+        for leaving in itertools.chain(engine.finish(), engine.settle()):
+            self._write(leaving)
 
+    def _write(self, leaving: Leaving) -> None:
+        """Gives what left through sinks to where their rows go."""
+        for edge, chunks in leaving.items():
+            for chunk in chunks:
+                self._sinks[self._plan.node(edge.node).name].write(chunk)
 
-def _write(plan: Plan, leaving: Leaving, sinks: Mapping[str, RowSink]) -> None:
-    """Gives what left through sinks to where their rows go."""
-    for edge, chunks in leaving.items():
-        for chunk in chunks:
-            sinks[plan.node(edge.node).name].write(chunk)
+    def _leave(self, edge: Edge, chunk: Chunk, entered_ns: int) -> None:
+        self._sinks[self._plan.node(edge.node).name].write(chunk)
+
+    def result(self) -> Result:
+        """What the sinks kept."""
+        return _result(self._plan, self.engine, self._sinks)
 
 
 def _result(plan: Plan, engine: Engine, sinks: Mapping[str, RowSink]) -> Result:

@@ -139,7 +139,7 @@ class Engine:
     def advance(self, *, everything: bool = False) -> Iterator[Leaving]:
         """Releases what the clocks allow (or everything) through the flow, a step at a time."""
         for domain, ingress in self.ingresses.items():
-            if not domain:
+            if not domain or (ingress.ended and not everything):
                 continue
             for released, clock in ingress.release(self.chunk_rows, everything=everything):
                 given: Given = {}

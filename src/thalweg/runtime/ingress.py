@@ -40,6 +40,8 @@ class Gate:
     waiting: Chunk | None = None
     #: how many had arrived when the state was last saved: waiting rows with later serials are new since then
     saved: int = 0
+    #: its input has ended, so it holds no other gate back
+    closed: bool = False
 
     @property
     def time_field(self) -> str:
@@ -50,6 +52,8 @@ class Gate:
     @property
     def clock(self) -> int:
         """No later row on time can have a time below it; BEFORE_ALL until the first row."""
+        if self.closed:
+            return NEVER
         if not self.lanes:
             return self.passed
         return max(self.passed, min(self.lanes.values()) - self.node.lateness)
@@ -171,6 +175,11 @@ class Ingress:
     def clock(self) -> int:
         """The minimum over the domain's gates."""
         return min(gate.clock for gate in self.gates.values())
+
+    @property
+    def ended(self) -> bool:
+        """Whether the inputs of all gates have ended; then only the end of the streams releases what waits."""
+        return all(gate.closed for gate in self.gates.values())
 
     def release(self, chunk_rows: int, *, everything: bool = False) -> Iterator[Release]:
         """The rows that may go, cut into steps of about ``chunk_rows`` rows, each with its clock.

@@ -17,6 +17,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -98,6 +99,11 @@ class Options:
         """The number of partitions of an operator with so many buckets."""
         wanted = 4 * self.threads if self.partitions is None else self.partitions
         return max(1, min(buckets, wanted))
+
+
+def usable_cores() -> int:
+    """Logical processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class ParallelEngine(Engine):

@@ -5,7 +5,14 @@ from thalweg.runtime.io.file_sink import to_files
 from thalweg.runtime.io.files import files
 from thalweg.runtime.io.iterables import from_iterable
 from thalweg.runtime.io.push import PushSource, push_source
-from thalweg.runtime.io.sinks import CollectSink, batches, choose_sinks, each, opened
+from thalweg.runtime.io.sinks import (
+    CollectSink,
+    batches,
+    choose_sinks,
+    each,
+    opened,
+    runs_user_code,
+)
 from thalweg.runtime.io.sources import as_source
 from thalweg.runtime.io.tcp_sink import to_tcp
 from thalweg.runtime.io.tcp_source import TcpSource, tcp_lines
@@ -29,6 +36,7 @@ __all__ = [
     "never",
     "opened",
     "push_source",
+    "runs_user_code",
     "tcp_lines",
     "to_files",
     "to_tcp",

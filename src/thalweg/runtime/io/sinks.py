@@ -16,6 +16,7 @@ from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.failures import reason_of, shorten
 from thalweg.runtime.io.contracts import RowSink
 from thalweg.runtime.io.file_sink import FileSink
+from thalweg.runtime.io.tcp_sink import TcpSink
 
 
 class CollectSink:
@@ -172,3 +173,8 @@ def _closer(sink: RowSink) -> Any:
         sink.close(failed=kind is not None)
 
     return close
+
+
+def runs_user_code(sink: RowSink) -> bool:
+    """Whether writing calls Python code of the user's."""
+    return not isinstance(sink, (CollectSink, FileSink, TcpSink))
