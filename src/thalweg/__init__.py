@@ -44,7 +44,7 @@ from thalweg.times import (
 from thalweg.version import __version__
 
 if TYPE_CHECKING:
-    from thalweg import spark, testing
+    from thalweg import scheduling, spark, testing
     from thalweg.embedded import run
     from thalweg.runtime.io import (
         batches,
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 _IO = "thalweg.runtime.io"
 #: Loaded on first use: Spark, the test kit and the embedded host are not needed to build a flow.
 _LAZY = {
+    "scheduling": None,
     "spark": None,
     "testing": None,
     "run": "thalweg.embedded",
@@ -119,6 +120,7 @@ __all__ = [
     "minutes",
     "push_source",
     "run",
+    "scheduling",
     "seconds",
     "spark",
     "state",

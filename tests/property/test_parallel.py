@@ -39,6 +39,8 @@ _POLICIES = [
     scheduling.EstimatedTime(),
     scheduling.CurrentThroughput(),
     scheduling.CurrentThroughput(normalize="output", slice_ns=1_000),
+    scheduling.Random(slice_ns=1_000),
+    scheduling.RoundRobin(),
 ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any, Final
 
 import numba
@@ -16,9 +15,7 @@ from thalweg.runtime.compiler.lookup import carray, pointer
 from thalweg.runtime.dispatch import worker_at
 from thalweg.runtime.layout import BASE, N_OPS, VIEW, VIEW_FIELDS, Int64s
 from thalweg.runtime.native.calls import address_of
-from thalweg.scheduling.policy import FlowView
-
-Pick = Callable[[Any, int], int]
+from thalweg.scheduling.policy import FlowView, Pick
 
 _words: Final = pointer(types.int64, 64)
 _floats: Final = pointer(types.float64, 64)

@@ -5,8 +5,6 @@ Each worker fills a view of its own before it asks the policy, so a pick never s
 
 from __future__ import annotations
 
-from typing import Final
-
 from thalweg.jit import njit
 from thalweg.runtime.atomics import EMPTY, load, store
 from thalweg.runtime.clocks import now_ns
@@ -48,13 +46,13 @@ from thalweg.runtime.layout import (
     Int64s,
 )
 from thalweg.runtime.rings import spsc_len
-
-#: Measured values count only from so many tuples on.
-_SAMPLE: Final = 100
-#: What an operator is taken to cost before, ns a tuple; and the least cost.
-_PRIOR_COST: Final = 1_000.0
-_LEAST_COST: Final = 10.0
-_LEAST_SELECTIVITY: Final = 1e-6
+from thalweg.scheduling.measures import (
+    LEAST_COST_NS,
+    LEAST_SELECTIVITY,
+    PRIOR_COST_NS,
+    PRIOR_SELECTIVITY,
+    SAMPLE_TUPLES,
+)
 
 
 @njit
@@ -136,11 +134,11 @@ def refresh_view(mem: Int64s, w: int) -> bool:
             rows_out += mem[stat + S_OUT]
             window += mem[stat + S_WINDOW]
             last = max(last, mem[stat + S_LAST])
-        cost, selectivity = _PRIOR_COST, 1.0
-        if timed >= _SAMPLE:
-            cost = max(ns / timed, _LEAST_COST)
-        if rows_in >= _SAMPLE:
-            selectivity = max(rows_out / rows_in, _LEAST_SELECTIVITY)
+        cost, selectivity = PRIOR_COST_NS, PRIOR_SELECTIVITY
+        if timed >= SAMPLE_TUPLES:
+            cost = max(ns / timed, LEAST_COST_NS)
+        if rows_in >= SAMPLE_TUPLES:
+            selectivity = max(rows_out / rows_in, LEAST_SELECTIVITY)
         waiting = tuples_waiting(mem, op)
         busy = load(mem, o + BUSY)
         runnable = op > 0 and waiting > 0 and busy < mem[o + LIMIT]

@@ -1,16 +1,29 @@
-"""What a policy may see of a running flow, and what it is asked."""
+"""What a policy may see of a running flow, and what it is asked: which operator a worker should run next.
+
+A policy is a frozen record of its parameters. Its ``pick_function()`` gives a plain function over arrays, which
+the node runtime compiles and calls at each visit of a worker, and which a simulator or a test calls as it is.
+"""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from thalweg.errors import BuildError
+
 Int64s = npt.NDArray[np.int64]
 Float64s = npt.NDArray[np.float64]
+
+#: The time slice s. Prasaad et al. keep it constant and name no value; at 1 ms a pick (microseconds) costs little
+#: and a decision is not old for long.
+SLICE_NS: Final = 1_000_000
+#: The window w, of which they say only that it must not be too low: a hundred slices.
+WINDOW_NS: Final = 100_000_000
 
 
 class FlowView(NamedTuple):
@@ -53,29 +66,42 @@ class FlowView(NamedTuple):
     now_ns: Int64s
 
 
-#: ``pick(view, worker) -> operator``, -1 for none.
-Pick = Callable[[Any, int], int]
+#: ``(view, worker) -> operator``, a runnable one, or -1 where none is. It neither writes to the view nor keeps
+#: anything between calls. Numba compiles it where it can: a function of a module, or a closure over numbers, that
+#: loops over arrays and calls no other Python function.
+Pick = Callable[[FlowView, int], int]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PickPolicy:
-    """A policy that is asked for an operator at each visit.
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PickPolicy(abc.ABC):
+    """A policy that is asked at each visit; the worker stays for a time slice, or until the input runs out.
 
-    Args:
-        slice_ns: the time slice s of a visit, ns of an operator's measured cost.
-        window_ns: the window over which an operator's worker time counts, ns.
+    A host needs no more of a policy than these two numbers and the function, so a user's own may be any class that has
+    them.
+
+    Attributes:
+        slice_ns: the time slice, ns (the paper's s; Prasaad et al., section 6).
+        window_ns: over what time the worker time of an operator is added up, ns (the paper's w; section 6.4).
+
+    Raises:
+        BuildError: a parameter makes no sense.
     """
 
-    slice_ns: int = 1_000_000
-    window_ns: int = 100_000_000
+    slice_ns: int = SLICE_NS
+    window_ns: int = WINDOW_NS
 
-    def check(self) -> None:
-        """Refuses parameters that make no sense."""
-        for name in ("slice_ns", "window_ns"):
-            value = getattr(self, name)
-            if value <= 0:
-                raise ValueError(f"{name}: expected nanoseconds above 0, got {value}")
+    def __post_init__(self) -> None:
+        require_int(self, 1, slice_ns=self.slice_ns, window_ns=self.window_ns)
 
+    @abc.abstractmethod
     def pick_function(self) -> Pick:
-        """A plain function that Numba can compile and that is right as Python, too."""
-        raise NotImplementedError
+        """Who runs next."""
+
+
+def require_int(policy: object, least: int, **values: Any) -> None:
+    """Refuses parameters of a policy that are not ints of at least ``least``."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise BuildError(
+                f"{type(policy).__name__}: {name} must be an int of at least {least}, not {value!r}"
+            )

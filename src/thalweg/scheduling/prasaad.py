@@ -1,132 +1,143 @@
-"""The four heuristics of Prasaad et al. (section 6): which operator a worker goes to, for one time slice.
+"""The four heuristics of Prasaad et al., *Scaling Ordered Stream Processing on Shared-Memory Multicores*, section 6.
 
-Each is a frozen object with its parameters; :meth:`pick_function` gives a plain function of a
-:class:`~thalweg.scheduling.policy.FlowView` that the engine compiles. Only runnable operators are chosen; -1 means
-that there is none. Ties go to the earlier operator.
+Two push or pull tuples through the pipeline (QST, LP), two go by a priority (ET, CT). They choose among the operators
+that can run, as the paper does; of equals the earliest in the flow is taken. Sizes count tuples.
+
+Each pick is one closure over numbers, formulas written out in it: that is what Numba compiles.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+import math
+from typing import Final, Literal
 
-from thalweg.scheduling.policy import Pick, PickPolicy
+from thalweg.errors import BuildError
+from thalweg.scheduling.policy import FlowView, Pick, PickPolicy, require_int
+
+#: Tuples that a flow may hold in its worklists under QST. The paper names no value; chunks of some thousand tuples
+#: need room for several, or each one that is put out goes past a threshold.
+CAPACITY: Final = 100_000
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSizeThrottling(PickPolicy):
-    """QST: the earliest operator whose output queue is below its threshold; pushes tuples from the ingress.
+    """QST: the earliest operator that has put out too little for those behind it (section 6.1, eq. 1).
 
-    The threshold of operator i is ``T_i = C * cs_i / sum(cs)`` tuples (eq. 1), with ``cs_i`` the tuples that it
-    puts out for one tuple of the source. An operator at the egress counts as below; when none is below, the last
-    runnable one is chosen.
+    An operator's output queue is bounded by T_i = C·cs_i / Σ cs, where cs is the cumulative selectivity with the
+    operator's own. An operator at the egress is below its bound always. Where all are above theirs, the last one
+    that can run is taken; the paper is silent there.
 
-    Args:
-        capacity: C, tuples in the whole flow.
+    Attributes:
+        capacity: the paper's C, tuples.
     """
 
-    capacity: float = 100_000.0
+    capacity: int = CAPACITY
 
     def __post_init__(self) -> None:
-        self.check()
-        if self.capacity <= 0:
-            raise ValueError(f"capacity: expected a number above 0, got {self.capacity}")
+        PickPolicy.__post_init__(self)
+        require_int(self, 1, capacity=self.capacity)
 
     def pick_function(self) -> Pick:
-        capacity = float(self.capacity)
+        capacity = self.capacity
 
-        def queue_size_throttling(view, worker):  # type: ignore[no-untyped-def]
+        def queue_size_throttling(view: FlowView, worker: int) -> int:
             total = 0.0
-            for op in range(1, len(view.kind)):
-                total += view.cumulative_out[op]
-            last = -1
-            for op in range(1, len(view.kind)):
-                if view.runnable[op] == 0:
+            for i in range(1, len(view.kind)):
+                total += view.cumulative_out[i]
+            earliest, last = -1, -1
+            for i in range(1, len(view.kind)):
+                if view.runnable[i] == 0:
                     continue
-                last = op
-                threshold = capacity * view.cumulative_out[op] / total if total > 0.0 else capacity
-                if view.output[op] < threshold:
-                    return op
-            return last
+                if last < 0 or view.rank[i] >= view.rank[last]:
+                    last = i
+                # output < T_i, without a division by what may be nothing.
+                below = view.output[i] * total < capacity * view.cumulative_out[i]
+                if (below or view.output[i] < 0) and (
+                    earliest < 0 or view.rank[i] < view.rank[earliest]
+                ):
+                    earliest = i
+            return earliest if earliest >= 0 else last
 
         return queue_size_throttling
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LastInPipeline(PickPolicy):
-    """LP: the latest operator with something in its worklist; pulls tuples from the egress."""
-
-    def __post_init__(self) -> None:
-        self.check()
+    """LP: the latest operator that can run (section 6.2). The lowest latency in the paper's measurements."""
 
     def pick_function(self) -> Pick:
-        def last_in_pipeline(view, worker):  # type: ignore[no-untyped-def]
-            for op in range(len(view.kind) - 1, 0, -1):
-                if view.runnable[op] != 0:
-                    return op
-            return -1
+        def last_in_pipeline(view: FlowView, worker: int) -> int:
+            last = -1
+            for i in range(1, len(view.kind)):
+                if view.runnable[i] != 0 and (last < 0 or view.rank[i] >= view.rank[last]):
+                    last = i
+            return last
 
         return last_in_pipeline
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EstimatedTime(PickPolicy):
-    """ET: the operator whose worklist would take longest with one more worker, ``I * c / (w + 1)`` (eq. 2).
+    """ET: the operator whose worklist would take longest, with one more worker on it (section 6.3, eq. 2).
 
-    An operator at its limit of workers has priority 0; it is not runnable here.
+    p_i = I_i·c_i / (w_i + 1), and 0 at the limit of workers; the highest is taken.
     """
 
-    def __post_init__(self) -> None:
-        self.check()
-
     def pick_function(self) -> Pick:
-        def estimated_time(view, worker):  # type: ignore[no-untyped-def]
-            best, highest = -1, -1.0
-            for op in range(1, len(view.kind)):
-                if view.runnable[op] == 0 or view.workers[op] >= view.limit[op]:
+        def estimated_time(view: FlowView, worker: int) -> int:
+            best, highest = -1, 0.0
+            for i in range(1, len(view.kind)):
+                if view.runnable[i] == 0:
                     continue
-                priority = view.worklist[op] * view.cost[op] / (view.workers[op] + 1)
-                if priority > highest:
-                    best, highest = op, priority
+                priority = 0.0
+                if view.workers[i] < view.limit[i]:
+                    priority = view.worklist[i] * view.cost[i] / (view.workers[i] + 1)
+                if best < 0 or priority > highest:
+                    best, highest = i, priority
             return best
 
         return estimated_time
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentThroughput(PickPolicy):
-    """CT: the operator with the lowest throughput in the current window, ``(T + w * s) / (c * cs)`` (eq. 3).
+    """CT: the operator that is furthest behind in the current window (section 6.4, eq. 3).
 
-    T is the worker time that the operator had in the window, w its workers now, s the time slice, c its cost a
-    tuple. The throughput is normalized by ``cs``, so that operators that see more tuples count accordingly.
+    n_i = (T_i + w_i·s) / (c_i·cs_i), where T_i is the worker time that it had in the window and w_i·s what it is
+    about to get: the tuples of the source that it has kept up with. The lowest is taken, so all operators advance
+    together. The highest throughput in the paper's measurements.
 
-    Args:
-        normalize: ``"input"`` takes the tuples that reach the operator for one tuple of the source: equal
-            throughputs then mean that all keep up, which is the paper's stated aim. ``"output"`` takes those that
-            it puts out, as eq. 3 is printed.
+    Attributes:
+        normalize: by which cumulative selectivity. ``input`` leaves the operator's own out: only then are operators
+            that keep up with each other equal, which is the aim that the paper states. ``output`` is eq. 3 as
+            printed, with the cs of eq. 1, which takes a filter to be further on than it is.
     """
 
     normalize: Literal["input", "output"] = "input"
 
     def __post_init__(self) -> None:
-        self.check()
+        PickPolicy.__post_init__(self)
         if self.normalize not in ("input", "output"):
-            raise ValueError(f"normalize: expected 'input' or 'output', got {self.normalize!r}")
+            raise BuildError(
+                f"CurrentThroughput: normalize must be 'input' or 'output', not {self.normalize!r}"
+            )
 
     def pick_function(self) -> Pick:
-        slice_ns = float(self.slice_ns)
-        by_input = self.normalize == "input"
+        slice_ns, by_output = self.slice_ns, self.normalize == "output"
 
-        def current_throughput(view, worker):  # type: ignore[no-untyped-def]
-            best, lowest = -1, 0.0
-            for op in range(1, len(view.kind)):
-                if view.runnable[op] == 0:
+        def current_throughput(view: FlowView, worker: int) -> int:
+            cumulative = view.cumulative_out if by_output else view.cumulative_in
+            best, lowest = -1, math.inf
+            for i in range(1, len(view.kind)):
+                if view.runnable[i] == 0:
                     continue
-                cs = view.cumulative_in[op] if by_input else view.cumulative_out[op]
-                time = view.window_ns[op] + view.workers[op] * slice_ns
-                throughput = time / (view.cost[op] * max(cs, 1e-9))
-                if best < 0 or throughput < lowest:
-                    best, lowest = op, throughput
+                needed = view.cost[i] * cumulative[i]
+                given = view.window_ns[i] + view.workers[i] * slice_ns
+                # What no tuple of the source reaches cannot fall behind.
+                tuples = given / needed if needed > 0 else math.inf
+                if best < 0 or tuples < lowest:
+                    best, lowest = i, tuples
             return best
 
         return current_throughput

@@ -1,34 +1,33 @@
-"""IBM Streams' way to find work (Schneider & Wu, section 4.1): a free list, the least recently run operator first."""
+"""The free list of IBM Streams (Schneider & Wu, *Low-Synchronization, Mostly Lock-Free, Elastic Scheduling*, 4.1)."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import ClassVar
 
-from thalweg.scheduling.policy import Pick, PickPolicy
+from thalweg.scheduling.policy import FlowView, Pick, PickPolicy
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FreeList(PickPolicy):
-    """The runnable operator that has not run for longest, until its worklist is empty.
+    """The operator that has not run for the longest time; no measure is needed.
 
-    The engine does it without a view, by a lock-free list of operators, so that a look costs the same with ten
-    operators and with a thousand; it is the default.
+    IBM's threads take an operator from the head of a lock-free list and put it back at the tail when they have drained
+    its queue. The node runtime has that list itself, so there the time slice does not count; the pick here is what
+    the list amounts to, for hosts without one.
     """
 
+    #: The host's own form of this policy, which is used in place of the pick.
     native: ClassVar[str] = "free_list"
 
-    def __post_init__(self) -> None:
-        self.check()
-
     def pick_function(self) -> Pick:
-        def free_list(view, worker):  # type: ignore[no-untyped-def]
-            best = -1
-            for op in range(1, len(view.kind)):
-                if view.runnable[op] != 0 and (
-                    best < 0 or view.last_run_ns[op] < view.last_run_ns[best]
+        def free_list(view: FlowView, worker: int) -> int:
+            oldest = -1
+            for i in range(1, len(view.kind)):
+                if view.runnable[i] != 0 and (
+                    oldest < 0 or view.last_run_ns[i] < view.last_run_ns[oldest]
                 ):
-                    best = op
-            return best
+                    oldest = i
+            return oldest
 
         return free_list
