@@ -37,6 +37,9 @@ from thalweg.times import BEFORE_ALL, NEVER
 
 Int64s = npt.NDArray[np.int64]
 
+#: A block's payload is a handle, and above these bits which of its streams holds the columns.
+PAYLOAD_SHIFT: Final = 32
+PAYLOAD_MASK: Final = (1 << PAYLOAD_SHIFT) - 1
 #: Words of a cache line.
 LINE: Final = 8
 

@@ -20,21 +20,22 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import numpy as np
 
 from thalweg.errors import ThalwegError
-from thalweg.operators.nodes import Keyed, Sink
+from thalweg.operators.nodes import Keyed, Ref, Sink
 from thalweg.plan import Edge
 from thalweg.runtime import layout as at
 from thalweg.runtime.atomics import EMPTY, store
 from thalweg.runtime.build import Prepared
-from thalweg.runtime.chunks import Chunk
+from thalweg.runtime.chunks import Chunk, Column
 from thalweg.runtime.compiler.columns import address
 from thalweg.runtime.dispatch import (
     HAS_OBJECT,
+    block_word,
     collected,
     free_handles,
     handle_at,
@@ -46,8 +47,9 @@ from thalweg.runtime.dispatch import (
     wake_all,
     worker_at,
 )
-from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
+from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving, stream_schema
 from thalweg.runtime.keyed_unit import KeyedUnit, Parts
+from thalweg.runtime.native.blocks import chunk_of, payload_of
 from thalweg.runtime.picks import CompiledPick, compiled_policy, view_of
 from thalweg.runtime.units import Given, Moment
 from thalweg.runtime.wiring import Bundle, Task, wire
@@ -188,6 +190,7 @@ class ParallelEngine(Engine):
             self._check()
             yield self._take_left()
         self._check()
+        self._count_native()
         yield self._take_left()
 
     def stop(self) -> None:
@@ -335,9 +338,31 @@ class ParallelEngine(Engine):
         """Puts an operator's output under a handle."""
         mem = self.mem
         place = handle_at(mem, handle)
-        self.objects[handle] = task.packed(self, handle, bundle)
+        self.objects[handle] = task.keep(self, handle, bundle)
         mem[place + at.OBJECT] = HAS_OBJECT
         mem[place + at.COUNT] = sum(map(len, bundle.values()))
+
+    def set_block(self, handle: int, number: int, block: int) -> None:
+        """Tells machine code where a handle's stream stands."""
+        self.mem[block_word(self.mem, handle_at(self.mem, handle), number)] = block
+
+    def copied(self, handle: int, ref: Ref) -> Chunk:
+        """A copy of the block that a handle owns."""
+        place = handle_at(self.mem, handle)
+        block = int(self.mem[block_word(self.mem, place, 0)])
+        schema = stream_schema(self.plan, ref)
+        payload = payload_of(block, len(schema.fields))
+        columns: Sequence[Column] = ()
+        if payload >= 0:
+            kept = self.objects[payload & at.PAYLOAD_MASK]
+            columns = kept.views[payload >> at.PAYLOAD_SHIFT][0].columns
+        return chunk_of(block, schema, self.setting.columns(ref), columns)
+
+    def _count_native(self) -> None:
+        """Adds what machine code has counted since the last time."""
+        for task in self.tasks:
+            if task.native is not None:
+                task.count(self.setting)
 
     def _put_parts(self, handle: int, parts: Parts) -> None:
         place = handle_at(self.mem, handle)

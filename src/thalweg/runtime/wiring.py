@@ -14,14 +14,19 @@ from thalweg.operators.nodes import (
     Source,
     Union,
 )
-from thalweg.plan import RELEASE, Edge
+from thalweg.plan import OWN, RELEASE, TIME, Edge
 from thalweg.runtime import layout as at
 from thalweg.runtime.chunks import Chunk
+from thalweg.runtime.compiler.columns import address
+from thalweg.runtime.compiler.stateless import CompiledChain
 from thalweg.runtime.engine import stream_schema, works_without_rows
 from thalweg.runtime.interpreted import InterpretedChain, InterpretedKeyed
 from thalweg.runtime.keyed_unit import KeyedUnit, Parts
-from thalweg.runtime.layout import OpSpec
-from thalweg.runtime.units import ChainUnit, DigestUnit, Given, Moment
+from thalweg.runtime.layout import PAYLOAD_SHIFT, OpSpec
+from thalweg.runtime.native.blocks import view_block
+from thalweg.runtime.native.chain import NativeChain
+from thalweg.runtime.native.chain import eligible as chain_eligible
+from thalweg.runtime.units import ChainUnit, DigestUnit, Given, Moment, Setting
 
 if TYPE_CHECKING:
     from thalweg.runtime.parallel import ParallelEngine
@@ -49,7 +54,16 @@ class Task:
     leaves: bool = False
     #: an order_by has a clock of its own
     sets_clock: bool = False
+    #: it may have something to do in a step without rows
     always: bool = False
+    #: machine code that runs it, and what it needs
+    native: NativeChain | None = None
+    #: the streams that machine code reads, by their place in ``refs``
+    read_natively: dict[int, Sequence[Edge]] = dataclasses.field(default_factory=dict)
+    #: the members of a fused chain
+    names: Sequence[str] = ()
+    _counted: list[int] = dataclasses.field(default_factory=list)
+    _empty: dict[int, tuple[int, Any]] = dataclasses.field(default_factory=dict)
 
     def run(self, engine: ParallelEngine, handles: Sequence[int], moment: Moment) -> Bundle | Parts:
         """Runs the operator on a step, whose outputs are under these handles."""
@@ -75,18 +89,66 @@ class Task:
         assert self.unit is not None
         return self.unit.join(engine.objects[handle])
 
-    def packed(self, engine: ParallelEngine, handle: int, bundle: Bundle) -> Any:
-        """What is kept under the handle."""
-        return bundle
+    def keep(self, engine: ParallelEngine, handle: int, bundle: Bundle) -> Kept:
+        """What is to be kept under a handle: the chunks, with blocks over those that machine code reads."""
+        kept = Kept(bundle)
+        for number, edges in self.read_natively.items():
+            ref = self.refs[number]
+            chunk = next((bundle[e] for e in edges if e in bundle), bundle.get(ref))
+            if chunk is None or not len(chunk):
+                engine.set_block(handle, number, self._empty_block(engine, number, edges[0]))
+                continue
+            words, alive = view_block(chunk, handle | number << PAYLOAD_SHIFT)
+            engine.set_block(handle, number, address(words))
+            kept.views[number] = chunk, alive
+        return kept
+
+    def start_counting(self) -> None:
+        """Counts from nothing on."""
+        self._counted = [0] * (1 + len(self.names))
+
+    def count(self, setting: Setting) -> None:
+        """Adds the rows that machine code has counted since the last time."""
+        assert self.native is not None
+        arrived, out = self.native.counts()
+        numbers = [arrived, *out]
+        news = [now - before for now, before in zip(numbers, self._counted, strict=True)]
+        self._counted = numbers
+        coming = news[0]
+        for name, leaving in zip(self.names, news[1:], strict=True):
+            if coming or leaving:
+                setting.count(name, **{"in": coming, "out": leaving})
+            coming = leaving
+
+    def _empty_block(self, engine: ParallelEngine, number: int, edge: Edge) -> int:
+        if number not in self._empty:
+            ref = self.refs[number]
+            columns = engine.edge_columns(ref, edge)
+            empty = Chunk.empty(stream_schema(engine.plan, ref), columns)
+            words, alive = view_block(empty, -1)
+            self._empty[number] = address(words), alive
+        return self._empty[number][0]
+
+
+@dataclasses.dataclass(slots=True)
+class Kept:
+    """What Python keeps under a handle: the chunks of a step, and what the blocks over them need to stay alive."""
+
+    bundle: Bundle
+    views: dict[int, tuple[Chunk, Any]] = dataclasses.field(default_factory=dict)
 
 
 def read(engine: ParallelEngine, handle: int, ref: Ref, edge: Edge) -> Chunk:
     """A stream's chunk as one of its readers sees it."""
-    bundle = engine.objects[handle]
-    if edge in bundle:
-        found: Chunk = bundle[edge]
+    kept = engine.objects[handle]
+    if kept is not None and edge in kept.bundle:
+        found: Chunk = kept.bundle[edge]
         return found
-    chunk = bundle.get(ref)
+    if kept is not None:
+        chunk = kept.bundle.get(ref)
+    else:
+        # Machine code rejects nothing: where a function raises, Python runs the chunk.
+        chunk = engine.copied(handle, ref) if ref.port == "out" else None
     if chunk is None:
         schema = stream_schema(engine.plan, ref)
         return Chunk.empty(schema, engine.edge_columns(ref, edge))
@@ -158,8 +220,41 @@ class _Wiring:
             spec = self._spec(last.name, kind, reads=reads, needs_token=token, **timing)
             unit = runner if isinstance(node, Keyed) else None
             task = self._add({**args, "unit": unit}, spec)
+            if isinstance(runner, ChainUnit):
+                self._chain(task, runner)
         for index in nodes:
             self._makers[index] = task.index
+
+    def _chain(self, task: Task, runner: ChainUnit) -> None:
+        """Machine code for a chain, where it can be."""
+        columns = self.engine.setting.columns(task.refs[0])
+        if not (self._reads_natively(task) and chain_eligible(runner, columns)):
+            return
+        (_, compiled), *_none = runner.parts
+        assert isinstance(compiled, CompiledChain)
+        task.native = made = NativeChain(compiled, columns)
+        task.names = [step.name for step in compiled.steps]
+        task.start_counting()
+        spec = task.spec
+        spec.native, spec.fn, spec.ctx = True, made.function, made.ctx
+        spec.free_fn, spec.payload_word = made.free, made.payload_word
+
+    def _reads_natively(self, task: Task) -> bool:
+        """Whether machine code can read the task's input; notes that it does."""
+        if not self.options.native:
+            return False
+        (maker, number), *_ = task.spec.reads
+        feeder, (ref, edge) = self.tasks[maker], task.inputs[0]
+        plan = self.engine.plan
+        columns = self.engine.edge_columns(ref, edge)
+        # Machine code puts out the main stream only; and in later stages readers get rows of their own.
+        if (feeder.native is not None and number) or not set(columns) <= {TIME, OWN}:
+            return False
+        if maker == 0 and self.engine.stage and len(plan.readers[ref]) > 1:
+            return False
+        known = feeder.read_natively.get(number, ())
+        feeder.read_natively[number] = (*known, edge)
+        return True
 
     def _timing(self, node: Keyed) -> dict[str, Any]:
         """Which clock fires a keyed operator's timers, and at which ending the last of them fire."""

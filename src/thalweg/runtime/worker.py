@@ -82,6 +82,7 @@ from thalweg.runtime.layout import (
     PART,
     PARTITIONS,
     PARTS,
+    PAYLOAD_MASK,
     PAYLOAD_WORD,
     PHASE,
     PICK,
@@ -350,8 +351,8 @@ def _take_block(mem: Int64s, o: int, handle: int, block: int) -> None:
     if mem[o + PAYLOAD_WORD]:
         payload = get_i(block + 8 * mem[o + PAYLOAD_WORD])
         if payload >= 0:
-            mem[at + HOLDS] = payload
-            add(mem, handle_at(mem, payload) + READERS, 1)
+            mem[at + HOLDS] = payload & PAYLOAD_MASK
+            add(mem, handle_at(mem, payload & PAYLOAD_MASK) + READERS, 1)
 
 
 @njit

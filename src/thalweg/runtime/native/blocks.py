@@ -364,6 +364,11 @@ def chunk_of(
     return Chunk(schema, columns, rows, order)
 
 
+def payload_of(block: int, fields: int) -> int:
+    """The handle of a block's payload, NO_PAYLOAD where it has none."""
+    return int(_copied(block + 8 * payload_word(fields), 1, np.int64)[0])
+
+
 def _fixed(kind: FieldType, values: int, valid: int, rows: int) -> Column:
     mask = _copied(valid, rows, np.bool_) if valid else None
     return Column(kind, _copied(values, rows, numpy_dtype(kind.kind)), mask)
