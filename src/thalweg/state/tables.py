@@ -46,6 +46,8 @@ DROP: Final = "_drop"
 
 _BLOCK_BITS: Final = 5
 _FIRST_CAPACITY: Final = 16
+#: A table with fewer entries grows by more, so that growing is rare.
+_SMALL: Final = 1024
 #: Fewer dead entries than this are not worth the work of removing them.
 _FEW: Final = 64
 _NO_BYTES: Final = KeyBytes(np.zeros(1, np.int64), np.zeros(0, np.uint8))
@@ -101,12 +103,11 @@ class BucketTable:
         self.schema = arrow_schema(spec, state)
         #: a record with every field at its default
         self.default = default_record(state)
-        #: a lower bound of all timers, NEVER when there is none
-        self.bounds = np.full(1, NEVER, np.int64)
+        #: a lower bound of all timers, NEVER when there is none; and the entries in use, dead ones included
+        self.bounds = np.array([NEVER, 0], np.int64)
         self._start(_FIRST_CAPACITY)
 
     def _start(self, capacity: int) -> None:
-        #: entries in use, dead ones included
         self.count = 0
         self.hashes = np.zeros(0, np.uint64)
         self.words = np.zeros((0, self.spec.width), np.int64)
@@ -119,6 +120,15 @@ class BucketTable:
         self.bounds[0] = NEVER
         self._tidy_at = _FEW
         self._grow(capacity)
+
+    @property
+    def count(self) -> int:
+        """Entries in use, dead ones included; it stands beside the bound for machine code to change."""
+        return int(self.bounds[1])
+
+    @count.setter
+    def count(self, count: int) -> None:
+        self.bounds[1] = count
 
     # -- lookup -----------------------------------------------------------------------------------
 
@@ -150,9 +160,13 @@ class BucketTable:
                 return out
             self._make_room(rows[done], key_bytes)
 
+    def make_room(self) -> None:
+        """Room for more entries; the arrays are replaced, the entries keep their numbers."""
+        self._grow((4 if self.count < _SMALL else 2) * self.count)
+
     def _make_room(self, row: int, key_bytes: KeyBytes | None) -> None:
         if self.count == len(self.flags):
-            self._grow(2 * self.count)
+            self.make_room()
         elif key_bytes is not None:
             size = int(key_bytes.offsets[row + 1] - key_bytes.offsets[row])
             self.arena = _extended(

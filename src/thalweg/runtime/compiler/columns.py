@@ -93,22 +93,23 @@ class Buffers:
         self._extra = extra
         self._kinds = [field_type(field.type) for field in schema.fields] if schema else []
         #: for each column whether it is of bytes, and its place in its block
-        self._places: list[tuple[bool, int]] = [(False, i) for i in range(extra)]
+        self.places: list[tuple[bool, int]] = [(False, i) for i in range(extra)]
         counts = [extra, 0]
         for kind in self._kinds:
             for small in (kind.size == 1, True):
-                self._places.append((small, counts[small]))
+                self.places.append((small, counts[small]))
                 counts[small] += 1
-        self._counts = counts
-        self.table = np.zeros(1 + len(self._places), np.int64)
+        #: how many columns are of 8 bytes and of 1
+        self.counts = counts
+        self.table = np.zeros(1 + len(self.places), np.int64)
         self._allocate(max(capacity, 16))
 
     def _allocate(self, capacity: int) -> None:
         self.capacity = capacity
-        self._wide = np.empty((self._counts[0], capacity), np.int64)
-        self._small = np.empty((self._counts[1], capacity), np.bool_)
+        self._wide = np.empty((self.counts[0], capacity), np.int64)
+        self._small = np.empty((self.counts[1], capacity), np.bool_)
         starts = (address(self._wide), address(self._small))
-        places = [starts[small] + (8 - 7 * small) * capacity * at for small, at in self._places]
+        places = [starts[small] + (8 - 7 * small) * capacity * at for small, at in self.places]
         self.table[:] = [capacity, *places]
 
     def grow(self, needed: int, used: int) -> None:
@@ -126,11 +127,11 @@ class Buffers:
         """Values and validity of each field; a field without nulls has no validity."""
         out: list[tuple[npt.NDArray[Any], npt.NDArray[Any] | None]] = []
         for i, kind in enumerate(self._kinds):
-            small, at = self._places[self._extra + 2 * i]
+            small, at = self.places[self._extra + 2 * i]
             values: npt.NDArray[Any] = (self._small if small else self._wide)[at, :used]
             valid = None
             if kind.boxed:
-                valid = self._small[self._places[self._extra + 2 * i + 1][1], :used]
+                valid = self._small[self.places[self._extra + 2 * i + 1][1], :used]
                 values[~valid] = 0
                 valid = None if valid.all() else valid
             out.append((values.view(np.float64) if kind.tag == "float" else values, valid))

@@ -109,17 +109,15 @@ class CompiledKeyed:
         #: bucket -> table, made when the bucket gets its first row
         self.tables: dict[int, BucketTable] = {}
         self._default = default_record(spec.state)
-        self._default_place = address(self._default.view(np.uint8))
+        self.default_place = address(self._default.view(np.uint8))
         fields = spec.out.fields if spec.out else ()
         self._no_rows = [Column.from_python(field.type, []) for field in fields]
         self._no_keys = [Column.from_python(field.type, []) for field in spec.key.fields]
-        self._places = TableOfTables(
-            buckets, self.tables, lambda: BucketTable(spec.key, spec.state)
-        )
+        self.places = TableOfTables(buckets, self.tables, lambda: BucketTable(spec.key, spec.state))
 
     def table(self, bucket: int) -> BucketTable:
         """The table of a bucket, made on first use."""
-        return self._places.sync([bucket])[0]
+        return self.places.sync([bucket])[0]
 
     def process(
         self,
@@ -168,7 +166,7 @@ class CompiledKeyed:
         """
         if first == last or split.keys is None:
             return
-        self._places.find(split.ranges, split.keys, split.order, split.entries, first, last)
+        self.places.find(split.ranges, split.keys, split.order, split.entries, first, last)
         run.ctl[layout.DUE] = 0
         self._loop(split, run, split.ranges, split.entries, first, last)
 
@@ -177,7 +175,7 @@ class CompiledKeyed:
         timer = self.spec.timer
         if split.times is None or timer is None:
             return
-        ranges, entries = self._places.due(buckets, clock, timer)
+        ranges, entries = self.places.due(buckets, clock, timer)
         if len(ranges):
             run.ctl[layout.DUE], run.ctl[layout.CLOCK] = 1, clock
             self._loop(split, run, ranges, entries, 0, len(ranges))
@@ -185,15 +183,19 @@ class CompiledKeyed:
     def _loop(
         self, split: Split, run: Run, ranges: Int64s, entries: Int64s, first: int, last: int
     ) -> None:
+        run.ctl[layout.RANGE], run.ctl[layout.LAST], run.ctl[layout.PLACE] = first, last, -1
+        self.go_on(split, run, ranges, entries)
+
+    def go_on(self, split: Split, run: Run, ranges: Int64s, entries: Int64s) -> None:
+        """Runs the kernel from where a run stands to the end."""
         times = split.times
         places = [
             address(ranges), address(split.order), address(entries),
             0 if times is None else address(times),
-            self._places.place, self._default_place, run.backup_place,
+            self.places.place, self.default_place, run.backup_place,
         ]  # fmt: skip
         table = np.array([*places, *split.columns], np.int64)
         ctl = run.ctl
-        ctl[layout.RANGE], ctl[layout.LAST], ctl[layout.PLACE] = first, last, -1
         while True:
             try:
                 code = self.kernel(address(table), address(run.buffers.table), address(ctl))

@@ -40,8 +40,7 @@ _INDEX_SIZE: Final = 9
 _CAPACITY: Final = 10
 _BLOCK_COUNT: Final = 11
 _ARENA_SIZE: Final = 12
-_COUNT: Final = 13
-TABLE_WIDTH: Final = 14
+TABLE_WIDTH: Final = 13
 
 #: Columns of a range: its bucket, and its first and last + 1 place in the order of rows.
 BUCKET: Final = 0
@@ -82,19 +81,11 @@ def _find_all_words(
         known = carray(_uint64s(at[5]), capacity)
         stored = carray(_int64s(at[2]), (capacity, words.shape[1]))
         blocks = carray(_int64s(at[6]), at[11])
+        bounds = carray(_int64s(at[3]), 2)
         start, end = ranges[r, 1], ranges[r, 2]
-        done, at[13] = _find_words(
-            index,
-            known,
-            stored,
-            blocks,
-            hashes,
-            words,
-            order[start:end],
-            out[start:end],
-            done,
-            at[13],
-        )
+        done, bounds[1] = _find_words(
+            index, known, stored, blocks, hashes, words, order[start:end], out[start:end], done, bounds[1],
+        )  # fmt: skip
         if done < end - start:
             return r, done
         done = 0
@@ -116,10 +107,11 @@ def _find_all_bytes(
         blocks = carray(_int64s(at[6]), at[11])
         ends = carray(_int64s(at[7]), capacity + 1)
         arena = carray(_bytes(at[8]), at[12])
+        bounds = carray(_int64s(at[3]), 2)
         start, end = ranges[r, 1], ranges[r, 2]
-        done, at[13] = _find_bytes(
+        done, bounds[1] = _find_bytes(
             index, known, stored, blocks, ends, arena, hashes, words, offsets, data,
-            order[start:end], out[start:end], done, at[13],
+            order[start:end], out[start:end], done, bounds[1],
         )  # fmt: skip
         if done < end - start:
             return r, done
@@ -135,10 +127,10 @@ def _find_all_due(
     used = total = 0
     for bucket in buckets:
         at = tables[bucket]
-        bounds = carray(_int64s(at[3]), 1)
+        bounds = carray(_int64s(at[3]), 2)
         if bounds[0] >= clock:
             continue
-        count = at[13]
+        count = bounds[1]
         first = carray(_int64s(at[0] + offset), 1)
         timers = np.lib.stride_tricks.as_strided(first, (count,), (size,))
         flags = carray(_bytes(at[1]), at[10])
@@ -181,8 +173,14 @@ class TableOfTables:
             if table._index is not index[bucket] or table.arena is not arena[bucket]:
                 self._read(bucket, table)
             out.append(table)
-        self.rows[buckets, _COUNT] = [table.count for table in out]
         return out
+
+    def refresh(self) -> None:
+        """Brings all rows up to date after tables were loaded, saved or taken away."""
+        for bucket, index in enumerate(self._index):
+            if index is not None and bucket not in self._tables:
+                self.rows[bucket], self._index[bucket] = 0, None
+        self.sync(list(self._tables))
 
     def _read(self, bucket: int, table: BucketTable) -> None:
         arrays = (
@@ -190,7 +188,7 @@ class TableOfTables:
             table._blocks, table.offsets, table.arena,
         )  # fmt: skip
         sizes = (len(table._index), len(table.flags), len(table._blocks), len(table.arena))
-        self.rows[bucket, :_COUNT] = [*(address(one) for one in arrays), *sizes]
+        self.rows[bucket] = [*(address(one) for one in arrays), *sizes]
         self._index[bucket], self._arena[bucket] = table._index, table.arena
 
     def find(
@@ -198,14 +196,12 @@ class TableOfTables:
     ) -> None:
         """The entries of the rows of ranges first to last, into ``out`` at the places of ``order``."""
         buckets = ranges[first:last, BUCKET].tolist()
-        tables = self.sync(buckets)
+        self.sync(buckets)
         at, done = first, 0
         while at < last:
             at, done = self._find(ranges, keys, order, out, at, last, done)
             if at < last:
                 self._grow(int(ranges[at, BUCKET]), int(order[ranges[at, START] + done]), keys[2])
-        for table, count in zip(tables, self.rows[buckets, _COUNT].tolist(), strict=True):
-            table.count = count
 
     def due(self, buckets: Sequence[int], clock: int, timer: str) -> tuple[Int64s, Int64s]:
         """The ranges (of entries) and entries of these buckets whose timer is below the clock."""
@@ -215,7 +211,7 @@ class TableOfTables:
         dtype = tables[0].records.dtype
         assert dtype.fields is not None
         ranges = np.zeros((len(buckets), RANGE_WIDTH), np.int64)
-        out = np.empty(int(self.rows[buckets, _COUNT].sum()), np.int64)
+        out = np.empty(sum(table.count for table in tables), np.int64)
         used, total = _find_all_due(
             np.array(buckets, np.int64), self.rows, dtype.itemsize, dtype.fields[timer][1], clock,
             ranges, out,
@@ -241,6 +237,5 @@ class TableOfTables:
 
     def _grow(self, bucket: int, row: int, texts: KeyBytes | None) -> None:
         table = self._tables[bucket]
-        table.count = int(self.rows[bucket, _COUNT])
         table._make_room(row, texts)
         self._read(bucket, table)
