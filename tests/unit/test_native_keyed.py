@@ -1,0 +1,379 @@
+"""Keyed operators in machine code give, in order and in their tables, what the compiled operators give in one piece."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_compiler_keyed import (
+    EVENTS,
+    Event,
+    Open,
+    Out,
+    Texts,
+    arm,
+    close,
+    events,
+    expand,
+    expire,
+    float_end,
+    mean,
+    optional_end,
+    ring,
+    spec,
+    states,
+    track,
+)
+
+from thalweg.errors import OperatorError
+from thalweg.operators.nodes import Key, Keyed, Ref
+from thalweg.plan import LEVEL, TIME
+from thalweg.records import Category, Schema, Timestamp
+from thalweg.runtime.chunks import Chunk
+from thalweg.runtime.compiler.columns import address
+from thalweg.runtime.compiler.keyed import CompiledKeyed, keyed_kernel
+from thalweg.runtime.compiler.keyed_code import KeyedSpec
+from thalweg.runtime.keyed_unit import _concat
+from thalweg.runtime.native.blocks import chunk_of, free_block, view_block
+from thalweg.runtime.native.keyed import NativeKeyed, eligible
+from thalweg.runtime.native.keyed_layout import ROWS_BY_PARTITION
+from thalweg.runtime.native.keyed_merge import merge_keyed, run_serial
+from thalweg.runtime.native.keyed_run import run_partition
+from thalweg.runtime.native.keyed_split import split_keyed
+from thalweg.runtime.ordering import keyed_chunk, with_columns
+from thalweg.times import BEFORE_ALL, NEVER
+
+
+class Wide(NamedTuple):
+    n: int | None
+    v: float
+    kind: Category | None
+    ok: bool | None
+
+
+class Marks(NamedTuple):
+    user: int
+    ok: bool
+
+
+def copy_texts(open: Open, e: Event) -> Texts | None:
+    """Text that is passed through, and none."""
+    open.pages += 1
+    return Texts(e.name, e.kind, e.name if e.v > 0 else None, open.pages) if e.v < 3 else None
+
+
+def many(open: Open, e: Event) -> Any:
+    """More outputs than rows, with nulls."""
+    open.pages += 1
+    open.timer = e.ts + 3
+    for i in range(open.pages % 5):
+        yield Wide(e.n, e.v, e.kind if i % 2 else None, None if e.n is None else e.v > 0)
+
+
+def many_end(open: Open, key: tuple[int | None, float], time: Timestamp) -> Any:
+    n, v = key
+    yield Wide(n, v, None, None)
+    yield Wide(None, v, None, n is None)
+
+
+def kind_end(open: Open, kind: str, time: Timestamp) -> Out:
+    return Out(time, open.pages, kind == "cart")
+
+
+SPECS = [
+    spec(track, close, ("user",)),
+    spec(arm, ring, ("user",)),
+    spec(expand, expire, ("user",)),
+    spec(copy_texts, None, ("user", "kind"), Texts),
+    spec(mean, None, ()),
+    spec(track, optional_end, ("n",)),
+    spec(track, float_end, ("v",)),
+    spec(many, many_end, ("n", "v"), Wide),
+    spec(track, kind_end, ("kind",)),
+    spec(arm, lambda open, time: Out(7, time, True), ()),
+    spec(track, None, ("kind",), None),
+]
+quick = settings(derandomize=True, deadline=None, max_examples=25, database=None)
+inputs = st.lists(events, max_size=120).map(lambda rows: sorted(rows, key=lambda row: row.ts))
+
+
+def timed_chunk(rows: list[Any]) -> Chunk:
+    chunk = Chunk.from_rows(EVENTS, rows)
+    chunk.order = {TIME: np.array([row.ts for row in rows], np.int64)}
+    return chunk
+
+
+class InOnePiece:
+    """The compiled operator with its outputs ordered by Python."""
+
+    def __init__(self, operator: CompiledKeyed) -> None:
+        self.operator = operator
+
+    def step(self, chunk: Chunk, clock: int, *, ending: bool) -> tuple[Chunk, list[Any], int]:
+        spec = self.operator.spec
+        keys = [chunk.column(name) for name in spec.key.names]
+        result = self.operator.process(chunk, keys, chunk.order[TIME], clock, ending=ending)
+        return in_order(spec, chunk, [result])
+
+
+def in_order(spec: KeyedSpec, chunk: Chunk, results: list[Any]) -> tuple[Chunk, list[Any], int]:
+    (result,) = results
+    out = keyed_chunk(chunk, result, spec.out or NOTHING, spec.key, 1, None)
+    rejected = sorted((one.row, one.reason, one.value, one.time) for one in result.rejected)
+    return with_columns(out, [TIME]), rejected, result.disarmed
+
+
+NOTHING = Schema("Nothing", ())
+
+
+def rows_by_partition(split: int, count: int) -> Any:
+    place = ctypes.c_int64.from_address(split + 8 * ROWS_BY_PARTITION).value
+    return np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(place))
+
+
+class InParts:
+    """The machine code, driven as a worker drives it, partitions in an arbitrary order."""
+
+    def __init__(self, operators: list[CompiledKeyed], seed: int) -> None:
+        self.native = NativeKeyed(operators, timed=True, order_names=[TIME])
+        self.random = np.random.default_rng(seed)
+
+    def step(self, chunk: Chunk, clock: int, *, ending: bool) -> tuple[Chunk, list[Any], int]:
+        native, spec = self.native, self.native.spec
+        block, keep = view_block(chunk, 3)
+        before = native.counts.copy()
+        split = split_keyed(native.ctx, address(block), 0)
+        count = len(native.operators)
+        rows = rows_by_partition(split, count)
+        assert rows.sum() == len(chunk)
+        for number in self.random.permutation(count).tolist():
+            if rows[number] or native.earliest[number] < clock:
+                self.run(split, number, clock, chunk, ending=ending)
+        place = merge_keyed(native.ctx, split, 0)
+        del keep
+        if not place:
+            results = native.join(split, chunk)
+            return in_order(spec, chunk, [_concat(results)])
+        found = chunk_of(place, spec.out or NOTHING, [TIME], chunk.columns)
+        free_block(place, 0, 0)
+        rows_in, rows_out, disarmed = (native.counts - before)[:3].tolist()
+        assert (rows_in, rows_out) == (len(chunk), len(found))
+        return found, [], disarmed
+
+    def run(self, split: int, number: int, clock: int, chunk: Chunk, *, ending: bool) -> None:
+        native = self.native
+        scratch = np.array([number, clock, ending], np.int64)
+        if not run_partition(native.ctx, split, address(scratch)):
+            native.resume(split, number, clock, ending=ending, chunk=lambda: chunk)
+        bounds = [table.next_timer for table in native.operators[number].tables.values()]
+        if native.spec.timer is not None:
+            assert native.earliest[number] <= min(bounds, default=NEVER)
+
+
+def text(found: tuple[Chunk, list[Any], int]) -> str:
+    chunk, rejected, disarmed = found
+    return repr((chunk.rows(), chunk.order[TIME].tolist(), rejected, disarmed))
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda s: f"{s.name}-{'-'.join(s.key.names)}")
+def test_parts_give_what_the_whole_gives(spec: KeyedSpec) -> None:
+    """Outputs in order, times, rejected rows, disarmed timers and states; any cuts, clocks and partitions."""
+    make = keyed_kernel(spec, buckets=16, reject=True)
+
+    @quick
+    @given(inputs, st.lists(st.integers(0, 120), max_size=4), st.booleans(), st.integers(1, 5))
+    def holds(rows: list[Any], cuts: list[int], lagging: bool, pieces: int) -> None:
+        whole = InOnePiece(make())
+        parts = InParts([make() for _ in range(pieces)], len(rows))
+        ends = sorted({min(cut, len(rows)) for cut in cuts} | {len(rows)})
+        for start, end in zip([0, *ends], [*ends, len(rows)], strict=True):
+            chunk, ending = timed_chunk(rows[start:end]), start == len(rows)
+            clock = NEVER if ending else rows[end - 1].ts - 2 * lagging if end else BEFORE_ALL
+            expected = whole.step(chunk, clock, ending=ending)
+            assert text(parts.step(chunk, clock, ending=ending)) == text(expected)
+            found: dict[str, str] = {}
+            for operator in parts.native.operators:
+                found |= states(operator)
+            assert found == states(whole.operator)
+
+    holds()
+
+
+def rows_of(users: list[int], first: int = 0, v: float = 1.0) -> list[Any]:
+    return [Event(first + i, user, "", "view", None, v) for i, user in enumerate(users)]
+
+
+def test_tables_grow_and_forget_dead_keys() -> None:
+    """New keys come and go for ever; what a table holds stays near what lives, and nothing is lost."""
+    made = spec(track, close, ("user",))
+    make = keyed_kernel(made, buckets=4, reject=False)
+    whole, parts = InOnePiece(make()), InParts([make(), make()], 1)
+    for turn in range(40):
+        chunk = timed_chunk(rows_of(list(range(200 * turn, 200 * turn + 200)), 200 * turn))
+        clock = 200 * turn + 199
+        found = text(parts.step(chunk, clock, ending=False))
+        assert found == text(whole.step(chunk, clock, ending=False))
+    tables = [table for one in parts.native.operators for table in one.tables.values()]
+    assert sum(len(table) for table in tables) == 11
+    assert sum(table.count for table in tables) < 1600
+
+
+@pytest.mark.parametrize("functions", [(expand, expire), (track, expire)])
+def test_an_operator_that_does_not_reject_raises(functions: tuple[Any, Any]) -> None:
+    """In a row, and in a timer; with the words of the compiled operator in one piece."""
+    made = spec(*functions, ("user",))
+    make = keyed_kernel(made, buckets=4, reject=False)
+    chunk = timed_chunk(rows_of([1, 2, 1, 2, 1, 1, 1, 1, 2, 2, 2]))
+    errors = []
+    for one in (InOnePiece(make()), InParts([make(), make()], 1)):
+        with pytest.raises(OperatorError) as caught:
+            one.step(chunk, NEVER, ending=True)
+        errors.append(str(caught.value))
+    assert errors[0] == errors[1]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda s: f"{s.name}-{'-'.join(s.key.names)}")
+def test_all_in_a_row(spec: KeyedSpec) -> None:
+    """run_serial, and what it leaves to Python."""
+    make = keyed_kernel(spec, buckets=16, reject=True)
+
+    @quick
+    @given(inputs, st.integers(1, 50))
+    def holds(rows: list[Any], size: int) -> None:
+        whole, operator = InOnePiece(make()), make()
+        native = NativeKeyed([operator], timed=True, order_names=[TIME])
+        for start in range(0, len(rows), size):
+            chunk = timed_chunk(rows[start : start + size])
+            clock = rows[start : start + size][-1].ts
+            found = serial(native, chunk, clock)
+            assert text(found) == text(whole.step(chunk, clock, ending=False))
+        assert states(operator) == states(whole.operator)
+
+    holds()
+
+
+def serial(native: NativeKeyed, chunk: Chunk, clock: int) -> tuple[Chunk, list[Any], int]:
+    block, keep = view_block(chunk, 3)
+    scratch = np.array([7, clock, 0], np.int64)
+    place = run_serial(native.ctx, address(block), address(scratch))
+    if not place:
+        native.resume(native.left_by_serial, 0, clock, ending=False, chunk=lambda: chunk)
+        place = merge_keyed(native.ctx, native.left_by_serial, 0)
+    del keep
+    if not place:
+        results = native.join(native.left_by_serial, chunk)
+        return in_order(native.spec, chunk, [_concat(results)])
+    found = chunk_of(place, native.spec.out or NOTHING, [TIME], chunk.columns)
+    free_block(place, 0, 0)
+    return found, [], 0
+
+
+def test_state_saved_and_loaded_between_chunks() -> None:
+    """Python takes the tables, renumbers them, moves a bucket; machine code goes on after a sync."""
+    made = spec(track, close, ("user",))
+    make = keyed_kernel(made, buckets=4, reject=False)
+    whole, parts = InOnePiece(make()), InParts([make(), make()], 1)
+    first = timed_chunk(rows_of([n % 300 for n in range(900)]))
+    assert text(parts.step(first, 890, ending=False)) == text(whole.step(first, 890, ending=False))
+    for operator in (whole.operator, *parts.native.operators):
+        for bucket, table in list(operator.tables.items()):
+            saved = table.snapshot()
+            table.mark_saved()
+            del operator.tables[bucket]
+            operator.table(bucket).load([saved])
+        operator.tables.pop(0, None)
+    parts.native.sync()
+    second = timed_chunk(rows_of([n % 500 for n in range(900)], 900))
+    assert text(parts.step(second, NEVER, ending=True)) == text(
+        whole.step(second, NEVER, ending=True)
+    )
+
+
+def test_many_rows_of_many_keys_in_chunks_of_any_size() -> None:
+    """Counting and insertion, several partitions, thousands of rows."""
+    made = spec(many, many_end, ("n", "v"), Wide)
+    make = keyed_kernel(made, buckets=64, reject=False)
+    random = np.random.default_rng(5)
+    whole, parts = InOnePiece(make()), InParts([make() for _ in range(7)], 1)
+    now = 0
+    for size in (1, 2, 24, 25, 300, 4096):
+        values = random.integers(-50, 50, size).tolist()
+        rows = [
+            Event(now + i // 3, 0, "", "cart", n if n % 7 else None, n / 2)
+            for i, n in enumerate(values)
+        ]
+        now = rows[-1].ts
+        chunk = timed_chunk(rows)
+        expected = whole.step(chunk, now, ending=False)
+        assert text(parts.step(chunk, now, ending=False)) == text(expected)
+
+
+def test_the_bounds_of_timers_may_stand_elsewhere() -> None:
+    """As where the runtime keeps them."""
+    made = spec(track, close, ("user",))
+    operators = [keyed_kernel(made, buckets=4, reject=False)() for _ in range(2)]
+    parts = InParts(operators, 1)
+    elsewhere = np.zeros(2, np.int64)
+    parts.native.move_earliest(address(elsewhere))
+    parts.step(timed_chunk(rows_of([1, 2, 3, 4, 5, 6])), 0, ending=False)
+    assert elsewhere.min() == 10
+    assert (elsewhere == parts.native.earliest).all()
+
+
+def in_use() -> int:
+    """Bytes that the C library has given out."""
+
+    class Info(ctypes.Structure):
+        _fields_ = [(f"word{i}", ctypes.c_size_t) for i in range(10)]
+
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "mallinfo2"):
+        pytest.skip("the C library does not tell")
+    library.mallinfo2.restype = Info
+    info = library.mallinfo2()
+    return int(info.word4 + info.word7)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [spec(track, close, ("user",)), spec(expand, expire, ("user",)), spec(arm, ring, ("user",))],
+    ids=["sessions", "raising", "arming"],
+)
+def test_memory_is_given_back(made: KeyedSpec) -> None:
+    """Thousands of chunks, with timers and rejected rows, leave no memory behind."""
+    parts = InParts([keyed_kernel(made, buckets=4, reject=True)() for _ in range(2)], 1)
+    chunks = [timed_chunk(rows_of([i % 9 for i in range(64)], 64 * turn)) for turn in range(150)]
+    sizes = []
+    for _ in range(3):
+        for chunk in chunks:
+            parts.step(chunk, int(chunk.order[TIME][-1]) - 5, ending=False)
+        sizes.append(in_use())
+    # A single chunk's memory kept each time would be 150 times some thousand bytes.
+    assert sizes[2] - sizes[1] < 100_000
+
+
+def node(made: KeyedSpec, **changes: Any) -> Keyed:
+    key = Key(made.key.fields, None, 4)
+    fields: dict[str, Any] = {
+        "input": Ref(0), "key": key, "process": made.process, "on_timer": made.on_timer, "state": made.state,
+        "record": made.out, "many": True, "timer_many": True, "errors": "fail", "compile": "auto",
+    }  # fmt: skip
+    return Keyed(1, "one", **(fields | changes))
+
+
+def test_what_machine_code_can_run() -> None:
+    """Fixed-width keys by field, the flow's clock, few order columns, no text from timers."""
+    user = spec(track, close, ("user",))
+    named = spec(track, close, ("user", "name"))
+    passing = spec(copy_texts, None, ("user",), Texts)
+    assert eligible(node(user), user.key, [TIME])
+    assert eligible(node(user), user.key, [])
+    assert eligible(node(passing), passing.key, [TIME])
+    assert not eligible(node(user), user.key, [TIME, LEVEL])
+    assert not eligible(node(user, timing="own"), user.key, [TIME])
+    assert not eligible(node(named), named.key, [TIME])
+    assert not eligible(node(passing, on_timer=close), passing.key, [TIME])
