@@ -241,6 +241,7 @@ def inherit(mem: Int64s, op: int, source: int, handle: int) -> None:
     mem[at + PARTS] = 0
     mem[at + HOLDS] = EMPTY
     mem[at + MAKER] = op
+    mem[block_word(mem, at, 0)] = 0
     for i in range(mem[N_CLOCKS]):
         mem[at + CLOCKS + i] = mem[old + CLOCKS + i]
 

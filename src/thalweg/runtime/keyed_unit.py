@@ -103,6 +103,11 @@ class KeyedUnit:
         self._tables = Partitions(self.operators, node.key.buckets)
 
     @property
+    def spec(self) -> KeySpec:
+        """The key."""
+        return self._keys.spec
+
+    @property
     def has_key_function(self) -> bool:
         """Whether a function of the user computes the key."""
         return self._keys.function is not None
@@ -120,7 +125,7 @@ class KeyedUnit:
 
     def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
         """The outputs of the rows and of the timers that are due, of an operator in one piece."""
-        parts = self._find(inputs[0], moment)
+        parts = self.find(inputs[0], moment)
         operator = self.operators[0]
         result = operator.process(
             parts.chunk, parts.keys, parts.times, parts.clock, ending=parts.ending
@@ -131,7 +136,7 @@ class KeyedUnit:
 
     def split(self, inputs: Sequence[Chunk], moment: Moment) -> Parts:
         """The chunk with its rows by partition; touches no state."""
-        parts = self._find(inputs[0], moment)
+        parts = self.find(inputs[0], moment)
         count, buckets = len(self.operators), self.node.key.buckets
         parts.results = [None] * count
         first = self.operators[0]
@@ -183,10 +188,11 @@ class KeyedUnit:
 
     # -- steps --------------------------------------------------------------------------------------------
 
-    def _find(self, arrived: Chunk, moment: Moment) -> Parts:
+    def find(self, arrived: Chunk, moment: Moment) -> Parts:
+        """The chunk with its keys, not split yet."""
         keys, places, bad = self._keys.find(arrived)
         chunk = arrived if len(places) == len(arrived) else arrived.take(places)
-        times, clock, ending = self._time(chunk, moment)
+        times, clock, ending = self.time_of(chunk, moment)
         none = contracts.no_rows()
         rows = np.zeros(len(self.operators), np.int64)
         return Parts(
@@ -217,18 +223,20 @@ class KeyedUnit:
             given[Ref(node.index)] = with_columns(out, self._setting.columns(Ref(node.index)))
         return given
 
-    def _time(self, chunk: Chunk, moment: Moment) -> tuple[Int64s | None, int, bool]:
-        """The rows' times, the clock, and whether the stream ends, as this operator sees them."""
+    def time_of(
+        self, chunk: Chunk | None, moment: Moment
+    ) -> tuple[Int64s | None, int, bool]:
+        """The rows' times (of no chunk: None), the clock, and whether the stream ends, as it sees them."""
         timing = self.node.timing
+        order = {} if chunk is None else chunk.order
         if timing == "clock":
             ending = self._domain in moment.ending
             if not self._domain:
                 return None, BEFORE_ALL, ending
             clock = NEVER if ending else moment.clocks.get(self._domain, BEFORE_ALL)
-            return chunk.order.get(TIME), clock, ending
+            return order.get(TIME), clock, ending
         ending = (RELEASE if timing == "end" else 0) in moment.ending
-        times = chunk.order[OWN] if timing == "own" else None
-        return times, NEVER if ending else BEFORE_ALL, ending
+        return order.get(OWN) if timing == "own" else None, NEVER if ending else BEFORE_ALL, ending
 
     def _own_rejected(
         self, chunk: Chunk, keys: Sequence[Column], bad: Sequence[contracts.Rejected]

@@ -154,6 +154,7 @@ class ParallelEngine(Engine):
         self._collecting = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._pick = self._set_policy()
+        self._share_bounds()
         self.sync_timers()
 
     # -- what hosts call ------------------------------------------------------------------------------------
@@ -216,6 +217,9 @@ class ParallelEngine(Engine):
             if unit is None or not task.spec.timers:
                 continue
             first = self.mem[op_at(self.mem, index) + at.EARLIEST]
+            if task.keyed is not None:
+                task.keyed.sync()
+                continue
             for number, operator in enumerate(unit.operators):
                 bounds = (table.next_timer for table in operator.tables.values())
                 self.mem[first + number] = min(bounds, default=NEVER)
@@ -257,10 +261,10 @@ class ParallelEngine(Engine):
         if phase == RANGE:
             assert task.unit is not None
             part = int(mem[me + at.PART])
-            bound = task.run_part(self, first, part)
+            bound = task.run_part(self, first, part, self._moment(first))
             store(mem, int(mem[op_at(mem, task.index) + at.EARLIEST]) + part, bound)
         elif phase == JOIN:
-            self.put(out, task, task.join(self, first))
+            self.put(out, task, task.join(self, first, self._moment(first)))
         else:
             handles = mem[me + at.INPUTS : me + at.INPUTS + len(task.inputs)].tolist()
             moment = self._moment(out)
@@ -346,10 +350,17 @@ class ParallelEngine(Engine):
         """Tells machine code where a handle's stream stands."""
         self.mem[block_word(self.mem, handle_at(self.mem, handle), number)] = block
 
+    def block(self, handle: int) -> int:
+        """The address of what machine code keeps under a handle."""
+        return int(self.mem[block_word(self.mem, handle_at(self.mem, handle), 0)])
+
+    def held(self, handle: int) -> int:
+        """The handle that a handle keeps alive: of a split chunk its input."""
+        return int(self.mem[handle_at(self.mem, handle) + at.HOLDS])
+
     def copied(self, handle: int, ref: Ref) -> Chunk:
         """A copy of the block that a handle owns."""
-        place = handle_at(self.mem, handle)
-        block = int(self.mem[block_word(self.mem, place, 0)])
+        block = self.block(handle)
         schema = stream_schema(self.plan, ref)
         payload = payload_of(block, len(schema.fields))
         columns: Sequence[Column] = ()
@@ -361,8 +372,7 @@ class ParallelEngine(Engine):
     def _count_native(self) -> None:
         """Adds what machine code has counted since the last time."""
         for task in self.tasks:
-            if task.native is not None:
-                task.count(self.setting)
+            task.count(self.setting)
 
     def _put_parts(self, handle: int, parts: Parts) -> None:
         place = handle_at(self.mem, handle)
@@ -381,6 +391,13 @@ class ParallelEngine(Engine):
         pieces = self.options.pieces(node.key.buckets) if node.key.fields else 1
         made = [self._builder.keyed(node) for _ in range(pieces)]
         return KeyedUnit(self.setting, node, made, self._builder.key(node))
+
+    def _share_bounds(self) -> None:
+        """Machine code and the runtime keep the bounds of timers in the same words."""
+        for index, task in enumerate(self.tasks):
+            if task.keyed is not None and task.spec.kind == at.KEYED:
+                first = int(self.mem[op_at(self.mem, index) + at.EARLIEST])
+                task.keyed.move_earliest(int(self.mem[at.BASE]) + 8 * first)
 
     def _set_policy(self) -> CompiledPick:
         policy, mem = self.options.policy, self.mem

@@ -18,6 +18,7 @@ from thalweg.plan import OWN, RELEASE, TIME, Edge
 from thalweg.runtime import layout as at
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.compiler.columns import address
+from thalweg.runtime.compiler.keyed import CompiledKeyed
 from thalweg.runtime.compiler.stateless import CompiledChain
 from thalweg.runtime.engine import stream_schema, works_without_rows
 from thalweg.runtime.interpreted import InterpretedChain, InterpretedKeyed
@@ -25,6 +26,8 @@ from thalweg.runtime.keyed_unit import KeyedUnit, Parts
 from thalweg.runtime.layout import PAYLOAD_SHIFT, OpSpec
 from thalweg.runtime.native.blocks import view_block
 from thalweg.runtime.native.chain import NativeChain
+from thalweg.runtime.native.keyed import NativeKeyed
+from thalweg.runtime.native.keyed import eligible as keyed_eligible
 from thalweg.runtime.native.chain import eligible as chain_eligible
 from thalweg.runtime.units import ChainUnit, DigestUnit, Given, Moment, Setting
 
@@ -58,6 +61,7 @@ class Task:
     always: bool = False
     #: machine code that runs it, and what it needs
     native: NativeChain | None = None
+    keyed: NativeKeyed | None = None
     #: the streams that machine code reads, by their place in ``refs``
     read_natively: dict[int, Sequence[Edge]] = dataclasses.field(default_factory=dict)
     #: the members of a fused chain
@@ -74,20 +78,56 @@ class Task:
             if len(chunks[0]):
                 engine.leave(self.inputs[0][1], chunks[0], handles[0])
             return {}
+        if self.keyed is not None and self.call is not None and not self.spec.is_split:
+            return self.run_serial(engine, handles[0], moment)
         assert self.call is not None
         if not (self.always or any(map(len, chunks))):
             return {}
         return self.call(chunks, moment)
 
-    def run_part(self, engine: ParallelEngine, handle: int, part: int) -> int:
+    def run_part(self, engine: ParallelEngine, handle: int, part: int, moment: Moment) -> int:
         """Runs a partition of a split chunk; a lower bound of its timers."""
         assert self.unit is not None
-        return self.unit.run_part(engine.objects[handle], part)
+        parts = engine.objects[handle]
+        if parts is None:
+            assert self.keyed is not None
+            _, clock, ending = self.unit.time_of(None, moment)
+            return self.keyed.resume(
+                engine.block(handle), part, clock,
+                ending=ending, chunk=lambda: self._arrived(engine, engine.held(handle)),
+            )  # fmt: skip
+        bound = self.unit.run_part(parts, part)
+        return bound if self.keyed is None else self.keyed.sync_bounds(part)
 
-    def join(self, engine: ParallelEngine, handle: int) -> Bundle:
+    def join(self, engine: ParallelEngine, handle: int, moment: Moment) -> Bundle:
         """The output of a split chunk whose partitions have run."""
         assert self.unit is not None
-        return self.unit.join(engine.objects[handle])
+        parts = engine.objects[handle]
+        if parts is not None:
+            return self.unit.join(parts)
+        return self._joined(engine.block(handle), self._arrived(engine, engine.held(handle)), moment)
+
+    def _joined(self, split: int, arrived: Chunk, moment: Moment) -> Bundle:
+        """The output of a chunk that machine code has split and left to Python."""
+        assert self.unit is not None and self.keyed is not None
+        parts = self.unit.find(arrived, moment)
+        parts.results = list(self.keyed.join(split, parts.chunk))
+        return self.unit.join(parts)
+
+    def _arrived(self, engine: ParallelEngine, handle: int) -> Chunk:
+        return read(engine, handle, *self.inputs[0])
+
+    def run_serial(self, engine: ParallelEngine, handle: int, moment: Moment) -> Bundle:
+        """Runs a step of an operator in one piece that machine code gave up."""
+        assert self.unit is not None and self.keyed is not None
+        arrived = self._arrived(engine, handle)
+        if split := self.keyed.left_by_serial:
+            _, clock, ending = self.unit.time_of(None, moment)
+            self.keyed.resume(split, 0, clock, ending=ending, chunk=lambda: arrived)
+            return self._joined(split, arrived, moment)
+        out = self.unit.run([arrived], moment)
+        self.keyed.sync()
+        return out
 
     def keep(self, engine: ParallelEngine, handle: int, bundle: Bundle) -> Kept:
         """What is to be kept under a handle: the chunks, with blocks over those that machine code reads."""
@@ -109,7 +149,10 @@ class Task:
 
     def count(self, setting: Setting) -> None:
         """Adds the rows that machine code has counted since the last time."""
-        assert self.native is not None
+        if self.keyed is not None and not self.spec.is_split:
+            self._count_keyed(setting)
+        if self.native is None:
+            return
         arrived, out = self.native.counts()
         numbers = [arrived, *out]
         news = [now - before for now, before in zip(numbers, self._counted, strict=True)]
@@ -119,6 +162,18 @@ class Task:
             if coming or leaving:
                 setting.count(name, **{"in": coming, "out": leaving})
             coming = leaving
+
+    def _count_keyed(self, setting: Setting) -> None:
+        assert self.keyed is not None and self.unit is not None
+        numbers = self.keyed.counts[:3].tolist()
+        before = self._counted or [0, 0, 0]
+        news = [now - was for now, was in zip(numbers, before, strict=True)]
+        self._counted = numbers
+        if any(news):
+            arrived, out, disarmed = news
+            setting.count(
+                self.unit.node.name, **{"in": arrived, "out": out, "disarmed": disarmed}
+            )
 
     def _empty_block(self, engine: ParallelEngine, number: int, edge: Edge) -> int:
         if number not in self._empty:
@@ -208,11 +263,15 @@ class _Wiring:
                 {**args, "call": runner.split, "always": True},
                 self._spec(f"{node.name} (split)", at.STATELESS, reads=reads, needs_token=token, is_split=True),
             )  # fmt: skip
+            keyed = self._keyed(split, runner)
             spec = self._spec(
                 node.name, at.KEYED, reads=[(split.index, 0)], needs_token=token,
                 partitions=len(runner.operators), queue_kind=_QUEUES[self.options.queue], **self._timing(node),
             )  # fmt: skip
-            task = self._add({"refs": refs, "inputs": [], "unit": runner}, spec)
+            task = self._add({"refs": refs, "inputs": inputs, "unit": runner}, spec)
+            if keyed is not None:
+                split.spec.native, split.spec.fn, split.spec.ctx = True, keyed.split, keyed.place
+                self._is_native(task, keyed, keyed.run)
         else:
             stateful = isinstance(node, (Keyed, OrderBy, Union))
             kind = at.STATEFUL if stateful else at.STATELESS
@@ -222,6 +281,8 @@ class _Wiring:
             task = self._add({**args, "unit": unit}, spec)
             if isinstance(runner, ChainUnit):
                 self._chain(task, runner)
+            elif isinstance(runner, KeyedUnit) and (keyed := self._keyed(task, runner)):
+                self._is_native(task, keyed, keyed.serial)
         for index in nodes:
             self._makers[index] = task.index
 
@@ -239,6 +300,23 @@ class _Wiring:
         spec.native, spec.fn, spec.ctx = True, made.function, made.ctx
         spec.free_fn, spec.payload_word = made.free, made.payload_word
 
+    def _keyed(self, task: Task, runner: KeyedUnit) -> NativeKeyed | None:
+        """Machine code for a keyed operator whose input the task reads, where it can be."""
+        node, plan = runner.node, self.engine.plan
+        operators = [one for one in runner.operators if isinstance(one, CompiledKeyed)]
+        columns = self.engine.setting.columns(Ref(node.index))
+        if len(operators) < len(runner.operators):
+            return None
+        if not (keyed_eligible(node, runner.spec, columns) and self._reads_natively(task)):
+            return None
+        timed = bool(plan.domains[node.index - 1])
+        return NativeKeyed(operators, timed=timed, order_names=columns)
+
+    def _is_native(self, task: Task, keyed: NativeKeyed, function: int) -> None:
+        task.keyed, spec = keyed, task.spec
+        spec.native, spec.fn, spec.ctx, spec.merge = True, function, keyed.place, keyed.merge
+        spec.free_fn, spec.payload_word = keyed.free_out, keyed.payload_word
+
     def _reads_natively(self, task: Task) -> bool:
         """Whether machine code can read the task's input; notes that it does."""
         if not self.options.native:
@@ -248,7 +326,7 @@ class _Wiring:
         plan = self.engine.plan
         columns = self.engine.edge_columns(ref, edge)
         # Machine code puts out the main stream only; and in later stages readers get rows of their own.
-        if (feeder.native is not None and number) or not set(columns) <= {TIME, OWN}:
+        if (feeder.spec.native and number) or not set(columns) <= {TIME, OWN}:
             return False
         if maker == 0 and self.engine.stage and len(plan.readers[ref]) > 1:
             return False

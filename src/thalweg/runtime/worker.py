@@ -483,7 +483,11 @@ def _finish_range(mem: Int64s, w: int, me: int, op: int, started: int) -> int:
     inherit(mem, op, handle, out)
     if mem[o + NATIVE]:
         address = mem[block_word(mem, at, 0)]
-        status, block = call3(mem[o + MERGE], mem[o + CTX], address, mem[BASE] + 8 * (me + SCRATCH))
+        status, block = 1, 0
+        if address:
+            status, block = call3(
+                mem[o + MERGE], mem[o + CTX], address, mem[BASE] + 8 * (me + SCRATCH)
+            )
         if status == 0 and block != 0:
             _take_block(mem, o, out, block)
             _finish_join(mem, w, me, op)
@@ -534,7 +538,9 @@ def _run_range(mem: Int64s, w: int, me: int, op: int, handle: int) -> int:
         mem[scratch + 1] = clock_of(mem, o, at)
         mem[scratch + 2] = 1 if mem[at + ENDING] and mem[at + ENDING] == mem[o + ENDING_NO] else 0
         address = mem[block_word(mem, at, 0)]
-        status, code = call3(mem[o + FN], mem[o + CTX], address, mem[BASE] + 8 * scratch)
+        status, code = 1, 0
+        if address:
+            status, code = call3(mem[o + FN], mem[o + CTX], address, mem[BASE] + 8 * scratch)
         if status == 0 and code != 0:
             return _finish_range(mem, w, me, op, started)
     mem[me + PHASE] = RANGE
