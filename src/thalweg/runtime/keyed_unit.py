@@ -223,9 +223,7 @@ class KeyedUnit:
             given[Ref(node.index)] = with_columns(out, self._setting.columns(Ref(node.index)))
         return given
 
-    def time_of(
-        self, chunk: Chunk | None, moment: Moment
-    ) -> tuple[Int64s | None, int, bool]:
+    def time_of(self, chunk: Chunk | None, moment: Moment) -> tuple[Int64s | None, int, bool]:
         """The rows' times (of no chunk: None), the clock, and whether the stream ends, as it sees them."""
         timing = self.node.timing
         order = {} if chunk is None else chunk.order

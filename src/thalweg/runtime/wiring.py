@@ -26,9 +26,9 @@ from thalweg.runtime.keyed_unit import KeyedUnit, Parts
 from thalweg.runtime.layout import PAYLOAD_SHIFT, OpSpec
 from thalweg.runtime.native.blocks import view_block
 from thalweg.runtime.native.chain import NativeChain
+from thalweg.runtime.native.chain import eligible as chain_eligible
 from thalweg.runtime.native.keyed import NativeKeyed
 from thalweg.runtime.native.keyed import eligible as keyed_eligible
-from thalweg.runtime.native.chain import eligible as chain_eligible
 from thalweg.runtime.units import ChainUnit, DigestUnit, Given, Moment, Setting
 
 if TYPE_CHECKING:
@@ -105,7 +105,9 @@ class Task:
         parts = engine.objects[handle]
         if parts is not None:
             return self.unit.join(parts)
-        return self._joined(engine.block(handle), self._arrived(engine, engine.held(handle)), moment)
+        return self._joined(
+            engine.block(handle), self._arrived(engine, engine.held(handle)), moment
+        )
 
     def _joined(self, split: int, arrived: Chunk, moment: Moment) -> Bundle:
         """The output of a chunk that machine code has split and left to Python."""
@@ -171,9 +173,7 @@ class Task:
         self._counted = numbers
         if any(news):
             arrived, out, disarmed = news
-            setting.count(
-                self.unit.node.name, **{"in": arrived, "out": out, "disarmed": disarmed}
-            )
+            setting.count(self.unit.node.name, **{"in": arrived, "out": out, "disarmed": disarmed})
 
     def _empty_block(self, engine: ParallelEngine, number: int, edge: Edge) -> int:
         if number not in self._empty:
@@ -270,7 +270,7 @@ class _Wiring:
             )  # fmt: skip
             task = self._add({"refs": refs, "inputs": inputs, "unit": runner}, spec)
             if keyed is not None:
-                split.spec.native, split.spec.fn, split.spec.ctx = True, keyed.split, keyed.place
+                split.spec.native, split.spec.fn, split.spec.ctx = True, keyed.split, keyed.ctx
                 self._is_native(task, keyed, keyed.run)
         else:
             stateful = isinstance(node, (Keyed, OrderBy, Union))
@@ -314,8 +314,8 @@ class _Wiring:
 
     def _is_native(self, task: Task, keyed: NativeKeyed, function: int) -> None:
         task.keyed, spec = keyed, task.spec
-        spec.native, spec.fn, spec.ctx, spec.merge = True, function, keyed.place, keyed.merge
-        spec.free_fn, spec.payload_word = keyed.free_out, keyed.payload_word
+        spec.native, spec.fn, spec.ctx, spec.merge = True, function, keyed.ctx, keyed.merge
+        spec.free_fn, spec.payload_word = keyed.free, keyed.payload_word
 
     def _reads_natively(self, task: Task) -> bool:
         """Whether machine code can read the task's input; notes that it does."""

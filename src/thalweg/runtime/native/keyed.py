@@ -178,9 +178,10 @@ class NativeKeyed:
         """Takes over what Python did to the tables; no unit may be running."""
         for number, operator in enumerate(self.operators):
             operator.places.refresh()
-            self._sync_bounds(number)
+            self.sync_bounds(number)
 
-    def _sync_bounds(self, number: int) -> int:
+    def sync_bounds(self, number: int) -> int:
+        """Takes over what Python did to a partition's timers; a lower bound of them."""
         tables = self.operators[number].tables
         first, last = self.areas[number, [at.FIRST_BUCKET, at.LAST_BUCKET]]
         self._least[first:last] = NEVER
@@ -219,7 +220,7 @@ class NativeKeyed:
             if run_partition(self.ctx, split, address(scratch)):
                 return int(self.earliest[number])
         self._finish(split, number, clock, chunk())
-        return self._sync_bounds(number)
+        return self.sync_bounds(number)
 
     def _make_room(self, split: int, number: int) -> None:
         """Makes the tables that a partition of a split chunk needs, and more room in those that are full."""
