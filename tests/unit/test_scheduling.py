@@ -80,6 +80,13 @@ def test_qst_takes_the_earliest_below_its_threshold(output: list[int], expected:
     assert picked(policy, output=output, **CHAIN) == expected
 
 
+def test_qst_stops_at_the_threshold() -> None:
+    """With C = 175 T = 100, 50, 25: an operator that has put out as much is not below."""
+    policy = scheduling.QueueSizeThrottling(capacity=175)
+    assert picked(policy, output=[0, 100, 49, 0], **CHAIN) == 2
+    assert picked(policy, output=[0, 99, 49, 0], **CHAIN) == 1
+
+
 def test_qst_counts_the_egress_as_below() -> None:
     """An operator that nobody reads has no queue to fill, also where nothing is expected to reach it."""
     policy = scheduling.QueueSizeThrottling(capacity=1)
@@ -330,8 +337,7 @@ def test_picks_are_the_papers_definitions(view: FlowView) -> None:
     total = view.cumulative_out[1:].sum()
 
     def below(i: int) -> bool:
-        output, share = int(view.output[i]), float(view.cumulative_out[i])
-        return output < 0 or (total > 0 and output * total < 100 * share)
+        return bool(view.output[i] * total < 100 * view.cumulative_out[i])
 
     def worker_time(i: int) -> float:
         needed = view.cost[i] * view.cumulative_in[i]

@@ -51,11 +51,9 @@ class QueueSizeThrottling(PickPolicy):
                     continue
                 if last < 0 or view.rank[i] >= view.rank[last]:
                     last = i
-                # output < T_i, without a division by what may be nothing.
+                # output < T_i, without a division; -1 at the egress is below any.
                 below = view.output[i] * total < capacity * view.cumulative_out[i]
-                if (below or view.output[i] < 0) and (
-                    earliest < 0 or view.rank[i] < view.rank[earliest]
-                ):
+                if below and (earliest < 0 or view.rank[i] < view.rank[earliest]):
                     earliest = i
             return earliest if earliest >= 0 else last
 
