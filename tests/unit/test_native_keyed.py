@@ -203,8 +203,8 @@ def test_parts_give_what_the_whole_gives(spec: KeyedSpec) -> None:
     holds()
 
 
-def rows_of(users: list[int], first: int = 0, v: float = 1.0) -> list[Any]:
-    return [Event(first + i, user, "", "view", None, v) for i, user in enumerate(users)]
+def rows_of(users: list[int], first: int = 0, kind: str = "view") -> list[Any]:
+    return [Event(first + i, user, "", kind, None, 1.0) for i, user in enumerate(users)]
 
 
 def test_tables_grow_and_forget_dead_keys() -> None:
@@ -344,9 +344,13 @@ def in_use() -> int:
     ids=["sessions", "raising", "arming"],
 )
 def test_memory_is_given_back(made: KeyedSpec) -> None:
-    """Thousands of chunks, with timers and rejected rows, leave no memory behind."""
+    """Hundreds of chunks, with timers, rejected rows and outputs that outgrow their room, leave nothing behind."""
     parts = InParts([keyed_kernel(made, buckets=4, reject=True)() for _ in range(2)], 1)
-    chunks = [timed_chunk(rows_of([i % 9 for i in range(64)], 64 * turn)) for turn in range(150)]
+    # Every other chunk is small, so that the room guessed from the last one is too little.
+    chunks = [
+        timed_chunk(rows_of([i % 9 for i in range(2 + turn % 2 * 254)], 256 * turn, "cart"))
+        for turn in range(150)
+    ]
     sizes = []
     for _ in range(3):
         for chunk in chunks:
