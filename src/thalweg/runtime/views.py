@@ -137,7 +137,8 @@ def refresh_view(mem: Int64s, w: int) -> bool:
         cost, selectivity = PRIOR_COST_NS, PRIOR_SELECTIVITY
         if timed >= SAMPLE_TUPLES:
             cost = max(ns / timed, LEAST_COST_NS)
-        if rows_in >= SAMPLE_TUPLES:
+        # A sink puts nothing out, but lets all through.
+        if rows_in >= SAMPLE_TUPLES and mem[o + N_OUT] > 0:
             selectivity = max(rows_out / rows_in, LEAST_SELECTIVITY)
         waiting = tuples_waiting(mem, op)
         busy = load(mem, o + BUSY)
