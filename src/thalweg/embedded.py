@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import time
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
@@ -20,6 +21,7 @@ from thalweg.runtime.feeding import Event, Feeding
 from thalweg.runtime.io import CollectSink, RowSink, as_source, choose_sinks, opened, runs_user_code
 from thalweg.runtime.io.contracts import Feed, RowSource
 from thalweg.runtime.parallel import Options, ParallelEngine, usable_cores
+from thalweg.stats import LatencyHistogram, RunProgress
 
 
 @dataclasses.dataclass(slots=True)
@@ -27,11 +29,12 @@ class Result:
     """What an embedded run gave.
 
     ``sinks`` has a pyarrow table for each sink that collects, in the order of the flow; ``counts`` rows in, out, late
-    and rejected by operator.
+    and rejected by operator; ``progress`` throughput, latency by sink (p50, p99), and what each operator did.
     """
 
     sinks: dict[str, pa.Table]
     counts: dict[str, dict[str, int]]
+    progress: RunProgress
     _chunks: dict[str, list[Chunk]]
 
     def rows(self, sink: str) -> list[Any]:
@@ -167,6 +170,10 @@ class _Run:
     ) -> None:
         self._plan = plan
         self._sinks = sinks
+        self._began = time.monotonic_ns()
+        self._entered = self._began
+        #: a sink's calls come one at a time
+        self._latency = {sink.name: LatencyHistogram() for sink in plan.sinks}
         self.engine = (
             Engine(prepared, chunk_rows=chunk_rows)
             if how is None
@@ -203,17 +210,35 @@ class _Run:
         """Gives what left through sinks to where their rows go."""
         for edge, chunks in leaving.items():
             for chunk in chunks:
-                self._sinks[self._plan.node(edge.node).name].write(chunk)
+                self._leave(edge, chunk, self._entered)
+        self._entered = time.monotonic_ns()
 
     def _leave(self, edge: Edge, chunk: Chunk, entered_ns: int) -> None:
-        self._sinks[self._plan.node(edge.node).name].write(chunk)
+        name = self._plan.node(edge.node).name
+        self._sinks[name].write(chunk)
+        self._latency[name].add(time.monotonic_ns() - entered_ns, len(chunk))
+
+    def progress(self) -> RunProgress:
+        """How the run goes."""
+        seconds = (time.monotonic_ns() - self._began) * 1e-9
+        rows = sum(self.engine.counts.get(s.name, {}).get("in", 0) for s in self._plan.sources)
+        latency = {name: one.latency() for name, one in self._latency.items()}
+        return RunProgress(
+            rows_in=rows,
+            seconds=seconds,
+            rows_per_s=rows / max(seconds, 1e-9),
+            latency={name: one for name, one in latency.items() if one is not None},
+            operators=self.engine.operators(),
+        )
 
     def result(self) -> Result:
         """What the sinks kept."""
-        return _result(self._plan, self.engine, self._sinks)
+        return _result(self._plan, self.engine, self._sinks, self.progress())
 
 
-def _result(plan: Plan, engine: Engine, sinks: Mapping[str, RowSink]) -> Result:
+def _result(
+    plan: Plan, engine: Engine, sinks: Mapping[str, RowSink], progress: RunProgress
+) -> Result:
     kept = {name: sink.chunks for name, sink in sinks.items() if isinstance(sink, CollectSink)}
     tables = {
         sink.name: pa.Table.from_batches(
@@ -222,7 +247,7 @@ def _result(plan: Plan, engine: Engine, sinks: Mapping[str, RowSink]) -> Result:
         for sink in plan.sinks
         if sink.name in kept
     }
-    return Result(tables, engine.counts, kept)
+    return Result(tables, engine.counts, progress, kept)
 
 
 def check_names(plan: Plan, inputs: Mapping[str, Any]) -> None:

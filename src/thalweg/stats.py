@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -67,6 +68,27 @@ class Latency:
     p50: float
     p99: float
     max: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunProgress:
+    """How a run goes, or went.
+
+    Attributes:
+        rows_in: tuples that the sources gave.
+        seconds: since the run began.
+        rows_per_s: of the sources, over the whole run.
+        latency: by sink, from a tuple's release into the flow to its exit; sinks without rows are missing.
+        operators: in topological order.
+        idle: sources for which others wait.
+    """
+
+    rows_in: int
+    seconds: float
+    rows_per_s: float
+    latency: Mapping[str, Latency]
+    operators: Sequence[OperatorProgress]
+    idle: Sequence[str] = ()
 
 
 def weighted_quantile(values: Int64s, weights: Int64s, q: float) -> int:

@@ -47,6 +47,7 @@ from thalweg.runtime.units import (
     UnionUnit,
     late_order,
 )
+from thalweg.stats import OperatorProgress
 
 #: Rows of a step, unless the host says otherwise.
 CHUNK_ROWS = 65_536
@@ -184,6 +185,28 @@ class Engine:
             if any(map(len, inputs)) or works_without_rows(node):
                 streams.update(runner.run(inputs, moment))
         return self._leaving(streams)
+
+    def operators(self) -> list[OperatorProgress]:
+        """What each operator has done; nobody measures the time of a serial run's operators."""
+        found = []
+        for unit, runner in self.units:
+            for node in map(self.plan.node, unit.nodes):
+                if runner is None:
+                    continue
+                counts = self.counts.get(node.name, {})
+                rows_in, rows_out = counts.get("in", 0), counts.get("out", 0)
+                found.append(
+                    OperatorProgress(
+                        name=node.name,
+                        kind=node.kind.value,
+                        rows_in=rows_in,
+                        rows_out=rows_out,
+                        late=counts.get("late", 0),
+                        rejected=counts.get("rejected", 0),
+                        selectivity=rows_out / rows_in if rows_in else 1.0,
+                    )
+                )
+        return found
 
     def stop(self) -> None:
         """Ends what runs on its own; here nothing does."""

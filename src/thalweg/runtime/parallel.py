@@ -52,10 +52,13 @@ from thalweg.runtime.keyed_unit import KeyedUnit, Parts
 from thalweg.runtime.native.blocks import chunk_of, payload_of
 from thalweg.runtime.picks import CompiledPick, compiled_policy, view_of
 from thalweg.runtime.units import Given, Moment
+from thalweg.runtime.views import tuples_waiting
 from thalweg.runtime.wiring import Bundle, Task, wire
 from thalweg.runtime.worker import CHOOSE, JOIN, PICKED, PYTHON, RANGE, STOPPED, work
+from thalweg.stats import OperatorProgress
 from thalweg.times import BEFORE_ALL, NEVER
 
+_KINDS: Final = {at.STATELESS: "stateless", at.KEYED: "keyed", at.STATEFUL: "stateful"}
 _LOG: Final = logging.getLogger("thalweg")
 
 Threading = Literal["dynamic", "dedicated"]
@@ -204,6 +207,38 @@ class ParallelEngine(Engine):
         hanging = [thread.name for thread in self._threads if thread.is_alive()]
         if hanging:
             _LOG.warning("%s: still in a user's function, left behind", ", ".join(hanging))
+
+    def operators(self) -> list[OperatorProgress]:
+        """What each operator has done, and how it stands; the ends of streams are not among them."""
+        mem, found = self.mem, []
+        n = len(self.tasks)
+        stats = mem[mem[at.STATS] :][: self._workers * n * at.STAT_WORDS].reshape(
+            -1, n, at.STAT_WORDS
+        )
+        for index, task in enumerate(self.tasks):
+            if not index or task.leaves:
+                continue
+            mine = stats[:, index].sum(axis=0)
+            timed, ns = int(mine[at.S_TIMED]), int(mine[at.S_NS])
+            rows_in, rows_out = int(mine[at.S_IN]), int(mine[at.S_OUT])
+            counts = self.counts.get(task.spec.name, {})
+            found.append(
+                OperatorProgress(
+                    name=task.spec.name,
+                    kind=_KINDS[task.spec.kind],
+                    rows_in=rows_in,
+                    rows_out=rows_out,
+                    rejected=counts.get("rejected", 0),
+                    late=counts.get("late", 0),
+                    units=int(mine[at.S_UNITS]),
+                    busy_ns=ns * rows_in // timed if timed else 0,
+                    cost_ns=ns / timed if timed else 0.0,
+                    selectivity=rows_out / rows_in if rows_in else 1.0,
+                    workers=int(mem[op_at(mem, index) + at.BUSY]),
+                    queue_rows=int(tuples_waiting(mem, index)),
+                )
+            )
+        return found
 
     def set_threads(self, count: int) -> None:
         """Suspends workers, or lets suspended ones go on: the first ``count`` run, at least one."""
