@@ -164,6 +164,16 @@ class BucketTable:
         """Room for more entries; the arrays are replaced, the entries keep their numbers."""
         self._grow((4 if self.count < _SMALL else 2) * self.count)
 
+    def reserve(self, extra: int) -> None:
+        """Room for so many more entries: forgets dead keys first, which renumbers the others, and then grows."""
+        if self.count + extra > len(self.flags):
+            self.tidy()
+        capacity = len(self.flags)
+        while capacity < self.count + extra:
+            capacity *= 4 if capacity < _SMALL else 2
+        if capacity > len(self.flags):
+            self._grow(capacity)
+
     def _make_room(self, row: int, key_bytes: KeyBytes | None) -> None:
         if self.count == len(self.flags):
             self.make_room()
@@ -286,18 +296,19 @@ class BucketTable:
         when their number has doubled.
         """
         if self.count >= self._tidy_at:
-            self._remove_dead()
+            # As many keys will come again as went: the room stays.
+            self._remove_dead(len(self.flags))
 
-    def _remove_dead(self) -> None:
+    def _remove_dead(self, capacity: int = 0) -> None:
         kept = np.flatnonzero(self.flags[: self.count] & (ALIVE | SAVED))
         if self.count > _FEW and 2 * len(kept) <= self.count:
-            self._keep(kept)
+            self._keep(kept, capacity)
         self._tidy_at = 2 * len(kept) + _FEW
 
-    def _keep(self, entries: Int64s) -> None:
-        """Renumbers the entries: these, in this order, and no others."""
+    def _keep(self, entries: Int64s, capacity: int) -> None:
+        """Renumbers the entries: these, in this order, and no others; with room for ``capacity`` at least."""
         size = len(entries)
-        capacity = max(_FIRST_CAPACITY, size + (size >> 1))
+        capacity = max(_FIRST_CAPACITY, size + (size >> 1), capacity)
         if self.spec.has_text:
             offsets, self.arena = self._identities(entries)
             self.offsets = _extended(offsets, capacity + 1)

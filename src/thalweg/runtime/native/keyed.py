@@ -22,7 +22,7 @@ from thalweg.runtime.compiler import keyed_code as code
 from thalweg.runtime.compiler.columns import Buffers, address
 from thalweg.runtime.compiler.keyed import CompiledKeyed, Run, Split
 from thalweg.runtime.compiler.kinds import field_type
-from thalweg.runtime.compiler.lookup import BUCKET, END, RANGE_WIDTH
+from thalweg.runtime.compiler.lookup import BUCKET, END, RANGE_WIDTH, START
 from thalweg.runtime.contracts import KeyedResult
 from thalweg.runtime.keys import KeyRows, KeySpec
 from thalweg.runtime.native import keyed_layout as at
@@ -229,14 +229,13 @@ class NativeKeyed:
         ranges = _view(
             int(words[at.RANGES]) + 8 * RANGE_WIDTH * first, RANGE_WIDTH * (last - first)
         )
-        buckets = ranges[::RANGE_WIDTH].tolist()
+        ranges = ranges.reshape(-1, RANGE_WIDTH)
+        buckets = ranges[:, BUCKET].tolist()
+        coming = (ranges[:, END] - ranges[:, START]).tolist()
         places = self.operators[number].places
-        for table in places.sync(buckets):
-            # No output refers to entries here, so the dead ones may go first.
-            if table.count == len(table.flags):
-                table.tidy()
-            if table.count == len(table.flags):
-                table.make_room()
+        # No output refers to entries here, so dead ones may go. Where one table is full others soon will be.
+        for table, rows in zip(places.sync(buckets), coming, strict=True):
+            table.reserve(max(rows, len(table.flags) >> 2))
         places.sync(buckets)
 
     def _finish(self, at_split: int, number: int, clock: int, chunk: Chunk) -> None:
