@@ -330,6 +330,8 @@ def _note(mem: Int64s, me: int, stat: int, started: int, rows_in: int, rows_out:
         mem[stat + S_WINDOW] += now - started
         mem[stat + S_TIMED] += max(rows_in, 1)
         mem[stat + S_LAST] = now
+    elif mem[stat + S_TIMED]:
+        mem[stat + S_WINDOW] += rows_in * mem[stat + S_NS] // mem[stat + S_TIMED]
 
 
 @njit

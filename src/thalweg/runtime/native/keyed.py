@@ -214,6 +214,9 @@ class NativeKeyed:
             OperatorError: a function raised and the operator does not reject.
         """
         area = self.areas[number]
+        if area[at.PHASE] == at.OVER:
+            # Only its merge was given up.
+            return int(self.earliest[number])
         scratch = np.array([number, clock, ending], np.int64)
         while area[at.PHASE] == at.FIND:
             self._make_room(split, number)

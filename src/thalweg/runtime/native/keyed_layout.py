@@ -77,6 +77,7 @@ AREA_HEAD: Final = CONTROL + CONTROL_SIZE
 FIND: Final = 0
 IN_ROWS: Final = 1
 IN_TIMERS: Final = 2
+OVER: Final = 3
 
 # -- split chunk -----------------------------------------------------------------------------------------------
 ROWS: Final = 0

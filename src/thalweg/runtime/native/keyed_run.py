@@ -267,6 +267,7 @@ def run_partition(ctx: int, split: int, scratch: int) -> int:
             return 0
         put_i(earliest, _lowest(ctx, area))
     _finish(area, field(split, at.PARTS) + 8 * at.PART_WORDS * partition)
+    put(area, at.PHASE, at.OVER)
     return 1
 
 
