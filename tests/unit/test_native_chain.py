@@ -21,7 +21,7 @@ from thalweg.runtime.build import Builder, prepare
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.compiler.columns import address
 from thalweg.runtime.compiler.stateless import Step, stateless_kernel
-from thalweg.runtime.native.blocks import chunk_of, free_block, view_block
+from thalweg.runtime.native.blocks import chunk_of, free_block, table_word, view_block
 from thalweg.runtime.native.calls import call3, get_i
 from thalweg.runtime.native.chain import NativeChain, eligible, run_chain
 from thalweg.runtime.units import ChainUnit, Moment, Setting
@@ -106,6 +106,7 @@ CHAINS: dict[str, list[tuple[str, Any, Any]]] = {
     "filter": [("filter", is_odd, Row)],
     "all": [("filter", kept, Row), ("map", picked, Texts)],
     "many": [("flat_map", copies, Row)],
+    "flood": [("flat_map", copies, Row), ("flat_map", copies, Row)],
     "texts": [("map", picked, Texts), ("flat_map", swapped, Texts)],
     "long": [("filter", is_odd, Row), ("flat_map", copies, Row), ("map", changed, Row), ("map", picked, Texts)],
     "small": [("map", small, Small)],
@@ -158,7 +159,8 @@ class Both:
 
     def run(self, block: int, payload: Chunk) -> tuple[int, Chunk | None]:
         """The output as a block, for the caller to free, and as a chunk."""
-        made = run_chain(self.native.ctx, block, 64)
+        # A worker's scratch stands anywhere in memory.
+        made = run_chain(self.native.ctx, block, self.native.ctx + 64)
         if not made:
             return 0, None
         schema = self.native.compiled.out
@@ -242,6 +244,50 @@ def test_chunks_of_any_size(name: str, size: int) -> None:
     both.check_memory()
 
 
+def test_as_many_rows_out_as_in_but_not_one_each() -> None:
+    """Two outputs of one row and none of another: order columns and texts are those of the first."""
+    both = Both("many", (TIME, OWN))
+    chunk = chunk_with(
+        [row._replace(n=n) for row, n in zip(many_rows(4), [0, 2, 2, 0], strict=True)]
+    )
+    made = both.in_machine_code(chunk)
+    agree(made, both.in_python(chunk))
+    assert made is not None
+    assert made.order[TIME].tolist() == [7, 7, 14, 14]
+
+
+def test_what_stands_under_a_none_does_not_go_on() -> None:
+    """Where a field has no value the output has zero, as keys and later operators expect it."""
+    both = Both("same", ())
+    chunk = chunk_with(many_rows(40), ())
+    for column in chunk.columns[4:6]:
+        assert column.valid is not None
+        column.values = np.where(column.valid, column.values, np.ones(1, column.values.dtype))
+    made = both.in_machine_code(chunk)
+    agree(made, both.in_python(chunk))
+    assert made is not None
+    for column in made.columns[4:6]:
+        assert not column.values[~column.valid].any()
+
+
+def test_blocks_are_sized_by_the_outputs_before() -> None:
+    """A chain that expands makes one large block and uses it again; one row's flood does not size what follows."""
+    both = Both("flood", ())
+    made = []
+    chunk = chunk_with(many_rows(20), ())
+    for _ in range(3):
+        agree(both.in_machine_code(chunk), both.in_python(chunk))
+        made.append(both.native.shape.pieces[0])
+    assert made[0] > 1
+    assert made[1:] == made[:1] * 2
+    assert len(both.in_machine_code(chunk_with([many_rows(1)[0]._replace(n=50)])) or ()) == 1225
+    words, _keep = view_block(chunk_with([row._replace(n=0) for row in many_rows(300)]), 0)
+    block = run_chain(both.native.ctx, address(words), both.native.ctx + 64)
+    assert 300 <= get_i_at(block, table_word(len(Row._fields))) < 200 * 300
+    free_block(block, 0, 0)
+    both.check_memory()
+
+
 @pytest.mark.parametrize(("first", "second"), [
     ("same", "texts"), ("filter", "same"), ("many", "texts"), ("changed", "long"), ("same", "same"), ("all", ""),
 ])  # fmt: skip
@@ -270,13 +316,15 @@ def get_i_at(block: int, word: int) -> int:
     return found
 
 
-def test_texts_of_texts() -> None:
-    """A field that takes each row from another payload column keeps doing so in the next chain."""
+@pytest.mark.parametrize("steps", [1, 2])
+def test_texts_of_texts(steps: int) -> None:
+    """A field that takes each row from another payload column keeps doing so, also beside other fields."""
     schema = Schema.of(Texts)
-    again = stateless_kernel(
-        [Step("flat_map", "swapped", swapped, schema), Step("filter", "some", lambda t: t.n % 4 != 1, schema)],
-        schema, reject=False,
-    )  # fmt: skip
+    chain = [
+        Step("filter", "some", lambda t: t.n % 4 != 1, schema),
+        Step("flat_map", "swapped", swapped, schema),
+    ]
+    again = stateless_kernel(chain[:steps], schema, reject=False)
     both, chunk = Both("texts", (TIME,)), chunk_with(many_rows(99))
     words, _keep = view_block(chunk, 5)
     block, made = both.run(address(words), chunk)

@@ -34,9 +34,8 @@ from thalweg.runtime.native.blocks import (
 from thalweg.runtime.native.calls import address_of, call3, copy_bytes, get_i, put_i, words_at
 from thalweg.runtime.units import ChainUnit
 
-#: Words of a context. Constants; the columns of outputs that need more than the kernel does, by kind of field;
-#: then on lines of their own the counts of rows in and of each step's rows out, several times: workers count in
-#: different ones.
+#: Words of a context. Constants; the kind of each output field; then, several times and on lines of their own so
+#: that workers write to different ones: the rows in, the rows out of each step, and the outputs to expect.
 _KERNEL: Final = 0
 _SHAPE: Final = 1
 _STEPS: Final = 2
@@ -49,6 +48,10 @@ _TALLY: Final = 8  # where the counts begin
 _TALLY_WORDS: Final = 9  # of one worker
 _KINDS: Final = 10
 _TALLIES: Final = 8
+#: Outputs are expected as so many for 256 rows; at least one a row, and not so many that a tiny chunk with large
+#: outputs makes the next one ask for all the memory there is.
+_EXPECTED_LEAST: Final = 256
+_EXPECTED_MOST: Final = 64 * 256
 
 #: Kinds of output fields: with a value in each row; optional, of 8 bytes or one a row; of variable width.
 _PLAIN: Final = 0
@@ -72,20 +75,27 @@ def run_chain(ctx: int, block: int, scratch: int) -> int:
     """
     if block == 0:
         return 0
-    made = _outputs(ctx, block)
+    mine = (scratch >> 6) & (_TALLIES - 1)
+    tally = get_i(ctx + 8 * _TALLY) + mine * get_i(ctx + 8 * _TALLY_WORDS)
+    expected = ctx + 8 * (tally + 1 + get_i(ctx + 8 * _STEPS))
+    made = _outputs(ctx, block, get_i(expected))
     if made != 0:
         rows = _finish(ctx, block, made)
         put_i(made, rows)
-        _tally(ctx, get_i(block), made + 8 * (get_i(ctx + 8 * _WORDS) + COUNTS), scratch)
+        _count(ctx, tally, get_i(block), made + 8 * (get_i(ctx + 8 * _WORDS) + COUNTS))
+        if get_i(ctx + 8 * _EXPANDS) != 0 and get_i(block) > 0:
+            # A sixteenth more, so that chunks of about the same outputs need no second block.
+            found = (rows << 8) // get_i(block)
+            put_i(expected, min(max(found + (found >> 4), _EXPECTED_LEAST), _EXPECTED_MOST))
     return made
 
 
 @shared
-def _outputs(ctx: int, block: int) -> int:
+def _outputs(ctx: int, block: int, expected: int) -> int:
     """Runs the kernel; the block whose table it filled, or 0."""
     rows, words = get_i(block), 8 * get_i(ctx + 8 * _WORDS)
     table = 8 * table_word(get_i(ctx + 8 * _FIELDS))
-    made = new_block(get_i(ctx + 8 * _SHAPE), rows)
+    made = new_block(get_i(ctx + 8 * _SHAPE), rows * expected >> 8)
     if made == 0:
         return 0
     for i in range(COUNTS + 2 * get_i(ctx + 8 * _STEPS)):
@@ -163,12 +173,12 @@ def _nulls(kind: int, values: int, valid: int, rows: int) -> int:
         present += get_b(valid + i)
     if present == rows:
         return 0
-    for i in range(rows):
-        if not get_b(valid + i):
-            if kind == _WIDE:
-                put_i(values + 8 * i, 0)
-            else:
-                put_b(values + i, False)
+    if kind == _WIDE:
+        for i in range(rows):
+            put_i(values + 8 * i, get_i(values + 8 * i) if get_b(valid + i) else 0)
+    else:
+        for i in range(rows):
+            put_b(values + i, get_b(values + i) and get_b(valid + i))
     return valid
 
 
@@ -220,14 +230,12 @@ def _payload(
 
 
 @shared
-def _tally(ctx: int, rows: int, counts: int, scratch: int) -> None:
-    """Counts the rows of the block and of each step, among those of this worker."""
+def _count(ctx: int, tally: int, rows: int, counts: int) -> None:
+    """Counts the rows of the block and of each step. Atomically: workers beyond the number of tallies share them."""
     memory = words_at(ctx)
-    mine = (scratch >> 6) & (_TALLIES - 1)
-    at = get_i(ctx + 8 * _TALLY) + mine * get_i(ctx + 8 * _TALLY_WORDS)
-    add(memory, at, rows)
+    add(memory, tally, rows)
     for i in range(get_i(ctx + 8 * _STEPS)):
-        add(memory, at + 1 + i, get_i(counts + 8 * i))
+        add(memory, tally + 1 + i, get_i(counts + 8 * i))
 
 
 def eligible(unit: Any, order_names: Sequence[str]) -> bool:
@@ -252,7 +260,7 @@ class NativeChain:
         self.shape = BlockShape(compiled.out, order_names, columns=1, words=COUNTS + 2 * steps)
         #: which word of a block names its payload; 0 where blocks have none
         self.payload_word = payload_word(len(fields)) if _TEXT in kinds else 0
-        tally, each = line_up(_KINDS + len(fields)), line_up(1 + steps)
+        tally, each = line_up(_KINDS + len(fields)), line_up(2 + steps)
         self._memory = new_words(tally + _TALLIES * each)
         self._memory[:_KINDS] = [
             address_of(compiled.kernel), self.shape.address, steps, len(compiled.source.fields), len(fields),
@@ -260,7 +268,9 @@ class NativeChain:
             tally, each,
         ]  # fmt: skip
         self._memory[_KINDS : _KINDS + len(fields)] = kinds
-        self._tallies = self._memory[tally:].reshape(_TALLIES, each)[:, : 1 + steps]
+        tallies = self._memory[tally:].reshape(_TALLIES, each)
+        tallies[:, 1 + steps] = _EXPECTED_LEAST
+        self._tallies = tallies[:, : 1 + steps]
         self.ctx = address(self._memory)
         self.function = address_of(run_chain)
         self.free = address_of(free_block)
