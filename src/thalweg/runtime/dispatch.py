@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from thalweg.jit import njit
-from thalweg.runtime.atomics import EMPTY, add, fence, give_way, load, relax, store
+from thalweg.runtime.atomics import EMPTY, add, fence, give_way, load, relax, shared, store
 from thalweg.runtime.buckets import (
     hybrid_add,
     hybrid_done,
@@ -128,25 +127,25 @@ FEW_ROWS: Final = 256
 _UNKNOWN: Final = 1 << 40
 
 
-@njit
+@shared
 def op_at(mem: Int64s, op: int) -> int:
     """Where an operator's words begin."""
     return mem[OPS] + op * OP_WORDS
 
 
-@njit
+@shared
 def handle_at(mem: Int64s, handle: int) -> int:
     """Where a handle's words begin."""
     return mem[HANDLES] + handle * mem[HANDLE_WORDS]
 
 
-@njit
+@shared
 def worker_at(mem: Int64s, worker: int) -> int:
     """Where a worker's words begin."""
     return mem[WORKERS] + worker * mem[WORKER_WORDS]
 
 
-@njit
+@shared
 def block_word(mem: Int64s, at: int, ref: int) -> int:
     """Where a handle keeps the address of one of its streams' blocks."""
     return at + CLOCKS + mem[N_CLOCKS] + ref
@@ -155,7 +154,7 @@ def block_word(mem: Int64s, at: int, ref: int) -> int:
 # -- queues by kind --------------------------------------------------------------------------------------------
 
 
-@njit
+@shared
 def queue_add(mem: Int64s, kind: int, at: int, partition: int, handle: int) -> bool:
     if kind == HYBRID:
         return hybrid_add(mem, at, partition, handle)
@@ -164,7 +163,7 @@ def queue_add(mem: Int64s, kind: int, at: int, partition: int, handle: int) -> b
     return shared_add(mem, at, partition, handle)
 
 
-@njit
+@shared
 def queue_take(mem: Int64s, kind: int, at: int, start: int) -> int:
     """A partition that the caller owns from now on, or EMPTY."""
     if kind == HYBRID:
@@ -174,7 +173,7 @@ def queue_take(mem: Int64s, kind: int, at: int, start: int) -> int:
     return shared_take(mem, at)
 
 
-@njit
+@shared
 def queue_front(mem: Int64s, kind: int, at: int, partition: int) -> int:
     if kind == HYBRID:
         return hybrid_front(mem, at, partition)
@@ -183,7 +182,7 @@ def queue_front(mem: Int64s, kind: int, at: int, partition: int) -> int:
     return shared_front(mem, at, partition)
 
 
-@njit
+@shared
 def queue_done(mem: Int64s, kind: int, at: int, partition: int) -> bool:
     """Whether the owner goes on with the partition."""
     if kind == HYBRID:
@@ -193,7 +192,7 @@ def queue_done(mem: Int64s, kind: int, at: int, partition: int) -> bool:
     return shared_done(mem, at, partition)
 
 
-@njit
+@shared
 def queue_hand_over(mem: Int64s, kind: int, at: int, partition: int) -> None:
     """Leaves a partition with units in its queue to others; an owner in the shared queue has one unit only."""
     if kind == HYBRID:
@@ -202,7 +201,7 @@ def queue_hand_over(mem: Int64s, kind: int, at: int, partition: int) -> None:
         partitioned_hand_over(mem, at, partition)
 
 
-@njit
+@shared
 def queue_pending(mem: Int64s, kind: int, at: int, partition: int) -> int:
     if kind == HYBRID:
         return hybrid_pending(mem, at, partition)
@@ -211,7 +210,7 @@ def queue_pending(mem: Int64s, kind: int, at: int, partition: int) -> int:
     return shared_pending(mem, at, partition)
 
 
-@njit
+@shared
 def queue_len(mem: Int64s, kind: int, at: int) -> int:
     if kind == HYBRID:
         return hybrid_len(mem, at)
@@ -223,13 +222,13 @@ def queue_len(mem: Int64s, kind: int, at: int) -> int:
 # -- handles ---------------------------------------------------------------------------------------------------
 
 
-@njit
+@shared
 def new_handle(mem: Int64s) -> int:
     """A handle nobody uses, or EMPTY: then Python must let go of objects first."""
     return mpmc_pop(mem, mem[FREE])
 
 
-@njit
+@shared
 def inherit(mem: Int64s, op: int, source: int, handle: int) -> None:
     """Makes a handle the output of an operator for the step of its input."""
     at, old = handle_at(mem, handle), handle_at(mem, source)
@@ -246,7 +245,7 @@ def inherit(mem: Int64s, op: int, source: int, handle: int) -> None:
         mem[at + CLOCKS + i] = mem[old + CLOCKS + i]
 
 
-@njit
+@shared
 def join_clocks(mem: Int64s, source: int, handle: int) -> None:
     """Takes over later clocks of another input of the same step."""
     at, old = handle_at(mem, handle), handle_at(mem, source)
@@ -254,7 +253,7 @@ def join_clocks(mem: Int64s, source: int, handle: int) -> None:
         mem[at + CLOCKS + i] = max(mem[at + CLOCKS + i], mem[old + CLOCKS + i])
 
 
-@njit
+@shared
 def recycle(mem: Int64s, worker: int, handle: int) -> None:
     """A handle is free: it stays with the worker for its next output, or goes back to all."""
     me = worker_at(mem, worker)
@@ -266,14 +265,14 @@ def recycle(mem: Int64s, worker: int, handle: int) -> None:
         give_back(mem, mem[FREE], handle)
 
 
-@njit
+@shared
 def give_back(mem: Int64s, ring: int, handle: int) -> None:
     # Only a thread that stopped in the middle of taking a handle can make a push fail, for a moment.
     while not mpmc_push(mem, ring, handle):
         give_way()
 
 
-@njit
+@shared
 def release(mem: Int64s, worker: int, handle: int) -> None:
     """One reader less; the last one frees the handle, its block and its hold on another handle."""
     while handle >= 0:
@@ -297,7 +296,7 @@ def release(mem: Int64s, worker: int, handle: int) -> None:
 # -- sending ---------------------------------------------------------------------------------------------------
 
 
-@njit
+@shared
 def sent(mem: Int64s, o: int) -> int:
     """How many steps an operator has put out."""
     if mem[o + KIND] == STATEFUL:
@@ -305,7 +304,7 @@ def sent(mem: Int64s, o: int) -> int:
     return next_to_send(mem, mem[o + REORDER])
 
 
-@njit
+@shared
 def full_reader(mem: Int64s, op: int) -> int:
     """A reader without room, EMPTY when all have some."""
     o = op_at(mem, op)
@@ -316,7 +315,7 @@ def full_reader(mem: Int64s, op: int) -> int:
     return EMPTY
 
 
-@njit
+@shared
 def _room_behind(mem: Int64s, port: int) -> int:
     """For how many chunks there is room behind a port."""
     r = op_at(mem, mem[port + READER])
@@ -325,7 +324,7 @@ def _room_behind(mem: Int64s, port: int) -> int:
     return mem[r + CAPACITY] - (load(mem, r + IN) - sent(mem, r))
 
 
-@njit
+@shared
 def without_room(mem: Int64s, op: int) -> int:
     """As :func:`full_reader`, by the one thread that sends for the operator: it remembers the room that it saw."""
     o = op_at(mem, op)
@@ -338,7 +337,7 @@ def without_room(mem: Int64s, op: int) -> int:
     return EMPTY
 
 
-@njit
+@shared
 def clock_of(mem: Int64s, o: int, at: int) -> int:
     """Timers of an operator below this time are due in a step."""
     if mem[at + ENDING] and mem[at + ENDING] == mem[o + ENDING_NO]:
@@ -348,7 +347,7 @@ def clock_of(mem: Int64s, o: int, at: int) -> int:
     return mem[at + CLOCKS + mem[o + CLOCK]]
 
 
-@njit
+@shared
 def _enqueue_ranges(mem: Int64s, o: int, handle: int) -> None:
     """A unit for each partition that has rows or may have a timer due; at least one, which will merge."""
     at, queue, kind = handle_at(mem, handle), mem[o + QUEUE], mem[o + QUEUE_KIND]
@@ -374,7 +373,7 @@ def _enqueue_ranges(mem: Int64s, o: int, handle: int) -> None:
     queue_add(mem, kind, queue, held, handle)
 
 
-@njit
+@shared
 def _enqueue(mem: Int64s, number: int, handle: int) -> None:
     port = mem[PORTS] + number * PORT_WORDS
     o = op_at(mem, mem[port + READER])
@@ -392,7 +391,7 @@ def _enqueue(mem: Int64s, number: int, handle: int) -> None:
         unpark(mem, mem[o + PARK])
 
 
-@njit
+@shared
 def wake_all(mem: Int64s) -> None:
     """Wakes workers, sources and who waits for the end."""
     unpark(mem, mem[PARKED])
@@ -403,7 +402,7 @@ def wake_all(mem: Int64s) -> None:
             unpark(mem, mem[op_at(mem, op) + PARK])
 
 
-@njit
+@shared
 def send_downstream(mem: Int64s, worker: int, op: int, handle: int) -> None:
     """To all readers, which have room."""
     o = op_at(mem, op)
@@ -414,7 +413,7 @@ def send_downstream(mem: Int64s, worker: int, op: int, handle: int) -> None:
         _enqueue(mem, mem[mem[o + EDGES] + e], handle)
 
 
-@njit
+@shared
 def _send_held(mem: Int64s, worker: int, op: int) -> tuple[int, int]:
     """Sends what is next while there is room, by the flag's holder: (how much was sent, the full reader)."""
     o = op_at(mem, op)
@@ -438,7 +437,7 @@ def _send_held(mem: Int64s, worker: int, op: int) -> tuple[int, int]:
         moved += 1
 
 
-@njit
+@shared
 def drain(mem: Int64s, worker: int, op: int) -> tuple[int, int]:
     """Sends what is next in an operator's reorder buffer, as long as there is room.
 
@@ -462,7 +461,7 @@ def drain(mem: Int64s, worker: int, op: int) -> tuple[int, int]:
     return moved, full
 
 
-@njit
+@shared
 def _drain_locked(mem: Int64s, worker: int, op: int, serial: int, handle: int) -> tuple[int, int]:
     """As :func:`drain`, but adding and sending stand behind one lock, for which workers wait (Fig. 2)."""
     buffer = mem[op_at(mem, op) + REORDER]
@@ -484,14 +483,14 @@ def _drain_locked(mem: Int64s, worker: int, op: int, serial: int, handle: int) -
     return moved, full
 
 
-@njit
+@shared
 def _ask_for_help(mem: Int64s, worker: int, reader: int) -> None:
     """The reader without room is the worker's next operator; a source, which is no worker, waits."""
     if worker < mem[N_WORKERS]:
         mem[worker_at(mem, worker) + HELP] = reader
 
 
-@njit
+@shared
 def _tell(mem: Int64s, op: int, moved: int) -> None:
     """Wakes those who sleep for want of what was sent; sources only when half of the room is there again."""
     if moved:
@@ -501,7 +500,7 @@ def _tell(mem: Int64s, op: int, moved: int) -> None:
             unpark(mem, mem[WAITING])
 
 
-@njit
+@shared
 def relieve_waiting(mem: Int64s, worker: int, op: int) -> None:
     """As :func:`relieve`, but without a fence: may miss a feeder that begins to wait right now."""
     o = op_at(mem, op)
@@ -512,7 +511,7 @@ def relieve_waiting(mem: Int64s, worker: int, op: int) -> None:
             return
 
 
-@njit
+@shared
 def relieve(mem: Int64s, worker: int, op: int) -> None:
     """Room was made in an operator's inboxes: what waited for it upstream goes on, as far up as it helps."""
     fence()
@@ -538,7 +537,7 @@ def relieve(mem: Int64s, worker: int, op: int) -> None:
                     top += 1
 
 
-@njit
+@shared
 def publish(mem: Int64s, worker: int, op: int, handle: int) -> None:
     """The output of a unit: to the reorder buffer, and on from there; of a stateful operator straight on."""
     o, at = op_at(mem, op), handle_at(mem, handle)
@@ -570,7 +569,7 @@ def publish(mem: Int64s, worker: int, op: int, handle: int) -> None:
 # -- from outside ----------------------------------------------------------------------------------------------
 
 
-@njit
+@shared
 def has_room(mem: Int64s) -> bool:
     """Whether the ingress may take a step."""
     o = op_at(mem, 0)
@@ -578,7 +577,7 @@ def has_room(mem: Int64s) -> bool:
     return entered < mem[o + CAPACITY] and load(mem, ROWS) < mem[ROWS_LIMIT]
 
 
-@njit
+@shared
 def submit(mem: Int64s, handle: int) -> bool:
     """A new step, by the one thread that may; False when there is no room."""
     if not has_room(mem):
@@ -594,7 +593,7 @@ def submit(mem: Int64s, handle: int) -> bool:
     return True
 
 
-@njit
+@shared
 def wait_for_room(mem: Int64s, limit_us: int) -> None:
     """Sleeps until there may be room, or the runtime stops."""
     key = prepare(mem, mem[WAITING])
@@ -604,7 +603,7 @@ def wait_for_room(mem: Int64s, limit_us: int) -> None:
         park(mem, mem[WAITING], key, limit_us)
 
 
-@njit
+@shared
 def settled(mem: Int64s) -> bool:
     """Whether every operator has put out every step that has entered."""
     steps = load(mem, op_at(mem, 0) + IN)
@@ -614,7 +613,7 @@ def settled(mem: Int64s) -> bool:
     return True
 
 
-@njit
+@shared
 def wait_until_settled(mem: Int64s, limit_us: int) -> bool:
     """Sleeps for a while unless all is done; whether it is."""
     key = prepare(mem, mem[SETTLING])
@@ -625,7 +624,7 @@ def wait_until_settled(mem: Int64s, limit_us: int) -> bool:
     return settled(mem)
 
 
-@njit
+@shared
 def collected(mem: Int64s, out: Any) -> int:
     """Handles whose objects may be let go, into ``out``; they are free from then on by :func:`free_handles`."""
     count = 0
@@ -638,13 +637,13 @@ def collected(mem: Int64s, out: Any) -> int:
     return count
 
 
-@njit
+@shared
 def free_handles(mem: Int64s, handles: Any, count: int) -> None:
     for i in range(count):
         give_back(mem, mem[FREE], handles[i])
 
 
-@njit
+@shared
 def waiting_units(mem: Int64s, o: int) -> int:
     """How many units an operator's worklist holds, about."""
     kind = mem[o + KIND]

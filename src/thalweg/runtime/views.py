@@ -5,8 +5,7 @@ Each worker fills a view of its own before it asks the policy, so a pick never s
 
 from __future__ import annotations
 
-from thalweg.jit import njit
-from thalweg.runtime.atomics import EMPTY, load, store
+from thalweg.runtime.atomics import EMPTY, load, shared, store
 from thalweg.runtime.clocks import now_ns
 from thalweg.runtime.compiler.support import get_f, get_i, put_f, put_i
 from thalweg.runtime.dispatch import full_reader, op_at, sent, waiting_units, worker_at
@@ -55,7 +54,7 @@ from thalweg.scheduling.measures import (
 )
 
 
-@njit
+@shared
 def _new_window(mem: Int64s, now: int) -> None:
     """Forgets the worker time of the window that is over."""
     if now - load(mem, WINDOW_START) < mem[WINDOW]:
@@ -65,7 +64,7 @@ def _new_window(mem: Int64s, now: int) -> None:
         mem[mem[STATS] + i * STAT_WORDS + S_WINDOW] = 0
 
 
-@njit
+@shared
 def tuples_waiting(mem: Int64s, op: int) -> int:
     """Tuples in an operator's worklist, from its chunks by the mean size of those it has seen."""
     o = op_at(mem, op)
@@ -82,7 +81,7 @@ def tuples_waiting(mem: Int64s, op: int) -> int:
     return max(units * rows // seen, units)
 
 
-@njit
+@shared
 def _head(mem: Int64s, o: int) -> int:
     """When the source handed over the oldest chunk of a worklist, monotonic ns; now where it is empty."""
     waiting = waiting_units(mem, o)
@@ -95,7 +94,7 @@ def _head(mem: Int64s, o: int) -> int:
     return mem[mem[o + ENTRIES] + (oldest & mem[o + ENTRIES_MASK])]
 
 
-@njit
+@shared
 def _derive(mem: Int64s, base: int, n: int) -> None:
     """What follows from neighbours: cumulative selectivities, summed over paths, and the fullest reader."""
     put_f(base + 48 * n, 1.0)
@@ -116,7 +115,7 @@ def _derive(mem: Int64s, base: int, n: int) -> None:
         put_i(at + 24 * n, fullest)
 
 
-@njit
+@shared
 def refresh_view(mem: Int64s, w: int) -> bool:
     """Fills the worker's view; whether any operator can run."""
     n, now = mem[N_OPS], now_ns()

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from thalweg.jit import njit
-from thalweg.runtime.atomics import EMPTY, add, cas, fence, give_way, load, relax, store
+from thalweg.runtime.atomics import EMPTY, add, cas, fence, give_way, load, relax, shared, store
 from thalweg.runtime.clocks import now_ns
 from thalweg.runtime.dispatch import (
     OWNS_BLOCK,
@@ -154,7 +153,7 @@ _TIMED_ROWS: Final = 64
 _TIMED_EVERY: Final = 15
 
 
-@njit
+@shared
 def stat_at(mem: Int64s, worker: int, op: int) -> int:
     """Where the counts of a worker for an operator begin."""
     return mem[STATS] + (worker * mem[N_OPS] + op) * STAT_WORDS
@@ -163,7 +162,7 @@ def stat_at(mem: Int64s, worker: int, op: int) -> int:
 # -- the token of interpreted code -----------------------------------------------------------------------------
 
 
-@njit
+@shared
 def _take_token(mem: Int64s, w: int, me: int) -> bool:
     if mem[me + TOKEN_HELD]:
         return True
@@ -174,7 +173,7 @@ def _take_token(mem: Int64s, w: int, me: int) -> bool:
     return now_ns() - load(mem, TOKEN_SINCE) > STALE_NS
 
 
-@njit
+@shared
 def _leave_token(mem: Int64s, me: int) -> None:
     if mem[me + TOKEN_HELD]:
         mem[me + TOKEN_HELD] = 0
@@ -185,7 +184,7 @@ def _leave_token(mem: Int64s, me: int) -> None:
 # -- finding an operator ---------------------------------------------------------------------------------------
 
 
-@njit
+@shared
 def has_input(mem: Int64s, op: int) -> bool:
     """Whether an operator has a unit to run: something in its worklist, of a stateful one at each port."""
     o = op_at(mem, op)
@@ -197,7 +196,7 @@ def has_input(mem: Int64s, op: int) -> bool:
     return waiting_units(mem, o) > 0
 
 
-@njit
+@shared
 def is_runnable(mem: Int64s, op: int) -> bool:
     """Input there, room at every reader, and fewer workers than its limit."""
     o = op_at(mem, op)
@@ -206,7 +205,7 @@ def is_runnable(mem: Int64s, op: int) -> bool:
     return has_input(mem, op) and full_reader(mem, op) == EMPTY
 
 
-@njit
+@shared
 def _any_work(mem: Int64s) -> bool:
     for op in range(1, mem[N_OPS]):
         o = op_at(mem, op)
@@ -215,7 +214,7 @@ def _any_work(mem: Int64s) -> bool:
     return False
 
 
-@njit
+@shared
 def _from_free_list(mem: Int64s, w: int, me: int) -> int:
     """Schneider & Wu, Fig. 4: the operator that has waited longest and can run; stops at the first one seen."""
     first = EMPTY
@@ -234,7 +233,7 @@ def _from_free_list(mem: Int64s, w: int, me: int) -> int:
             first = op
 
 
-@njit
+@shared
 def _next_operator(mem: Int64s, w: int, me: int) -> int:
     mode = mem[MODE]
     if mode == BY_FREE_LIST:
@@ -252,7 +251,7 @@ def _next_operator(mem: Int64s, w: int, me: int) -> int:
 # -- visits ----------------------------------------------------------------------------------------------------
 
 
-@njit
+@shared
 def _begin_visit(mem: Int64s, w: int, me: int, op: int, helping: bool) -> bool:
     o = op_at(mem, op)
     if mem[o + NEEDS_TOKEN] and not _take_token(mem, w, me):
@@ -272,7 +271,7 @@ def _begin_visit(mem: Int64s, w: int, me: int, op: int, helping: bool) -> bool:
     return True
 
 
-@njit
+@shared
 def _tuples_of_slice(mem: Int64s, w: int, op: int) -> int:
     """How many tuples fit a time slice, by this worker's own measure of the cost."""
     stat = stat_at(mem, w, op)
@@ -281,7 +280,7 @@ def _tuples_of_slice(mem: Int64s, w: int, op: int) -> int:
     return max(mem[SLICE] * mem[stat + S_TIMED] // mem[stat + S_NS], 1)
 
 
-@njit
+@shared
 def _end_visit(mem: Int64s, w: int, me: int) -> None:
     op = mem[me + OP]
     o = op_at(mem, op)
@@ -300,7 +299,7 @@ def _end_visit(mem: Int64s, w: int, me: int) -> None:
         unpark(mem, mem[SETTLING])
 
 
-@njit
+@shared
 def _leave_listed(mem: Int64s, me: int, op: int) -> None:
     if mem[me + LISTED]:
         mem[me + LISTED] = 0
@@ -308,7 +307,7 @@ def _leave_listed(mem: Int64s, me: int, op: int) -> None:
             relax()
 
 
-@njit
+@shared
 def _started(mem: Int64s, stat: int, rows: int) -> int:
     """The time, where this unit's is taken; else 0."""
     if rows >= _TIMED_ROWS or mem[stat + S_UNITS] & _TIMED_EVERY == 0:
@@ -316,7 +315,7 @@ def _started(mem: Int64s, stat: int, rows: int) -> int:
     return 0
 
 
-@njit
+@shared
 def _note(mem: Int64s, me: int, stat: int, started: int, rows_in: int, rows_out: int) -> None:
     mem[stat + S_UNITS] += 1
     mem[stat + S_IN] += rows_in
@@ -334,13 +333,13 @@ def _note(mem: Int64s, me: int, stat: int, started: int, rows_in: int, rows_out:
         mem[stat + S_WINDOW] += rows_in * mem[stat + S_NS] // mem[stat + S_TIMED]
 
 
-@njit
+@shared
 def _input_address(mem: Int64s, o: int, number: int, handle: int) -> int:
     port = mem[PORTS] + (mem[o + FIRST_PORT] + number) * PORT_WORDS
     return mem[block_word(mem, handle_at(mem, handle), mem[port + REF])]
 
 
-@njit
+@shared
 def _take_block(mem: Int64s, o: int, handle: int, block: int) -> None:
     """Makes a handle the owner of a block that machine code returned."""
     at = handle_at(mem, handle)
@@ -357,7 +356,7 @@ def _take_block(mem: Int64s, o: int, handle: int, block: int) -> None:
             add(mem, handle_at(mem, payload & PAYLOAD_MASK) + READERS, 1)
 
 
-@njit
+@shared
 def _finish_whole(mem: Int64s, w: int, me: int, started: int) -> None:
     """The unit of a stateless or stateful operator is done: its inputs are let go, its output goes on."""
     op, out = mem[me + OP], mem[me + SPARE]
@@ -379,7 +378,7 @@ def _finish_whole(mem: Int64s, w: int, me: int, started: int) -> None:
         relieve_waiting(mem, w, op)
 
 
-@njit
+@shared
 def _run_whole(mem: Int64s, w: int, me: int, op: int) -> int:
     """Runs a unit on the inputs in INPUTS; 0, or PYTHON."""
     o, out = op_at(mem, op), mem[me + SPARE]
@@ -406,7 +405,7 @@ def _run_whole(mem: Int64s, w: int, me: int, op: int) -> int:
     return PYTHON
 
 
-@njit
+@shared
 def _has_spare(mem: Int64s, me: int) -> bool:
     if mem[me + SPARE] == EMPTY:
         kept = mem[me + KEPT]
@@ -418,7 +417,7 @@ def _has_spare(mem: Int64s, me: int) -> bool:
     return mem[me + SPARE] != EMPTY
 
 
-@njit
+@shared
 def _go_on_stateless(mem: Int64s, w: int, me: int, op: int) -> int:
     queue = mem[op_at(mem, op) + QUEUE]
     while mem[me + UNITS] > 0 and mem[me + BUDGET] > 0 and mem[me + HELP] == EMPTY:
@@ -434,7 +433,7 @@ def _go_on_stateless(mem: Int64s, w: int, me: int, op: int) -> int:
     return 0
 
 
-@njit
+@shared
 def _all_ports(mem: Int64s, o: int) -> bool:
     """Whether each port has a chunk, by the one consumer."""
     for i in range(mem[o + N_IN]):
@@ -444,7 +443,7 @@ def _all_ports(mem: Int64s, o: int) -> bool:
     return True
 
 
-@njit
+@shared
 def _go_on_stateful(mem: Int64s, w: int, me: int, op: int) -> int:
     o = op_at(mem, op)
     while mem[me + UNITS] > 0 and mem[me + BUDGET] > 0 and mem[me + HELP] == EMPTY:
@@ -470,7 +469,7 @@ def _go_on_stateful(mem: Int64s, w: int, me: int, op: int) -> int:
     return 0
 
 
-@njit
+@shared
 def _finish_range(mem: Int64s, w: int, me: int, op: int, started: int) -> int:
     """A range is done; the chunk's last one merges. 0, or PYTHON for a merge there."""
     o, handle, part = op_at(mem, op), mem[me + INPUTS], mem[me + PART]
@@ -503,7 +502,7 @@ def _finish_range(mem: Int64s, w: int, me: int, op: int, started: int) -> int:
     return PYTHON
 
 
-@njit
+@shared
 def _finish_join(mem: Int64s, w: int, me: int, op: int) -> None:
     out = mem[me + SPARE]
     mem[me + SPARE] = EMPTY
@@ -512,7 +511,7 @@ def _finish_join(mem: Int64s, w: int, me: int, op: int) -> None:
     publish(mem, w, op, out)
 
 
-@njit
+@shared
 def _go_on_keyed(mem: Int64s, w: int, me: int, op: int) -> int:
     o = op_at(mem, op)
     kind, queue = mem[o + QUEUE_KIND], mem[o + QUEUE]
@@ -529,7 +528,7 @@ def _go_on_keyed(mem: Int64s, w: int, me: int, op: int) -> int:
     return 0
 
 
-@njit
+@shared
 def _run_range(mem: Int64s, w: int, me: int, op: int, handle: int) -> int:
     o, at, part = op_at(mem, op), handle_at(mem, handle), mem[me + PART]
     mem[me + INPUTS] = handle
@@ -550,7 +549,7 @@ def _run_range(mem: Int64s, w: int, me: int, op: int, handle: int) -> int:
     return PYTHON
 
 
-@njit
+@shared
 def _resume(mem: Int64s, w: int, me: int) -> int:
     """Takes up the unit that Python has run; its output, if it has one, is the handle in SPARE."""
     phase, op = mem[me + PHASE], mem[me + OP]
@@ -566,7 +565,7 @@ def _resume(mem: Int64s, w: int, me: int) -> int:
     return 0
 
 
-@njit
+@shared
 def _go_on(mem: Int64s, w: int, me: int) -> int:
     """Runs units of the operator at hand until the visit is over; a code for Python, or 0."""
     op = mem[me + OP]
@@ -578,7 +577,7 @@ def _go_on(mem: Int64s, w: int, me: int) -> int:
     return _go_on_stateful(mem, w, me, op)
 
 
-@njit
+@shared
 def _rest(mem: Int64s, me: int) -> None:
     """Exponential back-off that ends in a sleep on a condition; a push wakes."""
     idle = mem[me + IDLE]
@@ -604,13 +603,13 @@ def _rest(mem: Int64s, me: int) -> None:
             park(mem, at, key, _NAP_US)
 
 
-@njit
+@shared
 def _suspended(mem: Int64s) -> None:
     key = prepare(mem, mem[PARKED])
     park(mem, mem[PARKED], key, _NAP_US)
 
 
-@njit
+@shared
 def work(mem: Int64s, w: int) -> int:
     """Runs the worker until it stops, or Python is needed: STOPPED, PYTHON, COLLECT or CHOOSE."""
     me = worker_at(mem, w)
