@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 import pyarrow as pa
@@ -20,7 +20,8 @@ from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
 from thalweg.runtime.feeding import Event, Feeding
 from thalweg.runtime.io import CollectSink, RowSink, as_source, choose_sinks, opened, runs_user_code
 from thalweg.runtime.io.contracts import Feed, RowSource
-from thalweg.runtime.parallel import Options, ParallelEngine, usable_cores
+from thalweg.runtime.options import Options, require_count, require_policy, usable_cores
+from thalweg.runtime.parallel import ParallelEngine
 from thalweg.stats import LatencyHistogram, RunProgress
 
 
@@ -96,7 +97,7 @@ def run(
             stack.callback(given.close)
         feeds = {
             source.name: stack.enter_context(
-                contextlib.closing(sources[source.name].rows(source, rows, stop))
+                _closing(sources[source.name].rows(source, rows, stop))
             )
             for source in plan.sources
         }
@@ -107,6 +108,16 @@ def run(
         stack.callback(stop.set)
         run_of.read(sources, feeds, stop)
         return run_of.result()
+
+
+@contextlib.contextmanager
+def _closing(feed: Feed) -> Iterator[Feed]:
+    """Closes the feed at the end, unless a thread that was left behind still runs it."""
+    try:
+        yield feed
+    finally:
+        if not feed.gi_running:
+            feed.close()
 
 
 #: Inputs that are there already and have fewer rows in all are run by the calling thread.
@@ -123,12 +134,10 @@ def _options(
         raise BuildError(
             f"threading: expected 'manual', 'dedicated' or 'dynamic', got {threading!r}"
         )
-    if threads is not None and threads < 1:
-        raise BuildError(f"threads: expected a number from 1 on, got {threads}")
-    if policy is not None and not hasattr(policy, "pick_function"):
-        raise BuildError(
-            f"policy: expected an object of thalweg.scheduling, got {type(policy).__name__}"
-        )
+    if threads is not None:
+        require_count("threads", threads)
+    if policy is not None:
+        require_policy(policy)
     if threading == "manual" or (threads is None and _are_small(inputs)):
         return None
     count = usable_cores() if threads is None else threads
@@ -152,8 +161,7 @@ def _are_small(inputs: Mapping[str, Any]) -> bool:
 def _chunk_rows(chunk_rows: int | None, how: Options | None) -> int:
     if chunk_rows is None:
         return CHUNK_ROWS if how is None else _PARALLEL_ROWS
-    if chunk_rows < 1:
-        raise BuildError(f"chunk_rows: expected a number from 1 on, got {chunk_rows}")
+    require_count("chunk_rows", chunk_rows)
     return chunk_rows
 
 

@@ -32,7 +32,8 @@ from thalweg.runtime.chunks import Chunk, Column
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
 from thalweg.runtime.io import BadRow, as_source, never
 from thalweg.runtime.keys import KeySpec
-from thalweg.runtime.parallel import Options, ParallelEngine
+from thalweg.runtime.options import Options
+from thalweg.runtime.parallel import ParallelEngine
 from thalweg.times import BEFORE_ALL
 
 Mode = Literal["auto", "never"]

@@ -20,7 +20,7 @@ from tests.property.operators_kit import (
 )
 
 from thalweg import scheduling, testing
-from thalweg.runtime.parallel import Options
+from thalweg.runtime.options import Options
 
 Case = tuple[Recipe, dict[str, list[Any]]]
 _COMMON: dict[str, Any] = {

@@ -13,7 +13,8 @@ from thalweg.plan import make_plan
 from thalweg.runtime import layout
 from thalweg.runtime.build import prepare
 from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.parallel import Options, ParallelEngine
+from thalweg.runtime.options import Options
+from thalweg.runtime.parallel import ParallelEngine
 from thalweg.runtime.picks import view_of
 from thalweg.runtime.views import refresh_view
 from thalweg.scheduling import cumulative_selectivity

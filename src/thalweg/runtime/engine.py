@@ -211,6 +211,12 @@ class Engine:
     def stop(self) -> None:
         """Ends what runs on its own; here nothing does."""
 
+    def halt(self) -> None:
+        """Tells what runs on its own to end; here nothing does."""
+
+    def check(self) -> None:
+        """Raises the error of what runs on its own; here a step raises itself."""
+
     def settle(self) -> Iterator[Leaving]:
         """What steps give that are still on their way; here a step is done when it returns."""
         yield from ()

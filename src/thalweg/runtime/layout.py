@@ -170,6 +170,7 @@ BUDGET: Final = 9  # tuples left of this visit
 SEED: Final = 10
 VIEW: Final = 11  # address of its view
 IDLE: Final = 12  # looks in a row that found nothing
+REFUSED: Final = 13  # picks in a row that left work undone
 LISTED: Final = 14  # 1: its operator must go back to the free list
 KEPT: Final = 15  # how many free handles it keeps
 SCRATCH: Final = 2 * LINE  # eight words for machine code

@@ -15,13 +15,11 @@ Who runs what:
 from __future__ import annotations
 
 import collections
-import dataclasses
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 
@@ -50,7 +48,8 @@ from thalweg.runtime.dispatch import (
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving, stream_schema
 from thalweg.runtime.keyed_unit import KeyedUnit, Parts
 from thalweg.runtime.native.blocks import chunk_of, payload_of
-from thalweg.runtime.picks import CompiledPick, compiled_policy, view_of
+from thalweg.runtime.options import DEFAULTS, Options
+from thalweg.runtime.picks import CompiledPick, compiled_policy
 from thalweg.runtime.units import Given, Moment
 from thalweg.runtime.views import tuples_waiting
 from thalweg.runtime.wiring import Bundle, Task, wire
@@ -61,54 +60,10 @@ from thalweg.times import BEFORE_ALL, NEVER
 _KINDS: Final = {at.STATELESS: "stateless", at.KEYED: "keyed", at.STATEFUL: "stateful"}
 _LOG: Final = logging.getLogger("thalweg")
 
-Threading = Literal["dynamic", "dedicated"]
-#: Chunks of an operator on their way from its inbox to its output.
-QUEUE_CHUNKS: Final = 64
-#: Rows on their way at which sources wait.
-ROWS_LIMIT: Final = 4_000_000
 #: A sleeping caller looks for a failure so often, microseconds.
 _LOOK_US: Final = 50_000
 #: How long a worker that is told to stop is waited for, seconds.
 _GRACE: Final = 2.0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Options:
-    """How an engine runs; nothing of it shows in the output.
-
-    Attributes:
-        threads: workers of threading ``dynamic``.
-        threading: ``dynamic`` or ``dedicated``.
-        policy: who runs next (see :mod:`thalweg.scheduling`); None is the free list.
-        queue_chunks: chunks of an operator on their way from its inbox to its output, at least 1.
-        rows_limit: rows on their way at which sources wait.
-        partitions: parts of a keyed operator that may run at once; None: four a thread.
-        queue: how a keyed operator's chunks are handed to workers: ``hybrid``, ``partitioned`` or ``shared``.
-        reorder: ``non-blocking`` or ``lock-based``.
-        ordered: False lets outputs go on as they come, to measure what order costs.
-        native: False keeps compiled operators on the Python path, for tests.
-    """
-
-    threads: int = 2
-    threading: Threading = "dynamic"
-    policy: Any = None
-    queue_chunks: int = QUEUE_CHUNKS
-    rows_limit: int = ROWS_LIMIT
-    partitions: int | None = None
-    queue: Literal["hybrid", "partitioned", "shared"] = "hybrid"
-    reorder: Literal["non-blocking", "lock-based"] = "non-blocking"
-    ordered: bool = True
-    native: bool = True
-
-    def pieces(self, buckets: int) -> int:
-        """The number of partitions of an operator with so many buckets."""
-        wanted = 4 * self.threads if self.partitions is None else self.partitions
-        return max(1, min(buckets, wanted))
-
-
-def usable_cores() -> int:
-    """Logical processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class ParallelEngine(Engine):
@@ -130,7 +85,7 @@ class ParallelEngine(Engine):
         *,
         stage: int | None = None,
         chunk_rows: int = CHUNK_ROWS,
-        options: Options = Options(),
+        options: Options = DEFAULTS,
         leave: Callable[[Edge, Chunk, int], None] | None = None,
         needs_token: frozenset[Edge] = frozenset(),
     ) -> None:
@@ -197,10 +152,19 @@ class ParallelEngine(Engine):
         self._count_native()
         yield self._take_left()
 
-    def stop(self) -> None:
-        """Ends the threads; steps on their way are dropped. One that hangs in a user's function is left behind."""
+    def halt(self) -> None:
+        """Tells all threads to end, also those that wait for room; waits for none."""
         store(self.mem, at.STOP, 1)
         wake_all(self.mem)
+
+    def check(self) -> None:
+        """Raises what the first operator or sink that failed raised, if one has."""
+        if self.error is not None:
+            raise self.error
+
+    def stop(self) -> None:
+        """Ends the threads; steps on their way are dropped. One that hangs in a user's function is left behind."""
+        self.halt()
         deadline = time.monotonic() + _GRACE
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -241,7 +205,12 @@ class ParallelEngine(Engine):
         return found
 
     def set_threads(self, count: int) -> None:
-        """Suspends workers, or lets suspended ones go on: the first ``count`` run, at least one."""
+        """Suspends workers, or lets suspended ones go on: the first ``count`` run, at least one.
+
+        Of threading ``dedicated`` all run: nobody else would run the operator of one that is suspended.
+        """
+        if self.options.threading == "dedicated":
+            return
         store(self.mem, at.ACTIVE, max(1, min(count, self._workers)))
         wake_all(self.mem)
 
@@ -281,8 +250,7 @@ class ParallelEngine(Engine):
                 if code == PYTHON:
                     self._run(me)
                 elif code == CHOOSE:
-                    view = view_of(mem, worker)
-                    mem[me + at.HELP] = self._pick.python(view, worker)
+                    mem[me + at.HELP] = self._pick.ask(mem, worker)
                     mem[me + at.PHASE] = PICKED
                 self._collect()
         except BaseException as error:
@@ -333,12 +301,10 @@ class ParallelEngine(Engine):
     def _fail(self, error: BaseException) -> None:
         if self.error is None:
             self.error = error
-        store(self.mem, at.STOP, 1)
-        wake_all(self.mem)
+        self.halt()
 
     def _check(self) -> None:
-        if self.error is not None:
-            raise self.error
+        self.check()
         if self.mem[at.STOP]:
             raise ThalwegError("the engine was stopped")
 

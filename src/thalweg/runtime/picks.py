@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 from typing import Any, Final
 
 import numba
 import numpy as np
 from numba import types
 
+from thalweg.errors import ThalwegError
 from thalweg.jit import njit
+from thalweg.runtime.atomics import EMPTY
 from thalweg.runtime.compiler.lookup import carray, pointer
 from thalweg.runtime.dispatch import worker_at
+from thalweg.runtime.failures import reason_of
 from thalweg.runtime.layout import BASE, N_OPS, VIEW, VIEW_FIELDS, Int64s
 from thalweg.runtime.native.calls import address_of
 from thalweg.scheduling.policy import FlowView, Pick
@@ -26,13 +30,34 @@ class CompiledPick:
     """A pick that the engine can call.
 
     ``address`` is machine code ``(view, worker, operators) -> operator``, 0 where Python runs it for ``reason``;
-    ``keep`` is what the code needs to stay alive.
+    ``keep`` is what the code needs to stay alive, ``policy`` what messages call it.
     """
 
     address: int
     python: Pick
     reason: str = ""
     keep: Any = None
+    policy: str = ""
+
+    def ask(self, mem: Int64s, worker: int) -> int:
+        """The operator that the Python function picks for a worker by its view, -1 for none.
+
+        Raises:
+            ThalwegError: it raised, or what it returned is no operator.
+        """
+        try:
+            picked = operator.index(self.python(view_of(mem, worker), worker))
+        except Exception as error:
+            raise ThalwegError(
+                f"policy {self.policy}: its pick failed: {reason_of(error)}"
+            ) from error
+        last = int(mem[N_OPS]) - 1
+        if not EMPTY <= picked <= last:
+            raise ThalwegError(
+                f"policy {self.policy}: its pick is no operator: {picked}\n"
+                f"  expected: 1 to {last}, or -1 for none"
+            )
+        return picked
 
 
 @njit
@@ -59,25 +84,33 @@ def _view_at(place: int, n: int) -> FlowView:
     )
 
 
-@functools.lru_cache(maxsize=64)
 def compiled_policy(policy: Any) -> CompiledPick:
-    """The pick of a policy; equal policies are compiled once."""
-    return compile_pick(policy.pick_function())
-
-
-def compile_pick(pick: Pick) -> CompiledPick:
-    """Compiles a pick where Numba can; a policy may be any Python function otherwise."""
-    inner = numba.njit(nogil=True, error_model="python")(pick)
-
-    def entry(place: int, worker: int, n: int) -> int:
-        return inner(_view_at(place, n), worker)
-
+    """The pick of a policy; of those that can be hashed, equal ones are compiled once."""
     try:
+        return _compiled_once(policy)
+    except TypeError:
+        return compile_pick(policy.pick_function(), type(policy).__name__)
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled_once(policy: Any) -> CompiledPick:
+    return compile_pick(policy.pick_function(), type(policy).__name__)
+
+
+def compile_pick(pick: Pick, policy: str = "") -> CompiledPick:
+    """Compiles a pick where Numba can; a policy may be any Python function otherwise."""
+    try:
+        inner = numba.njit(nogil=True, error_model="python")(pick)
+
+        def entry(place: int, worker: int, n: int) -> int:
+            return inner(_view_at(place, n), worker)
+
         made = numba.njit("int64(int64, int64, int64)", nogil=True, error_model="python")(entry)
-    except numba.core.errors.NumbaError as error:
-        first = str(error).strip().splitlines()[0]
-        return CompiledPick(0, pick, f"Numba refuses {pick.__name__}: {first}")
-    return CompiledPick(address_of(made), pick, "", made)
+    except Exception as error:  # Numba raises all kinds of errors on code that it cannot take
+        name = getattr(pick, "__name__", type(pick).__name__)
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return CompiledPick(0, pick, f"Numba refuses {name}: {first}", policy=policy)
+    return CompiledPick(address_of(made), pick, "", made, policy)
 
 
 def view_of(mem: Int64s, worker: int) -> FlowView:

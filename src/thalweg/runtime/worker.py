@@ -91,6 +91,7 @@ from thalweg.runtime.layout import (
     QUEUE_KIND,
     READERS,
     REF,
+    REFUSED,
     RING,
     S_IN,
     S_LAST,
@@ -145,8 +146,13 @@ PICKED: Final = 4  # the policy was asked
 
 #: Interpreted code that holds the token for longer than this is probably waiting for something.
 STALE_NS: Final = 10_000_000
-#: A sleeping worker looks for itself from time to time, ms.
+#: A sleeping worker looks for itself from time to time, microseconds.
 _NAP_US: Final = 50_000
+#: Instead of an operator: Python must ask the policy.
+_ASK: Final = -2
+#: So often in a row a policy may leave work undone until a worker no longer heeds it: with the rests between, that
+#: is a tenth of a second.
+_PATIENCE: Final = 200
 _MANY: Final = 1 << 60
 #: Units with fewer rows are timed only now and then.
 _TIMED_ROWS: Final = 64
@@ -241,11 +247,32 @@ def _next_operator(mem: Int64s, w: int, me: int) -> int:
     if mode == DEDICATED:
         return mem[me + FIXED] if is_runnable(mem, mem[me + FIXED]) else EMPTY
     if not refresh_view(mem, w):
+        mem[me + REFUSED] = 0
         return EMPTY
+    mem[me + REFUSED] += 1
+    if mem[me + REFUSED] > _PATIENCE:
+        return _any_runnable(mem)
     if mode == BY_PICK:
         status, op = call3(mem[PICK], mem[me + VIEW], w, mem[N_OPS])
-        return op if status == 0 else EMPTY
-    return -2
+        if status == 0 and EMPTY <= op < mem[N_OPS]:
+            return _if_runnable(mem, op)
+    # Also where compiled code raised, or named no operator: Python says what is wrong.
+    return _ASK
+
+
+@njit
+def _if_runnable(mem: Int64s, op: int) -> int:
+    """What a policy picked, or EMPTY where it cannot run (any more)."""
+    return op if op > 0 and is_runnable(mem, op) else EMPTY
+
+
+@njit
+def _any_runnable(mem: Int64s) -> int:
+    """Some operator that can run: a policy that goes on picking none, or one that cannot run, must not end the run."""
+    for op in range(1, mem[N_OPS]):
+        if is_runnable(mem, op):
+            return op
+    return EMPTY
 
 
 # -- visits ----------------------------------------------------------------------------------------------------
@@ -323,6 +350,7 @@ def _note(mem: Int64s, me: int, stat: int, started: int, rows_in: int, rows_out:
     mem[me + BUDGET] -= max(rows_in, 1)
     mem[me + UNITS] -= 1
     mem[me + IDLE] = 0
+    mem[me + REFUSED] = 0
     if started:
         now = now_ns()
         mem[stat + S_NS] += now - started
@@ -613,6 +641,7 @@ def _suspended(mem: Int64s) -> None:
 def work(mem: Int64s, w: int) -> int:
     """Runs the worker until it stops, or Python is needed: STOPPED, PYTHON, COLLECT or CHOOSE."""
     me = worker_at(mem, w)
+    picked = mem[me + PHASE] == PICKED
     if mem[me + PHASE]:
         code = _resume(mem, w, me)
         if code:
@@ -631,12 +660,15 @@ def work(mem: Int64s, w: int) -> int:
         if not _has_spare(mem, me):
             return COLLECT
         op = mem[me + HELP]
-        helping = op != EMPTY
         mem[me + HELP] = EMPTY
-        if not helping:
+        helping = op != EMPTY and not picked
+        if picked:
+            op = _if_runnable(mem, op)
+        elif op == EMPTY:
             op = _next_operator(mem, w, me)
-            if op == -2:
+            if op == _ASK:
                 return CHOOSE
+        picked = False
         if op == EMPTY:
             _rest(mem, me)
         elif not _begin_visit(mem, w, me, op, helping):

@@ -1,0 +1,93 @@
+"""How a run in many threads goes."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any, Final, Literal
+
+from thalweg.errors import BuildError
+
+Threading = Literal["dynamic", "dedicated"]
+#: Chunks of an operator on their way from its inbox to its output.
+QUEUE_CHUNKS: Final = 64
+#: Rows on their way at which sources wait.
+ROWS_LIMIT: Final = 4_000_000
+_CHOICES: Final = {
+    "threading": ("dynamic", "dedicated"),
+    "queue": ("hybrid", "partitioned", "shared"),
+    "reorder": ("non-blocking", "lock-based"),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """How an engine runs; nothing of it shows in the output.
+
+    Attributes:
+        threads: workers of threading ``dynamic``.
+        threading: ``dynamic`` or ``dedicated``.
+        policy: who runs next (see :mod:`thalweg.scheduling`); None is the free list.
+        queue_chunks: chunks of an operator on their way from its inbox to its output, at least 1.
+        rows_limit: rows on their way at which sources wait.
+        partitions: parts of a keyed operator that may run at once; None: four a thread.
+        queue: how a keyed operator's chunks are handed to workers: ``hybrid``, ``partitioned`` or ``shared``.
+        reorder: ``non-blocking`` or ``lock-based``.
+        ordered: False lets outputs go on as they come, to measure what order costs.
+        native: False keeps compiled operators on the Python path, for tests.
+
+    Raises:
+        BuildError: a number is below 1, a word is none of those, or the policy lacks something.
+    """
+
+    threads: int = 2
+    threading: Threading = "dynamic"
+    policy: Any = None
+    queue_chunks: int = QUEUE_CHUNKS
+    rows_limit: int = ROWS_LIMIT
+    partitions: int | None = None
+    queue: Literal["hybrid", "partitioned", "shared"] = "hybrid"
+    reorder: Literal["non-blocking", "lock-based"] = "non-blocking"
+    ordered: bool = True
+    native: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("threads", "queue_chunks", "rows_limit", "partitions"):
+            if name != "partitions" or self.partitions is not None:
+                require_count(name, getattr(self, name))
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                raise BuildError(
+                    f"{name}: expected {' or '.join(map(repr, known))}, got {getattr(self, name)!r}"
+                )
+        if self.policy is not None:
+            require_policy(self.policy)
+
+    def pieces(self, buckets: int) -> int:
+        """The number of partitions of an operator with so many buckets."""
+        wanted = 4 * self.threads if self.partitions is None else self.partitions
+        return max(1, min(buckets, wanted))
+
+
+def require_count(name: str, value: Any) -> None:
+    """Refuses what is not an int from 1 on."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise BuildError(f"{name}: expected a number from 1 on, got {value!r}")
+
+
+def require_policy(policy: Any) -> None:
+    """Refuses what is no policy (see docs/scheduling.md)."""
+    kind = policy.__name__ if isinstance(policy, type) else type(policy).__name__
+    if isinstance(policy, type) or not hasattr(policy, "pick_function"):
+        raise BuildError(f"policy: expected an object of thalweg.scheduling, got {kind}")
+    if getattr(policy, "native", "") != "free_list":
+        for name in ("slice_ns", "window_ns"):
+            require_count(f"policy {kind}: {name}", getattr(policy, name, None))
+
+
+def usable_cores() -> int:
+    """Logical processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+DEFAULTS: Final = Options()
