@@ -10,7 +10,9 @@ A source that is far ahead of another one of its time domain waits, since its ro
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from threading import Event as Event
 from typing import Final
@@ -23,6 +25,11 @@ from thalweg.runtime.io.contracts import Fed, Feed, RowSource
 WAITING_ROWS: Final = 1_000_000
 #: How often a waiting thread looks whether the run has failed, seconds.
 _LOOK_S: Final = 0.05
+#: How long a source's thread is waited for at the end, seconds.
+_GRACE_S: Final = 2.0
+#: After so long a source that holds back others is named, seconds.
+_IDLE_S: Final = 5.0
+_LOG: Final = logging.getLogger("thalweg")
 
 
 class Feeding:
@@ -58,6 +65,10 @@ class Feeding:
         #: guards the engine, and tells of rows that were released and of sources that have ended
         self._turn = threading.Condition()
         self._error: BaseException | None = None
+        #: sources that hold back others now, with since when; those of which that was said
+        self._idle: list[str] = []
+        self._idle_since: dict[str, float] = {}
+        self._told: set[str] = set()
 
     def run(self) -> None:
         """Reads all sources to their end.
@@ -73,26 +84,61 @@ class Feeding:
             thread.start()
         try:
             for thread in threads:
-                while thread.is_alive() and self._error is None:
+                while thread.is_alive():
+                    self._check()
                     thread.join(_LOOK_S)
-            if self._error is not None:
-                raise self._error
+            self._check()
+        except BaseException:
+            # A source may wait for room in the engine, which then never comes: so this takes no lock, either.
+            self._engine.halt()
+            raise
         finally:
             self._stop.set()
-            with self._turn:
-                self._turn.notify_all()
+            deadline = time.monotonic() + _GRACE_S
             for thread in threads:
-                thread.join(2.0)
+                thread.join(max(0.0, deadline - time.monotonic()))
+            hanging = [thread.name for thread in threads if thread.is_alive()]
+            if hanging:
+                _LOG.warning("%s: does not end, left behind", ", ".join(hanging))
 
     def idle(self) -> list[str]:
-        """The sources that hold back others: open, and last by event time in a domain where rows wait."""
+        """The sources that hold back others: open, and last by event time in a domain where rows of others wait.
+
+        While a source is being fed, what was true before.
+        """
+        if self._turn.acquire(blocking=False):
+            try:
+                self._idle = self._find_idle()
+            finally:
+                self._turn.release()
+        return self._idle
+
+    def _find_idle(self) -> list[str]:
         found = []
         for ingress in self._engine.ingresses.values():
-            gates = [g for g in ingress.gates.values() if g.node.name in self._open]
-            behind = [g for g in ingress.gates.values() if g.waiting is not None and len(g.waiting)]
-            if ingress.domain and behind and len(ingress.gates) > 1:
-                found += [g.node.name for g in gates if g.clock == ingress.clock]
+            gates = list(ingress.gates.values()) if ingress.domain else []
+            behind = [gate for gate in gates if gate.waiting is not None and len(gate.waiting)]
+            for gate in gates:
+                last = gate.node.name in self._open and gate.clock == ingress.clock
+                if last and any(other is not gate for other in behind):
+                    found.append(gate.node.name)
         return found
+
+    def _check(self) -> None:
+        """Raises the first error; also an operator's, when no source has had anything to say since."""
+        self._engine.check()
+        if self._error is not None:
+            raise self._error
+        self._tell_idle()
+
+    def _tell_idle(self) -> None:
+        """Says once of each source that it holds back others, when it has for a while."""
+        now = time.monotonic()
+        self._idle_since = {name: self._idle_since.get(name, now) for name in self.idle()}
+        for name, since in self._idle_since.items():
+            if now - since >= _IDLE_S and name not in self._told:
+                self._told.add(name)
+                _LOG.info("source %r gives no rows: rows of other sources wait for its clock", name)
 
     def _read(self, name: str) -> None:
         node = self._nodes[name]
