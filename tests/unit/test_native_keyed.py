@@ -33,7 +33,7 @@ from thalweg.errors import OperatorError
 from thalweg.operators.nodes import Key, Keyed, Ref
 from thalweg.plan import LEVEL, TIME
 from thalweg.records import Category, Schema, Timestamp
-from thalweg.runtime.chunks import Chunk
+from thalweg.runtime.chunks import CATEGORIES, Chunk
 from thalweg.runtime.compiler.columns import address
 from thalweg.runtime.compiler.keyed import CompiledKeyed, keyed_kernel
 from thalweg.runtime.compiler.keyed_code import KeyedSpec
@@ -42,6 +42,7 @@ from thalweg.runtime.native.blocks import chunk_of, free_block, view_block
 from thalweg.runtime.native.keyed import NativeKeyed, eligible
 from thalweg.runtime.native.keyed_layout import ROWS_BY_PARTITION
 from thalweg.runtime.native.keyed_merge import merge_keyed, run_serial
+from thalweg.runtime.native.keyed_ranks import MOST, CategoryRanks, rank_of
 from thalweg.runtime.native.keyed_run import run_partition
 from thalweg.runtime.native.keyed_split import split_keyed
 from thalweg.runtime.ordering import keyed_chunk, with_columns
@@ -55,9 +56,9 @@ class Wide(NamedTuple):
     ok: bool | None
 
 
-class Marks(NamedTuple):
-    user: int
-    ok: bool
+class Note(NamedTuple):
+    name: str | None
+    pages: int
 
 
 def copy_texts(open: Open, e: Event) -> Texts | None:
@@ -80,6 +81,17 @@ def many_end(open: Open, key: tuple[int | None, float], time: Timestamp) -> Any:
     yield Wide(None, v, None, n is None)
 
 
+def note(open: Open, e: Event) -> Note:
+    open.pages += 1
+    open.timer = e.ts + 5
+    return Note(e.name if e.v > 0 else None, open.pages)
+
+
+def note_end(open: Open, kind: str, time: Timestamp) -> Note:
+    """A timer knows no text of a row."""
+    return Note(None, open.pages)
+
+
 def kind_end(open: Open, kind: str, time: Timestamp) -> Out:
     return Out(time, open.pages, kind == "cart")
 
@@ -94,6 +106,7 @@ SPECS = [
     spec(track, float_end, ("v",)),
     spec(many, many_end, ("n", "v"), Wide),
     spec(track, kind_end, ("kind",)),
+    spec(note, note_end, ("kind",), Note),
     spec(arm, lambda open, time: Out(7, time, True), ()),
     spec(track, None, ("kind",), None),
 ]
@@ -141,6 +154,8 @@ class InParts:
     def __init__(self, operators: list[CompiledKeyed], seed: int) -> None:
         self.native = NativeKeyed(operators, timed=True, order_names=[TIME])
         self.random = np.random.default_rng(seed)
+        #: chunks whose outputs Python ordered
+        self.joined = 0
 
     def step(self, chunk: Chunk, clock: int, *, ending: bool) -> tuple[Chunk, list[Any], int]:
         native, spec = self.native, self.native.spec
@@ -156,6 +171,7 @@ class InParts:
         place = merge_keyed(native.ctx, split, 0)
         del keep
         if not place:
+            self.joined += 1
             results = native.join(split, chunk)
             return in_order(spec, chunk, [_concat(results)])
         found = chunk_of(place, spec.out or NOTHING, [TIME], chunk.columns)
@@ -201,6 +217,26 @@ def test_parts_give_what_the_whole_gives(spec: KeyedSpec) -> None:
             assert found == states(whole.operator)
 
     holds()
+
+
+def kinds_at(now: int, kinds: list[str]) -> list[Any]:
+    return [Event(now, 0, "", kind, None, 1.0) for kind in kinds]
+
+
+def test_timers_of_categories_are_ordered_by_machine_code_once_their_texts_are_known() -> None:
+    """Python orders a chunk whose timers have new texts; the order is that of the texts' bytes all the time."""
+    make = keyed_kernel(spec(track, kind_end, ("kind",)), buckets=16, reject=False)
+    whole, parts = InOnePiece(make()), InParts([make() for _ in range(3)], 1)
+    texts = ["b", "B", "", "zebra", "\N{GREEK SMALL LETTER ALPHA}", "z", "\N{PILE OF POO}"]
+    joined = []
+    for turn, kinds in enumerate([texts, texts[::-1], texts[:3], ["new", "b"], ["b", "new", "z"]]):
+        chunk = timed_chunk(kinds_at(100 * turn, kinds))
+        for one, clock in ((chunk, 100 * turn), (timed_chunk([]), 100 * turn + 99)):
+            expected = whole.step(one, clock, ending=False)
+            assert text(parts.step(one, clock, ending=False)) == text(expected)
+        assert len(expected[0]) == len(kinds)
+        joined.append(parts.joined)
+    assert joined == [1, 1, 1, 2, 2]
 
 
 def rows_of(users: list[int], first: int = 0, kind: str = "view") -> list[Any]:
@@ -324,6 +360,34 @@ def test_the_bounds_of_timers_may_stand_elsewhere() -> None:
     assert (elsewhere == parts.native.earliest).all()
 
 
+def ranked(ranks: CategoryRanks, codes: list[int]) -> list[int]:
+    return [rank_of(ranks.place, code) for code in codes]
+
+
+def test_ranks_follow_the_bytes_of_texts_and_are_renewed_in_proportion() -> None:
+    """An unknown text has rank -1; many known ones are not ranked again for each new one, nor ever too many."""
+    names = [f"{n}" for n in range(400)]
+    codes = [CATEGORIES.code(name) for name in names]
+    ranks = CategoryRanks()
+    assert ranked(ranks, codes[:2]) == [-1, -1]
+    ranks.learn(np.array(codes[:320], np.int64))
+    order = sorted(range(320), key=lambda n: names[n].encode())
+    assert ranked(ranks, [codes[n] for n in order]) == list(range(320))
+    before = ranks.place
+    for n in range(320, 339):
+        ranks.learn(np.array([codes[n], codes[0]], np.int64))
+        assert ranks.place == before
+        assert ranked(ranks, [codes[n]]) == [-1]
+    ranks.learn(np.array(codes[320:340], np.int64))
+    order = sorted(range(340), key=lambda n: names[n].encode())
+    assert ranked(ranks, [codes[n] for n in order]) == list(range(340))
+    last = ranks.place
+    for _ in range(50):
+        ranks.learn(np.arange(MOST, dtype=np.int64))
+        ranks.learn(np.array(codes[:340], np.int64))
+    assert ranks.place == last
+
+
 def in_use() -> int:
     """Bytes that the C library has given out."""
 
@@ -370,7 +434,7 @@ def node(made: KeyedSpec, **changes: Any) -> Keyed:
 
 
 def test_what_machine_code_can_run() -> None:
-    """Fixed-width keys by field, the flow's clock, few order columns, no text from timers."""
+    """Fixed-width keys by field, the flow's clock, few order columns."""
     user = spec(track, close, ("user",))
     named = spec(track, close, ("user", "name"))
     passing = spec(copy_texts, None, ("user",), Texts)
@@ -380,4 +444,3 @@ def test_what_machine_code_can_run() -> None:
     assert not eligible(node(user), user.key, [TIME, LEVEL])
     assert not eligible(node(user, timing="own"), user.key, [TIME])
     assert not eligible(node(named), named.key, [TIME])
-    assert not eligible(node(passing, on_timer=close), passing.key, [TIME])

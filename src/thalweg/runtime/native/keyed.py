@@ -29,6 +29,7 @@ from thalweg.runtime.native import keyed_layout as at
 from thalweg.runtime.native.blocks import BlockShape, free_block, payload_word, time_word
 from thalweg.runtime.native.calls import address_of
 from thalweg.runtime.native.keyed_merge import merge_keyed, run_serial
+from thalweg.runtime.native.keyed_ranks import CategoryRanks
 from thalweg.runtime.native.keyed_run import drop_due, run_partition
 from thalweg.runtime.native.keyed_split import free_split, split_keyed
 from thalweg.state.tables import record_dtype
@@ -49,14 +50,11 @@ def eligible(node: Keyed, key: KeySpec, order_names: Sequence[str]) -> bool:
         key: its key.
         order_names: the order columns that its outputs carry.
     """
-    record = node.record
-    texts = record is not None and not all(field.type.fixed_width for field in record.fields)
     return (
         node.timing == "clock"
         and node.key.function is None
         and not key.has_text
         and set(order_names) <= {TIME}
-        and not (texts and node.on_timer is not None)
     )
 
 
@@ -93,6 +91,7 @@ class NativeKeyed:
         self.payload_word = payload_word(len(record.fields)) if texts else 0
         #: the results that Python holds, by split chunk and partition
         self._held: dict[tuple[int, int], KeyedResult] = {}
+        self._ranks = CategoryRanks()
         self._keep: list[Any] = []
         self.context = self._context(order_names)
         #: addresses: of the context, of the functions that workers call, and of those that free what they gave
@@ -136,7 +135,7 @@ class NativeKeyed:
             at.AREAS: address(areas), at.AREA_WORDS: area_words, at.RECORD_SIZE: dtype.itemsize,
             at.TIMER_OFFSET: dtype.fields[spec.timer][1] if timed and spec.timer else -1,
             at.COUNTS: address(self.counts), at.HAS_TEXT: self.payload_word != 0,
-            at.SHAPE: self.shape.address,
+            at.SHAPE: self.shape.address, at.RANKS: self._ranks.place,
         }  # fmt: skip
         for word, value in words.items():
             ctx[word] = value
@@ -288,7 +287,16 @@ class NativeKeyed:
                 run = self._run(int(part[at.PART_BUFFER]), int(part[at.PART_CAPACITY]), control)
                 results.append(operator.result(made, run))
         free_split(split, 0, 0)
+        self._learn(results)
         return results
+
+    def _learn(self, results: Sequence[KeyedResult]) -> None:
+        """Lets machine code order the categories that Python has to order this time."""
+        keys = [column for one in results for column in one.timer_keys]
+        for column in keys:
+            if column.type.kind is Kind.CATEGORY:
+                self._ranks.learn(column.values)
+        self.context[at.RANKS] = self._ranks.place
 
     # -- machine code's memory as Python's ------------------------------------------------------------------
 

@@ -38,14 +38,15 @@ COUNTS: Final = 22  # address of the counts
 SERIAL: Final = 23  # a split chunk that run_serial left to Python, 0 none
 HAS_TEXT: Final = 24  # 1: a field of the output is of variable width
 SHAPE: Final = 25  # address of the shape of output blocks
-CONTEXT_WORDS: Final = 26
+RANKS: Final = 26  # address of the ranks of categories
+CONTEXT_WORDS: Final = 27
 
 #: Words of a key field, and its kinds.
 KEY_WORDS: Final = 3
 WORD_KEY: Final = 0  # int, timestamp
 FLOAT_KEY: Final = 1
 BOOL_KEY: Final = 2
-TEXT_KEY: Final = 3  # category: its code says nothing about its order
+TEXT_KEY: Final = 3  # category: its code says nothing about its order, see keyed_ranks
 
 #: Words of an output field.
 KIND_WORDS: Final = 3

@@ -94,7 +94,7 @@ def _put_texts(
 def _put_order(
     ctx: int, block: int, out: int, sources: int, times: int, places: int, count: int
 ) -> None:
-    """The time of each output, and its row of the payload."""
+    """The time of each output, and its row of the payload (of a timer's, which has no values there, any)."""
     given, fields = field(ctx, at.IN_FIELDS), field(ctx, at.OUT_FIELDS)
     if field(ctx, at.OUT_TIMED):
         target, arrived = field(out, time_word(fields)), field(block, time_word(given))
@@ -107,8 +107,10 @@ def _put_order(
     if field(ctx, at.HAS_TEXT):
         target, rows = field(out, payload_row_word(fields)), field(block, payload_row_word(given))
         for i in range(count):
-            row = get_i(sources + 8 * i)
-            put_i(target + 8 * get_i(places + 8 * i), get_i(rows + 8 * row) if rows != 0 else row)
+            row = max(get_i(sources + 8 * i), 0)
+            if rows != 0 and get_i(block) > 0:
+                row = get_i(rows + 8 * row)
+            put_i(target + 8 * get_i(places + 8 * i), row)
 
 
 @shared

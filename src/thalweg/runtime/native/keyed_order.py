@@ -13,13 +13,14 @@ from thalweg.runtime.compiler import keyed_code as code
 from thalweg.runtime.compiler.support import get_i, put_i
 from thalweg.runtime.native import keyed_layout as at
 from thalweg.runtime.native.blocks import time_word
+from thalweg.runtime.native.keyed_ranks import rank_of
 from thalweg.runtime.native.keyed_run import column_of
 from thalweg.runtime.native.keyed_split import field
 
 #: A pick is an output: its partition above these bits, its place there below.
 PICK_BITS: Final = 40
 PLACE: Final = (1 << PICK_BITS) - 1
-#: What a comparison may also say: only the texts of categories tell.
+#: What a comparison may also say: only the texts of categories tell, and they have no ranks yet.
 _UNKNOWN: Final = 2
 _NOT_SIGN: Final = 2**63 - 1
 
@@ -113,7 +114,10 @@ def _compare(ctx: int, split: int, a: int, b: int) -> int:
             x, y = x ^ ((x >> 63) & _NOT_SIGN), y ^ ((y >> 63) & _NOT_SIGN)
         if x != y:
             if kind == at.TEXT_KEY:
-                return _UNKNOWN
+                table = field(ctx, at.RANKS)
+                x, y = rank_of(table, x), rank_of(table, y)
+                if x < 0 or y < 0:
+                    return _UNKNOWN
             return -1 if x < y else 1
         key += 8 * at.KEY_WORDS
     return 0
@@ -121,7 +125,7 @@ def _compare(ctx: int, split: int, a: int, b: int) -> int:
 
 @shared
 def _sort_timers(ctx: int, split: int, picks: int, count: int, spare: int) -> bool:
-    """Merge sort of the picks of timers; False when the texts of categories decide."""
+    """Merge sort of the picks of timers; False when texts without a rank decide."""
     width, here, there = 1, picks, spare
     while width < count:
         for start in range(0, count, 2 * width):
