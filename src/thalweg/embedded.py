@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 import itertools
 import time
 from collections.abc import Iterator, Mapping
@@ -116,7 +117,7 @@ def _closing(feed: Feed) -> Iterator[Feed]:
     try:
         yield feed
     finally:
-        if not feed.gi_running:
+        if inspect.getgeneratorstate(feed) != inspect.GEN_RUNNING:
             feed.close()
 
 

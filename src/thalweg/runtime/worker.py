@@ -260,13 +260,13 @@ def _next_operator(mem: Int64s, w: int, me: int) -> int:
     return _ASK
 
 
-@njit
+@shared
 def _if_runnable(mem: Int64s, op: int) -> int:
     """What a policy picked, or EMPTY where it cannot run (any more)."""
     return op if op > 0 and is_runnable(mem, op) else EMPTY
 
 
-@njit
+@shared
 def _any_runnable(mem: Int64s) -> int:
     """Some operator that can run: a policy that goes on picking none, or one that cannot run, must not end the run."""
     for op in range(1, mem[N_OPS]):
