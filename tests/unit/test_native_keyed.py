@@ -348,6 +348,32 @@ def test_many_rows_of_many_keys_in_chunks_of_any_size() -> None:
         assert text(parts.step(chunk, now, ending=False)) == text(expected)
 
 
+def no_chunk() -> Chunk:
+    raise AssertionError("only a function that raises needs the chunk")
+
+
+def test_without_a_clock_no_timer_fires() -> None:
+    """Also where rows carry no time: timers stay in the state, whatever clock is told."""
+    make = keyed_kernel(spec(arm, ring, ("user",)), buckets=4, reject=False)
+    whole, operators = make(), [make(), make()]
+    native = NativeKeyed(operators, timed=False, order_names=[])
+    for first in (0, 50):
+        chunk = Chunk.from_rows(EVENTS, rows_of([n % 7 for n in range(50)], first, "cart"))
+        expected = whole.process(chunk, [chunk.column("user")], None, BEFORE_ALL, ending=False)
+        block, _keep = view_block(chunk, 3)
+        split = split_keyed(native.ctx, address(block), 0)
+        for number in range(2):
+            scratch = np.array([number, NEVER, 1], np.int64)
+            if not run_partition(native.ctx, split, address(scratch)):
+                native.resume(split, number, NEVER, ending=True, chunk=no_chunk)
+        place = merge_keyed(native.ctx, split, 0)
+        found = chunk_of(place, Schema.of(Out), [], [])
+        free_block(place, 0, 0)
+        ordered = Chunk(Schema.of(Out), expected.columns, 50).take(np.argsort(expected.source))
+        assert found.rows() == ordered.rows()
+    assert states(whole) == states(operators[0]) | states(operators[1])
+
+
 def test_the_bounds_of_timers_may_stand_elsewhere() -> None:
     """As where the runtime keeps them."""
     made = spec(track, close, ("user",))

@@ -276,9 +276,8 @@ class NativeKeyed:
         results = []
         for number, operator in enumerate(self.operators):
             part = self._part(split, number)
-            held = self._held.pop((split, number), None)
-            if held is not None:
-                results.append(held)
+            if part[at.PART_PYTHON]:
+                results.append(self._held.pop((split, number)))
             elif part[at.PART_USED] or part[at.PART_DISARMED] or number == 0:
                 control = np.zeros(code.CONTROL_SIZE, np.int64)
                 control[code.OUT], control[code.DISARMED] = (
