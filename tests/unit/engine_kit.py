@@ -58,9 +58,27 @@ def bounded(call: Callable[[], Any]) -> Any:
     return value
 
 
-def wait_for(event: threading.Event) -> None:
+#: Events by name. What functions of a flow capture is copied, so they reach these through the module.
+_EVENTS: dict[str, threading.Event] = {}
+
+
+def event(name: str) -> threading.Event:
+    """The test's event of that name."""
+    return _EVENTS.setdefault(name, threading.Event())
+
+
+def wait_for(name: str) -> None:
     """Waits until the event has come, and fails where it does not."""
-    assert event.wait(DEADLINE_S), "what was waited for did not happen"
+    assert event(name).wait(DEADLINE_S), f"{name} did not happen"
+
+
+@pytest.fixture
+def events() -> Iterator[None]:
+    """New events; at the end all have come, so nobody waits for one any more."""
+    _EVENTS.clear()
+    yield
+    for one in _EVENTS.values():
+        one.set()
 
 
 def workers() -> set[threading.Thread]:

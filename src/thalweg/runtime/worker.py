@@ -169,7 +169,7 @@ def stat_at(mem: Int64s, worker: int, op: int) -> int:
 
 
 @shared
-def _take_token(mem: Int64s, w: int, me: int) -> bool:
+def take_token(mem: Int64s, w: int, me: int) -> bool:
     if mem[me + TOKEN_HELD]:
         return True
     if cas(mem, TOKEN, 0, w + 1):
@@ -180,7 +180,7 @@ def _take_token(mem: Int64s, w: int, me: int) -> bool:
 
 
 @shared
-def _leave_token(mem: Int64s, me: int) -> None:
+def leave_token(mem: Int64s, me: int) -> None:
     if mem[me + TOKEN_HELD]:
         mem[me + TOKEN_HELD] = 0
         store(mem, TOKEN, 0)
@@ -281,7 +281,7 @@ def _any_runnable(mem: Int64s) -> int:
 @shared
 def _begin_visit(mem: Int64s, w: int, me: int, op: int, helping: bool) -> bool:
     o = op_at(mem, op)
-    if mem[o + NEEDS_TOKEN] and not _take_token(mem, w, me):
+    if mem[o + NEEDS_TOKEN] and not take_token(mem, w, me):
         return False
     if add(mem, o + BUSY, 1) >= mem[o + LIMIT]:
         add(mem, o + BUSY, -1)
@@ -320,7 +320,7 @@ def _end_visit(mem: Int64s, w: int, me: int) -> None:
     add(mem, o + BUSY, -1)
     mem[me + OP] = EMPTY
     _leave_listed(mem, me, op)
-    _leave_token(mem, me)
+    leave_token(mem, me)
     unpark(mem, mem[PARKED])
     if mem[o + N_OUT] == 0:
         unpark(mem, mem[SETTLING])
@@ -673,7 +673,7 @@ def work(mem: Int64s, w: int) -> int:
             _rest(mem, me)
         elif not _begin_visit(mem, w, me, op, helping):
             _leave_listed(mem, me, op)
-            _leave_token(mem, me)
+            leave_token(mem, me)
             _rest(mem, me)
 
 
@@ -683,8 +683,11 @@ __all__ = [
     "JOIN",
     "PYTHON",
     "RANGE",
+    "STALE_NS",
     "STOPPED",
     "WHOLE",
     "is_runnable",
+    "leave_token",
+    "take_token",
     "work",
 ]
