@@ -131,6 +131,9 @@ def _begin(ctx: int, area: int, split: int, ending: int) -> None:
     put(chunk, code.TIMES, field(block, 1 + 2 * fields) if field(ctx, at.TIMED) else 0)
     for i in range(2 * fields):
         put(chunk, code.COLUMNS + i, field(block, 1 + i))
+    if field(area, at.GUESS) > 0:
+        # Without room the kernel would call a function a second time for its first output.
+        _grow(ctx, area)
 
 
 @shared
@@ -235,8 +238,7 @@ def _finish(area: int, part: int) -> None:
     put(part, at.PART_USED, used)
     put(part, at.PART_DISARMED, field(control, code.DISARMED))
     put(area, at.BUFFER, 0)
-    if used > 0:
-        put(area, at.GUESS, used)
+    put(area, at.GUESS, used if used > 0 else field(area, at.GUESS) >> 1)
 
 
 @shared
