@@ -57,6 +57,13 @@ def on_compile(listener: Listener) -> Callable[[], None]:
     return lambda: _listeners.remove(listener)
 
 
+def announce(names: str) -> None:
+    """Tells that a compilation begins that takes seconds."""
+    _LOG.info("compiling %s …", names)
+    for listener in tuple(_listeners):
+        listener(names)
+
+
 def fingerprint(text: str) -> str:
     """The name of a piece of generated code.
 
@@ -87,9 +94,7 @@ def _import(names: str, name: str, text: str) -> types.ModuleType:
         # Numba's cache index hangs on the time of the file: it is written once and never again.
         _write(file, text)
     if not done.exists():
-        _LOG.info("compiling %s …", names)
-        for listener in tuple(_listeners):
-            listener(names)
+        announce(names)
     try:
         module = _execute(name, file)
     except Exception as error:
