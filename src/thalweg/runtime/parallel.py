@@ -15,7 +15,9 @@ Who runs what:
 from __future__ import annotations
 
 import collections
+import functools
 import logging
+import pathlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +26,7 @@ from typing import Any, Final
 import numpy as np
 
 from thalweg.errors import ThalwegError
+from thalweg.jit import CACHE_DIR
 from thalweg.operators.nodes import Keyed, Ref, Sink
 from thalweg.plan import Edge
 from thalweg.runtime import layout as at
@@ -31,6 +34,7 @@ from thalweg.runtime.atomics import EMPTY, store
 from thalweg.runtime.build import Prepared
 from thalweg.runtime.chunks import Chunk, Column
 from thalweg.runtime.compiler.columns import address
+from thalweg.runtime.compiler.modules import announce
 from thalweg.runtime.dispatch import (
     HAS_OBJECT,
     block_word,
@@ -60,10 +64,25 @@ from thalweg.times import BEFORE_ALL, NEVER
 _KINDS: Final = {at.STATELESS: "stateless", at.KEYED: "keyed", at.STATEFUL: "stateful"}
 _LOG: Final = logging.getLogger("thalweg")
 
+#: Stands beside the compiled code when there is some.
+_COMPILED: Final = pathlib.Path(CACHE_DIR) / "worker.done"
 #: A sleeping caller looks for a failure so often, microseconds.
 _LOOK_US: Final = 50_000
 #: How long a worker that is told to stop is waited for, seconds.
 _GRACE: Final = 2.0
+
+
+@functools.cache
+def _announce_compilation() -> None:
+    """Says, once a process, that compiling takes a while; it is done once for each version of the package."""
+    if not _COMPILED.exists():
+        announce("the worker loop")
+        _LOG.warning("compiling the worker loop, once for this version: about half a minute …")
+
+
+@functools.cache
+def _is_compiled() -> None:
+    _COMPILED.touch()
 
 
 class ParallelEngine(Engine):
@@ -90,6 +109,7 @@ class ParallelEngine(Engine):
         needs_token: frozenset[Edge] = frozenset(),
     ) -> None:
         self.options = options
+        _announce_compilation()
         super().__init__(prepared, stage=stage, chunk_rows=chunk_rows)
         self.error: BaseException | None = None
         self._left: collections.deque[tuple[Edge, Chunk]] = collections.deque()
@@ -247,6 +267,7 @@ class ParallelEngine(Engine):
         mem, me = self.mem, int(worker_at(self.mem, worker))
         try:
             while (code := work(mem, worker)) != STOPPED:
+                _is_compiled()
                 if code == PYTHON:
                     self._run(me)
                 elif code == CHOOSE:
