@@ -89,7 +89,7 @@ class TaskHost:
     @staticmethod
     def forget() -> None:
         """What a new worker process knows: nothing."""
-        worker._ENGINES.clear()
+        worker.forget_engines()
 
 
 def _tagged(tables: Iterable[pa.RecordBatch]) -> Any:

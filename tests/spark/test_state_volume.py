@@ -97,11 +97,10 @@ def test_tables_given_up_are_read_again(tmp_path: Path, monkeypatch: pytest.Monk
     host = TaskHost(make_flow(), str(tmp_path))
     host.run(tables(np.arange(1_000), np.random.default_rng(1)))
     job = host.job()
-    half = worker.hot_engine(dataclasses.replace(job, slots=2), None, 0)
-    assert 0 < sum(map(len, half.engine.keyed["add"].tables.values())) < 1_000
-    worker.keep(job, None, half)
-    whole = worker.hot_engine(job, None, 0)
-    assert sum(map(len, whole.engine.keyed["add"].tables.values())) == 1_000
+    with worker.hot_engine(dataclasses.replace(job, slots=2), None, 0) as half:
+        assert 0 < sum(map(len, half.engine.keyed["add"].tables.values())) < 1_000
+    with worker.hot_engine(job, None, 0) as whole:
+        assert sum(map(len, whole.engine.keyed["add"].tables.values())) == 1_000
 
 
 @pytest.fixture(autouse=True)

@@ -80,7 +80,7 @@ class Engine:
             (unit, self._make(unit)) for unit in plan.units if stage is None or unit.stage == stage
         ]
         self.ingresses = self._ingresses() if stage in (None, 0) else {}
-        #: what the last step said about time; an order_by sets its domain's clock in it
+        #: what the last step said about time
         self.moment = Moment({}, frozenset())
 
     # -- state --------------------------------------------------------------------------------------------
@@ -98,6 +98,19 @@ class Engine:
         }
         found |= {u.node.name: u.gate for _, u in self.units if isinstance(u, OrderByUnit)}
         return found
+
+    def own_clocks(self) -> dict[int, int]:
+        """The clocks that order_by operators set in their last step, by the operator's index."""
+        units = [unit for _, unit in self.units if isinstance(unit, OrderByUnit)]
+        return {u.node.index: u.clock for u in units if u.clock is not None}
+
+    def resume(self) -> None:
+        """Goes on with state that a host has put into tables and gates; counts start from nothing.
+
+        No step may be on its way.
+        """
+        self.counts.clear()
+        self.moment = Moment({}, frozenset())
 
     # -- running ------------------------------------------------------------------------------------------
 
@@ -150,10 +163,15 @@ class Engine:
                 yield self.step(given, {domain: clock})
 
     def finish(self) -> Iterator[Leaving]:
-        """The end of all streams: waiting rows, then the remaining timers, domain by domain."""
+        """The end of all streams: waiting rows, then the remaining timers, domain by domain.
+
+        What a domain's end gives is out before the next domain ends.
+        """
         yield from self.advance(everything=True)
         for domain in self.plan.endings:
+            yield from self.settle()
             yield self.step({}, {}, ending=frozenset([domain]))
+        yield from self.settle()
 
     def step(
         self,

@@ -133,7 +133,7 @@ class ParallelEngine(Engine):
         self._threads: list[threading.Thread] = []
         self._pick = self._set_policy()
         self._share_bounds()
-        self.sync_timers()
+        self._sync_tables()
 
     # -- what hosts call ------------------------------------------------------------------------------------
 
@@ -234,16 +234,20 @@ class ParallelEngine(Engine):
         store(self.mem, at.ACTIVE, max(1, min(count, self._workers)))
         wake_all(self.mem)
 
-    def sync_timers(self) -> None:
-        """Tells the runtime about timers in tables that were read from files."""
+    def resume(self) -> None:
+        super().resume()
+        self._sync_tables()
+
+    def _sync_tables(self) -> None:
+        """Tells machine code where tables stand, and the runtime about the timers in them."""
         for index, task in enumerate(self.tasks):
             unit = task.unit
-            if unit is None or not task.spec.timers:
-                continue
-            first = self.mem[op_at(self.mem, index) + at.EARLIEST]
             if task.keyed is not None:
                 task.keyed.sync()
                 continue
+            if unit is None or not task.spec.timers:
+                continue
+            first = self.mem[op_at(self.mem, index) + at.EARLIEST]
             for number, operator in enumerate(unit.operators):
                 bounds = (table.next_timer for table in operator.tables.values())
                 self.mem[first + number] = min(bounds, default=NEVER)

@@ -328,6 +328,8 @@ class OrderByUnit:
         self._setting = setting
         self.node = node
         self.gate = Gate(node)
+        #: the clock that it set in its last step, None where it set none
+        self.clock: int | None = None
         # A rejected or late stream goes on until the last domain that it comes from has ended.
         self._before = max(
             setting.plan.domains[one.index - 1] for one in setting.plan.upstream(node.input)
@@ -342,9 +344,10 @@ class OrderByUnit:
         rows = self.gate.take(clock)
         if rows is None:
             rows = Chunk.empty(node.record, late.order)
+        self.clock = None
         if node.index not in moment.ending:
             top = int(rows.order[TIME][-1]) if len(rows) else BEFORE_ALL
-            moment.clocks[node.index] = top if closing else clock
+            self.clock = moment.clocks[node.index] = top if closing else clock
         self._setting.count(
             node.name, **{"in": len(inputs[0]), "out": len(rows), "late": len(late)}
         )

@@ -120,6 +120,7 @@ class Batches:
         store: Store | None,
         slots: int,
         chunk_rows: int,
+        threads: int,
     ) -> None:
         self.spark = spark
         self.plan = plan
@@ -129,6 +130,7 @@ class Batches:
         self.progress: collections.deque[dict[str, Any]] = collections.deque(maxlen=RECENT)
         self.finished = False
         self._chunk_rows = chunk_rows
+        self._threads = threads
         self._options = io.input_options(inputs)
         self.prepared = prepare(plan)
         self._pickled = pickled_plan(self.prepared)
@@ -184,6 +186,7 @@ class Batches:
             defaults=self._defaults,
             chunk_rows=self._chunk_rows,
             wanted=frozenset(n.index for n in self.plan.sinks if n.name in self.sinks),
+            threads=self._threads,
         )
 
     def lowered(self, frame: DataFrame, job: StageJob) -> DataFrame:

@@ -16,6 +16,7 @@ from thalweg.plan import Plan, make_plan
 from thalweg.runtime.engine import CHUNK_ROWS
 from thalweg.spark import inputs as io
 from thalweg.spark.batches import Batches
+from thalweg.spark.query import threads_of
 from thalweg.spark.sinks import decode_frame
 
 
@@ -25,6 +26,7 @@ def lower(
     *,
     checkpoint: str | None = None,
     slots: int = 1,
+    threads: int | None = None,
     chunk_rows: int = CHUNK_ROWS,
 ) -> dict[str, DataFrame]:
     """The flow's sinks as DataFrames.
@@ -40,6 +42,7 @@ def lower(
         inputs: by source name: DataFrames or ``tw.spark.files(...)``, all streaming or none.
         checkpoint: not used by what can be lowered; accepted so that calls look like those of start.
         slots: partitions of the keyed stages.
+        threads: of each slot's engine; by default the cores that Spark gives a task.
         chunk_rows: about how many rows move at once.
 
     Raises:
@@ -54,7 +57,8 @@ def lower(
     if spark is None:
         raise BuildError("lower needs a running Spark session; tw.spark.session() starts one")
     frame = io.tagged_frame(spark, plan, inputs, None)
-    batches = Batches(spark, plan, inputs, {}, None, slots, chunk_rows)
+    threads = threads_of(spark, threads)
+    batches = Batches(spark, plan, inputs, {}, None, slots, chunk_rows, threads)
     result = batches.lowered(
         frame,
         dataclasses.replace(

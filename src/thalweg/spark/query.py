@@ -14,10 +14,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from thalweg.errors import BuildError, CheckpointError
 from thalweg.flow import Flow
 from thalweg.plan import Plan, make_plan
-from thalweg.runtime.engine import CHUNK_ROWS, Engine
+from thalweg.runtime.engine import CHUNK_ROWS
+from thalweg.runtime.options import require_count
 from thalweg.spark import inputs as io
 from thalweg.spark.batches import Batches, Store
 from thalweg.spark.failures import readable, tell_once
+from thalweg.spark.worker import make_engine
 from thalweg.times import duration
 
 log = logging.getLogger("thalweg")
@@ -238,6 +240,7 @@ def start(
     checkpoint: str | None = None,
     state: str | None = None,
     slots: int = 1,
+    threads: int | None = None,
     trigger: str | None = None,
     end: End = "keep",
     chunk_rows: int = CHUNK_ROWS,
@@ -252,6 +255,7 @@ def start(
         checkpoint: the folder of offsets and state; needed for streams.
         state: another folder for the state, say on a faster file system; it belongs to this checkpoint alone.
         slots: partitions of the keyed stages; any number at any start, see :meth:`Query.rescale`.
+        threads: of each slot's engine; by default the cores that Spark gives a task (``spark.task.cpus``).
         trigger: ``"available_now"`` (what is there, then stop), an interval such as ``"5 seconds"``, or None for
             batch after batch. Batch inputs run once, here, and end.
         end: what the end of an available-now run means: ``"keep"`` leaves sessions and windows open for the
@@ -272,14 +276,15 @@ def start(
         )
     asked = _trigger(trigger)
     spark = _session()
+    threads = threads_of(spark, threads)
     store = Store.open(checkpoint, state) if streaming and checkpoint is not None else None
     try:
         frame = io.tagged_frame(spark, plan, inputs, store.control if store else None)
-        batches = Batches(spark, plan, inputs, sinks, store, slots, chunk_rows)
+        batches = Batches(spark, plan, inputs, sinks, store, slots, chunk_rows, threads)
         _warn(spark, slots, inputs, plan)
         if str(spark.sparkContext.master).startswith("local"):
             # The workers are on this machine: what is compiled here, with a message, they find in the cache.
-            Engine(batches.prepared)
+            make_engine(batches.prepared, None, chunk_rows=chunk_rows, threads=threads)
         query = Query(batches, flow, frame, asked, end)
         if store is None:
             query.run_now()
@@ -290,6 +295,25 @@ def start(
             store.lease.give_back()
         raise
     return query
+
+
+def threads_of(spark: SparkSession, threads: int | None) -> int:
+    """The threads of a slot: what was asked for, else the cores that Spark gives a task.
+
+    Raises:
+        BuildError: what was asked for is no number from 1 on.
+    """
+    cores = int(spark.conf.get("spark.task.cpus", "1") or "1")
+    if threads is None:
+        return cores
+    require_count("threads", threads)
+    if threads > cores:
+        log.warning(
+            "%d threads a slot share the %d core(s) of a task with others; tw.spark.session(threads_per_slot=%d)"
+            " gives each a core",
+            threads, cores, threads,
+        )  # fmt: skip
+    return threads
 
 
 def _check(

@@ -7,48 +7,24 @@ nor wraps the message into a Java stack.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import cloudpickle
-import numpy as np
-import orjson
 import pyarrow as pa
 from pyspark import TaskContext
 
 from thalweg.errors import ThalwegError
-from thalweg.hashing import bucket_of
-from thalweg.operators.nodes import Keyed, OrderBy, Sink, Source
+from thalweg.operators.nodes import Source
 from thalweg.plan import Edge
-from thalweg.runtime.build import Builder, Prepared
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.engine import Engine, Leaving, stream_schema
-from thalweg.runtime.keyed_unit import KeyFinder
 from thalweg.runtime.ordering import merge
 from thalweg.spark.inputs import receive, source_chunks
-from thalweg.spark.transport import (
-    DRIVER,
-    Blob,
-    decode,
-    encode,
-    from_batch,
-    pieces,
-    report,
-    to_batches,
-)
-from thalweg.spark.worker import (
-    HotEngine,
-    StageJob,
-    clocks_of,
-    hot_engine,
-    keep,
-    node_slot,
-    owner,
-    plan_of,
-    save,
-)
+from thalweg.spark.routing import Phase, Sender, merge_phases, sink_blobs
+from thalweg.spark.transport import DRIVER, Blob, decode, from_batch, report, to_batches
+from thalweg.spark.worker import StageJob, clocks_of, hot_engine, plan_of, save
 from thalweg.times import BEFORE_ALL
 
 Body = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -102,20 +78,22 @@ def whole_flow(job: StageJob) -> Body:
 
 def _whole_flow(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[Blob]:
     started = _Started.now()
-    hot = hot_engine(job, None, 0)
-    engine = hot.engine
     facts: dict[str, Any] = {}
-    for leaving in _ingest(job, engine, batches, facts):
-        yield from _sink_blobs(job, leaving)
-    said = save(job, None, 0, hot, _task_id())
-    keep(job, None, hot)
-    yield report(0, 0, {**said, **_facts(engine, facts, started)})
+    with hot_engine(job, None, 0) as hot:
+        for leaving in _ingest(job, hot.engine, batches, facts):
+            yield from _sink_blobs(job, leaving)
+        said = save(job, None, 0, hot, _task_id())
+        facts |= _slowest(hot.engine)
+    yield report(0, 0, {**said, **facts, **started.spent()})
 
 
 def _ingest(
     job: StageJob, engine: Engine, batches: Iterator[pa.RecordBatch], facts: dict[str, Any]
 ) -> Iterator[Leaving]:
-    """Feeds the rows of a batch and releases what the clocks allow; ends the streams if they end."""
+    """Feeds the rows of a batch and releases what the clocks allow; ends the streams if they end.
+
+    At the end nothing is on its way any more.
+    """
     plan = engine.plan
     received = receive(batches, len(plan.sources))
     for place, source in enumerate(plan.sources):
@@ -133,6 +111,7 @@ def _ingest(
     # Sources may have more rows than fit into this batch, so the end waits for a batch without any.
     facts["postponed"] = asked and bool(received.frames)
     facts["ends"] = job.ends or (asked and not received.frames)
+    yield from engine.settle()
     facts["clocks"] = clocks_of(job, engine, 0)
     if facts["ends"]:
         yield from engine.finish()
@@ -147,13 +126,14 @@ def _tick(engine: Engine, now: int) -> None:
                 gate.lanes[lane] = max(gate.lanes.get(lane, BEFORE_ALL), now)
 
 
-def _facts(engine: Engine, facts: dict[str, Any], started: _Started) -> dict[str, Any]:
+def _slowest(engine: Engine) -> dict[str, Any]:
+    """For the report: the lanes that hold back the clocks."""
     slowest = {
         name: str(gate.slowest)
         for name, gate in engine.gates.items()
         if len(gate.lanes) > 1 and gate.slowest is not None
     }
-    return {**facts, "slowest": slowest, **started.spent()}
+    return {"slowest": slowest}
 
 
 def _sink_blobs(job: StageJob, leaving: Leaving) -> Iterator[Blob]:
@@ -163,62 +143,7 @@ def _sink_blobs(job: StageJob, leaving: Leaving) -> Iterator[Blob]:
                 yield from sink_blobs(edge.node, chunk)
 
 
-def sink_blobs(sink: int, chunk: Chunk) -> Iterator[Blob]:
-    """A sink's rows for the driver's frame, without order columns."""
-    for piece in pieces(chunk):
-        yield Blob(DRIVER, 0, "sink", sink, len(piece), 0, encode(piece, ()))
-
-
 # -- several slots ---------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(slots=True)
-class Phase:
-    """A step that all slots take at the same place: the clocks behind it and the domains that end."""
-
-    clocks: dict[int, int]
-    ending: list[int]
-
-
-class Router:
-    """Where chunks that leave a stage go: which slots, split by the owner of each row's bucket."""
-
-    def __init__(self, prepared: Prepared, slots: int) -> None:
-        self._plan = prepared.plan
-        self._builder = Builder(prepared)
-        self._slots = slots
-        self._finders: dict[int, KeyFinder] = {}
-
-    def route(self, edge: Edge, chunk: Chunk, here: int) -> Iterator[tuple[int, Chunk]]:
-        """The parts of a chunk with the slot that each goes to."""
-        node = self._plan.node(edge.node)
-        if isinstance(node, OrderBy) or (isinstance(node, Sink) and node.ordered):
-            yield node_slot(node, self._slots), chunk
-        elif isinstance(node, Keyed) and node.key.fields:
-            yield from self._by_key(node, chunk)
-        elif isinstance(node, Keyed):
-            yield node_slot(node, self._slots), chunk
-        else:
-            yield here, chunk
-
-    def _by_key(self, node: Keyed, chunk: Chunk) -> Iterator[tuple[int, Chunk]]:
-        slots = self._slots_of(node, chunk)
-        for slot in range(self._slots):
-            places = np.flatnonzero(slots == slot)
-            if len(places):
-                yield slot, chunk if len(places) == len(chunk) else chunk.take(places)
-
-    def _slots_of(self, node: Keyed, chunk: Chunk) -> Any:
-        if node.index not in self._finders:
-            function = self._builder.key(dataclasses.replace(node, errors="reject"))
-            self._finders[node.index] = KeyFinder(node, function)
-        finder = self._finders[node.index]
-        # Rows whose key function raises are rejected where they arrive; any slot will do.
-        columns, places, _ = finder.find(chunk)
-        buckets = bucket_of(finder.spec.hashes(columns, len(places)), node.key.buckets)
-        slots = np.zeros(len(chunk), np.int64)
-        slots[places] = owner(buckets, node.key.buckets, self._slots)
-        return slots
 
 
 def first_stage(job: StageJob) -> Body:
@@ -232,67 +157,23 @@ def first_stage(job: StageJob) -> Body:
 
 def _first_stage(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[Blob]:
     started = _Started.now()
-    hot = hot_engine(job, 0, 0)
-    engine = hot.engine
     facts: dict[str, Any] = {}
-    sender = _Sender(engine, job, 0, 0)
     clocks: dict[int, int] = {}
-    for leaving in _ingest(job, engine, batches, facts):
-        sender.ending(engine.moment.ending)
-        yield from sender.send(leaving)
-        if not engine.moment.ending:
-            clocks.update(engine.moment.clocks)
-    phases = [Phase(clocks, [])]
-    if facts["ends"]:
-        phases += [Phase({}, [domain]) for domain in engine.plan.endings]
-    yield from sender.clocks(phases)
-    said = save(job, 0, 0, hot, _task_id())
-    keep(job, 0, hot)
-    yield report(0, 0, {**said, **_facts(engine, facts, started)})
-
-
-class _Sender:
-    """Turns what leaves a stage into blobs for the stages behind it."""
-
-    def __init__(self, engine: Engine, job: StageJob, stage: int, slot: int) -> None:
-        self._engine = engine
-        self._router = Router(plan_of(job), job.slots)
-        self._slots = job.slots
-        self._wanted = job.wanted
-        self._stage = stage
-        self._slot = slot
-        self._phase = 0
-        self._endings = engine.plan.endings
-
-    def ending(self, domains: frozenset[int]) -> None:
-        """Tells the phase: 0 while rows flow, then one a domain that ends."""
-        self._phase = 1 + self._endings.index(min(domains)) if domains else 0
-
-    def send(self, leaving: Leaving) -> Iterator[Blob]:
-        """The blobs of a step."""
-        plan = self._engine.plan
-        for edge, chunks in leaving.items():
-            node = plan.node(edge.node)
-            if isinstance(node, Sink) and node.index not in self._wanted:
-                continue
-            ref = node.inputs[edge.port]
-            order = self._engine.edge_columns(ref, edge)
-            stage = plan.depth if isinstance(node, Sink) else plan.stage(edge.node)
-            for chunk in chunks:
-                if isinstance(node, Sink) and not node.ordered:
-                    yield from sink_blobs(node.index, chunk)
-                    continue
-                for slot, part in self._router.route(edge, chunk, self._slot):
-                    for piece in pieces(part):
-                        data = encode(piece, order)
-                        yield Blob(stage, slot, "chunk", edge.node, edge.port, self._phase, data)
-
-    def clocks(self, phases: list[Phase]) -> Iterator[Blob]:
-        """The punctuations: the phases for every later stage and slot, also those without rows."""
-        data = orjson.dumps([[sorted(p.clocks.items()), p.ending] for p in phases])
-        for stage in range(self._stage + 1, self._engine.plan.depth):
-            for slot in range(self._slots):
-                yield Blob(stage, slot, "clock", 0, 0, 0, data)
+    with hot_engine(job, 0, 0) as hot:
+        engine = hot.engine
+        sender = Sender(engine, job, 0, 0)
+        for leaving in _ingest(job, engine, batches, facts):
+            sender.ending(engine.moment.ending)
+            yield from sender.send(leaving)
+            if not engine.moment.ending:
+                clocks.update(engine.moment.clocks)
+        phases = [Phase(clocks, [])]
+        if facts["ends"]:
+            phases += [Phase({}, [domain]) for domain in engine.plan.endings]
+        yield from sender.clocks(phases)
+        said = save(job, 0, 0, hot, _task_id())
+        facts |= _slowest(engine)
+    yield report(0, 0, {**said, **facts, **started.spent()})
 
 
 def later_stage(job: StageJob, stage: int) -> Body:
@@ -313,50 +194,36 @@ def _later_stage(job: StageJob, stage: int, batches: Iterator[pa.RecordBatch]) -
             if blob.stage != stage:
                 yield blob
             elif blob.kind == "clock":
-                _merge_phases(phases, blob.data)
+                merge_phases(phases, blob.data)
             else:
                 mine.setdefault((blob.phase, Edge(blob.node, blob.port)), []).append(blob.data)
     started = _Started.now()
-    hot = hot_engine(job, stage, slot)
-    sender = _Sender(hot.engine, job, stage, slot)
-    for number, phase in enumerate(phases):
-        arriving = {
-            edge: _merged(hot.engine, edge, mine.pop((number, edge)))
-            for at, edge in list(mine)
-            if at == number
-        }
-        ending = frozenset(phase.ending)
-        leaving = hot.engine.step({}, phase.clocks, ending=ending, arriving=arriving)
-        sender.ending(ending)
-        yield from sender.send(leaving)
-        _own_clocks(hot, phase)
-    yield from sender.clocks(phases)
-    said = save(job, stage, slot, hot, _task_id())
-    keep(job, stage, hot)
-    yield report(
-        stage,
-        slot,
-        {**said, **_facts(hot.engine, {"clocks": clocks_of(job, hot.engine, slot)}, started)},
-    )
+    with hot_engine(job, stage, slot) as hot:
+        engine = hot.engine
+        sender = Sender(engine, job, stage, slot)
+        for number, phase in enumerate(phases):
+            arriving = {
+                edge: _merged(engine, edge, mine.pop((number, edge)))
+                for at, edge in list(mine)
+                if at == number
+            }
+            sender.ending(frozenset(phase.ending))
+            for leaving in _phase(engine, phase, arriving):
+                yield from sender.send(leaving)
+        yield from sender.clocks(phases)
+        said = save(job, stage, slot, hot, _task_id())
+        facts = {"clocks": clocks_of(job, engine, slot), **_slowest(engine)}
+    yield report(stage, slot, {**said, **facts, **started.spent()})
 
 
-def _own_clocks(hot: HotEngine, phase: Phase) -> None:
-    """The clocks that this stage's order_by operators set go to the stages behind."""
-    for gate in hot.engine.gates.values():
-        index = gate.node.index
-        clock = hot.engine.moment.clocks.get(index)
-        if clock is not None and gate.arrived:
-            phase.clocks[index] = clock
-
-
-def _merge_phases(phases: list[Phase], data: bytes) -> None:
-    """Adds what one sender knows: of an order_by's clock only the slot that runs it knows more than nothing."""
-    for place, (clocks, ending) in enumerate(orjson.loads(bytes(data))):
-        if place == len(phases):
-            phases.append(Phase({}, ending))
-        for domain, clock in clocks:
-            known = phases[place].clocks.get(domain, BEFORE_ALL)
-            phases[place].clocks[domain] = max(known, clock)
+def _phase(engine: Engine, phase: Phase, arriving: dict[Edge, Chunk]) -> Iterator[Leaving]:
+    """Runs a phase; the clocks that the stage's order_by operators set are the phase's for the stages behind."""
+    yield engine.step({}, phase.clocks, ending=frozenset(phase.ending), arriving=arriving)
+    yield from engine.settle()
+    own = engine.own_clocks()
+    # Of an order_by only the slot that gets its rows has something to say.
+    arrived = (gate for gate in engine.gates.values() if gate.arrived)
+    phase.clocks.update((g.node.index, own[g.node.index]) for g in arrived if g.node.index in own)
 
 
 def _merged(engine: Engine, edge: Edge, blobs: list[bytes]) -> Chunk:

@@ -6,10 +6,12 @@ before names: a table whose tag is named needs nothing, one that is behind gets 
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import dataclasses
 import functools
 import gc
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import cloudpickle
@@ -20,6 +22,8 @@ from thalweg.runtime.chunks import Int64s
 from thalweg.runtime.engine import Engine
 from thalweg.runtime.ingress import Gate
 from thalweg.runtime.keys import KeySpec
+from thalweg.runtime.options import Options
+from thalweg.runtime.parallel import ParallelEngine
 from thalweg.spark.gates import GateState, gate_facts, set_gate_facts
 from thalweg.state import record as records
 from thalweg.state.manifest import migrate_batch
@@ -52,6 +56,7 @@ class StageJob:
         options: the inputs, by source name (see :mod:`thalweg.spark.inputs`).
         defaults: by operator, the values of state fields that older files lack.
         chunk_rows: rows a step.
+        threads: of the engine of each task; 1 is the serial engine.
     """
 
     plan: bytes
@@ -67,6 +72,7 @@ class StageJob:
     chunk_rows: int
     #: the sinks whose rows are wanted, by node; those of others are counted only
     wanted: frozenset[int]
+    threads: int = 1
 
     @property
     def durable(self) -> bool:
@@ -78,6 +84,8 @@ class HotEngine:
     """An engine with the tags of its tables; tables of buckets that another slot owns now are set aside."""
 
     engine: Engine
+    #: of the engine
+    threads: int = 1
     tags: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
     aside: dict[str, dict[int, Any]] = dataclasses.field(default_factory=dict)
     #: by gate, the batch and attempt whose rows it holds
@@ -125,28 +133,69 @@ def owned_gates(engine: Engine, slot: int, slots: int) -> dict[str, Gate]:
     }
 
 
-def hot_engine(job: StageJob, stage: int | None, slot: int) -> HotEngine:
-    """The engine of a stage, with the state that this slot owns as of the job's previous record."""
-    place = (f"{job.fingerprint}:{job.root}", stage)
-    hot = _ENGINES.pop(place, None) if job.durable else None
-    if hot is None:
-        hot = HotEngine(Engine(plan_of(job), stage=stage, chunk_rows=job.chunk_rows))
-    hot.engine.counts.clear()
+@contextlib.contextmanager
+def hot_engine(job: StageJob, stage: int | None, slot: int) -> Iterator[HotEngine]:
+    """The engine of a stage, with the state that this slot owns as of the job's previous record.
+
+    It is kept for the next batch when the block ends well, which must have saved its state; else it is stopped.
+    """
+    hot = _taken(job, stage) or _made(job, stage)
+    try:
+        if job.durable:
+            _load(job, hot, slot)
+        hot.engine.resume()
+        yield hot
+    except BaseException:
+        hot.engine.stop()
+        raise
     if job.durable:
-        _load(job, hot, slot)
-        while len(_ENGINES) >= _KEPT:
-            _ENGINES.pop(next(iter(_ENGINES)))
+        _keep(_place(job, stage), hot)
+    else:
+        hot.engine.stop()
+
+
+def _place(job: StageJob, stage: int | None) -> tuple[str, int | None]:
+    return f"{job.fingerprint}:{job.root}", stage
+
+
+def _taken(job: StageJob, stage: int | None) -> HotEngine | None:
+    """The engine that was kept, if it runs the way the job says."""
+    hot = _ENGINES.pop(_place(job, stage), None) if job.durable else None
+    if hot is not None and hot.threads != job.threads:
+        hot.engine.stop()
+        return None
     return hot
 
 
-def keep(job: StageJob, stage: int | None, hot: HotEngine) -> None:
-    """Keeps an engine whose state was saved; one that failed on the way is simply not kept."""
+def _made(job: StageJob, stage: int | None) -> HotEngine:
+    made = make_engine(plan_of(job), stage, chunk_rows=job.chunk_rows, threads=job.threads)
+    return HotEngine(made, job.threads)
+
+
+def make_engine(prepared: Prepared, stage: int | None, *, chunk_rows: int, threads: int) -> Engine:
+    """An engine of a slot; threads that it has start with its first step."""
+    if threads == 1:
+        return Engine(prepared, stage=stage, chunk_rows=chunk_rows)
+    options = Options(threads=threads)
+    return ParallelEngine(prepared, stage=stage, chunk_rows=chunk_rows, options=options)
+
+
+def _keep(place: tuple[str, int | None], hot: HotEngine) -> None:
     if not hot.batches:
         # Spark's worker collects garbage after every task, through all that Numba and the engine hold:
         # a fifth of a short batch. What is there now stays, so it need not be looked at again.
         gc.freeze()
     hot.batches += 1
-    _ENGINES[(f"{job.fingerprint}:{job.root}", stage)] = hot
+    while len(_ENGINES) >= _KEPT:
+        _ENGINES.pop(next(iter(_ENGINES))).engine.stop()
+    _ENGINES[place] = hot
+
+
+@atexit.register
+def forget_engines() -> None:
+    """Gives up all engines that this process keeps; their threads must not outlive what they work on."""
+    while _ENGINES:
+        _ENGINES.popitem()[1].engine.stop()
 
 
 @functools.lru_cache(maxsize=4)

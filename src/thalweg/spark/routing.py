@@ -1,0 +1,130 @@
+"""What leaves a stage, on its way to the stages and slots behind: routed by key, with the punctuations."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import orjson
+
+from thalweg.hashing import bucket_of
+from thalweg.operators.nodes import Keyed, OrderBy, Sink
+from thalweg.plan import Edge
+from thalweg.runtime.build import Builder, Prepared
+from thalweg.runtime.chunks import Chunk
+from thalweg.runtime.engine import Engine, Leaving
+from thalweg.runtime.keyed_unit import KeyFinder
+from thalweg.spark.transport import DRIVER, Blob, encode, pieces
+from thalweg.spark.worker import StageJob, node_slot, owner, plan_of
+from thalweg.times import BEFORE_ALL
+
+
+@dataclasses.dataclass(slots=True)
+class Phase:
+    """A step that all slots take at the same place: the clocks behind it and the domains that end."""
+
+    clocks: dict[int, int]
+    ending: list[int]
+
+
+class Router:
+    """Where chunks that leave a stage go: which slots, split by the owner of each row's bucket."""
+
+    def __init__(self, prepared: Prepared, slots: int) -> None:
+        self._plan = prepared.plan
+        self._builder = Builder(prepared)
+        self._slots = slots
+        self._finders: dict[int, KeyFinder] = {}
+
+    def route(self, edge: Edge, chunk: Chunk, here: int) -> Iterator[tuple[int, Chunk]]:
+        """The parts of a chunk with the slot that each goes to."""
+        node = self._plan.node(edge.node)
+        if isinstance(node, OrderBy) or (isinstance(node, Sink) and node.ordered):
+            yield node_slot(node, self._slots), chunk
+        elif isinstance(node, Keyed) and node.key.fields:
+            yield from self._by_key(node, chunk)
+        elif isinstance(node, Keyed):
+            yield node_slot(node, self._slots), chunk
+        else:
+            yield here, chunk
+
+    def _by_key(self, node: Keyed, chunk: Chunk) -> Iterator[tuple[int, Chunk]]:
+        slots = self._slots_of(node, chunk)
+        for slot in range(self._slots):
+            places = np.flatnonzero(slots == slot)
+            if len(places):
+                yield slot, chunk if len(places) == len(chunk) else chunk.take(places)
+
+    def _slots_of(self, node: Keyed, chunk: Chunk) -> Any:
+        if node.index not in self._finders:
+            function = self._builder.key(dataclasses.replace(node, errors="reject"))
+            self._finders[node.index] = KeyFinder(node, function)
+        finder = self._finders[node.index]
+        # Rows whose key function raises are rejected where they arrive; any slot will do.
+        columns, places, _ = finder.find(chunk)
+        buckets = bucket_of(finder.spec.hashes(columns, len(places)), node.key.buckets)
+        slots = np.zeros(len(chunk), np.int64)
+        slots[places] = owner(buckets, node.key.buckets, self._slots)
+        return slots
+
+
+def merge_phases(phases: list[Phase], data: bytes) -> None:
+    """Adds what one sender knows: of an order_by's clock only the slot that runs it knows more than nothing."""
+    for place, (clocks, ending) in enumerate(orjson.loads(bytes(data))):
+        if place == len(phases):
+            phases.append(Phase({}, ending))
+        for domain, clock in clocks:
+            known = phases[place].clocks.get(domain, BEFORE_ALL)
+            phases[place].clocks[domain] = max(known, clock)
+
+
+class Sender:
+    """Turns what leaves a stage into blobs for the stages behind it."""
+
+    def __init__(self, engine: Engine, job: StageJob, stage: int, slot: int) -> None:
+        self._engine = engine
+        self._router = Router(plan_of(job), job.slots)
+        self._slots = job.slots
+        self._wanted = job.wanted
+        self._stage = stage
+        self._slot = slot
+        self._phase = 0
+        self._endings = engine.plan.endings
+
+    def ending(self, domains: frozenset[int]) -> None:
+        """Tells the phase: 0 while rows flow, then one a domain that ends."""
+        self._phase = 1 + self._endings.index(min(domains)) if domains else 0
+
+    def send(self, leaving: Leaving) -> Iterator[Blob]:
+        """The blobs of a step."""
+        plan = self._engine.plan
+        for edge, chunks in leaving.items():
+            node = plan.node(edge.node)
+            if isinstance(node, Sink) and node.index not in self._wanted:
+                continue
+            ref = node.inputs[edge.port]
+            order = self._engine.edge_columns(ref, edge)
+            stage = plan.depth if isinstance(node, Sink) else plan.stage(edge.node)
+            for chunk in chunks:
+                if isinstance(node, Sink) and not node.ordered:
+                    yield from sink_blobs(node.index, chunk)
+                    continue
+                for slot, part in self._router.route(edge, chunk, self._slot):
+                    for piece in pieces(part):
+                        data = encode(piece, order)
+                        yield Blob(stage, slot, "chunk", edge.node, edge.port, self._phase, data)
+
+    def clocks(self, phases: list[Phase]) -> Iterator[Blob]:
+        """The punctuations: the phases for every later stage and slot, also those without rows."""
+        data = orjson.dumps([[sorted(p.clocks.items()), p.ending] for p in phases])
+        for stage in range(self._stage + 1, self._engine.plan.depth):
+            for slot in range(self._slots):
+                yield Blob(stage, slot, "clock", 0, 0, 0, data)
+
+
+def sink_blobs(sink: int, chunk: Chunk) -> Iterator[Blob]:
+    """A sink's rows for the driver's frame, without order columns."""
+    for piece in pieces(chunk):
+        yield Blob(DRIVER, 0, "sink", sink, len(piece), 0, encode(piece, ()))
