@@ -19,7 +19,7 @@ from thalweg.runtime.options import require_count
 from thalweg.spark import inputs as io
 from thalweg.spark.batches import Batches, Store
 from thalweg.spark.failures import readable, tell_once
-from thalweg.spark.worker import make_engine
+from thalweg.spark.worker import compile_all
 from thalweg.times import duration
 
 log = logging.getLogger("thalweg")
@@ -284,7 +284,7 @@ def start(
         _warn(spark, slots, inputs, plan)
         if str(spark.sparkContext.master).startswith("local"):
             # The workers are on this machine: what is compiled here, with a message, they find in the cache.
-            make_engine(batches.prepared, None, chunk_rows=chunk_rows, threads=threads)
+            compile_all(batches.prepared, threads)
         query = Query(batches, flow, frame, asked, end)
         if store is None:
             query.run_now()

@@ -180,6 +180,17 @@ def make_engine(prepared: Prepared, stage: int | None, *, chunk_rows: int, threa
     return ParallelEngine(prepared, stage=stage, chunk_rows=chunk_rows, options=options)
 
 
+def compile_all(prepared: Prepared, threads: int) -> None:
+    """Compiles what the flow's tasks run, by a step without rows through all of it."""
+    engine = make_engine(prepared, None, chunk_rows=1, threads=threads)
+    try:
+        engine.step({}, {})
+        for _ in engine.settle():
+            pass
+    finally:
+        engine.stop()
+
+
 def _keep(place: tuple[str, int | None], hot: HotEngine) -> None:
     if not hot.batches:
         # Spark's worker collects garbage after every task, through all that Numba and the engine hold:
