@@ -46,9 +46,12 @@ def _group(name: str, text: str) -> typer.Typer:
 app.command("run")(run.run)
 app.command("explain")(plans.explain)
 app.command("demo")(demo.demo)
-app.command("bench", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
-    bench.bench
-)
+_bench = _group("bench", "Measure: the papers' experiments, and other systems.")
+_bench.command("prasaad")(bench.prasaad)
+_bench.command("streams")(bench.streams)
+_bench.command(
+    "peers", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)(bench.peers)
 _group("state", "Look into a checkpoint.").command("show")(state.show)
 datagen.register(_group("datagen", "Generate data of any size."))
 

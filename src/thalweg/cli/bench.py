@@ -1,16 +1,63 @@
-"""``thalweg bench``: the benchmarks, which live beside the package in its source tree."""
+"""``thalweg bench``: the papers' experiments, and the comparison with other systems."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
+Quick = Annotated[bool, typer.Option("--quick", help="Small sizes, one run each: a minute or two.")]
+Threads = Annotated[
+    int | None, typer.Option(min=1, help="Workers at most; all usable cores by default.")
+]
+Out = Annotated[Path | None, typer.Option(help="Folder for results as JSON, and plots.")]
 
-def bench(context: typer.Context) -> None:
-    """Run the benchmarks; needs the source tree. Arguments are passed on."""
+
+def prasaad(quick: Quick = False, threads: Threads = None, out: Out = None) -> None:
+    """Heuristics, queues of keyed operators, reorder buffers, scaling (Prasaad et al., section 7)."""
+    from rich.console import Console
+
+    from thalweg.bench.measure import Report
+    from thalweg.bench.prasaad import Prasaad
+    from thalweg.runtime.options import usable_cores
+
+    report = Report("prasaad", out, Console())
+    rows, repeats = (50_000, 1) if quick else (1_000_000, 3)
+    bench = Prasaad(report, threads=threads or usable_cores(), rows=rows, repeats=repeats)
+    report.finish(bench.all())
+
+
+def streams(
+    quick: Quick = False,
+    threads: Threads = None,
+    out: Out = None,
+    chunk_rows: Annotated[int, typer.Option(min=1, help="Rows of a step.")] = 64,
+) -> None:
+    """Threading models on graphs of many operators (Schneider & Wu, sections 5.1 to 5.3)."""
+    from rich.console import Console
+
+    from thalweg.bench.measure import Report
+    from thalweg.bench.streams import streams as measure
+    from thalweg.runtime.options import usable_cores
+
+    report = Report("streams", out, Console())
+    operators, budget_s = (100, 0.3) if quick else (1_000, 2.0)
+    report.finish(
+        measure(
+            report,
+            threads=threads or usable_cores(),
+            operators=operators,
+            budget_s=budget_s,
+            chunk_rows=chunk_rows,
+        )
+    )
+
+
+def peers(context: typer.Context) -> None:
+    """The comparison with other systems; needs the source tree. Arguments are passed on."""
     import thalweg
 
     runner = Path(thalweg.__file__).parents[2] / "benchmarks" / "run.py"

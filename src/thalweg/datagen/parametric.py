@@ -1,0 +1,153 @@
+"""Parametric operators and inputs: flows of a given kind, cost a tuple, selectivity and skew, for experiments.
+
+The work of an operator is a loop that no compiler shortens; it is calibrated once a process.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from thalweg.flow import Flow
+from thalweg.jit import njit
+from thalweg.records import Timestamp, state
+
+Shape = Literal["stateless", "keyed"]
+#: Key values of skewed inputs, as many as there are ranges in Prasaad et al., section 7.2.1.
+RANGES: Final = 100
+_CALIBRATION: Final = 2_000_000
+
+
+class Tuple(NamedTuple):
+    """What parametric operators read and give."""
+
+    ts: Timestamp
+    key: int
+    value: int
+
+
+@state
+class Seen:
+    """The state of a keyed parametric operator."""
+
+    tuples: int = 0
+
+
+@njit
+def _spin(value: int, turns: int) -> int:
+    for _ in range(turns):
+        value = (value * value + 12_345) % 2_147_483_647
+    return value
+
+
+@functools.cache
+def turns_of_us() -> int:
+    """How many turns of the loop take a microsecond here: the best of five measurements."""
+    _spin(1, 10)
+    times = []
+    for _ in range(5):
+        began = time.perf_counter_ns()
+        _spin(1, _CALIBRATION)
+        times.append(time.perf_counter_ns() - began)
+    return max(1, round(_CALIBRATION * 1_000 / min(times)))
+
+
+def stateless(cost_us: float) -> Callable[[Tuple], Tuple]:
+    """A function for ``map`` of so many microseconds a tuple."""
+    turns = round(cost_us * turns_of_us())
+
+    def work(row: Tuple) -> Tuple:
+        value = row.value
+        for _ in range(turns):
+            value = (value * value + 12_345) % 2_147_483_647
+        return Tuple(row.ts, row.key, value)
+
+    return work
+
+
+def expanding(count: int) -> Callable[[Tuple], Iterator[Tuple]]:
+    """A function for ``flat_map`` with so many outputs a tuple."""
+
+    def expand(row: Tuple) -> Iterator[Tuple]:
+        for i in range(count):
+            yield Tuple(row.ts, row.key, row.value + i)
+
+    return expand
+
+
+def keyed(cost_us: float) -> Callable[[Seen, Tuple], Tuple]:
+    """A function for ``process`` behind ``key_by`` of so many microseconds a tuple."""
+    turns = round(cost_us * turns_of_us())
+
+    def work(seen: Seen, row: Tuple) -> Tuple:
+        value = row.value
+        for _ in range(turns):
+            value = (value * value + 12_345) % 2_147_483_647
+        seen.tuples += 1
+        return Tuple(row.ts, row.key, value)
+
+    return work
+
+
+def one_operator(shape: Shape, cost_us: float, *, selectivity: int = 1) -> Flow:
+    """A flow of one operator, behind a flat_map where the selectivity is not 1."""
+    flow = Flow(f"parametric_{shape}")
+    tuples = flow.source("tuples", Tuple, order_by="ts")
+    if selectivity != 1:
+        tuples = tuples.flat_map(expanding(selectivity), name="expand")
+    if shape == "stateless":
+        out = tuples.map(stateless(cost_us), name="work")
+    else:
+        out = tuples.key_by("key").process(keyed(cost_us), state=Seen, name="work")
+    out.sink("out")
+    return flow
+
+
+def pipeline(operators: int, cost_us: float) -> Flow:
+    """A flow of so many stateless operators in a row (Schneider & Wu, section 5.1).
+
+    Neighbours treat errors differently, so that none of them are fused.
+    """
+    flow = Flow("parametric_pipeline")
+    tuples = flow.source("tuples", Tuple, order_by="ts")
+    work = stateless(cost_us)
+    for i in range(operators):
+        tuples = tuples.map(work, name=f"work{i}", errors="reject" if i % 2 else "fail")
+    tuples.sink("out")
+    return flow
+
+
+def table(rows: int, *, sigma: float | None = None, top: float = 0.0, seed: int = 0) -> pa.Table:
+    """Tuples in order of time.
+
+    Args:
+        sigma: keys are ranges of values from N(0, sigma) within [-1, 1], of 100 equal ones (Prasaad et al., section
+            7.2.1): the smaller, the more skewed. None: a hundred thousand keys, all alike.
+        top: this share of the tuples has one and the same key instead.
+        seed: other tuples.
+    """
+    rng = np.random.default_rng(seed)
+    if sigma is None:
+        keys = rng.integers(0, 100_000, rows)
+    else:
+        keys = _ranges(rng, rows, sigma)
+    keys = np.where(rng.random(rows) < top, 7, keys)
+    return pa.table(
+        {
+            "ts": pa.array(np.arange(rows), pa.timestamp("us", "UTC")),
+            "key": keys,
+            "value": rng.integers(0, 1_000, rows),
+        }
+    )
+
+
+def _ranges(rng: np.random.Generator, rows: int, sigma: float) -> np.ndarray:
+    values = rng.normal(0.0, sigma, rows)
+    while (outside := np.abs(values) > 1.0).any():
+        values[outside] = rng.normal(0.0, sigma, int(outside.sum()))
+    return np.minimum(((values + 1.0) / 2.0 * RANGES).astype(np.int64), RANGES - 1)

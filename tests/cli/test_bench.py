@@ -1,0 +1,65 @@
+"""The experiments in a size that says nothing but that they run, and what parametric operators and inputs are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from thalweg import testing
+from thalweg.bench.measure import Report, run
+from thalweg.bench.prasaad import Prasaad
+from thalweg.bench.streams import streams
+from thalweg.datagen import parametric
+from thalweg.runtime.options import Options
+
+
+def test_parametric_operators_compile_and_keep_order() -> None:
+    for flow in (parametric.one_operator("keyed", 0.1, selectivity=3), parametric.pipeline(3, 0.1)):
+        assert "interpreted" not in flow.explain()
+        rows = parametric.table(60, sigma=0.2)
+        testing.assert_same(
+            flow, {"tuples": rows}, seeds=range(2), options=lambda chooser: Options(threads=2)
+        )
+
+
+def test_the_smaller_sigma_the_heavier_the_top_key() -> None:
+    tops = []
+    for sigma in (0.05, 0.3, 2.0):
+        keys = parametric.table(20_000, sigma=sigma)["key"].to_numpy()
+        assert keys.min() >= 0 and keys.max() < parametric.RANGES
+        tops.append(np.bincount(keys).max())
+    assert tops[0] > 2 * tops[1] > 2 * tops[2]
+    half = parametric.table(20_000, top=0.5)["key"].to_numpy()
+    assert 0.45 < np.mean(half == 7) < 0.55
+
+
+def test_a_run_is_measured() -> None:
+    flow, tuples = parametric.one_operator("stateless", 1.0), parametric.table(2_000)
+    for how in (None, Options(threads=2)):
+        one = run(flow, {"tuples": tuples}, how, chunk_rows=100)
+        assert one.rows == 2_000 and one.wall_s > 0 and one.cpu_s > 0
+    assert set(one.shares) == {"work"} and one.mean_ms > 0
+    assert one.p50_ms <= one.p99_ms
+
+
+def test_streams(tmp_path: Path) -> None:
+    report = Report("streams", tmp_path, Console(quiet=True))
+    text = streams(report, threads=2, operators=4, budget_s=0.001, chunk_rows=8)
+    report.finish(text)
+    (rows,) = json.loads((tmp_path / "streams.json").read_text()).values()
+    assert len(rows) == 9 * 4
+    assert {row["threading"] for row in rows} == {"manual", "dedicated", "dynamic 1", "dynamic 2"}
+    assert all(row["rows/s"] > 0 for row in rows)
+
+
+@pytest.mark.slow
+def test_prasaad(tmp_path: Path) -> None:
+    report = Report("prasaad", tmp_path, Console(quiet=True))
+    report.finish(Prasaad(report, threads=2, rows=2_000, repeats=1).all())
+    found = json.loads((tmp_path / "prasaad.json").read_text())
+    assert len(found) == 8
+    assert {row["heuristic"] for row in found["heuristics (Figure 8)"]} == {"QST", "LP", "ET", "CT"}
