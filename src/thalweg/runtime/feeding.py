@@ -65,6 +65,7 @@ class Feeding:
         #: guards the engine, and tells of rows that were released and of sources that have ended
         self._turn = threading.Condition()
         self._error: BaseException | None = None
+        self._ended = {name: threading.Event() for name in feeds}
         #: sources that hold back others now, with since when; those of which that was said
         self._idle: list[str] = []
         self._idle_since: dict[str, float] = {}
@@ -76,17 +77,15 @@ class Feeding:
         Raises:
             Exception: what the first source, operator or sink that failed raised.
         """
-        threads = [
-            threading.Thread(target=self._read, args=[name], name=f"source {name}", daemon=True)
-            for name in self._feeds
-        ]
-        for thread in threads:
-            thread.start()
+        for name in self._feeds:
+            threading.Thread(
+                target=self._read, args=[name], name=f"source {name}", daemon=True
+            ).start()
         try:
-            for thread in threads:
-                while thread.is_alive():
+            # Not join: in Python 3.11 a thread whose join was interrupted counts as ended.
+            for ended in self._ended.values():
+                while not ended.wait(_LOOK_S):
                     self._check()
-                    thread.join(_LOOK_S)
             self._check()
         except BaseException:
             # A source may wait for room in the engine, which then never comes: so this takes no lock, either.
@@ -95,11 +94,13 @@ class Feeding:
         finally:
             self._stop.set()
             deadline = time.monotonic() + _GRACE_S
-            for thread in threads:
-                thread.join(max(0.0, deadline - time.monotonic()))
-            hanging = [thread.name for thread in threads if thread.is_alive()]
+            hanging = [
+                name
+                for name, ended in self._ended.items()
+                if not ended.wait(max(0.0, deadline - time.monotonic()))
+            ]
             if hanging:
-                _LOG.warning("%s: does not end, left behind", ", ".join(hanging))
+                _LOG.warning("source %s: does not end, left behind", ", ".join(hanging))
 
     def idle(self) -> list[str]:
         """The sources that hold back others: open, and last by event time in a domain where rows of others wait.
@@ -150,6 +151,8 @@ class Feeding:
         except BaseException as error:
             if self._error is None:
                 self._error = error
+        finally:
+            self._ended[name].set()
 
     def _enter(self, node: Source, fed: Fed) -> bool:
         """Feeds a chunk when it is its turn; False when the run is over."""
