@@ -2,7 +2,7 @@
 
 The tests start this file as a process of its own, so that they can kill it; they also import it for the flow.
 
-    python kill_driver.py INPUT OUTPUT CHECKPOINT SLOTS END MASTER
+    python kill_driver.py INPUT OUTPUT CHECKPOINT SLOTS END MASTER THREADS
 """
 
 from __future__ import annotations
@@ -180,9 +180,9 @@ def start(
 
 
 def main(arguments: list[str]) -> None:
-    folder, output, checkpoint, slots, end, master = arguments
-    # One core a task, so that slots run in several worker processes at once.
-    tw.spark.session(master, threads_per_slot=1, conf=settings())
+    folder, output, checkpoint, slots, end, master, threads = arguments
+    # With one core a task, slots run in several worker processes at once.
+    tw.spark.session(master, threads_per_slot=int(threads), conf=settings())
     query = start(folder, output, checkpoint, slots=int(slots), end=end)
     query.await_termination()
 

@@ -28,9 +28,10 @@ from thalweg.state import record as records
 class TaskHost:
     """One slot's batches over a checkpoint in a folder; the driver's part is done here."""
 
-    def __init__(self, flow: tw.Flow, folder: str) -> None:
+    def __init__(self, flow: tw.Flow, folder: str, threads: int = 1) -> None:
         plan = make_plan(flow)
         self._source = plan.sources[0]
+        self.threads = threads
         self._pickled = pickled_plan(prepare(plan))
         self._fingerprint = hashlib.sha256(self._pickled).hexdigest()
         self._store = Store.open(folder)
@@ -65,6 +66,7 @@ class TaskHost:
             defaults={},
             chunk_rows=65_536,
             wanted=frozenset(),
+            threads=self.threads,
         )
 
     def _report(self, job: StageJob, tables: Iterable[pa.RecordBatch]) -> dict[str, Any]:

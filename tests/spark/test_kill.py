@@ -40,19 +40,23 @@ DEADLINE_S = 600.0
 
 
 class Run:
-    """The driver as a process, with a folder for output and checkpoint."""
+    """The driver as a process, with a folder for output and checkpoint, and threads a slot."""
 
-    def __init__(self, folder: Path, source: Path, master: str = "local[2]") -> None:
+    def __init__(
+        self, folder: Path, source: Path, master: str = "local[2]", threads: int = 1
+    ) -> None:
         self.folder = folder
         self.source = source
         self.master = master
+        self.threads = threads
         self.kills = 0
 
     @contextlib.contextmanager
     def process(self, slots: int, end: str) -> Iterator[subprocess.Popen[bytes]]:
         """A driver in a session of its own; whatever is left of it at the end is killed."""
-        places = [self.source, self.folder / "out", self.folder / "ckpt", slots, end, self.master]
-        command = [sys.executable, driver.__file__, *map(str, places)]
+        places = [self.source, self.folder / "out", self.folder / "ckpt"]
+        how = [slots, end, self.master, self.threads]
+        command = [sys.executable, driver.__file__, *map(str, [*places, *how])]
         with (self.folder / "stderr.txt").open("ab") as log:
             started = subprocess.Popen(
                 command, start_new_session=True, stdout=log, stderr=log, env=environment()
@@ -153,7 +157,9 @@ def forget_newest_commit(folder: Path) -> None:
         (folder / f".{max(entries)}.crc").unlink(missing_ok=True)
 
 
-def kill_and_compare(folder: Path, seed: int, kills: int, *, files: int, keep: bool) -> int:
+def kill_and_compare(
+    folder: Path, seed: int, kills: int, *, files: int, keep: bool, threads: int = 1
+) -> int:
     """Kills so often, then compares output and state with the reference; gives the number of inputs needed.
 
     Args:
@@ -161,6 +167,7 @@ def kill_and_compare(folder: Path, seed: int, kills: int, *, files: int, keep: b
         seed: of the input and of all choices.
         kills: how many; when all input was processed before, the rest falls on a new run of the same input.
         files: one a batch.
+        threads: of each slot.
         keep: whether to compare also before the end of the input, when rows wait and sessions are open.
     """
     rng = random.Random(seed)
@@ -168,7 +175,7 @@ def kill_and_compare(folder: Path, seed: int, kills: int, *, files: int, keep: b
     driver.write_files(folder / "in", rows, files)
     done = runs = 0
     while done < kills:
-        run = Run(folder / f"run{runs}", folder / "in")
+        run = Run(folder / f"run{runs}", folder / "in", threads=threads)
         run.folder.mkdir()
         while done + run.kills < kills and run.killed(rng, tear_log=rng.random() < 0.4):
             pass
@@ -192,3 +199,11 @@ def test_three_kills(tmp_path: Path) -> None:
 def test_many_kills(tmp_path: Path, seed: int) -> None:
     """Four kills a seed, 24 in all, with other numbers of slots each time and torn commit logs."""
     kill_and_compare(tmp_path, seed, 4, files=8, keep=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_000)
+@pytest.mark.parametrize("seed", [700, 800, 900])
+def test_many_kills_of_threads(tmp_path: Path, seed: int) -> None:
+    """The same with two threads a slot."""
+    kill_and_compare(tmp_path, seed, 4, files=8, keep=True, threads=2)

@@ -42,11 +42,12 @@ SCHEMA = Schema.of(Event)
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One start of a query: with how many slots, over how many files a source, and a live rescale."""
+    """One start of a query: with how many slots, over how many files a source, a live rescale, threads a slot."""
 
     slots: int
     files: int
     rescale: int | None = None
+    threads: int | None = None
 
 
 # -- inputs in files ---------------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ def check(
         }  # fmt: skip
         last = number + 1 == len(runs)
         query = tw.spark.start(
-            flow, inputs, sinks, checkpoint=checkpoint, slots=run.slots,
+            flow, inputs, sinks, checkpoint=checkpoint, slots=run.slots, threads=run.threads,
             trigger="available_now", end="drain" if last else "keep", chunk_rows=(7, 65_536)[number % 2],
         )  # fmt: skip
         if run.rescale is not None:
@@ -172,8 +173,8 @@ UNTIMED = Recipe(
 @pytest.mark.parametrize(
     ("recipe", "runs"),
     [
-        (TIMERS, [Run(2, 2), Run(4, 1, rescale=3)]),
-        (WINDOWS, [Run(3, 3, rescale=2), Run(1, 2)]),
+        (TIMERS, [Run(2, 2), Run(4, 1, rescale=3, threads=1)]),
+        (WINDOWS, [Run(3, 3, rescale=2, threads=1), Run(1, 2), Run(1, 1, threads=3)]),
         (UNTIMED, [Run(1, 2), Run(2, 2)]),
     ],
     ids=["timers", "windows", "untimed"],
@@ -181,9 +182,26 @@ UNTIMED = Recipe(
 def test_rich_flows(
     spark: SparkSession, recipe: Recipe, runs: Sequence[Run], tmp_path: Path
 ) -> None:
-    """Whole sequences of all sinks, counts and the state on disk, over restarts with other slots."""
+    """Whole sequences of all sinks, counts and the state on disk, over restarts with other slots and threads.
+
+    The session gives a task two cores, so slots have two threads unless a run says otherwise.
+    """
     rows: Rows = {f"in{i}": random_rows(i, 120) for i in range(len(recipe.sources))}
     check(recipe, rows, runs, tmp_path)
+
+
+def test_machine_code(spark: SparkSession, tmp_path: Path) -> None:
+    """Compiled operators of one slot in two threads, over restarts, and a rescale to two slots and back."""
+    steps = (
+        Step("scale", (0,)),
+        Step("running", (1,), 0, 4),
+        Step("alarms", (1,), 3),
+        Step("repeat", (3,)),
+    )
+    recipe = Recipe((SourceStep(3),), steps, (2, 4))
+    rows: Rows = {"in0": random_rows(3, 240)}
+    runs = [Run(1, 3), Run(1, 2), Run(2, 2, threads=1), Run(1, 2)]
+    check(recipe, rows, runs, tmp_path, compile="auto")
 
 
 def test_bounded_frames(spark: SparkSession) -> None:
@@ -206,7 +224,9 @@ def test_bounded_frames(spark: SparkSession) -> None:
 @st.composite
 def run_lists(draw: st.DrawFn) -> list[Run]:
     slots = st.integers(1, 4)
-    one = st.builds(Run, slots, st.integers(1, 3), st.one_of(st.none(), slots))
+    one = st.builds(
+        Run, slots, st.integers(1, 3), st.one_of(st.none(), slots), st.sampled_from([None, 1, 3])
+    )
     return draw(st.lists(one, min_size=1, max_size=3))
 
 

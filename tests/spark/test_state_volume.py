@@ -91,10 +91,13 @@ def test_state_in_proportion(keys: int, tmp_path: Path, monkeypatch: pytest.Monk
     assert sum(read) >= 40 * keys
 
 
-def test_tables_given_up_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_tables_given_up_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
     """Tables of buckets that another slot owned for a batch, and that were too large to keep, come back whole."""
     monkeypatch.setattr(worker, "_ASIDE_BYTES", -1)
-    host = TaskHost(make_flow(), str(tmp_path))
+    host = TaskHost(make_flow(), str(tmp_path), threads)
     host.run(tables(np.arange(1_000), np.random.default_rng(1)))
     job = host.job()
     with worker.hot_engine(dataclasses.replace(job, slots=2), None, 0) as half:
