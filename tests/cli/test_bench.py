@@ -57,6 +57,7 @@ def test_streams(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_prasaad(tmp_path: Path) -> None:
     report = Report("prasaad", tmp_path, Console(quiet=True))
     report.finish(Prasaad(report, threads=2, rows=2_000, repeats=1).all())

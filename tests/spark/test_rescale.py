@@ -43,6 +43,8 @@ def test_two_three_one_kill_five(tmp_path: Path) -> None:
         driver.write_files(run.source, rows[600:900], 1, first=2)
         query.process_all_available()
         assert query.last_progress["slots"] == 3
+        latency = query.last_progress["latency_s"]
+        assert 0 < latency["p50"] <= latency["p99"] <= latency["max"]
     finally:
         query.stop()
     driver.write_files(run.source, rows[900:1_200], 1, first=3)

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import cloudpickle
+import numpy as np
 import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -49,6 +50,7 @@ from thalweg.state import cleaning, paths
 from thalweg.state import manifest as manifests
 from thalweg.state import record as records
 from thalweg.state.paths import FileSystem, join, resolve, write_atomic
+from thalweg.stats import weighted_quantile
 from thalweg.version import __version__
 
 #: How many batches' progress a query keeps.
@@ -319,6 +321,7 @@ class Batches:
                 "rows": rows,
                 "rows_per_s": rows / wall_s if wall_s else 0.0,
                 "batch_s": wall_s,
+                "latency_s": self._latency(rows, wall_s),
                 "task_s": sum(said.get("task_s", 0.0) for said in reports),
                 "task_cpu_s": sum(said.get("task_cpu_s", 0.0) for said in reports),
                 "slots": record.slots,
@@ -339,6 +342,16 @@ class Batches:
                 "finished": record.finished,
             }
         )
+
+    def _latency(self, rows: int, wall_s: float) -> dict[str, float]:
+        """How long rows of the recent batches took from the start of their batch to its commit record."""
+        recent = [(p["batch_s"], p["rows"]) for p in self.progress] + [(wall_s, rows)]
+        times = np.array([round(seconds * 1e9) for seconds, _ in recent], np.int64)
+        weights = np.array([count for _, count in recent], np.int64)
+        if not weights.any():
+            return {}
+        shares = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+        return {name: weighted_quantile(times, weights, q) * 1e-9 for name, q in shares.items()}
 
 
 def _call(sink: str, function: Any, rows: Any, batch: int) -> None:
