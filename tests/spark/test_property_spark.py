@@ -173,7 +173,7 @@ UNTIMED = Recipe(
 @pytest.mark.parametrize(
     ("recipe", "runs"),
     [
-        (TIMERS, [Run(2, 2), Run(4, 1, rescale=3, threads=1)]),
+        (TIMERS, [Run(2, 2, threads=1), Run(4, 1, rescale=3)]),
         (WINDOWS, [Run(3, 3, rescale=2, threads=1), Run(1, 2), Run(1, 1, threads=3)]),
         (UNTIMED, [Run(1, 2), Run(2, 2)]),
     ],
