@@ -24,6 +24,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tests.interleavings.memory import Memory as Memory
+
 from thalweg.runtime import atomics
 
 WAITING = {"relax", "give_way", "park"}
@@ -59,35 +61,6 @@ class Explored:
     states: int
 
 
-class Memory(list[int]):
-    """The words of a program. ``log`` is for what it does outside them; it counts as a part of the state."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.log: list[Any] = []
-        self.explorer: Explorer | None = None
-
-    def reserve(self, words: int) -> int:
-        """The offset of so many new words, which are 0."""
-        at = len(self)
-        self.extend([0] * words)
-        return at
-
-    def __getitem__(self, i: Any) -> Any:
-        value = super().__getitem__(i)
-        return value if self.explorer is None else self.explorer.reading(i, value)
-
-    def __setitem__(self, i: Any, value: Any) -> None:
-        if self.explorer is None or not self.explorer.delays(i, value):
-            self.write(i, value)
-
-    def write(self, i: int, value: int) -> None:
-        """Changes the word for all threads."""
-        if self.explorer is not None and super().__getitem__(i) != value:
-            self.explorer.changed()
-        super().__setitem__(i, value)
-
-
 @dataclasses.dataclass
 class _Choice:
     options: list[tuple[int, int]]
@@ -100,11 +73,12 @@ class _Thread:
 
     finished: bool = False
     waiting: bool = False
-    #: Hash of everything it has done and read.
+    #: Hash of everything it has done and read, and how many reads there have been.
     history: int = 0
+    reads: int = 0
     #: Whether another thread has changed a word since this one last waited, and what memory was like then.
     news: bool = False
-    known: tuple[int, ...] = ()
+    known: frozenset[tuple[int, int]] = frozenset()
     fruitless: int = 0
     #: The step at which it was last chosen: of those that are ready the longest idle goes first.
     chosen: int = 0
@@ -184,7 +158,7 @@ class Explorer:
         with self._quiet():
             program = self.make(memory)
         self._reset(memory, program)
-        memory.explorer = self
+        memory.begin(self)
         self._pass_on()
         self.over.acquire()
         memory.explorer = None
@@ -227,10 +201,19 @@ class Explorer:
             (
                 what,
                 self.current,
-                tuple(self.memory),
+                self.memory.contents(),
                 tuple(self.memory.log),
                 tuple(
-                    (t.finished, t.waiting, t.history, t.news, t.known, t.fruitless, *t.buffer)
+                    (
+                        t.finished,
+                        t.waiting,
+                        t.history,
+                        t.reads,
+                        t.news,
+                        t.known,
+                        t.fruitless,
+                        *t.buffer,
+                    )
                     for t in self.threads
                 ),
             )
@@ -265,7 +248,7 @@ class Explorer:
         return True
 
     def _turn_of_a_spin_loop(self, thread: _Thread) -> None:
-        now = tuple(self.memory)
+        now = self.memory.contents()
         thread.fruitless = 0 if thread.news or thread.known != now else thread.fruitless + 1
         thread.news, thread.known = False, now
         # Twice, since the loop may stand in another one, which has not looked yet at what ended the inner one.
@@ -349,7 +332,10 @@ class Explorer:
         for word, delayed in thread.buffer:
             if word == i:
                 value = delayed
-        thread.history = hash((thread.history, i, value))
+        # A word as at the start needs no entry: the numbers of the reads that have one tell the others apart.
+        thread.reads += 1
+        if value != self.memory.start[i]:
+            thread.history = hash((thread.history, thread.reads, i, value))
         return value
 
     def changed(self) -> None:
