@@ -1,6 +1,7 @@
 """The plain Python forms of the concurrent structures, loaded from their sources, which a test may change first.
 
-Also those of :mod:`tests.interleavings.workers`: what threads do with the structures.
+Also those of :mod:`tests.interleavings.workers`, which is what threads do with the structures, and of the runtime's
+own dispatch and worker loop. What those read of native blocks stands in :attr:`Structures.heap`; time stands still.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 PACKAGE = "thalweg.runtime"
-STRUCTURES = ("rings", "reorder", "buckets", "parking")
+STRUCTURES = ("rings", "reorder", "buckets", "parking", "dispatch", "worker")
 WORKERS = pathlib.Path(__file__).with_name("workers.py")
 
 
@@ -31,11 +32,21 @@ class Structures:
     reorder: SimpleNamespace
     buckets: SimpleNamespace
     parking: SimpleNamespace
+    dispatch: SimpleNamespace
+    worker: SimpleNamespace
     workers: SimpleNamespace
 
     def __init__(self, *mutations: Mutation) -> None:
         self._mutations = mutations
-        self._atomics = self._plain_atomics()
+        #: Words outside the shared memory, of which word i has the address 8 * i. They do not change during a run.
+        self.heap: list[int] = []
+        self._replaced = {
+            f"{PACKAGE}.atomics": self._with(
+                f"{PACKAGE}.atomics", shared=lambda function: function
+            ),
+            f"{PACKAGE}.native.calls": self._plain_calls(),
+            f"{PACKAGE}.clocks": self._with(f"{PACKAGE}.clocks", now_ns=lambda: 0),
+        }
         for name in STRUCTURES:
             file = importlib.import_module(f"{PACKAGE}.{name}").__file__
             assert file is not None
@@ -43,10 +54,17 @@ class Structures:
         self.workers = self._load("workers", WORKERS)
 
     @staticmethod
-    def _plain_atomics() -> SimpleNamespace:
-        module = importlib.import_module(f"{PACKAGE}.atomics")
-        names = {name: getattr(value, "py_func", value) for name, value in vars(module).items()}
-        return SimpleNamespace(**{**names, "shared": lambda function: function})
+    def _with(module: str, **others: Any) -> SimpleNamespace:
+        """A module as plain Python, with other functions in place of some."""
+        variables = vars(importlib.import_module(module)).items()
+        names = {name: getattr(value, "py_func", value) for name, value in variables}
+        return SimpleNamespace(**{**names, **others})
+
+    def _plain_calls(self) -> SimpleNamespace:
+        def no_machine_code(*arguments: int) -> tuple[int, int]:
+            raise AssertionError(f"machine code is called: {arguments}")
+
+        return SimpleNamespace(get_i=lambda address: self.heap[address // 8], call3=no_machine_code)
 
     def _load(self, name: str, file: pathlib.Path) -> SimpleNamespace:
         source = file.read_text()
@@ -62,9 +80,9 @@ class Structures:
         return SimpleNamespace(**namespace)
 
     def _import(self, name: str, *arguments: Any) -> Any:
+        if name in self._replaced:
+            return self._replaced[name]
         package, _, module = name.rpartition(".")
-        if package == PACKAGE and module == "atomics":
-            return self._atomics
         if package == PACKAGE and module in STRUCTURES:
             return getattr(self, module)
         return __import__(name, *arguments)

@@ -1,0 +1,182 @@
+"""Flows on the explorer's memory: laid out and run by the runtime's own functions, as plain Python.
+
+A *flow* is prepared once, outside of any schedule, by submitting steps and running visits one after the other. From
+there its logical threads go on: a source that submits, and workers that visit operators as the worker loop does.
+Units compute nothing; those of stateful operators without readers and of keyed ones are put into the memory's log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tests.interleavings.explorer import Make, Memory, Program
+from tests.interleavings.plain import Structures
+
+from thalweg.runtime import layout
+from thalweg.runtime.atomics import EMPTY, relax
+from thalweg.runtime.layout import INGRESS, KEYED, STATEFUL, OpSpec, lay_out
+from thalweg.runtime.worker import PYTHON, RANGE
+
+Body = Callable[[Memory], None]
+#: Handles that every worker has at hand from the start, so that it shares no free list with others.
+_AT_HAND = 4
+
+
+def ingress(capacity: int = 1) -> OpSpec:
+    """Operator 0, where steps enter."""
+    return OpSpec("ingress", INGRESS, capacity=capacity)
+
+
+def operator(kind: int, *feeders: int, capacity: int = 1, **others: int) -> OpSpec:
+    """An operator that reads the first stream of each feeder."""
+    limit = 1 if kind == STATEFUL else 1 << 30
+    reads = [(feeder, 0) for feeder in feeders]
+    return OpSpec("", kind, reads, capacity=capacity, limit=limit, needs_token=False, **others)
+
+
+class Flow:
+    """The memory of a flow, and what its threads do. ``rows`` are the rows of every step by partition."""
+
+    def __init__(
+        self,
+        structures: Structures,
+        ops: Sequence[OpSpec],
+        *,
+        workers: int = 2,
+        rows: Sequence[int] = (),
+    ) -> None:
+        self.dispatch, self.worker = structures.dispatch, structures.worker
+        self.pop, self.pending = structures.rings.mpmc_pop, structures.reorder.pending
+        self.ops, self.workers, self.rows = ops, workers, rows
+        structures.heap[:] = rows
+        self.memory = Memory()
+        self.memory.extend(
+            lay_out(ops, workers=workers, clocks=0, refs=1, rows_limit=1 << 30).tolist()
+        )
+        for w in range(workers + 1):
+            for _ in range(_AT_HAND):
+                self.dispatch.recycle(self.memory, w, self.dispatch.new_handle(self.memory))
+
+    # -- what threads do -----------------------------------------------------------------------------------
+
+    def submit(self, mem: Memory) -> bool:
+        """A new step, by the one source; False when there is no room."""
+        me = self.dispatch.worker_at(mem, self.workers)
+        assert self.worker._has_spare(mem, me)
+        handle = mem[me + layout.SPARE]
+        at = self.dispatch.handle_at(mem, handle)
+        # The address of the rows is 0, where the heap begins.
+        for word in (layout.OBJECT, layout.COUNT, layout.PARTS, layout.ENDING):
+            mem[at + word] = 0
+        if not self.dispatch.submit(mem, handle):
+            return False
+        mem[me + layout.SPARE] = EMPTY
+        return True
+
+    def submit_all(self, mem: Memory, steps: int) -> None:
+        """So many steps; waits for the room."""
+        for _ in range(steps):
+            while not self.submit(mem):
+                relax()
+
+    def visit(self, mem: Memory, w: int, op: int) -> bool:
+        """A worker's visit to an operator; whether it ran a unit. No slice is set, so one unit is all it runs."""
+        worker, me = self.worker, self.dispatch.worker_at(mem, w)
+        mem[me + layout.HELP] = EMPTY
+        if not worker._begin_visit(mem, w, me, op, False):
+            return False
+        has_run = False
+        code = worker._go_on(mem, w, me)
+        while code:
+            assert code == PYTHON, "no handle is left"
+            has_run = True
+            self._note_unit(mem, me, op)
+            code = worker._resume(mem, w, me) or worker._go_on(mem, w, me)
+        worker._end_visit(mem, w, me)
+        return has_run
+
+    def _note_unit(self, mem: Memory, me: int, op: int) -> None:
+        if self.ops[op].kind == KEYED or self._is_sink(op):
+            serial = mem[self.dispatch.handle_at(mem, mem[me + layout.INPUTS]) + layout.SERIAL]
+            part = mem[me + layout.PART] if mem[me + layout.PHASE] == RANGE else EMPTY
+            mem.log.append((op, serial, part))
+
+    def _is_sink(self, op: int) -> bool:
+        """Whether an operator takes the steps in order and puts out nothing."""
+        return self.ops[op].kind == STATEFUL and not any(
+            (op, 0) in reader.reads for reader in self.ops
+        )
+
+    def work_off(self, mem: Memory, w: int, steps: int) -> None:
+        """Visits what can run, full readers first, until so many steps have passed all operators."""
+        me = self.dispatch.worker_at(mem, w)
+        while not self.has_passed(mem, steps):
+            op = mem[me + layout.HELP]
+            if op == EMPTY:
+                op = self.worker._any_runnable(mem)
+            if op == EMPTY or not self.visit(mem, w, op):
+                relax()
+
+    def has_passed(self, mem: Memory, steps: int) -> bool:
+        """Whether so many steps have left every operator."""
+        ops = (self.dispatch.op_at(mem, op) for op in range(len(self.ops)))
+        return all(self.dispatch.sent(mem, o) >= steps for o in ops)
+
+    # -- programs ------------------------------------------------------------------------------------------
+
+    def program(self, steps: int, *bodies: Body) -> Make:
+        """Threads that go on from here; then the rest of so many steps is worked off, and all is checked."""
+
+        def make(mem: Memory) -> Program:
+            mem.extend(self.memory)
+            mem.log.extend(self.memory.log)
+            return Program([lambda b=b: b(mem) for b in bodies], lambda: self.check(mem, steps))
+
+        return make
+
+    def check(self, mem: Memory, steps: int) -> None:
+        """Nothing waits beside room; and in the end every step has passed once, in order, and left nothing."""
+        self._check_waiting(mem)
+        while (op := self.worker._any_runnable(mem)) != EMPTY:
+            assert self.visit(mem, 0, op), "what can run does not"
+            self._check_waiting(mem)
+        assert self.has_passed(mem, steps), "a step is stuck"
+        for op, spec in enumerate(self.ops):
+            units = [(serial, part) for o, serial, part in mem.log if o == op]
+            if spec.kind == KEYED:
+                self._check_ranges(units, steps)
+            elif self._is_sink(op):
+                assert units == [(serial, EMPTY) for serial in range(steps)], "not once, in order"
+        self._check_handles(mem)
+
+    def _check_waiting(self, mem: Memory) -> None:
+        for op, spec in enumerate(self.ops):
+            if spec.kind != STATEFUL:
+                buffer = mem[self.dispatch.op_at(mem, op) + layout.REORDER]
+                if self.pending(mem, buffer) != EMPTY:
+                    assert self.dispatch.full_reader(mem, op) != EMPTY, (
+                        "an output waits beside room"
+                    )
+
+    def _check_ranges(self, units: list[tuple[int, int]], steps: int) -> None:
+        for step in range(steps):
+            parts = [part for serial, part in units if serial == step]
+            assert parts.count(EMPTY) == 1, "not one merge for every step"
+            assert parts[-1] == EMPTY, "merged before all ranges were done"
+            wanted = [p for p, rows in enumerate(self.rows) if rows] or [step % len(self.rows)]
+            assert sorted(parts[:-1]) == wanted, "not every range once"
+        for p in range(len(self.rows)):
+            serials = [serial for serial, part in units if part == p]
+            assert serials == sorted(serials), "a partition's steps in disorder"
+
+    def _check_handles(self, mem: Memory) -> None:
+        """Every handle is free, once."""
+        handles = list(iter(lambda: self.pop(mem, mem[layout.FREE]), EMPTY))
+        for w in range(self.workers + 1):
+            me = self.dispatch.worker_at(mem, w)
+            kept = me + layout.KEPT_HANDLES
+            handles += mem[kept : kept + mem[me + layout.KEPT]]
+            handles += [mem[me + layout.SPARE]] * (mem[me + layout.SPARE] != EMPTY)
+        assert sorted(handles) == list(range(mem[layout.HANDLE_COUNT])), (
+            "not every handle free, once"
+        )

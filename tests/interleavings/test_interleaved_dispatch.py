@@ -1,0 +1,341 @@
+"""How chunks move between operators, under every schedule: every step once and in order, and none waits beside room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.interleavings.explorer import Make, Memory, Violation, explore
+from tests.interleavings.flows import Flow, ingress, operator
+from tests.interleavings.plain import Mutation, Structures
+
+from thalweg.runtime.layout import HYBRID, KEYED, PARTITIONED, SHARED, STATEFUL, STATELESS
+
+Scenario = Callable[[Structures], Make]
+#: More than the threads of any program here take when they get anywhere.
+STEPS = 4000
+MEMORY_MODELS = pytest.mark.parametrize("weak", [False, True], ids=["sc", "tso"])
+SENDING = pytest.mark.parametrize("locking", [0, 1], ids=["non-blocking", "lock-based"])
+
+# -- from the source to the last operator ----------------------------------------------------------------------
+
+
+def worked_off(flow: Flow, steps: int, workers: int) -> Make:
+    """A source that waits for room, and workers."""
+
+    def source(mem: Memory) -> None:
+        flow.submit_all(mem, steps)
+
+    return flow.program(
+        steps, source, *(lambda mem, w=w: flow.work_off(mem, w, steps) for w in range(workers))
+    )
+
+
+def line(structures: Structures, steps: int, workers: int, locking: int = 0) -> Make:
+    """A stateless operator and then a stateful one, with room for one chunk each."""
+    ops = [ingress(), operator(STATELESS, 0, locking=locking), operator(STATEFUL, 1)]
+    return worked_off(Flow(structures, ops), steps, workers)
+
+
+@SENDING
+def test_every_step_passes_once_and_in_order(locking: int) -> None:
+    explore(line(Structures(), 2, 1, locking), bound=1, steps=STEPS)
+    explore(line(Structures(), 2, 2, locking), bound=1, steps=STEPS)
+
+
+def test_every_step_passes_once_and_in_order_with_store_buffers() -> None:
+    explore(line(Structures(), 2, 1), bound=1, weak=True, steps=STEPS)
+
+
+@pytest.mark.slow
+@MEMORY_MODELS
+@SENDING
+def test_every_step_passes_once_and_in_order_deeper(locking: int, weak: bool) -> None:
+    explore(line(Structures(), 2, 1, locking), bound=2, weak=weak, steps=STEPS)
+    explore(line(Structures(), 3, 2, locking), bound=1, weak=weak, steps=STEPS)
+
+
+def diamond(structures: Structures) -> Make:
+    """A stateful operator takes the same step from two operators before it."""
+    ops = [ingress(2), operator(STATELESS, 0), operator(STATELESS, 0), operator(STATEFUL, 1, 2)]
+    flow = Flow(structures, ops)
+    for _ in range(2):
+        assert flow.submit(flow.memory)
+    return flow.program(
+        2, lambda mem: flow.work_off(mem, 0, 2), lambda mem: flow.work_off(mem, 1, 2)
+    )
+
+
+@MEMORY_MODELS
+def test_an_operator_takes_the_same_step_from_each_input(weak: bool) -> None:
+    explore(diamond(Structures()), bound=1, weak=weak, steps=STEPS)
+
+
+# -- room ------------------------------------------------------------------------------------------------------
+
+
+def into_a_full_inbox(structures: Structures, locking: int = 0) -> Make:
+    """One worker puts out what the full inbox of a stateful operator has no room for, another runs that operator."""
+    ops = [ingress(), operator(STATELESS, 0, locking=locking), operator(STATEFUL, 1)]
+    flow = Flow(structures, ops)
+    assert flow.submit(flow.memory)
+    assert flow.visit(flow.memory, 0, 1)
+    assert flow.submit(flow.memory)
+    return flow.program(2, lambda mem: flow.visit(mem, 0, 1), lambda mem: flow.visit(mem, 1, 2))
+
+
+def waiting_chain(structures: Structures, locking: int = 0) -> Flow:
+    """Step 0 is in the last of two stateless operators, 1 in the first one's inbox, and 2 waits before that."""
+    ops = [ingress(), *(operator(STATELESS, feeder, locking=locking) for feeder in (0, 1))]
+    flow = Flow(structures, ops)
+    assert flow.submit(flow.memory)
+    assert flow.visit(flow.memory, 0, 1)
+    assert flow.submit(flow.memory)
+    assert flow.submit(flow.memory)
+    assert not flow.submit(flow.memory), "one step too many is let in"
+    return flow
+
+
+def chain(structures: Structures, locking: int = 0) -> Make:
+    """Both operators are run at the same time."""
+    flow = waiting_chain(structures, locking)
+    return flow.program(3, lambda mem: flow.visit(mem, 0, 2), lambda mem: flow.visit(mem, 1, 1))
+
+
+def relieved_chain(structures: Structures, locking: int = 0) -> Make:
+    """Outputs wait before both operators; the last one runs, which makes room for a further step at the source."""
+    flow = waiting_chain(structures, locking)
+    assert flow.visit(flow.memory, 1, 1)
+    return flow.program(4, lambda mem: flow.visit(mem, 0, 2), lambda mem: flow.submit_all(mem, 1))
+
+
+def two_finish(structures: Structures) -> Make:
+    """Two workers end units of the same operator, in the wrong order or at the same time."""
+    ops = [ingress(2), operator(STATELESS, 0, capacity=2), operator(STATEFUL, 1, capacity=2)]
+    flow = Flow(structures, ops)
+    for _ in range(2):
+        assert flow.submit(flow.memory)
+    return flow.program(2, lambda mem: flow.visit(mem, 0, 1), lambda mem: flow.visit(mem, 1, 1))
+
+
+def fan_out(structures: Structures) -> Make:
+    """An operator puts out to two readers while the one that has no room is run."""
+    ops = [ingress(), operator(STATELESS, 0), operator(STATEFUL, 1), operator(STATEFUL, 1)]
+    flow = Flow(structures, ops)
+    assert flow.submit(flow.memory)
+    assert flow.visit(flow.memory, 0, 1)
+    assert flow.visit(flow.memory, 0, 2)
+    assert flow.submit(flow.memory)
+    return flow.program(2, lambda mem: flow.visit(mem, 0, 1), lambda mem: flow.visit(mem, 1, 3))
+
+
+ROOM: dict[str, Scenario] = {
+    "into a full inbox": into_a_full_inbox,
+    "into a full inbox, lock-based": lambda structures: into_a_full_inbox(structures, 1),
+    "chain": chain,
+    "chain, lock-based": lambda structures: chain(structures, 1),
+    "relieved chain": relieved_chain,
+    "relieved chain, lock-based": lambda structures: relieved_chain(structures, 1),
+    "fan-out": fan_out,
+    "two finish": two_finish,
+}
+
+
+@MEMORY_MODELS
+@pytest.mark.parametrize("scenario", ROOM.values(), ids=ROOM)
+def test_no_output_waits_beside_room(scenario: Scenario, weak: bool) -> None:
+    explore(scenario(Structures()), bound=1 if weak else 2, weak=weak, steps=STEPS)
+
+
+@pytest.mark.slow
+@MEMORY_MODELS
+@pytest.mark.parametrize("scenario", ROOM.values(), ids=ROOM)
+def test_no_output_waits_beside_room_deeper(scenario: Scenario, weak: bool) -> None:
+    explore(scenario(Structures()), bound=2 if weak else 3, weak=weak, steps=STEPS)
+
+
+# -- handles ---------------------------------------------------------------------------------------------------
+
+
+def two_readers(structures: Structures) -> Make:
+    """Both readers of a chunk let it go at the same time."""
+    flow = Flow(structures, [ingress(), operator(STATEFUL, 0), operator(STATEFUL, 0)])
+    assert flow.submit(flow.memory)
+    return flow.program(1, lambda mem: flow.visit(mem, 0, 1), lambda mem: flow.visit(mem, 1, 2))
+
+
+@MEMORY_MODELS
+def test_a_handle_is_freed_once(weak: bool) -> None:
+    explore(two_readers(Structures()), bound=2, weak=weak)
+
+
+# -- ranges ----------------------------------------------------------------------------------------------------
+
+QUEUES = pytest.mark.parametrize(
+    "kind", [HYBRID, PARTITIONED, SHARED], ids=["hybrid", "partitioned", "shared"]
+)
+
+
+def ranges(structures: Structures, kind: int, steps: int, workers: int, rows=(1, 1)) -> Make:
+    """A source adds the ranges of its chunks while workers run them."""
+    keyed = operator(KEYED, 0, capacity=2, partitions=len(rows), queue_kind=kind)
+    return worked_off(Flow(structures, [ingress(), keyed], rows=rows), steps, workers)
+
+
+@QUEUES
+def test_a_chunk_is_merged_once_when_all_ranges_are_done(kind: int) -> None:
+    explore(ranges(Structures(), kind, 1, 2), bound=1, steps=STEPS)
+    explore(ranges(Structures(), kind, 2, 1), bound=1, steps=STEPS)
+
+
+def test_a_chunk_without_rows_is_merged() -> None:
+    explore(ranges(Structures(), HYBRID, 2, 1, rows=(0, 0)), bound=1, steps=STEPS)
+
+
+@pytest.mark.slow
+@MEMORY_MODELS
+@QUEUES
+def test_a_chunk_is_merged_once_when_all_ranges_are_done_deeper(kind: int, weak: bool) -> None:
+    explore(ranges(Structures(), kind, 1, 2), bound=2, weak=weak, steps=STEPS)
+    explore(ranges(Structures(), kind, 2, 2), bound=1, weak=weak, steps=STEPS)
+
+
+# -- mutations -------------------------------------------------------------------------------------------------
+
+RELIEVE_AT_THE_END = Mutation(
+    "worker", "        relieve(mem, w, op)\n        unlock", "        unlock"
+)
+RELIEVE_WAITING = Mutation(
+    "worker",
+    "    if mem[o + KIND] == STATEFUL:\n        relieve_waiting(mem, w, op)\n",
+    "",
+)
+#: Where the mutation is found, and what is said then.
+MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
+    "a stateful operator makes room and does not tell": (
+        into_a_full_inbox,
+        "beside room",
+        (RELIEVE_AT_THE_END, RELIEVE_WAITING),
+    ),
+    "who sends makes room and does not tell": (
+        relieved_chain,
+        "deadlock",
+        Mutation("dispatch", "    if moved:\n        relieve(mem, worker, op)\n", ""),
+    ),
+    "relief goes up one operator only": (
+        relieved_chain,
+        "deadlock",
+        Mutation("dispatch", "if moved and top < mem[STACK_WORDS]:", "if False:"),
+    ),
+    "who blocks says so after its last look": (
+        into_a_full_inbox,
+        "beside room",
+        (
+            Mutation(
+                "dispatch",
+                "            store(mem, o + BLOCKED, 1)\n            fence()\n"
+                "            full = without_room(mem, op)\n            if full != EMPTY:\n"
+                "                return moved, full\n",
+                "            return moved, full\n",
+            ),
+            Mutation(
+                "dispatch",
+                "            if full_reader(mem, op) != EMPTY:\n                break\n",
+                "            if full_reader(mem, op) != EMPTY:\n"
+                "                store(mem, op_at(mem, op) + BLOCKED, 1)\n                break\n",
+            ),
+        ),
+    ),
+    "no look at the room after the flag is cleared": (
+        into_a_full_inbox,
+        "beside room",
+        Mutation(
+            "dispatch",
+            "            if full_reader(mem, op) != EMPTY:\n                break\n",
+            "            break\n",
+        ),
+    ),
+    "no look at what is next after the flag is cleared": (
+        two_finish,
+        "beside room",
+        Mutation("dispatch", "        elif pending(mem, buffer) == EMPTY:\n", "        else:\n"),
+    ),
+    "no second look behind the lock": (
+        lambda structures: into_a_full_inbox(structures, 1),
+        "beside room",
+        Mutation(
+            "dispatch",
+            "    if full != EMPTY:\n        # Whoever",
+            "    if False:\n        # Whoever",
+        ),
+    ),
+    "the room that was seen is not used up": (
+        lambda structures: line(structures, 3, 1),
+        "deadlock",
+        Mutation("dispatch", "    mem[port + CREDIT] -= 1\n", ""),
+    ),
+    "any reader with room is enough": (
+        fan_out,
+        "stuck",
+        Mutation(
+            "dispatch",
+            "            if mem[port + CREDIT] <= 0:\n                return mem[port + READER]\n    return",
+            "            if mem[port + CREDIT] <= 0 and e == 0:\n                return mem[port + READER]\n    return",
+        ),
+    ),
+    "readers are counted without an atomic operation": (
+        two_readers,
+        "not every handle free",
+        Mutation(
+            "dispatch",
+            "add(mem, at + READERS, -1) != 1:",
+            "store(mem, at + READERS, load(mem, at + READERS) - 1) is None and load(mem, at + READERS):",
+        ),
+    ),
+    "the last range is added before the number is known": (
+        lambda structures: ranges(structures, HYBRID, 1, 1),
+        "deadlock",
+        Mutation(
+            "dispatch",
+            "    add(mem, at + LEFT, count - _UNKNOWN)\n    queue_add(mem, kind, queue, held, handle)\n",
+            "    queue_add(mem, kind, queue, held, handle)\n    add(mem, at + LEFT, count - _UNKNOWN)\n",
+        ),
+    ),
+    "ranges left are counted without an atomic operation": (
+        lambda structures: ranges(structures, HYBRID, 1, 2),
+        "not one merge",
+        Mutation(
+            "worker",
+            "add(mem, at + LEFT, -1) != 1:",
+            "store(mem, at + LEFT, load(mem, at + LEFT) - 1) is None and load(mem, at + LEFT):",
+        ),
+    ),
+    "two workers in a stateful operator": (
+        lambda structures: line(structures, 2, 2),
+        "not once, in order",
+        (
+            Mutation("worker", "        if not lock_consumer(mem, ring):", "        if False:"),
+            Mutation(
+                "worker",
+                "if add(mem, o + BUSY, 1) >= mem[o + LIMIT]:",
+                "if add(mem, o + BUSY, 1) < 0:",
+            ),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("scenario", "message", "mutations"), MUTATIONS.values(), ids=MUTATIONS)
+def test_mutation_is_found(
+    scenario: Scenario, message: str, mutations: Mutation | tuple[Mutation, ...]
+) -> None:
+    changed = (mutations,) if isinstance(mutations, Mutation) else mutations
+    with pytest.raises(Violation, match=message):
+        explore(scenario(Structures(*changed)), bound=2, steps=STEPS)
+
+
+def test_mutation_is_found_with_store_buffers() -> None:
+    """Looking for who waits, without a fence, is right only if memory is sequentially consistent."""
+    explore(into_a_full_inbox(Structures(RELIEVE_AT_THE_END)), bound=2, steps=STEPS)
+    with pytest.raises(Violation, match="beside room"):
+        explore(into_a_full_inbox(Structures(RELIEVE_AT_THE_END)), bound=2, weak=True, steps=STEPS)
