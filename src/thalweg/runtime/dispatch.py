@@ -605,10 +605,15 @@ def wait_for_room(mem: Int64s, limit_us: int) -> None:
 
 @shared
 def settled(mem: Int64s) -> bool:
-    """Whether every operator has put out every step that has entered."""
+    """Whether every step that has entered has left the operators without readers, and so all that stand before.
+
+    An operator counts what it has sent only after its readers may have run it: who slept until *that* count is right
+    might be woken too early by the last of them, and then by nobody.
+    """
     steps = load(mem, op_at(mem, 0) + IN)
-    for op in range(mem[N_OPS]):  # noqa: SIM110 (Numba compiles no generators)
-        if sent(mem, op_at(mem, op)) < steps:
+    for op in range(mem[N_OPS]):
+        o = op_at(mem, op)
+        if mem[o + N_OUT] == 0 and sent(mem, o) < steps:
             return False
     return True
 
