@@ -9,7 +9,7 @@ function of what it has done and read, so memory and a hash of that are the stat
 
 A thread that spins, gives way or parks, and finds memory as it was the last times, is not run again before another
 thread has changed a word; so the explorer sees the difference between waiting and being stuck. All waiting is
-a deadlock, too many steps are a livelock.
+a deadlock, too many steps are a livelock. Who gives way lets another thread run even if it has changed memory itself.
 
 With ``weak=True`` a store may also be delayed, which costs one deviation: it stays in the thread's store buffer, seen
 by that thread alone, until any later moment or until the thread's next read-modify-write or fence. That is the
@@ -237,7 +237,7 @@ class Explorer:
         if kind in WAITING:
             self._flush(me)
             self._turn_of_a_spin_loop(thread)
-        self._reschedule(me)
+        self._reschedule(me, gives_way=kind == "give_way")
         if kind not in WAITING and kind != "load" and kind != "store":
             self._flush(me)
         # Also what reads nothing, or storing a value that is there already would look like no step at all.
@@ -254,19 +254,19 @@ class Explorer:
         # Twice, since the loop may stand in another one, which has not looked yet at what ended the inner one.
         thread.waiting = thread.fruitless >= 2
 
-    def _reschedule(self, me: int) -> None:
-        chosen = self._next_thread()
+    def _reschedule(self, me: int, *, gives_way: bool) -> None:
+        chosen = self._next_thread(gives_way=gives_way)
         if chosen != me:
             self._hand_to(chosen)
             self.baton[me].acquire()
             if self.abandoned:
                 raise _Abandoned
 
-    def _next_thread(self) -> int:
+    def _next_thread(self, *, gives_way: bool = False) -> int:
         """Who goes on; delayed stores may become visible first."""
         while True:
             ready = [t for t, thread in enumerate(self.threads) if self._is_ready(thread)]
-            ready.sort(key=lambda t: (t != self.current, self.threads[t].chosen))
+            ready.sort(key=lambda t: ((t != self.current) != gives_way, self.threads[t].chosen))
             # Only so is it fair to threads that wait for one that is ready all the time.
             price = 0 if self.current == _NOBODY or self.threads[self.current].finished else 1
             options = [(t, price if rank else 0) for rank, t in enumerate(ready)]

@@ -16,7 +16,7 @@ from tests.interleavings.explorer import (
     explore,
 )
 
-from thalweg.runtime.atomics import Words, add, cas, fence, load, relax, store, swap
+from thalweg.runtime.atomics import Words, add, cas, fence, give_way, load, relax, store, swap
 
 
 def counting(increment: Callable[[Words, int], object], threads: int = 2):
@@ -47,6 +47,24 @@ def test_a_lost_update_is_found() -> None:
 @pytest.mark.parametrize("threads", [2, 3])
 def test_fetch_add_loses_nothing(threads: int) -> None:
     assert explore(counting(lambda mem, i: add(mem, i, 1), threads), bound=4).schedules > 1
+
+
+def turning(mem: Memory, wait: Callable[[], None]) -> Program:
+    """A thread that changes memory at every turn until another one has stopped it."""
+    stopped, turns = mem.reserve(1), mem.reserve(1)
+
+    def turn() -> None:
+        while load(mem, stopped) == 0:
+            add(mem, turns, 1)
+            wait()
+
+    return Program([turn, lambda: store(mem, stopped, 1)], lambda: None)
+
+
+def test_who_gives_way_lets_others_run() -> None:
+    assert explore(lambda mem: turning(mem, give_way), bound=2).schedules > 2
+    with pytest.raises(Violation, match="livelock"):
+        explore(lambda mem: turning(mem, relax), bound=2)
 
 
 def spin_lock(mem: Words, i: int, body: Callable[[], None]) -> None:
