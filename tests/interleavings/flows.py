@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 
 from tests.interleavings.explorer import Make, Memory, Program
 from tests.interleavings.plain import Structures
+from tests.interleavings.workers import FOR_EVER
 
 from thalweg.runtime import layout
-from thalweg.runtime.atomics import EMPTY, relax
+from thalweg.runtime.atomics import EMPTY, give_way, relax
 from thalweg.runtime.layout import INGRESS, KEYED, STATEFUL, OpSpec, lay_out
 from thalweg.runtime.worker import PYTHON, RANGE
 
@@ -47,6 +48,7 @@ class Flow:
     ) -> None:
         self.dispatch, self.worker = structures.dispatch, structures.worker
         self.pop, self.pending = structures.rings.mpmc_pop, structures.reorder.pending
+        self.parking = structures.parking
         self.ops, self.workers, self.rows = ops, workers, rows
         structures.heap[:] = rows
         self.memory = Memory()
@@ -74,10 +76,18 @@ class Flow:
         return True
 
     def submit_all(self, mem: Memory, steps: int) -> None:
-        """So many steps; waits for the room."""
+        """So many steps; looks for the room."""
         for _ in range(steps):
             while not self.submit(mem):
                 relax()
+
+    def submit_and_settle(self, mem: Memory, steps: int) -> None:
+        """So many steps; sleeps while there is no room, and then until all have passed."""
+        for _ in range(steps):
+            while not self.submit(mem):
+                self.dispatch.wait_for_room(mem, FOR_EVER)
+        while not self.dispatch.wait_until_settled(mem, FOR_EVER):
+            pass
 
     def visit(self, mem: Memory, w: int, op: int) -> bool:
         """A worker's visit to an operator; whether it ran a unit. No slice is set, so one unit is all it runs."""
@@ -109,13 +119,27 @@ class Flow:
 
     def work_off(self, mem: Memory, w: int, steps: int) -> None:
         """Visits what can run, full readers first, until so many steps have passed all operators."""
-        me = self.dispatch.worker_at(mem, w)
         while not self.has_passed(mem, steps):
-            op = mem[me + layout.HELP]
-            if op == EMPTY:
-                op = self.worker._any_runnable(mem)
-            if op == EMPTY or not self.visit(mem, w, op):
+            if not self._visit_next(mem, w):
                 relax()
+
+    def work_off_or_sleep(self, mem: Memory, w: int, steps: int) -> None:
+        """:meth:`work_off`, but sleeps while there is nothing to do, for ever if nobody wakes it."""
+        while not self.has_passed(mem, steps):
+            if self._visit_next(mem, w):
+                continue
+            key = self.parking.prepare(mem, mem[layout.PARKED])
+            if self.has_passed(mem, steps) or self.worker._any_work(mem):
+                self.parking.cancel(mem, mem[layout.PARKED])
+                give_way()
+            else:
+                self.parking.park(mem, mem[layout.PARKED], key, FOR_EVER)
+
+    def _visit_next(self, mem: Memory, w: int) -> bool:
+        op = mem[self.dispatch.worker_at(mem, w) + layout.HELP]
+        if op == EMPTY:
+            op = self.worker._any_runnable(mem)
+        return bool(op != EMPTY and self.visit(mem, w, op))
 
     def has_passed(self, mem: Memory, steps: int) -> bool:
         """Whether so many steps have left every operator."""

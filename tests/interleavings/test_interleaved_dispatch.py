@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.interleavings.explorer import Make, Memory, Violation, explore
-from tests.interleavings.flows import Flow, ingress, operator
+from tests.interleavings.explorer import Make, Violation, explore
 from tests.interleavings.plain import Mutation, Structures
+from tests.interleavings.scenarios import (
+    chain,
+    diamond,
+    fan_out,
+    into_a_full_inbox,
+    line,
+    ranges,
+    relieved_chain,
+    sleeping_line,
+    two_finish,
+    two_readers,
+)
 
-from thalweg.runtime.layout import HYBRID, KEYED, PARTITIONED, SHARED, STATEFUL, STATELESS
+from thalweg.runtime.layout import HYBRID, PARTITIONED, SHARED
 
 Scenario = Callable[[Structures], Make]
 #: More than the threads of any program here take when they get anywhere.
@@ -18,23 +29,6 @@ MEMORY_MODELS = pytest.mark.parametrize("weak", [False, True], ids=["sc", "tso"]
 SENDING = pytest.mark.parametrize("locking", [0, 1], ids=["non-blocking", "lock-based"])
 
 # -- from the source to the last operator ----------------------------------------------------------------------
-
-
-def worked_off(flow: Flow, steps: int, workers: int) -> Make:
-    """A source that waits for room, and workers."""
-
-    def source(mem: Memory) -> None:
-        flow.submit_all(mem, steps)
-
-    return flow.program(
-        steps, source, *(lambda mem, w=w: flow.work_off(mem, w, steps) for w in range(workers))
-    )
-
-
-def line(structures: Structures, steps: int, workers: int, locking: int = 0) -> Make:
-    """A stateless operator and then a stateful one, with room for one chunk each."""
-    ops = [ingress(), operator(STATELESS, 0, locking=locking), operator(STATEFUL, 1)]
-    return worked_off(Flow(structures, ops), steps, workers)
 
 
 @SENDING
@@ -55,79 +49,12 @@ def test_every_step_passes_once_and_in_order_deeper(locking: int, weak: bool) ->
     explore(line(Structures(), 3, 2, locking), bound=1, weak=weak, steps=STEPS)
 
 
-def diamond(structures: Structures) -> Make:
-    """A stateful operator takes the same step from two operators before it."""
-    ops = [ingress(2), operator(STATELESS, 0), operator(STATELESS, 0), operator(STATEFUL, 1, 2)]
-    flow = Flow(structures, ops)
-    for _ in range(2):
-        assert flow.submit(flow.memory)
-    return flow.program(
-        2, lambda mem: flow.work_off(mem, 0, 2), lambda mem: flow.work_off(mem, 1, 2)
-    )
-
-
 @MEMORY_MODELS
 def test_an_operator_takes_the_same_step_from_each_input(weak: bool) -> None:
     explore(diamond(Structures()), bound=1, weak=weak, steps=STEPS)
 
 
 # -- room ------------------------------------------------------------------------------------------------------
-
-
-def into_a_full_inbox(structures: Structures, locking: int = 0) -> Make:
-    """One worker puts out what the full inbox of a stateful operator has no room for, another runs that operator."""
-    ops = [ingress(), operator(STATELESS, 0, locking=locking), operator(STATEFUL, 1)]
-    flow = Flow(structures, ops)
-    assert flow.submit(flow.memory)
-    assert flow.visit(flow.memory, 0, 1)
-    assert flow.submit(flow.memory)
-    return flow.program(2, lambda mem: flow.visit(mem, 0, 1), lambda mem: flow.visit(mem, 1, 2))
-
-
-def waiting_chain(structures: Structures, locking: int = 0) -> Flow:
-    """Step 0 is in the last of two stateless operators, 1 in the first one's inbox, and 2 waits before that."""
-    ops = [ingress(), *(operator(STATELESS, feeder, locking=locking) for feeder in (0, 1))]
-    flow = Flow(structures, ops)
-    assert flow.submit(flow.memory)
-    assert flow.visit(flow.memory, 0, 1)
-    assert flow.submit(flow.memory)
-    assert flow.submit(flow.memory)
-    assert not flow.submit(flow.memory), "one step too many is let in"
-    return flow
-
-
-def chain(structures: Structures, locking: int = 0) -> Make:
-    """Both operators are run at the same time."""
-    flow = waiting_chain(structures, locking)
-    return flow.program(3, lambda mem: flow.visit(mem, 0, 2), lambda mem: flow.visit(mem, 1, 1))
-
-
-def relieved_chain(structures: Structures, locking: int = 0) -> Make:
-    """Outputs wait before both operators; the last one runs, which makes room for a further step at the source."""
-    flow = waiting_chain(structures, locking)
-    assert flow.visit(flow.memory, 1, 1)
-    return flow.program(4, lambda mem: flow.visit(mem, 0, 2), lambda mem: flow.submit_all(mem, 1))
-
-
-def two_finish(structures: Structures) -> Make:
-    """Two workers end units of the same operator, in the wrong order or at the same time."""
-    ops = [ingress(2), operator(STATELESS, 0, capacity=2), operator(STATEFUL, 1, capacity=2)]
-    flow = Flow(structures, ops)
-    for _ in range(2):
-        assert flow.submit(flow.memory)
-    return flow.program(2, lambda mem: flow.visit(mem, 0, 1), lambda mem: flow.visit(mem, 1, 1))
-
-
-def fan_out(structures: Structures) -> Make:
-    """An operator puts out to two readers while the one that has no room is run."""
-    ops = [ingress(), operator(STATELESS, 0), operator(STATEFUL, 1), operator(STATEFUL, 1)]
-    flow = Flow(structures, ops)
-    assert flow.submit(flow.memory)
-    assert flow.visit(flow.memory, 0, 1)
-    assert flow.visit(flow.memory, 0, 2)
-    assert flow.submit(flow.memory)
-    return flow.program(2, lambda mem: flow.visit(mem, 0, 1), lambda mem: flow.visit(mem, 1, 3))
-
 
 ROOM: dict[str, Scenario] = {
     "into a full inbox": into_a_full_inbox,
@@ -157,16 +84,28 @@ def test_no_output_waits_beside_room_deeper(scenario: Scenario, weak: bool) -> N
 # -- handles ---------------------------------------------------------------------------------------------------
 
 
-def two_readers(structures: Structures) -> Make:
-    """Both readers of a chunk let it go at the same time."""
-    flow = Flow(structures, [ingress(), operator(STATEFUL, 0), operator(STATEFUL, 0)])
-    assert flow.submit(flow.memory)
-    return flow.program(1, lambda mem: flow.visit(mem, 0, 1), lambda mem: flow.visit(mem, 1, 2))
-
-
 @MEMORY_MODELS
 def test_a_handle_is_freed_once(weak: bool) -> None:
     explore(two_readers(Structures()), bound=2, weak=weak)
+
+
+# -- sleep -----------------------------------------------------------------------------------------------------
+
+
+def test_nobody_sleeps_for_ever() -> None:
+    explore(sleeping_line(Structures(), 4, 1), bound=1, steps=STEPS)
+    explore(sleeping_line(Structures(), 1, 2), bound=1, steps=STEPS)
+
+
+def test_nobody_sleeps_for_ever_with_store_buffers() -> None:
+    explore(sleeping_line(Structures(), 1, 1), bound=1, weak=True, steps=STEPS)
+
+
+@pytest.mark.slow
+@MEMORY_MODELS
+def test_nobody_sleeps_for_ever_deeper(weak: bool) -> None:
+    explore(sleeping_line(Structures(), 4, 2), bound=1, weak=weak, steps=STEPS)
+    explore(sleeping_line(Structures(), 1, 1), bound=2, weak=weak, steps=STEPS)
 
 
 # -- ranges ----------------------------------------------------------------------------------------------------
@@ -174,12 +113,6 @@ def test_a_handle_is_freed_once(weak: bool) -> None:
 QUEUES = pytest.mark.parametrize(
     "kind", [HYBRID, PARTITIONED, SHARED], ids=["hybrid", "partitioned", "shared"]
 )
-
-
-def ranges(structures: Structures, kind: int, steps: int, workers: int, rows=(1, 1)) -> Make:
-    """A source adds the ranges of its chunks while workers run them."""
-    keyed = operator(KEYED, 0, capacity=2, partitions=len(rows), queue_kind=kind)
-    return worked_off(Flow(structures, [ingress(), keyed], rows=rows), steps, workers)
 
 
 @QUEUES
@@ -310,6 +243,49 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
             "store(mem, at + LEFT, load(mem, at + LEFT) - 1) is None and load(mem, at + LEFT):",
         ),
     ),
+    "the end of a visit wakes nobody": (
+        lambda structures: sleeping_line(structures, 2, 2),
+        "deadlock",
+        Mutation(
+            "worker",
+            "    unpark(mem, mem[PARKED])\n    if mem[o + N_OUT]",
+            "    if mem[o + N_OUT]",
+        ),
+    ),
+    "what is sent wakes nobody": (
+        lambda structures: sleeping_line(structures, 1, 1),
+        "deadlock",
+        Mutation(
+            "dispatch",
+            "        unpark(mem, mem[PARKED] if mem[o + N_OUT] else mem[SETTLING])\n",
+            "",
+        ),
+    ),
+    "room does not wake the source": (
+        lambda structures: sleeping_line(structures, 4, 1),
+        "deadlock",
+        Mutation(
+            "dispatch",
+            "<= mem[o + CAPACITY]:\n            unpark(mem, mem[WAITING])\n",
+            "<= mem[o + CAPACITY]:\n            pass\n",
+        ),
+    ),
+    "the last step wakes nobody": (
+        lambda structures: sleeping_line(structures, 1, 1),
+        "deadlock",
+        Mutation(
+            "worker",
+            "    if mem[o + N_OUT] == 0:\n        unpark(mem, mem[SETTLING])\n",
+            "",
+        ),
+    ),
+    "settled is what every operator has counted": (
+        lambda structures: sleeping_line(structures, 1, 2),
+        "deadlock",
+        Mutation(
+            "dispatch", "if mem[o + N_OUT] == 0 and sent(mem, o) < steps", "if sent(mem, o) < steps"
+        ),
+    ),
     "two workers in a stateful operator": (
         lambda structures: line(structures, 2, 2),
         "not once, in order",
@@ -325,13 +301,19 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
 }
 
 
+def explore_ever_deeper(make: Make, bound: int) -> None:
+    """Small bounds first: most of what goes wrong does so with few deviations."""
+    for smaller in range(bound + 1):
+        explore(make, bound=smaller, steps=STEPS)
+
+
 @pytest.mark.parametrize(("scenario", "message", "mutations"), MUTATIONS.values(), ids=MUTATIONS)
 def test_mutation_is_found(
     scenario: Scenario, message: str, mutations: Mutation | tuple[Mutation, ...]
 ) -> None:
     changed = (mutations,) if isinstance(mutations, Mutation) else mutations
     with pytest.raises(Violation, match=message):
-        explore(scenario(Structures(*changed)), bound=2, steps=STEPS)
+        explore_ever_deeper(scenario(Structures(*changed)), 2)
 
 
 def test_mutation_is_found_with_store_buffers() -> None:
