@@ -15,10 +15,12 @@ import thalweg as tw
 from thalweg import testing
 from thalweg.plan import Edge, make_plan
 from thalweg.runtime import layout as at
+from thalweg.runtime import wiring
 from thalweg.runtime.build import prepare
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.clocks import now_ns
 from thalweg.runtime.dispatch import worker_at
+from thalweg.runtime.native.blocks import view_block
 from thalweg.runtime.options import Options
 from thalweg.runtime.parallel import ParallelEngine
 from thalweg.runtime.worker import STALE_NS, leave_token, take_token
@@ -350,3 +352,30 @@ def test_one_worker_holds_the_token_unless_it_is_stale() -> None:
     assert not take_token(mem, 1, two)
     leave_token(mem, one)
     assert take_token(mem, 1, two)
+
+
+# -- what workers share ----------------------------------------------------------------------------------------
+
+
+def test_workers_share_one_empty_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that make it at once have the same: the other one would be freed while machine code reads it."""
+    engine = engine_of(shapes()["diamond"], options=Options(threads=2))
+    task = next(one for one in engine.tasks if one.read_natively)
+    number, edges = next(iter(task.read_natively.items()))
+    both, blocks = threading.Barrier(2), list[int]()
+
+    def made(*given: Any) -> Any:
+        both.wait(kit.DEADLINE_S)
+        return view_block(*given)
+
+    def make() -> None:
+        blocks.append(task._empty_block(engine, number, edges[0]))
+
+    monkeypatch.setattr(wiring, "view_block", made)
+    threads = [threading.Thread(target=make, daemon=True) for _ in range(2)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(kit.DEADLINE_S)
+    assert len(blocks) == 2
+    assert blocks[0] == blocks[1]

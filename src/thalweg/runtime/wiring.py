@@ -181,7 +181,8 @@ class Task:
             columns = engine.edge_columns(ref, edge)
             empty = Chunk.empty(stream_schema(engine.plan, ref), columns)
             words, alive = view_block(empty, -1)
-            self._empty[number] = address(words), alive
+            # Workers come here at once, and all must have the one block that is kept.
+            self._empty.setdefault(number, (address(words), alive))
         return self._empty[number][0]
 
 
