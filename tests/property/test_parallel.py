@@ -153,3 +153,44 @@ def test_shapes(shape: str) -> None:
     testing.assert_same(
         recipe.build(), inputs, seeds=range(24), compile=("never",), options=any_options
     )
+
+
+#: More of them, deep, for machine code and Python side by side.
+COMPILED = {
+    **SHAPES,
+    "windows beside timers": Recipe(
+        (SourceStep(3), SourceStep(0)),
+        (Step("union", (0, 1)), Step("window", (2,), 1), Step("alarms", (2,), 3), Step("union", (3, 4))),
+    ),
+    "rejected and late": Recipe(
+        (SourceStep(0),),
+        (Step("fail_some", (0,)), Step("rejected", (1,)), Step("late", (0,)), Step("count_or_fail", (1,))),
+    ),
+    "interpreted between compiled": Recipe(
+        (SourceStep(3),),
+        (
+            Step("scale", (0,)), Step("add_ten", (1,)), Step("sessions", (2,), 4), Step("dedupe", (3,)),
+            Step("top_k", (2,)),
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("shape", COMPILED)
+def test_compiled_shapes(shape: str) -> None:
+    """Compiled, over very many ways to run and more rows; a flow is compiled once, so few flows."""
+    recipe = COMPILED[shape]
+    for round_ in range(4):
+        inputs: dict[str, list[Any]] = {
+            f"in{i}": random_rows(10 * round_ + i, 200) for i in range(len(recipe.sources))
+        }
+        seeds = range(12 * round_, 12 * round_ + 12)
+        testing.assert_same(
+            recipe.build(compile="auto"),
+            inputs,
+            seeds=seeds,
+            compile=("auto",),
+            options=any_options,
+        )
