@@ -19,6 +19,7 @@ import threading
 from typing import NamedTuple
 
 import thalweg as tw
+from thalweg.runtime import parallel
 from thalweg.runtime.options import Options
 
 
@@ -52,8 +53,19 @@ def blocks(row: Row) -> Row:
     return row
 
 
-def blocks_at_the_end(row: Row) -> None:
-    blocks(row)
+def hangs(row: Row) -> None:
+    threading.forever.wait()
+
+
+def says_when_full() -> None:
+    # The source finds no room for its next step.
+    wait = parallel.wait_for_room
+
+    def say_and_wait(*given):
+        print("ready", flush=True)
+        wait(*given)
+
+    parallel.wait_for_room = say_and_wait
 
 
 def one():
@@ -94,18 +106,18 @@ STATES = {
     ),
     "an interpreted operator": "rows = rows.map(blocks)",
     "a source that waits": "inputs['in'] = one()\nsinks['seen'] = tw.each(ready)",
-    "full queues": "sinks['out'] = tw.each(blocks_at_the_end)",
+    "full queues": "sinks['out'] = tw.each(hangs)\nsays_when_full()",
     "an endless source": "sinks['seen'] = tw.each(ready)",
     "rows that are there": "inputs['in'] = [Row(i, i) for i in range(10_000)]\nrows = rows.map(blocks)",
 }
 
 
-#: In the caller's own thread, a compiled loop without end cannot be interrupted.
+#: In the caller's own thread, a compiled loop without end cannot be interrupted, and there are no queues.
 CASES = [
     (state, how)
     for state in STATES
     for how in ("manual", "two", "narrow", "dedicated")
-    if (state, how) != ("a compiled loop", "manual")
+    if how != "manual" or state not in ("a compiled loop", "full queues")
 ]
 
 
