@@ -74,9 +74,13 @@ def relieved_chain(structures: Structures, locking: int = 0) -> Make:
     return flow.program(4, lambda mem: flow.visit(mem, 0, 2), lambda mem: flow.submit_all(mem, 1))
 
 
-def two_finish(structures: Structures) -> Make:
+def two_finish(structures: Structures, ordered: int = 1) -> Make:
     """Two workers end units of the same operator, in the wrong order or at the same time."""
-    ops = [ingress(2), operator(STATELESS, 0, capacity=2), operator(STATEFUL, 1, capacity=2)]
+    ops = [
+        ingress(2),
+        operator(STATELESS, 0, capacity=2, ordered=ordered),
+        operator(STATEFUL, 1, capacity=2),
+    ]
     flow = Flow(structures, ops)
     for _ in range(2):
         assert flow.submit(flow.memory)
