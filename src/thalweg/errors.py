@@ -10,6 +10,7 @@
     │   └── OperatorError       a user's function raised on a row
     ├── CheckpointError         the checkpoint cannot be used as asked
     │   └── CheckpointMismatch  it belongs to another flow, or the flow changed
+    ├── SchedulingError         a scheduling policy gave what cannot be a schedule
     ├── EnvironmentProblem      the machine lacks something (Java, a writable folder, a peer, …)
     └── SourceClosed            push() into a source whose run is over
 
@@ -66,6 +67,27 @@ class CheckpointError(ThalwegError):
 
 class CheckpointMismatch(CheckpointError):
     """The checkpoint was written by another flow, or the flow changed in a way that loses state."""
+
+
+class SchedulingError(ThalwegError):
+    """A scheduling policy raised, or what it gave is no schedule of the operators.
+
+    Attributes:
+        policy: the policy's name.
+        operator: the operator's name, where it is about one.
+    """
+
+    def __init__(self, message: str, *, policy: str = "", operator: str = "") -> None:
+        super().__init__(message)
+        self.policy = policy
+        self.operator = operator
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_scheduling_error, (str(self), self.policy, self.operator))
+
+
+def _scheduling_error(message: str, policy: str, operator: str) -> SchedulingError:
+    return SchedulingError(message, policy=policy, operator=operator)
 
 
 class EnvironmentProblem(ThalwegError):

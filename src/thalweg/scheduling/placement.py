@@ -1,0 +1,99 @@
+"""Which threads run an operator in a round: f, the inter-thread function of Haren (Palyvos-Giannas et al., 4.1)."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import heapq
+import math
+from collections.abc import Sequence
+
+from thalweg.errors import BuildError
+from thalweg.scheduling.features import Feature
+from thalweg.scheduling.round_view import RoundView
+
+
+class Placement(abc.ABC):
+    """Gives each thread its operators for one round, and keeps nothing between rounds.
+
+    In the paper an operator stands in one thread's list. One that several threads may run at a time can stand in
+    several here: each is a *share* of it.
+    """
+
+    __slots__ = ()
+
+    def features(self) -> frozenset[str | Feature]:
+        """What it needs to know of operators."""
+        return frozenset()
+
+    def shares(self, view: RoundView, threads: int) -> Sequence[int]:
+        """By operator, in how many lists it stands: one, the paper's rule, or none where it has no place."""
+        return [min(operator.places, 1) for operator in view.operators]
+
+    @abc.abstractmethod
+    def assign(self, view: RoundView, threads: int) -> Sequence[Sequence[int]]:
+        """By thread, its operators in any order; each operator in as many lists as it has shares."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Balanced(Placement):
+    """Every thread gets about as much work, and an operator with much of it several threads, up to its limit.
+
+    An operator's work is what it would take to work off all that waits now, and one more tuple of each source:
+    c·W with W = waiting + Σ s·W over those it reads. It gets min(M, ceil(its share of the work × threads)) shares,
+    each of equal weight; the heaviest are placed first, on the threads with the least so far (longest processing
+    time first).
+
+    Attributes:
+        shares_at_most: of one operator; 1 is the paper's rule, None no limit but its own.
+    """
+
+    shares_at_most: int | None = None
+
+    def __post_init__(self) -> None:
+        most = self.shares_at_most
+        if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+            raise BuildError(
+                f"Balanced: shares_at_most must be an int of at least 1 or None, not {most!r}"
+            )
+
+    def features(self) -> frozenset[str | Feature]:
+        return frozenset({"worklist", "cost_ns", "selectivity"})
+
+    def shares(self, view: RoundView, threads: int) -> Sequence[int]:
+        return self._shares(view, _work(view), threads)
+
+    def _shares(self, view: RoundView, work: Sequence[float], threads: int) -> list[int]:
+        total = sum(work) or 1.0
+        most = threads if self.shares_at_most is None else min(self.shares_at_most, threads)
+        # A share of work that is a hair above k threads by rounding is k.
+        wanted = [max(math.ceil(threads * own / total - 1e-9), 1) for own in work]
+        return [
+            min(operator.places, want, most)
+            for operator, want in zip(view.operators, wanted, strict=True)
+        ]
+
+    def assign(self, view: RoundView, threads: int) -> Sequence[Sequence[int]]:
+        work = _work(view)
+        shares = self._shares(view, work, threads)
+        weight = [own / max(count, 1) for own, count in zip(work, shares, strict=True)]
+        lists: list[list[int]] = [[] for _ in range(threads)]
+        loads = [(0.0, thread) for thread in range(threads)]
+        for operator in sorted(range(len(work)), key=lambda i: (-weight[i], i)):
+            lightest = [heapq.heappop(loads) for _ in range(shares[operator])]
+            for load, thread in lightest:
+                lists[thread].append(operator)
+                heapq.heappush(loads, (load + weight[operator], thread))
+        return lists
+
+
+def _work(view: RoundView) -> list[float]:
+    """By operator, the time to work off what waits and one tuple of each source, ns; 0 where it has no place."""
+    tuples: list[float] = []
+    for operator, feeders in zip(view.operators, view.feeders, strict=True):
+        arriving = sum(view.operators[f].selectivity * tuples[f] for f in feeders)
+        tuples.append(operator.worklist + (arriving if feeders else 1.0))
+    return [
+        operator.cost_ns * count if operator.places else 0.0
+        for operator, count in zip(view.operators, tuples, strict=True)
+    ]
