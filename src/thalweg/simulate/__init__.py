@@ -1,0 +1,36 @@
+"""The node runtime in virtual time: any number of operators and threads on any machine, the same under a seed."""
+
+from __future__ import annotations
+
+from thalweg.simulate.arrivals import Arrivals, At, Bursts, Constant, Poisson, Saturated, Steps
+from thalweg.simulate.graph import Graph, Operator, Source
+from thalweg.simulate.result import (
+    Overhead,
+    Simulated,
+    SimulatedOperator,
+    SimulatedSink,
+    SimulatedSource,
+    SimulatedThread,
+)
+from thalweg.simulate.simulation import Simulation, simulate
+
+__all__ = [
+    "Arrivals",
+    "At",
+    "Bursts",
+    "Constant",
+    "Graph",
+    "Operator",
+    "Overhead",
+    "Poisson",
+    "Saturated",
+    "Simulated",
+    "SimulatedOperator",
+    "SimulatedSink",
+    "SimulatedSource",
+    "SimulatedThread",
+    "Simulation",
+    "Source",
+    "Steps",
+    "simulate",
+]

@@ -1,0 +1,132 @@
+"""What policies are shown of a simulated flow: kept up to date where something changed, not made anew."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from thalweg.scheduling.measures import cost_ns, cumulative_selectivity, selectivity
+from thalweg.scheduling.policy import FlowView
+from thalweg.simulate.graph import INGRESS_CODE
+from thalweg.simulate.network import Network
+from thalweg.simulate.nodes import Node
+
+#: Cumulative selectivities are reckoned anew when a selectivity has moved by so much of itself.
+_DRIFT: Final = 0.01
+_FLOATS: Final = frozenset({"cost", "selectivity", "cumulative_in", "cumulative_out", "window_ns"})
+
+
+class Board:
+    """Who can run, and the view of all nodes for a policy that picks.
+
+    Attributes:
+        ready: the nodes that can run; right after :meth:`settle`.
+    """
+
+    def __init__(self, net: Network, nodes: list[Node], window_ns: int) -> None:
+        """``window_ns`` is the time over which worker time adds up."""
+        self.ready: set[Node] = set()
+        self._net = net
+        self._nodes = nodes
+        self._changed: set[Node] = set(nodes)
+        self._window_ns = window_ns
+        self._window_start_ns = 0
+        self._view = _blank_view(nodes)
+        self._head_ns = np.full(len(nodes) + 1, -1, np.int64)
+        self._feeders = [_feeders(node) for node in nodes]
+        #: By node, its feeders that have no other reader, and the others.
+        self._only = [
+            np.array([f for f in feeders if len(nodes[f - 1].ports) == 1], np.int64)
+            for feeders in self._feeders
+        ]
+        self._shared = [
+            [f for f in feeders if len(nodes[f - 1].ports) > 1] for feeders in self._feeders
+        ]
+        self._sinks = np.array([node.index for node in nodes if not node.ports], np.int64)
+        self._reckoned = np.zeros(len(nodes) + 1)
+
+    def settle(self) -> None:
+        """Looks again at the nodes that were touched."""
+        touched = self._net.touched
+        for node in touched:
+            if node.can_run():
+                self.ready.add(node)
+            else:
+                self.ready.discard(node)
+        self._changed |= touched
+        touched.clear()
+
+    def view(self) -> FlowView:
+        """The flow now; the same arrays each time."""
+        self.settle()
+        view, now = self._view, self._net.now_ns
+        if now - self._window_start_ns >= self._window_ns:
+            self._new_window(now)
+        for node in self._changed:
+            self._show(node)
+        self._changed.clear()
+        view.output[self._sinks] = -1
+        np.copyto(view.head_ns, np.where(self._head_ns < 0, now, self._head_ns))
+        view.now_ns[0] = now
+        moved = np.abs(view.selectivity - self._reckoned) > _DRIFT * self._reckoned
+        if moved.any():
+            self._reckon()
+        return view
+
+    def _new_window(self, now: int) -> None:
+        """Forgets the worker time of the window that is over."""
+        self._window_start_ns = now
+        for node in self._nodes:
+            node.window_ns = 0
+        self._view.window_ns[:] = 0
+
+    def _show(self, node: Node) -> None:
+        view, i = self._view, node.index
+        view.worklist[i] = node.waiting
+        view.cost[i] = cost_ns(node.busy_ns, node.worked)
+        view.selectivity[i] = selectivity(node.rows_in, node.rows_out)
+        view.workers[i] = node.workers
+        view.limit[i] = node.limit
+        view.window_ns[i] = node.window_ns
+        view.last_run_ns[i] = node.last_run_ns
+        view.runnable[i] = node in self.ready
+        self._head_ns[i] = node.oldest_ns()
+        view.output[self._only[i - 1]] = node.waiting
+        for feeder in self._shared[i - 1]:
+            ports = self._nodes[feeder - 1].ports
+            view.output[feeder] = max(port.reader.waiting for port in ports)
+
+    def _reckon(self) -> None:
+        view = self._view
+        self._reckoned[:] = view.selectivity
+        feeders = [[], *(_inputs(node) for node in self._nodes)]
+        view.cumulative_in[:], view.cumulative_out[:] = cumulative_selectivity(
+            view.selectivity, feeders
+        )
+
+
+def _feeders(node: Node) -> list[int]:
+    """Indices of the operators that a node reads."""
+    return [feeder.index for port in node.inboxes for feeder in port.nodes]
+
+
+def _inputs(node: Node) -> list[int]:
+    """The same with a 0 for each source."""
+    read = [feeder for port in node.inboxes for feeder in port.feeders]
+    return [feeder.index if isinstance(feeder, Node) else 0 for feeder in read]
+
+
+def _blank_view(nodes: list[Node]) -> FlowView:
+    """A view in which only what never changes is filled in; index 0 is the ingress."""
+    n = len(nodes) + 1
+    columns: dict[str, Any] = {
+        name: np.zeros(n, np.float64 if name in _FLOATS else np.int64) for name in FlowView._fields
+    }
+    columns["now_ns"] = np.zeros(1, np.int64)
+    view = FlowView(**columns)
+    view.kind[:] = [INGRESS_CODE, *(node.kind for node in nodes)]
+    view.rank[:] = np.arange(n)
+    view.selectivity[0] = 1.0
+    view.priority[:] = [0, *(node.operator.priority_class for node in nodes)]
+    return view

@@ -1,0 +1,179 @@
+"""Inboxes between operators: bounded, with back-pressure, and what any change of theirs makes others look at.
+
+A tuple is an int, its *key*: when it entered the flow and how many entered at that moment before it. Keys are the
+order of the flow, and what an operator puts out for a tuple carries its key.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from thalweg.simulate.nodes import Node
+
+_TIE_BITS: Final = 24
+
+
+def born_ns(key: int) -> int:
+    """When a tuple entered the flow: its clock time, ns."""
+    return key >> _TIE_BITS
+
+
+class Network:
+    """What all nodes share: the time, the keys given so far, and the count of waiting tuples.
+
+    Attributes:
+        now_ns: virtual time.
+        queued: tuples in all inboxes.
+        touched: nodes whose ability to run may have changed since the last look.
+    """
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self.queued = 0
+        self.touched: set[Node] = set()
+        self.last_key = -1
+
+    def new_key(self) -> int:
+        """The key of a tuple that enters now."""
+        self.last_key = max(self.last_key + 1, self.now_ns << _TIE_BITS)
+        return self.last_key
+
+
+class Port:
+    """An input port: the inbox in front of an operator, filled by one feeder, or by several as they come."""
+
+    __slots__ = ("capacity", "feeders", "nodes", "queue", "reader")
+
+    def __init__(self, reader: Node, feeders: list[Feeder], nodes: list[Node]) -> None:
+        """``nodes`` are those of the feeders that are operators."""
+        capacity = reader.operator.capacity
+        self.queue: deque[int] = deque()
+        self.reader = reader
+        self.feeders = feeders
+        self.nodes = nodes
+        self.capacity = sys.maxsize if capacity is None else capacity
+
+    def push(self, key: int) -> None:
+        """Adds a tuple, whether there is room or not."""
+        queue = self.queue
+        queue.append(key)
+        if len(queue) == self.capacity:
+            for feeder in self.feeders:
+                feeder.full += 1
+        reader = self.reader
+        reader.waiting += 1
+        if reader.waiting > reader.most_waiting:
+            reader.most_waiting = reader.waiting
+        net = reader.net
+        net.queued += 1
+        net.touched.add(reader)
+
+    def pop(self) -> int:
+        """Takes the first tuple; where that makes room, feeders go on."""
+        queue = self.queue
+        key = queue.popleft()
+        if len(queue) + 1 == self.capacity:
+            for feeder in self.feeders:
+                feeder.full -= 1
+            for feeder in self.feeders:
+                feeder.flush()
+            self.reader.net.touched.update(self.nodes)
+        return key
+
+    def clock(self) -> int:
+        """No tuple with this key or a lower one can still come out of here, besides those that wait."""
+        if self.queue:
+            return self.queue[0] - 1
+        return min(feeder.clock() for feeder in self.feeders)
+
+
+class Feeder:
+    """Puts tuples into the inboxes of its readers, in order; they wait in ``out`` while one has no room.
+
+    Attributes:
+        full: how many of its readers' inboxes have no room.
+        merges: those behind it, however far, that merge by order: its progress may let them go on.
+    """
+
+    __slots__ = ("deals", "full", "merges", "net", "out", "ports", "turn")
+
+    def __init__(self, net: Network, *, deals: bool) -> None:
+        self.net = net
+        self.out: deque[int] = deque()
+        self.ports: list[Port] = []
+        self.deals = deals
+        self.turn = 0
+        self.full = 0
+        self.merges: list[Node] = []
+
+    def has_room(self) -> bool:
+        """Whether nothing waits in ``out`` and every reader has room."""
+        return not self.full and not self.out
+
+    def flush(self) -> None:
+        """Hands on what waits as far as there is room.
+
+        The outputs of one tuple go together, over the capacity if need be. If they did not, a merge could wait for
+        the second output of a tuple while the way there is full of what is behind the first.
+        """
+        out = self.out
+        while out and self._next_has_room():
+            key = out[0]
+            while out and out[0] == key:
+                self._hand_on(out.popleft())
+        if self.merges:
+            self.net.touched.update(self.merges)
+
+    def _next_has_room(self) -> bool:
+        if self.deals:
+            port = self.ports[self.turn]
+            return len(port.queue) < port.capacity
+        return not self.full
+
+    def _hand_on(self, key: int) -> None:
+        if self.deals:
+            self.ports[self.turn].push(key)
+            self.turn = (self.turn + 1) % len(self.ports)
+        else:
+            for port in self.ports:
+                port.push(key)
+
+    def clock(self) -> int:
+        """No tuple with this key or a lower one will be handed on any more."""
+        raise NotImplementedError
+
+
+class SourceNode(Feeder):
+    """A running source; ``out`` is its backlog.
+
+    Attributes:
+        arrived: tuples so far.
+    """
+
+    __slots__ = ("arrived", "name", "saturated", "times")
+
+    def __init__(self, net: Network, name: str, times: Iterator[int], *, saturated: bool) -> None:
+        super().__init__(net, deals=False)
+        self.name = name
+        self.times = times
+        self.saturated = saturated
+        self.arrived = 0
+
+    def arrive(self) -> None:
+        """A tuple enters now, or waits here."""
+        self.out.append(self.net.new_key())
+        self.arrived += 1
+        self.flush()
+
+    def flush(self) -> None:
+        Feeder.flush(self)
+        while self.saturated and self.ports and self._next_has_room():
+            self.arrived += 1
+            self._hand_on(self.net.new_key())
+
+    def clock(self) -> int:
+        return self.out[0] - 1 if self.out else self.net.last_key

@@ -1,0 +1,114 @@
+"""Threads that ask a policy at each visit, and sleep while nothing can run."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Final
+
+import numba
+
+from thalweg.errors import BuildError
+from thalweg.scheduling.policy import FlowView, Pick, PickPolicy
+from thalweg.simulate.board import Board
+from thalweg.simulate.events import Events
+from thalweg.simulate.nodes import Node
+from thalweg.simulate.result import Overhead
+from thalweg.simulate.workers import Worker, WorkerModel
+
+#: With so many operators a pick is compiled: it loops over all of them.
+COMPILE_FROM: Final = 64
+
+
+class PickThreads(WorkerModel):
+    """A thread picks, stays for a time slice or until input or room runs out, and picks again.
+
+    Attributes:
+        idle: numbers of the workers that sleep, a heap: the first one is woken first.
+        deciding: how many workers are about to pick.
+    """
+
+    def __init__(
+        self,
+        policy: PickPolicy,
+        events: Events,
+        board: Board,
+        nodes: list[Node],
+        overhead: Overhead,
+        unit_tuples: int,
+    ) -> None:
+        super().__init__(events, board, nodes, overhead, unit_tuples)
+        self.policy = policy
+        self.idle: list[int] = []
+        self.deciding = 0
+        self._pick = _compiled(policy.pick_function(), board.view())
+
+    def settle(self) -> None:
+        self.board.settle()
+        while self.idle and self.deciding < len(self.board.ready):
+            self._decide_soon(self.workers[heapq.heappop(self.idle)], self.overhead.wake_ns)
+
+    def set_threads(self, threads: int) -> None:
+        resumed = self.resume_below(threads)
+        for worker in resumed:
+            self._decide_soon(worker, 0)
+        for index in [index for index in self.idle if index >= threads]:
+            self.suspend(self.workers[index])
+        self.idle = sorted(index for index in self.idle if index < threads)
+
+    def unit_done(self, worker: Worker) -> None:
+        node = self.end_unit(worker)
+        stays = worker.index < self.level and self.now_ns < worker.until_ns
+        if not (stays and self.begin_unit(worker, node, self.unit_tuples)):
+            self._go(worker)
+
+    def _go(self, worker: Worker) -> None:
+        self.leave(worker)
+        self._decide_soon(worker, 0)
+
+    def _decide_soon(self, worker: Worker, wake_ns: int) -> None:
+        cost = wake_ns + self.overhead.visit_ns + self.overhead.operator_ns * len(self.nodes)
+        worker.scheduling_ns += cost
+        self.deciding += 1
+        self.events.plan(self.now_ns + cost, self._decide, worker)
+
+    def _decide(self, worker: Worker) -> None:
+        self.deciding -= 1
+        if worker.index >= self.level:
+            self.suspend(worker)
+            return
+        self.decisions += 1
+        picked = int(self._pick(self.board.view(), worker.index))
+        if picked < 0:
+            heapq.heappush(self.idle, worker.index)
+            return
+        node = self._checked(picked)
+        self.enter(worker, node)
+        worker.until_ns = self.now_ns + self.policy.slice_ns
+        if not self.begin_unit(worker, node, self.unit_tuples):
+            self._go(worker)
+
+    def _checked(self, picked: int) -> Node:
+        """The node that was picked.
+
+        Raises:
+            BuildError: it is none that can run.
+        """
+        if 0 < picked <= len(self.nodes) and self.nodes[picked - 1] in self.board.ready:
+            return self.nodes[picked - 1]
+        runnable = sorted(node.index for node in self.board.ready)
+        raise BuildError(
+            f"policy {type(self.policy).__name__}: it picked {picked}, which cannot run\n"
+            f"  expected: one of {runnable}, or -1"
+        )
+
+
+def _compiled(pick: Pick, view: FlowView) -> Pick:
+    """The pick as machine code where there are many operators and Numba can; what it picks is the same."""
+    if len(view.kind) <= COMPILE_FROM:
+        return pick
+    compiled: Pick = numba.njit(nogil=True, error_model="python")(pick)
+    try:
+        compiled(view, 0)
+    except numba.core.errors.NumbaError:
+        return pick
+    return compiled

@@ -1,0 +1,153 @@
+"""Threads in virtual time: what all models of threading have in common."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+
+from thalweg.errors import BuildError
+from thalweg.simulate.board import Board
+from thalweg.simulate.events import Events
+from thalweg.simulate.nodes import Node, Unit
+from thalweg.simulate.result import Overhead, SimulatedThread
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Worker:
+    """A thread.
+
+    Attributes:
+        node: whom it visits; unit: what it did there last, or does now.
+        until_ns: when its visit should end.
+        since_ns: since when it lives; -1 while it is suspended.
+        life_ns: how long it lived before.
+        working_ns: since when it does its unit; -1 while it does none.
+    """
+
+    index: int
+    node: Node | None = None
+    unit: Unit | None = None
+    until_ns: int = 0
+    since_ns: int = -1
+    life_ns: int = 0
+    working_ns: int = -1
+    busy_ns: int = 0
+    scheduling_ns: int = 0
+
+    def figures(self, now_ns: int) -> SimulatedThread:
+        """How it spent its time so far; a unit, and a decision, counts as far as it has come."""
+        life = self.life_ns + (now_ns - self.since_ns if self.since_ns >= 0 else 0)
+        busy = self.busy_ns + (now_ns - self.working_ns if self.working_ns >= 0 else 0)
+        scheduling = min(self.scheduling_ns, life - busy)
+        return SimulatedThread(busy, scheduling, life - busy - scheduling)
+
+
+class ThreadModel(abc.ABC):
+    """Which thread works on what.
+
+    Attributes:
+        level: how many threads there are now.
+        decisions: how often the policy was asked.
+    """
+
+    def __init__(
+        self, events: Events, board: Board, nodes: list[Node], overhead: Overhead, unit_tuples: int
+    ) -> None:
+        self.events = events
+        self.board = board
+        self.nodes = nodes
+        self.overhead = overhead
+        self.unit_tuples = unit_tuples
+        self.level = 0
+        self.decisions = 0
+
+    @property
+    def now_ns(self) -> int:
+        """Virtual time."""
+        return self.events.net.now_ns
+
+    @abc.abstractmethod
+    def settle(self) -> None:
+        """Something happened: whoever can work now, begins."""
+
+    @abc.abstractmethod
+    def set_threads(self, threads: int) -> None:
+        """From now on so many; who is over that number ends the unit in hand first."""
+
+    @abc.abstractmethod
+    def figures(self) -> tuple[SimulatedThread, ...]:
+        """How the threads spent their time."""
+
+
+class WorkerModel(ThreadModel):
+    """Threads that go from operator to operator.
+
+    Attributes:
+        workers: all that ever were, those above the level being suspended, or about to be.
+    """
+
+    def __init__(
+        self, events: Events, board: Board, nodes: list[Node], overhead: Overhead, unit_tuples: int
+    ) -> None:
+        super().__init__(events, board, nodes, overhead, unit_tuples)
+        self.workers: list[Worker] = []
+
+    def figures(self) -> tuple[SimulatedThread, ...]:
+        return tuple(worker.figures(self.now_ns) for worker in self.workers)
+
+    def resume_below(self, threads: int) -> list[Worker]:
+        """Sets the level, and gives the workers below it that lived not: new ones and suspended ones."""
+        require_threads(threads)
+        self.level = threads
+        while len(self.workers) < threads:
+            self.workers.append(Worker(len(self.workers)))
+        resumed = [worker for worker in self.workers[:threads] if worker.since_ns < 0]
+        for worker in resumed:
+            worker.since_ns = self.now_ns
+        return resumed
+
+    def suspend(self, worker: Worker) -> None:
+        """Ends a worker's life for now."""
+        worker.life_ns += self.now_ns - worker.since_ns
+        worker.since_ns = -1
+
+    def enter(self, worker: Worker, node: Node) -> None:
+        """A visit begins."""
+        node.workers += 1
+        node.visits += 1
+        worker.node, worker.unit = node, None
+        self.events.net.touched.add(node)
+
+    def begin_unit(self, worker: Worker, node: Node, tuples: int) -> bool:
+        """The worker does the next unit of at most so many tuples, if there is any and its output has room."""
+        unit = node.take(tuples, worker.unit) if node.has_room() else None
+        if unit is None:
+            return False
+        worker.unit = unit
+        worker.working_ns = self.now_ns
+        self.events.plan(self.now_ns + unit.cost_ns, self.unit_done, worker)
+        return True
+
+    def end_unit(self, worker: Worker) -> Node:
+        """The worker has done its unit."""
+        assert worker.node is not None and worker.unit is not None
+        worker.busy_ns += worker.unit.cost_ns
+        worker.working_ns = -1
+        worker.node.finish(worker.unit)
+        return worker.node
+
+    def leave(self, worker: Worker) -> None:
+        """A visit ends."""
+        assert worker.node is not None
+        worker.node.release(worker.unit)
+        worker.node = worker.unit = None
+
+    @abc.abstractmethod
+    def unit_done(self, worker: Worker) -> None:
+        """A unit is done: what next?"""
+
+
+def require_threads(threads: int) -> None:
+    """Refuses a level that is none."""
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise BuildError(f"threads must be an int of at least 1, not {threads!r}")
