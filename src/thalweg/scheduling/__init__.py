@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from thalweg.scheduling.by_function import by
 from thalweg.scheduling.features import BUILT_IN, Feature, FeatureKind, feature, stale
+from thalweg.scheduling.haren import (
+    Chain,
+    FirstComeFirstServed,
+    HighestRate,
+    MultiClass,
+    lower_envelope,
+)
 from thalweg.scheduling.measures import cost_ns, cumulative_selectivity, selectivity
-from thalweg.scheduling.placement import Balanced, Placement
+from thalweg.scheduling.placement import (
+    Balanced,
+    FlowPlacement,
+    Placement,
+    RandomPlacement,
+    RoundRobinPlacement,
+)
 from thalweg.scheduling.policy import FlowView, Pick, PickPolicy
 from thalweg.scheduling.prasaad import (
     CurrentThroughput,
@@ -27,13 +41,18 @@ from thalweg.scheduling.streams import FreeList
 __all__ = [
     "BUILT_IN",
     "Balanced",
+    "Chain",
     "CurrentThroughput",
     "EstimatedTime",
     "Feature",
     "FeatureKind",
+    "FirstComeFirstServed",
+    "FlowPlacement",
     "FlowView",
     "FreeList",
+    "HighestRate",
     "LastInPipeline",
+    "MultiClass",
     "OperatorStats",
     "Periods",
     "Pick",
@@ -41,13 +60,17 @@ __all__ = [
     "Placement",
     "QueueSizeThrottling",
     "Random",
+    "RandomPlacement",
     "Round",
     "RoundPolicy",
     "RoundRobin",
+    "RoundRobinPlacement",
     "RoundView",
+    "by",
     "cost_ns",
     "cumulative_selectivity",
     "feature",
+    "lower_envelope",
     "overdue",
     "plan_round",
     "required_features",

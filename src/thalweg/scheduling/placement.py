@@ -6,11 +6,15 @@ import abc
 import dataclasses
 import heapq
 import math
+import random
 from collections.abc import Sequence
+from typing import TypeVar
 
 from thalweg.errors import BuildError
 from thalweg.scheduling.features import Feature
 from thalweg.scheduling.round_view import RoundView
+
+T = TypeVar("T")
 
 
 class Placement(abc.ABC):
@@ -97,3 +101,59 @@ def _work(view: RoundView) -> list[float]:
         operator.cost_ns * count if operator.places else 0.0
         for operator, count in zip(view.operators, tuples, strict=True)
     ]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RoundRobinPlacement(Placement):
+    """Operators in turn, to one thread after the other."""
+
+    def assign(self, view: RoundView, threads: int) -> Sequence[Sequence[int]]:
+        return _dealt(_placed(view), threads)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RandomPlacement(Placement):
+    """Operators at random, to every thread as many: the placement of the paper's evaluation (7.2).
+
+    Each round is shuffled anew, by seed and time, so nobody shares a thread with the same operators for ever.
+
+    Attributes:
+        seed: tells one sequence of rounds from another.
+    """
+
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
+            raise BuildError(f"RandomPlacement: seed must be an int, not {self.seed!r}")
+
+    def assign(self, view: RoundView, threads: int) -> Sequence[Sequence[int]]:
+        operators = _placed(view)
+        random.Random(f"{self.seed} {view.now_ns}").shuffle(operators)
+        return _dealt(operators, threads)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FlowPlacement(Placement):
+    """Flows in turn: all operators of a flow on one thread, so no two flows wait for each other more than need be."""
+
+    def features(self) -> frozenset[str | Feature]:
+        return frozenset({"flow"})
+
+    def assign(self, view: RoundView, threads: int) -> Sequence[Sequence[int]]:
+        flows: dict[str, list[int]] = {}
+        for i in _placed(view):
+            flows.setdefault(view.operators[i].flow, []).append(i)
+        return [
+            [i for flow in mine for i in flow] for mine in _dealt(list(flows.values()), threads)
+        ]
+
+
+def _placed(view: RoundView) -> list[int]:
+    """The operators that threads may be sent to."""
+    return [operator.index for operator in view.operators if operator.places]
+
+
+def _dealt(items: Sequence[T], threads: int) -> list[Sequence[T]]:
+    """One item to each thread in turn."""
+    return [items[thread::threads] for thread in range(threads)]

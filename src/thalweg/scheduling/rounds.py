@@ -27,6 +27,7 @@ __all__ = [
     "Round",
     "RoundPolicy",
     "RoundView",
+    "checked_priorities",
     "overdue",
     "plan_round",
     "required_features",
@@ -187,7 +188,7 @@ def plan_round(policy: RoundPolicy, view: RoundView, threads: int) -> Round:
         )
     required_features(policy)
     assigned = _assigned(policy, view, threads)
-    vectors = _vectors(policy, view)
+    vectors = checked_priorities(policy, view)
     level = {
         vector: place for place, vector in enumerate(sorted(set(vectors), reverse=True))
     }  # equal vectors share a level, and a level orders as its vector does
@@ -236,8 +237,12 @@ def _assigned(policy: RoundPolicy, view: RoundView, threads: int) -> Sequence[Se
     return lists
 
 
-def _vectors(policy: RoundPolicy, view: RoundView) -> list[tuple[float, ...]]:
-    """The policy's priorities, checked: a vector of numbers an operator."""
+def checked_priorities(policy: RoundPolicy, view: RoundView) -> list[tuple[float, ...]]:
+    """What a policy's g gives, if that is a vector of numbers an operator.
+
+    Raises:
+        SchedulingError: it is not, or the policy raised.
+    """
     try:
         given = list(policy.priorities(view))
     except SchedulingError:

@@ -1,0 +1,252 @@
+"""The policies of Haren's evaluation (Palyvos-Giannas et al., 7.2 and 7.4): FCFS, Highest Rate, Chain and Multi-Class.
+
+Each aims at one thing: FCFS at the maximum latency, Highest Rate at the mean latency, Chain at the tuples that are held
+in queues. They see a flow as a graph of costs and selectivities, and compare operators of all flows with each other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal
+
+from thalweg.errors import BuildError, SchedulingError
+from thalweg.scheduling.features import Feature
+from thalweg.scheduling.round_view import INGRESS, RoundView
+from thalweg.scheduling.rounds import RoundPolicy, checked_priorities
+
+#: A flow may have exponentially many paths; so many are looked at in the time of a round.
+MOST_PATHS: Final = 10_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FirstComeFirstServed(RoundPolicy):
+    """FCFS: the operator whose oldest waiting tuple entered the flow first; those where none waits come last."""
+
+    def features(self) -> frozenset[str | Feature]:
+        return frozenset({"head_ns"})
+
+    def priorities(self, view: RoundView) -> list[tuple[float, ...]]:
+        return [(view.head_age_ns(i),) for i in range(len(view.operators))]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HighestRate(RoundPolicy):
+    """HR: the operator from which on most tuples reach the end a ns of work (Sharaf et al., the global output rate).
+
+    S(o) = s·Σ S(d) and C(o) = c + s·Σ C(d) over the operators d that read o; S = s and C = c where nobody does. The
+    priority is S/C. On a fan-out both sums count every branch, so S is the tuples that come out for one that goes in.
+    """
+
+    def features(self) -> frozenset[str | Feature]:
+        return frozenset({"cost_ns", "selectivity"})
+
+    def priorities(self, view: RoundView) -> list[tuple[float, ...]]:
+        count = len(view.operators)
+        leaving, taking = [0.0] * count, [0.0] * count
+        for i in reversed(range(count)):
+            operator, readers = view.operators[i], view.readers[i]
+            branches = sum(leaving[reader] for reader in readers) if readers else 1.0
+            leaving[i] = operator.selectivity * branches
+            behind = sum(taking[reader] for reader in readers)
+            taking[i] = operator.cost_ns + operator.selectivity * behind
+        return [(out / time,) for out, time in zip(leaving, taking, strict=True)]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Chain(RoundPolicy):
+    """Chain (Babcock et al.): the operator that gets rid of most tuples a ns of work, alone or with those behind it.
+
+    A tuple's way through the flow is a line from (0, 1) over the points (T, S): T what it has cost so far, S how much
+    is left of it. The operators below one segment of the line's lower envelope get that segment's slope: one that
+    itself drops little goes first too if what follows drops much. Of equal slopes the oldest waiting tuple is
+    first, and sources come last, for they only add tuples.
+
+    Attributes:
+        fanout: Chain is defined on chains. ``error`` refuses an operator with several readers or inputs; ``max`` gives
+            each operator the steepest of its slopes on all ways from a source to an end.
+        end: what the last operator leaves. ``released``: nothing, tuples have left the memory (S = 0 after a sink);
+            ``kept``: what its selectivity says. With ``released`` a cheap sink can put all of a chain below one
+            segment, and then the order is that of FCFS.
+    """
+
+    fanout: Literal["error", "max"] = "error"
+    end: Literal["released", "kept"] = "released"
+
+    def __post_init__(self) -> None:
+        RoundPolicy.__post_init__(self)
+        _require_one_of(self, "fanout", ("error", "max"))
+        _require_one_of(self, "end", ("released", "kept"))
+
+    def features(self) -> frozenset[str | Feature]:
+        return frozenset({"cost_ns", "selectivity", "head_ns", "kind"})
+
+    def priorities(self, view: RoundView) -> list[tuple[float, ...]]:
+        if self.fanout == "error":
+            self._require_chains(view)
+        slopes = [-math.inf] * len(view.operators)
+        for path in self._limited(_paths(view)):
+            costs = [view.operators[i].cost_ns for i in path]
+            left = [view.operators[i].selectivity for i in path]
+            if self.end == "released":
+                left[-1] = 0.0
+            for i, slope in zip(path, lower_envelope(costs, left), strict=True):
+                slopes[i] = max(slopes[i], slope)
+        return [(slope, view.head_age_ns(i)) for i, slope in enumerate(slopes)]
+
+    def _require_chains(self, view: RoundView) -> None:
+        for operator, readers, feeders in zip(
+            view.operators, view.readers, view.feeders, strict=True
+        ):
+            branches = operator.kind != INGRESS and len(readers) > 1
+            if branches or len(feeders) > 1:
+                problem = f"has {len(readers)} readers" if branches else f"reads {len(feeders)}"
+                raise SchedulingError(
+                    f"policy {self.name}: operator {operator.name} {problem}\n"
+                    "  expected: flows that are chains; Chain(fanout='max') takes the best of all paths",
+                    policy=self.name,
+                    operator=operator.name,
+                )
+
+    def _limited(self, paths: Iterable[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
+        for seen, path in enumerate(paths):
+            if seen == MOST_PATHS:
+                raise SchedulingError(
+                    f"policy {self.name}: the flows have more than {MOST_PATHS} paths",
+                    policy=self.name,
+                )
+            yield path
+
+
+def _paths(view: RoundView) -> Iterator[tuple[int, ...]]:
+    """All ways from behind a source to an end."""
+    is_source = [operator.kind == INGRESS for operator in view.operators]
+    begun: list[tuple[int, ...]] = [
+        (i,)
+        for i, feeders in enumerate(view.feeders)
+        if not is_source[i] and (not feeders or any(is_source[f] for f in feeders))
+    ]
+    while begun:
+        path = begun.pop()
+        readers = view.readers[path[-1]]
+        if not readers:
+            yield path
+        begun += [(*path, reader) for reader in readers]
+
+
+def lower_envelope(costs: Sequence[float], selectivities: Sequence[float]) -> list[float]:
+    """The slopes of a chain's progress chart: how much of a tuple a ns of work gets rid of, by operator.
+
+    From the point before operator i the envelope goes to the point j behind it with the steepest
+    (S_i - S_j) / (T_j - T_i), and operators i+1 to j get that slope (Babcock et al., Chain). Neighbouring segments are
+    merged as long as the later one is as steep, which comes to the same in linear time.
+
+    Args:
+        costs: ns a tuple, above 0, in the order of the chain.
+        selectivities: tuples out a tuple in; below 0 slope where they are above 1.
+
+    Returns:
+        A slope an operator, never rising along the chain.
+    """
+    segments: list[_Segment] = []
+    for cost, selectivity in zip(costs, selectivities, strict=True):
+        last = _Segment(cost, selectivity, 1)
+        while segments and segments[-1].slope <= last.slope:
+            last = segments.pop().then(last)
+        segments.append(last)
+    return [segment.slope for segment in segments for _ in range(segment.operators)]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Segment:
+    """Operators in a row: what a tuple that enters them costs, and how much of it is left behind them."""
+
+    cost: float
+    left: float
+    operators: int
+
+    @property
+    def slope(self) -> float:
+        return (1 - self.left) / self.cost
+
+    def then(self, later: _Segment) -> _Segment:
+        return _Segment(
+            self.cost + self.left * later.cost,
+            self.left * later.left,
+            self.operators + later.operators,
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MultiClass(RoundPolicy):
+    """A policy for each priority class: operators of class 0 first, then those of class 1, and so on (7.4).
+
+    Inside a class its own policy decides; values of different policies are never compared. Of the policies of classes
+    only features and priorities count: period, batch, aging and placement are those of this one. A class's policy
+    sees the flows that have operators of the class, whole.
+
+    Attributes:
+        classes: a policy a class, 0 the most urgent, e.g. ``{0: FirstComeFirstServed(), 1: HighestRate()}``.
+    """
+
+    classes: Mapping[int, RoundPolicy] = dataclasses.field(kw_only=False)
+
+    def __post_init__(self) -> None:
+        RoundPolicy.__post_init__(self)
+        if not isinstance(self.classes, Mapping) or not self.classes:
+            raise BuildError(f"MultiClass: a policy for each class, not {self.classes!r}")
+        for number, policy in self.classes.items():
+            if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+                raise BuildError(
+                    f"MultiClass: a class must be an int of at least 0, not {number!r}"
+                )
+            if not isinstance(policy, RoundPolicy):
+                raise BuildError(f"MultiClass: class {number} needs a round policy, not {policy!r}")
+
+    def features(self) -> frozenset[str | Feature]:
+        own: frozenset[str | Feature] = frozenset({"priority_class", "flow"})
+        return own.union(*(policy.features() for policy in self.classes.values()))
+
+    def priorities(self, view: RoundView) -> list[tuple[float, ...]]:
+        vectors: list[tuple[float, ...]] = [()] * len(view.operators)
+        for number, members in sorted(self._members(view).items()):
+            flows = {view.operators[i].flow for i in members}
+            seen = [i for i, operator in enumerate(view.operators) if operator.flow in flows]
+            inner = checked_priorities(self.classes[number], _part(view, seen))
+            place = {i: at for at, i in enumerate(seen)}
+            for i in members:
+                vectors[i] = (-float(number), *inner[place[i]])
+        return vectors
+
+    def _members(self, view: RoundView) -> dict[int, list[int]]:
+        """By class, its operators."""
+        members: dict[int, list[int]] = {}
+        for operator in view.operators:
+            if operator.priority_class not in self.classes:
+                raise SchedulingError(
+                    f"policy {self.name}: operator {operator.name} is of class {operator.priority_class}\n"
+                    f"  expected: one that has a policy: {sorted(self.classes)}",
+                    policy=self.name,
+                    operator=operator.name,
+                )
+            members.setdefault(operator.priority_class, []).append(operator.index)
+        return members
+
+
+def _part(view: RoundView, members: Sequence[int]) -> RoundView:
+    """A view of some operators only, which are numbered anew; edges to others are left out."""
+    place = {i: at for at, i in enumerate(members)}
+
+    def kept(edges: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(place[j] for j in edges[i] if j in place) for i in members)
+
+    operators = tuple(dataclasses.replace(view.operators[i], index=place[i]) for i in members)
+    return RoundView(operators, kept(view.readers), kept(view.feeders), view.now_ns)
+
+
+def _require_one_of(policy: RoundPolicy, name: str, allowed: tuple[str, ...]) -> None:
+    value = getattr(policy, name)
+    if value not in allowed:
+        names = " or ".join(map(repr, allowed))
+        raise BuildError(f"{policy.name}: {name} must be {names}, not {value!r}")
