@@ -24,6 +24,7 @@ from thalweg.errors import (
 from thalweg.flow import Flow
 from thalweg.keyed import KeyedStream
 from thalweg.operators import agg
+from thalweg.operators.coroutines import Control, Input, Output, wait_for_all, wait_for_any
 from thalweg.operators.nodes import Rejected
 from thalweg.records import Category, Timer, Timestamp, drop, state
 from thalweg.streams import Stream
@@ -92,11 +93,14 @@ __all__ = [
     "CheckpointError",
     "CheckpointMismatch",
     "CompileRefused",
+    "Control",
     "DataError",
     "EnvironmentProblem",
     "Flow",
+    "Input",
     "KeyedStream",
     "OperatorError",
+    "Output",
     "Rejected",
     "SchedulingError",
     "SchemaError",
@@ -132,5 +136,7 @@ __all__ = [
     "timestamp",
     "to_files",
     "to_tcp",
+    "wait_for_all",
+    "wait_for_any",
     "weekday",
 ]

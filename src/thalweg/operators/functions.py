@@ -29,18 +29,23 @@ class Function:
     line: int
 
     @classmethod
-    def of(cls, call: Any, operator: str) -> Function:
-        """The function record of any callable.
+    def of(cls, call: Any, operator: str, *, coroutine: bool = False) -> Function:
+        """The function record of any callable, or of a coroutine function.
 
         Raises:
-            BuildError: it cannot be called, or it is a coroutine function.
+            BuildError: it cannot be called, or it is of the other kind.
         """
         if not callable(call):
             raise BuildError(f"operator {operator!r}: expected a function, got {call!r}")
-        if inspect.iscoroutinefunction(call):
+        if coroutine and not inspect.iscoroutinefunction(call):
+            raise BuildError(
+                f"operator {operator!r}: {getattr(call, '__qualname__', call)} is not a coroutine; an operator with"
+                " its own driver loop is written async def, and awaits tw.wait_for_all(...) and out.push(row)"
+            )
+        if not coroutine and inspect.iscoroutinefunction(call):
             raise BuildError(
                 f"operator {operator!r}: {call.__qualname__} is a coroutine; this verb calls a plain function"
-                " for each tuple, write def instead of async def"
+                " for each tuple, write def instead of async def, or pass it to flow.operator"
             )
         inner = inspect.unwrap(call)
         code = getattr(inner, "__code__", None)

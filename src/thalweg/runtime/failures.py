@@ -40,3 +40,16 @@ def operator_error(
     made = OperatorError(text, operator=operator, row=shorten(row))
     made.__cause__ = error
     return made
+
+
+def coroutine_error(operator: str, function: Function, error: BaseException) -> OperatorError:
+    """The error that stops a query when an operator with its own driver loop raised."""
+    lines = [
+        one for one in traceback.extract_tb(error.__traceback__) if one.filename == function.file
+    ]
+    at = f", raised at line {lines[-1].lineno}" if lines else ""
+    return OperatorError(
+        f"operator {operator!r} failed: {reason_of(error)}\n"
+        f"  function: {function.name} in {function.file}:{function.line}{at}",
+        operator=operator,
+    )
