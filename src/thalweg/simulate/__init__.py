@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from thalweg.simulate.arrivals import Arrivals, At, Bursts, Constant, Poisson, Saturated, Steps
+from thalweg.simulate.dedicated import Dedicated
 from thalweg.simulate.graph import Graph, Operator, Source
 from thalweg.simulate.result import (
     Overhead,
@@ -19,6 +20,7 @@ __all__ = [
     "At",
     "Bursts",
     "Constant",
+    "Dedicated",
     "Graph",
     "Operator",
     "Overhead",

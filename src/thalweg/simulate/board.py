@@ -21,12 +21,12 @@ class Board:
     """Who can run, and the view of all nodes for a policy that picks.
 
     Attributes:
-        ready: the nodes that can run; right after :meth:`settle`.
+        ready: the nodes that can run, and since when, or since nobody came, ns; right after :meth:`settle`.
     """
 
     def __init__(self, net: Network, nodes: list[Node], window_ns: int) -> None:
         """``window_ns`` is the time over which worker time adds up."""
-        self.ready: set[Node] = set()
+        self.ready: dict[Node, int] = {}
         self._net = net
         self._nodes = nodes
         self._changed: set[Node] = set(nodes)
@@ -48,12 +48,12 @@ class Board:
 
     def settle(self) -> None:
         """Looks again at the nodes that were touched."""
-        touched = self._net.touched
+        touched, now = self._net.touched, self._net.now_ns
         for node in touched:
             if node.can_run():
-                self.ready.add(node)
+                self.ready.setdefault(node, now)
             else:
-                self.ready.discard(node)
+                self.ready.pop(node, None)
         self._changed |= touched
         touched.clear()
 

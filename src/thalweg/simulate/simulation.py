@@ -9,8 +9,10 @@ import numpy as np
 
 from thalweg.errors import BuildError
 from thalweg.scheduling.policy import WINDOW_NS, PickPolicy
+from thalweg.scheduling.rounds import RoundPolicy
 from thalweg.simulate.arrivals import Saturated
 from thalweg.simulate.board import Board
+from thalweg.simulate.dedicated import Dedicated, DedicatedThreads
 from thalweg.simulate.events import Events
 from thalweg.simulate.graph import Graph, Operator, Source
 from thalweg.simulate.network import Feeder, Network, Port, SourceNode
@@ -23,9 +25,11 @@ from thalweg.simulate.result import (
     SimulatedSink,
     SimulatedSource,
 )
+from thalweg.simulate.rounds import RoundThreads
 from thalweg.simulate.workers import ThreadModel
 
-Policy = PickPolicy
+#: Who says what runs next: a policy that picks, one that plans rounds, or the operating system.
+Policy = PickPolicy | RoundPolicy | Dedicated
 #: How often the waiting tuples are noted, virtual seconds.
 SAMPLE_S: Final = 0.1
 
@@ -136,9 +140,16 @@ class Simulation:
 
     def _model_of(self, policy: Policy, overhead: Overhead, unit_tuples: int) -> ThreadModel:
         common = (self._events, self._board, self._nodes, overhead, unit_tuples)
+        if isinstance(policy, Dedicated):
+            return DedicatedThreads(policy, *common)
+        if isinstance(policy, RoundPolicy):
+            return RoundThreads(policy, *common)
         if hasattr(policy, "pick_function"):
             return PickThreads(policy, *common)
-        raise BuildError(f"{policy!r} is no policy: it has no pick_function()")
+        raise BuildError(
+            f"{policy!r} is no policy\n"
+            "  expected: one with pick_function(), a RoundPolicy, or Dedicated()"
+        )
 
     def _arrive(self, source: SourceNode) -> None:
         source.arrive()

@@ -116,6 +116,7 @@ class WorkerModel(ThreadModel):
         node.workers += 1
         node.visits += 1
         worker.node, worker.unit = node, None
+        self.board.ready.pop(node, None)
         self.events.net.touched.add(node)
 
     def begin_unit(self, worker: Worker, node: Node, tuples: int) -> bool:
@@ -140,6 +141,7 @@ class WorkerModel(ThreadModel):
         """A visit ends."""
         assert worker.node is not None
         worker.node.release(worker.unit)
+        self.board.ready.pop(worker.node, None)
         worker.node = worker.unit = None
 
     @abc.abstractmethod
