@@ -28,7 +28,9 @@ def run_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         exec(compile("\n" * lines + block[1], str(path), "exec"), module.__dict__)
 
 
-@pytest.mark.parametrize("page", ["signatures", "order", "errors", "runtime", "scheduling", "simulator"])
+@pytest.mark.parametrize(
+    "page", ["signatures", "order", "errors", "runtime", "scheduling", "simulator"]
+)
 def test_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every example of the page runs and its assertions hold."""
     monkeypatch.chdir(tmp_path)
