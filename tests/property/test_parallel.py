@@ -41,6 +41,9 @@ _POLICIES = [
     scheduling.CurrentThroughput(normalize="output", slice_ns=1_000),
     scheduling.Random(slice_ns=1_000),
     scheduling.RoundRobin(),
+    scheduling.MaxQueueLength(),
+    scheduling.MinLatency(slice_ns=1_000),
+    scheduling.MaxRunningTime(slice_ns=100_000),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Policies: each formula against tables worked by hand, and what holds for all of them on any view."""
+"""Policies that pick: each formula against tables worked by hand, and against its definition on any view."""
 
 from __future__ import annotations
 
@@ -6,57 +6,16 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings
+from pick_kit import picked, view_of, views
 
-import thalweg as tw
 from thalweg import scheduling
 from thalweg.errors import BuildError
 from thalweg.runtime import layout
-from thalweg.runtime.picks import compiled_policy
-from thalweg.scheduling.policy import FlowView
-
-FLOATS = frozenset({"cost", "selectivity", "cumulative_in", "cumulative_out", "window_ns"})
-POLICIES = [
-    tw.scheduling.QueueSizeThrottling(capacity=100),
-    tw.scheduling.LastInPipeline(),
-    tw.scheduling.EstimatedTime(),
-    tw.scheduling.CurrentThroughput(slice_ns=1_000),
-    tw.scheduling.CurrentThroughput(slice_ns=1_000, normalize="output"),
-    tw.scheduling.FreeList(),
-    tw.scheduling.Random(seed=5),
-    tw.scheduling.RoundRobin(),
-]
-by_policy = pytest.mark.parametrize("policy", POLICIES, ids=repr)
-
-
-def view_of(**columns: list[Any]) -> FlowView:
-    """A view whose other columns are those of idle, ordinary operators behind an ingress."""
-    n = len(next(iter(columns.values())))
-    plain: dict[str, list[Any]] = {
-        "kind": [layout.INGRESS] + [layout.STATELESS] * (n - 1),
-        "rank": list(range(n)),
-        "cost": [1_000.0] * n,
-        "selectivity": [1.0] * n,
-        "cumulative_in": [1.0] * n,
-        "cumulative_out": [1.0] * n,
-        "limit": [8] * n,
-        "runnable": [0] + [1] * (n - 1),
-        "now_ns": [1],
-    }
-    given = {name: columns.get(name, plain.get(name, [0] * n)) for name in FlowView._fields}
-    return FlowView(
-        **{name: np.array(v, "f8" if name in FLOATS else "i8") for name, v in given.items()}
-    )
-
-
-def picked(policy: scheduling.PickPolicy, worker: int = 0, **columns: list[Any]) -> int:
-    return policy.pick_function()(view_of(**columns), worker)
-
+from thalweg.scheduling import FlowView, PortView
 
 # -- queue-size-throttling ---------------------------------------------------------------------------------------
 
@@ -266,67 +225,7 @@ def test_random_is_even_and_seeded() -> None:
         assert all(150 < count < 250 for count in counts.values())
 
 
-# -- all of them ---------------------------------------------------------------------------------------------------
-
-
-@st.composite
-def views(draw: st.DrawFn) -> FlowView:
-    """Any view of one to six operators, with many equals."""
-    n = draw(st.integers(1, 7))
-
-    def column(element: st.SearchStrategy[Any]) -> list[Any]:
-        return draw(st.lists(element, min_size=n, max_size=n))
-
-    runnable = column(st.integers(0, 1))
-    return view_of(
-        kind=[layout.INGRESS, *column(st.integers(0, 2))[1:]],
-        rank=column(st.integers(0, 4)),
-        worklist=column(st.integers(0, 3) | st.integers(0, 10**7)),
-        output=column(st.integers(-1, 40) | st.integers(0, 10**7)),
-        cost=column(st.sampled_from([10.0, 25.0, 1e3]) | st.floats(10, 1e9)),
-        selectivity=column(st.floats(1e-6, 1e3)),
-        cumulative_in=column(st.sampled_from([0.0, 0.5, 1.0]) | st.floats(1e-9, 1e6)),
-        cumulative_out=column(st.sampled_from([0.0, 0.5, 1.0]) | st.floats(1e-9, 1e6)),
-        workers=column(st.integers(0, 3)),
-        limit=column(st.integers(1, 4)),
-        window_ns=column(st.sampled_from([0.0, 100.0]) | st.floats(0, 1e9)),
-        last_run_ns=column(st.integers(0, 3) | st.integers(0, 2**62)),
-        head_ns=column(st.integers(0, 2**62)),
-        priority=column(st.integers(0, 2)),
-        runnable=[0, *runnable[1:]],
-        now_ns=[draw(st.integers(0, 2**62))],
-    )
-
-
-NONE_CAN_RUN = view_of(runnable=[0, 0, 0])
-
-
-def compiled(policy: scheduling.PickPolicy) -> Callable[[FlowView, int], int]:
-    """The machine code that the engine calls, over a view laid out as the engine's."""
-    made = compiled_policy(policy)
-    assert made.address, made.reason
-
-    def pick(view: FlowView, worker: int) -> int:
-        words = np.concatenate([column.view(np.int64) for column in view])
-        found: int = made.keep(words.ctypes.data, worker, len(view.kind))
-        return found
-
-    return pick
-
-
-@by_policy
-@settings(deadline=None, derandomize=True, database=None, max_examples=150)
-@given(view=views(), worker=st.integers(0, 63))
-@example(view=NONE_CAN_RUN, worker=0)
-def test_conformance(policy: scheduling.PickPolicy, view: FlowView, worker: int) -> None:
-    """A pick gives one that can run, -1 only where none can; it changes nothing, and compiled it gives the same."""
-    before = [column.copy() for column in view]
-    chosen = policy.pick_function()(view, worker)
-    can_run = np.flatnonzero(view.runnable).tolist()
-    assert chosen in (can_run or [-1])
-    assert policy.pick_function()(view, worker) == chosen
-    assert compiled(policy)(view, worker) == chosen
-    assert all(np.array_equal(a, b) for a, b in zip(before, view, strict=True))
+# -- definitions, parameters, names --------------------------------------------------------------------------------
 
 
 @settings(deadline=None, derandomize=True, database=None, max_examples=300)
@@ -351,24 +250,16 @@ def test_picks_are_the_papers_definitions(view: FlowView) -> None:
 
     last = max(can_run, key=lambda i: (view.rank[i], i), default=-1)
     expected = {
-        POLICIES[0]: min(filter(below, can_run), key=lambda i: view.rank[i], default=last),
-        POLICIES[1]: last,
-        POLICIES[2]: max(can_run, key=longest, default=-1),
-        POLICIES[3]: min(can_run, key=worker_time, default=-1),
-        POLICIES[5]: min(can_run, key=lambda i: view.last_run_ns[i], default=-1),
+        scheduling.QueueSizeThrottling(capacity=100): min(
+            filter(below, can_run), key=lambda i: view.rank[i], default=last
+        ),
+        scheduling.LastInPipeline(): last,
+        scheduling.EstimatedTime(): max(can_run, key=longest, default=-1),
+        scheduling.CurrentThroughput(slice_ns=1_000): min(can_run, key=worker_time, default=-1),
+        scheduling.FreeList(): min(can_run, key=lambda i: view.last_run_ns[i], default=-1),
     }
     for policy, operator in expected.items():
         assert policy.pick_function()(view, 0) == operator, policy
-
-
-@by_policy
-def test_policies_are_frozen_records(policy: Any) -> None:
-    """Equal parameters, equal policy; none changes under an engine."""
-    assert dataclasses.replace(policy) == policy
-    assert policy.slice_ns > 0
-    assert policy.window_ns > 0
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        policy.slice_ns = 7
 
 
 @pytest.mark.parametrize(
@@ -397,6 +288,8 @@ def test_names() -> None:
 
 
 def test_the_view_is_the_engines() -> None:
-    """The engine's view has as many columns, then the time."""
-    assert len(FlowView._fields) == layout.VIEW_FIELDS + 1
-    assert FlowView._fields[-1] == "now_ns"
+    """The engine's view has as many columns, then the time, then the ports, with as many and one an operator."""
+    assert len(FlowView._fields) == layout.VIEW_FIELDS + 2
+    assert FlowView._fields[-2:] == ("now_ns", "ports")
+    assert len(PortView._fields) == layout.PORT_FIELDS + 1
+    assert PortView._fields[-1] == "conjunctive"

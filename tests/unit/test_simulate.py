@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import Counter
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -457,7 +458,7 @@ def test_what_a_policy_sees() -> None:
             pick = LastInPipeline.pick_function(self)
 
             def look(view: FlowView, worker: int) -> int:
-                views[:] = [FlowView(*(column.copy() for column in view))]
+                views[:] = [deepcopy(view)]
                 return pick(view, worker)
 
             return look
@@ -483,6 +484,16 @@ def test_what_a_policy_sees() -> None:
     assert view.priority[3] == 2
     assert view.runnable.tolist() == [0, 0, 0, 0]
     assert view.head_ns.tolist() == [view.now_ns[0]] * 4
+    ports = view.ports
+    assert ports.operator.tolist() == [1, 2, 3, 3]
+    assert ports.length.tolist() == [0] * 4
+    assert ports.capacity.tolist() == [1_000] * 4
+    assert ports.head_ns.tolist() == [view.now_ns[0]] * 4
+    assert ports.reads.tolist() == [1e8, 5e7, 5e7, 5e7]
+    assert ports.writer.tolist() == [0, 0, 1, 2]
+    assert ports.target.tolist() == [0, 1, 2, 3]
+    assert ports.writes.tolist() == [0, 0, 3e8, 1.25e7]
+    assert ports.conjunctive.tolist() == [1] * 4
 
 
 def test_many_operators_are_picked_by_machine_code_alike() -> None:

@@ -57,6 +57,23 @@ def engine() -> Iterator[ParallelEngine]:
         engine.stop()
 
 
+def test_the_queues_of_a_flow_that_waits(engine: ParallelEngine) -> None:
+    """Two steps that no thread takes wait at both readers of the ingress, with their age and about their size."""
+    engine.stop()
+    engine.mem[layout.STOP] = 0
+    for first in (0, 1_000):
+        rows = [Number(value) for value in range(first, first + 1_000)]
+        engine.feed("numbers", Chunk.from_rows(engine.plan.sources[0].record, rows))
+    assert refresh_view(engine.mem, 0)
+    view = view_of(engine.mem, 0)
+    ports = view.ports
+    assert ports.length.tolist() == [2_000, 2_000, 0, 0, 0, 0]
+    assert ports.length.tolist()[:2] == view.worklist.tolist()[1:3]
+    assert ports.head_ns.tolist()[:2] == view.head_ns.tolist()[1:3]
+    assert (ports.head_ns[:2] < view.now_ns).all()
+    assert view.runnable.tolist() == [0, 1, 1, 0, 0, 0]
+
+
 def test_the_view_of_a_flow_that_is_done(engine: ParallelEngine) -> None:
     """Ingress, few, many, both, even, sink: what they let through, alone and from the source on; nothing waits."""
     # The engine's one worker fills view 0 itself, so its threads must be gone.
@@ -78,3 +95,17 @@ def test_the_view_of_a_flow_that_is_done(engine: ParallelEngine) -> None:
     assert (view.cost >= 10).all()
     assert (view.last_run_ns[1:] > 0).all()
     assert (view.last_run_ns <= view.now_ns).all()
+    ports = view.ports
+    edges = [(feeder, reader) for reader, read in enumerate(feeders) for feeder in read]
+    assert list(zip(ports.writer, ports.operator, strict=True)) == edges
+    assert ports.target.tolist() == list(range(len(edges)))
+    assert not ports.length.any()
+    assert (ports.head_ns >= view.now_ns).all()
+    assert ports.conjunctive.tolist() == [1] * 6
+    inputs = np.bincount(ports.operator)[ports.operator]
+    assert ports.reads == pytest.approx(1e9 / view.cost[ports.operator] / inputs)
+    assert ports.writes == pytest.approx((1e9 * view.selectivity / view.cost)[ports.writer])
+    # Eight steps of 1,000 rows: a chunk holds that many at "few", and 1,625 of each at both ports of "both".
+    chunks = np.array([engine.tasks[reader].spec.capacity for reader in ports.operator])
+    rows = np.array([1_000, 1_000, 1_625, 1_625, 3_250, 1_750])
+    assert np.array_equal(ports.capacity, chunks * rows)

@@ -70,6 +70,7 @@ STACKS: Final = 21
 WORKER_WORDS: Final = 22
 STACK_WORDS: Final = 23
 HANDLE_COUNT: Final = 25
+N_PORTS: Final = 26
 SETTLING: Final = 24  # event count of those who wait until all is done
 #: Words that change, a line each.
 STOP: Final = 4 * LINE  # 1: workers and sources leave
@@ -195,8 +196,10 @@ S_WINDOW: Final = 5
 S_LAST: Final = 6
 STAT_WORDS: Final = LINE
 
-#: Fields of a view (see thalweg.scheduling.policy.FlowView), an array of N_OPS words each; the time stands behind.
+#: A view (see thalweg.scheduling.policy): so many fields of a FlowView, an array of N_OPS words each; the time; the
+#: number of ports; so many fields of a PortView, of N_PORTS words each; its last one, of N_OPS words.
 VIEW_FIELDS: Final = 15
+PORT_FIELDS: Final = 8
 
 
 @dataclasses.dataclass(slots=True)
@@ -271,7 +274,8 @@ def lay_out(
     # One more for who submits: it is no worker, but lets go of handles, too.
     place("workers", (workers + 1) * worker_words)
     place("stats", workers * len(ops) * STAT_WORDS)
-    place("views", (workers + 1) * (len(ops) * VIEW_FIELDS + LINE))
+    view_words = _line(len(ops) * (VIEW_FIELDS + 1) + 2 + len(ports) * PORT_FIELDS)
+    place("views", (workers + 1) * view_words)
     stack_words = _line(len(ports) + 1)
     place("stacks", (workers + 1) * stack_words)
     place("handles", handles * handle_words)
@@ -313,7 +317,7 @@ def lay_out(
     parking_init(mem, places["parked"])
     parking_init(mem, places["waiting"])
     parking_init(mem, places["settling"])
-    mem[SETTLING], mem[HANDLE_COUNT] = places["settling"], handles
+    mem[SETTLING], mem[HANDLE_COUNT], mem[N_PORTS] = places["settling"], handles, len(ports)
     mpmc_init(mem, places["free_ops"], listed + 1)
     for number, port in enumerate(ports):
         first = places["ports"] + number * PORT_WORDS
@@ -332,7 +336,7 @@ def lay_out(
         first = places["workers"] + worker * worker_words
         mem[[first + SPARE, first + HELP, first + FIXED, first + OP, first + PART]] = EMPTY
         mem[first + SEED] = worker
-        view = places["views"] + worker * (len(ops) * VIEW_FIELDS + LINE)
+        view = places["views"] + worker * view_words
         mem[first + VIEW] = mem[BASE] + 8 * view
     return mem
 

@@ -17,9 +17,9 @@ from thalweg.runtime.atomics import EMPTY
 from thalweg.runtime.compiler.lookup import carray, pointer
 from thalweg.runtime.dispatch import worker_at
 from thalweg.runtime.failures import reason_of
-from thalweg.runtime.layout import BASE, N_OPS, VIEW, VIEW_FIELDS, Int64s
+from thalweg.runtime.layout import BASE, N_OPS, PORT_FIELDS, VIEW, VIEW_FIELDS, Int64s
 from thalweg.runtime.native.calls import address_of
-from thalweg.scheduling.policy import FlowView, Pick
+from thalweg.scheduling.policy import FLOATS, FlowView, Pick, PortView
 
 _words: Final = pointer(types.int64, 64)
 _floats: Final = pointer(types.float64, 64)
@@ -61,9 +61,27 @@ class CompiledPick:
 
 
 @njit
+def _ports_at(place: int, ports: int, n: int) -> PortView:
+    """The ports of a view: arrays of ``ports`` words each, in the order of the fields, and one of ``n``."""
+    size = 8 * ports
+    return PortView(
+        carray(_words(place), ports),
+        carray(_words(place + size), ports),
+        carray(_words(place + 2 * size), ports),
+        carray(_words(place + 3 * size), ports),
+        carray(_floats(place + 4 * size), ports),
+        carray(_words(place + 5 * size), ports),
+        carray(_words(place + 6 * size), ports),
+        carray(_floats(place + 7 * size), ports),
+        carray(_floats(place + 8 * size), n),
+    )
+
+
+@njit
 def _view_at(place: int, n: int) -> FlowView:
-    """The view at an address: arrays of ``n`` words each, in the order of the fields, then the time."""
+    """The view at an address: arrays of ``n`` words each, in the order of the fields, then the time, then ports."""
     size = 8 * n
+    behind = place + 15 * size
     return FlowView(
         carray(_words(place), n),
         carray(_words(place + size), n),
@@ -80,7 +98,8 @@ def _view_at(place: int, n: int) -> FlowView:
         carray(_words(place + 12 * size), n),
         carray(_words(place + 13 * size), n),
         carray(_words(place + 14 * size), n),
-        carray(_words(place + 15 * size), 1),
+        carray(_words(behind), 1),
+        _ports_at(behind + 16, carray(_words(behind + 8), 1)[0], n),
     )
 
 
@@ -116,13 +135,18 @@ def compile_pick(pick: Pick, policy: str = "") -> CompiledPick:
 def view_of(mem: Int64s, worker: int) -> FlowView:
     """A worker's view as NumPy arrays over its memory."""
     n = int(mem[N_OPS])
-    first = (int(mem[worker_at(mem, worker) + VIEW]) - int(mem[BASE])) // 8
-    words = mem[first : first + VIEW_FIELDS * n + 1]
-    fields: list[Any] = []
-    for place, name in enumerate(FlowView._fields[:VIEW_FIELDS]):
-        column = words[place * n : (place + 1) * n]
-        fields.append(column.view(np.float64) if name in _FLOATS else column)
-    return FlowView._make([*fields, words[-1:]])
+    words = mem[(int(mem[worker_at(mem, worker) + VIEW]) - int(mem[BASE])) // 8 :]
+    columns, words = _columns(words, FlowView._fields[:VIEW_FIELDS], n)
+    now, ports, words = words[:1], int(words[1]), words[2:]
+    queues, words = _columns(words, PortView._fields[:PORT_FIELDS], ports)
+    conjunctive, _ = _columns(words, PortView._fields[PORT_FIELDS:], n)
+    return FlowView._make([*columns, now, PortView._make([*queues, *conjunctive])])
 
 
-_FLOATS: Final = frozenset({"cost", "selectivity", "cumulative_in", "cumulative_out", "window_ns"})
+def _columns(words: Int64s, names: tuple[str, ...], size: int) -> tuple[list[Any], Int64s]:
+    """Arrays one behind the other, and what stands behind them."""
+    columns: list[Any] = []
+    for place, name in enumerate(names):
+        column = words[place * size : (place + 1) * size]
+        columns.append(column.view(np.float64) if name in FLOATS else column)
+    return columns, words[len(names) * size :]

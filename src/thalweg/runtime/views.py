@@ -11,6 +11,7 @@ from thalweg.runtime.compiler.support import get_f, get_i, put_f, put_i
 from thalweg.runtime.dispatch import full_reader, op_at, sent, waiting_units, worker_at
 from thalweg.runtime.layout import (
     BUSY,
+    CAPACITY,
     EDGES,
     ENTRIES,
     ENTRIES_MASK,
@@ -23,7 +24,9 @@ from thalweg.runtime.layout import (
     N_IN,
     N_OPS,
     N_OUT,
+    N_PORTS,
     N_WORKERS,
+    PORT_FIELDS,
     PORT_WORDS,
     PORTS,
     PRIORITY,
@@ -116,6 +119,36 @@ def _derive(mem: Int64s, base: int, n: int) -> None:
 
 
 @shared
+def _put_ports(mem: Int64s, base: int, op: int, rows_in: int, waiting: int) -> None:
+    """The columns of a PortView that an operator's own counts give: of its inputs, and of the edges that leave it.
+
+    A step's rows are taken to be spread evenly over inputs, and to go along every edge.
+    """
+    n, o = mem[N_OPS], op_at(mem, op)
+    size, at = 8 * mem[N_PORTS], base + 8 * (VIEW_FIELDS * n + 2)
+    cost, selectivity = get_f(base + 8 * op + 32 * n), get_f(base + 8 * op + 40 * n)
+    inputs = mem[o + N_IN]
+    for i in range(inputs):
+        port = mem[o + FIRST_PORT] + i
+        rows = max(rows_in // max(sent(mem, o) * inputs, 1), 1)
+        length, head = waiting, get_i(base + 8 * op + 96 * n)
+        if inputs > 1:
+            length = rows * spsc_len(mem, mem[mem[PORTS] + port * PORT_WORDS + RING])
+            head = head if length > 0 else now_ns()
+        put_i(at + 8 * port, op)
+        put_i(at + 8 * port + size, length)
+        put_i(at + 8 * port + 2 * size, rows * mem[o + CAPACITY])
+        put_i(at + 8 * port + 3 * size, head)
+        put_f(at + 8 * port + 4 * size, 1e9 / cost / inputs)
+        put_i(at + 8 * port + 5 * size, mem[mem[PORTS] + port * PORT_WORDS + FEEDER])
+        put_i(at + 8 * port + 6 * size, port)
+    for e in range(mem[o + N_OUT]):
+        put_f(at + 8 * mem[mem[o + EDGES] + e] + 7 * size, 1e9 * selectivity / cost)
+    # Every operator takes the same step from all its inputs.
+    put_f(at + PORT_FIELDS * size + 8 * op, 1.0)
+
+
+@shared
 def refresh_view(mem: Int64s, w: int) -> bool:
     """Fills the worker's view; whether any operator can run."""
     n, now = mem[N_OPS], now_ns()
@@ -161,6 +194,8 @@ def refresh_view(mem: Int64s, w: int) -> bool:
         put_i(at + 96 * n, _head(mem, o))
         put_i(at + 104 * n, mem[o + PRIORITY])
         put_i(at + 112 * n, 1 if runnable else 0)
+        _put_ports(mem, base, op, rows_in, waiting)
     put_i(base + 8 * VIEW_FIELDS * n, now)
+    put_i(base + 8 * (VIEW_FIELDS * n + 1), mem[N_PORTS])
     _derive(mem, base, n)
     return any_runnable

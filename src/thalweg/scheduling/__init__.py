@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from thalweg.scheduling.by_function import by
+from thalweg.scheduling.c_stream import (
+    LeastRecentlyRun,
+    MaxQueueLength,
+    MaxRunningTime,
+    MinLatency,
+)
 from thalweg.scheduling.features import BUILT_IN, Feature, FeatureKind, feature, stale
 from thalweg.scheduling.haren import (
     Chain,
@@ -19,7 +25,7 @@ from thalweg.scheduling.placement import (
     RandomPlacement,
     RoundRobinPlacement,
 )
-from thalweg.scheduling.policy import FlowView, Pick, PickPolicy
+from thalweg.scheduling.policy import FlowView, Pick, PickPolicy, PortView
 from thalweg.scheduling.prasaad import (
     CurrentThroughput,
     EstimatedTime,
@@ -52,12 +58,17 @@ __all__ = [
     "FreeList",
     "HighestRate",
     "LastInPipeline",
+    "LeastRecentlyRun",
+    "MaxQueueLength",
+    "MaxRunningTime",
+    "MinLatency",
     "MultiClass",
     "OperatorStats",
     "Periods",
     "Pick",
     "PickPolicy",
     "Placement",
+    "PortView",
     "QueueSizeThrottling",
     "Random",
     "RandomPlacement",

@@ -19,11 +19,47 @@ from thalweg.errors import BuildError
 Int64s = npt.NDArray[np.int64]
 Float64s = npt.NDArray[np.float64]
 
+#: The fields of views that hold float64.
+FLOATS: Final = frozenset(
+    {
+        "cost", "selectivity", "cumulative_in", "cumulative_out", "window_ns",
+        "reads", "writes", "conjunctive",
+    }
+)  # fmt: skip
 #: The time slice s. Prasaad et al. keep it constant and name no value; at 1 ms a pick (microseconds) costs little
 #: and a decision is not old for long.
 SLICE_NS: Final = 1_000_000
 #: The window w, of which they say only that it must not be too low: a hundred slices.
 WINDOW_NS: Final = 100_000_000
+
+
+class PortView(NamedTuple):
+    """Queues one by one, where a policy must tell an operator's inputs and outputs apart (Sahin & Gedik, 3.2.6).
+
+    Three groups of arrays: an entry an input port, ports of an operator in a row; an entry an edge, which leads from
+    a writer to a port; an entry an operator. The tuples of sizes are estimates where queues hold chunks.
+
+    Attributes:
+        operator: whose input port it is.
+        length: tuples that wait in it.
+        capacity: tuples that it may hold.
+        head_ns: clock time of the oldest of them, monotonic ns; now where none waits.
+        reads: tuples a second that its operator takes from it while it runs.
+        writer: the operator that writes along an edge.
+        target: the port that it leads to.
+        writes: tuples a second that the writer sends along it while it runs.
+        conjunctive: the share of an operator's waits that are for all of its ports, not for any of them.
+    """
+
+    operator: Int64s
+    length: Int64s
+    capacity: Int64s
+    head_ns: Int64s
+    reads: Float64s
+    writer: Int64s
+    target: Int64s
+    writes: Float64s
+    conjunctive: Float64s
 
 
 class FlowView(NamedTuple):
@@ -46,6 +82,7 @@ class FlowView(NamedTuple):
         priority: its class.
         runnable: 1 when input is there, every output has room, and workers < limit.
         now_ns: the time, int64[1].
+        ports: the queues one by one.
     """
 
     kind: Int64s
@@ -64,6 +101,7 @@ class FlowView(NamedTuple):
     priority: Int64s
     runnable: Int64s
     now_ns: Int64s
+    ports: PortView
 
 
 #: ``(view, worker) -> operator``, a runnable one, or -1 where none is. It neither writes to the view nor keeps

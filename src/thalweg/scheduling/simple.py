@@ -7,6 +7,15 @@ import dataclasses
 from thalweg.scheduling.policy import FlowView, Pick, PickPolicy, require_int
 
 
+def least_recently_run(view: FlowView, worker: int) -> int:
+    """A pick: the operator that can run and has not for the longest time; of equals the earliest in the flow."""
+    oldest = -1
+    for i in range(len(view.kind)):
+        if view.runnable[i] != 0 and (oldest < 0 or view.last_run_ns[i] < view.last_run_ns[oldest]):
+            oldest = i
+    return oldest
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Random(PickPolicy):
     """Any operator that can run, each as likely as the others.

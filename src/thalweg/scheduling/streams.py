@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-from thalweg.scheduling.policy import FlowView, Pick, PickPolicy
+from thalweg.scheduling.policy import Pick, PickPolicy
+from thalweg.scheduling.simple import least_recently_run
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,13 +22,4 @@ class FreeList(PickPolicy):
     native: ClassVar[str] = "free_list"
 
     def pick_function(self) -> Pick:
-        def free_list(view: FlowView, worker: int) -> int:
-            oldest = -1
-            for i in range(1, len(view.kind)):
-                if view.runnable[i] != 0 and (
-                    oldest < 0 or view.last_run_ns[i] < view.last_run_ns[oldest]
-                ):
-                    oldest = i
-            return oldest
-
-        return free_list
+        return least_recently_run

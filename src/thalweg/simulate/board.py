@@ -7,14 +7,14 @@ from typing import Any, Final
 import numpy as np
 
 from thalweg.scheduling.measures import cost_ns, cumulative_selectivity, selectivity
-from thalweg.scheduling.policy import FlowView
+from thalweg.scheduling.policy import FLOATS, FlowView
 from thalweg.simulate.graph import INGRESS_CODE
 from thalweg.simulate.network import Network
 from thalweg.simulate.nodes import Node
+from thalweg.simulate.queues import Queues
 
 #: Cumulative selectivities are reckoned anew when a selectivity has moved by so much of itself.
 _DRIFT: Final = 0.01
-_FLOATS: Final = frozenset({"cost", "selectivity", "cumulative_in", "cumulative_out", "window_ns"})
 
 
 class Board:
@@ -32,7 +32,8 @@ class Board:
         self._changed: set[Node] = set(nodes)
         self._window_ns = window_ns
         self._window_start_ns = 0
-        self._view = _blank_view(nodes)
+        self._queues = Queues(nodes)
+        self._view = _blank_view(nodes, self._queues)
         self._head_ns = np.full(len(nodes) + 1, -1, np.int64)
         self._feeders = [_feeders(node) for node in nodes]
         #: By node, its feeders that have no other reader, and the others.
@@ -69,6 +70,7 @@ class Board:
         view.output[self._sinks] = -1
         np.copyto(view.head_ns, np.where(self._head_ns < 0, now, self._head_ns))
         view.now_ns[0] = now
+        self._queues.at(now)
         moved = np.abs(view.selectivity - self._reckoned) > _DRIFT * self._reckoned
         if moved.any():
             self._reckon()
@@ -92,6 +94,7 @@ class Board:
         view.last_run_ns[i] = node.last_run_ns
         view.runnable[i] = node in self.ready
         self._head_ns[i] = node.oldest_ns()
+        self._queues.show(node, view)
         view.output[self._only[i - 1]] = node.waiting
         for feeder in self._shared[i - 1]:
             ports = self._nodes[feeder - 1].ports
@@ -117,13 +120,13 @@ def _inputs(node: Node) -> list[int]:
     return [feeder.index if isinstance(feeder, Node) else 0 for feeder in read]
 
 
-def _blank_view(nodes: list[Node]) -> FlowView:
+def _blank_view(nodes: list[Node], queues: Queues) -> FlowView:
     """A view in which only what never changes is filled in; index 0 is the ingress."""
     n = len(nodes) + 1
     columns: dict[str, Any] = {
-        name: np.zeros(n, np.float64 if name in _FLOATS else np.int64) for name in FlowView._fields
+        name: np.zeros(n, np.float64 if name in FLOATS else np.int64) for name in FlowView._fields
     }
-    columns["now_ns"] = np.zeros(1, np.int64)
+    columns |= {"now_ns": np.zeros(1, np.int64), "ports": queues.view}
     view = FlowView(**columns)
     view.kind[:] = [INGRESS_CODE, *(node.kind for node in nodes)]
     view.rank[:] = np.arange(n)
