@@ -49,6 +49,7 @@ def round_policies(**parameters: Any) -> list[RoundPolicy]:
     return [
         s.FirstComeFirstServed(**parameters),
         s.HighestRate(**parameters),
+        s.MostUrgentFirst(**parameters),
         s.Chain(fanout="max", **parameters),
         s.Chain(fanout="max", end="kept", **parameters),
         s.MultiClass(

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from thalweg.scheduling.admission import (
+    Admission,
+    Decision,
+    MostUrgentFirst,
+    Phase,
+    QueryStats,
+)
 from thalweg.scheduling.by_function import by
 from thalweg.scheduling.c_stream import (
     LeastRecentlyRun,
@@ -45,10 +52,12 @@ from thalweg.scheduling.simple import Random, RoundRobin
 from thalweg.scheduling.streams import FreeList
 
 __all__ = [
+    "Admission",
     "BUILT_IN",
     "Balanced",
     "Chain",
     "CurrentThroughput",
+    "Decision",
     "EstimatedTime",
     "Feature",
     "FeatureKind",
@@ -62,13 +71,16 @@ __all__ = [
     "MaxQueueLength",
     "MaxRunningTime",
     "MinLatency",
+    "MostUrgentFirst",
     "MultiClass",
     "OperatorStats",
     "Periods",
+    "Phase",
     "Pick",
     "PickPolicy",
     "Placement",
     "PortView",
+    "QueryStats",
     "QueueSizeThrottling",
     "Random",
     "RandomPlacement",

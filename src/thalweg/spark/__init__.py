@@ -3,6 +3,7 @@
 from thalweg.spark.inputs import Files, files
 from thalweg.spark.lower import lower
 from thalweg.spark.query import Query, start
+from thalweg.spark.scheduler import Place, Scheduler, SchedulerProgress
 from thalweg.spark.session import session
 from thalweg.spark.sinks import (
     console,
@@ -16,7 +17,10 @@ from thalweg.spark.sinks import (
 
 __all__ = [
     "Files",
+    "Place",
     "Query",
+    "Scheduler",
+    "SchedulerProgress",
     "console",
     "csv",
     "files",

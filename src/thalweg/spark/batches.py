@@ -156,8 +156,13 @@ class Batches:
             )
         self.counts = {k: dict(v) for k, v in latest.counters.items()} if latest else {}
 
-    def run(self, frame: DataFrame, batch: int, *, ends: bool) -> None:
+    def run(
+        self, frame: DataFrame, batch: int, *, ends: bool, admission_wait_s: float = 0.0
+    ) -> None:
         """One batch, from the frame of its inputs to the commit record.
+
+        Args:
+            admission_wait_s: how long the batch has waited for other queries, for its progress.
 
         Raises:
             ThalwegError: a row or a function failed; nothing of the batch is committed.
@@ -171,7 +176,8 @@ class Batches:
             told = self._told(result)
             self._write(result, told, batch)
         record = self._commit(previous, job, told.reports)
-        self._note(batch, record, told.reports, time.perf_counter() - started)
+        wall_s = time.perf_counter() - started
+        self._note(batch, record, told.reports, wall_s, admission_wait_s)
 
     def job(self, batch: int, previous: records.CommitRecord | None, *, ends: bool) -> StageJob:
         """What the tasks of a batch must know."""
@@ -307,7 +313,12 @@ class Batches:
         return record
 
     def _note(
-        self, batch: int, record: records.CommitRecord, reports: list[dict[str, Any]], wall_s: float
+        self,
+        batch: int,
+        record: records.CommitRecord,
+        reports: list[dict[str, Any]],
+        wall_s: float,
+        admission_wait_s: float,
     ) -> None:
         """Remembers the batch's progress."""
         added = _sum_counts(said["counts"] for said in reports)
@@ -321,6 +332,7 @@ class Batches:
                 "rows": rows,
                 "rows_per_s": rows / wall_s if wall_s else 0.0,
                 "batch_s": wall_s,
+                "admission_wait_s": admission_wait_s,
                 "latency_s": self._latency(rows, wall_s),
                 "task_s": sum(said.get("task_s", 0.0) for said in reports),
                 "task_cpu_s": sum(said.get("task_cpu_s", 0.0) for said in reports),

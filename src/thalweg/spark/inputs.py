@@ -41,6 +41,9 @@ CONTROL: Final = "_control"
 #: The value of SOURCE in rows of the control folder.
 CONTROL_SOURCE: Final = -1
 
+#: Options that bound a batch: maxFilesPerTrigger, maxOffsetsPerTrigger, maxBytesPerTrigger, rowsPerBatch, ...
+_BOUND: Final = re.compile(r"\bmax\w+PerTrigger\b|\browsPerBatch\b", re.IGNORECASE)
+
 #: Spark's binaryFile source; we select all but the content, and then it does not open the files.
 _BINARY_FILE: Final = "path string, modificationTime timestamp, length long, content binary"
 
@@ -103,6 +106,28 @@ def is_streaming(inputs: Mapping[str, Any]) -> bool:
             f" {', '.join(n for n, s in kinds.items() if not s)}; use readStream (or files(streaming=True)) for all"
         )
     return any(kinds.values())
+
+
+def unbounded(inputs: Mapping[str, Any]) -> Iterator[str]:
+    """The streaming inputs of which one batch may take any amount, as far as their options tell."""
+    for name, given in inputs.items():
+        if isinstance(given, Files):
+            if given.max_files_per_trigger is None:
+                yield name
+        elif not all(map(_BOUND.search, _source_options(given))):
+            yield name
+
+
+def _source_options(frame: DataFrame) -> Iterator[str]:
+    """The options of each streaming source of a frame, as text."""
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves().iterator()
+    while leaves.hasNext():
+        leaf = leaves.next()
+        kind = leaf.getClass().getSimpleName()
+        if kind == "StreamingRelation":
+            yield str(leaf.dataSource().options().toString())
+        elif kind == "StreamingRelationV2":
+            yield str(leaf.extraOptions().asCaseSensitiveMap().toString())
 
 
 def _streams(name: str, given: Any) -> bool:

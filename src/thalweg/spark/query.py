@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 import uuid
@@ -19,6 +20,7 @@ from thalweg.runtime.options import require_count
 from thalweg.spark import inputs as io
 from thalweg.spark.batches import Batches, Store
 from thalweg.spark.failures import readable, tell_once
+from thalweg.spark.scheduler import Place, Scheduler, place_for
 from thalweg.spark.worker import compile_all
 from thalweg.times import duration
 
@@ -34,13 +36,20 @@ class Query:
     """
 
     def __init__(
-        self, batches: Batches, flow: Flow, frame: DataFrame, trigger: Any, end: End
+        self,
+        batches: Batches,
+        flow: Flow,
+        frame: DataFrame,
+        trigger: Any,
+        end: End,
+        scheduler: Scheduler | None = None,
     ) -> None:
         self._batches = batches
         self._flow = flow
         self._frame = frame
         self._trigger = trigger
         self._end = end
+        self._scheduler = scheduler
         self._failure: BaseException | None = None
         self._query: StreamingQuery | None = None
         self._stopped = False
@@ -67,7 +76,9 @@ class Query:
                 f"flow {self._flow.name!r} is finished; batch {batch} is left out"
             )
         try:
-            self._batches.run(frame, batch, ends=False)
+            with self._place() as place:
+                self._batches.run(frame, batch, ends=False, admission_wait_s=place.wait_s)
+                place.rows = self._batches.progress[-1]["rows"]
         except BaseException as error:
             if self._stopped:
                 # Spark cancelled its jobs; it searches the text of a long error until its stack overflows.
@@ -75,10 +86,15 @@ class Query:
             self._failure = readable(error, f"flow {self._flow.name!r}: batch {batch}")
             raise self._failure from None
 
+    def _place(self) -> contextlib.AbstractContextManager[Place]:
+        interval_us = duration(self._trigger.get("processingTime", "0 seconds"))
+        return place_for(self._scheduler, self._flow.name, interval_us * 1e-6, self._batches.spark)
+
     def run_now(self) -> None:
         """Runs a bounded input as one batch in the calling thread (batch frames)."""
         try:
-            self._batches.run(self._frame, 0, ends=True)
+            with self._place() as place:
+                self._batches.run(self._frame, 0, ends=True, admission_wait_s=place.wait_s)
         except BaseException as error:
             self._failure = readable(error, f"flow {self._flow.name!r}")
             raise self._failure from None
@@ -244,6 +260,7 @@ def start(
     trigger: str | None = None,
     end: End = "keep",
     chunk_rows: int = CHUNK_ROWS,
+    scheduler: Scheduler | None = None,
 ) -> Query:
     """Runs a flow on Spark.
 
@@ -261,6 +278,7 @@ def start(
         end: what the end of an available-now run means: ``"keep"`` leaves sessions and windows open for the
             next run, ``"drain"`` ends the input for good.
         chunk_rows: about how many rows move at once.
+        scheduler: shares the cluster with other queries by a policy; it knows this one by the flow's name.
 
     Raises:
         BuildError: names or arguments do not fit the flow.
@@ -276,6 +294,8 @@ def start(
         )
     asked = _trigger(trigger)
     spark = _session()
+    if scheduler is not None:
+        scheduler.check(spark, plan.flow, next(io.unbounded(inputs), "") if streaming else "")
     threads = threads_of(spark, threads)
     store = Store.open(checkpoint, state) if streaming and checkpoint is not None else None
     try:
@@ -285,7 +305,7 @@ def start(
         if str(spark.sparkContext.master).startswith("local"):
             # The workers are on this machine: what is compiled here, with a message, they find in the cache.
             compile_all(batches.prepared, threads)
-        query = Query(batches, flow, frame, asked, end)
+        query = Query(batches, flow, frame, asked, end, scheduler)
         if store is None:
             query.run_now()
         else:
