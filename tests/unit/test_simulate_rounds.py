@@ -35,6 +35,7 @@ from thalweg.simulate import (
     Source,
     simulate,
 )
+from thalweg.simulate.rounds import RoundFeatures
 
 US = 1_000
 
@@ -129,7 +130,7 @@ def test_priorities_change_with_the_rounds() -> None:
             return [(operator.worklist,) for operator in view.operators]
 
     policy = Longest(order=(), placement=ByOrder(), period_s=2e-8, batch_rows=2)
-    result = simulate(sides(), policy=policy, seconds=1e-3)
+    result = simulate(sides(), policy=policy, seconds=1e-6)
     assert [left for _, left in exits(result, "a")] == [10, 20, 50, 60, 90, 100]
     assert result.decisions > 6
 
@@ -251,6 +252,32 @@ def test_own_features_are_read_when_they_can_have_changed() -> None:
     graph = chain(At((0, 250 * US)), {"cost_ns": 10})
     simulate(graph, policy=fixed(1, period_s=1e-4, needs=needs), seconds=399e-6)
     assert [reads.count((kind, "a")) for kind in ("external", "intrinsic", "constant")] == [4, 3, 1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(graphs(), st.integers(1, 4))
+def test_what_is_shown_of_an_operator_is_as_it_is(graph: Graph, threads: int) -> None:
+    """Only what has changed is looked at again, and nothing that has is missed."""
+    compared = []
+
+    class Look(Fixed):
+        """Takes the view, and one that is made anew."""
+
+        __slots__ = ()
+
+        def priorities(self, view: RoundView) -> Sequence[tuple[float, ...]]:
+            nodes = simulations[0]._nodes
+            anew = RoundFeatures(self, nodes).view(view.now_ns, set(nodes))
+            compared.append((view.operators, anew.operators))
+            return [(0.0,) for _ in view.operators]
+
+    simulations = [
+        Simulation(graph, policy=Look(order=(), period_s=1e-6, batch_rows=2), threads=threads)
+    ]
+    simulations[0].run(3e-5)
+    assert len(compared) > 10
+    for shown, fresh in compared:
+        assert shown == fresh
 
 
 def test_a_policy_that_gives_no_round_is_refused() -> None:

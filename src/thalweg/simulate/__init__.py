@@ -14,6 +14,15 @@ from thalweg.simulate.result import (
     SimulatedThread,
 )
 from thalweg.simulate.simulation import Simulation, simulate
+from thalweg.simulate.topologies import (
+    data_parallel,
+    haren_chains,
+    mesh,
+    pipeline,
+    reverse_tree,
+    tree,
+    work_ns,
+)
 
 __all__ = [
     "Arrivals",
@@ -34,5 +43,12 @@ __all__ = [
     "Simulation",
     "Source",
     "Steps",
+    "data_parallel",
+    "haren_chains",
+    "mesh",
+    "pipeline",
+    "reverse_tree",
     "simulate",
+    "tree",
+    "work_ns",
 ]

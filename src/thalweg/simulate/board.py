@@ -22,6 +22,7 @@ class Board:
 
     Attributes:
         ready: the nodes that can run, and since when, or since nobody came, ns; right after :meth:`settle`.
+        changed: nodes that were touched since this was last cleared, which the view does.
     """
 
     def __init__(self, net: Network, nodes: list[Node], window_ns: int) -> None:
@@ -29,7 +30,7 @@ class Board:
         self.ready: dict[Node, int] = {}
         self._net = net
         self._nodes = nodes
-        self._changed: set[Node] = set(nodes)
+        self.changed: set[Node] = set(nodes)
         self._window_ns = window_ns
         self._window_start_ns = 0
         self._queues = Queues(nodes)
@@ -55,7 +56,7 @@ class Board:
                 self.ready.setdefault(node, now)
             else:
                 self.ready.pop(node, None)
-        self._changed |= touched
+        self.changed |= touched
         touched.clear()
 
     def view(self) -> FlowView:
@@ -64,9 +65,9 @@ class Board:
         view, now = self._view, self._net.now_ns
         if now - self._window_start_ns >= self._window_ns:
             self._new_window(now)
-        for node in self._changed:
+        for node in self.changed:
             self._show(node)
-        self._changed.clear()
+        self.changed.clear()
         view.output[self._sinks] = -1
         np.copyto(view.head_ns, np.where(self._head_ns < 0, now, self._head_ns))
         view.now_ns[0] = now

@@ -128,7 +128,10 @@ class RoundThreads(WorkerModel):
         self._keep_late({worker.index for worker in workers})
         if not workers:
             return  # The level has fallen to workers that are all late.
-        plan = plan_round(self.policy, self.features.view(self.now_ns), len(workers))
+        self.board.settle()
+        view = self.features.view(self.now_ns, self.board.changed)
+        self.board.changed.clear()
+        plan = plan_round(self.policy, view, len(workers))
         for worker, places, levels in zip(workers, plan.lists, plan.levels, strict=True):
             task = Execution([self.nodes[place] for place in places], levels)
             task.delayed = self.features.delayed(task.operators, self.now_ns)[::-1]
@@ -238,20 +241,26 @@ class RoundFeatures:
         self._around = [r + f for r, f in zip(self._readers, self._feeders, strict=True)]
         self._own = [feature for feature in required if feature.read is not None]
         self._values: list[dict[str, float]] = [{} for _ in nodes]
+        self._stats = [_stats(node, {}) for node in nodes]
         self._ages = any(feature.kind is FeatureKind.INTRINSIC for feature in required)
         self._stale_after_ns = policy.stale_after_ns
 
-    def view(self, now_ns: int) -> RoundView:
-        """The operators now; features of a user's own are read anew only where they can have changed."""
+    def view(self, now_ns: int, changed: set[Node]) -> RoundView:
+        """The operators now, of which these have changed since the last time.
+
+        Features of a user's own are read anew only where they can have changed.
+        """
+        places = [node.index - 1 for node in changed]
+        shown = {*places, *(feeder for place in places for feeder in self._feeders[place])}
         for index, feature in stale(self._own, self.ran, self._around, changed=self._new):
             assert feature.read is not None
             self._values[index][feature.name] = feature.read(self._nodes[index].operator.name)
+            shown.add(index)
         self.ran.clear()
         self._new = ()
-        stats = tuple(
-            _stats(node, own) for node, own in zip(self._nodes, self._values, strict=True)
-        )
-        return RoundView(stats, self._readers, self._feeders, now_ns)
+        for index in shown:
+            self._stats[index] = _stats(self._nodes[index], self._values[index])
+        return RoundView(tuple(self._stats), self._readers, self._feeders, now_ns)
 
     def delayed(self, nodes: list[Node], now_ns: int) -> list[Node]:
         """Those that have not run for so long that what only running shows of them is old, if that is needed."""
