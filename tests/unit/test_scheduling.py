@@ -16,6 +16,7 @@ from thalweg import scheduling
 from thalweg.errors import BuildError
 from thalweg.runtime import layout
 from thalweg.scheduling import FlowView, PortView
+from thalweg.scheduling.policy import INGRESS
 
 # -- queue-size-throttling ---------------------------------------------------------------------------------------
 
@@ -293,3 +294,4 @@ def test_the_view_is_the_engines() -> None:
     assert FlowView._fields[-2:] == ("now_ns", "ports")
     assert len(PortView._fields) == layout.PORT_FIELDS + 1
     assert PortView._fields[-1] == "conjunctive"
+    assert layout.INGRESS == INGRESS

@@ -11,13 +11,11 @@ from typing import Final
 
 import numpy as np
 
-from thalweg.scheduling.policy import FlowView, Pick, PickPolicy
+from thalweg.scheduling.policy import INGRESS, FlowView, Pick, PickPolicy
 from thalweg.scheduling.simple import least_recently_run
 
 #: The quantum. The paper has one and names no value: long enough that a decision costs nothing beside it.
 QUANTUM_NS: Final = 50_000_000
-#: The kind of a source. One that runs in a thread of its own is never runnable.
-_SOURCE: Final = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +48,7 @@ class MaxQueueLength(CStreamPolicy):
             first = -1
             for i in range(len(view.kind)):
                 if view.runnable[i] != 0:
-                    if view.kind[i] == _SOURCE:
+                    if view.kind[i] == INGRESS:
                         return i
                     if first < 0:
                         first = i
@@ -77,7 +75,7 @@ class MinLatency(CStreamPolicy):
             for i in range(len(view.kind)):
                 if view.runnable[i] == 0:
                     continue
-                since = view.last_run_ns[i] if view.kind[i] == _SOURCE else view.head_ns[i]
+                since = view.last_run_ns[i] if view.kind[i] == INGRESS else view.head_ns[i]
                 if best < 0 or since < oldest:
                     best, oldest = i, since
             return best

@@ -13,7 +13,8 @@ from typing import Final, Literal
 
 from thalweg.errors import BuildError, SchedulingError
 from thalweg.scheduling.features import Feature
-from thalweg.scheduling.round_view import INGRESS, RoundView
+from thalweg.scheduling.policy import INGRESS
+from thalweg.scheduling.round_view import RoundView
 from thalweg.scheduling.rounds import RoundPolicy, checked_priorities
 
 #: A flow may have exponentially many paths; so many are looked at in the time of a round.

@@ -19,6 +19,8 @@ from thalweg.errors import BuildError
 Int64s = npt.NDArray[np.int64]
 Float64s = npt.NDArray[np.float64]
 
+#: The kind of a source, in ``FlowView.kind`` and ``OperatorStats.kind``.
+INGRESS: Final = 3
 #: The fields of views that hold float64.
 FLOATS: Final = frozenset(
     {

@@ -9,8 +9,6 @@ from typing import Final
 
 from thalweg.scheduling.measures import PRIOR_COST_NS, PRIOR_SELECTIVITY
 
-#: The kind of a source, in ``OperatorStats.kind`` and ``FlowView.kind``.
-INGRESS: Final = 3
 #: The room of an output that nobody reads.
 UNLIMITED: Final = 2**62
 
