@@ -496,6 +496,7 @@ def test_what_a_policy_sees() -> None:
     assert ports.length.tolist() == [0] * 4
     assert ports.capacity.tolist() == [1_000] * 4
     assert ports.head_ns.tolist() == [view.now_ns[0]] * 4
+    assert ports.enqueued_ns.tolist() == [view.now_ns[0]] * 4
     assert ports.reads.tolist() == [1e8, 5e7, 5e7, 5e7]
     assert ports.writer.tolist() == [0, 0, 1, 2]
     assert ports.target.tolist() == [0, 1, 2, 3]

@@ -13,6 +13,8 @@ from thalweg.plan import make_plan
 from thalweg.runtime import layout
 from thalweg.runtime.build import prepare
 from thalweg.runtime.chunks import Chunk
+from thalweg.runtime.clocks import now_ns
+from thalweg.runtime.dispatch import handle_at, new_handle, send_downstream
 from thalweg.runtime.options import Options
 from thalweg.runtime.parallel import ParallelEngine
 from thalweg.runtime.picks import view_of
@@ -58,9 +60,10 @@ def engine() -> Iterator[ParallelEngine]:
 
 
 def test_the_queues_of_a_flow_that_waits(engine: ParallelEngine) -> None:
-    """Two steps that no thread takes wait at both readers of the ingress, with their age and about their size."""
+    """Two steps that no thread takes wait at both readers of the ingress, with their ages and about their size."""
     engine.stop()
     engine.mem[layout.STOP] = 0
+    begun = now_ns()
     for first in (0, 1_000):
         rows = [Number(value) for value in range(first, first + 1_000)]
         engine.feed("numbers", Chunk.from_rows(engine.plan.sources[0].record, rows))
@@ -70,7 +73,11 @@ def test_the_queues_of_a_flow_that_waits(engine: ParallelEngine) -> None:
     assert ports.length.tolist() == [2_000, 2_000, 0, 0, 0, 0]
     assert ports.length.tolist()[:2] == view.worklist.tolist()[1:3]
     assert ports.head_ns.tolist()[:2] == view.head_ns.tolist()[1:3]
-    assert (ports.head_ns[:2] < view.now_ns).all()
+    assert (begun <= ports.head_ns[:2]).all()
+    # The mean of two times behind the first hand-over, to 1,024 ns.
+    assert (ports.head_ns[:2] - 1_024 <= ports.enqueued_ns[:2]).all()
+    assert (ports.enqueued_ns[:2] <= view.now_ns).all()
+    assert (ports.enqueued_ns[2:] == view.now_ns).all()
     assert view.runnable.tolist() == [0, 1, 1, 0, 0, 0]
 
 
@@ -109,3 +116,39 @@ def test_the_view_of_a_flow_that_is_done(engine: ParallelEngine) -> None:
     chunks = np.array([engine.tasks[reader].spec.capacity for reader in ports.operator])
     rows = np.array([1_000, 1_000, 1_625, 1_625, 3_250, 1_750])
     assert np.array_equal(ports.capacity, chunks * rows)
+
+
+def test_what_waits_at_several_inputs(engine: ParallelEngine) -> None:
+    """Each input has its own length and times; the oldest chunk of all is the operator's."""
+    engine.stop()
+    mem, few, many, both = engine.mem, 1, 2, 3
+    for feeder, entry in ((few, 10_000), (few, 20_000), (few, 30_000), (many, 7)):
+        handle = int(new_handle(mem))
+        mem[handle_at(mem, handle) + layout.ENTRY] = entry
+        send_downstream(mem, 0, feeder, handle)
+    refresh_view(mem, 0)
+    view = view_of(mem, 0)
+    mine = view.ports.operator == both
+    assert view.ports.length[mine].tolist() == [3 * 1_625, 1_625]
+    assert view.ports.head_ns[mine].tolist() == [10_000, 7]
+    assert view.head_ns[both] == 7
+    assert (view.ports.enqueued_ns[mine] <= view.now_ns).all()
+    assert (view.ports.enqueued_ns[mine] >= view.last_run_ns[both] - 1_024).all()
+
+
+def test_when_chunks_came_on_average(engine: ParallelEngine) -> None:
+    """From the sums of times that a queue keeps: 10, 20 and 60 units of 1,024 ns, also where the sum has wrapped."""
+    engine.stop()
+    mem, few = engine.mem, 1
+    for _ in range(3):
+        send_downstream(mem, 0, few, int(new_handle(mem)))
+    number = int(np.flatnonzero(view_of(mem, 0).ports.writer == few)[0])
+    port = int(mem[layout.PORTS]) + number * layout.PORT_WORDS
+    entered, mask = int(mem[port + layout.ENTERED]), int(mem[port + layout.ENTRIES_MASK])
+    ring = int(mem[port + layout.ENTRIES])
+    for start in (1_000, 2**63 - 15):
+        for back, total in enumerate((90, 30, 10, 0)):
+            at = ring + layout.ENTRY_WORDS * ((entered - 1 - back) & mask) + 1
+            mem[at] = (start + total + 2**63) % 2**64 - 2**63
+        refresh_view(mem, 0)
+        assert view_of(mem, 0).ports.enqueued_ns[number] == 30 * 1_024

@@ -39,8 +39,11 @@ from thalweg.runtime.buckets import (
     shared_pending,
     shared_take,
 )
+from thalweg.runtime.clocks import now_ns
 from thalweg.runtime.layout import (
     BLOCKED,
+    BY_PICK,
+    BY_PYTHON,
     CAPACITY,
     CLOCK,
     CLOCKS,
@@ -51,9 +54,11 @@ from thalweg.runtime.layout import (
     EDGES,
     ENDING,
     ENDING_NO,
+    ENTERED,
     ENTRIES,
     ENTRIES_MASK,
     ENTRY,
+    ENTRY_WORDS,
     FEEDER,
     FIRST_PORT,
     FREE,
@@ -374,12 +379,22 @@ def _enqueue_ranges(mem: Int64s, o: int, handle: int) -> None:
 
 
 @shared
+def _note_entry(mem: Int64s, port: int, entry: int) -> None:
+    """Remembers what policies ask of a queue: its chunks' clock times, and when they came."""
+    number, ring, mask = mem[port + ENTERED], mem[port + ENTRIES], mem[port + ENTRIES_MASK]
+    mem[ring + ENTRY_WORDS * (number & mask)] = entry
+    if mem[MODE] == BY_PICK or mem[MODE] == BY_PYTHON:
+        before = mem[ring + ENTRY_WORDS * ((number - 1) & mask) + 1]
+        mem[ring + ENTRY_WORDS * (number & mask) + 1] = before + (now_ns() >> 10)
+    store(mem, port + ENTERED, number + 1)
+
+
+@shared
 def _enqueue(mem: Int64s, number: int, handle: int) -> None:
     port = mem[PORTS] + number * PORT_WORDS
     o = op_at(mem, mem[port + READER])
     mem[port + CREDIT] -= 1
-    entry = mem[handle_at(mem, handle) + ENTRY]
-    mem[mem[o + ENTRIES] + (mem[o + IN] & mem[o + ENTRIES_MASK])] = entry
+    _note_entry(mem, port, mem[handle_at(mem, handle) + ENTRY])
     if mem[o + KIND] == STATEFUL:
         spsc_push(mem, mem[port + RING], handle)
     elif mem[o + KIND] == STATELESS:

@@ -116,8 +116,6 @@ IS_SPLIT: Final = 23  # 1: what it puts out is a chunk split by partition
 PRIORITY: Final = 24
 FREE_FN: Final = 25  # frees a block that it put out
 PARK: Final = 26  # the event count on which a thread of its own sleeps
-ENTRIES: Final = 27  # when the source handed over its last chunks, by the number of the chunk
-ENTRIES_MASK: Final = 28
 #: Words that change.
 IN: Final = 4 * LINE  # chunks that have entered its inbox
 OUT: Final = 5 * LINE  # chunks that have left (of an operator without reorder buffer)
@@ -142,6 +140,11 @@ READER: Final = 1
 REF: Final = 2  # which of the feeder's streams it reads
 RING: Final = 3  # SPSC ring of a stateful operator's port
 CREDIT: Final = 4  # chunks for which the feeder knows that there is room
+ENTERED: Final = 5  # chunks that have come
+ENTRIES: Final = 6  # ring of ENTRY_WORDS for each of the last chunks, by its number
+ENTRIES_MASK: Final = 7
+#: When the source handed the chunk over, ns, and the sum of the times at which chunks came, in units of 2**10 ns.
+ENTRY_WORDS: Final = 2
 PORT_WORDS: Final = LINE
 
 # -- handles ---------------------------------------------------------------------------------------------------
@@ -199,7 +202,7 @@ STAT_WORDS: Final = LINE
 #: A view (see thalweg.scheduling.policy): so many fields of a FlowView, an array of N_OPS words each; the time; the
 #: number of ports; so many fields of a PortView, of N_PORTS words each; its last one, of N_OPS words.
 VIEW_FIELDS: Final = 15
-PORT_FIELDS: Final = 8
+PORT_FIELDS: Final = 9
 
 
 @dataclasses.dataclass(slots=True)
@@ -291,8 +294,8 @@ def lay_out(
         place(f"queue {index}", _queue_words(op))
         place(f"reorder {index}", reorder_words(op.capacity) if op.kind != STATEFUL else 1)
         place(f"earliest {index}", op.partitions)
-        place(f"entries {index}", power_above(op.capacity))
     for number, (_, reader, _ref) in enumerate(ports):
+        place(f"entries {number}", ENTRY_WORDS * power_above(ops[reader].capacity + 1))
         if ops[reader].kind == STATEFUL:
             place(f"ring {number}", spsc_words(ops[reader].capacity))
     mem = _aligned(at)
@@ -322,6 +325,8 @@ def lay_out(
     for number, port in enumerate(ports):
         first = places["ports"] + number * PORT_WORDS
         mem[first : first + 3] = port
+        mem[first + ENTRIES] = places[f"entries {number}"]
+        mem[first + ENTRIES_MASK] = power_above(ops[port[1]].capacity + 1) - 1
         if f"ring {number}" in places:
             mem[first + RING] = places[f"ring {number}"]
             spsc_init(mem, places[f"ring {number}"], ops[port[1]].capacity)
@@ -362,7 +367,6 @@ def _put_operator(
         LOCKING: op.locking, TIMERS: op.timers, EARLIEST: places[f"earliest {index}"], CLOCK: op.clock,
         ENDING_NO: op.ending_no, PAYLOAD_WORD: op.payload_word, IS_SPLIT: op.is_split, PRIORITY: op.priority,
         FREE_FN: op.free_fn, PARK: places["parked"],
-        ENTRIES: places[f"entries {index}"], ENTRIES_MASK: power_above(op.capacity) - 1,
     }  # fmt: skip
     for word, value in names.items():
         mem[first + word] = value

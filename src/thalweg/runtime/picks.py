@@ -69,11 +69,12 @@ def _ports_at(place: int, ports: int, n: int) -> PortView:
         carray(_words(place + size), ports),
         carray(_words(place + 2 * size), ports),
         carray(_words(place + 3 * size), ports),
-        carray(_floats(place + 4 * size), ports),
-        carray(_words(place + 5 * size), ports),
+        carray(_words(place + 4 * size), ports),
+        carray(_floats(place + 5 * size), ports),
         carray(_words(place + 6 * size), ports),
-        carray(_floats(place + 7 * size), ports),
-        carray(_floats(place + 8 * size), n),
+        carray(_words(place + 7 * size), ports),
+        carray(_floats(place + 8 * size), ports),
+        carray(_floats(place + 9 * size), n),
     )
 
 

@@ -13,8 +13,10 @@ from thalweg.runtime.layout import (
     BUSY,
     CAPACITY,
     EDGES,
+    ENTERED,
     ENTRIES,
     ENTRIES_MASK,
+    ENTRY_WORDS,
     FEEDER,
     FIRST_PORT,
     IN,
@@ -85,16 +87,28 @@ def tuples_waiting(mem: Int64s, op: int) -> int:
 
 
 @shared
-def _head(mem: Int64s, o: int) -> int:
-    """When the source handed over the oldest chunk of a worklist, monotonic ns; now where it is empty."""
-    waiting = waiting_units(mem, o)
+def _chunks_waiting(mem: Int64s, o: int, port: int) -> int:
+    """Chunks in the queue of an input port."""
+    if mem[o + KIND] == STATEFUL:
+        return spsc_len(mem, mem[port + RING])
     if mem[o + KIND] == KEYED:
         # A chunk is several units here; those that have entered but are not out are looked at.
-        waiting = load(mem, o + IN) - sent(mem, o)
-    if waiting <= 0:
-        return now_ns()
-    oldest = max(load(mem, o + IN) - waiting, 0)
-    return mem[mem[o + ENTRIES] + (oldest & mem[o + ENTRIES_MASK])]
+        return load(mem, o + IN) - sent(mem, o)
+    return waiting_units(mem, o)
+
+
+@shared
+def _ages(mem: Int64s, port: int, waiting: int, now: int) -> tuple[int, int]:
+    """Of so many chunks in a port's queue: when the source handed over the oldest, and when they came on average,
+    monotonic ns; now where there are none."""
+    entered = load(mem, port + ENTERED)
+    if not 0 < waiting <= entered:
+        return now, now
+    ring, mask = mem[port + ENTRIES], mem[port + ENTRIES_MASK]
+    oldest, newest = (entered - waiting) & mask, (entered - 1) & mask
+    before = mem[ring + ENTRY_WORDS * ((oldest - 1) & mask) + 1]
+    came = (mem[ring + ENTRY_WORDS * newest + 1] - before) // waiting << 10
+    return mem[ring + ENTRY_WORDS * oldest], came
 
 
 @shared
@@ -119,33 +133,38 @@ def _derive(mem: Int64s, base: int, n: int) -> None:
 
 
 @shared
-def _put_ports(mem: Int64s, base: int, op: int, rows_in: int, waiting: int) -> None:
+def _put_ports(mem: Int64s, base: int, op: int, rows_in: int, now: int) -> int:
     """The columns of a PortView that an operator's own counts give: of its inputs, and of the edges that leave it.
 
-    A step's rows are taken to be spread evenly over inputs, and to go along every edge.
+    A step's rows are taken to be spread evenly over inputs, and to go along every edge. Returns the clock time of the
+    oldest chunk of all inputs.
     """
     n, o = mem[N_OPS], op_at(mem, op)
-    size, at = 8 * mem[N_PORTS], base + 8 * (VIEW_FIELDS * n + 2)
+    size, first = 8 * mem[N_PORTS], base + 8 * (VIEW_FIELDS * n + 2)
     cost, selectivity = get_f(base + 8 * op + 32 * n), get_f(base + 8 * op + 40 * n)
-    inputs = mem[o + N_IN]
+    inputs, oldest = mem[o + N_IN], now
+    rows = max(rows_in // max(sent(mem, o) * inputs, 1), 1)
     for i in range(inputs):
-        port = mem[o + FIRST_PORT] + i
-        rows = max(rows_in // max(sent(mem, o) * inputs, 1), 1)
-        length, head = waiting, get_i(base + 8 * op + 96 * n)
-        if inputs > 1:
-            length = rows * spsc_len(mem, mem[mem[PORTS] + port * PORT_WORDS + RING])
-            head = head if length > 0 else now_ns()
-        put_i(at + 8 * port, op)
-        put_i(at + 8 * port + size, length)
-        put_i(at + 8 * port + 2 * size, rows * mem[o + CAPACITY])
-        put_i(at + 8 * port + 3 * size, head)
-        put_f(at + 8 * port + 4 * size, 1e9 / cost / inputs)
-        put_i(at + 8 * port + 5 * size, mem[mem[PORTS] + port * PORT_WORDS + FEEDER])
-        put_i(at + 8 * port + 6 * size, port)
+        number = mem[o + FIRST_PORT] + i
+        port, at = mem[PORTS] + number * PORT_WORDS, first + 8 * number
+        chunks = _chunks_waiting(mem, o, port)
+        head, came = _ages(mem, port, chunks, now)
+        oldest = min(oldest, head)
+        # One input's worklist is the queue; chunks of several partitions are units of their own in it.
+        length = get_i(base + 8 * op + 16 * n) if inputs == 1 else rows * chunks
+        put_i(at, op)
+        put_i(at + size, length)
+        put_i(at + 2 * size, rows * mem[o + CAPACITY])
+        put_i(at + 3 * size, head)
+        put_i(at + 4 * size, came)
+        put_f(at + 5 * size, 1e9 / cost / inputs)
+        put_i(at + 6 * size, mem[port + FEEDER])
+        put_i(at + 7 * size, number)
     for e in range(mem[o + N_OUT]):
-        put_f(at + 8 * mem[mem[o + EDGES] + e] + 7 * size, 1e9 * selectivity / cost)
+        put_f(first + 8 * size + 8 * mem[mem[o + EDGES] + e], 1e9 * selectivity / cost)
     # Every operator takes the same step from all its inputs.
-    put_f(at + PORT_FIELDS * size + 8 * op, 1.0)
+    put_f(first + PORT_FIELDS * size + 8 * op, 1.0)
+    return oldest
 
 
 @shared
@@ -191,10 +210,9 @@ def refresh_view(mem: Int64s, w: int) -> bool:
         put_i(at + 72 * n, mem[o + LIMIT])
         put_f(at + 80 * n, float(window))
         put_i(at + 88 * n, last)
-        put_i(at + 96 * n, _head(mem, o))
         put_i(at + 104 * n, mem[o + PRIORITY])
         put_i(at + 112 * n, 1 if runnable else 0)
-        _put_ports(mem, base, op, rows_in, waiting)
+        put_i(at + 96 * n, _put_ports(mem, base, op, rows_in, now))
     put_i(base + 8 * VIEW_FIELDS * n, now)
     put_i(base + 8 * (VIEW_FIELDS * n + 1), mem[N_PORTS])
     _derive(mem, base, n)

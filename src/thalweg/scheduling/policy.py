@@ -46,6 +46,7 @@ class PortView(NamedTuple):
         length: tuples that wait in it.
         capacity: tuples that it may hold.
         head_ns: clock time of the oldest of them, monotonic ns; now where none waits.
+        enqueued_ns: when those that wait came into it, on average, monotonic ns; now where none waits.
         reads: tuples a second that its operator takes from it while it runs.
         writer: the operator that writes along an edge.
         target: the port that it leads to.
@@ -57,6 +58,7 @@ class PortView(NamedTuple):
     length: Int64s
     capacity: Int64s
     head_ns: Int64s
+    enqueued_ns: Int64s
     reads: Float64s
     writer: Int64s
     target: Int64s

@@ -46,12 +46,15 @@ class Network:
 class Port:
     """An input port: the inbox in front of an operator, filled by one feeder, or by several as they come."""
 
-    __slots__ = ("capacity", "feeders", "nodes", "queue", "reader")
+    __slots__ = ("came_ns", "capacity", "feeders", "nodes", "queue", "reader", "sum_came_ns")
 
     def __init__(self, reader: Node, feeders: list[Feeder], nodes: list[Node]) -> None:
         """``nodes`` are those of the feeders that are operators."""
         capacity = reader.operator.capacity
         self.queue: deque[int] = deque()
+        #: When each tuple of the queue came, and the sum of these times.
+        self.came_ns: deque[int] = deque()
+        self.sum_came_ns = 0
         self.reader = reader
         self.feeders = feeders
         self.nodes = nodes
@@ -69,6 +72,8 @@ class Port:
         if reader.waiting > reader.most_waiting:
             reader.most_waiting = reader.waiting
         net = reader.net
+        self.came_ns.append(net.now_ns)
+        self.sum_came_ns += net.now_ns
         net.queued += 1
         net.touched.add(reader)
 
@@ -76,6 +81,7 @@ class Port:
         """Takes the first tuple; where that makes room, feeders go on."""
         queue = self.queue
         key = queue.popleft()
+        self.sum_came_ns -= self.came_ns.popleft()
         if len(queue) + 1 == self.capacity:
             for feeder in self.feeders:
                 feeder.full -= 1

@@ -36,7 +36,9 @@ class Queues:
         self.view.target[:] = [at for at, _ in edges]
         # An inbox that several fill as they come is one port, and a merge by order waits for all of its ports.
         self.view.conjunctive[:] = 1.0
+        #: As in the view, but -1 where nothing waits.
         self._head_ns = np.full(len(self._ports), -1, np.int64)
+        self._came_ns = self._head_ns.copy()
         #: By operator: its ports, and its edges.
         self._of = _places(self.view.operator, len(nodes) + 1)
         self._from = _places(self.view.writer, len(nodes) + 1)
@@ -46,9 +48,11 @@ class Queues:
         view, ports, edges = self.view, self._of[node.index], self._from[node.index]
         a_second = 1e9 / flow.cost[node.index]
         for at in ports:
-            queue = self._ports[at].queue
+            port = self._ports[at]
+            queue = port.queue
             view.length[at] = len(queue)
             self._head_ns[at] = born_ns(queue[0]) if queue else -1
+            self._came_ns[at] = port.sum_came_ns // len(queue) if queue else -1
             view.reads[at] = a_second / len(ports)
         for at in edges:
             along = len(edges) if node.deals else 1
@@ -57,6 +61,7 @@ class Queues:
     def at(self, now_ns: int) -> None:
         """Tells the time where nothing waits."""
         np.copyto(self.view.head_ns, np.where(self._head_ns < 0, now_ns, self._head_ns))
+        np.copyto(self.view.enqueued_ns, np.where(self._came_ns < 0, now_ns, self._came_ns))
 
 
 def _places(owners: Int64s, owned: int) -> list[list[int]]:
