@@ -14,6 +14,7 @@ from thalweg.flow import Flow
 from thalweg.operators.functions import Function
 from thalweg.operators.nodes import (
     Batches,
+    Coroutine,
     Digest,
     Keyed,
     Node,
@@ -113,7 +114,10 @@ class _Page:
         parts = [_kind(node)]
         if node.inputs:
             parts.append(f"reads {', '.join(self.stream(ref) for ref in node.inputs)}")
-        if node.out is not None:
+        if isinstance(node, Coroutine) and len(node.out_ports) > 1:
+            given = ", ".join(f"{port.record.name} ({port.name})" for port in node.out_ports)
+            parts.append(f"gives {given}")
+        elif node.out is not None:
             parts.append(f"gives {node.out.name}")
         return ", ".join(parts)
 
@@ -126,6 +130,8 @@ class _Page:
             if node.timing == "end":
                 yield "puts each key's rows in order and judges their lateness"
             yield from _keyed(node)
+        elif isinstance(node, Coroutine):
+            yield _coroutine(node)
         elif isinstance(node, OwnTime):
             yield "takes late rows apart"
         elif isinstance(node, Stamp):
@@ -146,6 +152,8 @@ class _Page:
         """Compiled, or interpreted and why."""
         if isinstance(node, Batches):
             return f"{_where(node.function)}, on Arrow batches"
+        if isinstance(node, Coroutine):
+            return f"{_where(node.function)} interpreted: it has its own driver loop".strip()
         if not isinstance(node, (Stateless, Keyed)):
             return "built in" if isinstance(node, (Stamp, Digest, Union, OwnTime)) else ""
         if self.found is None:
@@ -239,6 +247,8 @@ def _kind(node: Node) -> str:
         return f"{node.kind.value} (map_batches)"
     if isinstance(node, OrderBy):
         return f"{node.kind.value} (order_by)"
+    if isinstance(node, Coroutine):
+        return f"{node.kind.value} (coroutine)"
     return node.kind.value
 
 
@@ -261,6 +271,14 @@ def _keyed(node: Keyed) -> Iterator[str]:
         yield f"key {fields}; {_number(node.key.buckets, 'bucket')}; {state}"
     else:
         yield f"one for all rows; {state}"
+
+
+def _coroutine(node: Coroutine) -> str:
+    """Its ports, and what must outlive a wait."""
+    inputs = [f"{'control ' if port.control else ''}{port.name}" for port in node.in_ports]
+    state = f"; state {node.own.name}" if node.own else ""
+    limit = f"; at most {node.max_waiting} rows wait at one" if node.max_waiting else ""
+    return f"inputs {', '.join(inputs)}{limit}{state}"
 
 
 def _stamp(node: Stamp) -> str:

@@ -6,12 +6,14 @@ Nothing runs here. Sources begin streams (:mod:`thalweg.streams`), whose verbs a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import collections
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from thalweg.errors import BuildError
 from thalweg.operators import key_order
 from thalweg.operators.arguments import Duration, choice, lateness_span, time_field
+from thalweg.operators.coroutine_verb import check_times, coroutine_node
 from thalweg.operators.nodes import (
     Compile,
     Errors,
@@ -131,6 +133,56 @@ class Flow:
         if not streams:
             raise BuildError("union needs at least one stream")
         return streams[0].union(*streams[1:], name=name)
+
+    def operator(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        /,
+        *,
+        into: Any = None,
+        max_waiting: int | None = None,
+        **given: Any,
+    ) -> Any:
+        """An operator with a driver loop of its own, over any number of inputs and outputs (docs/coroutines.md).
+
+        ``function`` is ``async def``. Its annotations say what each parameter is: ``tw.Input`` (``*views:
+        tw.Input`` for any number), ``tw.Control``, ``tw.Output``, a class declared with ``@tw.state`` for what
+        must outlive a wait; other parameters are constants. Inputs are merged in the order of the flow, so the
+        output is that of a serial run, and stands at the place of the row that triggered it.
+
+        Args:
+            name: the operator's name; its state hangs on it.
+            function: the coroutine function.
+            into: the record of its output, or a mapping of outputs to records; without it outputs are annotated
+                ``tw.Output[Record]``.
+            max_waiting: the most unread rows at an input; beyond it the flow stops with an error that names the
+                idle input. None: rows wait without limit.
+            given: by parameter, streams (for ``*views`` a list of them) and constants.
+
+        Returns:
+            The output stream; of several outputs a named tuple of streams; of none, None.
+
+        Raises:
+            BuildError: a parameter lacks its stream, record or annotation, or the inputs have no order in common.
+        """
+        node = coroutine_node(self, name, function, given, into, max_waiting)
+        streams = [
+            stream
+            for one in given.values()
+            for stream in (one if isinstance(one, Sequence) else [one])
+            if isinstance(stream, Stream)
+        ]
+        by_ref = {stream.ref: stream for stream in streams}
+        time = check_times(node, [by_ref[port.ref] for port in node.in_ports])
+        self._nodes.append(node)
+        made = [
+            Stream(self, Ref(node.index, port.name), port.record, time) for port in node.out_ports
+        ]
+        if len(made) < 2:
+            return made[0] if made else None
+        outputs: Any = collections.namedtuple("Outputs", node.main)  # type: ignore[misc]
+        return outputs(*made)
 
     def explain(self, *, compile: bool = True) -> str:
         """The plan as text: operators, kinds, stages, buckets, compiled or interpreted and why.

@@ -11,13 +11,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
 from thalweg.operators.key_order import settle_late
 from thalweg.operators.nodes import (
     Batches,
+    Coroutine,
     Digest,
     Keyed,
     Node,
@@ -60,6 +61,14 @@ class Unit:
     stage: int
 
 
+class Closing(NamedTuple):
+    """A step of the end of the streams: in round 0 the last timers of a domain fire; then, in a round each, the
+    coroutine operators close whose inputs have ended with it, and what they give runs through."""
+
+    domain: int
+    round: int
+
+
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """A checked flow, ready to be run by any host.
@@ -82,7 +91,7 @@ class Plan:
 
     def domain(self, ref: Ref) -> int:
         """The time domain of a stream; late and rejected streams have none."""
-        return self.domains[ref.node - 1] if ref.port == "out" else 0
+        return self.domains[ref.node - 1] if ref.port in self.node(ref.node).main else 0
 
     @functools.cached_property
     def _own(self) -> frozenset[int]:
@@ -107,6 +116,40 @@ class Plan:
         """The domains in the order in which they end; 0 are the streams without a clock."""
         first = [RELEASE] if any(node.timing == "end" for node in self.keyed) else []
         return (*first, *sorted({0, *self.domains}))
+
+    @functools.cached_property
+    def closings(self) -> tuple[Closing, ...]:
+        """The steps in which the streams end."""
+        return tuple(
+            Closing(domain, number)
+            for domain in self.endings
+            for number in range(self.rounds(domain) + 1)
+        )
+
+    @functools.cached_property
+    def _closers(self) -> dict[int, list[int]]:
+        """By domain, the coroutine operators whose inputs have all ended when it has, in order."""
+        found: dict[int, list[int]] = {}
+        for node in self.nodes:
+            if isinstance(node, Coroutine):
+                found.setdefault(self.last_domain(node), []).append(node.index)
+        return found
+
+    def last_domain(self, node: Node) -> int:
+        """The domain whose end is the end of all of a node's inputs.
+
+        A late or rejected stream goes on until the last domain that it comes from has ended.
+        """
+        return max(self.domains[one.index - 1] for ref in node.inputs for one in self.upstream(ref))
+
+    def rounds(self, domain: int) -> int:
+        """How many coroutine operators close when a domain ends."""
+        return len(self._closers.get(domain, ()))
+
+    def closing(self, node: Coroutine) -> Closing:
+        """When a coroutine operator closes."""
+        domain = self.last_domain(node)
+        return Closing(domain, 1 + self._closers[domain].index(node.index))
 
     @functools.cached_property
     def depth(self) -> int:
@@ -135,16 +178,17 @@ class Plan:
         return tuple(n for n in self.nodes if isinstance(n, Keyed))
 
     @functools.cached_property
+    def coroutines(self) -> tuple[Coroutine, ...]:
+        return tuple(n for n in self.nodes if isinstance(n, Coroutine))
+
+    @functools.cached_property
     def merges(self) -> frozenset[Ref]:
-        """The streams that lead to a union, whose order key must therefore be whole."""
+        """The streams that lead to where several are merged, whose order key must therefore be whole."""
         out: set[Ref] = set()
         for node in reversed(self.nodes):
-            ports = [
-                ref
-                for ref in (Ref(node.index, p) for p in ("out", "late", "rejected"))
-                if ref in out
-            ]
-            if isinstance(node, Union) or ports:
+            several = isinstance(node, Coroutine) and len(node.inputs) > 1
+            merging = isinstance(node, Union) or several
+            if merging or any(Ref(node.index, port) in out for port in ports(node)):
                 out.update(node.inputs)
         return frozenset(out)
 
@@ -160,6 +204,18 @@ class Plan:
             return (TIME, *own) if own or self.domain(ref) else ()
         return (*EVENT, *self._path_columns(ref), *own)
 
+    def input_columns(self, node: Node) -> tuple[str, ...]:
+        """The whole order key of a node's inputs, merged."""
+        found = {
+            _place(name): name
+            for ref in node.inputs
+            for name in (*self._path_columns(ref), *self._branch(ref))
+        }
+        return (*EVENT, *(found[place] for place in sorted(found)))
+
+    def _branch(self, ref: Ref) -> tuple[str, ...]:
+        return (branch(ref.node),) if len(self.readers[ref]) > 1 else ()
+
     def _path_columns(self, ref: Ref) -> tuple[str, ...]:
         node = self.node(ref.node)
         found: set[tuple[int, int]] = set()
@@ -169,7 +225,7 @@ class Plan:
                 found |= {_place(name) for name in self._path_columns(one)}
                 if len(self.readers[one]) > 1:
                     found.add((one.node, 1))
-        if ref.port == "out" and expands(node):
+        if ref.port in node.main and expands(node):
             found.add((node.index, 0))
         return tuple(f"_{'cb'[kind]}{index}" for index, kind in sorted(found))
 
@@ -195,6 +251,11 @@ def branch(index: int) -> str:
     return f"_b{index}"
 
 
+def ports(node: Node) -> tuple[str, ...]:
+    """The ports by which a node's streams leave."""
+    return (*node.main, "late", "rejected")
+
+
 def expands(node: Node) -> bool:
     """Whether one input tuple (or one firing of a timer) can give several output tuples."""
     if isinstance(node, Keyed):
@@ -202,7 +263,7 @@ def expands(node: Node) -> bool:
         return own or node.many or node.timer_many
     if isinstance(node, (Stateless, Stamp)):
         return node.many
-    return isinstance(node, Batches)
+    return isinstance(node, (Batches, Coroutine))
 
 
 def make_plan(flow: Flow) -> Plan:
@@ -214,15 +275,15 @@ def make_plan(flow: Flow) -> Plan:
     nodes = settle_late(flow.nodes)
     if not any(isinstance(node, Source) for node in nodes):
         raise BuildError(f"flow {flow.name!r} has no source; begin with flow.source(...)")
-    if not any(isinstance(node, Sink) for node in nodes):
+    if not any(isinstance(n, Sink) or (isinstance(n, Coroutine) and not n.main) for n in nodes):
         raise BuildError(f"flow {flow.name!r} has no sink; end a stream with .sink('name')")
     plan = Plan(flow.name, nodes, _stages(nodes), _domains(nodes), ())
     return dataclasses.replace(plan, units=tuple(_units(nodes, plan.stages, plan.merges)))
 
 
 def reroutes(node: Node) -> bool:
-    """Whether a node's input must be brought to the slot that owns the key."""
-    return isinstance(node, (Keyed, OrderBy))
+    """Whether a node's input must be brought to the slot that owns the key, or to the only one."""
+    return isinstance(node, (Keyed, OrderBy, Coroutine))
 
 
 def _stages(nodes: Sequence[Node]) -> tuple[int, ...]:
@@ -259,7 +320,10 @@ def _domains(nodes: Sequence[Node]) -> tuple[int, ...]:
         elif isinstance(node, OrderBy):
             domains.append(node.index)
         else:
-            mine = [domains[ref.node - 1] if ref.port == "out" else 0 for ref in node.inputs]
+            mine = [
+                domains[ref.node - 1] if ref.port in nodes[ref.node - 1].main else 0
+                for ref in node.inputs
+            ]
             for other in mine[1:]:
                 first, second = sorted((root(mine[0]), root(other)))
                 if first != second:
@@ -269,14 +333,15 @@ def _domains(nodes: Sequence[Node]) -> tuple[int, ...]:
     return tuple(root(one) for one in domains)
 
 
-def _refuse_two_clocks(nodes: Sequence[Node], union: Node, first: int, second: int) -> None:
+def _refuse_two_clocks(nodes: Sequence[Node], where: Node, first: int, second: int) -> None:
     """An order_by has a clock of its own, so what it gives cannot be merged with other streams as they come."""
     for index in (second, first):
         node = nodes[index - 1]
+        what = "union" if isinstance(where, Union) else "operator"
         if isinstance(node, OrderBy):
             raise BuildError(
-                f"union {union.name!r}: a stream sorted by order_by {node.name!r} has a clock of its own and cannot"
-                " be merged with a stream of another clock; put order_by behind the union"
+                f"{what} {where.name!r}: a stream sorted by order_by {node.name!r} has a clock of its own and cannot"
+                f" be merged with a stream of another clock; put order_by behind the {what}"
             )
 
 
@@ -313,6 +378,8 @@ def kind_name(node: Node) -> str:
     """The operator's kind as the papers call it."""
     if isinstance(node, OrderBy):
         return "stateful (order_by)"
+    if isinstance(node, Coroutine):
+        return "stateful (coroutine)"
     if node.kind is OperatorKind.STATELESS and isinstance(node, Stateless):
         return f"stateless ({node.verb})"
     return node.kind.value

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import itertools
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -20,6 +19,7 @@ from thalweg.flow import Flow
 from thalweg.operators.digest import digest
 from thalweg.operators.nodes import (
     Batches,
+    Coroutine,
     Digest,
     Keyed,
     Node,
@@ -36,8 +36,13 @@ from thalweg.operators.nodes import (
 from thalweg.plan import Plan, make_plan
 from thalweg.readers import far_out
 from thalweg.records import StateSpec
+from thalweg.reference_coroutine import ReferenceCoroutine, Took
+from thalweg.reference_keys import canonical, key_of, sort_key
 from thalweg.runtime.failures import reason_of, shorten
 from thalweg.times import BEFORE_ALL, EXTREME, NEVER
+
+#: Timers by time, operator and key in sorting form, with the key.
+Heap = list[tuple[int, int, Any, Any]]
 
 
 @dataclasses.dataclass(slots=True)
@@ -63,16 +68,21 @@ def run_reference(flow: Flow, inputs: Mapping[str, Iterable[Any]], *, end: bool 
 class _Run:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.out = Outputs({n.name: [] for n in plan.sinks}, {n.name: {} for n in plan.keyed}, {})
+        self.out = Outputs(
+            {n.name: [] for n in plan.sinks},
+            {n.name: {} for n in plan.keyed},
+            {},
+        )
         self.waiting: dict[int, list[tuple[Any, ...]]] = {}
         self.clock: dict[int, int] = {}
         self.greatest: dict[tuple[int, Any], int] = {}
-        self.heap: list[tuple[int, int, Any, Any]] = []
+        self.heap: Heap = []
         #: timers where time is each key's own
-        self.own_heap: list[tuple[int, int, Any, Any]] = []
+        self.own_heap: Heap = []
         self.now = 0
         self.ending = False
         self.arrivals = itertools.count()
+        self.coroutines = {node.index: ReferenceCoroutine(node) for node in plan.coroutines}
 
     def run(self, inputs: Mapping[str, Iterable[Any]], end: bool) -> Outputs:
         for source in self.plan.sources:
@@ -80,8 +90,13 @@ class _Run:
                 self.enter(source, place, row)
         if end:
             self.end_own_time()
+            self.close_coroutines(0)
         for domain in sorted({d for d in self.plan.domains if d}):
             self.serve(domain, end)
+            if end:
+                self.close_coroutines(domain)
+        for one in self.coroutines.values():
+            self.out.states[one.node.name] = one.states()
         return self.out
 
     def enter(self, source: Source, place: int, row: Any) -> None:
@@ -110,7 +125,7 @@ class _Run:
             self.give(Ref(node.index), row)
             return
         name = node.lane if isinstance(node, Source) else None
-        lane = (node.index, _canonical(getattr(row, name)) if name else None)
+        lane = (node.index, canonical(getattr(row, name)) if name else None)
         greatest = self.greatest.get(lane, BEFORE_ALL)
         clock = self.clock.get(node.index, BEFORE_ALL)
         self.greatest[lane] = max(greatest, time)
@@ -132,9 +147,7 @@ class _Run:
                 self.fire(time)
                 self.now = time
                 self.give(Ref(index), row)
-        self.ending = end
-        self.fire(clock)
-        self.ending = False
+        self.fire(clock, ending=end)
         self.heap.clear()
 
     def domain_clock(self, domain: int) -> tuple[int, int]:
@@ -153,12 +166,11 @@ class _Run:
                 for key in sorted(states, key=sort_key):
                     if _timer(node.state, states[key]) != NEVER:
                         self.on_timer(node, key, states[key], _timer(node.state, states[key]))
-        self.ending = True
-        self.fire(NEVER, self.own_heap)
-        self.ending = False
+        self.fire(NEVER, self.own_heap, ending=True)
 
-    def fire(self, before: int, heap: list[tuple[int, int, Any, Any]] | None = None) -> None:
+    def fire(self, before: int, heap: Heap | None = None, *, ending: bool = False) -> None:
         """Fires the timers below a time in the order (time, operator, key)."""
+        self.ending = ending
         heap = self.heap if heap is None else heap
         while heap and (heap[0][0] < before or before == NEVER):
             time, index, _, key = heapq.heappop(heap)
@@ -169,6 +181,7 @@ class _Run:
                 continue
             self.now = time
             self.on_timer(node, key, state, time)
+        self.ending = False
 
     def on_timer(self, node: Keyed, key: Any, state: Any, time: int) -> None:
         assert node.on_timer is not None and node.state.timer is not None
@@ -196,7 +209,7 @@ class _Run:
         now = self.now
         for edge in self.plan.readers.get(ref, ()):
             self.now = now
-            self.receive(self.plan.node(edge.node), row)
+            self.receive(self.plan.node(edge.node), row, edge.port)
         self.now = now
 
     def give(self, ref: Ref, row: Any) -> None:
@@ -211,8 +224,8 @@ class _Run:
         counts = self.out.counts.setdefault(node.label, {})
         counts[what] = counts.get(what, 0) + 1
 
-    def receive(self, node: Node, row: Any) -> None:
-        """One tuple at one operator."""
+    def receive(self, node: Node, row: Any, port: int = 0) -> None:
+        """One tuple at one input of one operator."""
         if isinstance(node, OrderBy):
             self.arrive(node, row)
             return
@@ -234,6 +247,28 @@ class _Run:
             self.give(Ref(node.index), node.record.coerce((*row, digest(row))))
         elif isinstance(node, Batches):
             self.batches(node, row)
+        elif isinstance(node, Coroutine):
+            self.coroutine(node, row, port)
+
+    def coroutine(self, node: Coroutine, row: Any, port: int) -> None:
+        time = self.now if self.plan.domains[node.index - 1] else BEFORE_ALL
+        self.give_pushed(node, self.coroutines[node.index].put(port, row, time))
+
+    def close_coroutines(self, domain: int) -> None:
+        """The operators whose inputs have all ended now close in order, and what each gives runs through."""
+        for node in self.plan.coroutines:
+            if self.plan.last_domain(node) == domain:
+                one = self.coroutines[node.index]
+                self.now = 0 if one.last_time == BEFORE_ALL else one.last_time
+                self.give_pushed(node, one.close())
+                self.fire(NEVER, ending=True)
+
+    def give_pushed(self, node: Coroutine, took: Took) -> None:
+        mine = self.out.counts.setdefault(node.label, {})
+        for what, number in (("dropped", took.dropped), ("unread", took.unread)):
+            mine[what] = mine.get(what, 0) + number
+        for port, row in took.pushed:
+            self.give(Ref(node.index, port), row)
 
     def stateless(self, node: Stateless, row: Any) -> None:
         if node.verb == "filter":
@@ -338,33 +373,3 @@ def _stamps(node: Stamp, time: int) -> list[int]:
     last = (time - node.origin) // node.every * node.every + node.origin
     first = last - (node.size - 1 - (time - last)) // node.every * node.every
     return list(range(first, last + 1, node.every))
-
-
-def key_of(node: Keyed, row: Any) -> Any:
-    """The key of a row: bare for one field, a tuple for several, () for none."""
-    if node.key.function is not None:
-        function = _canonical(node.key.fields[0].type.coerce(node.key.function.call(row)))
-        extra = [_canonical(getattr(row, field.name)) for field in node.key.fields[1:]]
-        return (function, *extra) if extra else function
-    values = tuple(_canonical(getattr(row, field.name)) for field in node.key.fields)
-    return values[0] if len(values) == 1 else values
-
-
-_NAN = math.nan
-
-
-def _canonical(value: Any) -> Any:
-    if isinstance(value, float):
-        return _NAN if value != value else value + 0.0
-    return value
-
-
-def sort_key(key: Any) -> Any:
-    """Something that orders like the key: null, numbers, NaN, then text by its UTF-8 bytes."""
-    if isinstance(key, tuple):
-        return tuple(sort_key(one) for one in key)
-    if key is None:
-        return (0,)
-    if isinstance(key, (bool, int, float)):
-        return (2,) if key != key else (1, key)
-    return (3, key.encode("utf-8", "surrogatepass") if isinstance(key, str) else bytes(key))

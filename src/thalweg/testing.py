@@ -23,7 +23,7 @@ import pyarrow as pa
 from thalweg.embedded import check_names, collect
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
-from thalweg.operators.nodes import Keyed, OrderBy, Source, Stateless, Union
+from thalweg.operators.nodes import Coroutine, Keyed, OrderBy, Source, Stateless, Union
 from thalweg.plan import Plan, make_plan
 from thalweg.records import Schema
 from thalweg.reference import Outputs, run_reference
@@ -74,6 +74,7 @@ def run(
     end: bool = True,
     compile: Mode = "auto",
     options: Options | None = None,
+    restart_every: int = 0,
 ) -> Result:
     """Runs the engine over bounded inputs; the result does not depend on chunks, cuts, threads or compilation.
 
@@ -85,6 +86,8 @@ def run(
         end: whether the streams end: waiting rows are released and the remaining timers fire.
         compile: ``"never"`` interprets every function.
         options: how a run in many threads goes; None runs in the calling thread.
+        restart_every: closes each coroutine operator after so many runs of it and starts it again with its
+            ``@tw.state`` and its unread input, as a batch of Spark does; 0: never.
 
     Example::
 
@@ -97,7 +100,13 @@ def run(
         >>> tw.testing.run(flow, {"lines": [Word("a"), Word(""), Word("b")]}, cuts=[1]).rows("words")
         [Word(text='a'), Word(text='b')]
     """
-    session = Session(flow, chunk_rows=chunk_rows, compile=compile, options=options)
+    session = Session(
+        flow,
+        chunk_rows=chunk_rows,
+        compile=compile,
+        options=options,
+        restart_every=restart_every,
+    )
     check_names(session.plan, inputs)
     batches = [
         _cut(data, cuts.get(name, ()) if isinstance(cuts, Mapping) else cuts)
@@ -205,6 +214,7 @@ class Session:
         chunk_rows: int = CHUNK_ROWS,
         compile: Mode = "auto",
         options: Options | None = None,
+        restart_every: int = 0,
     ) -> None:
         self.plan = _plan(flow, compile)
         self._chunk_rows = chunk_rows
@@ -214,6 +224,8 @@ class Session:
             if options is None
             else ParallelEngine(prepared, chunk_rows=chunk_rows, options=options)
         )
+        for unit in self._engine.coroutines:
+            unit.restart_every = restart_every
         self._out: dict[str, list[Chunk]] = {sink.name: [] for sink in self.plan.sinks}
         self._taken = dict.fromkeys(self._out, 0)
         self._fed = {source.name: 0 for source in self.plan.sources}
@@ -328,7 +340,7 @@ def _states(unit: Any) -> dict[Any, Any]:
     return states_of(unit.node, snapshots)
 
 
-def states_of(node: Keyed, batches: Iterable[pa.RecordBatch]) -> dict[Any, Any]:
+def states_of(node: Keyed | Coroutine, batches: Iterable[pa.RecordBatch]) -> dict[Any, Any]:
     """The states by key that Arrow batches of key fields and state fields hold, as state files have them."""
     out: dict[Any, Any] = {}
     spec, state = KeySpec(node.key.fields), node.state
@@ -353,12 +365,13 @@ def assert_same(
     compile: Sequence[Mode] = ("auto", "never"),
     end: bool = True,
     options: Callable[[random.Random], Options | None] = lambda chooser: None,
+    restart_every: Callable[[random.Random], int] = lambda chooser: 0,
 ) -> Result:
     """Checks the engine against the serial reference: outputs in order, counts, and the state that is left.
 
     Each seed gives a random size of chunks and random cuts into batches. A flow that merges streams without
     event time depends on cuts (see the docs on order) and is run uncut. ``options`` may draw how many threads run
-    it, and how.
+    it, and how, and ``restart_every`` how often coroutine operators start again from their state.
 
     Returns:
         What the reference gave.
@@ -388,14 +401,16 @@ def assert_same(
         for mode in compile:
             chunk_rows = CHUNK_ROWS if whole else chooser.choice([1, 2, 3, 7, 20, CHUNK_ROWS])
             cuts = {} if whole else {name: random_cuts(chooser, len(data[name])) for name in data}
-            how = options(chooser)
+            how, every = options(chooser), restart_every(chooser)
             got = run(
-                flow, data, chunk_rows=chunk_rows, cuts=cuts, end=end, compile=mode, options=how
-            )
+                flow, data, chunk_rows=chunk_rows, cuts=cuts, end=end, compile=mode, options=how,
+                restart_every=every,
+            )  # fmt: skip
             found = difference(flow, expected, got)
             if found:
                 raise AssertionError(
-                    f"{found}\nwith chunk_rows={chunk_rows}, cuts={cuts}, compile={mode!r}, {how} (seed {seed})"
+                    f"{found}\nwith chunk_rows={chunk_rows}, cuts={cuts}, compile={mode!r}, {how},"
+                    f" restart_every={every} (seed {seed})"
                 )
     return expected
 
@@ -408,9 +423,9 @@ def random_cuts(chooser: random.Random, rows: int) -> list[int]:
 def depends_on_cuts(plan: Plan) -> bool:
     """Whether the flow merges streams that have no event time in common, so that batches show in the order."""
     return any(
-        isinstance(node, Union)
+        isinstance(node, (Union, Coroutine))
         and not plan.domains[node.index - 1]
-        and len({origin for ref in node.streams for origin in _origins(plan, ref)}) > 1
+        and len({origin for ref in node.inputs for origin in _origins(plan, ref)}) > 1
         for node in plan.nodes
     )
 
@@ -420,7 +435,7 @@ def _origins(plan: Plan, ref: Any) -> Iterator[tuple[str, int]]:
     node = plan.node(ref.node)
     if isinstance(node, Source):
         yield ref.port, ref.node
-    elif isinstance(node, OrderBy) or (plan.domains[ref.node - 1] and ref.port != "out"):
+    elif isinstance(node, OrderBy) or (plan.domains[ref.node - 1] and not plan.domain(ref)):
         yield "domain", plan.domain(node.inputs[0])
     else:
         for one in node.inputs:
@@ -437,7 +452,9 @@ def difference(flow: Flow, expected: Result, got: Result) -> str:
         one, other = expected.counts.get(name, {}), got.counts.get(name, {})
         if one != other:
             return f"counts of {name!r} differ: expected {one}, got {other}"
-    for node in make_plan(flow).keyed:
+    plan = make_plan(flow)
+    holding: list[Keyed | Coroutine] = [*plan.keyed, *plan.coroutines]
+    for node in holding:
         mine = _state_rows(node, expected.states.get(node.name, {}))
         found = row_difference(mine, _state_rows(node, got.states.get(node.name, {})))
         if found:
@@ -445,7 +462,7 @@ def difference(flow: Flow, expected: Result, got: Result) -> str:
     return ""
 
 
-def _state_rows(node: Keyed, states: Mapping[Any, Any]) -> list[Any]:
+def _state_rows(node: Keyed | Coroutine, states: Mapping[Any, Any]) -> list[Any]:
     rows = [(key, node.state.values(state)) for key, state in states.items()]
     return sorted(rows, key=lambda one: repr(one[0]))
 

@@ -10,27 +10,15 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
+from tests.property import coroutines_kit as loops
+from tests.property.events import Event
 
 import thalweg as tw
-
-
-class Event(NamedTuple):
-    """The record of all streams: a key of each type, and something to compute with."""
-
-    ts: tw.Timestamp
-    key: int
-    name: str
-    tag: tw.Category
-    value: float
-    maybe: int | None
-    amount: int
-    lane: int
-
 
 # -- stateless -------------------------------------------------------------------------------------------
 
@@ -488,6 +476,17 @@ OPERATORS: dict[str, Operator] = {
         lambda on, step, name: on[0].order_by("ts", lateness=step.param % 8, name=name)
     ),
     "union": Operator(lambda on, step, name: on[0].union(*on[1:], name=name), inputs=2, grows=True),
+    "barrier": Operator(loops.make(loops.barrier, "a", "b"), inputs=2, grows=True),
+    "in_turn": Operator(loops.make(loops.in_turn, "b", "a"), inputs=2, grows=True),
+    "steered": Operator(loops.make(loops.steered, "rows", "rule"), inputs=2, grows=True),
+    "merged": Operator(
+        lambda on, step, name: on[0].flow.operator(name, loops.merged, streams=list(on)),
+        inputs=2,
+        grows=True,
+    ),
+    "by_three": Operator(loops.make(loops.by_three, "rows")),
+    "first_rows": Operator(loops.make(loops.first_rows, "rows")),
+    "parted": Operator(lambda on, step, name: loops.make_parted(on[0], name), grows=True),
     "late": Operator(lambda on, step, name: on[0].late),
     "rejected": Operator(_rejected),
 }
@@ -572,9 +571,10 @@ def _draw_step(
     ]
     op = draw(st.sampled_from(fits))
     inputs = [on]
-    if op == "union":
+    if OPERATORS[op].inputs > 1:
         others = [i for i, two in enumerate(made) if _can_merge(one, two, mixed)]
-        inputs += draw(st.lists(st.sampled_from(others), min_size=1, max_size=2))
+        most = 2 if op in ("union", "merged") else 1
+        inputs += draw(st.lists(st.sampled_from(others), min_size=1, max_size=most))
     return Step(op, tuple(inputs), draw(st.integers(0, 11)), draw(st.integers(0, len(KEYS) - 1)))
 
 

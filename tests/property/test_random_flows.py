@@ -34,7 +34,10 @@ _SEEDS = st.lists(st.integers(0, 999), min_size=2, max_size=2)
 def check(case: Case, seeds: list[int], *, end: bool = True) -> None:
     recipe, inputs = case
     flow = recipe.build()
-    testing.assert_same(flow, inputs, seeds=seeds, compile=("never",), end=end)
+    testing.assert_same(
+        flow, inputs, seeds=seeds, compile=("never",), end=end,
+        restart_every=lambda chooser: chooser.choice([0, 1, 2, 5]),
+    )  # fmt: skip
 
 
 @settings(max_examples=300, **_COMMON)

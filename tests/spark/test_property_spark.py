@@ -102,7 +102,7 @@ def check(
         query.await_termination()
     got = testing.Result(
         {name: sink.rows for name, sink in sinks.items()},
-        {node.name: stored_states(checkpoint, node) for node in plan.keyed},
+        {node.name: stored_states(checkpoint, node) for node in (*plan.keyed, *plan.coroutines)},
         {name: kept for name, mine in query.counts.items() if (kept := {w: n for w, n in mine.items() if n})},
     )  # fmt: skip
     found = testing.difference(flow, testing.reference(flow, rows), got)
@@ -168,6 +168,24 @@ UNTIMED = Recipe(
     ),
     (1, 3),
 )
+#: Operators with driver loops of their own: state and unread input outlive batches, whatever slot they are in.
+LOOPS = Recipe(
+    (SourceStep(3), SourceStep(6, lanes=True)),
+    (
+        Step("repeat", (0,)),
+        Step("barrier", (2, 1)),
+        Step("in_turn", (3, 0)),
+        Step("parted", (4,)),
+        Step("by_three", (5,)),
+        Step("ticking", (6,), 0, 0),
+        Step("merged", (7, 5, 3)),
+        Step("steered", (8, 1)),
+        Step("first_rows", (4,)),
+        Step("late", (1,)),
+        Step("by_three", (11,)),
+    ),
+    (3, 5, 6),
+)
 
 
 @pytest.mark.parametrize(
@@ -176,8 +194,9 @@ UNTIMED = Recipe(
         (TIMERS, [Run(2, 2, threads=1), Run(4, 1, rescale=3)]),
         (WINDOWS, [Run(3, 3, rescale=2, threads=1), Run(1, 2), Run(1, 1, threads=3)]),
         (UNTIMED, [Run(1, 2), Run(2, 2)]),
+        (LOOPS, [Run(2, 2), Run(3, 2, rescale=2, threads=1), Run(1, 1)]),
     ],
-    ids=["timers", "windows", "untimed"],
+    ids=["timers", "windows", "untimed", "loops"],
 )
 def test_rich_flows(
     spark: SparkSession, recipe: Recipe, runs: Sequence[Run], tmp_path: Path

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from thalweg.plan import make_plan
-from thalweg.reference import Outputs, run_reference, sort_key
+from thalweg.reference import Outputs, run_reference
+from thalweg.reference_keys import sort_key
 from thalweg.runtime.chunks import Chunk
 from thalweg.state.inspect import describe, read_state
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import thalweg as tw
-from thalweg.reference import Outputs, run_reference, sort_key
+from thalweg.reference import Outputs, run_reference
+from thalweg.reference_keys import sort_key
 
 
 class Row(NamedTuple):

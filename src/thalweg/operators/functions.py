@@ -144,21 +144,27 @@ def returns_of(
 
 
 def _return_hint(function: Function, operator: str) -> Any:
+    return hints_of(function, operator).get("return", inspect.Parameter.empty)
+
+
+def hints_of(function: Function, operator: str) -> dict[str, Any]:
+    """The function's annotations by parameter, and as "return"; those that are text are looked up.
+
+    Raises:
+        BuildError: one of them names what is not there.
+    """
     inner = inspect.unwrap(function.call)
     if not hasattr(inner, "__annotations__"):
         inner = type(inner).__call__
     try:
-        hints = typing.get_type_hints(inner, include_extras=True)
+        return typing.get_type_hints(inner, include_extras=True)
     except NameError as error:
         missing = _local_hints(inner)
         if missing is None:
             raise BuildError(
                 f"operator {operator!r}: the annotations of {function.where} cannot be read: {error}"
             ) from None
-        hints = missing
-    if "return" in hints:
-        return hints["return"]
-    return inspect.Parameter.empty
+        return missing
 
 
 def _local_hints(inner: Any) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from thalweg.operators.functions import Function
 from thalweg.records import Field, Schema, StateSpec
@@ -79,6 +79,15 @@ class Node:
     def out(self) -> Schema | None:
         """The record of the main output, None where there is none."""
         return None
+
+    @property
+    def main(self) -> tuple[str, ...]:
+        """The ports whose streams have the node's own place in time; late and rejected rows have none."""
+        return ("out",)
+
+    def record_of(self, port: str) -> Schema | None:
+        """The record of the stream that leaves by a port."""
+        return REJECTED if port == "rejected" else self.out
 
 
 class Reader(Node):
@@ -258,6 +267,69 @@ class Union(Node):
     @property
     def out(self) -> Schema:
         return self.record
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class InPort:
+    """An input of a coroutine operator: its name, the parameter of the function that it fills, and what it reads."""
+
+    name: str
+    parameter: str
+    ref: Ref
+    record: Schema
+    control: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OutPort:
+    """An output: the port that its stream leaves by ("out" where there is but one), and the parameter."""
+
+    name: str
+    parameter: str
+    record: Schema
+
+
+@dataclasses.dataclass(frozen=True)
+class Coroutine(Node):
+    """An ``async def`` operator with a driver loop of its own, over any number of inputs and outputs; one slot.
+
+    ``state`` is what is kept of it: the fields of the state class that its function asks for (``own``, None
+    without), the rows that it has not read, by input, and how far it is (``operators.coroutine_verb``).
+    """
+
+    function: Function
+    in_ports: tuple[InPort, ...]
+    out_ports: tuple[OutPort, ...]
+    own: StateSpec | None
+    state: StateSpec
+    #: the parameter that the state is given to
+    state_parameter: str
+    #: other arguments by parameter
+    constants: tuple[tuple[str, Any], ...] = dataclasses.field(compare=False)
+    #: the most rows that may wait at an input
+    max_waiting: int | None
+
+    KIND = OperatorKind.STATEFUL
+
+    @property
+    def key(self) -> Key:
+        """It has one state, as a keyed operator without key."""
+        return Key((), None, 1)
+
+    @property
+    def inputs(self) -> tuple[Ref, ...]:
+        return tuple(port.ref for port in self.in_ports)
+
+    @property
+    def out(self) -> Schema | None:
+        return self.out_ports[0].record if len(self.out_ports) == 1 else None
+
+    @property
+    def main(self) -> tuple[str, ...]:
+        return tuple(port.name for port in self.out_ports)
+
+    def record_of(self, port: str) -> Schema | None:
+        return next((one.record for one in self.out_ports if one.name == port), None)
 
 
 @dataclasses.dataclass(frozen=True)

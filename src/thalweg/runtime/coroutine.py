@@ -271,16 +271,17 @@ class Network:
 
     def _grow(self) -> bool:
         """Parks' rule; whether a queue grew, so that somebody can go on."""
-        reading = {
+        full = {queue for queue, who in self._write_blocked.items() if who}
+        growing = [
             queue
             for operator in self._operators
-            if operator.state is State.READ_BLOCKED
+            if full and operator.state is State.READ_BLOCKED
             for queue in operator.inputs
-        }
-        full = [queue for queue, who in self._write_blocked.items() if who and queue in reading]
-        if not full:
+            if queue in full
+        ]
+        if not growing:
             return False
-        smallest = min(full, key=lambda queue: queue.capacity or 0)
+        smallest = min(growing, key=lambda queue: queue.capacity or 0)
         capacity = 2 * (smallest.capacity or 1)
         if self._max_rows is not None and capacity > self._max_rows:
             raise self._too_large(smallest)

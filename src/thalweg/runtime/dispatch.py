@@ -103,6 +103,7 @@ from thalweg.runtime.layout import (
     READERS,
     REORDER,
     RING,
+    ROUND,
     ROWS,
     ROWS_LIMIT,
     SERIAL,
@@ -240,6 +241,7 @@ def inherit(mem: Int64s, op: int, source: int, handle: int) -> None:
     mem[at + SERIAL] = mem[old + SERIAL]
     mem[at + ENTRY] = mem[old + ENTRY]
     mem[at + ENDING] = mem[old + ENDING]
+    mem[at + ROUND] = mem[old + ROUND]
     mem[at + OBJECT] = 0
     mem[at + COUNT] = 0
     mem[at + PARTS] = 0

@@ -13,6 +13,7 @@ from typing import Any
 from thalweg.operators.nodes import (
     REJECTED,
     Batches,
+    Coroutine,
     Digest,
     Keyed,
     Node,
@@ -30,6 +31,7 @@ from thalweg.plan import LEVEL, OWN, Edge, Plan, Unit, branch
 from thalweg.records import Schema
 from thalweg.runtime.build import Builder, Prepared
 from thalweg.runtime.chunks import Chunk
+from thalweg.runtime.coroutine_unit import CoroutineUnit
 from thalweg.runtime.ingress import Gate, Ingress, event_columns
 from thalweg.runtime.keyed_unit import KeyedUnit
 from thalweg.runtime.ordering import empty_order, serials
@@ -86,9 +88,14 @@ class Engine:
     # -- state --------------------------------------------------------------------------------------------
 
     @property
-    def keyed(self) -> dict[str, KeyedUnit]:
-        """The keyed and stateful operators of this engine, by name."""
-        return {u.node.name: u for _, u in self.units if isinstance(u, KeyedUnit)}
+    def keyed(self) -> dict[str, KeyedUnit | CoroutineUnit]:
+        """The operators of this engine that have state, by name: keyed, stateful and coroutine operators."""
+        return {u.node.name: u for _, u in self.units if isinstance(u, (KeyedUnit, CoroutineUnit))}
+
+    @property
+    def coroutines(self) -> list[CoroutineUnit]:
+        """The coroutine operators of this engine."""
+        return [unit for _, unit in self.units if isinstance(unit, CoroutineUnit)]
 
     @property
     def gates(self) -> dict[str, Gate]:
@@ -168,9 +175,9 @@ class Engine:
         What a domain's end gives is out before the next domain ends.
         """
         yield from self.advance(everything=True)
-        for domain in self.plan.endings:
+        for domain, number in self.plan.closings:
             yield from self.settle()
-            yield self.step({}, {}, ending=frozenset([domain]))
+            yield self.step({}, {}, ending=frozenset([domain]), round=number)
         yield from self.settle()
 
     def step(
@@ -179,6 +186,7 @@ class Engine:
         clocks: Mapping[int, int],
         *,
         ending: frozenset[int] = frozenset(),
+        round: int = 0,
         arriving: Mapping[Edge, Chunk] | None = None,
     ) -> Leaving:
         """Runs all units once.
@@ -186,11 +194,12 @@ class Engine:
         Args:
             given: streams that begin in this step (sources and their side outputs).
             clocks: the clock of domains, as far as they move in this step.
-            ending: the domains whose last timers fire now.
+            ending: the domain that ends, if one does.
+            round: what of its end comes now (see :class:`thalweg.plan.Closing`).
             arriving: chunks from earlier stages by edge, in stream order.
         """
         streams, arriving = dict(given), arriving or {}
-        moment = Moment(dict(clocks), ending)
+        moment = Moment(dict(clocks), ending, round)
         self.moment = moment
         for unit, runner in self.units:
             node = self.plan.node(unit.nodes[0])
@@ -302,6 +311,7 @@ class Engine:
             Union: UnionUnit,
             OrderBy: OrderByUnit,
             OwnTime: OwnTimeUnit,
+            Coroutine: CoroutineUnit,
         }
         make = simple.get(type(node))
         return make(self.setting, node) if make else None
@@ -312,13 +322,12 @@ class Engine:
 
 
 def works_without_rows(node: Node) -> bool:
-    """Whether a unit without rows may have something to do: timers, or rows that wait."""
-    return isinstance(node, OrderBy) or (isinstance(node, Keyed) and node.on_timer is not None)
+    """Whether a unit without rows may have something to do: timers, rows that wait, the end of its inputs."""
+    return isinstance(node, (OrderBy, Coroutine)) or (
+        isinstance(node, Keyed) and node.on_timer is not None
+    )
 
 
 def stream_schema(plan: Plan, ref: Ref) -> Schema:
     """The record of a stream."""
-    node = plan.node(ref.node)
-    if ref.port == "rejected":
-        return REJECTED
-    return node.out or Schema("Nothing", ())
+    return plan.node(ref.node).record_of(ref.port) or Schema("Nothing", ())

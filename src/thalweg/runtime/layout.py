@@ -158,7 +158,8 @@ OBJECT: Final = 6  # 1: there is a Python object under this number
 MAKER: Final = 7  # the operator it comes from
 ENDING: Final = 8  # number of the ending that it brings, 0 none
 HOLDS: Final = 9  # a handle that must outlive this one, -1 none
-CLOCKS: Final = 10  # then N_CLOCKS clocks, then N_REFS addresses of blocks
+ROUND: Final = 10  # which round of that ending
+CLOCKS: Final = 11  # then N_CLOCKS clocks, then N_REFS addresses of blocks
 
 # -- workers ---------------------------------------------------------------------------------------------------
 PHASE: Final = 0  # what Python was asked to do

@@ -143,6 +143,7 @@ class ParallelEngine(Engine):
         clocks: Mapping[int, int],
         *,
         ending: frozenset[int] = frozenset(),
+        round: int = 0,
         arriving: Mapping[Edge, Chunk] | None = None,
     ) -> Leaving:
         """Submits a step, as soon as there is room; gives what has left since the last call."""
@@ -153,9 +154,10 @@ class ParallelEngine(Engine):
         self.mem[place + at.ENTRY] = time.monotonic_ns()
         number = self.plan.endings.index(min(ending)) + 1 if ending else 0
         self.mem[place + at.ENDING] = number
+        self.mem[place + at.ROUND] = round
         for slot, domain in enumerate(self._domains):
             self.mem[place + at.CLOCKS + slot] = clocks.get(domain, BEFORE_ALL)
-        self.moment = Moment(dict(clocks), ending)
+        self.moment = Moment(dict(clocks), ending, round)
         self.put(handle, self.tasks[0], bundle)
         while not submit(self.mem, handle):
             self._check()
@@ -310,7 +312,7 @@ class ParallelEngine(Engine):
         clocks = {d: v for d, v in zip(self._domains, values, strict=True) if v != BEFORE_ALL}
         number = int(self.mem[place + at.ENDING])
         ending = frozenset([self.plan.endings[number - 1]]) if number else frozenset[int]()
-        return Moment(clocks, ending)
+        return Moment(clocks, ending, int(self.mem[place + at.ROUND]))
 
     def slot_of(self, domain: int) -> int:
         """Where handles keep a domain's clock."""

@@ -41,16 +41,19 @@ from thalweg.times import BEFORE_ALL, NEVER
 
 Given = dict[Ref, Chunk]
 Counts = dict[str, dict[str, int]]
-#: Counts of a node: rows in, out, late, rejected, and timers disarmed at the end.
-COUNTS: Final = ("in", "out", "late", "rejected", "disarmed")
+#: Counts of a node: rows in, out, late, rejected, timers disarmed at the end, and of a coroutine operator rows that
+#: came after it had returned (dropped) or that it left unread.
+COUNTS: Final = ("in", "out", "late", "rejected", "disarmed", "dropped", "unread")
 
 
 @dataclasses.dataclass(slots=True)
 class Moment:
-    """What a step tells its units about time: the clock of each domain, and the domains that are ending."""
+    """What a step tells its units about time: the clock of each domain, the domain that is ending, and in which
+    round of its end the step is (:class:`thalweg.plan.Closing`)."""
 
     clocks: dict[int, int]
     ending: frozenset[int]
+    round: int = 0
 
 
 @dataclasses.dataclass(slots=True)
@@ -330,16 +333,14 @@ class OrderByUnit:
         self.gate = Gate(node)
         #: the clock that it set in its last step, None where it set none
         self.clock: int | None = None
-        # A rejected or late stream goes on until the last domain that it comes from has ended.
-        self._before = max(
-            setting.plan.domains[one.index - 1] for one in setting.plan.upstream(node.input)
-        )
+        self._before = setting.plan.last_domain(node)
+        self._last_round = setting.plan.rounds(self._before)
 
     def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
         """The rows up to the operator's own clock, which it sets for what follows; late rows apart."""
         node = self.node
         late = self.gate.accept(inputs[0])
-        closing = self._before in moment.ending
+        closing = self._before in moment.ending and moment.round == self._last_round
         clock = NEVER if closing else self.gate.clock
         rows = self.gate.take(clock)
         if rows is None:

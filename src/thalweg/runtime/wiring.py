@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from thalweg.operators.nodes import (
+    Coroutine,
     Keyed,
     OrderBy,
     Ref,
@@ -14,12 +15,13 @@ from thalweg.operators.nodes import (
     Source,
     Union,
 )
-from thalweg.plan import OWN, RELEASE, TIME, Edge
+from thalweg.plan import OWN, RELEASE, TIME, Edge, ports
 from thalweg.runtime import layout as at
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.compiler.columns import address
 from thalweg.runtime.compiler.keyed import CompiledKeyed
 from thalweg.runtime.compiler.stateless import CompiledChain
+from thalweg.runtime.coroutine_unit import CoroutineUnit
 from thalweg.runtime.engine import stream_schema, works_without_rows
 from thalweg.runtime.interpreted import InterpretedChain, InterpretedKeyed
 from thalweg.runtime.keyed_unit import KeyedUnit, Parts
@@ -34,8 +36,6 @@ from thalweg.runtime.units import ChainUnit, DigestUnit, Given, Moment, Setting
 if TYPE_CHECKING:
     from thalweg.runtime.parallel import ParallelEngine
 
-#: The streams of a node.
-PORTS: Final = ("out", "late", "rejected")
 _QUEUES: Final = {"hybrid": at.HYBRID, "partitioned": at.PARTITIONED, "shared": at.SHARED}
 #: What an operator puts out in one step, by stream; what the ingress gives may also be named by edge.
 Bundle = dict[Any, Chunk]
@@ -218,7 +218,7 @@ class _Wiring:
         self.engine = engine
         self.options = engine.options
         self._needs_token = needs_token
-        refs = [Ref(node.index, port) for node in engine.plan.nodes for port in PORTS]
+        refs = [Ref(node.index, port) for node in engine.plan.nodes for port in ports(node)]
         self.tasks = [Task(0, self._spec("ingress", at.INGRESS), refs)]
         #: which operator puts out a node's streams
         self._makers: dict[int, int] = {}
@@ -252,8 +252,8 @@ class _Wiring:
         last = plan.node(nodes[-1])
         inputs = [(ref, Edge(node.index, port)) for port, ref in enumerate(node.inputs)]
         reads = [self._reads(ref) for ref, _ in inputs]
-        refs = [Ref(last.index)]
-        refs += [Ref(index, port) for index in nodes for port in PORTS[1:]]
+        refs = [Ref(last.index, port) for port in last.main]
+        refs += [Ref(index, port) for index in nodes for port in ("late", "rejected")]
         token = is_interpreted(runner)
         args: dict[str, Any] = {
             "refs": refs, "inputs": inputs, "call": runner.run, "always": works_without_rows(node),
@@ -274,7 +274,7 @@ class _Wiring:
                 split.spec.native, split.spec.fn, split.spec.ctx = True, keyed.split, keyed.ctx
                 self._is_native(task, keyed, keyed.run)
         else:
-            stateful = isinstance(node, (Keyed, OrderBy, Union))
+            stateful = isinstance(node, (Keyed, OrderBy, Union, Coroutine))
             kind = at.STATEFUL if stateful else at.STATELESS
             timing = self._timing(node) if isinstance(node, Keyed) else {}
             spec = self._spec(last.name, kind, reads=reads, needs_token=token, **timing)
@@ -362,7 +362,7 @@ def is_interpreted(runner: Any) -> bool:
         return any(isinstance(one, InterpretedChain) for _, one in runner.parts)
     if isinstance(runner, KeyedUnit):
         return runner.has_key_function or isinstance(runner.operators[0], InterpretedKeyed)
-    return isinstance(runner, DigestUnit)
+    return isinstance(runner, (DigestUnit, CoroutineUnit))
 
 
 def wire(engine: ParallelEngine, needs_token: frozenset[Edge]) -> list[Task]:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from thalweg.embedded import check_names
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
-from thalweg.operators.nodes import Keyed, OrderBy, Source
+from thalweg.operators.nodes import Coroutine, Keyed, OrderBy, Source
 from thalweg.plan import Plan, make_plan
 from thalweg.runtime.engine import CHUNK_ROWS
 from thalweg.spark import inputs as io
@@ -71,7 +71,9 @@ def lower(
 
 def _refuse_state(plan: Plan) -> None:
     for node in plan.nodes:
-        keeps = isinstance(node, (Keyed, OrderBy)) or (isinstance(node, Source) and node.order_by)
+        keeps = isinstance(node, (Keyed, OrderBy, Coroutine)) or (
+            isinstance(node, Source) and node.order_by
+        )
         if keeps:
             raise BuildError(
                 f"lower: {node.kind.value} {node.name!r} keeps rows or state between batches, and a lowered stream"

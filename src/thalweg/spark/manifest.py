@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thalweg.operators.nodes import Keyed, Node, OrderBy, Sink, Source
+from thalweg.operators.nodes import Coroutine, Keyed, Node, OrderBy, Sink, Source
 from thalweg.plan import Plan
 from thalweg.state.manifest import (
     STATELESS,
@@ -33,6 +33,9 @@ def _operator(node: Node) -> ManifestOperator:
             tuple(ManifestField.of(field) for field in node.state.schema.fields),
             node.state.timer or "",
         )
+    if isinstance(node, Coroutine):
+        fields = tuple(ManifestField.of(field) for field in node.state.schema.fields)
+        return ManifestOperator("coroutine", (), 1, node.state.name, fields)
     if isinstance(node, OrderBy):
         fields = tuple(ManifestField.of(field) for field in node.record.fields)
         return ManifestOperator("stateful", (), 1, f"order_by {node.field}", fields)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import cloudpickle
 
 from thalweg.operators.functions import Function
-from thalweg.operators.nodes import Keyed
+from thalweg.operators.nodes import Coroutine, Keyed
 from thalweg.plan import Plan
 from thalweg.runtime.build import Prepared
 
@@ -63,9 +63,12 @@ def _modules(plan: Plan) -> set[str]:
                 names.add(getattr(value.call, "__module__", "") or "")
         if isinstance(node, Keyed):
             names.add(node.state.cls.__module__)
-        record: Any = node.out
-        if record is not None:
-            names.add(record.cls.__module__)
+        if isinstance(node, Coroutine) and node.own is not None:
+            names.add(node.own.cls.__module__)
+        for port in node.main:
+            record: Any = node.record_of(port)
+            if record is not None:
+                names.add(record.cls.__module__)
     return names - {"", "__main__"}
 
 

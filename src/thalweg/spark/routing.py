@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
 import orjson
 
 from thalweg.hashing import bucket_of
-from thalweg.operators.nodes import Keyed, OrderBy, Sink
-from thalweg.plan import Edge
+from thalweg.operators.nodes import Coroutine, Keyed, OrderBy, Sink
+from thalweg.plan import Closing, Edge
 from thalweg.runtime.build import Builder, Prepared
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.engine import Engine, Leaving
@@ -23,10 +23,11 @@ from thalweg.times import BEFORE_ALL
 
 @dataclasses.dataclass(slots=True)
 class Phase:
-    """A step that all slots take at the same place: the clocks behind it and the domains that end."""
+    """A step that all slots take at the same place: the clocks behind it, the domain that ends, and in which round."""
 
     clocks: dict[int, int]
     ending: list[int]
+    round: int = 0
 
 
 class Router:
@@ -41,7 +42,8 @@ class Router:
     def route(self, edge: Edge, chunk: Chunk, here: int) -> Iterator[tuple[int, Chunk]]:
         """The parts of a chunk with the slot that each goes to."""
         node = self._plan.node(edge.node)
-        if isinstance(node, OrderBy) or (isinstance(node, Sink) and node.ordered):
+        one_slot = isinstance(node, (OrderBy, Coroutine))
+        if one_slot or (isinstance(node, Sink) and node.ordered):
             yield node_slot(node, self._slots), chunk
         elif isinstance(node, Keyed) and node.key.fields:
             yield from self._by_key(node, chunk)
@@ -72,9 +74,9 @@ class Router:
 
 def merge_phases(phases: list[Phase], data: bytes) -> None:
     """Adds what one sender knows: of an order_by's clock only the slot that runs it knows more than nothing."""
-    for place, (clocks, ending) in enumerate(orjson.loads(bytes(data))):
+    for place, (clocks, ending, number) in enumerate(orjson.loads(bytes(data))):
         if place == len(phases):
-            phases.append(Phase({}, ending))
+            phases.append(Phase({}, ending, number))
         for domain, clock in clocks:
             known = phases[place].clocks.get(domain, BEFORE_ALL)
             phases[place].clocks[domain] = max(known, clock)
@@ -91,11 +93,11 @@ class Sender:
         self._stage = stage
         self._slot = slot
         self._phase = 0
-        self._endings = engine.plan.endings
+        self._closings = engine.plan.closings
 
-    def ending(self, domains: frozenset[int]) -> None:
-        """Tells the phase: 0 while rows flow, then one a domain that ends."""
-        self._phase = 1 + self._endings.index(min(domains)) if domains else 0
+    def ending(self, domains: Collection[int], number: int) -> None:
+        """Tells the phase: 0 while rows flow, then one for each step of the end."""
+        self._phase = 1 + self._closings.index(Closing(min(domains), number)) if domains else 0
 
     def send(self, leaving: Leaving) -> Iterator[Blob]:
         """The blobs of a step."""
@@ -118,7 +120,7 @@ class Sender:
 
     def clocks(self, phases: list[Phase]) -> Iterator[Blob]:
         """The punctuations: the phases for every later stage and slot, also those without rows."""
-        data = orjson.dumps([[sorted(p.clocks.items()), p.ending] for p in phases])
+        data = orjson.dumps([[sorted(p.clocks.items()), p.ending, p.round] for p in phases])
         for stage in range(self._stage + 1, self._engine.plan.depth):
             for slot in range(self._slots):
                 yield Blob(stage, slot, "clock", 0, 0, 0, data)

@@ -163,13 +163,13 @@ def _first_stage(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[B
         engine = hot.engine
         sender = Sender(engine, job, 0, 0)
         for leaving in _ingest(job, engine, batches, facts):
-            sender.ending(engine.moment.ending)
+            sender.ending(engine.moment.ending, engine.moment.round)
             yield from sender.send(leaving)
             if not engine.moment.ending:
                 clocks.update(engine.moment.clocks)
         phases = [Phase(clocks, [])]
         if facts["ends"]:
-            phases += [Phase({}, [domain]) for domain in engine.plan.endings]
+            phases += [Phase({}, [domain], number) for domain, number in engine.plan.closings]
         yield from sender.clocks(phases)
         said = save(job, 0, 0, hot, _task_id())
         facts |= _slowest(engine)
@@ -207,7 +207,7 @@ def _later_stage(job: StageJob, stage: int, batches: Iterator[pa.RecordBatch]) -
                 for at, edge in list(mine)
                 if at == number
             }
-            sender.ending(frozenset(phase.ending))
+            sender.ending(phase.ending, phase.round)
             for leaving in _phase(engine, phase, arriving):
                 yield from sender.send(leaving)
         yield from sender.clocks(phases)
@@ -218,7 +218,8 @@ def _later_stage(job: StageJob, stage: int, batches: Iterator[pa.RecordBatch]) -
 
 def _phase(engine: Engine, phase: Phase, arriving: dict[Edge, Chunk]) -> Iterator[Leaving]:
     """Runs a phase; the clocks that the stage's order_by operators set are the phase's for the stages behind."""
-    yield engine.step({}, phase.clocks, ending=frozenset(phase.ending), arriving=arriving)
+    ending = frozenset(phase.ending)
+    yield engine.step({}, phase.clocks, ending=ending, round=phase.round, arriving=arriving)
     yield from engine.settle()
     own = engine.own_clocks()
     # Of an order_by only the slot that gets its rows has something to say.

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 import cloudpickle
 
-from thalweg.operators.nodes import Keyed, Node, Source
+from thalweg.operators.nodes import Coroutine, Keyed, Node, Source
 from thalweg.runtime.build import Prepared
 from thalweg.runtime.chunks import Int64s
 from thalweg.runtime.engine import Engine
@@ -116,7 +116,7 @@ def node_slot(node: Node, slots: int) -> int:
     return node.index % slots
 
 
-def owned(node: Keyed, slot: int, slots: int) -> range | list[int]:
+def owned(node: Keyed | Coroutine, slot: int, slots: int) -> range | list[int]:
     """The buckets of a keyed operator that a slot owns."""
     if not node.key.fields:
         return [0] if node_slot(node, slots) == slot else []
@@ -144,6 +144,8 @@ def hot_engine(job: StageJob, stage: int | None, slot: int) -> Iterator[HotEngin
         if job.durable:
             _load(job, hot, slot)
         hot.engine.resume()
+        for unit in hot.engine.coroutines:
+            unit.here = stage is None or bool(owned(unit.node, slot, job.slots))
         yield hot
     except BaseException:
         hot.engine.stop()
@@ -238,7 +240,7 @@ def _load(job: StageJob, hot: HotEngine, slot: int) -> None:
     _load_gates(job, hot, slot, record, fs, path)
 
 
-def _migration(job: StageJob, node: Keyed) -> Migrate:
+def _migration(job: StageJob, node: Keyed | Coroutine) -> Migrate:
     """Brings rows of a node's older state files into today's form."""
     schema = arrow_schema(KeySpec(node.key.fields), node.state)
     return functools.partial(

@@ -1,0 +1,322 @@
+"""A coroutine operator as the engine runs it: rows one at a time in the order of the flow, state between batches.
+
+The inputs of a step are merged by the order key. Each row is put to its input, and the coroutine goes on until it
+waits for what is not there; what it pushes stands at the place of that row. So waits and lengths depend on the
+order of the flow alone, not on how it is cut. When the operator's inputs have ended, it is closed in a step of
+its own (:attr:`thalweg.plan.Plan.closings`), and what it pushes then has the time of its last row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from thalweg.errors import OperatorError
+from thalweg.operators.coroutine_verb import Kept, call
+from thalweg.operators.coroutines import Control, Input, Output, Queue
+from thalweg.operators.nodes import Coroutine, OutPort, Ref
+from thalweg.plan import LEVEL, TIME, Closing, counter
+from thalweg.records import Schema
+from thalweg.runtime.chunks import Chunk, Int64s, concat_order
+from thalweg.runtime.coroutine import Network, State
+from thalweg.runtime.coroutine_body import Body
+from thalweg.runtime.keys import KeySpec
+from thalweg.runtime.ordering import empty_order, order_places, row_order, with_columns
+from thalweg.runtime.units import Given, Moment, Setting
+from thalweg.state.tables import ObjectTable
+from thalweg.times import BEFORE_ALL
+
+_LOG: Final = logging.getLogger("thalweg")
+_NOTHING: Final = Schema("Nothing", ())
+Leave = Callable[[Output[Any], Any], None]
+
+
+class Live:
+    """A coroutine between its start and its end, with its ports."""
+
+    def __init__(self, node: Coroutine, kept: Kept, leave: Leave) -> None:
+        self._node = node
+        self._own = kept.own
+        self.last_time = kept.last_time
+        self.queues = [Queue[Any](port.name) for port in node.in_ports]
+        for queue, rows in zip(self.queues, kept.unread, strict=True):
+            queue.rows.extend(rows)
+        inputs: list[Any] = [
+            Control(queue) if port.control else Input(queue)
+            for port, queue in zip(node.in_ports, self.queues, strict=True)
+        ]
+        outputs = [Output[Any](port.parameter) for port in node.out_ports]
+        ports = {port.name: port for port in (*inputs, *outputs)}
+        body = Body(node.name, node.function, lambda: call(node, ports, kept.own), inputs, outputs)
+        self._network = Network(leave=leave)
+        self._operator = self._network.add(body, self.queues, outputs)
+        self.completed = kept.completed
+        #: rows that came after it had returned, and rows that it left unread when it did
+        self.dropped = self.unread = 0
+        #: how often it has been woken
+        self.runs = 0
+
+    def put(self, port: int, row: Any) -> None:
+        """A row of an input: the coroutine goes on as far as it can."""
+        if self._operator.state is State.READY and not self.completed:
+            self._go_on()
+        if self.completed:
+            self.dropped += 1
+            return
+        self._network.put(self.queues[port], row)
+        if self._operator.state is State.READY:
+            self.runs += 1
+            self._go_on()
+        if not self._node.in_ports[port].control:
+            self._check_room(self.queues[port])
+
+    def close(self) -> None:
+        """No more rows will come at any input: the coroutine goes to its end."""
+        if self.completed:
+            return
+        self._go_on()
+        idle = self._network.waiting().get(self._node.name, ())
+        for queue in self.queues:
+            self._network.close(queue)
+        self._go_on()
+        if self.unread:
+            left = ", ".join(f"{queue.name} {len(queue.rows)}" for queue in self.queues)
+            _LOG.info(
+                "operator %r has ended; rows not read: %s; it was waiting for %s",
+                self._node.name, left, " and ".join(idle) or "nothing",
+            )  # fmt: skip
+
+    def kept(self) -> Kept:
+        """What must be kept of it."""
+        unread = [[] if self.completed else list(queue.rows) for queue in self.queues]
+        return Kept(self._own, unread, self.last_time, self.completed)
+
+    def end(self) -> None:
+        """Closes the coroutine where it stands."""
+        self._network.abort()
+
+    def _go_on(self) -> None:
+        self._network.run()
+        if self._operator.state is State.COMPLETED and not self.completed:
+            self.completed = True
+            self.unread = sum(len(queue.rows) for queue in self.queues)
+
+    def _check_room(self, queue: Queue[Any]) -> None:
+        limit = self._node.max_waiting
+        if limit is None or len(queue.rows) <= limit:
+            return
+        idle = " and ".join(self._network.waiting().get(self._node.name, ())) or "nothing"
+        raise OperatorError(
+            f"operator {self._node.name!r}: {len(queue.rows)} rows wait at input {queue.name!r}, more than"
+            f" max_waiting={limit}; the operator waits for {idle}\n"
+            "  let that input deliver, or raise max_waiting",
+            operator=self._node.name,
+        )
+
+
+class CoroutineTable(ObjectTable):
+    """The state of a coroutine operator as the state files see it: of one key, the rows not read among it.
+
+    A coroutine lives as long as nothing is saved or loaded: then it is closed, and starts from the top with what
+    was kept when the next row comes.
+    """
+
+    def __init__(self, node: Coroutine, leave: Leave) -> None:
+        super().__init__(KeySpec(()), node.state)
+        self._node = node
+        self._leave = leave
+        self._live: Live | None = None
+
+    def live(self) -> Live:
+        """The coroutine, made when there is none; its state counts as written."""
+        self.touch(())
+        if self._live is None:
+            found = self.get(())
+            self.get_or_new(())
+            self._live = Live(self._node, Kept.of(self._node, found), self._leave)
+        return self._live
+
+    def restart(self) -> None:
+        """Closes the coroutine and reads its state back from the form that it has in files."""
+        self.load([self.snapshot()])
+
+    def delta(self) -> pa.RecordBatch:
+        """See :class:`thalweg.runtime.contracts.BucketState`, as the methods below."""
+        self._write()
+        return super().delta()
+
+    def snapshot(self) -> pa.RecordBatch:
+        self._write()
+        return super().snapshot()
+
+    def mark_saved(self) -> None:
+        super().mark_saved()
+        self._sleep()
+
+    def load(self, batches: Sequence[pa.RecordBatch]) -> None:
+        self._sleep()
+        super().load(batches)
+
+    def apply(self, deltas: Sequence[pa.RecordBatch]) -> None:
+        self._sleep()
+        super().apply(deltas)
+
+    def _write(self) -> None:
+        if self._live is not None:
+            self.replace((), self._live.kept().state(self._node))
+
+    def _sleep(self) -> None:
+        if self._live is not None:
+            live, self._live = self._live, None
+            live.end()
+
+
+@dataclasses.dataclass(slots=True)
+class _Pushed:
+    """What was pushed in a step: for each row its output, the place of the row that triggered it (-1: the close),
+    and its number among those of the same trigger."""
+
+    rows: dict[str, list[Any]]
+    places: dict[str, list[int]]
+    numbers: dict[str, list[int]]
+    count: int = 0
+    place: int = -1
+    of_place: int = 0
+
+    @classmethod
+    def none(cls, outputs: Sequence[OutPort]) -> _Pushed:
+        names = [port.parameter for port in outputs]
+        return cls({n: [] for n in names}, {n: [] for n in names}, {n: [] for n in names})
+
+    def at(self, place: int) -> None:
+        """What is pushed from here on was triggered at this place."""
+        self.place, self.of_place = place, 0
+
+    def add(self, output: str, row: Any) -> None:
+        self.rows[output].append(row)
+        self.places[output].append(self.place)
+        self.numbers[output].append(self.of_place)
+        self.of_place += 1
+        self.count += 1
+
+
+class CoroutineUnit:
+    """A coroutine operator in the one slot that has it.
+
+    Attributes:
+        here: whether this slot is the one; in the others it has nothing to do.
+        restart_every: closes the coroutine and starts it from its state again after so many runs of it, to show
+            that nothing is held elsewhere; 0: never.
+    """
+
+    def __init__(self, setting: Setting, node: Coroutine) -> None:
+        self.node = node
+        self.here = True
+        self.restart_every = 0
+        self.tables: dict[int, CoroutineTable] = {}
+        self._setting = setting
+        self._timed = bool(setting.plan.domains[node.index - 1])
+        self._closing = setting.plan.closing(node)
+        self._records = {port.parameter: port.record for port in node.out_ports}
+        self._pushed = _Pushed.none(node.out_ports)
+
+    def table(self, bucket: int) -> CoroutineTable:
+        """The state of the only bucket, made on first use."""
+        if bucket not in self.tables:
+            self.tables[bucket] = CoroutineTable(self.node, self._leave)
+        return self.tables[bucket]
+
+    def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
+        """What the rows, and the end of the inputs, make the coroutine push, by stream."""
+        domains = moment.ending
+        closing = bool(domains) and Closing(min(domains), moment.round) == self._closing
+        order, ports, places = self._merged(inputs)
+        if not self.here or not (len(order) or closing):
+            return {}
+        table, pushed = self.table(0), _Pushed.none(self.node.out_ports)
+        self._pushed = pushed
+        rows = [chunk.rows() for chunk in inputs]
+        times = order.order[TIME] if self._timed else None
+        for place, (port, row) in enumerate(zip(ports, places, strict=True)):
+            live = table.live()
+            pushed.at(place)
+            if times is not None:
+                live.last_time = int(times[place])
+            live.put(port, rows[port][row])
+            if self.restart_every and live.runs >= self.restart_every:
+                self._count(live)
+                table.restart()
+        live = table.live()
+        if closing:
+            pushed.at(-1)
+            live.close()
+        self._count(live)
+        self._setting.count(self.node.name, **{"in": len(order), "out": pushed.count})
+        return {
+            Ref(self.node.index, port.name): self._chunk(port, order, live.last_time)
+            for port in self.node.out_ports
+        }
+
+    def _count(self, live: Live) -> None:
+        """Counts rows without a reader, each once."""
+        self._setting.count(self.node.name, dropped=live.dropped, unread=live.unread)
+        live.dropped = live.unread = 0
+
+    def _leave(self, output: Output[Any], row: Any) -> None:
+        try:
+            self._pushed.add(output.name, self._records[output.name].coerce(row))
+        except TypeError as error:
+            function = self.node.function
+            raise OperatorError(
+                f"operator {self.node.name!r}: a row pushed to {output.name!r} does not fit: {error}\n"
+                f"  function: {function.name} in {function.file}:{function.line}",
+                operator=self.node.name,
+            ) from error
+
+    def _merged(self, inputs: Sequence[Chunk]) -> tuple[Chunk, list[int], list[int]]:
+        """The rows in the order of the flow: their order columns, the port of each and its place there."""
+        if len(inputs) == 1:
+            (chunk,) = inputs
+            count = len(chunk)
+            return Chunk(_NOTHING, [], count, chunk.order), [0] * count, list(range(count))
+        names = self._setting.plan.input_columns(self.node)
+        whole = Chunk.concat(
+            [with_columns(Chunk(_NOTHING, [], len(c), c.order), names) for c in inputs]
+        )
+        ports = np.repeat(np.arange(len(inputs)), [len(chunk) for chunk in inputs])
+        places = np.concatenate([np.arange(len(chunk)) for chunk in inputs])
+        by = order_places(whole)
+        if by is None:
+            return whole, ports.tolist(), places.tolist()
+        return whole.take(by), ports[by].tolist(), places[by].tolist()
+
+    def _chunk(self, port: OutPort, order: Chunk, last_time: int) -> Chunk:
+        """The rows of one output with their places."""
+        pushed, name = self._pushed, port.parameter
+        out = Chunk.from_rows(port.record, pushed.rows[name])
+        source = np.array(pushed.places[name], np.int64)
+        by_row = source[source >= 0]
+        at_end = len(source) - len(by_row)
+        made = row_order(order, by_row, None)
+        if at_end:
+            closed = self._closing_order(list(order.order), at_end, last_time)
+            made = {one: concat_order([made[one], closed[one]]) for one in made}
+        if LEVEL in made:
+            made[counter(self.node.index)] = np.array(pushed.numbers[name], np.int64)
+        out.order = made
+        return with_columns(out, self._setting.columns(Ref(self.node.index, port.name)))
+
+    def _closing_order(self, names: Sequence[str], count: int, last_time: int) -> dict[str, Any]:
+        """The order columns of what was pushed at the close: an event of its own, as a timer's."""
+        order = empty_order(names, count)
+        if TIME in order:
+            order[TIME] += 0 if last_time == BEFORE_ALL else last_time
+        if LEVEL in order:
+            levels: Int64s = order[LEVEL]
+            levels += self.node.index
+        return order

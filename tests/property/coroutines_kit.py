@@ -1,0 +1,109 @@
+"""Coroutine operators of the kit: what must outlive a wait they hold in ``@tw.state``, so they may start anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.property.events import Event
+
+import thalweg as tw
+
+
+async def barrier(a: tw.Input[Event], b: tw.Input[Event], out: tw.Output[Event]) -> None:
+    """The n-th row of one with the n-th of the other; then what is left, the older first."""
+    while await tw.wait_for_all(a, b):
+        one, two = a.pop(), b.pop()
+        await out.push(one._replace(amount=one.amount + two.amount, name=one.name + two.name))
+    for port in (a, b):
+        while len(port):
+            await out.push(port.pop()._replace(tag="left"))
+
+
+@tw.state
+class Turn:
+    n: int = 0
+    last: str = ""
+
+
+async def in_turn(
+    a: tw.Input[Event], b: tw.Input[Event], turn: Turn, out: tw.Output[Event]
+) -> None:
+    """Whatever comes first; says at which port, how many wait, and what came before."""
+    while ports := await tw.wait_for_any(a, b):
+        row = ports[0].pop()
+        turn.n += 1
+        await out.push(row._replace(name=f"{turn.last}{ports[0].name}", amount=turn.n % 7))
+        turn.last = row.name[:2]
+    await out.push(Event(turn.n, 0, turn.last, "end", 0.0, None, turn.n, 0))
+
+
+async def by_three(rows: tw.Input[Event], out: tw.Output[Event]) -> None:
+    """Each third row, with the sum of three; what is left in the end has no sum."""
+    while await tw.wait_for_all({rows: 3}):
+        assert rows.peek(2).amount >= -1000
+        three = rows.pop(3)
+        await out.push(three[2]._replace(amount=sum(row.amount for row in three) % 50))
+    while len(rows):
+        await out.push(rows.pop()._replace(tag="left"))
+
+
+async def first_rows(
+    rows: tw.Input[Event], turn: Turn, out: tw.Output[Event], *, count: int = 5
+) -> None:
+    """The first rows only: it returns, and drops what still comes."""
+    while turn.n < count and await tw.wait_for_all(rows):
+        turn.n += 1
+        await out.push(rows.pop())
+
+
+@tw.state
+class Latest:
+    amount: int = 0
+
+
+async def steered(
+    rows: tw.Input[Event], rule: tw.Control[Event], latest: Latest, out: tw.Output[Event]
+) -> None:
+    """Rows with the last amount that came at the control port before."""
+    while await tw.wait_for_all(rows):
+        while len(rule):
+            latest.amount = rule.pop().amount
+        row = rows.pop()
+        await out.push(row._replace(amount=latest.amount, key=row.key + row.amount % 2))
+
+
+async def parted(
+    rows: tw.Input[Event], low: tw.Output[Event], high: tw.Output[Event], rest: tw.Output[Event]
+) -> None:
+    """To one output or the other, some to both, and none of the rest."""
+    while await tw.wait_for_all(rows):
+        row = rows.pop()
+        if row.amount % 3:
+            await high.push(row._replace(tag="high"))
+        if row.amount % 2:
+            await low.push(row._replace(tag="low"))
+            await high.push(row._replace(tag="again"))
+    await rest.push(Event(3, 1, "rest", "rest", 0.5, 1, 1, 1))
+
+
+async def merged(*streams: tw.Input[Event], out: tw.Output[Event]) -> None:
+    """Any number of inputs."""
+    while ports := await tw.wait_for_any(*streams):
+        for port in ports:
+            await out.push(port.pop()._replace(name=port.name[:9]))
+
+
+def make_parted(rows: tw.Stream, name: str) -> tw.Stream:
+    low, high, rest = rows.flow.operator(name, parted, rows=rows)
+    both: tw.Stream = low.union(high, rest, name=f"{name}_all")
+    return both
+
+
+def make(function: Any, *names: str) -> Any:
+    """How a step of the kit becomes this operator, its streams given by parameter."""
+
+    def build(streams: Any, step: Any, name: str) -> Any:
+        given = dict(zip(names, [*streams, *streams], strict=False))
+        return streams[0].flow.operator(name, function, **given)
+
+    return build
