@@ -153,7 +153,7 @@ class DedicatedThreads(ThreadModel):
     def _next(self, thread: OwnThread, switch_ns: int) -> None:
         """The next unit of a thread, or sleep."""
         node = thread.node
-        unit = node.take(self.unit_tuples, thread.unit) if node.has_room() else None
+        unit = node.take(self.unit_tuples, thread.unit)
         if unit is None:
             node.release(thread.unit)
             thread.unit = None

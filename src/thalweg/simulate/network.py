@@ -116,29 +116,26 @@ class Feeder:
         self.full = 0
         self.merges: list[Node] = []
 
-    def has_room(self) -> bool:
-        """Whether nothing waits in ``out`` and every reader has room."""
-        return not self.full and not self.out
+    def has_room(self, key: int) -> bool:
+        """Whether what comes of a tuple could be handed on: nothing waits in ``out``, and readers have room."""
+        return not self.out and (not self.full or _accept(self.ports, key))
 
     def flush(self) -> None:
         """Hands on what waits as far as there is room.
 
-        The outputs of one tuple go together, over the capacity if need be. If they did not, a merge could wait for
-        the second output of a tuple while the way there is full of what is behind the first.
+        What comes of one tuple of a source counts as one, and goes over the capacity if need be. If it did not, a merge
+        could wait for the second output of a tuple while the way there is full of the first.
         """
         out = self.out
-        while out and self._next_has_room():
-            key = out[0]
-            while out and out[0] == key:
-                self._hand_on(out.popleft())
+        while out and self._next_has_room(out[0]):
+            self._hand_on(out.popleft())
         if self.merges:
             self.net.touched.update(self.merges)
 
-    def _next_has_room(self) -> bool:
+    def _next_has_room(self, key: int) -> bool:
         if self.deals:
-            port = self.ports[self.turn]
-            return len(port.queue) < port.capacity
-        return not self.full
+            return _accept(self.ports[self.turn : self.turn + 1], key)
+        return not self.full or _accept(self.ports, key)
 
     def _hand_on(self, key: int) -> None:
         if self.deals:
@@ -177,9 +174,14 @@ class SourceNode(Feeder):
 
     def flush(self) -> None:
         Feeder.flush(self)
-        while self.saturated and self.ports and self._next_has_room():
+        while self.saturated and self.ports and not self.full:
             self.arrived += 1
             self._hand_on(self.net.new_key())
 
     def clock(self) -> int:
         return self.out[0] - 1 if self.out else self.net.last_key
+
+
+def _accept(ports: list[Port], key: int) -> bool:
+    """Whether all these have room, or have taken what came of the same tuple before."""
+    return all(len(port.queue) < port.capacity or port.queue[-1] == key for port in ports)

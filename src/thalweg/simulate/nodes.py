@@ -82,13 +82,20 @@ class Node(Feeder):
         safe = all(port.queue or port.clock() >= head for port in self.inboxes)
         return first if safe else None
 
-    def has_input(self) -> bool:
-        """Whether a worker would find something to do."""
-        return len(self.units) < self.operator.window and self.next_inbox() is not None
+    def next_key(self, previous: Unit | None = None) -> int | None:
+        """The first tuple of the work that :meth:`take` would give; None without any."""
+        if len(self.units) >= self.operator.window:
+            return None
+        port = self.next_inbox()
+        return port.queue[0] if port else None
 
     def can_run(self) -> bool:
-        """Whether a worker may come: input, room at every reader, fewer workers than the limit."""
-        return self.workers < self.limit and self.has_room() and self.has_input()
+        """Whether a worker may come: fewer workers than the limit, input, and room for what comes of it."""
+        return self.workers < self.limit and self._next_fits(None)
+
+    def _next_fits(self, previous: Unit | None) -> bool:
+        key = self.next_key(previous)
+        return key is not None and self.has_room(key)
 
     def oldest_ns(self) -> int:
         """When the oldest tuple in the inboxes entered the flow, ns; -1 without any."""
@@ -110,9 +117,11 @@ class Node(Feeder):
     # -- work ----------------------------------------------------------------------------------------------------
 
     def take(self, tuples: int, previous: Unit | None) -> Unit | None:
-        """The next work of at most so many tuples, behind what the same worker did last; None if there is none."""
-        unit = self._pop_unit(tuples)
-        return self._begun(unit) if unit else None
+        """The next work of at most so many tuples, behind what the same worker did last.
+
+        None if there is no input, or no room for what would come of it.
+        """
+        return self._begun(self._pop_unit(tuples)) if self._next_fits(previous) else None
 
     def finish(self, unit: Unit) -> None:
         """A worker has done a unit: it leaves when those before it have."""
@@ -132,13 +141,11 @@ class Node(Feeder):
         self.last_run_ns = self.net.now_ns
         self.net.touched.add(self)
 
-    def _pop_unit(self, tuples: int) -> Unit | None:
+    def _pop_unit(self, tuples: int) -> Unit:
+        """The next tuples, where there are some, as a unit of the reorder buffer."""
         keys: list[int] = []
-        if len(self.units) < self.operator.window:
-            while len(keys) < tuples and (port := self.next_inbox()) is not None:
-                keys.append(port.pop())
-        if not keys:
-            return None
+        while len(keys) < tuples and (port := self.next_inbox()) is not None:
+            keys.append(port.pop())
         unit = Unit(keys, self._cost_ns(len(keys)), self._bucket())
         self.units.append(unit)
         return unit
@@ -201,23 +208,38 @@ class KeyedNode(Node):
         self.held: dict[int, deque[Unit]] = {}
         self.resumed: deque[int] = deque()
 
-    def has_input(self) -> bool:
-        return bool(self.resumed) or Node.has_input(self)
+    def next_key(self, previous: Unit | None = None) -> int | None:
+        if previous is not None and self.held[previous.bucket]:
+            return self.held[previous.bucket][0].keys[0]
+        keys = [key for key in (self._resumed_key(), Node.next_key(self)) if key is not None]
+        return min(keys, default=None)
 
     def take(self, tuples: int, previous: Unit | None) -> Unit | None:
+        if not self._next_fits(previous):
+            return None
         if previous is not None:
             left = self.held[previous.bucket]
             if left:
                 return self._begun(left.popleft())
             del self.held[previous.bucket]
-        if self.resumed:
-            return self._begun(self.held[self.resumed.popleft()].popleft())
-        while unit := self._pop_unit(tuples):
+        while (key := self.next_key()) is not None and self.has_room(key):
+            if key == self._resumed_key():
+                return self._begun(self.held[self._take_resumed()].popleft())
+            unit = self._pop_unit(tuples)
             if unit.bucket not in self.held:
                 self.held[unit.bucket] = deque()
                 return self._begun(unit)
             self.held[unit.bucket].append(unit)
         return None
+
+    def _resumed_key(self) -> int | None:
+        """The first tuple of those that a worker has left."""
+        return min((self.held[bucket][0].keys[0] for bucket in self.resumed), default=None)
+
+    def _take_resumed(self) -> int:
+        bucket = min(self.resumed, key=lambda bucket: self.held[bucket][0].keys[0])
+        self.resumed.remove(bucket)
+        return bucket
 
     def release(self, previous: Unit | None) -> None:
         if previous is not None and previous.bucket in self.held:

@@ -121,7 +121,7 @@ class WorkerModel(ThreadModel):
 
     def begin_unit(self, worker: Worker, node: Node, tuples: int) -> bool:
         """The worker does the next unit of at most so many tuples, if there is any and its output has room."""
-        unit = node.take(tuples, worker.unit) if node.has_room() else None
+        unit = node.take(tuples, worker.unit)
         if unit is None:
             return False
         worker.unit = unit
