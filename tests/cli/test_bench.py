@@ -12,6 +12,7 @@ from rich.console import Console
 from thalweg import testing
 from thalweg.bench.measure import Report, run
 from thalweg.bench.prasaad import Prasaad
+from thalweg.bench.spark_queries import WAYS, spark_queries
 from thalweg.bench.streams import streams
 from thalweg.datagen import parametric
 from thalweg.runtime.options import Options
@@ -64,3 +65,18 @@ def test_prasaad(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "prasaad.json").read_text())
     assert len(found) == 8
     assert {row["heuristic"] for row in found["heuristics (Figure 8)"]} == {"QST", "LP", "ET", "CT"}
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(1800)
+def test_spark_queries(tmp_path: Path) -> None:
+    report = Report("spark-queries", tmp_path, Console(quiet=True))
+    text = spark_queries(report, cores=2, background=[1], files=3)
+    report.finish(text)
+    (rows,) = json.loads((tmp_path / "spark-queries.json").read_text()).values()
+    assert [row["way"] for row in rows] == list(WAYS)
+    assert all(row["p95 ms"] > 0 for row in rows) and rows[0]["ratio"] == 1
+    assert text.startswith(
+        "spark-queries: the urgent query's p95 latency below Spark's default, beside 1: "
+    )

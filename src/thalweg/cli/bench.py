@@ -56,6 +56,25 @@ def streams(
     )
 
 
+def spark_queries(
+    quick: Quick = False,
+    cores: Annotated[int, typer.Option(min=1, help="Of the local master.")] = 2,
+    background: Annotated[
+        list[int] | None, typer.Option(min=1, help="Background queries; 1 and then 3 by default.")
+    ] = None,
+    out: Out = None,
+) -> None:
+    """Latency of an urgent query on Spark beside others: its own ways to share, and a scheduler of queries."""
+    from rich.console import Console
+
+    from thalweg.bench.measure import Report
+    from thalweg.bench.spark_queries import spark_queries as measure
+
+    report = Report("spark-queries", out, Console())
+    counts, files = ((1,), 10) if quick else ((1, 3), 60)
+    report.finish(measure(report, cores=cores, background=background or counts, files=files))
+
+
 def peers(context: typer.Context) -> None:
     """The comparison with other systems; needs the source tree. Arguments are passed on."""
     import thalweg

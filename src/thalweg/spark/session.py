@@ -29,7 +29,7 @@ _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
     # Adaptive execution would merge the partitions that are our slots.
     "spark.sql.adaptive.enabled": "false",
-    # Queries of one session share the cores instead of queueing behind each other.
+    # Queries of one session, each in its own pool, share the cores instead of queueing behind each other.
     "spark.scheduler.mode": "FAIR",
     # Rows cross to Python in batches: smaller ones cost twice as much a row, larger ones gain nothing.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
