@@ -22,7 +22,7 @@ from thalweg.runtime.feeding import Event, Feeding
 from thalweg.runtime.io import CollectSink, RowSink, as_source, choose_sinks, opened, runs_user_code
 from thalweg.runtime.io.contracts import Feed, RowSource
 from thalweg.runtime.options import Options, require_count, require_policy, usable_cores
-from thalweg.runtime.parallel import ParallelEngine
+from thalweg.runtime.parallel import STEP_ROWS, ParallelEngine
 from thalweg.stats import LatencyHistogram, RunProgress
 
 
@@ -78,7 +78,8 @@ def run(
         threading: ``dynamic`` sends workers where ``policy`` says; ``dedicated`` gives each operator a thread;
             ``manual`` runs all operators in the thread that brings the rows.
         policy: who runs next, of :mod:`thalweg.scheduling`; None is the free list.
-        chunk_rows: about how many rows move at once.
+        chunk_rows: about how many rows move at once; None: in many threads as many as the dearest operator does
+            in about 2 ms, at most 16,384.
         options: all that there is to say about a run in many threads, instead of threads, threading and policy.
 
     Raises:
@@ -89,7 +90,7 @@ def run(
     plan = make_plan(flow)
     check_names(plan, inputs)
     how = options or _options(inputs, threads, threading, policy)
-    rows = _chunk_rows(chunk_rows, how)
+    rows = _source_rows(chunk_rows, how)
     sources = {source.name: as_source(source.name, inputs[source.name]) for source in plan.sources}
     chosen = choose_sinks(plan.flow, plan.sinks, sinks or {})
     stop = Event()
@@ -103,7 +104,7 @@ def run(
             for source in plan.sources
         }
         stack.enter_context(opened(plan.sinks, chosen))
-        run_of = _Run(plan, prepare(plan), chosen, rows, how)
+        run_of = _Run(plan, prepare(plan), chosen, chunk_rows, how)
         stack.callback(run_of.engine.stop)
         # Ahead of all that waits for threads: they look at it.
         stack.callback(stop.set)
@@ -123,8 +124,6 @@ def _closing(feed: Feed) -> Iterator[Feed]:
 
 #: Inputs that are there already and have fewer rows in all are run by the calling thread.
 _SMALL: Final = 50_000
-#: Rows of a step when many threads share the work: so many steps are on their way that all have something to do.
-_PARALLEL_ROWS: Final = 16_384
 
 
 def _options(
@@ -159,9 +158,10 @@ def _are_small(inputs: Mapping[str, Any]) -> bool:
     return rows < _SMALL
 
 
-def _chunk_rows(chunk_rows: int | None, how: Options | None) -> int:
+def _source_rows(chunk_rows: int | None, how: Options | None) -> int:
+    """Rows of the chunks that sources bring."""
     if chunk_rows is None:
-        return CHUNK_ROWS if how is None else _PARALLEL_ROWS
+        return CHUNK_ROWS if how is None else STEP_ROWS
     require_count("chunk_rows", chunk_rows)
     return chunk_rows
 
@@ -174,7 +174,7 @@ class _Run:
         plan: Plan,
         prepared: Prepared,
         sinks: Mapping[str, RowSink],
-        chunk_rows: int,
+        chunk_rows: int | None,
         how: Options | None,
     ) -> None:
         self._plan = plan
@@ -184,7 +184,7 @@ class _Run:
         #: a sink's calls come one at a time
         self._latency = {sink.name: LatencyHistogram() for sink in plan.sinks}
         self.engine = (
-            Engine(prepared, chunk_rows=chunk_rows)
+            Engine(prepared, chunk_rows=chunk_rows or CHUNK_ROWS)
             if how is None
             else ParallelEngine(
                 prepared,

@@ -69,7 +69,7 @@ def run(
     flow: Flow,
     inputs: Mapping[str, Any],
     *,
-    chunk_rows: int = CHUNK_ROWS,
+    chunk_rows: int | None = CHUNK_ROWS,
     cuts: Cuts = (),
     end: bool = True,
     compile: Mode = "auto",
@@ -81,7 +81,7 @@ def run(
     Args:
         flow: the flow.
         inputs: rows by source name, in arrival order: a list of records, or a pyarrow table.
-        chunk_rows: about how many rows move at once.
+        chunk_rows: about how many rows move at once; None: as their cost says, in many threads.
         cuts: the row numbers at which inputs are cut into batches.
         end: whether the streams end: waiting rows are released and the remaining timers fire.
         compile: ``"never"`` interprets every function.
@@ -211,16 +211,16 @@ class Session:
         self,
         flow: Flow,
         *,
-        chunk_rows: int = CHUNK_ROWS,
+        chunk_rows: int | None = CHUNK_ROWS,
         compile: Mode = "auto",
         options: Options | None = None,
         restart_every: int = 0,
     ) -> None:
         self.plan = _plan(flow, compile)
-        self._chunk_rows = chunk_rows
+        self._chunk_rows = chunk_rows or CHUNK_ROWS
         prepared = prepare(self.plan)
         self._engine = (
-            Engine(prepared, chunk_rows=chunk_rows)
+            Engine(prepared, chunk_rows=self._chunk_rows)
             if options is None
             else ParallelEngine(prepared, chunk_rows=chunk_rows, options=options)
         )
@@ -399,7 +399,8 @@ def assert_same(
     for seed in seeds:
         chooser = random.Random(seed)
         for mode in compile:
-            chunk_rows = CHUNK_ROWS if whole else chooser.choice([1, 2, 3, 7, 20, CHUNK_ROWS])
+            sizes = [1, 2, 3, 7, 20, CHUNK_ROWS, None]
+            chunk_rows = CHUNK_ROWS if whole else chooser.choice(sizes)
             cuts = {} if whole else {name: random_cuts(chooser, len(data[name])) for name in data}
             how, every = options(chooser), restart_every(chooser)
             got = run(

@@ -95,7 +95,7 @@ def release_all(
 def drain(ingress: Ingress, chunk_rows: int, *, everything: bool = False) -> list[tuple[int, int]]:
     out: list[tuple[int, int]] = []
     before = BEFORE_ALL
-    for released, clock in ingress.release(chunk_rows, everything=everything):
+    for released, clock in ingress.release(lambda: chunk_rows, everything=everything):
         parts = [
             list(zip(rows.order[TIME].tolist(), rows.order[SEQ].tolist(), strict=True))
             for rows in released.values()
@@ -134,7 +134,7 @@ def test_ties_at_the_clock_wait_for_earlier_sources() -> None:
     second.accept(chunk([Row(5, 1), Row(9, 1)]))
     assert [pair[0] for pair in drain(ingress, 10)] == [5]
     first.accept(chunk([Row(5, 2), Row(8, 0)]))
-    rows = [tuple(map(len, released.values())) for released, _ in ingress.release(10)]
+    rows = [tuple(map(len, released.values())) for released, _ in ingress.release(lambda: 10)]
     assert rows == [(2, 1)]
 
 

@@ -32,7 +32,7 @@ from thalweg.records import Schema
 from thalweg.runtime.build import Builder, Prepared
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.coroutine_unit import CoroutineUnit
-from thalweg.runtime.ingress import Gate, Ingress, event_columns
+from thalweg.runtime.ingress import Gate, Ingress, cuts, event_columns
 from thalweg.runtime.keyed_unit import KeyedUnit
 from thalweg.runtime.ordering import empty_order, serials
 from thalweg.runtime.units import (
@@ -121,6 +121,10 @@ class Engine:
 
     # -- running ------------------------------------------------------------------------------------------
 
+    def step_rows(self) -> int:
+        """How many rows the next step should have."""
+        return self.chunk_rows
+
     def feed(
         self, source: str, chunk: Chunk, rejected: Sequence[tuple[str, str, str]] = ()
     ) -> Leaving:
@@ -144,7 +148,8 @@ class Engine:
             gate.arrived += len(chunk)
             self.setting.count(node.name, out=len(chunk))
             rows = Chunk(chunk.schema, chunk.columns, len(chunk), order)
-            given[Ref(node.index)] = event_columns(rows, self.setting.columns(Ref(node.index)))
+            rows = event_columns(rows, self.setting.columns(Ref(node.index)))
+            return self._enter(given, Ref(node.index), rows)
         else:
             late = gate.accept(chunk)
             self.setting.count(node.name, late=len(late))
@@ -152,6 +157,20 @@ class Engine:
                 columns = self.setting.columns(Ref(node.index, "late"))
                 given[Ref(node.index, "late")] = event_columns(late_order(late), columns)
         return self.step(given, {}) if given else {}
+
+    def _enter(self, given: Given, ref: Ref, rows: Chunk) -> Leaving:
+        """Rows that need not wait, a step at a time; with the first, what else the source gave."""
+        leaving: Leaving = {}
+        parts = (
+            [rows]
+            if not len(rows)
+            else (rows.slice(*cut) for cut in cuts(len(rows), self.step_rows))
+        )
+        for part in parts:
+            for edge, chunks in self.step({**given, ref: part}, {}).items():
+                leaving.setdefault(edge, []).extend(chunks)
+            given = {}
+        return leaving
 
     def clocks(self) -> dict[int, int]:
         """The clock of each domain that begins at a source."""
@@ -162,7 +181,7 @@ class Engine:
         for domain, ingress in self.ingresses.items():
             if not domain or (ingress.ended and not everything):
                 continue
-            for released, clock in ingress.release(self.chunk_rows, everything=everything):
+            for released, clock in ingress.release(self.step_rows, everything=everything):
                 given: Given = {}
                 for index, rows in released.items():
                     self.setting.count(self.plan.node(index).name, out=len(rows))

@@ -8,7 +8,7 @@ the clock is the minimum over lanes of (maximum - L); rows with time up to the c
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +19,8 @@ from thalweg.runtime.chunks import Bools, Chunk, Column, Int64s
 from thalweg.runtime.ordering import empty_order, serials
 from thalweg.times import BEFORE_ALL, NEVER
 
+#: Asked before each step: how many rows it should have, at least one.
+StepRows = Callable[[], int]
 #: A step of a domain: what each of its members releases, and the clock behind it.
 Release = tuple[dict[int, Chunk], int]
 
@@ -181,11 +183,15 @@ class Ingress:
         """Whether the inputs of all gates have ended; then only the end of the streams releases what waits."""
         return all(gate.closed for gate in self.gates.values())
 
-    def release(self, chunk_rows: int, *, everything: bool = False) -> Iterator[Release]:
-        """The rows that may go, cut into steps of about ``chunk_rows`` rows, each with its clock.
+    def release(self, step_rows: StepRows, *, everything: bool = False) -> Iterator[Release]:
+        """The rows that may go, cut into steps, each with its clock.
 
         The last step's clock is the domain's, or with ``everything`` the greatest time. A step is given also
         when no row is released, since timers may be due.
+
+        Args:
+            step_rows: asked before each step, how many rows it should have.
+            everything: also rows that still wait for the clock.
         """
         clock = NEVER if everything else self.clock
         # Of the rows at the clock, those of later gates must wait for the first gate that may still give some.
@@ -198,24 +204,30 @@ class Ingress:
         if everything:
             tops = [int(rows.order[TIME][-1]) for rows in taken.values()]
             clock = max(tops, default=BEFORE_ALL)
-        if len(taken) < 2:
-            yield from _cut_one(taken, chunk_rows, clock)
+        if not taken:
+            yield {}, clock
+        elif len(taken) == 1:
+            yield from _cut_one(*taken.popitem(), step_rows, clock)
         else:
-            yield from _cut_many(taken, chunk_rows, clock)
+            yield from _cut_many(taken, step_rows, clock)
 
 
-def _cut_one(taken: dict[int, Chunk], chunk_rows: int, clock: int) -> Iterator[Release]:
-    for index, rows in taken.items():
-        for start in range(0, len(rows) - chunk_rows, chunk_rows):
-            part = rows.slice(start, start + chunk_rows)
-            yield {index: part}, int(part.order[TIME][-1])
-        rest = (len(rows) - 1) // chunk_rows * chunk_rows
-        yield {index: rows.slice(rest, len(rows))}, clock
-    if not taken:
-        yield {}, clock
+def cuts(rows: int, step_rows: StepRows) -> Iterator[tuple[int, int]]:
+    """Cuts so many rows into steps: where each begins and ends."""
+    start = 0
+    while start < rows:
+        end = min(rows, start + step_rows())
+        yield start, end
+        start = end
 
 
-def _cut_many(taken: dict[int, Chunk], chunk_rows: int, clock: int) -> Iterator[Release]:
+def _cut_one(index: int, rows: Chunk, step_rows: StepRows, clock: int) -> Iterator[Release]:
+    for start, end in cuts(len(rows), step_rows):
+        part = rows.slice(start, end)
+        yield {index: part}, clock if end == len(rows) else int(part.order[TIME][-1])
+
+
+def _cut_many(taken: dict[int, Chunk], step_rows: StepRows, clock: int) -> Iterator[Release]:
     """Cuts the merged sequence of several gates at the same places in all of them."""
     indices = list(taken)
     times = np.concatenate([taken[i].order[TIME] for i in indices])
@@ -223,16 +235,15 @@ def _cut_many(taken: dict[int, Chunk], chunk_rows: int, clock: int) -> Iterator[
     order = np.lexsort((owner, times))
     times, owner = times[order], owner[order]
     at = dict.fromkeys(indices, 0)
-    for start in range(0, len(owner), chunk_rows):
-        piece = owner[start : start + chunk_rows]
+    for start, end in cuts(len(owner), step_rows):
+        piece = owner[start:end]
         step = {}
         for i in indices:
             count = int((piece == i).sum())
             if count:
                 step[i] = taken[i].slice(at[i], at[i] + count)
                 at[i] += count
-        last = start + chunk_rows >= len(owner)
-        yield step, clock if last else int(times[start + len(piece) - 1])
+        yield step, clock if end == len(owner) else int(times[end - 1])
 
 
 def event_columns(rows: Chunk, names: Sequence[str]) -> Chunk:

@@ -194,10 +194,11 @@ SPLIT_ROWS: Final = 1
 S_UNITS: Final = 0
 S_IN: Final = 1
 S_OUT: Final = 2
-S_TIMED: Final = 3  # tuples whose time was taken
+S_TIMED: Final = 3  # tuples whose time was taken, of late: both are halved now and then
 S_NS: Final = 4  # and that time
 S_WINDOW: Final = 5
 S_LAST: Final = 6
+S_BUSY: Final = 7  # all time, ns; of units whose time was not taken what tuples take
 STAT_WORDS: Final = LINE
 
 #: A view (see thalweg.scheduling.policy): so many fields of a FlowView, an array of N_OPS words each; the time; the

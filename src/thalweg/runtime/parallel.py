@@ -55,7 +55,7 @@ from thalweg.runtime.native.blocks import chunk_of, payload_of
 from thalweg.runtime.options import DEFAULTS, Options
 from thalweg.runtime.picks import CompiledPick, compiled_policy
 from thalweg.runtime.units import Given, Moment
-from thalweg.runtime.views import tuples_waiting
+from thalweg.runtime.views import dearest_ns, tuples_waiting
 from thalweg.runtime.wiring import Bundle, Task, wire
 from thalweg.runtime.worker import CHOOSE, JOIN, PICKED, PYTHON, RANGE, STOPPED, work
 from thalweg.stats import OperatorProgress
@@ -64,10 +64,18 @@ from thalweg.times import BEFORE_ALL, NEVER
 _KINDS: Final = {at.STATELESS: "stateless", at.KEYED: "keyed", at.STATEFUL: "stateful"}
 _LOG: Final = logging.getLogger("thalweg")
 
+#: Rows of a step at most, where cost decides: several are on their way at once, so all workers have work.
+STEP_ROWS: Final = 16_384
+#: Rows of the first steps.
+FIRST_ROWS: Final = 64
+#: How long an operator is to take for a step, ns: twenty times what a step costs in Python, and not long to wait for.
+STEP_NS: Final = 2_000_000
 #: Stands beside the compiled code when there is some.
 _COMPILED: Final = pathlib.Path(CACHE_DIR) / "worker.done"
 #: A sleeping caller looks for a failure so often, microseconds.
 _LOOK_US: Final = 50_000
+#: So long a unit in Python may wait for the interpreter's lock; longer, and its function sleeps, which is its cost, ns.
+_INTERPRETER_NS: Final = 50_000_000
 #: How long a worker that is told to stop is waited for, seconds.
 _GRACE: Final = 2.0
 
@@ -96,6 +104,7 @@ class ParallelEngine(Engine):
         leave: called for each chunk that leaves, by the worker that has it; by default chunks come back from
             :meth:`step`.
         needs_token: the sinks (by edge) whose ``leave`` is interpreted code of the user.
+        chunk_rows: rows of a step; None lets them follow the operators' cost, so that none takes long for a step.
     """
 
     def __init__(
@@ -103,14 +112,15 @@ class ParallelEngine(Engine):
         prepared: Prepared,
         *,
         stage: int | None = None,
-        chunk_rows: int = CHUNK_ROWS,
+        chunk_rows: int | None = CHUNK_ROWS,
         options: Options = DEFAULTS,
         leave: Callable[[Edge, Chunk, int], None] | None = None,
         needs_token: frozenset[Edge] = frozenset(),
     ) -> None:
         self.options = options
         _announce_compilation()
-        super().__init__(prepared, stage=stage, chunk_rows=chunk_rows)
+        super().__init__(prepared, stage=stage, chunk_rows=chunk_rows or STEP_ROWS)
+        self._adapts = chunk_rows is None
         self.error: BaseException | None = None
         self._left: collections.deque[tuple[Edge, Chunk]] = collections.deque()
         self._leave = leave or (lambda edge, chunk, entry: self._left.append((edge, chunk)))
@@ -136,6 +146,15 @@ class ParallelEngine(Engine):
         self._sync_tables()
 
     # -- what hosts call ------------------------------------------------------------------------------------
+
+    def step_rows(self) -> int:
+        """As many rows as the dearest operator does in :data:`STEP_NS`, few before it is known what they cost."""
+        if not self._adapts:
+            return self.chunk_rows
+        dearest = dearest_ns(self.mem)
+        if dearest < 0:
+            return FIRST_ROWS
+        return max(1, min(self.chunk_rows, int(STEP_NS / max(dearest, 1.0))))
 
     def step(
         self,
@@ -217,7 +236,7 @@ class ParallelEngine(Engine):
                     rejected=counts.get("rejected", 0),
                     late=counts.get("late", 0),
                     units=int(mine[at.S_UNITS]),
-                    busy_ns=ns * rows_in // timed if timed else 0,
+                    busy_ns=int(mine[at.S_BUSY]),
                     cost_ns=ns / timed if timed else 0.0,
                     selectivity=rows_out / rows_in if rows_in else 1.0,
                     workers=int(mem[op_at(mem, index) + at.BUSY]),
@@ -275,13 +294,21 @@ class ParallelEngine(Engine):
             while (code := work(mem, worker)) != STOPPED:
                 _is_compiled()
                 if code == PYTHON:
-                    self._run(me)
+                    self._run_timed(me)
                 elif code == CHOOSE:
                     mem[me + at.HELP] = self._pick.ask(mem, worker)
                     mem[me + at.PHASE] = PICKED
                 self._collect()
         except BaseException as error:
             self._fail(error)
+
+    def _run_timed(self, me: int) -> None:
+        """Runs a unit, and says when it would have begun if it had not waited for other threads."""
+        began, cpu = time.monotonic_ns(), time.thread_time_ns()
+        self._run(me)
+        used, now = time.thread_time_ns() - cpu, time.monotonic_ns()
+        slept = max(0, now - began - used - _INTERPRETER_NS)
+        self.mem[me + at.STARTED] = now - used - slept
 
     def _run(self, me: int) -> None:
         """Runs the unit that a worker was returned with."""

@@ -217,3 +217,24 @@ def refresh_view(mem: Int64s, w: int) -> bool:
     put_i(base + 8 * (VIEW_FIELDS * n + 1), mem[N_PORTS])
     _derive(mem, base, n)
     return any_runnable
+
+
+@shared
+def dearest_ns(mem: Int64s) -> float:
+    """What the operator that has most to do takes for one row of the sources, ns; -1 while nobody can tell.
+
+    Nobody can while an operator has input and too few tuples have been timed. By the thread that submits steps.
+    """
+    w, n = mem[N_WORKERS], mem[N_OPS]
+    refresh_view(mem, w)
+    base, dearest = mem[worker_at(mem, w) + VIEW], -1.0
+    for op in range(1, n):
+        timed = 0
+        for v in range(mem[N_WORKERS]):
+            timed += mem[mem[STATS] + (v * n + op) * STAT_WORDS + S_TIMED]
+        at = base + 8 * op
+        if timed >= SAMPLE_TUPLES:
+            dearest = max(dearest, get_f(at + 32 * n) * get_f(at + 48 * n))
+        elif get_i(at + 16 * n) > 0 or get_i(at + 64 * n) > 0:
+            return -1.0
+    return dearest

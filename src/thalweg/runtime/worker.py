@@ -93,6 +93,7 @@ from thalweg.runtime.layout import (
     REF,
     REFUSED,
     RING,
+    S_BUSY,
     S_IN,
     S_LAST,
     S_NS,
@@ -156,6 +157,11 @@ _PATIENCE: Final = 200
 _MANY: Final = 1 << 60
 #: Units with fewer rows are timed only now and then.
 _TIMED_ROWS: Final = 64
+#: A cost is that of about so many tuples and units of late: what small first steps cost is soon forgotten.
+_REMEMBERED_TUPLES: Final = 4_096
+_REMEMBERED_UNITS: Final = 8
+#: A cost so many times that of the unit that was just timed is forgotten faster.
+_OUTLIER: Final = 4
 _TIMED_EVERY: Final = 15
 
 
@@ -351,14 +357,23 @@ def _note(mem: Int64s, me: int, stat: int, started: int, rows_in: int, rows_out:
     mem[me + UNITS] -= 1
     mem[me + IDLE] = 0
     mem[me + REFUSED] = 0
+    took = 0
     if started:
         now = now_ns()
-        mem[stat + S_NS] += now - started
-        mem[stat + S_WINDOW] += now - started
+        took = now - started
+        many = mem[stat + S_TIMED] > _REMEMBERED_TUPLES + _REMEMBERED_UNITS * rows_in
+        # A first unit that made tables or met cold code says little about the next ones.
+        much = mem[stat + S_NS] * max(rows_in, 1) > _OUTLIER * took * mem[stat + S_TIMED]
+        if many or much:
+            mem[stat + S_NS] >>= 1
+            mem[stat + S_TIMED] >>= 1
+        mem[stat + S_NS] += took
         mem[stat + S_TIMED] += max(rows_in, 1)
         mem[stat + S_LAST] = now
     elif mem[stat + S_TIMED]:
-        mem[stat + S_WINDOW] += rows_in * mem[stat + S_NS] // mem[stat + S_TIMED]
+        took = rows_in * mem[stat + S_NS] // mem[stat + S_TIMED]
+    mem[stat + S_WINDOW] += took
+    mem[stat + S_BUSY] += took
 
 
 @shared

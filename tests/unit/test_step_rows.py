@@ -1,0 +1,89 @@
+"""How many rows a step has: as given, or as the operators' cost says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+import thalweg as tw
+from thalweg.plan import make_plan
+from thalweg.runtime import layout as at
+from thalweg.runtime.build import prepare
+from thalweg.runtime.ingress import cuts
+from thalweg.runtime.options import Options
+from thalweg.runtime.parallel import FIRST_ROWS, STEP_NS, STEP_ROWS, ParallelEngine
+
+
+class Row(NamedTuple):
+    value: int
+
+
+def flow_of(function: Callable[[Row], Row]) -> tw.Flow:
+    flow = tw.Flow("steps")
+    flow.source("in", Row).map(function, name="work").sink("out")
+    return flow
+
+
+def same(row: Row) -> Row:
+    return row
+
+
+def slow(row: Row) -> Row:
+    time.sleep(0.001 * (row.value >= 0))
+    return row
+
+
+def engine_of(chunk_rows: int | None) -> ParallelEngine:
+    return ParallelEngine(
+        prepare(make_plan(flow_of(same))), chunk_rows=chunk_rows, options=Options(threads=2)
+    )
+
+
+def count(engine: ParallelEngine, name: str, **words: int) -> None:
+    """Writes counts of an operator, as the first worker would."""
+    (op,) = [task.index for task in engine.tasks if task.spec.name == name]
+    stat = int(engine.mem[at.STATS]) + op * at.STAT_WORDS
+    for word, value in words.items():
+        engine.mem[stat + getattr(at, word)] = value
+
+
+def test_a_given_size_is_kept() -> None:
+    assert engine_of(100).step_rows() == 100
+
+
+def test_steps_are_small_until_somebody_knows_what_rows_cost() -> None:
+    engine = engine_of(None)
+    assert engine.step_rows() == FIRST_ROWS
+    count(engine, "work", S_TIMED=200, S_NS=200 * 50_000, S_IN=200, S_OUT=200)
+    assert engine.step_rows() == STEP_NS // 50_000
+
+
+def test_steps_are_as_long_as_the_dearest_operator_takes_for_a_row_of_the_source() -> None:
+    engine = engine_of(None)
+    count(engine, "work", S_TIMED=200, S_NS=200 * 1_000, S_IN=200, S_OUT=20)
+    leaves = engine.tasks[-1].spec.name
+    count(engine, leaves, S_TIMED=100, S_NS=100 * 50_000, S_IN=100)
+    # A tenth of the rows reach the dearer one.
+    assert engine.step_rows() == STEP_NS // 5_000
+    count(engine, leaves, S_TIMED=100, S_NS=100, S_IN=100)
+    count(engine, "work", S_TIMED=200, S_NS=200, S_IN=200, S_OUT=200)
+    assert engine.step_rows() == STEP_ROWS
+    count(engine, "work", S_TIMED=200, S_NS=200 * 10**10, S_IN=200, S_OUT=200)
+    assert engine.step_rows() == 1
+
+
+def test_a_function_that_sleeps_gets_small_steps() -> None:
+    """Most of 3,000 rows would else be one step of one worker."""
+    table = tw.run(flow_of(slow), {"in": [Row(i) for i in range(3_000)]}, threads=4)
+    (work,) = [one for one in table.progress.operators if one.name == "work"]
+    assert work.rows_in == 3_000 and work.units >= 3_000 // FIRST_ROWS
+    assert np.array_equal(table.sinks["out"]["value"].to_numpy(), np.arange(3_000))
+
+
+def test_cuts() -> None:
+    sizes = iter([2, 3, 10])
+    assert list(cuts(6, lambda: next(sizes))) == [(0, 2), (2, 5), (5, 6)]
+    assert list(cuts(0, lambda: 5)) == []
