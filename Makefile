@@ -9,6 +9,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SLOW ?=
+EXHAUSTIVE ?=
 # More arguments: make test ARGS="-k order", make bench ARGS="--quick"
 ARGS ?=
 
@@ -20,7 +21,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check $(PIP_QUIET) -c 
 
 help:
 	@echo "make demo        see it run"
-	@echo "make test        run the tests (SLOW=1: all of them)"
+	@echo "make test        run the tests (SLOW=1: also slow ones, about an hour; EXHAUSTIVE=1: all)"
 	@echo "make test-quick  run the unit tests that need neither Spark nor patience"
 	@echo "make check       lint, format, types, layers"
 	@echo "make format      put the code into its format"
@@ -52,7 +53,7 @@ demo: $(VENV)/.installed
 	@$(BIN)/thalweg demo $(ARGS)
 
 test: $(VENV)/.dev-installed
-	@$(BIN)/python -m pytest -q $(if $(filter-out 0,$(SLOW)),--slow) $(ARGS)
+	@$(BIN)/python -m pytest -q $(if $(filter-out 0,$(SLOW)),--slow) $(if $(filter-out 0,$(EXHAUSTIVE)),--exhaustive) $(ARGS)
 
 test-quick: $(VENV)/.dev-installed
 	@$(BIN)/python -m pytest -q tests/unit -m "not slow and not spark" $(ARGS)

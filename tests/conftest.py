@@ -13,15 +13,18 @@ if TYPE_CHECKING:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow, too")
+    parser.addoption("--exhaustive", action="store_true", help="run all tests, which takes hours")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--slow"):
-        return
-    skip = pytest.mark.skip(reason="slow: runs with --slow (make test SLOW=1)")
+    """Leaves out what was not asked for, and lets those that take long be as long as they are."""
+    asked = {"exhaustive": config.getoption("--exhaustive")}
+    asked["slow"] = config.getoption("--slow") or asked["exhaustive"]
     for item in items:
-        if "slow" in item.keywords:
-            item.add_marker(skip)
+        for level in ("exhaustive", "slow"):
+            if level in item.keywords and not asked[level]:
+                item.add_marker(pytest.mark.skip(reason=f"{level}: runs with --{level}"))
+                break
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,10 @@ Scenario = Callable[[Structures], Make]
 #: More than the threads of any program here take when they get anywhere.
 STEPS = 4000
 MEMORY_MODELS = pytest.mark.parametrize("weak", [False, True], ids=["sc", "tso"])
+#: Deeper with store buffers takes an hour in all.
+DEEP_MODELS = pytest.mark.parametrize(
+    "weak", [False, pytest.param(True, marks=pytest.mark.exhaustive)], ids=["sc", "tso"]
+)
 SENDING = pytest.mark.parametrize("locking", [0, 1], ids=["non-blocking", "lock-based"])
 
 # -- from the source to the last operator ----------------------------------------------------------------------
@@ -42,7 +46,7 @@ def test_every_step_passes_once_and_in_order_with_store_buffers() -> None:
 
 
 @pytest.mark.slow
-@MEMORY_MODELS
+@DEEP_MODELS
 @SENDING
 def test_every_step_passes_once_and_in_order_deeper(locking: int, weak: bool) -> None:
     explore(line(Structures(), 2, 1, locking), bound=2, weak=weak, steps=STEPS)
@@ -127,7 +131,7 @@ def test_a_chunk_without_rows_is_merged() -> None:
 
 
 @pytest.mark.slow
-@MEMORY_MODELS
+@DEEP_MODELS
 @QUEUES
 def test_a_chunk_is_merged_once_when_all_ranges_are_done_deeper(kind: int, weak: bool) -> None:
     explore(ranges(Structures(), kind, 1, 1), bound=2, weak=weak, steps=STEPS)

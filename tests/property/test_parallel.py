@@ -76,12 +76,12 @@ def test_random_flows(case: Case, seeds: list[int]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
-@settings(**{**_COMMON, "max_examples": 3_000})
-@given(st.one_of(cases(), cases(timed=False), cases(max_steps=14)), _SEEDS)
-def test_many(case: Case, seeds: list[int]) -> None:
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("count", [600, pytest.param(6_000, marks=pytest.mark.exhaustive)])
+def test_many(count: int) -> None:
     """Many more, and deeper ones."""
-    check(case, seeds)
+    flows = st.one_of(cases(), cases(timed=False), cases(max_steps=14))
+    settings(**{**_COMMON, "max_examples": count})(given(flows, _SEEDS)(check))()
 
 
 #: Compiled operators, alone, before and behind others, and where functions raise.

@@ -113,9 +113,9 @@ def test_compiled(op: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
-@settings(**{**_COMMON, "max_examples": 3_000})
-@given(st.one_of(cases(), cases(), cases(timed=False), cases(max_steps=14)), _SEEDS)
-def test_many(case: Case, seeds: list[int]) -> None:
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("count", [600, pytest.param(6_000, marks=pytest.mark.exhaustive)])
+def test_many(count: int) -> None:
     """Many more of all kinds."""
-    check(case, seeds)
+    flows = st.one_of(cases(), cases(), cases(timed=False), cases(max_steps=14))
+    settings(**{**_COMMON, "max_examples": count})(given(flows, _SEEDS)(check))()

@@ -21,6 +21,7 @@ import kill_driver as driver
 import psutil
 import pytest
 import witness
+from _pytest.mark.structures import ParameterSet
 
 import thalweg
 
@@ -188,6 +189,14 @@ def kill_and_compare(
     return runs
 
 
+def _seeds(first: int, *others: int) -> list[ParameterSet]:
+    """Each takes some minutes: all but one are for runs that may take hours."""
+    return [
+        pytest.param(first),
+        *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in others),
+    ]
+
+
 def test_three_kills(tmp_path: Path) -> None:
     """Three kills at seeded moments: output and state are those of the reference runner."""
     kill_and_compare(tmp_path, 7, 3, files=4, keep=False)
@@ -195,15 +204,15 @@ def test_three_kills(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_000)
-@pytest.mark.parametrize("seed", [100, 200, 300, 400, 500, 600])
+@pytest.mark.parametrize("seed", _seeds(100, 200, 300, 400, 500, 600))
 def test_many_kills(tmp_path: Path, seed: int) -> None:
-    """Four kills a seed, 24 in all, with other numbers of slots each time and torn commit logs."""
+    """Four kills a seed, with other numbers of slots each time and torn commit logs."""
     kill_and_compare(tmp_path, seed, 4, files=8, keep=True)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_000)
-@pytest.mark.parametrize("seed", [700, 800, 900])
+@pytest.mark.parametrize("seed", _seeds(700, 800, 900))
 def test_many_kills_of_threads(tmp_path: Path, seed: int) -> None:
     """The same with two threads a slot."""
     kill_and_compare(tmp_path, seed, 4, files=8, keep=True, threads=2)
