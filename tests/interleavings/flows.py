@@ -47,6 +47,7 @@ class Flow:
         rows: Sequence[int] = (),
     ) -> None:
         self.dispatch, self.worker = structures.dispatch, structures.worker
+        self.runnable, self.finding = structures.runnable, structures.finding
         self.pop, self.pending = structures.rings.mpmc_pop, structures.reorder.pending
         self.parking = structures.parking
         self.ops, self.workers, self.rows = ops, workers, rows
@@ -129,7 +130,7 @@ class Flow:
             if self._visit_next(mem, w):
                 continue
             key = self.parking.prepare(mem, mem[layout.PARKED])
-            if self.has_passed(mem, steps) or self.worker._any_work(mem):
+            if self.has_passed(mem, steps) or self.runnable.any_work(mem):
                 self.parking.cancel(mem, mem[layout.PARKED])
                 give_way()
             else:
@@ -138,7 +139,7 @@ class Flow:
     def _visit_next(self, mem: Memory, w: int) -> bool:
         op = mem[self.dispatch.worker_at(mem, w) + layout.HELP]
         if op == EMPTY:
-            op = self.worker._any_runnable(mem)
+            op = self.finding._any_runnable(mem)
         return bool(op != EMPTY and self.visit(mem, w, op))
 
     def has_passed(self, mem: Memory, steps: int) -> bool:
@@ -161,7 +162,7 @@ class Flow:
     def check(self, mem: Memory, steps: int) -> None:
         """Nothing waits beside room; and in the end every step has passed once, in order, and left nothing."""
         self._check_waiting(mem)
-        while (op := self.worker._any_runnable(mem)) != EMPTY:
+        while (op := self.finding._any_runnable(mem)) != EMPTY:
             assert self.visit(mem, 0, op), "what can run does not"
             self._check_waiting(mem)
         assert self.has_passed(mem, steps), "a step is stuck"

@@ -13,7 +13,9 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 PACKAGE = "thalweg.runtime"
-STRUCTURES = ("rings", "reorder", "buckets", "parking", "dispatch", "worker")
+STRUCTURES = (
+    "rings", "reorder", "buckets", "parking", "dispatch", "runnable", "meeting", "finding", "worker",
+)  # fmt: skip
 WORKERS = pathlib.Path(__file__).with_name("workers.py")
 
 
@@ -33,6 +35,9 @@ class Structures:
     buckets: SimpleNamespace
     parking: SimpleNamespace
     dispatch: SimpleNamespace
+    runnable: SimpleNamespace
+    meeting: SimpleNamespace
+    finding: SimpleNamespace
     worker: SimpleNamespace
     workers: SimpleNamespace
 

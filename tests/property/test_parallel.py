@@ -44,6 +44,10 @@ _POLICIES = [
     scheduling.MaxQueueLength(),
     scheduling.MinLatency(slice_ns=1_000),
     scheduling.MaxRunningTime(slice_ns=100_000),
+    # Chain knows no fan-out, unless it is told what to do then.
+    scheduling.FirstComeFirstServed(period_s=0.001, batch_rows=1),
+    scheduling.HighestRate(period_s=0.002, batch_rows=10_000, starve_after_s=0.001),
+    scheduling.Chain(period_s=0.001, fanout="max", stale_after_s=0.001),
 ]
 
 

@@ -44,6 +44,7 @@ from thalweg.runtime.layout import (
     BLOCKED,
     BY_PICK,
     BY_PYTHON,
+    BY_ROUND,
     CAPACITY,
     CLOCK,
     CLOCKS,
@@ -332,6 +333,16 @@ def _room_behind(mem: Int64s, port: int) -> int:
 
 
 @shared
+def room(mem: Int64s, op: int) -> int:
+    """Chunks that fit into the fullest inbox behind an operator that has readers."""
+    o = op_at(mem, op)
+    least = _UNKNOWN
+    for e in range(mem[o + N_OUT]):
+        least = min(least, _room_behind(mem, mem[PORTS] + mem[mem[o + EDGES] + e] * PORT_WORDS))
+    return max(least, 0)
+
+
+@shared
 def without_room(mem: Int64s, op: int) -> int:
     """As :func:`full_reader`, by the one thread that sends for the operator: it remembers the room that it saw."""
     o = op_at(mem, op)
@@ -502,8 +513,11 @@ def _drain_locked(mem: Int64s, worker: int, op: int, serial: int, handle: int) -
 
 @shared
 def _ask_for_help(mem: Int64s, worker: int, reader: int) -> None:
-    """The reader without room is the worker's next operator; a source, which is no worker, waits."""
-    if worker < mem[N_WORKERS]:
+    """The reader without room is the worker's next operator; a source, which is no worker, waits.
+
+    Within a round each operator is left to its own threads.
+    """
+    if worker < mem[N_WORKERS] and mem[MODE] != BY_ROUND:
         mem[worker_at(mem, worker) + HELP] = reader
 
 

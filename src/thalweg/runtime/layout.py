@@ -70,22 +70,31 @@ STACKS: Final = 21
 WORKER_WORDS: Final = 22
 STACK_WORDS: Final = 23
 HANDLE_COUNT: Final = 25
-N_PORTS: Final = 26
+N_PORTS: Final = 30
 SETTLING: Final = 24  # event count of those who wait until all is done
+ROUNDS: Final = 26  # event count of workers that wait for the next round
+BATCH: Final = 27  # tuples of a visit within a round
+GRACE: Final = 28  # how long the meeting between rounds waits for a worker, ns
+STARVE: Final = 29  # after so long an operator that could run is run next, ns; 0: never
 #: Words that change, a line each.
 STOP: Final = 4 * LINE  # 1: workers and sources leave
 TOKEN: Final = 5 * LINE  # worker + 1 that runs interpreted code, 0: none
 TOKEN_SINCE: Final = TOKEN + 1
+BESIDE: Final = TOKEN + 2  # workers that run interpreted code beside a holder who seems to wait
 ROWS: Final = 6 * LINE  # rows on their way
 ACTIVE: Final = 7 * LINE  # workers that may run; those with a greater number are suspended
 WINDOW_START: Final = 8 * LINE
-HEAD_WORDS: Final = 9 * LINE
+ROUND_END: Final = 9 * LINE  # when the round is over, monotonic ns
+ROUND_NO: Final = 9 * LINE + 1  # rounds so far
+LEADER: Final = 10 * LINE  # worker + 1 that prepares the next round, 0: none
+HEAD_WORDS: Final = 11 * LINE
 
 #: Values of MODE.
 BY_PICK: Final = 0
 BY_FREE_LIST: Final = 1
 DEDICATED: Final = 2
 BY_PYTHON: Final = 3
+BY_ROUND: Final = 4
 
 # -- operators -------------------------------------------------------------------------------------------------
 #: Constant words of an operator.
@@ -168,7 +177,7 @@ PART: Final = 2
 SPARE: Final = 3  # a handle for the next output
 HELP: Final = 4  # the operator to go on with
 FIXED: Final = 5  # the operator of a dedicated thread
-TOKEN_HELD: Final = 6
+TOKEN_HELD: Final = 6  # HOLDS_TOKEN, RUNS_BESIDE, or 0
 STARTED: Final = 7  # when the unit in Python began
 UNITS: Final = 8  # units of this visit
 BUDGET: Final = 9  # tuples left of this visit
@@ -180,11 +189,29 @@ LISTED: Final = 14  # 1: its operator must go back to the free list
 KEPT: Final = 15  # how many free handles it keeps
 SCRATCH: Final = 2 * LINE  # eight words for machine code
 KEPT_HANDLES: Final = 3 * LINE
+#: Values of TOKEN_HELD.
+HOLDS_TOKEN: Final = 1
+RUNS_BESIDE: Final = 2
 #: Handles that a worker keeps for its next outputs instead of giving them back.
 KEEP: Final = 32
-INPUTS: Final = (
-    3 * LINE + KEEP
-)  # the handles of the unit, a word a port; sized for the widest operator
+ROUND: Final = 3 * LINE + KEEP
+LIST: Final = ROUND  # its operators of this round: three words an entry
+LISTED_OPS: Final = ROUND + 1  # how many
+LIST_NEXT: Final = ROUND + 2  # the entry behind the one that ran last
+LIST_LEVEL: Final = ROUND + 3  # and its level, -1: begin at the top
+LIST_ROUND: Final = ROUND + 4  # the round that those two belong to
+AGED: Final = ROUND + 5  # when it last looked for operators that wait for too long
+LAGGING: Final = ROUND + 6  # entries that may still be ONCE
+#: The handles of the unit, a word a port; sized for the widest operator.
+INPUTS: Final = 4 * LINE + KEEP
+
+# -- lists of a round ------------------------------------------------------------------------------------------
+E_OP: Final = 0
+E_LEVEL: Final = 1  # equal numbers: equal priority
+E_SINCE: Final = 2  # since when it could run and did not, monotonic ns, -1: it could not, or ONCE
+ENTRY_WORDS: Final = 3
+#: In E_SINCE: run it once before all others, so that its measures are fresh.
+ONCE: Final = -2
 
 # -- split chunks ----------------------------------------------------------------------------------------------
 #: In a chunk that machine code has split: the address of the number of rows by partition.
@@ -289,6 +316,8 @@ def lay_out(
     place("parked", parking_words())
     place("waiting", parking_words())
     place("settling", parking_words())
+    place("rounds", parking_words())
+    place("lists", workers * len(ops) * ENTRY_WORDS)
     listed = sum(min(op.limit, workers) if op.kind != STATEFUL else 1 for op in ops[1:])
     place("free_ops", mpmc_words(listed + 1))
     for index, op in enumerate(ops):
@@ -322,7 +351,9 @@ def lay_out(
     parking_init(mem, places["parked"])
     parking_init(mem, places["waiting"])
     parking_init(mem, places["settling"])
-    mem[SETTLING], mem[HANDLE_COUNT], mem[N_PORTS] = places["settling"], handles, len(ports)
+    parking_init(mem, places["rounds"])
+    mem[SETTLING], mem[HANDLE_COUNT], mem[ROUNDS] = places["settling"], handles, places["rounds"]
+    mem[N_PORTS] = len(ports)
     mpmc_init(mem, places["free_ops"], listed + 1)
     for number, port in enumerate(ports):
         first = places["ports"] + number * PORT_WORDS
@@ -345,6 +376,8 @@ def lay_out(
         mem[first + SEED] = worker
         view = places["views"] + worker * view_words
         mem[first + VIEW] = mem[BASE] + 8 * view
+        mem[first + LIST] = places["lists"] + worker * len(ops) * ENTRY_WORDS
+        mem[first + LIST_LEVEL] = EMPTY
     return mem
 
 

@@ -7,6 +7,7 @@ import os
 from typing import Any, Final, Literal
 
 from thalweg.errors import BuildError
+from thalweg.scheduling.rounds import RoundPolicy, required_features
 
 Threading = Literal["dynamic", "dedicated"]
 #: Chunks of an operator on their way from its inbox to its output.
@@ -78,6 +79,9 @@ def require_count(name: str, value: Any) -> None:
 def require_policy(policy: Any) -> None:
     """Refuses what is no policy (see docs/scheduling.md)."""
     kind = policy.__name__ if isinstance(policy, type) else type(policy).__name__
+    if isinstance(policy, RoundPolicy):
+        required_features(policy)
+        return
     if isinstance(policy, type) or not hasattr(policy, "pick_function"):
         raise BuildError(f"policy: expected an object of thalweg.scheduling, got {kind}")
     if getattr(policy, "native", "") != "free_list":

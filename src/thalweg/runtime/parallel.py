@@ -52,12 +52,14 @@ from thalweg.runtime.dispatch import (
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving, stream_schema
 from thalweg.runtime.keyed_unit import KeyedUnit, Parts
 from thalweg.runtime.native.blocks import chunk_of, payload_of
-from thalweg.runtime.options import DEFAULTS, Options
+from thalweg.runtime.options import DEFAULTS, Options, require_policy
 from thalweg.runtime.picks import CompiledPick, compiled_policy
+from thalweg.runtime.rounds import OperatorTraits, Rounds
 from thalweg.runtime.units import Given, Moment
 from thalweg.runtime.views import dearest_ns, tuples_waiting
 from thalweg.runtime.wiring import Bundle, Task, wire
-from thalweg.runtime.worker import CHOOSE, JOIN, PICKED, PYTHON, RANGE, STOPPED, work
+from thalweg.runtime.worker import CHOOSE, JOIN, MEETING, PICKED, PYTHON, RANGE, STOPPED, work
+from thalweg.scheduling.rounds import RoundPolicy
 from thalweg.stats import OperatorProgress
 from thalweg.times import BEFORE_ALL, NEVER
 
@@ -70,6 +72,7 @@ STEP_ROWS: Final = 16_384
 FIRST_ROWS: Final = 64
 #: How long an operator is to take for a step, ns: twenty times what a step costs in Python, and not long to wait for.
 STEP_NS: Final = 2_000_000
+_FOR_EVER: Final = 1 << 40
 #: Stands beside the compiled code when there is some.
 _COMPILED: Final = pathlib.Path(CACHE_DIR) / "worker.done"
 #: A sleeping caller looks for a failure so often, microseconds.
@@ -141,7 +144,11 @@ class ParallelEngine(Engine):
         self._garbage = np.empty(64, np.int64)
         self._collecting = threading.Lock()
         self._threads: list[threading.Thread] = []
-        self._pick = self._set_policy()
+        self._pick = CompiledPick(0, lambda view, worker: -1)
+        #: under a round policy
+        self.rounds: Rounds | None = None
+        self._policy = options.policy
+        self._set_policy(options.policy)
         self._share_bounds()
         self._sync_tables()
 
@@ -253,6 +260,8 @@ class ParallelEngine(Engine):
         if self.options.threading == "dedicated":
             return
         store(self.mem, at.ACTIVE, max(1, min(count, self._workers)))
+        # Operators of a suspended worker are in nobody's list.
+        store(self.mem, at.ROUND_END, 0)
         wake_all(self.mem)
 
     def resume(self) -> None:
@@ -298,6 +307,8 @@ class ParallelEngine(Engine):
                 elif code == CHOOSE:
                     mem[me + at.HELP] = self._pick.ask(mem, worker)
                     mem[me + at.PHASE] = PICKED
+                elif code == MEETING and self.rounds is not None:
+                    self.rounds.prepare(worker)
                 self._collect()
         except BaseException as error:
             self._fail(error)
@@ -454,18 +465,45 @@ class ParallelEngine(Engine):
                 first = int(self.mem[op_at(self.mem, index) + at.EARLIEST])
                 task.keyed.move_earliest(int(self.mem[at.BASE]) + 8 * first)
 
-    def _set_policy(self) -> CompiledPick:
-        policy, mem = self.options.policy, self.mem
-        mem[at.SLICE], mem[at.WINDOW] = 1 << 40, 1 << 40
+    @property
+    def policy(self) -> Any:
+        """Who runs next; may be replaced at any time, but under threading ``dedicated`` says nothing."""
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: Any) -> None:
+        if policy is not None:
+            require_policy(policy)
+        self._policy = policy
+        self._set_policy(policy)
+        wake_all(self.mem)
+
+    def _set_policy(self, policy: Any) -> None:
+        """Tells the workers; the mode comes last, when all that it needs stands."""
+        mem = self.mem
         if self.options.threading == "dedicated":
-            mem[at.MODE] = at.DEDICATED
+            mem[at.SLICE] = mem[at.WINDOW] = _FOR_EVER
+            mode = at.DEDICATED
         elif policy is None or getattr(policy, "native", "") == "free_list":
-            mem[at.MODE] = at.BY_FREE_LIST
+            mem[at.SLICE] = mem[at.WINDOW] = _FOR_EVER
+            mode = at.BY_FREE_LIST
+        elif isinstance(policy, RoundPolicy):
+            mode = at.BY_ROUND
+            if self.rounds is None:
+                self.rounds = Rounds(mem, self._traits(), policy)
+            else:
+                self.rounds.policy = policy
         else:
-            pick = compiled_policy(policy)
-            mem[at.MODE] = at.BY_PICK if pick.address else at.BY_PYTHON
-            mem[at.PICK], mem[at.SLICE], mem[at.WINDOW] = (
-                pick.address, policy.slice_ns, policy.window_ns,
-            )  # fmt: skip
-            return pick
-        return CompiledPick(0, lambda view, worker: -1)
+            self._pick = compiled_policy(policy)
+            self._keep.append(self._pick)  # a worker may still be in the one before
+            mode = at.BY_PICK if self._pick.address else at.BY_PYTHON
+            mem[at.PICK] = self._pick.address
+            mem[at.SLICE], mem[at.WINDOW] = policy.slice_ns, policy.window_ns
+        store(mem, at.MODE, mode)
+
+    def _traits(self) -> list[OperatorTraits]:
+        flow = self.plan.flow
+        return [
+            OperatorTraits(task.spec.name, flow, task.spec.priority, rank)
+            for rank, task in enumerate(self.tasks)
+        ]

@@ -19,7 +19,6 @@ from thalweg.runtime.dispatch import (
     OWNS_BLOCK,
     block_word,
     clock_of,
-    full_reader,
     handle_at,
     inherit,
     join_clocks,
@@ -33,22 +32,22 @@ from thalweg.runtime.dispatch import (
     release,
     relieve,
     relieve_waiting,
-    waiting_units,
     without_room,
     worker_at,
 )
+from thalweg.runtime.finding import ASK, if_runnable, next_operator
 from thalweg.runtime.layout import (
     ACTIVE,
     BASE,
+    BATCH,
+    BESIDE,
     BLOCKED,
     BUDGET,
     BUSY,
-    BY_FREE_LIST,
-    BY_PICK,
+    BY_ROUND,
     CAPACITY,
     COUNT,
     CTX,
-    DEDICATED,
     ENDING,
     ENDING_NO,
     FIRST_PORT,
@@ -57,6 +56,7 @@ from thalweg.runtime.layout import (
     FREE_OPS,
     HELP,
     HOLDS,
+    HOLDS_TOKEN,
     IDLE,
     INPUTS,
     IS_SPLIT,
@@ -84,7 +84,6 @@ from thalweg.runtime.layout import (
     PAYLOAD_MASK,
     PAYLOAD_WORD,
     PHASE,
-    PICK,
     PORT_WORDS,
     PORTS,
     QUEUE,
@@ -93,6 +92,7 @@ from thalweg.runtime.layout import (
     REF,
     REFUSED,
     RING,
+    RUNS_BESIDE,
     S_BUSY,
     S_IN,
     S_LAST,
@@ -116,27 +116,27 @@ from thalweg.runtime.layout import (
     TOKEN_HELD,
     TOKEN_SINCE,
     UNITS,
-    VIEW,
     Int64s,
 )
+from thalweg.runtime.meeting import ASK_ROUND, tell_leader
 from thalweg.runtime.native.calls import call3, get_i
 from thalweg.runtime.parking import cancel, park, prepare, unpark
 from thalweg.runtime.rings import (
     lock_consumer,
     mpmc_pop,
     mpmc_push,
-    spsc_len,
     spsc_peek,
     spsc_pop,
     unlock_consumer,
 )
-from thalweg.runtime.views import refresh_view
+from thalweg.runtime.runnable import any_work, has_input, is_runnable
 
 #: What the loop returns.
 STOPPED: Final = 0
 PYTHON: Final = 1
 COLLECT: Final = 2
 CHOOSE: Final = 3
+MEETING: Final = 4
 
 #: Values of PHASE: what a worker's unit in Python is.
 NOTHING: Final = 0
@@ -149,11 +149,6 @@ PICKED: Final = 4  # the policy was asked
 STALE_NS: Final = 10_000_000
 #: A sleeping worker looks for itself from time to time, microseconds.
 _NAP_US: Final = 50_000
-#: Instead of an operator: Python must ask the policy.
-_ASK: Final = -2
-#: So often in a row a policy may leave work undone until a worker no longer heeds it: with the rests between, that
-#: is a tenth of a second.
-_PATIENCE: Final = 200
 _MANY: Final = 1 << 60
 #: Units with fewer rows are timed only now and then.
 _TIMED_ROWS: Final = 64
@@ -175,110 +170,37 @@ def stat_at(mem: Int64s, worker: int, op: int) -> int:
 
 
 @shared
-def take_token(mem: Int64s, w: int, me: int) -> bool:
+def take_token(mem: Int64s, w: int, me: int, alone: bool) -> bool:
+    """Whether the worker may run interpreted code: alone, or beside one that has done so for so long that it waits.
+
+    However many workers wait in an operator, one stays free for the others: ``alone`` says that nobody else is in it.
+    """
     if mem[me + TOKEN_HELD]:
         return True
     if cas(mem, TOKEN, 0, w + 1):
         store(mem, TOKEN_SINCE, now_ns())
-        mem[me + TOKEN_HELD] = 1
+        mem[me + TOKEN_HELD] = HOLDS_TOKEN
         return True
-    return now_ns() - load(mem, TOKEN_SINCE) > STALE_NS
+    if now_ns() - load(mem, TOKEN_SINCE) <= STALE_NS:
+        return False
+    others = add(mem, BESIDE, 1)
+    if not alone and others + 2 >= load(mem, ACTIVE):
+        add(mem, BESIDE, -1)
+        return False
+    mem[me + TOKEN_HELD] = RUNS_BESIDE
+    return True
 
 
 @shared
 def leave_token(mem: Int64s, me: int) -> None:
-    if mem[me + TOKEN_HELD]:
-        mem[me + TOKEN_HELD] = 0
+    """The worker has run its interpreted code."""
+    if mem[me + TOKEN_HELD] == HOLDS_TOKEN:
         store(mem, TOKEN, 0)
         unpark(mem, mem[PARKED])
-
-
-# -- finding an operator ---------------------------------------------------------------------------------------
-
-
-@shared
-def has_input(mem: Int64s, op: int) -> bool:
-    """Whether an operator has a unit to run: something in its worklist, of a stateful one at each port."""
-    o = op_at(mem, op)
-    if mem[o + KIND] == STATEFUL:
-        for i in range(mem[o + N_IN]):
-            if spsc_len(mem, mem[mem[PORTS] + (mem[o + FIRST_PORT] + i) * PORT_WORDS + RING]) <= 0:
-                return False
-        return True
-    return waiting_units(mem, o) > 0
-
-
-@shared
-def is_runnable(mem: Int64s, op: int) -> bool:
-    """Input there, room at every reader, and fewer workers than its limit."""
-    o = op_at(mem, op)
-    if load(mem, o + BUSY) >= mem[o + LIMIT]:
-        return False
-    return has_input(mem, op) and full_reader(mem, op) == EMPTY
-
-
-@shared
-def _any_work(mem: Int64s) -> bool:
-    for op in range(1, mem[N_OPS]):
-        o = op_at(mem, op)
-        if load(mem, o + BUSY) < mem[o + LIMIT] and has_input(mem, op):
-            return True
-    return False
-
-
-@shared
-def _from_free_list(mem: Int64s, w: int, me: int) -> int:
-    """Schneider & Wu, Fig. 4: the operator that has waited longest and can run; stops at the first one seen."""
-    first = EMPTY
-    while True:
-        op = mpmc_pop(mem, mem[FREE_OPS])
-        if op == EMPTY:
-            return EMPTY
-        if is_runnable(mem, op):
-            mem[me + LISTED] = 1
-            return op
-        while not mpmc_push(mem, mem[FREE_OPS], op):
-            relax()
-        if op == first:
-            return EMPTY
-        if first == EMPTY:
-            first = op
-
-
-@shared
-def _next_operator(mem: Int64s, w: int, me: int) -> int:
-    mode = mem[MODE]
-    if mode == BY_FREE_LIST:
-        return _from_free_list(mem, w, me)
-    if mode == DEDICATED:
-        return mem[me + FIXED] if is_runnable(mem, mem[me + FIXED]) else EMPTY
-    if not refresh_view(mem, w):
-        mem[me + REFUSED] = 0
-        return EMPTY
-    mem[me + REFUSED] += 1
-    if mem[me + REFUSED] > _PATIENCE:
-        return _any_runnable(mem)
-    if mode == BY_PICK:
-        status, op = call3(mem[PICK], mem[me + VIEW], w, mem[N_OPS])
-        if status == 0 and EMPTY <= op < mem[N_OPS]:
-            return _if_runnable(mem, op)
-    # Also where compiled code raised, or named no operator: Python says what is wrong.
-    return _ASK
-
-
-@shared
-def _if_runnable(mem: Int64s, op: int) -> int:
-    """What a policy picked, or EMPTY where it cannot run (any more)."""
-    return op if op > 0 and is_runnable(mem, op) else EMPTY
-
-
-@shared
-def _any_runnable(mem: Int64s) -> int:
-    """Some operator that can run: a policy that goes on picking none, or one that cannot run, must not end the run."""
-    for op in range(1, mem[N_OPS]):
-        if is_runnable(mem, op):
-            return op
-    return EMPTY
+    elif mem[me + TOKEN_HELD] == RUNS_BESIDE:
+        add(mem, BESIDE, -1)
+        unpark(mem, mem[PARKED])
+    mem[me + TOKEN_HELD] = 0
 
 
 # -- visits ----------------------------------------------------------------------------------------------------
@@ -287,7 +209,7 @@ def _any_runnable(mem: Int64s) -> int:
 @shared
 def _begin_visit(mem: Int64s, w: int, me: int, op: int, helping: bool) -> bool:
     o = op_at(mem, op)
-    if mem[o + NEEDS_TOKEN] and not take_token(mem, w, me):
+    if mem[o + NEEDS_TOKEN] and not take_token(mem, w, me, load(mem, o + BUSY) == 0):
         return False
     if add(mem, o + BUSY, 1) >= mem[o + LIMIT]:
         add(mem, o + BUSY, -1)
@@ -300,7 +222,7 @@ def _begin_visit(mem: Int64s, w: int, me: int, op: int, helping: bool) -> bool:
     mem[me + OP] = op
     mem[me + PART] = EMPTY
     mem[me + UNITS] = max(mem[o + CAPACITY] // 4, 1) if helping else _MANY
-    mem[me + BUDGET] = _tuples_of_slice(mem, w, op)
+    mem[me + BUDGET] = mem[BATCH] if mem[MODE] == BY_ROUND else _tuples_of_slice(mem, w, op)
     return True
 
 
@@ -330,6 +252,8 @@ def _end_visit(mem: Int64s, w: int, me: int) -> None:
     unpark(mem, mem[PARKED])
     if mem[o + N_OUT] == 0:
         unpark(mem, mem[SETTLING])
+    if mem[MODE] == BY_ROUND:
+        tell_leader(mem)
 
 
 @shared
@@ -597,7 +521,7 @@ def _resume(mem: Int64s, w: int, me: int) -> int:
     """Takes up the unit that Python has run; its output, if it has one, is the handle in SPARE."""
     phase, op = mem[me + PHASE], mem[me + OP]
     mem[me + PHASE] = NOTHING
-    if mem[me + TOKEN_HELD]:
+    if mem[me + TOKEN_HELD] == HOLDS_TOKEN:
         store(mem, TOKEN_SINCE, now_ns())
     if phase == WHOLE:
         _finish_whole(mem, w, me, mem[me + STARTED])
@@ -635,7 +559,7 @@ def _rest(mem: Int64s, me: int) -> None:
         key = prepare(mem, at)
         if load(mem, STOP):
             cancel(mem, at)
-        elif has_input(mem, own) if own != EMPTY else _any_work(mem):
+        elif has_input(mem, own) if own != EMPTY else any_work(mem):
             if idle < 100:
                 cancel(mem, at)
                 give_way()
@@ -654,7 +578,7 @@ def _suspended(mem: Int64s) -> None:
 
 @shared
 def work(mem: Int64s, w: int) -> int:
-    """Runs the worker until it stops, or Python is needed: STOPPED, PYTHON, COLLECT or CHOOSE."""
+    """Runs the worker until it stops, or Python is needed: STOPPED, PYTHON, COLLECT, CHOOSE or MEETING."""
     me = worker_at(mem, w)
     picked = mem[me + PHASE] == PICKED
     if mem[me + PHASE]:
@@ -678,11 +602,13 @@ def work(mem: Int64s, w: int) -> int:
         mem[me + HELP] = EMPTY
         helping = op != EMPTY and not picked
         if picked:
-            op = _if_runnable(mem, op)
+            op = if_runnable(mem, op)
         elif op == EMPTY:
-            op = _next_operator(mem, w, me)
-            if op == _ASK:
+            op = next_operator(mem, w, me)
+            if op == ASK:
                 return CHOOSE
+            if op == ASK_ROUND:
+                return MEETING
         picked = False
         if op == EMPTY:
             _rest(mem, me)

@@ -1,0 +1,225 @@
+"""What Python does between two rounds: refreshes what the policy asks for, asks it, and writes the workers' lists."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from thalweg.runtime import layout as at
+from thalweg.runtime.atomics import EMPTY
+from thalweg.runtime.dispatch import op_at, room, worker_at
+from thalweg.runtime.layout import Int64s
+from thalweg.runtime.meeting import begin_round
+from thalweg.runtime.picks import view_of
+from thalweg.runtime.views import refresh_view
+from thalweg.scheduling.features import FeatureKind, stale
+from thalweg.scheduling.policy import FlowView
+from thalweg.scheduling.round_view import UNLIMITED, OperatorStats, RoundView
+from thalweg.scheduling.rounds import RoundPolicy, plan_round, required_features
+
+#: The features that only running shows: for their sake an operator that has not run for long is run once.
+_SHOWN_BY_RUNNING: Final = FeatureKind.INTRINSIC
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OperatorTraits:
+    """What never changes of an operator: its names, and what the flow's author said of it."""
+
+    name: str
+    flow: str = ""
+    priority_class: int = 0
+    rank: int = 0
+    tags: Mapping[str, object] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(slots=True)
+class RoundCosts:
+    """What rounds have cost so far, ns by the clock of the workers that prepared them, and how much was refreshed."""
+
+    rounds: int = 0
+    refresh_ns: int = 0
+    plan_ns: int = 0
+    write_ns: int = 0
+    features: int = 0
+    left_out: int = 0
+
+
+class Rounds:
+    """The rounds of one memory under one policy, which may be replaced at any time.
+
+    Args:
+        mem: the memory, laid out.
+        traits: of each operator, in the order of the memory.
+        policy: what the next round is planned by.
+
+    Raises:
+        SchedulingError: the policy asks for what there is not.
+    """
+
+    def __init__(self, mem: Int64s, traits: Sequence[OperatorTraits], policy: RoundPolicy) -> None:
+        self._mem = mem
+        self._traits = traits
+        self._readers, self._feeders = _neighbours(mem)
+        self._around = [
+            (*readers, *feeders)
+            for readers, feeders in zip(self._readers, self._feeders, strict=True)
+        ]
+        self._known: list[OperatorStats | None] = [None] * len(traits)
+        self._units = np.zeros(len(traits), np.int64)
+        self._busy: set[int] = set()
+        self._own: list[dict[str, float]] = [{} for _ in traits]
+        self.costs = RoundCosts()
+        self.policy = policy
+
+    @property
+    def policy(self) -> RoundPolicy:
+        """What the next round is planned by."""
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: RoundPolicy) -> None:
+        self._features = required_features(policy)
+        self._policy = policy
+        self._known = [None] * len(self._traits)
+        mem = self._mem
+        mem[at.BATCH] = policy.batch_rows
+        mem[at.GRACE] = policy.round_grace_ns
+        mem[at.STARVE] = policy.starve_after_ns or 0
+        # What is under way was planned by another policy.
+        mem[at.ROUND_END] = 0
+
+    def prepare(self, worker: int) -> None:
+        """The sequential part: by the worker that MEETING was returned to, while others wait.
+
+        Raises:
+            SchedulingError: what the policy gives is no round.
+        """
+        began = time.monotonic_ns()
+        mem, policy = self._mem, self._policy
+        absent = self._absent(worker)
+        present = [w for w in range(self._active()) if w not in absent]
+        view = self._view(worker, list(absent.values()))
+        refreshed = time.monotonic_ns()
+        planned = plan_round(policy, view, len(present))
+        done = time.monotonic_ns()
+        for w in range(int(mem[at.N_WORKERS])):
+            mem[worker_at(mem, w) + at.LISTED_OPS] = 0
+        lagging = self._lagging(view)
+        for w, operators, levels in zip(present, planned.lists, planned.levels, strict=True):
+            self._write(w, operators, levels, lagging)
+        begin_round(mem, policy.period_ns)
+        costs = self.costs
+        costs.rounds += 1
+        costs.refresh_ns += refreshed - began
+        costs.plan_ns += done - refreshed
+        costs.write_ns += time.monotonic_ns() - done
+        costs.left_out += len(absent)
+
+    def _active(self) -> int:
+        return int(min(self._mem[at.N_WORKERS], self._mem[at.ACTIVE]))
+
+    def _absent(self, leader: int) -> dict[int, int]:
+        """Workers that are stuck in an operator, and in which."""
+        mem = self._mem
+        held = {w: int(mem[worker_at(mem, w) + at.OP]) for w in range(self._active())}
+        return {w: op for w, op in held.items() if op != EMPTY and w != leader}
+
+    # -- what the policy sees -------------------------------------------------------------------------------
+
+    def _view(self, worker: int, busy: Sequence[int]) -> RoundView:
+        """The operators; only what is asked for and can have changed is read anew."""
+        refresh_view(self._mem, worker)
+        flow = view_of(self._mem, worker)
+        now = int(flow.now_ns[0])
+        units = _counts(self._mem, at.S_UNITS)
+        ran = set(np.flatnonzero(units != self._units).tolist()) | {0}
+        self._units = units
+        new = [index for index, known in enumerate(self._known) if known is None]
+        wanted = stale(self._features, ran, self._around, changed=new)
+        self.costs.features += len(wanted)
+        touched = {operator for operator, _ in wanted} | set(new) | set(busy) | self._busy
+        self._busy = set(busy)
+        for operator, feature in wanted:
+            if feature.read is not None:
+                self._own[operator][feature.name] = feature.read(self._traits[operator].name)
+        for operator in touched:
+            self._known[operator] = self._stats(operator, flow, busy.count(operator))
+        known = tuple(one for one in self._known if one is not None)
+        return RoundView(known, self._readers, self._feeders, now)
+
+    def _stats(self, index: int, flow: FlowView, busy: int) -> OperatorStats:
+        traits, waiting = self._traits[index], int(flow.worklist[index])
+        is_source = int(flow.kind[index]) == at.INGRESS
+        return OperatorStats(
+            index=index,
+            name=traits.name,
+            flow=traits.flow,
+            kind=int(flow.kind[index]),
+            priority_class=traits.priority_class,
+            rank=traits.rank,
+            cost_ns=float(flow.cost[index]),
+            selectivity=float(flow.selectivity[index]),
+            worklist=waiting,
+            output_room=self._room(index),
+            head_ns=int(flow.head_ns[index]) if waiting > 0 and not is_source else -1,
+            last_run_ns=int(flow.last_run_ns[index]),
+            workers=busy,
+            limit=0 if is_source else int(flow.limit[index]),
+            tags=traits.tags,
+            own=dict(self._own[index]),
+        )
+
+    def _room(self, index: int) -> int:
+        """Tuples that fit into the fullest inbox behind an operator: chunks, of the size that it puts out."""
+        if not self._readers[index]:
+            return UNLIMITED
+        units, rows = self._units[index], _counts(self._mem, at.S_OUT)[index]
+        return int(room(self._mem, index)) * max(int(rows) // max(int(units), 1), 1)
+
+    # -- what the workers get -------------------------------------------------------------------------------
+
+    def _lagging(self, view: RoundView) -> frozenset[int]:
+        """The operators that must run once, or what is known of them grows old."""
+        if not any(one.kind is _SHOWN_BY_RUNNING for one in self._features):
+            return frozenset()
+        since = view.now_ns - self._policy.stale_after_ns
+        return frozenset(one.index for one in view.operators if one.last_run_ns < since)
+
+    def _write(
+        self, worker: int, operators: Sequence[int], levels: Sequence[int], lagging: frozenset[int]
+    ) -> None:
+        mem = self._mem
+        me = int(worker_at(mem, worker))
+        first, count = int(mem[me + at.LIST]), len(operators)
+        entries = mem[first : first + count * at.ENTRY_WORDS].reshape(count, at.ENTRY_WORDS)
+        entries[:, at.E_OP] = operators
+        entries[:, at.E_LEVEL] = levels
+        entries[:, at.E_SINCE] = [at.ONCE if op in lagging else EMPTY for op in operators]
+        mem[me + at.LISTED_OPS] = count
+        mem[me + at.LAGGING] = len(lagging.intersection(operators))
+
+
+def _counts(mem: Int64s, word: int) -> Any:
+    """One of the counts by operator, over all workers."""
+    n, workers = int(mem[at.N_OPS]), int(mem[at.N_WORKERS])
+    first = int(mem[at.STATS])
+    counts = mem[first : first + workers * n * at.STAT_WORDS].reshape(workers, n, at.STAT_WORDS)
+    return counts[:, :, word].sum(axis=0)
+
+
+def _neighbours(mem: Int64s) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
+    """By operator, those that read it, and those that it reads."""
+    readers: list[list[int]] = [[] for _ in range(int(mem[at.N_OPS]))]
+    feeders: list[list[int]] = [[] for _ in readers]
+    for op, mine in enumerate(feeders):
+        o = int(op_at(mem, op))
+        for i in range(int(mem[o + at.N_IN])):
+            port = int(mem[at.PORTS] + (mem[o + at.FIRST_PORT] + i) * at.PORT_WORDS)
+            feeder = int(mem[port + at.FEEDER])
+            mine.append(feeder)
+            readers[feeder].append(op)
+    return tuple(map(tuple, readers)), tuple(map(tuple, feeders))

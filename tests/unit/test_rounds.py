@@ -1,0 +1,242 @@
+"""Rounds in the engine: who runs what, meetings that wait for nobody for long, and changes while they run."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+import thalweg as tw
+from thalweg import scheduling
+from thalweg.errors import SchedulingError
+from thalweg.plan import make_plan
+from thalweg.runtime import layout as at
+from thalweg.runtime.build import prepare
+from thalweg.runtime.chunks import Chunk
+from thalweg.runtime.dispatch import op_at, worker_at
+from thalweg.runtime.options import Options
+from thalweg.runtime.parallel import ParallelEngine
+from thalweg.runtime.rounds import Rounds
+from thalweg.scheduling import RoundPolicy, RoundView
+
+
+class Row(NamedTuple):
+    value: int
+
+
+ROWS = [Row(i) for i in range(400)]
+SHORT: dict[str, Any] = {"period_s": 0.002, "batch_rows": 5}
+
+
+def twice(row: Row) -> Row:
+    return Row(2 * row.value)
+
+
+def flow_of(*functions: Callable[[Row], Row], name: str = "rounds") -> tw.Flow:
+    flow = tw.Flow(name)
+    rows = flow.source("in", Row)
+    for number, function in enumerate(functions):
+        # Neighbours that treat errors alike would be one operator.
+        errors = "reject" if number % 2 else "fail"
+        rows = rows.map(function, name=f"op{number}", compile="never", errors=errors)
+    rows.sink("out")
+    return flow
+
+
+def engine_of(flow: tw.Flow, policy: RoundPolicy, threads: int = 2) -> ParallelEngine:
+    return ParallelEngine(prepare(make_plan(flow)), options=Options(threads=threads, policy=policy))
+
+
+def rounds_of(engine: ParallelEngine) -> Rounds:
+    assert engine.rounds is not None
+    return engine.rounds
+
+
+def chunk(engine: ParallelEngine, *rows: Row) -> Chunk:
+    return Chunk.from_rows(engine.plan.sources[0].record, rows)
+
+
+def lists(engine: ParallelEngine) -> list[list[int]]:
+    """The operators that each worker has been given."""
+    mem = engine.mem
+    found = []
+    for w in range(int(mem[at.N_WORKERS])):
+        me = int(worker_at(mem, w))
+        first, count = int(mem[me + at.LIST]), int(mem[me + at.LISTED_OPS])
+        found.append(mem[first : first + count * at.ENTRY_WORDS : at.ENTRY_WORDS].tolist())
+    return found
+
+
+POLICIES: dict[str, RoundPolicy] = {
+    "fcfs": scheduling.FirstComeFirstServed(**SHORT),
+    "highest rate": scheduling.HighestRate(**SHORT),
+    "chain": scheduling.Chain(**SHORT),
+    "multi class": scheduling.MultiClass({0: scheduling.HighestRate()}, **SHORT),
+    "own": scheduling.by(lambda op, view: -op.rank, **SHORT),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+def test_the_output_is_that_of_a_serial_run(policy: RoundPolicy, threads: int) -> None:
+    flow = flow_of(twice, twice, twice)
+    expected = [Row(8 * row.value) for row in ROWS]
+    got = tw.run(flow, {"in": ROWS}, threads=threads, policy=policy, chunk_rows=3)
+    assert got.rows("out") == expected
+
+
+def test_a_round_gives_every_operator_to_the_threads_that_the_placement_says() -> None:
+    engine = engine_of(
+        flow_of(twice, twice),
+        scheduling.HighestRate(placement=scheduling.Balanced(shares_at_most=1)),
+    )
+    rounds_of(engine).prepare(0)
+    assert sorted(op for mine in lists(engine) for op in mine) == list(range(1, len(engine.tasks)))
+    assert int(engine.mem[at.ROUND_NO]) == 1 and engine.mem[at.ROUND_END] > time.monotonic_ns()
+
+
+def test_who_is_stuck_is_left_out_and_keeps_its_operator() -> None:
+    engine = engine_of(flow_of(twice, twice), scheduling.HighestRate(), threads=3)
+    engine.mem[int(worker_at(engine.mem, 1)) + at.OP] = 2
+    engine.mem[int(op_at(engine.mem, 2)) + at.LIMIT] = 1
+    rounds_of(engine).prepare(0)
+    mine = lists(engine)
+    assert mine[1] == [] and 2 not in mine[0] + mine[2]
+    assert {op for one in mine for op in one} == {1, 3}
+    assert rounds_of(engine).costs.left_out == 1
+
+
+def test_suspended_threads_get_nothing() -> None:
+    engine = engine_of(flow_of(twice, twice), scheduling.HighestRate(), threads=3)
+    engine.set_threads(1)
+    rounds_of(engine).prepare(0)
+    assert lists(engine)[1:] == [[], []] and len(lists(engine)[0]) == 3
+
+
+def test_only_what_is_asked_for_and_can_have_changed_is_read_anew() -> None:
+    engine = engine_of(flow_of(twice, twice, twice), scheduling.HighestRate())
+    rounds = rounds_of(engine)
+    rounds.prepare(0)
+    count = len(engine.tasks)
+    names = scheduling.HighestRate().features() | scheduling.Balanced().features()
+    assert rounds.costs.features == count * len(names)
+    rounds.prepare(0)
+    before = rounds.costs.features
+    rounds.prepare(0)
+    intrinsic = {"cost_ns", "selectivity"}
+    # Nothing has run but the source, whose neighbour's queue may have changed.
+    assert rounds.costs.features - before <= len(intrinsic) + 2 * len(names - intrinsic)
+
+
+class Slow:
+    """A function that sleeps in one row until it is let go."""
+
+    def __init__(self) -> None:
+        self.entered, self.go = threading.Event(), threading.Event()
+
+    def run(self, row: Row) -> Row:
+        if row.value == 0:
+            self.entered.set()
+            assert self.go.wait(30)
+        return row
+
+
+def test_an_operator_that_sleeps_holds_up_no_round() -> None:
+    """While one function hangs, the other flow's rows go on through round after round."""
+    slow, seen = Slow(), threading.Event()
+    run = slow.run
+
+    def hang(row: Row) -> Row:
+        return run(row)
+
+    flow = tw.Flow("two")
+    rows = flow.source("in", Row)
+    rows.map(hang, name="hang", compile="never").sink("hung")
+    rows.map(twice, name="free", compile="never").sink("out")
+
+    def each(row: Row) -> None:
+        if row.value == 2 * ROWS[-1].value:
+            seen.set()
+
+    def watch() -> None:
+        assert slow.entered.wait(30) and seen.wait(30)
+        slow.go.set()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    policy = scheduling.FirstComeFirstServed(period_s=0.005)
+    got = tw.run(
+        flow, {"in": ROWS}, {"out": tw.each(each)}, threads=3, policy=policy, chunk_rows=20
+    )
+    watcher.join()
+    assert got.rows("hung") == ROWS and seen.is_set()
+
+
+def test_threads_and_policy_change_during_rounds() -> None:
+    flow = flow_of(twice, twice, twice, twice)
+    engine = engine_of(flow, scheduling.HighestRate(**SHORT), threads=8)
+    out: list[int] = []
+    try:
+        changes: Iterator[Callable[[], None]] = iter(
+            [
+                lambda: engine.set_threads(1),
+                lambda: engine.set_threads(8),
+                lambda: setattr(engine, "policy", scheduling.FirstComeFirstServed(**SHORT)),
+                lambda: setattr(engine, "policy", scheduling.EstimatedTime()),
+                lambda: engine.set_threads(2),
+                lambda: setattr(engine, "policy", None),
+                lambda: setattr(
+                    engine, "policy", dataclasses.replace(scheduling.HighestRate(), batch_rows=1)
+                ),
+            ]
+        )
+
+        def take(leaving: Any) -> None:
+            out.extend(
+                row.value for chunks in leaving.values() for one in chunks for row in one.rows()
+            )
+
+        for number, row in enumerate(ROWS):
+            take(engine.feed("in", chunk(engine, row)))
+            if number % 50 == 25:
+                next(changes, lambda: None)()
+        for leaving in engine.finish():
+            take(leaving)
+    finally:
+        engine.stop()
+    assert out == [16 * row.value for row in ROWS]
+
+
+class Bad(RoundPolicy):
+    """Gives priorities only for a while."""
+
+    asked = 0
+
+    def features(self) -> frozenset[Any]:
+        return frozenset()
+
+    def priorities(self, view: RoundView) -> list[tuple[float, ...]]:
+        Bad.asked += 1
+        if Bad.asked > 3:
+            raise ZeroDivisionError("too often")
+        return [(0.0,)] * len(view.operators)
+
+
+def test_a_policy_that_fails_ends_the_run_with_its_name() -> None:
+    with pytest.raises(SchedulingError, match=r"Bad.*too often"):
+        tw.run(
+            flow_of(twice), {"in": ({"value": i} for i in range(10**9))}, {"out": tw.each(lambda row: None)},
+            threads=2, policy=Bad(period_s=0.001),
+        )  # fmt: skip
+
+
+def test_a_policy_that_asks_for_what_there_is_not_is_refused() -> None:
+    with pytest.raises(SchedulingError, match="unknown feature"):
+        tw.run(
+            flow_of(twice), {"in": ROWS},
+            policy=scheduling.by(lambda op, view: 0, features=["colour"]), threads=2,
+        )  # fmt: skip
