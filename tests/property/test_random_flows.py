@@ -118,4 +118,10 @@ def test_compiled(op: str) -> None:
 def test_many(count: int) -> None:
     """Many more of all kinds."""
     flows = st.one_of(cases(), cases(), cases(timed=False), cases(max_steps=14))
-    settings(**{**_COMMON, "max_examples": count})(given(flows, _SEEDS)(check))()
+
+    @settings(**{**_COMMON, "max_examples": count})
+    @given(flows, _SEEDS)
+    def whole(case: Case, seeds: list[int]) -> None:
+        check(case, seeds)
+
+    whole()
