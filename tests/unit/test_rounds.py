@@ -67,7 +67,7 @@ def lists(engine: ParallelEngine) -> list[list[int]]:
     for w in range(int(mem[at.N_WORKERS])):
         me = int(worker_at(mem, w))
         first, count = int(mem[me + at.LIST]), int(mem[me + at.LISTED_OPS])
-        found.append(mem[first : first + count * at.ENTRY_WORDS : at.ENTRY_WORDS].tolist())
+        found.append(mem[first : first + count * at.LISTED_WORDS : at.LISTED_WORDS].tolist())
     return found
 
 

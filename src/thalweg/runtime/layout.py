@@ -194,14 +194,13 @@ HOLDS_TOKEN: Final = 1
 RUNS_BESIDE: Final = 2
 #: Handles that a worker keeps for its next outputs instead of giving them back.
 KEEP: Final = 32
-ROUND: Final = 3 * LINE + KEEP
-LIST: Final = ROUND  # its operators of this round: three words an entry
-LISTED_OPS: Final = ROUND + 1  # how many
-LIST_NEXT: Final = ROUND + 2  # the entry behind the one that ran last
-LIST_LEVEL: Final = ROUND + 3  # and its level, -1: begin at the top
-LIST_ROUND: Final = ROUND + 4  # the round that those two belong to
-AGED: Final = ROUND + 5  # when it last looked for operators that wait for too long
-LAGGING: Final = ROUND + 6  # entries that may still be ONCE
+LIST: Final = 3 * LINE + KEEP  # its operators of this round: three words an entry
+LISTED_OPS: Final = LIST + 1  # how many
+LIST_NEXT: Final = LIST + 2  # the entry behind the one that ran last
+LIST_LEVEL: Final = LIST + 3  # and its level, -1: begin at the top
+LIST_ROUND: Final = LIST + 4  # the round that those two belong to
+AGED: Final = LIST + 5  # when it last looked for operators that wait for too long
+LAGGING: Final = LIST + 6  # entries that may still be ONCE
 #: The handles of the unit, a word a port; sized for the widest operator.
 INPUTS: Final = 4 * LINE + KEEP
 
@@ -209,7 +208,7 @@ INPUTS: Final = 4 * LINE + KEEP
 E_OP: Final = 0
 E_LEVEL: Final = 1  # equal numbers: equal priority
 E_SINCE: Final = 2  # since when it could run and did not, monotonic ns, -1: it could not, or ONCE
-ENTRY_WORDS: Final = 3
+LISTED_WORDS: Final = 3
 #: In E_SINCE: run it once before all others, so that its measures are fresh.
 ONCE: Final = -2
 
@@ -317,7 +316,7 @@ def lay_out(
     place("waiting", parking_words())
     place("settling", parking_words())
     place("rounds", parking_words())
-    place("lists", workers * len(ops) * ENTRY_WORDS)
+    place("lists", workers * len(ops) * LISTED_WORDS)
     listed = sum(min(op.limit, workers) if op.kind != STATEFUL else 1 for op in ops[1:])
     place("free_ops", mpmc_words(listed + 1))
     for index, op in enumerate(ops):
@@ -376,7 +375,7 @@ def lay_out(
         mem[first + SEED] = worker
         view = places["views"] + worker * view_words
         mem[first + VIEW] = mem[BASE] + 8 * view
-        mem[first + LIST] = places["lists"] + worker * len(ops) * ENTRY_WORDS
+        mem[first + LIST] = places["lists"] + worker * len(ops) * LISTED_WORDS
         mem[first + LIST_LEVEL] = EMPTY
     return mem
 

@@ -21,7 +21,6 @@ from thalweg.runtime.layout import (
     E_LEVEL,
     E_OP,
     E_SINCE,
-    ENTRY_WORDS,
     GRACE,
     LAGGING,
     LEADER,
@@ -30,6 +29,7 @@ from thalweg.runtime.layout import (
     LIST_NEXT,
     LIST_ROUND,
     LISTED_OPS,
+    LISTED_WORDS,
     N_WORKERS,
     ONCE,
     OP,
@@ -79,7 +79,7 @@ def _once(mem: Int64s, me: int) -> int:
     """The next operator that has not run for long, if it can run: for the sake of its measures."""
     mem[me + LAGGING] -= 1
     for i in range(mem[me + LISTED_OPS]):
-        entry = mem[me + LIST] + i * ENTRY_WORDS
+        entry = mem[me + LIST] + i * LISTED_WORDS
         if mem[entry + E_SINCE] == ONCE:
             mem[entry + E_SINCE] = EMPTY
             op: int = mem[entry + E_OP]
@@ -93,13 +93,13 @@ def _by_priority(mem: Int64s, me: int) -> int:
     entries, count, level = mem[me + LIST], mem[me + LISTED_OPS], mem[me + LIST_LEVEL]
     if level != EMPTY:
         for i in range(mem[me + LIST_NEXT], count):
-            entry = entries + i * ENTRY_WORDS
+            entry = entries + i * LISTED_WORDS
             if mem[entry + E_LEVEL] != level:
                 break
             if is_runnable(mem, mem[entry + E_OP]):
                 return _chosen(mem, me, i)
     for i in range(count):
-        if is_runnable(mem, mem[entries + i * ENTRY_WORDS + E_OP]):
+        if is_runnable(mem, mem[entries + i * LISTED_WORDS + E_OP]):
             return _chosen(mem, me, i)
     mem[me + LIST_LEVEL] = EMPTY
     return EMPTY
@@ -107,7 +107,7 @@ def _by_priority(mem: Int64s, me: int) -> int:
 
 @shared
 def _chosen(mem: Int64s, me: int, i: int) -> int:
-    entry = mem[me + LIST] + i * ENTRY_WORDS
+    entry = mem[me + LIST] + i * LISTED_WORDS
     mem[me + LIST_NEXT] = i + 1
     mem[me + LIST_LEVEL] = mem[entry + E_LEVEL]
     mem[entry + E_SINCE] = EMPTY
@@ -123,7 +123,7 @@ def _overdue(mem: Int64s, me: int, now: int) -> int:
     """
     oldest, since = EMPTY, now - mem[STARVE]
     for i in range(mem[me + LISTED_OPS]):
-        entry = mem[me + LIST] + i * ENTRY_WORDS
+        entry = mem[me + LIST] + i * LISTED_WORDS
         if not is_runnable(mem, mem[entry + E_OP]):
             mem[entry + E_SINCE] = EMPTY
         elif mem[entry + E_SINCE] < 0:

@@ -195,7 +195,7 @@ class Rounds:
         mem = self._mem
         me = int(worker_at(mem, worker))
         first, count = int(mem[me + at.LIST]), len(operators)
-        entries = mem[first : first + count * at.ENTRY_WORDS].reshape(count, at.ENTRY_WORDS)
+        entries = mem[first : first + count * at.LISTED_WORDS].reshape(count, at.LISTED_WORDS)
         entries[:, at.E_OP] = operators
         entries[:, at.E_LEVEL] = levels
         entries[:, at.E_SINCE] = [at.ONCE if op in lagging else EMPTY for op in operators]
