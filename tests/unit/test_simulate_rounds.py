@@ -370,7 +370,11 @@ def test_the_output_is_that_of_one_thread(
     numbers = st.tuples(*[st.integers(0, 2)] * len(graph.operators))
     rounds = Fixed(order=data.draw(numbers), period_s=1e-5, batch_rows=3)
     policy = Dedicated(switch_ns=7, quantum_ns=100) if dedicated else rounds
-    result = simulate(graph, policy=policy, threads=threads, seconds=2e-3, seed=seed)
+    simulation = Simulation(graph, policy=policy, threads=threads, seed=seed)
+    simulation.run(1e-3)
+    while simulation.seconds < 0.3 and simulation.result().rows_out < serial.rows_out:
+        simulation.run(1e-3)
+    result = simulation.result()
     for ours, theirs in zip(result.sinks, serial.sinks, strict=True):
         assert ours.born_ns.tolist() == theirs.born_ns.tolist()
     assert sum(t.busy_ns for t in result.threads) == sum(o.busy_ns for o in result.operators)
