@@ -377,4 +377,4 @@ def test_the_output_is_that_of_one_thread(
     result = simulation.result()
     for ours, theirs in zip(result.sinks, serial.sinks, strict=True):
         assert ours.born_ns.tolist() == theirs.born_ns.tolist()
-    assert sum(t.busy_ns for t in result.threads) == sum(o.busy_ns for o in result.operators)
+    assert sum(t.busy_ns for t in result.threads) >= sum(o.busy_ns for o in result.operators)
