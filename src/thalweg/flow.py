@@ -10,6 +10,7 @@ import collections
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from thalweg import loops
 from thalweg.errors import BuildError
 from thalweg.operators import key_order
 from thalweg.operators.arguments import Duration, choice, lateness_span, time_field
@@ -134,6 +135,43 @@ class Flow:
             raise BuildError("union needs at least one stream")
         return streams[0].union(*streams[1:], name=name)
 
+    def barrier(
+        self,
+        combine: Callable[..., Any] | None = None,
+        /,
+        *,
+        by_time: bool = False,
+        name: str = "barrier",
+        into: Any = None,
+        max_waiting: int | None = None,
+        **streams: Stream,
+    ) -> Any:
+        """The n-th row of each stream together, or with ``by_time`` the rows of one event time.
+
+        Args:
+            combine: ``combine(*rows) -> R``, a row of each stream in the order in which they are given; without
+                it the output has a field for each stream, called as it is given here.
+            by_time: rows of equal event time; a time that one of the streams lacks goes to ``unmatched``.
+            name: the operator's name.
+            into: the output record of a function without annotation.
+            max_waiting: see :meth:`operator`.
+            streams: two streams or more.
+
+        Returns:
+            The stream; with ``by_time`` the streams (matched, unmatched). What waits at the end stays unread.
+        """
+        return loops.barrier(
+            self, combine, streams, by_time=by_time, name=name, into=into, max_waiting=max_waiting
+        )
+
+    def merge(self, *streams: Stream, by: str, name: str = "merge") -> Stream:
+        """Streams without event time that are each sorted by a field, as one that is sorted by it.
+
+        Ties are in the order of the streams. A row is put out when no stream can bring an earlier one: all that
+        have not ended hold their next row.
+        """
+        return loops.merge(self, streams, by=by, name=name)
+
     def operator(
         self,
         name: str,
@@ -158,7 +196,7 @@ class Flow:
                 ``tw.Output[Record]``.
             max_waiting: the most unread rows at an input; beyond it the flow stops with an error that names the
                 idle input. None: rows wait without limit.
-            given: by parameter, streams (for ``*views`` a list of them) and constants.
+            given: by parameter, streams (for ``*views`` a list of them, or a mapping that names them) and constants.
 
         Returns:
             The output stream; of several outputs a named tuple of streams; of none, None.
@@ -167,14 +205,7 @@ class Flow:
             BuildError: a parameter lacks its stream, record or annotation, or the inputs have no order in common.
         """
         node = coroutine_node(self, name, function, given, into, max_waiting)
-        streams = [
-            stream
-            for one in given.values()
-            for stream in (one if isinstance(one, Sequence) else [one])
-            if isinstance(stream, Stream)
-        ]
-        by_ref = {stream.ref: stream for stream in streams}
-        time = check_times(node, [by_ref[port.ref] for port in node.in_ports])
+        time = check_times(node, given)
         self._nodes.append(node)
         made = [
             Stream(self, Ref(node.index, port.name), port.record, time) for port in node.out_ports

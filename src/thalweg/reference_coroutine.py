@@ -39,9 +39,8 @@ class ReferenceCoroutine:
             for port, queue in zip(node.in_ports, self.queues, strict=True)
         ]
         outputs = [Output[Any](port.parameter) for port in node.out_ports]
-        ports = {port.name: port for port in (*inputs, *outputs)}
         self.body = Body(
-            node.name, node.function, lambda: call(node, ports, kept.own), inputs, outputs
+            node.name, node.function, lambda: call(node, inputs, outputs, kept.own), inputs, outputs
         )
 
     def put(self, port: int, row: Any, time: int) -> Took:

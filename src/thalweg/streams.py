@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from thalweg.errors import BuildError
 from thalweg.keyed import KeyedStream
+from thalweg.loops import LoopVerbs
 from thalweg.operators import key_order, library
 from thalweg.operators.agg import Aggregate
 from thalweg.operators.arguments import Duration, key_field, lateness_span, time_field
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Stream:
+class Stream(LoopVerbs):
     """An ordered stream of records; the verbs append operators to its flow.
 
     ``time`` is the type of the event time, None in a stream without one; ``own`` says so where time is each

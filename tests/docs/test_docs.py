@@ -29,7 +29,7 @@ def run_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["signatures", "order", "errors", "runtime", "scheduling", "simulator"]
+    "page", ["signatures", "coroutines", "order", "errors", "runtime", "scheduling", "simulator"]
 )
 def test_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every example of the page runs and its assertions hold."""

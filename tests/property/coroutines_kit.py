@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tests.property.events import Event
@@ -97,6 +98,31 @@ def make_parted(rows: tw.Stream, name: str) -> tw.Stream:
     low, high, rest = rows.flow.operator(name, parted, rows=rows)
     both: tw.Stream = low.union(high, rest, name=f"{name}_all")
     return both
+
+
+def both(left: Event, right: Event) -> Event:
+    return left._replace(name=left.name + right.name, amount=left.amount - right.amount)
+
+
+def odd_pairs(left: Event, right: Event) -> Event | None:
+    return both(left, right) if left.amount % 2 else None
+
+
+def make_join(streams: Sequence[tw.Stream], step: Any, name: str) -> tw.Stream:
+    on: Any = ("key", "value", "maybe", ["tag", "lane"], {"key": "lane"})[step.key % 5]
+    return streams[0].join(streams[-1], odd_pairs, on=on, within=step.param, name=name)
+
+
+def make_zip(streams: Sequence[tw.Stream], step: Any, name: str) -> tw.Stream:
+    made = streams[0].zip(streams[-1], both, timeout=step.param, name=name)
+    out: tw.Stream = made.pairs.union(made.right_over, made.left_over, name=f"{name}_all")
+    return out
+
+
+def make_throttle(streams: Sequence[tw.Stream], step: Any, name: str) -> tw.Stream:
+    made = streams[0].throttle(1 + step.param % 3, 1 + step.key, name=name)
+    out: tw.Stream = made.excess.union(made.passed, name=f"{name}_all")
+    return out
 
 
 def make(function: Any, *names: str) -> Any:

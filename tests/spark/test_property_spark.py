@@ -183,6 +183,10 @@ LOOPS = Recipe(
         Step("first_rows", (4,)),
         Step("late", (1,)),
         Step("by_three", (11,)),
+        Step("join", (0, 1), 4),
+        Step("zip", (13, 4), 6),
+        Step("delay", (14,), 3),
+        Step("throttle", (15,), 1),
     ),
     (3, 5, 6),
 )

@@ -55,7 +55,7 @@ def coroutine_node(
         flow: the flow that it is for.
         name: the operator's name.
         function: the coroutine function.
-        given: streams and constants by parameter; a list of streams for ``*views``.
+        given: streams and constants by parameter; for ``*views`` a list of streams, or streams by name.
         into: the record of its output, or records by output.
         max_waiting: the most rows that may wait at an input.
 
@@ -137,12 +137,14 @@ class _Verb:
         if not one.variable:
             yield self._port(one, one.name, given)
             return
-        if not isinstance(given, Sequence) or not given:
+        if not isinstance(given, (Sequence, Mapping)) or not given:
             raise self._error(
                 f"has inputs *{one.name}: pass {one.name}=[stream, ...], not {given!r}"
             )
-        for place, stream in enumerate(given):
-            yield self._port(one, f"{one.name}[{place}]", stream)
+        if not isinstance(given, Mapping):
+            given = {f"{one.name}[{place}]": stream for place, stream in enumerate(given)}
+        for name, stream in given.items():
+            yield self._port(one, name, stream)
 
     def _port(self, one: _Parameter, name: str, stream: Any) -> InPort:
         ref, schema = getattr(stream, "ref", None), getattr(stream, "schema", None)
@@ -186,6 +188,9 @@ class _Verb:
         return tuple(found)
 
     def _state(self) -> tuple[StateSpec | None, str]:
+        given = [n for n, value in self.given.items() if isinstance(value, StateSpec)]
+        if given:  # a library operator, whose state depends on the records that it reads
+            return self.given[given[0]], given[0]
         states = [one for one in self.parameters if one.role is StateSpec]
         if len(states) > 1:
             raise self._error(
@@ -205,6 +210,8 @@ class _Verb:
             if one.role is not object:
                 continue
             value = self.given.get(one.name)
+            if isinstance(value, StateSpec):
+                continue
             if isinstance(getattr(value, "ref", None), Ref):
                 raise self._error(
                     f"was given a stream for {one.name!r}; annotate the parameter tw.Input"
@@ -227,21 +234,34 @@ class _Verb:
         return BuildError(f"operator {self.name!r}: {self.function.where} {what}")
 
 
-def check_times(node: Coroutine, streams: Sequence[Stream]) -> FieldType | None:
+def check_times(node: Coroutine, given: Mapping[str, Any]) -> FieldType | None:
     """The event time that all inputs have in common.
+
+    Args:
+        node: the operator.
+        given: its streams by parameter, as for :func:`coroutine_node`.
 
     Raises:
         BuildError: one has event time and another has not.
     """
-    first, *others = streams
-    for port, other in zip(node.in_ports[1:], others, strict=True):
-        if other.time != first.time:
+    streams = {stream.ref: stream for value in given.values() for stream in _streams(value)}
+    first, *others = [(port.name, streams[port.ref]) for port in node.in_ports]
+    for name, other in others:
+        if other.time != first[1].time:
             raise BuildError(
-                f"operator {node.name!r}: {node.function.where}: input {node.in_ports[0].name!r} has"
-                f" {_time(first)} and {port.name!r} has {_time(other)}, so their rows have no order in common;"
-                " give both sources order_by, of one type, or neither"
+                f"operator {node.name!r}: {node.function.where}: input {first[0]!r} has {_time(first[1])} and"
+                f" {name!r} has {_time(other)}, so their rows have no order in common; give both sources order_by,"
+                " of one type, or neither"
             )
-    return first.time
+    time: FieldType | None = first[1].time
+    return time
+
+
+def _streams(value: Any) -> Iterator[Stream]:
+    several = list(value.values()) if isinstance(value, Mapping) else value
+    for one in several if isinstance(several, Sequence) else [several]:
+        if isinstance(getattr(one, "ref", None), Ref):
+            yield one
 
 
 def _time(stream: Stream) -> str:
@@ -293,26 +313,25 @@ class Kept:
         return node.state.restore([*own, *self.unread, self.last_time, self.completed])
 
 
-def call(node: Coroutine, ports: Mapping[str, Any], own: Any) -> Any:
-    """Calls the function: ports by name, its state, and the constants; gives the coroutine.
+def call(node: Coroutine, inputs: Sequence[Any], outputs: Sequence[Any], own: Any) -> Any:
+    """Calls the function: with its ports, its state and the constants; gives the coroutine.
 
     Args:
         node: the operator.
-        ports: inputs and controls by the name of their port, outputs by parameter.
+        inputs: inputs and controls in the order of its ``in_ports``.
+        outputs: in the order of its ``out_ports``.
         own: the state that it asks for.
     """
+    signature = inspect.signature(node.function.call)
     values: dict[str, Any] = dict(node.constants)
-    values |= {port.parameter: ports[port.parameter] for port in node.out_ports}
+    values |= {port.parameter: made for port, made in zip(node.out_ports, outputs, strict=True)}
     if node.state_parameter:
         values[node.state_parameter] = own
-    several: dict[str, list[Any]] = {}
-    for port in node.in_ports:
-        if port.name == port.parameter:
-            values[port.name] = ports[port.name]
-        else:
-            several.setdefault(port.parameter, []).append(ports[port.name])
-    bound = inspect.signature(node.function.call).bind_partial()
+    for port, made in zip(node.in_ports, inputs, strict=True):
+        if signature.parameters[port.parameter].kind is inspect.Parameter.VAR_POSITIONAL:
+            made = (*values.get(port.parameter, ()), made)
+        values[port.parameter] = made
+    bound = signature.bind_partial()
     bound.arguments |= values
-    bound.arguments |= {name: tuple(given) for name, given in several.items()}
     bound.apply_defaults()
     return node.function.call(*bound.args, **bound.kwargs)

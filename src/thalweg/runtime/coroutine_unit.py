@@ -51,8 +51,9 @@ class Live:
             for port, queue in zip(node.in_ports, self.queues, strict=True)
         ]
         outputs = [Output[Any](port.parameter) for port in node.out_ports]
-        ports = {port.name: port for port in (*inputs, *outputs)}
-        body = Body(node.name, node.function, lambda: call(node, ports, kept.own), inputs, outputs)
+        body = Body(
+            node.name, node.function, lambda: call(node, inputs, outputs, kept.own), inputs, outputs
+        )
         self._network = Network(leave=leave)
         self._operator = self._network.add(body, self.queues, outputs)
         self.completed = kept.completed
@@ -264,7 +265,8 @@ class CoroutineUnit:
 
     def _count(self, live: Live) -> None:
         """Counts rows without a reader, each once."""
-        self._setting.count(self.node.name, dropped=live.dropped, unread=live.unread)
+        if live.dropped or live.unread:
+            self._setting.count(self.node.name, dropped=live.dropped, unread=live.unread)
         live.dropped = live.unread = 0
 
     def _leave(self, output: Output[Any], row: Any) -> None:

@@ -41,9 +41,9 @@ from thalweg.times import BEFORE_ALL, NEVER
 
 Given = dict[Ref, Chunk]
 Counts = dict[str, dict[str, int]]
-#: Counts of a node: rows in, out, late, rejected, timers disarmed at the end, and of a coroutine operator rows that
-#: came after it had returned (dropped) or that it left unread.
-COUNTS: Final = ("in", "out", "late", "rejected", "disarmed", "dropped", "unread")
+#: Counts of a node: rows in, out, late, rejected, and timers disarmed at the end. A coroutine operator may have two
+#: more: rows that came after it had returned ("dropped"), and that it had not read by then ("unread").
+COUNTS: Final = ("in", "out", "late", "rejected", "disarmed")
 
 
 @dataclasses.dataclass(slots=True)
@@ -77,7 +77,7 @@ class Setting:
         with self._lock:
             mine = self.counts.setdefault(name, dict.fromkeys(COUNTS, 0))
             for what, number in numbers.items():
-                mine[what] += number
+                mine[what] = mine.get(what, 0) + number
 
     def give_rejected(
         self, node: Node, chunk: Chunk, bad: Sequence[contracts.Rejected], given: Given

@@ -1,0 +1,309 @@
+"""The verbs whose operators have driver loops of their own: of a stream, and of several (docs/coroutines.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from thalweg.errors import BuildError
+from thalweg.operators import driver_loops
+from thalweg.operators.arguments import Duration, span, time_field
+from thalweg.operators.driver_loops import Combine
+from thalweg.operators.functions import Function, check_parameters, returns_of
+from thalweg.operators.library import spare_name
+from thalweg.records import Field, FieldType, Kind, Schema
+
+if TYPE_CHECKING:
+    from thalweg.flow import Flow
+    from thalweg.streams import Stream
+
+
+class Unmatched(NamedTuple):
+    """A time at which a barrier by time had a row of this input, and none of another."""
+
+    input: str
+    time: int
+
+
+class LoopVerbs:
+    """The verbs of a stream."""
+
+    flow: Flow
+    schema: Schema
+
+    def join(
+        self,
+        other: Stream,
+        combine: Callable[..., Any] | None = None,
+        /,
+        *,
+        on: str | Sequence[str] | Mapping[str, str],
+        within: Duration,
+        name: str = "join",
+        into: Any = None,
+    ) -> Stream:
+        """Pairs of a row of each stream with equal keys whose event times are at most ``within`` apart.
+
+        A pair is put out at the place of its later row; the pairs of one row stand in the order of the other
+        rows. The same pairs come whichever stream is joined with which. A null key matches nothing.
+
+        Args:
+            other: the stream on the right.
+            combine: ``combine(left, right) -> R``, or ``R | None`` to leave pairs out. Without it the output has
+                the fields of the left, then those of the right without its key; a name that is there gets
+                ``_right`` behind it.
+            on: the key's field, several, or a mapping of the left's fields to the right's.
+            within: how far apart the two may be.
+            name: the operator's name.
+            into: the output record of a function without annotation.
+        """
+        left, right = self._me, other
+        label = f"operator {name!r}"
+        time = _event_time(label, left, right)
+        pairs = _key_pairs(on)
+        for mine, theirs in pairs:
+            _check_key(label, left.schema.field(mine), right.schema.field(theirs))
+        kept, record = _flat(left.schema, right.schema, [theirs for _, theirs in pairs])
+        made, out = _combine(label, (left, right), combine, into, record, kept)
+        one, two = left._stamp("event_time"), right._stamp("event_time")
+        keys = (
+            tuple(left.schema.index(mine) for mine, _ in pairs),
+            tuple(right.schema.index(theirs) for _, theirs in pairs),
+        )
+        joined: Stream = self.flow.operator(
+            name, driver_loops.join, left=one, right=two, into=out, keys=keys, combine=made,
+            within=_positive(time, within, f"{label}: within"),
+            held=driver_loops.join_state(one.schema, two.schema),
+        )  # fmt: skip
+        return joined
+
+    def zip(
+        self,
+        other: Stream,
+        combine: Callable[..., Any] | None = None,
+        /,
+        *,
+        timeout: Duration,
+        name: str = "zip",
+        into: Any = None,
+    ) -> Any:
+        """The next row of this stream with the next of the other: (pairs, left_over, right_over).
+
+        A row that would wait longer than ``timeout`` of event time for its partner leaves by ``left_over`` or
+        ``right_over``, at the first row that is later than that, or at the end. Without ``combine`` a pair has
+        the fields ``left`` and ``right``.
+        """
+        left, right, label = self._me, other, f"operator {name!r}"
+        time = _event_time(label, left, right)
+        record = _nested({"left": left, "right": right})
+        made, out = _combine(label, (left, right), combine, into, record)
+        return self.flow.operator(
+            name, driver_loops.zip_within, left=left._stamp("event_time"), right=right._stamp("event_time"),
+            timeout=_positive(time, timeout, f"{label}: timeout"), combine=made,
+            into={"pairs": out, "left_over": left.schema, "right_over": right.schema},
+        )  # fmt: skip
+
+    def gate(
+        self,
+        switch: Stream,
+        is_open: Callable[[Any], Any],
+        /,
+        *,
+        opened: bool = False,
+        name: str = "gate",
+    ) -> Any:
+        """Rows while the last row of ``switch`` before them was open: (passed, stopped).
+
+        Args:
+            switch: the stream that opens and closes.
+            is_open: whether a row of it opens.
+            opened: how it is before the first.
+            name: the operator's name.
+        """
+        check_parameters(Function.of(is_open, name), name, ["row"])
+        return self.flow.operator(
+            name, driver_loops.gate, rows=self._me, switch=switch, is_open=is_open,
+            kept=driver_loops.gate_state(opened), into={"passed": self.schema, "stopped": self.schema},
+        )  # fmt: skip
+
+    def throttle(self, rows: int, per: Duration, *, name: str = "throttle") -> Any:
+        """At most ``rows`` rows in any span ``per`` of event time: (passed, excess)."""
+        label = f"operator {name!r}"
+        if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
+            raise BuildError(f"{label}: rows is a number from 1, got {rows!r}")
+        length = _positive(_event_time(label, self._me), per, f"{label}: per")
+        return self.flow.operator(
+            name, driver_loops.throttle, rows=self._me._stamp("event_time"), most=rows, per=length,
+            kept=driver_loops.throttle_state(), into={"passed": self.schema, "excess": self.schema},
+        )  # fmt: skip
+
+    def delay(self, by: Duration, *, name: str = "delay") -> Stream:
+        """Each row later: at the place of the first row of this stream that is ``by`` after it, or at the end.
+
+        The rows are as they were; their place in the order, and so their event time, is the later one.
+        """
+        label = f"operator {name!r}"
+        length = _positive(_event_time(label, self._me), by, f"{label}: by")
+        later: Stream = self.flow.operator(
+            name,
+            driver_loops.delay,
+            rows=self._me._stamp("event_time"),
+            by=length,
+            into=self.schema,
+        )
+        return later
+
+    def split(
+        self, choose: Callable[[Any], Any], outputs: Sequence[str], *, name: str = "split"
+    ) -> Any:
+        """To each row its outputs: ``choose(row)`` gives the name of one, or several, or None.
+
+        Returns:
+            The streams by name.
+        """
+        if isinstance(outputs, str) or len(outputs) < 2 or len(set(outputs)) < len(outputs):
+            raise BuildError(
+                f"operator {name!r}: outputs are two names or more, all different, got {outputs!r}"
+            )
+        check_parameters(Function.of(choose, name), name, ["row"])
+        return self.flow.operator(
+            name, driver_loops.split(name, outputs), rows=self._me, choose=choose,
+            into=dict.fromkeys(outputs, self.schema),
+        )  # fmt: skip
+
+    @property
+    def _me(self) -> Stream:
+        return cast("Stream", self)
+
+
+def barrier(
+    flow: Flow,
+    combine: Callable[..., Any] | None,
+    streams: Mapping[str, Stream],
+    *,
+    by_time: bool,
+    name: str,
+    into: Any,
+    max_waiting: int | None,
+) -> Any:
+    """See :meth:`thalweg.flow.Flow.barrier`."""
+    label = f"operator {name!r}"
+    if len(streams) < 2:
+        raise BuildError(
+            f"{label}: a barrier has two inputs or more: barrier(views=..., sales=...)"
+        )
+    made, out = _combine(label, list(streams.values()), combine, into, _nested(streams))
+    if not by_time:
+        return flow.operator(
+            name,
+            driver_loops.barrier,
+            rows=streams,
+            combine=made,
+            into=out,
+            max_waiting=max_waiting,
+        )
+    _event_time(label, *streams.values())
+    stamped = {one: stream._stamp("event_time") for one, stream in streams.items()}
+    return flow.operator(
+        name, driver_loops.barrier_by_time, rows=stamped, combine=made, max_waiting=max_waiting,
+        into={"matched": out, "unmatched": Unmatched},
+    )  # fmt: skip
+
+
+def merge(flow: Flow, streams: Sequence[Stream], *, by: str, name: str) -> Stream:
+    """See :meth:`thalweg.flow.Flow.merge`."""
+    if not streams:
+        raise BuildError(f"operator {name!r}: merge needs at least one stream")
+    first = streams[0].schema
+    for one in streams:
+        if one.schema != first:
+            raise BuildError(f"operator {name!r}: the records differ: {first} and {one.schema}")
+        if one.time is not None:
+            raise BuildError(
+                f"operator {name!r}: these streams have event time, by which union merges them"
+            )
+    time_field(first, by, name)
+    merged: Stream = flow.operator(
+        name, driver_loops.merge, rows=list(streams), place=first.index(by), into=first
+    )
+    return merged
+
+
+# -- the common parts ------------------------------------------------------------------------------------
+
+
+def _event_time(label: str, *streams: Stream) -> FieldType:
+    for one in streams:
+        if one.time is None:
+            raise BuildError(
+                f"{label} works by event time, but a stream has none; give its source order_by"
+            )
+    time = streams[0].time
+    assert time is not None
+    return time
+
+
+def _positive(time: FieldType, value: Duration, where: str) -> int:
+    length = span(time, value, where)
+    if length < 0:
+        raise BuildError(f"{where} must not be negative, got {value!r}")
+    return length
+
+
+def _combine(
+    label: str,
+    streams: Sequence[Stream],
+    function: Any,
+    into: Any,
+    record: Schema,
+    places: tuple[tuple[int, ...], ...] | None = None,
+) -> tuple[Combine, Schema]:
+    """How rows are combined, and the record that it gives; ``record`` without a function."""
+    records = tuple(one.schema for one in streams)
+    if function is None:
+        return Combine(records, None, places), record
+    made = Function.of(function, label)
+    check_parameters(made, label, [f"row{i}" for i in range(len(records))])
+    returns = returns_of(made, label, into, may_be_nothing=False)
+    if returns.many:
+        raise BuildError(
+            f"{label}: {made.where} gives several records; it makes one of the rows, or None"
+        )
+    assert returns.schema is not None
+    return Combine(records, function), returns.schema
+
+
+def _nested(streams: Mapping[str, Stream]) -> Schema:
+    fields = [
+        Field(name, FieldType(Kind.RECORD, record=one.schema)) for name, one in streams.items()
+    ]
+    return Schema.make_record("Rows", fields)
+
+
+def _flat(
+    left: Schema, right: Schema, key: Sequence[str]
+) -> tuple[tuple[tuple[int, ...], ...], Schema]:
+    """The fields of both sides that a join without a function puts out, and their record."""
+    fields = list(left.fields)
+    places = [place for place, field in enumerate(right.fields) if field.name not in key]
+    for place in places:
+        field, taken = right.fields[place], [one.name for one in fields]
+        name = spare_name(f"{field.name}_right", taken) if field.name in taken else field.name
+        fields.append(Field(name, field.type))
+    kept = (tuple(range(len(left.fields))), tuple(places))
+    return kept, Schema.make_record("Joined", fields)
+
+
+def _key_pairs(on: str | Sequence[str] | Mapping[str, str]) -> list[tuple[str, str]]:
+    if isinstance(on, Mapping):
+        return list(on.items())
+    names = [on] if isinstance(on, str) else list(on)
+    return [(name, name) for name in names]
+
+
+def _check_key(label: str, left: Field, right: Field) -> None:
+    if left.type.kind in (Kind.LIST, Kind.RECORD) or left.type.kind is not right.type.kind:
+        raise BuildError(
+            f"{label}: on: {left.name} is {left.type} and {right.name} is {right.type};"
+            " a key is a plain value, of one type on both sides"
+        )
