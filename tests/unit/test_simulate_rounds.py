@@ -202,11 +202,30 @@ def test_who_is_very_late_is_left_out_and_keeps_its_operator() -> None:
             Operator(name="b", reads=("later",), cost_ns=US, limit=1),
         ),
     )
-    policy = fixed(1, 2, period_s=1e-4, round_grace_s=1e-5)
+    policy = fixed(1, 2, period_s=1e-4, round_grace_s=1e-5, batch_rows=1)
     result = simulate(graph, policy=policy, threads=2, seconds=2e-3)
+    # Each of a's tuples ends amid a round in which its thread has nothing else.
     assert [left for _, left in exits(result, "a")] == [250 * US, 500 * US, 750 * US]
     # The second round begins at 110 µs; b's thread backs off until 120, 140, 180.
     assert [left for _, left in exits(result, "b")] == [181 * US, 182 * US]
+
+
+def test_who_comes_while_the_round_is_made_waits_for_the_next() -> None:
+    """Rounds take 20 µs to make. The second one is made from 130 on, without a's thread, which comes at 135."""
+    graph = Graph(
+        (Source("in", At((0, 0))),),
+        (
+            Operator(name="a", reads=("in",), cost_ns=115 * US, limit=1),
+            Operator(name="b", reads=("in",), cost_ns=US, limit=1),
+        ),
+    )
+    policy = fixed(1, 2, period_s=1e-4, round_grace_s=1e-5, batch_rows=1)
+    simulation = Simulation(graph, policy=policy, threads=2, overhead=Overhead(round_ns=20 * US))
+    simulation.run(200e-6)
+    assert simulation.result().decisions == 2
+    simulation.run(800e-6)
+    # The third is made from 250 to 270.
+    assert [left for _, left in exits(simulation.result(), "a")] == [135 * US, 385 * US]
 
 
 def test_threads_change_at_the_meeting() -> None:
