@@ -224,8 +224,9 @@ def test_who_comes_while_the_round_is_made_waits_for_the_next() -> None:
     simulation.run(200e-6)
     assert simulation.result().decisions == 2
     simulation.run(800e-6)
-    # The third is made from 250 to 270.
-    assert [left for _, left in exits(simulation.result(), "a")] == [135 * US, 385 * US]
+    # It begins at 150, and the other thread has a now.
+    assert [left for _, left in exits(simulation.result(), "a")] == [135 * US, 265 * US]
+    assert [thread.busy_ns // US for thread in simulation.result().threads] == [115, 117]
 
 
 def test_threads_change_at_the_meeting() -> None:
