@@ -142,6 +142,12 @@ class CoroutineTable(ObjectTable):
             self._live = Live(self._node, Kept.of(self._node, found), self._leave)
         return self._live
 
+    def waiting(self) -> dict[str, int]:
+        """How many rows wait to be read, by the inputs that have some."""
+        kept = Kept.of(self._node, self.get(())) if self._live is None else self._live.kept()
+        named = zip(self._node.in_ports, kept.unread, strict=True)
+        return {port.name: len(rows) for port, rows in named if rows}
+
     def restart(self) -> None:
         """Closes the coroutine and reads its state back from the form that it has in files."""
         self.load([self.snapshot()])
@@ -231,6 +237,10 @@ class CoroutineUnit:
         if bucket not in self.tables:
             self.tables[bucket] = CoroutineTable(self.node, self._leave)
         return self.tables[bucket]
+
+    def waiting(self) -> dict[str, int]:
+        """See :meth:`CoroutineTable.waiting`."""
+        return self.tables[0].waiting() if self.tables else {}
 
     def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
         """What the rows, and the end of the inputs, make the coroutine push, by stream."""

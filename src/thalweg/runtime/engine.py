@@ -250,6 +250,9 @@ class Engine:
                         late=counts.get("late", 0),
                         rejected=counts.get("rejected", 0),
                         selectivity=rows_out / rows_in if rows_in else 1.0,
+                        queue_rows=sum(runner.waiting().values())
+                        if isinstance(runner, CoroutineUnit)
+                        else 0,
                     )
                 )
         return found

@@ -340,7 +340,10 @@ class Batches:
                 "operators": added,
                 "totals": self.counts,
                 "clock": dict(record.clock),
-                "waiting": {n: g["waiting"] for s in reports for n, g in s["gates"].items()},
+                "waiting": {
+                    **{n: g["waiting"] for s in reports for n, g in s["gates"].items()},
+                    **{name: rows for said in reports for name, rows in said["waiting"].items()},
+                },
                 "slowest_lane": {
                     n: lane for s in reports for n, lane in s.get("slowest", {}).items()
                 },

@@ -285,6 +285,11 @@ def save(job: StageJob, stage: int | None, slot: int, hot: HotEngine, task: str)
     """Writes the segments of this slot; gives what the driver needs for the commit record."""
     engine = hot.engine
     said: dict[str, Any] = {"counts": engine.counts, "segments": [], "gates": {}, "keys": {}}
+    said["waiting"] = {
+        f"{unit.node.name}.{port}": rows
+        for unit in engine.coroutines
+        for port, rows in unit.waiting().items()
+    }
     if not job.durable:
         return said
     record = None if job.previous is None else _record(job.root, job.previous, job.attempt)
