@@ -213,6 +213,23 @@ def test_artificial_deadlock() -> None:
         assert made.net.growths == [Growth("first", 2), Growth("first", 4), Growth("first", 8)]
 
 
+def test_smallest_queue_grows() -> None:
+    """Of two full queues whose readers wait elsewhere the smaller one grows."""
+    made = Made()
+    queues = {name: Queue[int](name, size) for name, size in (("a", 4), ("b", 2), ("c", 1))}
+
+    async def three(a: Input[int], b: Input[int], c: Input[int], out: Output[int]) -> None:
+        while await tw.wait_for_all(a, b, c):
+            await out.push(a.pop() + b.pop() + c.pop())
+
+    made.source("sa", range(9), queues["a"])
+    made.source("sb", range(3), queues["b"])
+    made.add(three, *map(Input, queues.values()), Output("out"))
+    made.run()
+    assert made.net.growths == [Growth("b", 4), Growth("a", 8), Growth("a", 16)]
+    assert made.net.waiting() == {"three": ("c",)}
+
+
 def test_completed_operator_abandons_its_inputs() -> None:
     """Who writes to an operator that has returned goes on: its rows are dropped and counted."""
 

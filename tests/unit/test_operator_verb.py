@@ -198,6 +198,28 @@ def test_late_rows_and_other_ends() -> None:
     assert result.sinks == {"late": [Row(3, "total")], "on_time": [Row(3, "total")]}
 
 
+async def last(rows: tw.Input[Row], out: tw.Output[Row]) -> None:
+    """Only its last row, when the input has ended, with an early time."""
+    row = Row(0, "none")
+    while await tw.wait_for_all(rows):
+        row = rows.pop()
+    await out.push(Row(1, row.name))
+
+
+def test_operators_close_one_after_the_other() -> None:
+    """In the order of definition, whatever the times of their last rows; an order_by behind ends after both."""
+    flow, (a, b) = sources("a", "b")
+    first = flow.operator("first", last, rows=a)
+    second = flow.operator("second", last, rows=b)
+    both = second.union(first)
+    both.sink("out")
+    both.order_by("ts", lateness=50, name="sorted").sink("sorted")
+    inputs = {"a": rows("abc", 20), "b": rows("xy")}
+    result = testing.assert_same(flow, inputs, seeds=range(8), compile=("never",))
+    assert [row.name for row in result.sinks["out"]] == ["c", "y"]
+    assert [row.name for row in result.sinks["sorted"]] == ["c", "y"]
+
+
 def test_returned_operator_drops_rows() -> None:
     """What comes after the operator has returned is dropped and counted; what it left is counted as unread."""
 

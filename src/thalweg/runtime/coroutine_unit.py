@@ -73,8 +73,7 @@ class Live:
         if self._operator.state is State.READY:
             self.runs += 1
             self._go_on()
-        if not self._node.in_ports[port].control:
-            self._check_room(self.queues[port])
+        self._check_room(self.queues[port])
 
     def close(self) -> None:
         """No more rows will come at any input: the coroutine goes to its end."""
