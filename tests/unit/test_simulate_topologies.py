@@ -129,6 +129,13 @@ def test_without_contention_dedicated_threads_are_at_least_as_good() -> None:
     assert dedicated.rows_out >= rounds.rows_out
 
 
+def test_the_free_list_gives_everyone_a_turn() -> None:
+    """Sixteen threads among 32 operators with work: those that come at once go to different ones."""
+    graph = data_parallel(30, cost_ns=10_000)
+    result = simulate(graph, policy=FreeList(slice_ns=100_000), threads=16, seconds=0.5e-3)
+    assert min(operator.visits for operator in result.operators) >= 2
+
+
 # -- graphs ------------------------------------------------------------------------------------------------------
 
 

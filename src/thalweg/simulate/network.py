@@ -90,22 +90,16 @@ class Port:
             self.reader.net.touched.update(self.nodes)
         return key
 
-    def clock(self) -> int:
-        """No tuple with this key or a lower one can still come out of here, besides those that wait."""
-        if self.queue:
-            return self.queue[0] - 1
-        return min(feeder.clock() for feeder in self.feeders)
-
 
 class Feeder:
     """Puts tuples into the inboxes of its readers, in order; they wait in ``out`` while one has no room.
 
     Attributes:
         full: how many of its readers' inboxes have no room.
-        merges: those behind it, however far, that merge by order: its progress may let them go on.
+        watchers: those behind it, however far, that merge by order and wait for a tuple that is here now.
     """
 
-    __slots__ = ("deals", "full", "merges", "net", "out", "ports", "turn")
+    __slots__ = ("deals", "full", "net", "out", "ports", "turn", "watchers")
 
     def __init__(self, net: Network, *, deals: bool) -> None:
         self.net = net
@@ -114,7 +108,7 @@ class Feeder:
         self.deals = deals
         self.turn = 0
         self.full = 0
-        self.merges: list[Node] = []
+        self.watchers: set[Node] = set()
 
     def has_room(self, key: int) -> bool:
         """Whether what comes of a tuple could be handed on: nothing waits in ``out``, and readers have room."""
@@ -129,8 +123,9 @@ class Feeder:
         out = self.out
         while out and self._next_has_room(out[0]):
             self._hand_on(out.popleft())
-        if self.merges:
-            self.net.touched.update(self.merges)
+        if self.watchers:
+            self.net.touched |= self.watchers
+            self.watchers.clear()
 
     def _next_has_room(self, key: int) -> bool:
         if self.deals:
@@ -145,9 +140,13 @@ class Feeder:
             for port in self.ports:
                 port.push(key)
 
-    def clock(self) -> int:
-        """No tuple with this key or a lower one will be handed on any more."""
-        raise NotImplementedError
+    def first_held(self) -> int | None:
+        """The first tuple that is here; None without any, or where only inboxes have some."""
+        return self.out[0] if self.out else None
+
+    def inboxes_before(self, key: int) -> Iterator[Port]:
+        """Inboxes through which a tuple up to a key can still come, or in which it waits."""
+        return iter(())
 
 
 class SourceNode(Feeder):
@@ -178,10 +177,32 @@ class SourceNode(Feeder):
             self.arrived += 1
             self._hand_on(self.net.new_key())
 
-    def clock(self) -> int:
-        return self.out[0] - 1 if self.out else self.net.last_key
-
 
 def _accept(ports: list[Port], key: int) -> bool:
     """Whether all these have room, or have taken what came of the same tuple before."""
     return all(len(port.queue) < port.capacity or port.queue[-1] == key for port in ports)
+
+
+def holder(port: Port, key: int) -> Feeder | None:
+    """Who holds a tuple up to a key that may still come to an inbox, where none waits; None if there is none.
+
+    Tuples pass in order, so whoever has a later one at hand has passed on all earlier ones. Sources give only later
+    ones than there are.
+    """
+    seen: set[Feeder] = set()
+    ahead = list(port.feeders)
+    while ahead:
+        feeder = ahead.pop()
+        if feeder in seen:
+            continue
+        seen.add(feeder)
+        held = feeder.first_held()
+        if held is not None:
+            if held <= key:
+                return feeder
+            continue
+        for inbox in feeder.inboxes_before(key):
+            if inbox.queue:
+                return feeder
+            ahead.extend(inbox.feeders)
+    return None

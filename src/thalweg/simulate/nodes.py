@@ -10,10 +10,11 @@ import math
 import random
 from array import array
 from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
 from thalweg.simulate.graph import KIND_CODES, Operator
-from thalweg.simulate.network import Feeder, Network, Port, born_ns
+from thalweg.simulate.network import Feeder, Network, Port, born_ns, holder
 
 #: More workers than any run has.
 UNLIMITED: Final = 1 << 30
@@ -78,9 +79,12 @@ class Node(Feeder):
         first = min((port for port in self.inboxes if port.queue), key=_head, default=None)
         if first is None:
             return None
-        head = first.queue[0]
-        safe = all(port.queue or port.clock() >= head for port in self.inboxes)
-        return first if safe else None
+        for port in self.inboxes:
+            behind = None if port.queue else holder(port, first.queue[0])
+            if behind is not None:
+                behind.watchers.add(self)
+                return None
+        return first
 
     def next_key(self, previous: Unit | None = None) -> int | None:
         """The first tuple of the work that :meth:`take` would give; None without any."""
@@ -107,12 +111,13 @@ class Node(Feeder):
         taken = sum(len(unit.keys) for unit in self.units)
         return taken + inboxes - self.waiting
 
-    def clock(self) -> int:
+    def first_held(self) -> int | None:
         if self.out:
-            return self.out[0] - 1
-        if self.units:
-            return self.units[0].keys[0] - 1
-        return min(port.clock() for port in self.inboxes)
+            return self.out[0]
+        return self.units[0].keys[0] if self.units else None
+
+    def inboxes_before(self, key: int) -> Iterator[Port]:
+        return (port for port in self.inboxes if not port.queue or port.queue[0] <= key)
 
     # -- work ----------------------------------------------------------------------------------------------------
 

@@ -203,8 +203,6 @@ def build(net: Network, graph: Graph, seed: int) -> tuple[list[SourceNode], list
         _connect(node, operator, [feeders[name] for name in operator.reads])
         feeders[operator.name] = node
         nodes.append(node)
-    for node in reversed(nodes):
-        _announce(node)
     return sources, nodes
 
 
@@ -222,14 +220,6 @@ def _connect(node: Node, operator: Operator, read: list[Feeder]) -> None:
         node.inboxes.append(port)
         for feeder in group:
             feeder.ports.append(port)
-
-
-def _announce(node: Node) -> None:
-    """Tells those that a node reads who behind them merges; readers come first."""
-    merges = [*([node] if len(node.inboxes) > 1 else []), *node.merges]
-    for port in node.inboxes:
-        for feeder in port.feeders:
-            feeder.merges.extend(merge for merge in merges if merge not in feeder.merges)
 
 
 def _operator(node: Node) -> SimulatedOperator:

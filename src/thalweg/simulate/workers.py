@@ -115,6 +115,8 @@ class WorkerModel(ThreadModel):
         """A visit begins."""
         node.workers += 1
         node.visits += 1
+        # Else all who come at once would go to the one that has not run for longest.
+        node.last_run_ns = self.now_ns
         worker.node, worker.unit = node, None
         self.board.ready.pop(node, None)
         self.events.net.touched.add(node)
