@@ -3,7 +3,8 @@
 The idea is that of Haren's Multi-Class experiment (Palyvos-Giannas et al., 7.4), between queries. Each way has a
 process and a Spark session of its own, for how a session schedules its jobs is fixed when it starts. The background
 queries are plain Spark with a foreachBatch function; the urgent one is a flow over small files, which come at a steady
-rate.
+rate. In FIFO mode it waits for whole batches of the others, with a reserved slot for tasks: so the ratio is about that
+of a batch to a task, and to the urgent batch's own time.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ WAYS: Final[dict[str, tuple[str, tuple[int, int] | None]]] = {
     "scheduler": ("FAIR", (1, 0)),
     "scheduler, one slot reserved": ("FAIR", (2, 1)),
 }
-#: CPU time of a background batch: so many rows of so many turns of a loop in the JVM, about 5 s in all.
-_ROWS: Final = 2_000
+#: A background batch: so many rows of so many turns of a loop in the JVM, about 12 s of CPU time, and its tasks.
+_ROWS: Final = 6_000
 _TURNS: Final = 20_000
+_TASKS: Final = 24
 #: How often a file comes in.
 _EVERY_S: Final = 0.5
 #: Files at the begin that only warm up.
@@ -137,7 +139,7 @@ def _background(session: Any, name: str, scheduler: Any, done: list[int], folder
     """A query whose next batch is always ready."""
     source = session.readStream.format("rate-micro-batch").option("rowsPerBatch", _ROWS)
     work = f"aggregate(sequence(1, {_TURNS}), value * 0D, (sum, x) -> sum + sqrt(x)) AS sum"
-    frame = source.option("numPartitions", 8).load().selectExpr(work)
+    frame = source.option("numPartitions", _TASKS).load().selectExpr(work)
 
     def write(batch: Any, number: int) -> None:
         if scheduler is None:
