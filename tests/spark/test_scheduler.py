@@ -28,11 +28,11 @@ class Line(NamedTuple):
 
 
 class Watched(tw.spark.Scheduler):
-    """Tells when a query's batch waits, so that tests need not look again and again."""
+    """One slot; it tells when a query's batch waits, so that tests need not look again and again."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self.arrived: dict[str, threading.Event] = {}
-        super().__init__(*args, **options)
+        super().__init__(*args, **{"slots": 1} | options)
 
     def _arrive(self, place: Any, *args: Any) -> Any:
         waiter = super()._arrive(place, *args)
@@ -249,8 +249,6 @@ def test_what_start_refuses(tmp_path: Path) -> None:
     folder = put(tmp_path / "in", "a")
     with pytest.raises(tw.BuildError, match="query 'reports' has no class"):
         start(tw.spark.Scheduler(classes=CLASSES), "reports", folder, tmp_path)
-    with pytest.raises(tw.BuildError, match="starve_after_s must be above 0"):
-        tw.spark.Scheduler(starve_after_s=0)
     # One session a process, and this one is FAIR.
     conf = SparkConf().set("spark.scheduler.mode", "FIFO")
     session: Any = SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: conf))

@@ -93,7 +93,7 @@ def test_no_more_batches_than_slots(slots: int) -> None:
 def test_an_interrupted_thread_waits_no_longer() -> None:
     """Its place in the queue is free, and the error's text is the one that Spark takes for an ordinary end."""
     session, stopped = Session(), Session()
-    scheduler = tw.spark.Scheduler()
+    scheduler = tw.spark.Scheduler(slots=1)
 
     def wait() -> None:
         with scheduler.admit("stopped", session=stopped):  # type: ignore[arg-type]
@@ -119,7 +119,7 @@ def test_an_interrupted_thread_waits_no_longer() -> None:
 def test_another_failure_of_the_session_is_told_as_it_is() -> None:
     session, broken = Session(), Session()
     broken.failure = Interrupted("java.lang.IllegalStateException")
-    scheduler = tw.spark.Scheduler()
+    scheduler = tw.spark.Scheduler(slots=1)
 
     def wait() -> None:
         with scheduler.admit("other", session=broken):  # type: ignore[arg-type]
@@ -139,7 +139,7 @@ def test_a_policy_that_fails_once() -> None:
             raise ZeroDivisionError("no weights")
         return 0.0
 
-    scheduler = tw.spark.Scheduler(tw.scheduling.by(rank))
+    scheduler = tw.spark.Scheduler(tw.scheduling.by(rank), slots=1)
     waiting = {name: Session() for name in ("a", "b")}
 
     def wait(name: str) -> None:
@@ -163,7 +163,7 @@ def test_a_policy_that_fails_once() -> None:
 
 def test_a_session_that_is_not_fair() -> None:
     """No place is taken there, and nothing is remembered of the query."""
-    scheduler = tw.spark.Scheduler()
+    scheduler = tw.spark.Scheduler(slots=1)
     session: Any = Session("FIFO")
     with (
         pytest.raises(tw.EnvironmentProblem, match=r"needs spark\.scheduler\.mode=FAIR"),
@@ -171,3 +171,46 @@ def test_a_session_that_is_not_fair() -> None:
     ):
         pass
     assert scheduler.progress.queries == {}
+
+
+def test_by_default_the_most_urgent_has_a_slot_of_its_own() -> None:
+    """Others run one at a time, and it beside them; without classes all are alike, two at a time."""
+    session: Any = Session()
+    scheduler = tw.spark.Scheduler(classes={"urgent": 0, "report": 1, "archive": 1})
+    archive: Any = Session()
+
+    def wait() -> str:
+        with scheduler.admit("archive", session=archive) as place:
+            return place.reason
+
+    with ThreadPoolExecutor(3) as pool:
+        with scheduler.admit("report", session=session):
+            waiting = pool.submit(wait)
+            assert archive.slept.wait(60)
+            for _ in range(2):
+                assert pool.submit(run, scheduler, "urgent", session).result(60) == 0
+            assert not waiting.done()
+        assert waiting.result(60) == "no other could run"
+    alike = tw.spark.Scheduler()
+    with ThreadPoolExecutor(1) as pool, alike.admit("a", session=session):
+        assert pool.submit(run, alike, "b", session).result(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"slots": "2"}, "Scheduler: slots must be an int of at least 1, not '2'"),
+        ({"slots": 1, "reserved": 1}, "1 of 1 places reserved"),
+        ({"starve_after_s": 0}, "starve_after_s must be above 0, not 0"),
+        ({"policy": "urgent"}, "goes by a round policy such as"),
+    ],
+)
+def test_arguments(arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises(tw.BuildError, match=text):
+        tw.spark.Scheduler(**arguments)
+
+
+def run(scheduler: tw.spark.Scheduler, query: str, session: Any) -> float:
+    """A batch that must not wait: for how long it did, in whole seconds."""
+    with scheduler.admit(query, session=session) as place:
+        return place.wait_s // 1

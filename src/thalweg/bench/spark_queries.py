@@ -29,13 +29,13 @@ from thalweg.flow import Flow
 WAYS: Final[dict[str, tuple[str, tuple[int, int] | None]]] = {
     "Spark, FIFO (its default)": ("FIFO", None),
     "Spark, FAIR": ("FAIR", None),
-    "scheduler": ("FAIR", (1, 0)),
-    "scheduler, one slot reserved": ("FAIR", (2, 1)),
+    "scheduler": ("FAIR", (2, 1)),
+    "scheduler, one slot": ("FAIR", (1, 0)),
 }
 #: A background batch: so many rows of so many turns of a loop in the JVM, about 12 s of CPU time, and its tasks.
 _ROWS: Final = 6_000
 _TURNS: Final = 20_000
-_TASKS: Final = 24
+_TASKS: Final = 48
 #: How often a file comes in.
 _EVERY_S: Final = 0.5
 #: Files at the begin that only warm up.

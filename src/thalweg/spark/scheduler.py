@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from thalweg.errors import BuildError, SchedulingError
 from thalweg.scheduling.admission import Admission, Decision, MostUrgentFirst, QueryStats
+from thalweg.scheduling.policy import require_int
 from thalweg.scheduling.rounds import RoundPolicy
 from thalweg.spark import foreach_batch
 
@@ -82,9 +83,10 @@ class Scheduler:
         policy: which of the batches that wait is next: a round policy of :mod:`thalweg.scheduling`. By default the most
             urgent class, and inside a class the query with the oldest input.
         classes: the class of each query, by the name of its flow; 0 is the most urgent. Without any, all are alike.
-        slots: how many batches run at a time. With one, each has all cores; with more they share them evenly.
+        slots: how many batches run at a time. With one, each has all cores; with more they share them evenly, as tasks
+            end.
         reserved: slots of these that only the most urgent class is given, so that it waits for none of the others and
-            runs beside them.
+            runs beside them; by default one where there are several.
         starve_after_s: a batch that has waited so long goes before all but those that a less urgent batch has held up
             already; None: never.
 
@@ -98,17 +100,18 @@ class Scheduler:
         policy: RoundPolicy | None = None,
         classes: Mapping[str, int] | None = None,
         *,
-        slots: int = 1,
-        reserved: int = 0,
+        slots: int = 2,
+        reserved: int | None = None,
         starve_after_s: float | None = STARVE_AFTER_S,
     ) -> None:
         if starve_after_s is not None and not starve_after_s > 0:
             raise BuildError(f"Scheduler: starve_after_s must be above 0, not {starve_after_s!r}")
+        require_int(self, 1, slots=slots)
         self._admission = Admission(
             MostUrgentFirst() if policy is None else policy,
             classes,
             slots=slots,
-            reserved=reserved,
+            reserved=int(slots > 1) if reserved is None else reserved,
             starve_after_ns=None if starve_after_s is None else round(starve_after_s * 1e9),
         )
         #: Held for moments; never while anything of Spark is called.
