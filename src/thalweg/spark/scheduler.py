@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 #: How many decisions a scheduler keeps.
 RECENT: Final = 1_000
-#: How long a batch that waits more urgently than others goes first, at most, s: some dozens of ordinary batches.
+#: How long a batch may wait before it goes first, s: some dozens of ordinary batches.
 STARVE_AFTER_S: Final = 60.0
 #: How often a batch that waits looks whether its query is stopped, s.
 _LOOK_S: Final = 0.2
@@ -227,8 +227,8 @@ class Scheduler:
         mine = self._admission.class_of(query)
         if unbounded and mine != self._admission.top:
             log.warning(
-                "query %r: nothing bounds a batch of input %r, and more urgent queries wait while one runs; give it"
-                " max_files_per_trigger=, or the source's own option (maxFilesPerTrigger, maxOffsetsPerTrigger)",
+                "query %r: nothing bounds a batch of input %r, so one takes all that has piled up and others wait;"
+                " give it max_files_per_trigger=, or its own option (maxFilesPerTrigger, maxOffsetsPerTrigger)",
                 query, unbounded,
             )  # fmt: skip
 
