@@ -10,11 +10,13 @@ import pytest
 from rich.console import Console
 
 from thalweg import testing
+from thalweg.bench import graphs
 from thalweg.bench.measure import Report, run
 from thalweg.bench.prasaad import Prasaad
 from thalweg.bench.spark_queries import WAYS, spark_queries
-from thalweg.bench.streams import streams
+from thalweg.bench.streams import Streams
 from thalweg.datagen import parametric
+from thalweg.runtime import layout
 from thalweg.runtime.options import Options
 
 
@@ -49,12 +51,31 @@ def test_a_run_is_measured() -> None:
 
 def test_streams(tmp_path: Path) -> None:
     report = Report("streams", tmp_path, Console(quiet=True))
-    text = streams(report, threads=2, operators=4, budget_s=0.001, chunk_rows=8)
+    text = Streams(report, threads=2, operators=4, budget_s=0.001, chunk_rows=8).all()
     report.finish(text)
-    (rows,) = json.loads((tmp_path / "streams.json").read_text()).values()
-    assert len(rows) == 9 * 4
-    assert {row["threading"] for row in rows} == {"manual", "dedicated", "dynamic 1", "dynamic 2"}
-    assert all(row["rows/s"] > 0 for row in rows)
+    units, alone, flows = json.loads((tmp_path / "streams.json").read_text()).values()
+    assert len(units) == 2 * 2 * 2 and len(alone) == len(flows) == 9 * 4
+    for rows in (alone, flows):
+        assert {row["threading"] for row in rows} == {
+            "manual",
+            "dedicated",
+            "dynamic 1",
+            "dynamic 2",
+        }
+        assert all(row["rows/s"] > 0 for row in rows)
+
+
+def test_graphs_have_the_shapes_of_the_paper() -> None:
+    assert graphs.pipeline(3) == [0, 1, 2]
+    assert graphs.parallel(3) == [0, 0, 0]
+    assert graphs.pipelines(2, 3) == [0, 1, 2, 0, 4, 5]
+
+
+@pytest.mark.parametrize("kind", [layout.STATEFUL, layout.STATELESS])
+@pytest.mark.parametrize("model", ["manual", "dedicated", "dynamic"])
+def test_every_operator_of_a_graph_runs_every_step(model: graphs.Model, kind: int) -> None:
+    ran = graphs.run(graphs.pipelines(2, 3), 10, model, threads=2, steps=500, kind=kind)
+    assert (ran.steps, ran.units) == (500, 3_000) and ran.wall_s > 0
 
 
 @pytest.mark.slow

@@ -40,20 +40,20 @@ def streams(
     from rich.console import Console
 
     from thalweg.bench.measure import Report
-    from thalweg.bench.streams import streams as measure
+    from thalweg.bench.streams import Streams
     from thalweg.runtime.options import usable_cores
 
     report = Report("streams", out, Console())
-    operators, budget_s = (100, 0.3) if quick else (1_000, 2.0)
-    report.finish(
-        measure(
-            report,
-            threads=threads or usable_cores(),
-            operators=operators,
-            budget_s=budget_s,
-            chunk_rows=chunk_rows,
-        )
+    operators, budget_s, repeats = (100, 0.2, 1) if quick else (1_000, 2.0, 3)
+    bench = Streams(
+        report,
+        threads=threads or usable_cores(),
+        operators=operators,
+        budget_s=budget_s,
+        chunk_rows=chunk_rows,
+        repeats=repeats,
     )
+    report.finish(bench.all())
 
 
 def spark_queries(

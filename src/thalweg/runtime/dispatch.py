@@ -64,6 +64,7 @@ from thalweg.runtime.layout import (
     FIRST_PORT,
     FREE,
     FREE_FN,
+    FULL_EDGE,
     GARBAGE,
     HANDLE_WORDS,
     HANDLES,
@@ -314,10 +315,14 @@ def sent(mem: Int64s, o: int) -> int:
 
 @shared
 def full_reader(mem: Int64s, op: int) -> int:
-    """A reader without room, EMPTY when all have some."""
+    """A reader without room, EMPTY when all have some.
+
+    The one that had none the last time is looked at first: beside a thousand others it is the one that matters.
+    """
     o = op_at(mem, op)
-    for e in range(mem[o + N_OUT]):
-        port = mem[PORTS] + mem[mem[o + EDGES] + e] * PORT_WORDS
+    count, hint = mem[o + N_OUT], mem[o + FULL_EDGE]
+    for i in range(count):
+        port = mem[PORTS] + mem[mem[o + EDGES] + (hint + i) % count] * PORT_WORDS
         if _room_behind(mem, port) <= 0:
             return mem[port + READER]
     return EMPTY
@@ -346,11 +351,14 @@ def room(mem: Int64s, op: int) -> int:
 def without_room(mem: Int64s, op: int) -> int:
     """As :func:`full_reader`, by the one thread that sends for the operator: it remembers the room that it saw."""
     o = op_at(mem, op)
-    for e in range(mem[o + N_OUT]):
-        port = mem[PORTS] + mem[mem[o + EDGES] + e] * PORT_WORDS
+    count, hint = mem[o + N_OUT], mem[o + FULL_EDGE]
+    for i in range(count):
+        edge = (hint + i) % count
+        port = mem[PORTS] + mem[mem[o + EDGES] + edge] * PORT_WORDS
         if mem[port + CREDIT] <= 0:
             mem[port + CREDIT] = _room_behind(mem, port)
             if mem[port + CREDIT] <= 0:
+                mem[o + FULL_EDGE] = edge
                 return mem[port + READER]
     return EMPTY
 

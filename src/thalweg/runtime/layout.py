@@ -130,6 +130,7 @@ IN: Final = 4 * LINE  # chunks that have entered its inbox
 OUT: Final = 5 * LINE  # chunks that have left (of an operator without reorder buffer)
 BUSY: Final = 6 * LINE  # workers in it
 BLOCKED: Final = 7 * LINE  # 1: an output waits for room downstream
+FULL_EDGE: Final = 7 * LINE + 1  # the edge that had no room when its sender looked last; a hint
 OP_WORDS: Final = 8 * LINE
 
 #: Values of KIND.
