@@ -11,6 +11,8 @@ from rich.console import Console
 
 from thalweg import testing
 from thalweg.bench import graphs
+from thalweg.bench.c_stream import PLUG_INS, CStream
+from thalweg.bench.haren import BURST, HIGH_PER_S, LOAD, Haren
 from thalweg.bench.measure import Report, run
 from thalweg.bench.prasaad import Prasaad
 from thalweg.bench.spark_queries import WAYS, spark_queries
@@ -63,6 +65,26 @@ def test_streams(tmp_path: Path) -> None:
             "dynamic 2",
         }
         assert all(row["rows/s"] > 0 for row in rows)
+
+
+def test_cstream(tmp_path: Path) -> None:
+    report = Report("cstream", tmp_path, Console(quiet=True))
+    report.finish(CStream(report, seconds=0.02, threads=(1, 2)).all())
+    found = json.loads((tmp_path / "cstream.json").read_text())
+    assert len(found) == 4 + 3
+    for rows in list(found.values())[:4]:
+        assert {(row["plug-in"], row["threads"]) for row in rows} == {
+            (name, count) for name in PLUG_INS for count in ("1", "2")
+        }
+        assert all(row["rows/s"] > 0 for row in rows)
+
+
+def test_haren(tmp_path: Path) -> None:
+    """In virtual time what policies promise is exact, so it may be asserted."""
+    bench = Haren(Report("haren", None, Console(quiet=True)), seconds=8.0, real_s=0.02, threads=2)
+    gain, kept = bench.multi_class("dynamic", LOAD, BURST, 2.5 * HIGH_PER_S)
+    assert gain >= 10 and kept >= 0.8
+    assert 0 < bench.overhead() < 1
 
 
 def test_graphs_have_the_shapes_of_the_paper() -> None:

@@ -31,7 +31,9 @@ from thalweg.runtime.dispatch import (
 )
 from thalweg.runtime.layout import Int64s, OpSpec, lay_out
 from thalweg.runtime.native.calls import address_of, call3
-from thalweg.runtime.worker import work
+from thalweg.runtime.rounds import OperatorTraits, RoundCosts, Rounds
+from thalweg.runtime.worker import MEETING, work
+from thalweg.scheduling import RoundPolicy
 
 Model = Literal["manual", "dedicated", "dynamic"]
 #: Steps that fit into an operator; IBM Streams gives a queue 1,000 tuples, twice that was no faster here.
@@ -41,12 +43,13 @@ _ROOM_NS: Final = 50_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ran:
-    """So many steps through ``units`` operators in all: seconds by the clock and of CPU."""
+    """So many steps through ``units`` operators in all: seconds by the clock and of CPU, and what rounds cost."""
 
     steps: int
     units: int
     wall_s: float
     cpu_s: float
+    rounds: RoundCosts | None = None
 
     @property
     def steps_per_s(self) -> float:
@@ -125,6 +128,7 @@ def run(
     steps: int,
     kind: int = at.STATEFUL,
     capacity: int = CAPACITY,
+    policy: RoundPolicy | None = None,
 ) -> Ran:
     """Runs so many steps of one tuple through a graph.
 
@@ -137,6 +141,7 @@ def run(
         kind: ``layout.STATEFUL`` (its inbox is an SPSC ring) or ``layout.STATELESS`` (an MPMC ring and a reorder
             buffer, any number of workers at once).
         capacity: steps of an operator on their way.
+        policy: of rounds; None is the free list.
     """
     function = address_of(flops)
     block = np.array([1, *[0] * 8], np.int64)
@@ -149,13 +154,23 @@ def run(
         return Ran(steps, units, time.perf_counter() - wall, time.process_time() - cpu)
     mem = _memory(reads, work_flops, model, threads, kind, capacity)
     _warm_up(where)
-    wall, cpu = _run_workers(mem, where, steps)
-    return Ran(steps, units, wall, cpu)
+    rounds = None
+    if policy is not None:
+        names = ["source", *(f"work{i}" for i in range(len(reads)))]
+        traits = [OperatorTraits(name, rank=rank) for rank, name in enumerate(names)]
+        rounds = Rounds(mem, traits, policy)
+        mem[at.MODE] = at.BY_ROUND
+    wall, cpu = _run_workers(mem, where, steps, rounds)
+    return Ran(steps, units, wall, cpu, rounds.costs if rounds is not None else None)
 
 
-def _run_workers(mem: Int64s, block: int, steps: int) -> tuple[float, float]:
+def _run_workers(
+    mem: Int64s, block: int, steps: int, rounds: Rounds | None = None
+) -> tuple[float, float]:
     """Feeds so many steps to the workers of a memory: seconds by the clock and of CPU until the last has passed."""
-    workers = [threading.Thread(target=work, args=(mem, w)) for w in range(int(mem[at.N_WORKERS]))]
+    workers = [
+        threading.Thread(target=_work, args=(mem, w, rounds)) for w in range(int(mem[at.N_WORKERS]))
+    ]
     wall, cpu = time.perf_counter(), time.process_time()
     for one in workers:
         one.start()
@@ -168,6 +183,11 @@ def _run_workers(mem: Int64s, block: int, steps: int) -> tuple[float, float]:
         for one in workers:
             one.join()
     return wall, cpu
+
+
+def _work(mem: Int64s, w: int, rounds: Rounds | None) -> None:
+    while work(mem, w) == MEETING and rounds is not None:
+        rounds.prepare(w)
 
 
 @functools.cache

@@ -56,6 +56,34 @@ def streams(
     report.finish(bench.all())
 
 
+def haren(quick: Quick = False, threads: Threads = None, out: Out = None) -> None:
+    """Policies of rounds: latency, queues, classes of queries, overhead (Palyvos-Giannas et al., section 7)."""
+    from rich.console import Console
+
+    from thalweg.bench.haren import Haren
+    from thalweg.bench.measure import Report
+    from thalweg.runtime.options import usable_cores
+
+    report = Report("haren", out, Console())
+    seconds, real_s = (6.0, 0.3) if quick else (40.0, 5.0)
+    bench = Haren(report, seconds=seconds, real_s=real_s, threads=threads or usable_cores())
+    report.finish(bench.all())
+
+
+def cstream(quick: Quick = False, out: Out = None) -> None:
+    """Five plug-ins on four topologies, by threads, cost, size and selectivity (Sahin & Gedik, section 5.1)."""
+    from rich.console import Console
+
+    from thalweg.bench.c_stream import CStream
+    from thalweg.bench.measure import Report
+
+    report = Report("cstream", out, Console())
+    bench = (
+        CStream(report, seconds=0.5, threads=(1, 4, 12)) if quick else CStream(report, seconds=2.0)
+    )
+    report.finish(bench.all())
+
+
 def spark_queries(
     quick: Quick = False,
     cores: Annotated[int, typer.Option(min=1, help="Of the local master.")] = 2,
