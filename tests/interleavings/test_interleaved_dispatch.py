@@ -217,9 +217,14 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
         "stuck",
         Mutation(
             "dispatch",
-            "            if mem[port + CREDIT] <= 0:\n                return mem[port + READER]\n    return",
-            "            if mem[port + CREDIT] <= 0 and e == 0:\n                return mem[port + READER]\n    return",
+            "            if mem[port + CREDIT] <= 0:\n                mem[o + FULL_EDGE]",
+            "            if mem[port + CREDIT] <= 0 and edge == 0:\n                mem[o + FULL_EDGE]",
         ),
+    ),
+    "only the reader that had no room the last time is looked at": (
+        fan_out,
+        "stuck",
+        Mutation("dispatch", "        edge = (hint + i) % count\n", "        edge = hint\n"),
     ),
     "readers are counted without an atomic operation": (
         two_readers,
