@@ -87,6 +87,12 @@ def run(
         DataError: a row does not fit its record, or a function raised, under ``errors="fail"``.
         EnvironmentProblem: a file cannot be written, or a peer cannot be reached.
     """
+    if not isinstance(flow, Flow):
+        raise BuildError(f"run: expected a tw.Flow, got {type(flow).__name__}")
+    if not isinstance(inputs, Mapping):
+        raise BuildError(f"run: expected inputs by source name, got {type(inputs).__name__}")
+    if options is not None and not isinstance(options, Options):
+        raise BuildError(f"options: expected Options, got {type(options).__name__}")
     plan = make_plan(flow)
     check_names(plan, inputs)
     how = options or _options(inputs, threads, threading, policy)
@@ -138,7 +144,11 @@ def _options(
         require_count("threads", threads)
     if policy is not None:
         require_policy(policy)
-    if threading == "manual" or (threads is None and _are_small(inputs)):
+        if threading != "dynamic":
+            raise BuildError(f"policy: threading {threading!r} leaves nothing to choose")
+    if threading == "manual":
+        return None
+    if threads is None and threading == "dynamic" and policy is None and _are_small(inputs):
         return None
     count = usable_cores() if threads is None else threads
     if threading == "dedicated":

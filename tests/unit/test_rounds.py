@@ -89,6 +89,13 @@ def test_the_output_is_that_of_a_serial_run(policy: RoundPolicy, threads: int) -
     assert got.rows("out") == expected
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_period_that_is_over_before_it_has_begun_lets_all_run(threads: int) -> None:
+    policy = scheduling.FirstComeFirstServed(period_s=1e-9, batch_rows=1)
+    got = tw.run(flow_of(twice), {"in": ROWS}, threads=threads, policy=policy, chunk_rows=10)
+    assert got.rows("out") == [Row(2 * row.value) for row in ROWS]
+
+
 def test_a_round_gives_every_operator_to_the_threads_that_the_placement_says() -> None:
     engine = engine_of(
         flow_of(twice, twice),

@@ -50,6 +50,10 @@ EXPECTED = tw.run(flow_of(), {"in": ROWS}, threading="manual").rows("out")
         {"policy": scheduling.RoundRobin},
         {"chunk_rows": 0},
         {"chunk_rows": 2.5},
+        {"policy": scheduling.FreeList},
+        {"policy": scheduling.LastInPipeline(), "threading": "manual"},
+        {"policy": scheduling.HighestRate(), "threading": "dedicated"},
+        {"options": 1},
     ],
 )
 def test_refused_by_run(arguments: dict[str, Any]) -> None:
@@ -57,6 +61,21 @@ def test_refused_by_run(arguments: dict[str, Any]) -> None:
     name = next(iter(arguments))
     with pytest.raises(tw.BuildError, match=name):
         tw.run(flow_of(), {"in": ROWS}, **arguments)
+
+
+def test_refused_flows_and_inputs() -> None:
+    with pytest.raises(tw.BuildError, match=r"expected a tw\.Flow"):
+        tw.run(None, {})  # type: ignore[arg-type]
+    with pytest.raises(tw.BuildError, match="inputs by source name"):
+        tw.run(flow_of(), [ROWS])  # type: ignore[arg-type]
+
+
+def test_a_policy_is_asked_also_for_small_inputs() -> None:
+    def fails(op: Any, view: Any) -> float:
+        raise ValueError("no idea")
+
+    with pytest.raises(tw.ThalwegError, match="no idea"):
+        tw.run(flow_of(), {"in": ROWS}, policy=scheduling.by(fails))
 
 
 @pytest.mark.parametrize(

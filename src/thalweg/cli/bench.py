@@ -44,7 +44,7 @@ def streams(
     from thalweg.runtime.options import usable_cores
 
     report = Report("streams", out, Console())
-    operators, budget_s, repeats = (100, 0.2, 1) if quick else (1_000, 2.0, 3)
+    operators, budget_s, repeats = (30, 0.05, 1) if quick else (1_000, 2.0, 3)
     bench = Streams(
         report,
         threads=threads or usable_cores(),

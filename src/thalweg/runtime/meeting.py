@@ -55,13 +55,15 @@ _LOOKS: Final = 64
 @shared
 def from_round(mem: Int64s, w: int, me: int) -> int:
     """The worker's next operator of this round, EMPTY, or ASK_ROUND from the one that prepares the next round."""
-    now = now_ns()
-    if load(mem, LEADER) or (now >= load(mem, ROUND_END) and any_work(mem)):
+    now, number = now_ns(), load(mem, ROUND_NO)
+    if load(mem, LEADER):
         return _meet(mem, w)
-    number = load(mem, ROUND_NO)
     if mem[me + LIST_ROUND] != number:
+        # However short the period is: each worker runs something in each round.
         mem[me + LIST_ROUND] = number
         mem[me + LIST_LEVEL] = EMPTY
+    elif now >= load(mem, ROUND_END) and any_work(mem):
+        return _meet(mem, w)
     while mem[me + LAGGING] > 0:
         op = _once(mem, me)
         if op != EMPTY:

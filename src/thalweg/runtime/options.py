@@ -78,11 +78,16 @@ def require_count(name: str, value: Any) -> None:
 
 def require_policy(policy: Any) -> None:
     """Refuses what is no policy (see docs/scheduling.md)."""
-    kind = policy.__name__ if isinstance(policy, type) else type(policy).__name__
+    if isinstance(policy, type):
+        name = policy.__name__
+        raise BuildError(
+            f"policy: expected an object of thalweg.scheduling, got the class {name}: write {name}()"
+        )
+    kind = type(policy).__name__
     if isinstance(policy, RoundPolicy):
         required_features(policy)
         return
-    if isinstance(policy, type) or not hasattr(policy, "pick_function"):
+    if not hasattr(policy, "pick_function"):
         raise BuildError(f"policy: expected an object of thalweg.scheduling, got {kind}")
     if getattr(policy, "native", "") != "free_list":
         for name in ("slice_ns", "window_ns"):

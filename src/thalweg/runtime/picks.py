@@ -11,7 +11,7 @@ import numba
 import numpy as np
 from numba import types
 
-from thalweg.errors import ThalwegError
+from thalweg.errors import SchedulingError
 from thalweg.jit import njit
 from thalweg.runtime.atomics import EMPTY
 from thalweg.runtime.compiler.lookup import carray, pointer
@@ -43,19 +43,20 @@ class CompiledPick:
         """The operator that the Python function picks for a worker by its view, -1 for none.
 
         Raises:
-            ThalwegError: it raised, or what it returned is no operator.
+            SchedulingError: it raised, or what it returned is no operator.
         """
         try:
             picked = operator.index(self.python(view_of(mem, worker), worker))
         except Exception as error:
-            raise ThalwegError(
-                f"policy {self.policy}: its pick failed: {reason_of(error)}"
+            raise SchedulingError(
+                f"policy {self.policy}: its pick failed: {reason_of(error)}", policy=self.policy
             ) from error
         last = int(mem[N_OPS]) - 1
         if not EMPTY <= picked <= last:
-            raise ThalwegError(
+            raise SchedulingError(
                 f"policy {self.policy}: its pick is no operator: {picked}\n"
-                f"  expected: 1 to {last}, or -1 for none"
+                f"  expected: 1 to {last}, or -1 for none",
+                policy=self.policy,
             )
         return picked
 

@@ -153,7 +153,7 @@ def required_features(policy: RoundPolicy) -> tuple[Feature, ...]:
         SchedulingError: a name is no built-in feature, or two features of one's own have the same.
     """
     known: dict[str, Feature] = {}
-    for asked in policy.features() | policy.placement.features():
+    for asked in {*policy.features(), *policy.placement.features()}:
         found = asked if isinstance(asked, Feature) else BUILT_IN.get(asked)
         if found is None:
             raise SchedulingError(
