@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from thalweg.bench.measure import Report
 
 Quick = Annotated[bool, typer.Option("--quick", help="Small sizes, one run each: a minute or two.")]
 Threads = Annotated[
@@ -16,15 +19,20 @@ Threads = Annotated[
 Out = Annotated[Path | None, typer.Option(help="Folder for results as JSON, and plots.")]
 
 
-def prasaad(quick: Quick = False, threads: Threads = None, out: Out = None) -> None:
-    """Heuristics, queues of keyed operators, reorder buffers, scaling (Prasaad et al., section 7)."""
+def _report(name: str, out: Path | None) -> Report:
     from rich.console import Console
 
     from thalweg.bench.measure import Report
+
+    return Report(name, out, Console())
+
+
+def prasaad(quick: Quick = False, threads: Threads = None, out: Out = None) -> None:
+    """Heuristics, queues of keyed operators, reorder buffers, scaling (Prasaad et al., section 7)."""
     from thalweg.bench.prasaad import Prasaad
     from thalweg.runtime.options import usable_cores
 
-    report = Report("prasaad", out, Console())
+    report = _report("prasaad", out)
     rows, repeats = (50_000, 1) if quick else (1_000_000, 3)
     bench = Prasaad(report, threads=threads or usable_cores(), rows=rows, repeats=repeats)
     report.finish(bench.all())
@@ -37,13 +45,10 @@ def streams(
     chunk_rows: Annotated[int, typer.Option(min=1, help="Rows of a step.")] = 64,
 ) -> None:
     """Threading models on graphs of many operators (Schneider & Wu, sections 5.1 to 5.3)."""
-    from rich.console import Console
-
-    from thalweg.bench.measure import Report
     from thalweg.bench.streams import Streams
     from thalweg.runtime.options import usable_cores
 
-    report = Report("streams", out, Console())
+    report = _report("streams", out)
     operators, budget_s, repeats = (30, 0.05, 1) if quick else (1_000, 2.0, 3)
     bench = Streams(
         report,
@@ -58,13 +63,10 @@ def streams(
 
 def haren(quick: Quick = False, threads: Threads = None, out: Out = None) -> None:
     """Policies of rounds: latency, queues, classes of queries, overhead (Palyvos-Giannas et al., section 7)."""
-    from rich.console import Console
-
     from thalweg.bench.haren import Haren
-    from thalweg.bench.measure import Report
     from thalweg.runtime.options import usable_cores
 
-    report = Report("haren", out, Console())
+    report = _report("haren", out)
     seconds, real_s = (6.0, 0.3) if quick else (40.0, 5.0)
     bench = Haren(report, seconds=seconds, real_s=real_s, threads=threads or usable_cores())
     report.finish(bench.all())
@@ -72,12 +74,9 @@ def haren(quick: Quick = False, threads: Threads = None, out: Out = None) -> Non
 
 def cstream(quick: Quick = False, out: Out = None) -> None:
     """Five plug-ins on four topologies, by threads, cost, size and selectivity (Sahin & Gedik, section 5.1)."""
-    from rich.console import Console
-
     from thalweg.bench.c_stream import CStream
-    from thalweg.bench.measure import Report
 
-    report = Report("cstream", out, Console())
+    report = _report("cstream", out)
     bench = (
         CStream(report, seconds=0.5, threads=(1, 4, 12)) if quick else CStream(report, seconds=2.0)
     )
@@ -93,12 +92,9 @@ def spark_queries(
     out: Out = None,
 ) -> None:
     """Latency of an urgent query on Spark beside others: its own ways to share, and a scheduler of queries."""
-    from rich.console import Console
-
-    from thalweg.bench.measure import Report
     from thalweg.bench.spark_queries import spark_queries as measure
 
-    report = Report("spark-queries", out, Console())
+    report = _report("spark-queries", out)
     counts, files = ((1,), 10) if quick else ((1, 3), 60)
     report.finish(measure(report, cores=cores, background=background or counts, files=files))
 

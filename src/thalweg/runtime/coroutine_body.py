@@ -8,7 +8,7 @@ from typing import Any, Final
 from thalweg.errors import OperatorError
 from thalweg.operators.coroutines import Input, Output, Push, Wait
 from thalweg.operators.functions import Function
-from thalweg.runtime.failures import coroutine_error
+from thalweg.runtime.failures import coroutine_error, refusal
 
 #: So many answers in a row that say "never again", with nothing read in between, are a loop that does not look at
 #: them.
@@ -119,7 +119,4 @@ class Body:
 
     def _refuse(self, what: str) -> OperatorError:
         self.close()
-        where = f"{self._function.name} in {self._function.file}:{self._function.line}"
-        return OperatorError(
-            f"operator {self.name!r}: {what}\n  function: {where}", operator=self.name
-        )
+        return refusal(self.name, self._function, what)

@@ -25,6 +25,7 @@ from thalweg.records import Schema
 from thalweg.runtime.chunks import Chunk, Int64s, concat_order
 from thalweg.runtime.coroutine import Network, State
 from thalweg.runtime.coroutine_body import Body
+from thalweg.runtime.failures import refusal
 from thalweg.runtime.keys import KeySpec
 from thalweg.runtime.ordering import empty_order, order_places, row_order, with_columns
 from thalweg.runtime.units import Given, Moment, Setting
@@ -282,12 +283,8 @@ class CoroutineUnit:
         try:
             self._pushed.add(output.name, self._records[output.name].coerce(row))
         except TypeError as error:
-            function = self.node.function
-            raise OperatorError(
-                f"operator {self.node.name!r}: a row pushed to {output.name!r} does not fit: {error}\n"
-                f"  function: {function.name} in {function.file}:{function.line}",
-                operator=self.node.name,
-            ) from error
+            what = f"a row pushed to {output.name!r} does not fit: {error}"
+            raise refusal(self.node.name, self.node.function, what) from error
 
     def _merged(self, inputs: Sequence[Chunk]) -> tuple[Chunk, list[int], list[int]]:
         """The rows in the order of the flow: their order columns, the port of each and its place there."""

@@ -26,13 +26,9 @@ def operator_error(
     operator: str, function: Function, row: Any, error: BaseException
 ) -> OperatorError:
     """The error that stops a query: operator, function, file, line and the row, within ten lines."""
-    lines = [
-        one for one in traceback.extract_tb(error.__traceback__) if one.filename == function.file
-    ]
-    at = f", raised at line {lines[-1].lineno}" if lines else ""
     text = (
         f"operator {operator!r} failed: {reason_of(error)}\n"
-        f"  function: {function.name} in {function.file}:{function.line}{at}\n"
+        f"{_place(function)}{_raised_at(function, error)}\n"
         f"  row:      {shorten(row)}\n"
         "  to go on without such rows, set errors='reject' on the operator or the flow"
         " and read its .rejected stream"
@@ -44,12 +40,24 @@ def operator_error(
 
 def coroutine_error(operator: str, function: Function, error: BaseException) -> OperatorError:
     """The error that stops a query when an operator with its own driver loop raised."""
-    lines = [
-        one for one in traceback.extract_tb(error.__traceback__) if one.filename == function.file
-    ]
-    at = f", raised at line {lines[-1].lineno}" if lines else ""
     return OperatorError(
         f"operator {operator!r} failed: {reason_of(error)}\n"
-        f"  function: {function.name} in {function.file}:{function.line}{at}",
+        f"{_place(function)}{_raised_at(function, error)}",
         operator=operator,
     )
+
+
+def refusal(operator: str, function: Function, what: str) -> OperatorError:
+    """The error that stops a query when a function did not keep to the rules."""
+    return OperatorError(f"operator {operator!r}: {what}\n{_place(function)}", operator=operator)
+
+
+def _place(function: Function) -> str:
+    return f"  function: {function.name} in {function.file}:{function.line}"
+
+
+def _raised_at(function: Function, error: BaseException) -> str:
+    """The last line of the function's own file on the way to where it raised; "" where there is none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [one.lineno for one in frames if one.filename == function.file]
+    return f", raised at line {lines[-1]}" if lines else ""

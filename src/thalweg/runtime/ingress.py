@@ -213,10 +213,10 @@ class Ingress:
 
 
 def cuts(rows: int, step_rows: StepRows) -> Iterator[tuple[int, int]]:
-    """Cuts so many rows into steps: where each begins and ends."""
+    """Cuts so many rows into steps: where each begins and ends. Of a single row there is nothing to ask."""
     start = 0
     while start < rows:
-        end = min(rows, start + step_rows())
+        end = rows if rows - start == 1 else min(rows, start + step_rows())
         yield start, end
         start = end
 

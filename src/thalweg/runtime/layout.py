@@ -8,6 +8,7 @@ stands on cache lines of its own. Python builds it once (:func:`lay_out`) and ne
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -70,12 +71,12 @@ STACKS: Final = 21
 WORKER_WORDS: Final = 22
 STACK_WORDS: Final = 23
 HANDLE_COUNT: Final = 25
-N_PORTS: Final = 30
 SETTLING: Final = 24  # event count of those who wait until all is done
 ROUNDS: Final = 26  # event count of workers that wait for the next round
 BATCH: Final = 27  # tuples of a visit within a round
 GRACE: Final = 28  # how long the meeting between rounds waits for a worker, ns
 STARVE: Final = 29  # after so long an operator that could run is run next, ns; 0: never
+N_PORTS: Final = 30
 #: Words that change, a line each.
 STOP: Final = 4 * LINE  # 1: workers and sources leave
 TOKEN: Final = 5 * LINE  # worker + 1 that runs interpreted code, 0: none
@@ -422,6 +423,13 @@ def _aligned(words: int) -> Int64s:
     whole = np.zeros(words + LINE, np.int64)
     offset = -(whole.__array_interface__["data"][0] // 8) % LINE
     return whole[offset : offset + words]
+
+
+def counts_of(mem: Int64s) -> Int64s:
+    """The counts of a memory, as they change: int64[workers, operators, STAT_WORDS]."""
+    shape = int(mem[N_WORKERS]), int(mem[N_OPS]), STAT_WORDS
+    first = int(mem[STATS])
+    return mem[first : first + math.prod(shape)].reshape(shape)
 
 
 def no_clocks(count: int) -> list[int]:

@@ -223,14 +223,11 @@ class ParallelEngine(Engine):
     def operators(self) -> list[OperatorProgress]:
         """What each operator has done, and how it stands; the ends of streams are not among them."""
         mem, found = self.mem, []
-        n = len(self.tasks)
-        stats = mem[mem[at.STATS] :][: self._workers * n * at.STAT_WORDS].reshape(
-            -1, n, at.STAT_WORDS
-        )
+        totals = at.counts_of(mem).sum(axis=0)
         for index, task in enumerate(self.tasks):
             if not index or task.leaves:
                 continue
-            mine = stats[:, index].sum(axis=0)
+            mine = totals[index]
             timed, ns = int(mine[at.S_TIMED]), int(mine[at.S_NS])
             rows_in, rows_out = int(mine[at.S_IN]), int(mine[at.S_OUT])
             counts = self.counts.get(task.spec.name, {})

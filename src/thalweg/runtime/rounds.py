@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -138,7 +138,8 @@ class Rounds:
         refresh_view(self._mem, worker)
         flow = view_of(self._mem, worker)
         now = int(flow.now_ns[0])
-        units = _counts(self._mem, at.S_UNITS)
+        totals = at.counts_of(self._mem).sum(axis=0)
+        units = totals[:, at.S_UNITS]
         ran = set(np.flatnonzero(units != self._units).tolist()) | {0}
         self._units = units
         new = [index for index, known in enumerate(self._known) if known is None]
@@ -149,11 +150,13 @@ class Rounds:
         for operator, feature in wanted:
             if feature.read is not None:
                 self._own[operator][feature.name] = feature.read(self._traits[operator].name)
-        self._refresh(touched, flow, busy)
+        self._refresh(touched, flow, busy, totals[:, at.S_OUT])
         known = tuple(one for one in self._known if one is not None)
         return RoundView(known, self._readers, self._feeders, now)
 
-    def _refresh(self, touched: Iterable[int], flow: FlowView, busy: Sequence[int]) -> None:
+    def _refresh(
+        self, touched: Iterable[int], flow: FlowView, busy: Sequence[int], rows_out: Int64s
+    ) -> None:
         # Lists, since taking one number after the other out of arrays is what would take longest here.
         kinds, costs, selectivities = (
             flow.kind.tolist(),
@@ -174,7 +177,9 @@ class Rounds:
                 cost_ns=costs[index],
                 selectivity=selectivities[index],
                 worklist=waiting[index],
-                output_room=self._room(index) if self._wants_room else UNLIMITED,
+                output_room=self._room(index, int(rows_out[index]))
+                if self._wants_room
+                else UNLIMITED,
                 head_ns=heads[index] if waiting[index] > 0 and not is_source else -1,
                 last_run_ns=last_runs[index],
                 workers=busy.count(index) if busy else 0,
@@ -183,12 +188,12 @@ class Rounds:
                 own=dict(self._own[index]) if self._own[index] else _NOTHING,
             )
 
-    def _room(self, index: int) -> int:
+    def _room(self, index: int, rows_out: int) -> int:
         """Tuples that fit into the fullest inbox behind an operator: chunks, of the size that it puts out."""
         if not self._readers[index]:
             return UNLIMITED
-        units, rows = self._units[index], _counts(self._mem, at.S_OUT)[index]
-        return int(room(self._mem, index)) * max(int(rows) // max(int(units), 1), 1)
+        chunk = max(rows_out // max(int(self._units[index]), 1), 1)
+        return int(room(self._mem, index)) * chunk
 
     # -- what the workers get -------------------------------------------------------------------------------
 
@@ -211,14 +216,6 @@ class Rounds:
         entries[:, at.E_SINCE] = [at.ONCE if op in lagging else EMPTY for op in operators]
         mem[me + at.LISTED_OPS] = count
         mem[me + at.LAGGING] = len(lagging.intersection(operators))
-
-
-def _counts(mem: Int64s, word: int) -> Any:
-    """One of the counts by operator, over all workers."""
-    n, workers = int(mem[at.N_OPS]), int(mem[at.N_WORKERS])
-    first = int(mem[at.STATS])
-    counts = mem[first : first + workers * n * at.STAT_WORDS].reshape(workers, n, at.STAT_WORDS)
-    return counts[:, :, word].sum(axis=0)
 
 
 def _neighbours(mem: Int64s) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:

@@ -152,12 +152,12 @@ _NAP_US: Final = 50_000
 _MANY: Final = 1 << 60
 #: Units with fewer rows are timed only now and then.
 _TIMED_ROWS: Final = 64
+_TIMED_EVERY: Final = 15
 #: A cost is that of about so many tuples and units of late: what small first steps cost is soon forgotten.
 _REMEMBERED_TUPLES: Final = 4_096
 _REMEMBERED_UNITS: Final = 8
 #: A cost so many times that of the unit that was just timed is forgotten faster.
 _OUTLIER: Final = 4
-_TIMED_EVERY: Final = 15
 
 
 @shared

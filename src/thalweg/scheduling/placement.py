@@ -38,6 +38,10 @@ class Placement(abc.ABC):
     def assign(self, view: RoundView, threads: int) -> Sequence[Sequence[int]]:
         """By thread, its operators in any order; each operator in as many lists as it has shares."""
 
+    def place(self, view: RoundView, threads: int) -> tuple[Sequence[int], Sequence[Sequence[int]]]:
+        """:meth:`shares` and :meth:`assign`, for a placement that reckons the same for both."""
+        return self.shares(view, threads), self.assign(view, threads)
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Balanced(Placement):
@@ -67,6 +71,9 @@ class Balanced(Placement):
     def shares(self, view: RoundView, threads: int) -> Sequence[int]:
         return self._shares(view, _work(view), threads)
 
+    def assign(self, view: RoundView, threads: int) -> Sequence[Sequence[int]]:
+        return self.place(view, threads)[1]
+
     def _shares(self, view: RoundView, work: Sequence[float], threads: int) -> list[int]:
         total = sum(work) or 1.0
         most = threads if self.shares_at_most is None else min(self.shares_at_most, threads)
@@ -77,7 +84,7 @@ class Balanced(Placement):
             for operator, want in zip(view.operators, wanted, strict=True)
         ]
 
-    def assign(self, view: RoundView, threads: int) -> Sequence[Sequence[int]]:
+    def place(self, view: RoundView, threads: int) -> tuple[Sequence[int], Sequence[Sequence[int]]]:
         work = _work(view)
         shares = self._shares(view, work, threads)
         weight = [own / max(count, 1) for own, count in zip(work, shares, strict=True)]
@@ -88,7 +95,7 @@ class Balanced(Placement):
             for load, thread in lightest:
                 lists[thread].append(operator)
                 heapq.heappush(loads, (load + weight[operator], thread))
-        return lists
+        return shares, lists
 
 
 def _work(view: RoundView) -> list[float]:

@@ -17,7 +17,7 @@ from typing import Final
 from thalweg.errors import BuildError, SchedulingError
 from thalweg.scheduling.features import BUILT_IN, Feature
 from thalweg.scheduling.placement import Balanced, Placement
-from thalweg.scheduling.policy import Int64s
+from thalweg.scheduling.policy import Int64s, require_int
 from thalweg.scheduling.round_view import OperatorStats, RoundView
 
 __all__ = [
@@ -75,11 +75,7 @@ class RoundPolicy(abc.ABC):
     def __post_init__(self) -> None:
         for name in ("period_s", "stale_after_s", "round_grace_s", "starve_after_s"):
             _require_length(self, name, getattr(self, name))
-        rows = self.batch_rows
-        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-            raise BuildError(
-                f"{type(self).__name__}: batch_rows must be an int of at least 1, not {rows!r}"
-            )
+        require_int(self, 1, batch_rows=self.batch_rows)
         if not isinstance(self.placement, Placement):
             raise BuildError(
                 f"{type(self).__name__}: placement must be a Placement, such as Balanced(), "
@@ -204,8 +200,9 @@ def _assigned(policy: RoundPolicy, view: RoundView, threads: int) -> Sequence[Se
     placement = policy.placement
     name = f"{policy.name}, placement {type(placement).__name__}"
     try:
-        shares = list(placement.shares(view, threads))
-        lists = [[operators.index(i) for i in mine] for mine in placement.assign(view, threads)]
+        given_shares, given_lists = placement.place(view, threads)
+        shares = list(given_shares)
+        lists = [[operators.index(i) for i in mine] for mine in given_lists]
     except SchedulingError:
         raise
     except Exception as error:

@@ -7,11 +7,9 @@ import heapq
 import math
 
 from thalweg.errors import BuildError
-from thalweg.simulate.board import Board
-from thalweg.simulate.events import Events
 from thalweg.simulate.nodes import Node, Unit
-from thalweg.simulate.result import Overhead, SimulatedThread
-from thalweg.simulate.workers import ThreadModel, require_threads
+from thalweg.simulate.result import SimulatedThread
+from thalweg.simulate.workers import Machine, ThreadModel, require_threads
 
 #: Work within this of its end is done, ns: sums of shares are not exact.
 _DONE_NS = 1e-3
@@ -60,25 +58,17 @@ class DedicatedThreads(ThreadModel):
         working: how many threads have work.
     """
 
-    def __init__(
-        self,
-        model: Dedicated,
-        events: Events,
-        board: Board,
-        nodes: list[Node],
-        overhead: Overhead,
-        unit_tuples: int,
-    ) -> None:
-        super().__init__(events, board, nodes, overhead, unit_tuples)
+    def __init__(self, model: Dedicated, machine: Machine) -> None:
+        super().__init__(machine)
         self.model = model
-        self.threads = [OwnThread(node) for node in nodes]
+        self.threads = [OwnThread(node) for node in self.nodes]
         self.working = 0
         self._service_ns = 0.0
         self._loss_ns = 0.0
         self._at_ns = 0
         self._ends: list[tuple[float, int, OwnThread]] = []
         self._planned = 0
-        for node in nodes:
+        for node in self.nodes:
             node.limit = 1
 
     def settle(self) -> None:

@@ -9,11 +9,8 @@ import numba
 
 from thalweg.errors import BuildError
 from thalweg.scheduling.policy import FlowView, Pick, PickPolicy
-from thalweg.simulate.board import Board
-from thalweg.simulate.events import Events
 from thalweg.simulate.nodes import Node
-from thalweg.simulate.result import Overhead
-from thalweg.simulate.workers import Worker, WorkerModel
+from thalweg.simulate.workers import Machine, Worker, WorkerModel
 
 #: With so many operators a pick is compiled: it loops over all of them.
 COMPILE_FROM: Final = 64
@@ -27,20 +24,12 @@ class PickThreads(WorkerModel):
         deciding: how many workers are about to pick.
     """
 
-    def __init__(
-        self,
-        policy: PickPolicy,
-        events: Events,
-        board: Board,
-        nodes: list[Node],
-        overhead: Overhead,
-        unit_tuples: int,
-    ) -> None:
-        super().__init__(events, board, nodes, overhead, unit_tuples)
+    def __init__(self, policy: PickPolicy, machine: Machine) -> None:
+        super().__init__(machine)
         self.policy = policy
         self.idle: list[int] = []
         self.deciding = 0
-        self._pick = _compiled(policy.pick_function(), board.view())
+        self._pick = _compiled(policy.pick_function(), self.board.view())
 
     def settle(self) -> None:
         self.board.settle()

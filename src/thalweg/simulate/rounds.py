@@ -17,11 +17,8 @@ from thalweg.scheduling.rounds import (
     plan_round,
     required_features,
 )
-from thalweg.simulate.board import Board
-from thalweg.simulate.events import Events
 from thalweg.simulate.nodes import Node
-from thalweg.simulate.result import Overhead
-from thalweg.simulate.workers import Worker, WorkerModel, require_threads
+from thalweg.simulate.workers import Machine, Worker, WorkerModel, require_threads
 
 #: How long a thread that finds nothing sleeps at first, ns; then twice as long each time, until the round ends. The
 #: paper says "very small".
@@ -62,22 +59,14 @@ class RoundThreads(WorkerModel):
         planning: whether it is over, and the next one is being made.
     """
 
-    def __init__(
-        self,
-        policy: RoundPolicy,
-        events: Events,
-        board: Board,
-        nodes: list[Node],
-        overhead: Overhead,
-        unit_tuples: int,
-    ) -> None:
-        super().__init__(events, board, nodes, overhead, unit_tuples)
+    def __init__(self, policy: RoundPolicy, machine: Machine) -> None:
+        super().__init__(machine)
         self.policy = policy
         self.tasks: list[Execution] = []
         self.met: list[Worker] = []
         self.end_ns = 0
         self.planning = False
-        self.features = RoundFeatures(policy, nodes)
+        self.features = RoundFeatures(policy, self.nodes)
 
     def settle(self) -> None:
         self.board.settle()

@@ -26,7 +26,7 @@ from thalweg.simulate.result import (
     SimulatedSource,
 )
 from thalweg.simulate.rounds import RoundThreads
-from thalweg.simulate.workers import ThreadModel
+from thalweg.simulate.workers import Machine, ThreadModel
 
 #: Who says what runs next: a policy that picks, one that plans rounds, or the operating system.
 Policy = PickPolicy | RoundPolicy | Dedicated
@@ -139,13 +139,13 @@ class Simulation:
         )
 
     def _model_of(self, policy: Policy, overhead: Overhead, unit_tuples: int) -> ThreadModel:
-        common = (self._events, self._board, self._nodes, overhead, unit_tuples)
+        machine = Machine(self._events, self._board, self._nodes, overhead, unit_tuples)
         if isinstance(policy, Dedicated):
-            return DedicatedThreads(policy, *common)
+            return DedicatedThreads(policy, machine)
         if isinstance(policy, RoundPolicy):
-            return RoundThreads(policy, *common)
+            return RoundThreads(policy, machine)
         if hasattr(policy, "pick_function"):
-            return PickThreads(policy, *common)
+            return PickThreads(policy, machine)
         raise BuildError(
             f"{policy!r} is no policy\n"
             "  expected: one with pick_function(), a RoundPolicy, or Dedicated()"

@@ -42,6 +42,23 @@ class Worker:
         return SimulatedThread(busy, scheduling, life - busy - scheduling)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Machine:
+    """What threads work on.
+
+    Attributes:
+        nodes: the operators.
+        overhead: what deciding costs.
+        unit_tuples: tuples of a unit of work at most.
+    """
+
+    events: Events
+    board: Board
+    nodes: list[Node]
+    overhead: Overhead
+    unit_tuples: int
+
+
 class ThreadModel(abc.ABC):
     """Which thread works on what.
 
@@ -50,14 +67,12 @@ class ThreadModel(abc.ABC):
         decisions: how often the policy was asked.
     """
 
-    def __init__(
-        self, events: Events, board: Board, nodes: list[Node], overhead: Overhead, unit_tuples: int
-    ) -> None:
-        self.events = events
-        self.board = board
-        self.nodes = nodes
-        self.overhead = overhead
-        self.unit_tuples = unit_tuples
+    def __init__(self, machine: Machine) -> None:
+        self.events = machine.events
+        self.board = machine.board
+        self.nodes = machine.nodes
+        self.overhead = machine.overhead
+        self.unit_tuples = machine.unit_tuples
         self.level = 0
         self.decisions = 0
 
@@ -86,10 +101,8 @@ class WorkerModel(ThreadModel):
         workers: all that ever were, those above the level being suspended, or about to be.
     """
 
-    def __init__(
-        self, events: Events, board: Board, nodes: list[Node], overhead: Overhead, unit_tuples: int
-    ) -> None:
-        super().__init__(events, board, nodes, overhead, unit_tuples)
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
         self.workers: list[Worker] = []
 
     def figures(self) -> tuple[SimulatedThread, ...]:
