@@ -15,7 +15,8 @@ from tests.interleavings.workers import FOR_EVER
 
 from thalweg.runtime import layout
 from thalweg.runtime.atomics import EMPTY, give_way, relax
-from thalweg.runtime.layout import INGRESS, KEYED, STATEFUL, OpSpec, lay_out
+from thalweg.runtime.layout import INGRESS, KEYED, STATEFUL, OpSpec
+from thalweg.runtime.memory import lay_out
 from thalweg.runtime.worker import PYTHON, RANGE
 
 Body = Callable[[Memory], None]
@@ -71,7 +72,7 @@ class Flow:
         # The address of the rows is 0, where the heap begins.
         for word in (layout.OBJECT, layout.COUNT, layout.PARTS, layout.ENDING):
             mem[at + word] = 0
-        if not self.dispatch.submit(mem, handle):
+        if not self.dispatch.submit(mem, 0, handle):
             return False
         mem[me + layout.SPARE] = EMPTY
         return True
@@ -86,8 +87,8 @@ class Flow:
         """So many steps; sleeps while there is no room, and then until all have passed."""
         for _ in range(steps):
             while not self.submit(mem):
-                self.dispatch.wait_for_room(mem, FOR_EVER)
-        while not self.dispatch.wait_until_settled(mem, FOR_EVER):
+                self.dispatch.wait_for_room(mem, 0, FOR_EVER)
+        while not self.dispatch.wait_until_settled(mem, 0, FOR_EVER):
             pass
 
     def visit(self, mem: Memory, w: int, op: int) -> bool:

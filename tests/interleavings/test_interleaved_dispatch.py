@@ -267,7 +267,7 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
         "deadlock",
         Mutation(
             "dispatch",
-            "        unpark(mem, mem[PARKED] if mem[o + N_OUT] else mem[SETTLING])\n",
+            "        unpark(mem, mem[PARKED] if mem[o + N_OUT] else mem[o + SETTLED])\n",
             "",
         ),
     ),
@@ -276,7 +276,7 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
         "deadlock",
         Mutation(
             "dispatch",
-            "<= mem[o + CAPACITY]:\n            unpark(mem, mem[WAITING])\n",
+            "<= mem[o + CAPACITY]:\n            unpark(mem, mem[o + ROOM])\n",
             "<= mem[o + CAPACITY]:\n            pass\n",
         ),
     ),
@@ -285,7 +285,7 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
         "deadlock",
         Mutation(
             "worker",
-            "    if mem[o + N_OUT] == 0:\n        unpark(mem, mem[SETTLING])\n",
+            "    if mem[o + N_OUT] == 0:\n        unpark(mem, mem[o + SETTLED])\n",
             "",
         ),
     ),
@@ -293,7 +293,9 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
         lambda structures: sleeping_line(structures, 1, 2),
         "deadlock",
         Mutation(
-            "dispatch", "if mem[o + N_OUT] == 0 and sent(mem, o) < steps", "if sent(mem, o) < steps"
+            "dispatch",
+            "and mem[o + N_OUT] == 0 and sent(mem, o) < steps",
+            "and sent(mem, o) < steps",
         ),
     ),
     "serials without order are counted without an atomic operation": (

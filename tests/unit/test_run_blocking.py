@@ -156,7 +156,7 @@ def test_rows_on_their_way_are_bounded(name: str, queue_chunks: int) -> None:
     found: list[int] = []
 
     def leave(edge: Edge, chunk: Chunk, entry: int) -> None:
-        found.append(int(engine.mem[at.ROWS]))
+        found.append(engine.rows_on_their_way)
 
     options = Options(threads=2, queue_chunks=queue_chunks, rows_limit=limit)
     engine = engine_of(shapes()[name], options=options, leave=leave, chunk_rows=size)
@@ -177,7 +177,7 @@ def test_rows_on_their_way_are_bounded(name: str, queue_chunks: int) -> None:
     of_a_step = 3 * size * len(engine.tasks)
     assert len(found) >= steps
     assert max(found) <= limit + of_a_step
-    assert engine.mem[at.ROWS] == 0
+    assert engine.rows_on_their_way == 0
 
 
 @pytest.mark.usefixtures("no_thread_left")

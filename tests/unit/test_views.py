@@ -61,7 +61,7 @@ def engine() -> Iterator[ParallelEngine]:
 
 def test_the_queues_of_a_flow_that_waits(engine: ParallelEngine) -> None:
     """Two steps that no thread takes wait at both readers of the ingress, with their ages and about their size."""
-    engine.stop()
+    engine.workers.stop()
     engine.mem[layout.STOP] = 0
     begun = now_ns()
     for first in (0, 1_000):

@@ -29,7 +29,8 @@ from thalweg.runtime.dispatch import (
     wake_all,
     worker_at,
 )
-from thalweg.runtime.layout import Int64s, OpSpec, lay_out
+from thalweg.runtime.layout import Int64s, OpSpec
+from thalweg.runtime.memory import lay_out
 from thalweg.runtime.native.calls import address_of, call3
 from thalweg.runtime.rounds import OperatorTraits, RoundCosts, Rounds
 from thalweg.runtime.worker import MEETING, work
@@ -82,16 +83,16 @@ def _feed(mem: Int64s, block: int, steps: int) -> None:
     for _ in range(steps):
         handle = new_handle(mem)
         while handle < 0:
-            wait_for_room(mem, _ROOM_NS)
+            wait_for_room(mem, 0, _ROOM_NS)
             handle = new_handle(mem)
         place = handle_at(mem, handle)
         mem[place + at.OBJECT] = 0
         mem[place + at.COUNT] = 1
         mem[place + at.ENDING] = 0
         mem[block_word(mem, place, 0)] = block
-        while not submit(mem, handle):
-            wait_for_room(mem, _ROOM_NS)
-    while not wait_until_settled(mem, _ROOM_NS):
+        while not submit(mem, 0, handle):
+            wait_for_room(mem, 0, _ROOM_NS)
+    while not wait_until_settled(mem, 0, _ROOM_NS):
         pass
 
 
@@ -157,7 +158,7 @@ def run(
     rounds = None
     if policy is not None:
         names = ["source", *(f"work{i}" for i in range(len(reads)))]
-        traits = [OperatorTraits(name, rank=rank) for rank, name in enumerate(names)]
+        traits = {rank: OperatorTraits(name, rank=rank) for rank, name in enumerate(names)}
         rounds = Rounds(mem, traits, policy)
         mem[at.MODE] = at.BY_ROUND
     wall, cpu = _run_workers(mem, where, steps, rounds)

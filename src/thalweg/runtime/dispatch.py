@@ -66,6 +66,7 @@ from thalweg.runtime.layout import (
     FREE_FN,
     FULL_EDGE,
     GARBAGE,
+    HALTED,
     HANDLE_WORDS,
     HANDLES,
     HELP,
@@ -81,12 +82,13 @@ from thalweg.runtime.layout import (
     LEFT,
     LOCKING,
     MAKER,
+    MAX_OPS,
+    MAX_WORKERS,
     MODE,
     N_CLOCKS,
     N_IN,
     N_OPS,
     N_OUT,
-    N_WORKERS,
     OBJECT,
     OP_WORDS,
     OPS,
@@ -105,18 +107,22 @@ from thalweg.runtime.layout import (
     READERS,
     REORDER,
     RING,
+    ROOM,
     ROUND,
     ROWS,
     ROWS_LIMIT,
     SERIAL,
-    SETTLING,
+    SETTLED,
+    SOURCE,
     STACK_WORDS,
     STACKS,
+    STAT_WORDS,
     STATEFUL,
     STATELESS,
+    STATS,
     STOP,
+    SUBMITTER,
     TIMERS,
-    WAITING,
     WORKER_WORDS,
     WORKERS,
     Int64s,
@@ -151,6 +157,12 @@ def handle_at(mem: Int64s, handle: int) -> int:
 def worker_at(mem: Int64s, worker: int) -> int:
     """Where a worker's words begin."""
     return mem[WORKERS] + worker * mem[WORKER_WORDS]
+
+
+@shared
+def stat_at(mem: Int64s, worker: int, op: int) -> int:
+    """Where the counts of a worker for an operator begin."""
+    return mem[STATS] + (worker * mem[MAX_OPS] + op) * STAT_WORDS
 
 
 @shared
@@ -291,8 +303,9 @@ def release(mem: Int64s, worker: int, handle: int) -> None:
             return
         what, holds = mem[at + OBJECT], mem[at + HOLDS]
         if mem[at + COUNT] >= FEW_ROWS:
-            add(mem, ROWS, -mem[at + COUNT])
-            unpark(mem, mem[WAITING])
+            o = op_at(mem, mem[at + MAKER])
+            add(mem, op_at(mem, mem[o + SOURCE]) + ROWS, -mem[at + COUNT])
+            unpark(mem, mem[o + ROOM])
         if what & OWNS_BLOCK:
             call3(mem[op_at(mem, mem[at + MAKER]) + FREE_FN], mem[block_word(mem, at, 0)], 0, 0)
         if what & HAS_OBJECT:
@@ -431,11 +444,13 @@ def _enqueue(mem: Int64s, number: int, handle: int) -> None:
 def wake_all(mem: Int64s) -> None:
     """Wakes workers, sources and who waits for the end."""
     unpark(mem, mem[PARKED])
-    unpark(mem, mem[WAITING])
-    unpark(mem, mem[SETTLING])
-    if mem[MODE] == DEDICATED:
-        for op in range(mem[N_OPS]):
-            unpark(mem, mem[op_at(mem, op) + PARK])
+    for op in range(load(mem, N_OPS)):
+        o = op_at(mem, op)
+        if mem[o + KIND] == INGRESS:
+            unpark(mem, mem[o + ROOM])
+            unpark(mem, mem[o + SETTLED])
+        elif mem[MODE] == DEDICATED:
+            unpark(mem, mem[o + PARK])
 
 
 @shared
@@ -525,7 +540,7 @@ def _ask_for_help(mem: Int64s, worker: int, reader: int) -> None:
 
     Within a round each operator is left to its own threads.
     """
-    if worker < mem[N_WORKERS] and mem[MODE] != BY_ROUND:
+    if worker < mem[MAX_WORKERS] and mem[MODE] != BY_ROUND:
         mem[worker_at(mem, worker) + HELP] = reader
 
 
@@ -534,9 +549,9 @@ def _tell(mem: Int64s, op: int, moved: int) -> None:
     """Wakes those who sleep for want of what was sent; sources only when half of the room is there again."""
     if moved:
         o = op_at(mem, op)
-        unpark(mem, mem[PARKED] if mem[o + N_OUT] else mem[SETTLING])
+        unpark(mem, mem[PARKED] if mem[o + N_OUT] else mem[o + SETTLED])
         if mem[o + KIND] == INGRESS and 2 * (mem[o + IN] - sent(mem, o)) <= mem[o + CAPACITY]:
-            unpark(mem, mem[WAITING])
+            unpark(mem, mem[o + ROOM])
 
 
 @shared
@@ -583,13 +598,13 @@ def publish(mem: Int64s, worker: int, op: int, handle: int) -> None:
     store(mem, at + READERS, max(mem[o + N_OUT], 1))
     many = mem[at + COUNT] >= FEW_ROWS
     if many:
-        add(mem, ROWS, mem[at + COUNT])
+        add(mem, op_at(mem, mem[o + SOURCE]) + ROWS, mem[at + COUNT])
     if mem[o + KIND] == STATEFUL:
         send_downstream(mem, worker, op, handle)
         store(mem, o + OUT, mem[o + OUT] + 1)
         # Of many small units only some wake others; the end of the visit does in any case.
         if mem[o + OUT] & 7 == 0 or many:
-            unpark(mem, mem[SETTLING] if mem[o + N_OUT] == 0 else mem[PARKED])
+            unpark(mem, mem[o + SETTLED] if mem[o + N_OUT] == 0 else mem[PARKED])
         return
     if mem[o + ORDERED] == 0:
         # Without order an output's serial is given as it comes out.
@@ -609,63 +624,71 @@ def publish(mem: Int64s, worker: int, op: int, handle: int) -> None:
 
 
 @shared
-def has_room(mem: Int64s) -> bool:
-    """Whether the ingress may take a step."""
-    o = op_at(mem, 0)
+def has_room(mem: Int64s, source: int) -> bool:
+    """Whether a flow's ingress may take a step."""
+    o = op_at(mem, source)
     entered = mem[o + IN] - sent(mem, o)
-    return entered < mem[o + CAPACITY] and load(mem, ROWS) < mem[ROWS_LIMIT]
+    return entered < mem[o + CAPACITY] and load(mem, o + ROWS) < mem[o + ROWS_LIMIT]
 
 
 @shared
-def submit(mem: Int64s, handle: int) -> bool:
-    """A new step, by the one thread that may; False when there is no room."""
-    if not has_room(mem):
+def submit(mem: Int64s, source: int, handle: int) -> bool:
+    """A new step of a flow, by the one thread that may; False when there is no room."""
+    if not has_room(mem, source):
         return False
-    o = op_at(mem, 0)
+    o = op_at(mem, source)
     at = handle_at(mem, handle)
     serial = mem[o + IN]
     mem[at + SERIAL] = serial
-    mem[at + MAKER] = 0
+    mem[at + MAKER] = source
     mem[at + HOLDS] = EMPTY
     store(mem, o + IN, serial + 1)
-    publish(mem, mem[N_WORKERS], 0, handle)
+    publish(mem, mem[o + SUBMITTER], source, handle)
     return True
 
 
 @shared
-def wait_for_room(mem: Int64s, limit_us: int) -> None:
-    """Sleeps until there may be room, or the runtime stops."""
-    key = prepare(mem, mem[WAITING])
-    if has_room(mem) or load(mem, STOP):
-        cancel(mem, mem[WAITING])
-    else:
-        park(mem, mem[WAITING], key, limit_us)
+def is_halted(mem: Int64s, source: int) -> bool:
+    """Whether nobody is to wait for a flow any more."""
+    return load(mem, STOP) != 0 or load(mem, op_at(mem, source) + HALTED) != 0
 
 
 @shared
-def settled(mem: Int64s) -> bool:
-    """Whether every step that has entered has left the operators without readers, and so all that stand before.
+def wait_for_room(mem: Int64s, source: int, limit_us: int) -> None:
+    """Sleeps until there may be room in a flow, or it is halted."""
+    event = mem[op_at(mem, source) + ROOM]
+    key = prepare(mem, event)
+    if has_room(mem, source) or is_halted(mem, source):
+        cancel(mem, event)
+    else:
+        park(mem, event, key, limit_us)
+
+
+@shared
+def settled(mem: Int64s, source: int) -> bool:
+    """Whether every step that has entered a flow has left its operators without readers, and so all before them.
 
     An operator counts what it has sent only after its readers may have run it: who slept until *that* count is right
     might be woken too early by the last of them, and then by nobody.
     """
-    steps = load(mem, op_at(mem, 0) + IN)
-    for op in range(mem[N_OPS]):
+    steps = load(mem, op_at(mem, source) + IN)
+    for op in range(source, load(mem, N_OPS)):
         o = op_at(mem, op)
-        if mem[o + N_OUT] == 0 and sent(mem, o) < steps:
+        if mem[o + SOURCE] == source and mem[o + N_OUT] == 0 and sent(mem, o) < steps:
             return False
     return True
 
 
 @shared
-def wait_until_settled(mem: Int64s, limit_us: int) -> bool:
-    """Sleeps for a while unless all is done; whether it is."""
-    key = prepare(mem, mem[SETTLING])
-    if settled(mem) or load(mem, STOP):
-        cancel(mem, mem[SETTLING])
+def wait_until_settled(mem: Int64s, source: int, limit_us: int) -> bool:
+    """Sleeps for a while unless all of a flow is done; whether it is."""
+    event = mem[op_at(mem, source) + SETTLED]
+    key = prepare(mem, event)
+    if settled(mem, source) or is_halted(mem, source):
+        cancel(mem, event)
     else:
-        park(mem, mem[SETTLING], key, limit_us)
-    return settled(mem)
+        park(mem, event, key, limit_us)
+    return settled(mem, source)
 
 
 @shared

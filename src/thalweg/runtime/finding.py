@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from thalweg.runtime.atomics import EMPTY, relax, shared
+from thalweg.runtime.atomics import EMPTY, load, relax, shared
 from thalweg.runtime.layout import (
     BY_FREE_LIST,
     BY_PICK,
@@ -18,6 +18,7 @@ from thalweg.runtime.layout import (
     PICK,
     REFUSED,
     VIEW,
+    VIEW_OPS,
     Int64s,
 )
 from thalweg.runtime.meeting import from_round
@@ -69,8 +70,8 @@ def next_operator(mem: Int64s, w: int, me: int) -> int:
     if mem[me + REFUSED] > _PATIENCE:
         return _any_runnable(mem)
     if mode == BY_PICK:
-        status, op = call3(mem[PICK], mem[me + VIEW], w, mem[N_OPS])
-        if status == 0 and EMPTY <= op < mem[N_OPS]:
+        status, op = call3(mem[PICK], mem[me + VIEW], w, mem[me + VIEW_OPS])
+        if status == 0 and EMPTY <= op < mem[me + VIEW_OPS]:
             return if_runnable(mem, op)
     # Also where compiled code raised, or named no operator: Python says what is wrong.
     return ASK
@@ -85,7 +86,7 @@ def if_runnable(mem: Int64s, op: int) -> int:
 @shared
 def _any_runnable(mem: Int64s) -> int:
     """Some operator that can run: a policy that goes on picking none, or one that cannot run, must not end the run."""
-    for op in range(1, mem[N_OPS]):
+    for op in range(1, load(mem, N_OPS)):
         if is_runnable(mem, op):
             return op
     return EMPTY

@@ -4,21 +4,14 @@ Steps are those of the serial engine (:mod:`thalweg.runtime.engine`). Here a ste
 at once: it is *submitted*, and every unit takes it in turn, so that many steps are on their way and many threads
 work on them. Each unit sees every step, so a step's number is its serial (see :mod:`thalweg.runtime.dispatch`).
 
-Who runs what:
-
-* threading ``dynamic``: ``threads`` workers that a policy sends to the operators;
-* threading ``dedicated``: a thread for each operator, left to the operating system.
-
-(``manual``, the caller's thread without queues, is the serial engine.)
+The threads are those of :class:`~thalweg.runtime.workers.Workers`: an engine has its own, or shares them with the
+engines of other flows.
 """
 
 from __future__ import annotations
 
 import collections
-import functools
 import logging
-import pathlib
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -26,7 +19,6 @@ from typing import Any, Final
 import numpy as np
 
 from thalweg.errors import ThalwegError
-from thalweg.jit import CACHE_DIR
 from thalweg.operators.nodes import Keyed, Ref, Sink
 from thalweg.plan import Edge
 from thalweg.runtime import layout as at
@@ -34,32 +26,29 @@ from thalweg.runtime.atomics import EMPTY, store
 from thalweg.runtime.build import Prepared
 from thalweg.runtime.chunks import Chunk, Column
 from thalweg.runtime.compiler.columns import address
-from thalweg.runtime.compiler.modules import announce
 from thalweg.runtime.dispatch import (
     HAS_OBJECT,
     block_word,
-    collected,
-    free_handles,
     handle_at,
-    new_handle,
+    is_halted,
     op_at,
+    settled,
     submit,
     wait_for_room,
     wait_until_settled,
     wake_all,
-    worker_at,
 )
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving, stream_schema
 from thalweg.runtime.keyed_unit import KeyedUnit, Parts
+from thalweg.runtime.memory import Reserve
 from thalweg.runtime.native.blocks import chunk_of, payload_of
-from thalweg.runtime.options import DEFAULTS, Options, require_policy
-from thalweg.runtime.picks import CompiledPick, compiled_policy
-from thalweg.runtime.rounds import OperatorTraits, Rounds
+from thalweg.runtime.options import DEFAULTS, Options
+from thalweg.runtime.rounds import Rounds
 from thalweg.runtime.units import Given, Moment
 from thalweg.runtime.views import dearest_ns, tuples_waiting
 from thalweg.runtime.wiring import Bundle, Task, wire
-from thalweg.runtime.worker import CHOOSE, JOIN, MEETING, PICKED, PYTHON, RANGE, STOPPED, work
-from thalweg.scheduling.rounds import RoundPolicy
+from thalweg.runtime.worker import JOIN, RANGE
+from thalweg.runtime.workers import Workers
 from thalweg.stats import OperatorProgress
 from thalweg.times import BEFORE_ALL, NEVER
 
@@ -72,42 +61,25 @@ STEP_ROWS: Final = 16_384
 FIRST_ROWS: Final = 64
 #: How long an operator is to take for a step, ns: twenty times what a step costs in Python, and not long to wait for.
 STEP_NS: Final = 2_000_000
-_FOR_EVER: Final = 1 << 40
-#: Stands beside the compiled code when there is some.
-_COMPILED: Final = pathlib.Path(CACHE_DIR) / "worker.done"
 #: A sleeping caller looks for a failure so often, microseconds.
 _LOOK_US: Final = 50_000
-#: So long a unit in Python may wait for the interpreter's lock; longer, and its function sleeps, which is its cost, ns.
-_INTERPRETER_NS: Final = 50_000_000
-#: How long a worker that is told to stop is waited for, seconds.
+#: How long steps on their way are waited for when a flow is ended, seconds.
 _GRACE: Final = 2.0
-
-
-@functools.cache
-def _announce_compilation() -> None:
-    """Says, once a process, that compiling takes a while; it is done once for each version of the package."""
-    if not _COMPILED.exists():
-        announce("the worker loop")
-        _LOG.warning("compiling the worker loop, once for this version: about half a minute …")
-
-
-@functools.cache
-def _is_compiled() -> None:
-    _COMPILED.touch()
 
 
 class ParallelEngine(Engine):
     """An :class:`~thalweg.runtime.engine.Engine` whose units run in many threads.
 
-    Steps that are submitted leave in their order, some calls later; :meth:`settle` waits for all of them. Threads
-    start with the first step and sleep while there is nothing to do; :meth:`stop` ends them. One thread at a time
-    may submit.
+    Steps that are submitted leave in their order, some calls later; :meth:`settle` waits for all of them. One thread
+    at a time may submit. Where a function raises, that is the end: what is still on its way is dropped.
 
     Args:
         leave: called for each chunk that leaves, by the worker that has it; by default chunks come back from
             :meth:`step`.
         needs_token: the sinks (by edge) whose ``leave`` is interpreted code of the user.
         chunk_rows: rows of a step; None lets them follow the operators' cost, so that none takes long for a step.
+        workers: those of several flows; by default it has its own, and ends them with :meth:`stop`.
+        priority_class: of the flow, for policies that ask for it.
     """
 
     def __init__(
@@ -119,9 +91,11 @@ class ParallelEngine(Engine):
         options: Options = DEFAULTS,
         leave: Callable[[Edge, Chunk, int], None] | None = None,
         needs_token: frozenset[Edge] = frozenset(),
+        workers: Workers | None = None,
+        priority_class: int = 0,
     ) -> None:
         self.options = options
-        _announce_compilation()
+        self.priority_class = priority_class
         super().__init__(prepared, stage=stage, chunk_rows=chunk_rows or STEP_ROWS)
         self._adapts = chunk_rows is None
         self.error: BaseException | None = None
@@ -130,27 +104,53 @@ class ParallelEngine(Engine):
         self._domains = sorted({0, *self.plan.domains})
         self._slots = {domain: slot for slot, domain in enumerate(self._domains)}
         self.tasks: list[Task] = wire(self, needs_token)
-        specs = [task.spec for task in self.tasks]
-        self._workers = len(specs) - 1 if options.threading == "dedicated" else options.threads
-        self.mem = at.lay_out(
-            specs,
-            workers=self._workers,
-            clocks=len(self._domains),
-            refs=max(len(task.refs) for task in self.tasks),
-            rows_limit=options.rows_limit,
-        )
-        self.objects: list[Any] = [None] * self._handle_count()
-        self._keep: list[Any] = []
-        self._garbage = np.empty(64, np.int64)
-        self._collecting = threading.Lock()
-        self._threads: list[threading.Thread] = []
-        self._pick = CompiledPick(0, lambda view, worker: -1)
-        #: under a round policy
-        self.rounds: Rounds | None = None
-        self._policy = options.policy
-        self._set_policy(options.policy)
+        self._owns_workers = workers is None
+        self.workers = workers or Workers(options, reserve=self._reserve())
+        self.mem, self.objects = self.workers.mem, self.workers.objects
+        self._is_dropping = False
+        #: where its ingress stands; the other operators stand behind it
+        self.source = self.workers.add(self).first
+        self.submitter = int(self.mem[op_at(self.mem, self.source) + at.SUBMITTER])
         self._share_bounds()
         self._sync_tables()
+
+    def _reserve(self) -> Reserve:
+        """The room of a memory for this flow alone."""
+        specs = [task.spec for task in self.tasks]
+        dedicated = self.options.threading == "dedicated"
+        return Reserve.exactly(
+            [specs],
+            workers=len(specs) if dedicated else self.options.threads,
+            refs=max(len(task.refs) for task in self.tasks),
+            clocks=len(self._domains),
+        )
+
+    def op_at(self, index: int) -> int:
+        """Where the words of one of its operators begin."""
+        return int(op_at(self.mem, self.source + index))
+
+    @property
+    def rows_on_their_way(self) -> int:
+        """Rows of chunks, a chunk behind each operator that still needs it; small chunks do not count."""
+        return int(self.mem[self.op_at(0) + at.ROWS])
+
+    @property
+    def rounds(self) -> Rounds | None:
+        """Under a round policy."""
+        return self.workers.rounds
+
+    @property
+    def policy(self) -> Any:
+        """Who runs next; may be replaced at any time, but under threading ``dedicated`` says nothing."""
+        return self.workers.policy
+
+    @policy.setter
+    def policy(self, policy: Any) -> None:
+        self.workers.policy = policy
+
+    def set_threads(self, count: int) -> None:
+        """As :meth:`thalweg.runtime.workers.Workers.set_threads`."""
+        self.workers.set_threads(count)
 
     # -- what hosts call ------------------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ class ParallelEngine(Engine):
         """As many rows as the dearest operator does in :data:`STEP_NS`, few before it is known what they cost."""
         if not self._adapts:
             return self.chunk_rows
-        dearest = dearest_ns(self.mem)
+        dearest = dearest_ns(self.mem, self.submitter, self.source)
         if dearest < 0:
             return FIRST_ROWS
         return max(1, min(self.chunk_rows, int(STEP_NS / max(dearest, 1.0))))
@@ -173,7 +173,7 @@ class ParallelEngine(Engine):
         arriving: Mapping[Edge, Chunk] | None = None,
     ) -> Leaving:
         """Submits a step, as soon as there is room; gives what has left since the last call."""
-        self._start()
+        self.workers.start()
         bundle: Bundle = {**given, **(arriving or {})}
         handle = self._new_handle()
         place = handle_at(self.mem, handle)
@@ -185,15 +185,15 @@ class ParallelEngine(Engine):
             self.mem[place + at.CLOCKS + slot] = clocks.get(domain, BEFORE_ALL)
         self.moment = Moment(dict(clocks), ending, round)
         self.put(handle, self.tasks[0], bundle)
-        while not submit(self.mem, handle):
+        while not submit(self.mem, self.source, handle):
             self._check()
-            wait_for_room(self.mem, _LOOK_US)
+            wait_for_room(self.mem, self.source, _LOOK_US)
         self._check()
         return self._take_left()
 
     def settle(self) -> Iterator[Leaving]:
         """Waits until all steps have run through; gives what leaves."""
-        while self._threads and not wait_until_settled(self.mem, _LOOK_US):
+        while self.workers.running and not wait_until_settled(self.mem, self.source, _LOOK_US):
             self._check()
             yield self._take_left()
         self._check()
@@ -201,9 +201,16 @@ class ParallelEngine(Engine):
         yield self._take_left()
 
     def halt(self) -> None:
-        """Tells all threads to end, also those that wait for room; waits for none."""
-        store(self.mem, at.STOP, 1)
+        """Nobody is to wait for this flow any more, and what is on its way is dropped; waits for nothing."""
+        self._is_dropping = True
+        store(self.mem, self.op_at(0) + at.HALTED, 1)
         wake_all(self.mem)
+
+    def fail(self, error: BaseException) -> None:
+        """This is why the flow ends, unless there has been another reason before."""
+        if self.error is None:
+            self.error = error
+        self.halt()
 
     def check(self) -> None:
         """Raises what the first operator or sink that failed raised, if one has."""
@@ -211,19 +218,26 @@ class ParallelEngine(Engine):
             raise self.error
 
     def stop(self) -> None:
-        """Ends the threads; steps on their way are dropped. One that hangs in a user's function is left behind."""
+        """Drops the steps on their way and ends its own threads, or leaves those that it shares.
+
+        A function of the user's that hangs is left behind, and with it the flow's place among others.
+        """
         self.halt()
+        if self._owns_workers:
+            self.workers.stop()
+            return
         deadline = time.monotonic() + _GRACE
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-        hanging = [thread.name for thread in self._threads if thread.is_alive()]
-        if hanging:
-            _LOG.warning("%s: still in a user's function, left behind", ", ".join(hanging))
+        while self.workers.running and not settled(self.mem, self.source):
+            if time.monotonic() > deadline:
+                _LOG.warning("flow %r: still in a user's function, left behind", self.plan.flow)
+                return
+            time.sleep(1e-3)
+        self.workers.remove(self)
 
     def operators(self) -> list[OperatorProgress]:
         """What each operator has done, and how it stands; the ends of streams are not among them."""
         mem, found = self.mem, []
-        totals = at.counts_of(mem).sum(axis=0)
+        totals = at.counts_of(mem).sum(axis=0)[self.source :]
         for index, task in enumerate(self.tasks):
             if not index or task.leaves:
                 continue
@@ -243,23 +257,11 @@ class ParallelEngine(Engine):
                     busy_ns=int(mine[at.S_BUSY]),
                     cost_ns=ns / timed if timed else 0.0,
                     selectivity=rows_out / rows_in if rows_in else 1.0,
-                    workers=int(mem[op_at(mem, index) + at.BUSY]),
-                    queue_rows=int(tuples_waiting(mem, index)),
+                    workers=int(mem[self.op_at(index) + at.BUSY]),
+                    queue_rows=int(tuples_waiting(mem, self.source + index)),
                 )
             )
         return found
-
-    def set_threads(self, count: int) -> None:
-        """Suspends workers, or lets suspended ones go on: the first ``count`` run, at least one.
-
-        Of threading ``dedicated`` all run: nobody else would run the operator of one that is suspended.
-        """
-        if self.options.threading == "dedicated":
-            return
-        store(self.mem, at.ACTIVE, max(1, min(count, self._workers)))
-        # Operators of a suspended worker are in nobody's list.
-        store(self.mem, at.ROUND_END, 0)
-        wake_all(self.mem)
 
     def resume(self) -> None:
         super().resume()
@@ -274,60 +276,47 @@ class ParallelEngine(Engine):
                 continue
             if unit is None or not task.spec.timers:
                 continue
-            first = self.mem[op_at(self.mem, index) + at.EARLIEST]
+            first = self.mem[self.op_at(index) + at.EARLIEST]
             for number, operator in enumerate(unit.operators):
                 bounds = (table.next_timer for table in operator.tables.values())
                 self.mem[first + number] = min(bounds, default=NEVER)
 
-    # -- workers --------------------------------------------------------------------------------------------
+    # -- units ----------------------------------------------------------------------------------------------
 
-    def _start(self) -> None:
-        if self._threads:
-            return
-        for worker in range(self._workers):
-            if self.options.threading == "dedicated":
-                self.mem[worker_at(self.mem, worker) + at.FIXED] = worker + 1
-            thread = threading.Thread(
-                target=self._work, args=[worker], name=f"thalweg-{worker}", daemon=True
-            )
-            self._threads.append(thread)
-        for thread in self._threads:
-            thread.start()
+    def run_unit(self, me: int, task: Task) -> None:
+        """Runs the unit that a worker was returned with; of a flow that has failed it puts out nothing."""
+        if not self._is_dropping:
+            try:
+                self._run(me, task)
+                return
+            except BaseException as error:
+                self.fail(error)
+        self._drop(me, task)
 
-    def _work(self, worker: int) -> None:
-        mem, me = self.mem, int(worker_at(self.mem, worker))
-        try:
-            while (code := work(mem, worker)) != STOPPED:
-                _is_compiled()
-                if code == PYTHON:
-                    self._run_timed(me)
-                elif code == CHOOSE:
-                    mem[me + at.HELP] = self._pick.ask(mem, worker)
-                    mem[me + at.PHASE] = PICKED
-                elif code == MEETING and self.rounds is not None:
-                    self.rounds.prepare(worker)
-                self._collect()
-        except BaseException as error:
-            self._fail(error)
-
-    def _run_timed(self, me: int) -> None:
-        """Runs a unit, and says when it would have begun if it had not waited for other threads."""
-        began, cpu = time.monotonic_ns(), time.thread_time_ns()
-        self._run(me)
-        used, now = time.thread_time_ns() - cpu, time.monotonic_ns()
-        slept = max(0, now - began - used - _INTERPRETER_NS)
-        self.mem[me + at.STARTED] = now - used - slept
-
-    def _run(self, me: int) -> None:
-        """Runs the unit that a worker was returned with."""
+    def _drop(self, me: int, task: Task) -> None:
         mem = self.mem
-        phase, task = int(mem[me + at.PHASE]), self.tasks[int(mem[me + at.OP])]
+        phase, first, out = (int(mem[me + word]) for word in (at.PHASE, at.INPUTS, at.SPARE))
+        if phase == RANGE:
+            # Machine code must not merge what was not run to the end.
+            self.set_block(first, 0, 0)
+        elif task.spec.is_split:
+            self._put_no_parts(out, task)
+        else:
+            self.put(out, task, {})
+
+    def _put_no_parts(self, handle: int, task: Task) -> None:
+        reader = next(one for one in self.tasks if one.spec.reads == [(task.index, 0)])
+        rows = np.zeros(reader.spec.partitions, np.int64)
+        self._put_rows(handle, rows, rows)
+
+    def _run(self, me: int, task: Task) -> None:
+        mem, phase = self.mem, int(self.mem[me + at.PHASE])
         first, out = int(mem[me + at.INPUTS]), int(mem[me + at.SPARE])
         if phase == RANGE:
             assert task.unit is not None
             part = int(mem[me + at.PART])
             bound = task.run_part(self, first, part, self._moment(first))
-            store(mem, int(mem[op_at(mem, task.index) + at.EARLIEST]) + part, bound)
+            store(mem, int(mem[self.op_at(task.index) + at.EARLIEST]) + part, bound)
         elif phase == JOIN:
             self.put(out, task, task.join(self, first, self._moment(first)))
         else:
@@ -360,14 +349,9 @@ class ParallelEngine(Engine):
             self.setting.count(node.label, **{"in": len(chunk)})
         self._leave(edge, chunk, int(self.mem[handle_at(self.mem, handle) + at.ENTRY]))
 
-    def _fail(self, error: BaseException) -> None:
-        if self.error is None:
-            self.error = error
-        self.halt()
-
     def _check(self) -> None:
         self.check()
-        if self.mem[at.STOP]:
+        if is_halted(self.mem, self.source):
             raise ThalwegError("the engine was stopped")
 
     def _take_left(self) -> Leaving:
@@ -379,27 +363,11 @@ class ParallelEngine(Engine):
 
     # -- handles --------------------------------------------------------------------------------------------
 
-    def _handle_count(self) -> int:
-        return int(self.mem[at.HANDLE_COUNT])
-
     def _new_handle(self) -> int:
-        while (handle := int(new_handle(self.mem))) == EMPTY:
+        while (handle := self.workers.new_handle()) == EMPTY:
             self._check()
-            self._collect()
-            wait_for_room(self.mem, 1_000)
+            wait_for_room(self.mem, self.source, 1_000)
         return handle
-
-    def _collect(self) -> None:
-        """Lets go of objects that nobody reads any more."""
-        if not self._collecting.acquire(blocking=False):
-            return
-        try:
-            while count := collected(self.mem, self._garbage):
-                for handle in self._garbage[:count].tolist():
-                    self.objects[handle] = None
-                free_handles(self.mem, self._garbage, count)
-        finally:
-            self._collecting.release()
 
     def put(self, handle: int, task: Task, bundle: Bundle) -> None:
         """Puts an operator's output under a handle."""
@@ -438,10 +406,14 @@ class ParallelEngine(Engine):
             task.count(self.setting)
 
     def _put_parts(self, handle: int, parts: Parts) -> None:
+        self._put_rows(handle, parts, parts.rows)
+
+    def _put_rows(self, handle: int, kept: Any, rows: at.Int64s) -> None:
+        """Keeps an object under the handle of a split chunk, whose rows by partition stand there."""
         place = handle_at(self.mem, handle)
-        self.objects[handle] = parts
+        self.objects[handle] = kept
         self.mem[place + at.OBJECT] = HAS_OBJECT
-        self.mem[place + at.PARTS] = address(parts.rows)
+        self.mem[place + at.PARTS] = address(rows)
 
     def _put_clocks(self, handle: int, moment: Moment) -> None:
         place = handle_at(self.mem, handle)
@@ -459,48 +431,5 @@ class ParallelEngine(Engine):
         """Machine code and the runtime keep the bounds of timers in the same words."""
         for index, task in enumerate(self.tasks):
             if task.keyed is not None and task.spec.kind == at.KEYED:
-                first = int(self.mem[op_at(self.mem, index) + at.EARLIEST])
+                first = int(self.mem[self.op_at(index) + at.EARLIEST])
                 task.keyed.move_earliest(int(self.mem[at.BASE]) + 8 * first)
-
-    @property
-    def policy(self) -> Any:
-        """Who runs next; may be replaced at any time, but under threading ``dedicated`` says nothing."""
-        return self._policy
-
-    @policy.setter
-    def policy(self, policy: Any) -> None:
-        if policy is not None:
-            require_policy(policy)
-        self._policy = policy
-        self._set_policy(policy)
-        wake_all(self.mem)
-
-    def _set_policy(self, policy: Any) -> None:
-        """Tells the workers; the mode comes last, when all that it needs stands."""
-        mem = self.mem
-        if self.options.threading == "dedicated":
-            mem[at.SLICE] = mem[at.WINDOW] = _FOR_EVER
-            mode = at.DEDICATED
-        elif policy is None or getattr(policy, "native", "") == "free_list":
-            mem[at.SLICE] = mem[at.WINDOW] = _FOR_EVER
-            mode = at.BY_FREE_LIST
-        elif isinstance(policy, RoundPolicy):
-            mode = at.BY_ROUND
-            if self.rounds is None:
-                self.rounds = Rounds(mem, self._traits(), policy)
-            else:
-                self.rounds.policy = policy
-        else:
-            self._pick = compiled_policy(policy)
-            self._keep.append(self._pick)  # a worker may still be in the one before
-            mode = at.BY_PICK if self._pick.address else at.BY_PYTHON
-            mem[at.PICK] = self._pick.address
-            mem[at.SLICE], mem[at.WINDOW] = policy.slice_ns, policy.window_ns
-        store(mem, at.MODE, mode)
-
-    def _traits(self) -> list[OperatorTraits]:
-        flow = self.plan.flow
-        return [
-            OperatorTraits(task.spec.name, flow, task.spec.priority, rank)
-            for rank, task in enumerate(self.tasks)
-        ]

@@ -17,7 +17,7 @@ from thalweg.runtime.atomics import EMPTY
 from thalweg.runtime.compiler.lookup import carray, pointer
 from thalweg.runtime.dispatch import worker_at
 from thalweg.runtime.failures import reason_of
-from thalweg.runtime.layout import BASE, N_OPS, PORT_FIELDS, VIEW, VIEW_FIELDS, Int64s
+from thalweg.runtime.layout import BASE, PORT_FIELDS, VIEW, VIEW_FIELDS, VIEW_OPS, Int64s
 from thalweg.runtime.native.calls import address_of
 from thalweg.scheduling.policy import FLOATS, FlowView, Pick, PortView
 
@@ -51,7 +51,7 @@ class CompiledPick:
             raise SchedulingError(
                 f"policy {self.policy}: its pick failed: {reason_of(error)}", policy=self.policy
             ) from error
-        last = int(mem[N_OPS]) - 1
+        last = int(mem[worker_at(mem, worker) + VIEW_OPS]) - 1
         if not EMPTY <= picked <= last:
             raise SchedulingError(
                 f"policy {self.policy}: its pick is no operator: {picked}\n"
@@ -136,8 +136,9 @@ def compile_pick(pick: Pick, policy: str = "") -> CompiledPick:
 
 def view_of(mem: Int64s, worker: int) -> FlowView:
     """A worker's view as NumPy arrays over its memory."""
-    n = int(mem[N_OPS])
-    words = mem[(int(mem[worker_at(mem, worker) + VIEW]) - int(mem[BASE])) // 8 :]
+    me = int(worker_at(mem, worker))
+    n = int(mem[me + VIEW_OPS])
+    words = mem[(int(mem[me + VIEW]) - int(mem[BASE])) // 8 :]
     columns, words = _columns(words, FlowView._fields[:VIEW_FIELDS], n)
     now, ports, words = words[:1], int(words[1]), words[2:]
     queues, words = _columns(words, PortView._fields[:PORT_FIELDS], ports)

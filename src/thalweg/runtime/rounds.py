@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -55,27 +56,41 @@ class Rounds:
 
     Args:
         mem: the memory, laid out.
-        traits: of each operator, in the order of the memory.
+        traits: of the operators, by their place in the memory; see :meth:`update`.
         policy: what the next round is planned by.
 
     Raises:
         SchedulingError: the policy asks for what there is not.
     """
 
-    def __init__(self, mem: Int64s, traits: Sequence[OperatorTraits], policy: RoundPolicy) -> None:
+    def __init__(
+        self, mem: Int64s, traits: Mapping[int, OperatorTraits], policy: RoundPolicy
+    ) -> None:
         self._mem = mem
-        self._traits = traits
-        self._readers, self._feeders = _neighbours(mem)
-        self._around = [
-            (*readers, *feeders)
-            for readers, feeders in zip(self._readers, self._feeders, strict=True)
-        ]
-        self._known: list[OperatorStats | None] = [None] * len(traits)
-        self._units = np.zeros(len(traits), np.int64)
-        self._busy: set[int] = set()
-        self._own: list[dict[str, float]] = [{} for _ in traits]
+        self._changing = threading.Lock()
+        self._policy = policy
         self.costs = RoundCosts()
+        self.update(traits)
         self.policy = policy
+
+    def update(self, traits: Mapping[int, OperatorTraits]) -> None:
+        """From the next round on there are these operators and no others (flows were added or removed)."""
+        with self._changing:
+            #: the operators' places in the memory; to the policy they are 0, 1, and so on
+            self._places = np.array(sorted(traits), np.int64)
+            self._number = {place: number for number, place in enumerate(self._places.tolist())}
+            self._traits = [traits[place] for place in self._places.tolist()]
+            self._readers, self._feeders = _neighbours(self._mem, self._number)
+            self._around = [
+                (*readers, *feeders)
+                for readers, feeders in zip(self._readers, self._feeders, strict=True)
+            ]
+            self._known: list[OperatorStats | None] = [None] * len(traits)
+            self._units = np.zeros(len(traits), np.int64)
+            self._busy: set[int] = set()
+            self._own: list[dict[str, float]] = [{} for _ in traits]
+            # What is under way knows nothing of them.
+            self._mem[at.ROUND_END] = 0
 
     @property
     def policy(self) -> RoundPolicy:
@@ -101,11 +116,16 @@ class Rounds:
         Raises:
             SchedulingError: what the policy gives is no round.
         """
+        with self._changing:
+            self._prepare(worker)
+
+    def _prepare(self, worker: int) -> None:
         began = time.thread_time_ns()
         mem, policy = self._mem, self._policy
         absent = self._absent(worker)
         present = [w for w in range(self._active()) if w not in absent]
-        view = self._view(worker, list(absent.values()))
+        busy = [self._number[op] for op in absent.values() if op in self._number]
+        view = self._view(worker, busy)
         refreshed = time.thread_time_ns()
         planned = plan_round(policy, view, len(present))
         done = time.thread_time_ns()
@@ -138,9 +158,10 @@ class Rounds:
         refresh_view(self._mem, worker)
         flow = view_of(self._mem, worker)
         now = int(flow.now_ns[0])
-        totals = at.counts_of(self._mem).sum(axis=0)
+        totals = at.counts_of(self._mem).sum(axis=0)[self._places]
         units = totals[:, at.S_UNITS]
-        ran = set(np.flatnonzero(units != self._units).tolist()) | {0}
+        ran = set(np.flatnonzero(units != self._units).tolist())
+        ran |= {number for number, traits in enumerate(self._traits) if traits.rank == 0}
         self._units = units
         new = [index for index, known in enumerate(self._known) if known is None]
         wanted = stale(self._features, ran, self._around, changed=new)
@@ -158,13 +179,12 @@ class Rounds:
         self, touched: Iterable[int], flow: FlowView, busy: Sequence[int], rows_out: Int64s
     ) -> None:
         # Lists, since taking one number after the other out of arrays is what would take longest here.
-        kinds, costs, selectivities = (
-            flow.kind.tolist(),
-            flow.cost.tolist(),
-            flow.selectivity.tolist(),
+        columns = (
+            flow.kind, flow.cost, flow.selectivity, flow.worklist, flow.head_ns, flow.last_run_ns, flow.limit,
+        )  # fmt: skip
+        kinds, costs, selectivities, waiting, heads, last_runs, limits = (
+            column[self._places].tolist() for column in columns
         )
-        waiting, heads = flow.worklist.tolist(), flow.head_ns.tolist()
-        last_runs, limits = flow.last_run_ns.tolist(), flow.limit.tolist()
         for index in touched:
             traits, is_source = self._traits[index], kinds[index] == at.INGRESS
             self._known[index] = OperatorStats(
@@ -193,7 +213,7 @@ class Rounds:
         if not self._readers[index]:
             return UNLIMITED
         chunk = max(rows_out // max(int(self._units[index]), 1), 1)
-        return int(room(self._mem, index)) * chunk
+        return int(room(self._mem, self._places[index])) * chunk
 
     # -- what the workers get -------------------------------------------------------------------------------
 
@@ -211,22 +231,24 @@ class Rounds:
         me = int(worker_at(mem, worker))
         first, count = int(mem[me + at.LIST]), len(operators)
         entries = mem[first : first + count * at.LISTED_WORDS].reshape(count, at.LISTED_WORDS)
-        entries[:, at.E_OP] = operators
+        entries[:, at.E_OP] = self._places[list(operators)]
         entries[:, at.E_LEVEL] = levels
         entries[:, at.E_SINCE] = [at.ONCE if op in lagging else EMPTY for op in operators]
         mem[me + at.LISTED_OPS] = count
         mem[me + at.LAGGING] = len(lagging.intersection(operators))
 
 
-def _neighbours(mem: Int64s) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
-    """By operator, those that read it, and those that it reads."""
-    readers: list[list[int]] = [[] for _ in range(int(mem[at.N_OPS]))]
-    feeders: list[list[int]] = [[] for _ in readers]
-    for op, mine in enumerate(feeders):
-        o = int(op_at(mem, op))
+def _neighbours(
+    mem: Int64s, number: Mapping[int, int]
+) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
+    """By operator (as the policy counts them), those that read it, and those that it reads."""
+    readers: list[list[int]] = [[] for _ in number]
+    feeders: list[list[int]] = [[] for _ in number]
+    for place, op in number.items():
+        o = int(op_at(mem, place))
         for i in range(int(mem[o + at.N_IN])):
             port = int(mem[at.PORTS] + (mem[o + at.FIRST_PORT] + i) * at.PORT_WORDS)
-            feeder = int(mem[port + at.FEEDER])
-            mine.append(feeder)
+            feeder = number[int(mem[port + at.FEEDER])]
+            feeders[op].append(feeder)
             readers[feeder].append(op)
     return tuple(map(tuple, readers)), tuple(map(tuple, feeders))

@@ -44,7 +44,7 @@ def is_runnable(mem: Int64s, op: int) -> bool:
 @shared
 def any_work(mem: Int64s) -> bool:
     """Whether any operator has input and may have one more worker."""
-    for op in range(1, mem[N_OPS]):
+    for op in range(1, load(mem, N_OPS)):
         o = op_at(mem, op)
         if load(mem, o + BUSY) < mem[o + LIMIT] and has_input(mem, op):
             return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 from thalweg.runtime.atomics import EMPTY, load, shared, store
 from thalweg.runtime.clocks import now_ns
 from thalweg.runtime.compiler.support import get_f, get_i, put_f, put_i
-from thalweg.runtime.dispatch import full_reader, op_at, sent, waiting_units, worker_at
+from thalweg.runtime.dispatch import full_reader, op_at, sent, stat_at, waiting_units, worker_at
 from thalweg.runtime.layout import (
     BUSY,
     CAPACITY,
@@ -19,7 +19,9 @@ from thalweg.runtime.layout import (
     ENTRY_WORDS,
     FEEDER,
     FIRST_PORT,
+    GONE,
     IN,
+    INGRESS,
     KEYED,
     KIND,
     LIMIT,
@@ -40,11 +42,11 @@ from thalweg.runtime.layout import (
     S_OUT,
     S_TIMED,
     S_WINDOW,
-    STAT_WORDS,
+    SOURCE,
     STATEFUL,
-    STATS,
     VIEW,
     VIEW_FIELDS,
+    VIEW_OPS,
     WINDOW,
     WINDOW_START,
     Int64s,
@@ -65,8 +67,9 @@ def _new_window(mem: Int64s, now: int) -> None:
     if now - load(mem, WINDOW_START) < mem[WINDOW]:
         return
     store(mem, WINDOW_START, now)
-    for i in range(mem[N_WORKERS] * mem[N_OPS]):
-        mem[mem[STATS] + i * STAT_WORDS + S_WINDOW] = 0
+    for w in range(load(mem, N_WORKERS)):
+        for op in range(load(mem, N_OPS)):
+            mem[stat_at(mem, w, op) + S_WINDOW] = 0
 
 
 @shared
@@ -77,8 +80,8 @@ def tuples_waiting(mem: Int64s, op: int) -> int:
     if units <= 0:
         return 0
     seen, rows = 0, 0
-    for w in range(mem[N_WORKERS]):
-        stat = mem[STATS] + (w * mem[N_OPS] + op) * STAT_WORDS
+    for w in range(load(mem, N_WORKERS)):
+        stat = stat_at(mem, w, op)
         seen += mem[stat]
         rows += mem[stat + S_IN]
     if seen == 0:
@@ -114,18 +117,18 @@ def _ages(mem: Int64s, port: int, waiting: int, now: int) -> tuple[int, int]:
 @shared
 def _derive(mem: Int64s, base: int, n: int) -> None:
     """What follows from neighbours: cumulative selectivities, summed over paths, and the fullest reader."""
-    put_f(base + 48 * n, 1.0)
-    put_f(base + 56 * n, 1.0)
     for op in range(n):
         o, at = op_at(mem, op), base + 8 * op
-        if op:
-            arriving = 0.0
-            for i in range(mem[o + N_IN]):
-                feeder = mem[mem[PORTS] + (mem[o + FIRST_PORT] + i) * PORT_WORDS + FEEDER]
-                arriving += get_f(base + 8 * feeder + 56 * n)
-            put_f(at + 48 * n, arriving)
-            put_f(at + 56 * n, arriving * get_f(at + 40 * n))
+        arriving = 1.0 if mem[o + KIND] == INGRESS else 0.0
+        for i in range(mem[o + N_IN]):
+            feeder = mem[mem[PORTS] + (mem[o + FIRST_PORT] + i) * PORT_WORDS + FEEDER]
+            arriving += get_f(base + 8 * feeder + 56 * n)
+        put_f(at + 48 * n, arriving)
+        put_f(at + 56 * n, arriving * get_f(at + 40 * n))
         fullest = -1
+        if mem[o + KIND] == GONE:
+            put_i(at + 24 * n, fullest)
+            continue
         for e in range(mem[o + N_OUT]):
             reader = mem[mem[PORTS] + mem[mem[o + EDGES] + e] * PORT_WORDS + READER]
             fullest = max(fullest, get_i(base + 8 * reader + 16 * n))
@@ -133,20 +136,22 @@ def _derive(mem: Int64s, base: int, n: int) -> None:
 
 
 @shared
-def _put_ports(mem: Int64s, base: int, op: int, rows_in: int, now: int) -> int:
-    """The columns of a PortView that an operator's own counts give: of its inputs, and of the edges that leave it.
+def _put_ports(mem: Int64s, base: int, n: int, op: int, rows_in: int, now: int) -> int:
+    """The columns of a PortView for an operator's inputs; what writes to them stands in the view already.
 
     A step's rows are taken to be spread evenly over inputs, and to go along every edge. Returns the clock time of the
     oldest chunk of all inputs.
     """
-    n, o = mem[N_OPS], op_at(mem, op)
-    size, first = 8 * mem[N_PORTS], base + 8 * (VIEW_FIELDS * n + 2)
-    cost, selectivity = get_f(base + 8 * op + 32 * n), get_f(base + 8 * op + 40 * n)
-    inputs, oldest = mem[o + N_IN], now
+    o, ports = op_at(mem, op), get_i(base + 8 * (VIEW_FIELDS * n + 1))
+    size, first = 8 * ports, base + 8 * (VIEW_FIELDS * n + 2)
+    cost, inputs, oldest = get_f(base + 8 * op + 32 * n), mem[o + N_IN], now
     rows = max(rows_in // max(sent(mem, o) * inputs, 1), 1)
     for i in range(inputs):
         number = mem[o + FIRST_PORT] + i
         port, at = mem[PORTS] + number * PORT_WORDS, first + 8 * number
+        if number >= ports or mem[port + READER] != op:
+            # Of a flow that was added this moment, or that is gone.
+            continue
         chunks = _chunks_waiting(mem, o, port)
         head, came = _ages(mem, port, chunks, now)
         oldest = min(oldest, head)
@@ -158,27 +163,40 @@ def _put_ports(mem: Int64s, base: int, op: int, rows_in: int, now: int) -> int:
         put_i(at + 3 * size, head)
         put_i(at + 4 * size, came)
         put_f(at + 5 * size, 1e9 / cost / inputs)
+        feeder = base + 8 * mem[port + FEEDER]
         put_i(at + 6 * size, mem[port + FEEDER])
         put_i(at + 7 * size, number)
-    for e in range(mem[o + N_OUT]):
-        put_f(first + 8 * size + 8 * mem[mem[o + EDGES] + e], 1e9 * selectivity / cost)
+        put_f(
+            at + 8 * size, 1e9 * get_f(feeder + 40 * n) / max(get_f(feeder + 32 * n), LEAST_COST_NS)
+        )
     # Every operator takes the same step from all its inputs.
     put_f(first + PORT_FIELDS * size + 8 * op, 1.0)
     return oldest
 
 
 @shared
+def _begin_view(mem: Int64s, me: int, base: int, n: int, ports: int) -> None:
+    """Says how many operators and ports the view has; where they are others than before, nothing else is left."""
+    if mem[me + VIEW_OPS] == n and get_i(base + 8 * (VIEW_FIELDS * n + 1)) == ports:
+        return
+    for word in range((VIEW_FIELDS + 1) * n + 2 + PORT_FIELDS * ports):
+        put_i(base + 8 * word, 0)
+    mem[me + VIEW_OPS] = n
+    put_i(base + 8 * (VIEW_FIELDS * n + 1), ports)
+
+
+@shared
 def refresh_view(mem: Int64s, w: int) -> bool:
     """Fills the worker's view; whether any operator can run."""
-    n, now = mem[N_OPS], now_ns()
+    me, now = worker_at(mem, w), now_ns()
     _new_window(mem, now)
-    base = mem[worker_at(mem, w) + VIEW]
-    any_runnable = False
+    base, n, any_runnable = mem[me + VIEW], load(mem, N_OPS), False
+    _begin_view(mem, me, base, n, load(mem, N_PORTS))
     for op in range(n):
         o = op_at(mem, op)
         timed = ns = rows_in = rows_out = window = last = 0
-        for v in range(mem[N_WORKERS]):
-            stat = mem[STATS] + (v * n + op) * STAT_WORDS
+        for v in range(load(mem, N_WORKERS)):
+            stat = stat_at(mem, v, op)
             timed += mem[stat + S_TIMED]
             ns += mem[stat + S_NS]
             rows_in += mem[stat + S_IN]
@@ -193,7 +211,7 @@ def refresh_view(mem: Int64s, w: int) -> bool:
             selectivity = max(rows_out / rows_in, LEAST_SELECTIVITY)
         waiting = tuples_waiting(mem, op)
         busy = load(mem, o + BUSY)
-        runnable = op > 0 and waiting > 0 and busy < mem[o + LIMIT]
+        runnable = waiting > 0 and busy < mem[o + LIMIT]
         if runnable and mem[o + KIND] == STATEFUL:
             for i in range(mem[o + N_IN]):
                 port = mem[PORTS] + (mem[o + FIRST_PORT] + i) * PORT_WORDS
@@ -212,26 +230,27 @@ def refresh_view(mem: Int64s, w: int) -> bool:
         put_i(at + 88 * n, last)
         put_i(at + 104 * n, mem[o + PRIORITY])
         put_i(at + 112 * n, 1 if runnable else 0)
-        put_i(at + 96 * n, _put_ports(mem, base, op, rows_in, now))
+        put_i(at + 96 * n, _put_ports(mem, base, n, op, rows_in, now))
     put_i(base + 8 * VIEW_FIELDS * n, now)
-    put_i(base + 8 * (VIEW_FIELDS * n + 1), mem[N_PORTS])
     _derive(mem, base, n)
     return any_runnable
 
 
 @shared
-def dearest_ns(mem: Int64s) -> float:
-    """What the operator that has most to do takes for one row of the sources, ns; -1 while nobody can tell.
+def dearest_ns(mem: Int64s, w: int, source: int) -> float:
+    """What the operator of a flow that has most to do takes for one row of the sources, ns; -1 while nobody can tell.
 
-    Nobody can while an operator has input and too few tuples have been timed. By the thread that submits steps.
+    Nobody can while an operator has input and too few tuples have been timed. By the thread that submits its steps.
     """
-    w, n = mem[N_WORKERS], mem[N_OPS]
     refresh_view(mem, w)
-    base, dearest = mem[worker_at(mem, w) + VIEW], -1.0
-    for op in range(1, n):
+    me, dearest = worker_at(mem, w), -1.0
+    base, n = mem[me + VIEW], mem[me + VIEW_OPS]
+    for op in range(source + 1, n):
+        if mem[op_at(mem, op) + SOURCE] != source:
+            continue
         timed = 0
-        for v in range(mem[N_WORKERS]):
-            timed += mem[mem[STATS] + (v * n + op) * STAT_WORDS + S_TIMED]
+        for v in range(load(mem, N_WORKERS)):
+            timed += mem[stat_at(mem, v, op) + S_TIMED]
         at = base + 8 * op
         if timed >= SAMPLE_TUPLES:
             dearest = max(dearest, get_f(at + 32 * n) * get_f(at + 48 * n))

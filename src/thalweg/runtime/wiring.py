@@ -225,6 +225,7 @@ class _Wiring:
 
     def _spec(self, name: str, kind: int, **more: Any) -> OpSpec:
         options = self.options
+        more.setdefault("priority", self.engine.priority_class)
         more.setdefault("limit", 1 if kind in (at.STATEFUL, at.INGRESS) else 1 << 30)
         return OpSpec(
             name,

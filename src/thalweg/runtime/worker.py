@@ -32,6 +32,7 @@ from thalweg.runtime.dispatch import (
     release,
     relieve,
     relieve_waiting,
+    stat_at,
     without_room,
     worker_at,
 )
@@ -70,7 +71,6 @@ from thalweg.runtime.layout import (
     MERGE,
     MODE,
     N_IN,
-    N_OPS,
     N_OUT,
     NATIVE,
     NEEDS_TOKEN,
@@ -81,6 +81,7 @@ from thalweg.runtime.layout import (
     PART,
     PARTITIONS,
     PARTS,
+    PASSES,
     PAYLOAD_MASK,
     PAYLOAD_WORD,
     PHASE,
@@ -102,15 +103,13 @@ from thalweg.runtime.layout import (
     S_UNITS,
     S_WINDOW,
     SCRATCH,
-    SETTLING,
+    SETTLED,
     SLICE,
     SPARE,
     SPLIT_ROWS,
     STARTED,
-    STAT_WORDS,
     STATEFUL,
     STATELESS,
-    STATS,
     STOP,
     TOKEN,
     TOKEN_HELD,
@@ -158,12 +157,6 @@ _REMEMBERED_TUPLES: Final = 4_096
 _REMEMBERED_UNITS: Final = 8
 #: A cost so many times that of the unit that was just timed is forgotten faster.
 _OUTLIER: Final = 4
-
-
-@shared
-def stat_at(mem: Int64s, worker: int, op: int) -> int:
-    """Where the counts of a worker for an operator begin."""
-    return mem[STATS] + (worker * mem[N_OPS] + op) * STAT_WORDS
 
 
 # -- the token of interpreted code -----------------------------------------------------------------------------
@@ -251,7 +244,7 @@ def _end_visit(mem: Int64s, w: int, me: int) -> None:
     leave_token(mem, me)
     unpark(mem, mem[PARKED])
     if mem[o + N_OUT] == 0:
-        unpark(mem, mem[SETTLING])
+        unpark(mem, mem[o + SETTLED])
     if mem[MODE] == BY_ROUND:
         tell_leader(mem)
 
@@ -588,7 +581,9 @@ def work(mem: Int64s, w: int) -> int:
     while True:
         if load(mem, STOP):
             return STOPPED
-        if mem[me + OP] != EMPTY:
+        if mem[me + OP] == EMPTY:
+            store(mem, me + PASSES, mem[me + PASSES] + 1)
+        else:
             code = _go_on(mem, w, me)
             if code:
                 return code

@@ -1,0 +1,497 @@
+"""Builds the memory of a node runtime, and gives flows a place in it while others run.
+
+Where what stands says :mod:`thalweg.runtime.layout`. A flow's operators take a run of the table of operators, its
+ports one of the table of ports, its queues blocks of what is left. Workers may look at operators at any time, so a
+flow's words stand before its operators can be found; and what a removed flow had is used again only when every
+worker has gone through its loop once more (:meth:`Memory.reclaim`).
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from thalweg.errors import EnvironmentProblem
+from thalweg.runtime import layout as at
+from thalweg.runtime.atomics import EMPTY, load, store
+from thalweg.runtime.buckets import (
+    hybrid_init,
+    hybrid_words,
+    partitioned_init,
+    partitioned_words,
+    shared_init,
+    shared_words,
+)
+from thalweg.runtime.layout import (
+    ENTRY_WORDS,
+    HYBRID,
+    KEYED,
+    LINE,
+    PARTITIONED,
+    SHARED,
+    STATEFUL,
+    STATELESS,
+    Int64s,
+    OpSpec,
+)
+from thalweg.runtime.parking import parking_init, parking_words
+from thalweg.runtime.reorder import reorder_init, reorder_words
+from thalweg.runtime.rings import (
+    mpmc_init,
+    mpmc_len,
+    mpmc_pop,
+    mpmc_push,
+    mpmc_words,
+    power_above,
+    spsc_init,
+    spsc_words,
+)
+from thalweg.times import NEVER
+
+_QUEUE_WORDS: Final = {HYBRID: hybrid_words, PARTITIONED: partitioned_words, SHARED: shared_words}
+_QUEUE_INIT: Final = {HYBRID: hybrid_init, PARTITIONED: partitioned_init, SHARED: shared_init}
+#: Handles that workers and those who submit may keep, and some to spare.
+_KEPT: Final = at.KEEP + 4
+_SPARE: Final = 64
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    """The room of a memory: how much all flows together may have that are there at once.
+
+    What is not used takes no physical memory. ``words`` are those of queues and reorder buffers; ``widest`` is the
+    most inputs that an operator has, ``refs`` the most streams that it puts out, ``clocks`` the most time domains of
+    a flow, ``flows`` how many flows.
+    """
+
+    operators: int = 2_048
+    ports: int = 4_096
+    handles: int = 1 << 18
+    words: int = 1 << 25
+    widest: int = 64
+    refs: int = 64
+    clocks: int = 32
+    flows: int = 64
+
+    @staticmethod
+    def exactly(
+        flows: Sequence[Sequence[OpSpec]], *, workers: int, refs: int, clocks: int
+    ) -> Reserve:
+        """The room for these flows and no other."""
+        specs = [op for ops in flows for op in ops]
+        kept = _KEPT * (workers + len(flows)) + _SPARE
+        return Reserve(
+            operators=len(specs),
+            ports=sum(len(op.reads) for op in specs),
+            handles=sum(_handles(ops) for ops in flows) + kept,
+            words=sum(_words(ops) for ops in flows),
+            widest=max((len(op.reads) for op in specs), default=1),
+            refs=refs,
+            clocks=clocks,
+            flows=len(flows),
+        )
+
+
+class Ranges:
+    """Which parts of a row of places are free: the first that is long enough is taken."""
+
+    def __init__(self, first: int, count: int) -> None:
+        self._free = [(first, count)] if count else []
+
+    def take(self, count: int) -> int:
+        """The first of so many places side by side, EMPTY when there are none."""
+        for number, (first, length) in enumerate(self._free):
+            if length >= count:
+                left = [(first + count, length - count)] if length > count else []
+                self._free[number : number + 1] = left
+                return first
+        return EMPTY
+
+    def give(self, first: int, count: int) -> None:
+        """These are free again."""
+        if not count:
+            return
+        number = bisect.bisect(self._free, (first, count))
+        if number < len(self._free) and first + count == self._free[number][0]:
+            count += self._free.pop(number)[1]
+        if number and sum(self._free[number - 1]) == first:
+            before, length = self._free.pop(number - 1)
+            first, count, number = before, length + count, number - 1
+        self._free.insert(number, (first, count))
+
+
+@dataclasses.dataclass(slots=True)
+class Placed:
+    """Where a flow stands: its operators ``first`` to ``first + len(ops) - 1``, the first of them its ingress."""
+
+    ops: Sequence[OpSpec]
+    first: int
+    first_port: int
+    submitter: int
+    handles: int
+    blocks: list[tuple[int, int]] = dataclasses.field(default_factory=list)
+    #: by worker, the turns of its loop when the flow was removed
+    passes: list[int] = dataclasses.field(default_factory=list)
+
+    @property
+    def ports(self) -> int:
+        return sum(len(op.reads) for op in self.ops)
+
+
+class Memory:
+    """The memory of a node runtime with the flows in it. One thread at a time may add, remove and reclaim.
+
+    Args:
+        workers: how many workers there may ever be.
+        reserve: how much room there is for flows.
+    """
+
+    def __init__(self, *, workers: int, reserve: Reserve) -> None:
+        self.reserve = reserve
+        self._top = at.HEAD_WORDS
+        self._listed = workers * reserve.operators
+        self._worker_words = _line(at.INPUTS + reserve.widest) + LINE
+        self._handle_words = _line(at.CLOCKS + reserve.clocks + reserve.refs)
+        threads = workers + reserve.flows
+        view = _line(reserve.operators * (at.VIEW_FIELDS + 1) + 2 + reserve.ports * at.PORT_FIELDS)
+        self._places = {
+            at.OPS: self._row(reserve.operators * at.OP_WORDS),
+            at.PORTS: self._row(reserve.ports * at.PORT_WORDS),
+            # Who submits is no worker, but lets go of handles, too.
+            at.WORKERS: self._row(threads * self._worker_words),
+            at.STATS: self._row(workers * reserve.operators * at.STAT_WORDS),
+            at.STACKS: self._row(threads * _line(reserve.ports + 1)),
+            at.HANDLES: self._row(reserve.handles * self._handle_words),
+            at.FREE: self._row(mpmc_words(reserve.handles)),
+            at.GARBAGE: self._row(mpmc_words(reserve.handles)),
+            at.FREE_OPS: self._row(mpmc_words(self._listed + 1)),
+            at.PARKED: self._row(parking_words()),
+            at.ROUNDS: self._row(parking_words()),
+        }
+        views = self._row(threads * view)
+        lists = self._row(workers * reserve.operators * at.LISTED_WORDS)
+        queues = self._row(reserve.words)
+        self.mem = _aligned(self._top)
+        self._operators = Ranges(0, reserve.operators)
+        self._ports = Ranges(0, reserve.ports)
+        self._submitters = Ranges(workers, reserve.flows)
+        self._queues = Ranges(queues, reserve.words)
+        self._spare_handles = 0
+        self._removed: list[Placed] = []
+        self._fill_head(workers)
+        for worker in range(threads):
+            self._fill_worker(worker, views + worker * view)
+            if worker < workers:
+                first = lists + worker * reserve.operators * at.LISTED_WORDS
+                self.mem[self._worker(worker) + at.LIST] = first
+        self._more_handles(_KEPT * workers + _SPARE)
+
+    def _row(self, words: int) -> int:
+        first = self._top
+        self._top += _line(words) + LINE
+        return first
+
+    def _worker(self, worker: int) -> int:
+        return self._places[at.WORKERS] + worker * self._worker_words
+
+    def _fill_head(self, workers: int) -> None:
+        mem, reserve, places = self.mem, self.reserve, self._places
+        for word, place in places.items():
+            mem[word] = place
+        mem[at.BASE] = mem.__array_interface__["data"][0]
+        mem[[at.MAX_OPS, at.MAX_WORKERS]] = reserve.operators, workers
+        mem[[at.N_CLOCKS, at.N_REFS]] = reserve.clocks, reserve.refs
+        mem[[at.WORKER_WORDS, at.HANDLE_WORDS]] = self._worker_words, self._handle_words
+        mem[at.STACK_WORDS] = _line(reserve.ports + 1)
+        mem[[at.N_WORKERS, at.ACTIVE]] = workers
+        for ring in (at.FREE, at.GARBAGE):
+            mpmc_init(mem, places[ring], reserve.handles)
+        mpmc_init(mem, places[at.FREE_OPS], self._listed + 1)
+        parking_init(mem, places[at.PARKED])
+        parking_init(mem, places[at.ROUNDS])
+
+    def _fill_worker(self, worker: int, view: int) -> None:
+        mem, first = self.mem, self._worker(worker)
+        mem[[first + word for word in (at.SPARE, at.HELP, at.FIXED, at.OP, at.PART)]] = EMPTY
+        mem[first + at.SEED] = worker
+        mem[first + at.VIEW] = mem[at.BASE] + 8 * view
+        mem[first + at.LIST_LEVEL] = EMPTY
+
+    def _more_handles(self, wanted: int) -> None:
+        """Makes handles, but for those that removed flows have left."""
+        mem, known = self.mem, int(self.mem[at.HANDLE_COUNT])
+        spare = min(self._spare_handles, wanted)
+        self._spare_handles -= spare
+        mem[at.HANDLE_COUNT] = known + wanted - spare
+        for handle in range(known, known + wanted - spare):
+            mpmc_push(mem, self._places[at.FREE], handle)
+
+    # -- flows ----------------------------------------------------------------------------------------------
+
+    def handles_with(self, ops: Sequence[OpSpec]) -> int:
+        """How many handles there will be when these operators are there, too."""
+        more = max(_handles(ops) + _KEPT - self._spare_handles, 0)
+        return int(self.mem[at.HANDLE_COUNT]) + more
+
+    def add(self, ops: Sequence[OpSpec], *, rows_limit: int) -> Placed:
+        """A place for a flow, ready to run.
+
+        Args:
+            ops: in topological order, the first is its ingress.
+            rows_limit: rows on their way at which its source waits.
+
+        Raises:
+            EnvironmentProblem: there is no room for it.
+        """
+        placed = self._placed(ops)
+        mem, readers = self.mem, _readers(ops)
+        event = self._block(placed, 2 * parking_words())
+        parking_init(mem, event)
+        parking_init(mem, event + parking_words())
+        ingress = placed.first
+        number = placed.first_port
+        for index, op in enumerate(ops):
+            shared = {
+                at.FIRST_PORT: number, at.SOURCE: ingress, at.ROOM: event,
+                at.SETTLED: event + parking_words(), at.ROWS_LIMIT: rows_limit, at.SUBMITTER: placed.submitter,
+            }  # fmt: skip
+            for feeder, ref in op.reads:
+                self._put_port(placed, number, ingress + feeder, index, ref)
+                number += 1
+            self._put_operator(placed, index, readers[index], shared)
+        self._more_handles(placed.handles)
+        self._publish(placed)
+        return placed
+
+    def _placed(self, ops: Sequence[OpSpec]) -> Placed:
+        ports = sum(len(op.reads) for op in ops)
+        wanted = {
+            "operators": (self._operators, len(ops)), "ports": (self._ports, ports),
+            "flows": (self._submitters, 1),
+        }  # fmt: skip
+        if self.handles_with(ops) > self.reserve.handles:
+            raise _no_room("handles", self.reserve)
+        if max((len(op.reads) for op in ops), default=0) > self.reserve.widest:
+            raise _no_room("widest", self.reserve)
+        taken: list[tuple[Ranges, int, int]] = []
+        for name, (ranges, count) in wanted.items():
+            first = ranges.take(count) if count else 0
+            if first == EMPTY:
+                for other in taken:
+                    other[0].give(*other[1:])
+                raise _no_room(name, self.reserve)
+            taken.append((ranges, first, count))
+        first, first_port, submitter = (one[1] for one in taken)
+        placed = Placed(ops, first, first_port, submitter, _handles(ops) + _KEPT)
+        words = self._queues.take(_words(ops))
+        if words == EMPTY:
+            self._give_back(placed)
+            raise _no_room("words", self.reserve)
+        self._next = words
+        placed.blocks.append((words, _words(ops)))
+        return placed
+
+    def _block(self, placed: Placed, words: int) -> int:
+        """The next words of the flow's own."""
+        first = self._next
+        self._next += _line(words)
+        assert self._next <= sum(placed.blocks[0]), "a flow takes more words than it said"
+        self.mem[first : self._next] = 0
+        return first
+
+    def _put_port(self, placed: Placed, number: int, feeder: int, index: int, ref: int) -> None:
+        mem, reader = self.mem, placed.ops[index]
+        size = power_above(reader.capacity + 1)
+        first = self._places[at.PORTS] + number * at.PORT_WORDS
+        mem[first : first + at.PORT_WORDS] = 0
+        mem[first + at.FEEDER], mem[first + at.READER] = feeder, placed.first + index
+        mem[first + at.REF], mem[first + at.ENTRIES_MASK] = ref, size - 1
+        mem[first + at.ENTRIES] = self._block(placed, ENTRY_WORDS * size)
+        if reader.kind == STATEFUL:
+            mem[first + at.RING] = ring = self._block(placed, spsc_words(reader.capacity))
+            spsc_init(mem, ring, reader.capacity)
+
+    def _put_operator(
+        self, placed: Placed, index: int, edges: Sequence[int], shared: dict[int, int]
+    ) -> None:
+        mem, op = self.mem, placed.ops[index]
+        first = self._places[at.OPS] + (placed.first + index) * at.OP_WORDS
+        # Until all of the flow stands it is none that runs.
+        store(mem, first + at.KIND, at.GONE)
+        mem[first + 1 : first + at.OP_WORDS] = 0
+        places = {
+            at.EDGES: self._block(placed, len(edges) + 1),
+            at.QUEUE: self._block(placed, _queue_words(op)),
+            at.REORDER: self._block(placed, _reorder_words(op)),
+            at.EARLIEST: self._block(placed, op.partitions),
+        }
+        names = {
+            at.NATIVE: op.native, at.NEEDS_TOKEN: op.needs_token, at.FN: op.fn, at.CTX: op.ctx, at.MERGE: op.merge,
+            at.N_IN: len(op.reads), at.N_OUT: len(edges), at.CAPACITY: op.capacity, at.PARTITIONS: op.partitions,
+            at.QUEUE_KIND: op.queue_kind, at.LIMIT: op.limit, at.ORDERED: op.ordered, at.LOCKING: op.locking,
+            at.TIMERS: op.timers, at.CLOCK: op.clock, at.ENDING_NO: op.ending_no, at.IS_SPLIT: op.is_split,
+            at.PAYLOAD_WORD: op.payload_word, at.PRIORITY: op.priority, at.FREE_FN: op.free_fn,
+            at.PARK: self._places[at.PARKED],
+        }  # fmt: skip
+        for word, value in (names | places | shared).items():
+            mem[first + word] = value
+        mem[places[at.EDGES] : places[at.EDGES] + len(edges)] = [
+            placed.first_port + edge for edge in edges
+        ]
+        mem[places[at.EARLIEST] : places[at.EARLIEST] + op.partitions] = NEVER
+        if op.kind == STATELESS:
+            mpmc_init(mem, places[at.QUEUE], op.capacity)
+        elif op.kind == KEYED:
+            _QUEUE_INIT[op.queue_kind](mem, places[at.QUEUE], op.partitions, op.capacity)
+        if op.kind != STATEFUL:
+            reorder_init(mem, places[at.REORDER], op.capacity, 0)
+
+    def _publish(self, placed: Placed) -> None:
+        """Workers may look at the flow's operators from now on."""
+        mem, last = self.mem, placed.first + len(placed.ops)
+        stats = self._places[at.STATS]
+        counts = mem[
+            stats : stats + int(mem[at.MAX_WORKERS]) * self.reserve.operators * at.STAT_WORDS
+        ]
+        counts.reshape(-1, self.reserve.operators, at.STAT_WORDS)[:, placed.first : last] = 0
+        store(mem, at.N_PORTS, max(int(mem[at.N_PORTS]), placed.first_port + placed.ports))
+        for index, op in enumerate(placed.ops):
+            store(
+                mem, self._places[at.OPS] + (placed.first + index) * at.OP_WORDS + at.KIND, op.kind
+            )
+        store(mem, at.N_OPS, max(int(mem[at.N_OPS]), last))
+        workers = int(mem[at.MAX_WORKERS])
+        for index, op in enumerate(placed.ops):
+            for _ in range(min(op.limit, workers) if op.kind in (STATELESS, KEYED) else 1):
+                if index:
+                    mpmc_push(mem, self._places[at.FREE_OPS], placed.first + index)
+
+    def remove(self, placed: Placed) -> None:
+        """Takes a flow out; nothing of it may be on its way. Its place is free after :meth:`reclaim`."""
+        mem = self.mem
+        for index in range(len(placed.ops)):
+            first = self._places[at.OPS] + (placed.first + index) * at.OP_WORDS
+            store(mem, first + at.LIMIT, 0)
+            store(mem, first + at.KIND, at.GONE)
+        placed.passes = self._passes()
+        self._removed.append(placed)
+
+    def _passes(self) -> list[int]:
+        started = int(self.mem[at.N_WORKERS])
+        return [load(self.mem, self._worker(w) + at.PASSES) for w in range(started)]
+
+    def reclaim(self, *, idle: bool = False) -> int:
+        """Frees the places of removed flows that no worker can know any more; how many must wait for that.
+
+        Args:
+            idle: no worker runs.
+        """
+        now = self._passes()
+        waiting = []
+        for placed in self._removed:
+            if idle or all(old != new for old, new in zip(placed.passes, now, strict=False)):
+                self._drop_listed(placed)
+                self._give_back(placed)
+                self._spare_handles += placed.handles
+            else:
+                waiting.append(placed)
+        self._removed = waiting
+        return len(waiting)
+
+    def _drop_listed(self, placed: Placed) -> None:
+        """Takes a flow's operators out of the free list."""
+        ring, mine = self._places[at.FREE_OPS], range(placed.first, placed.first + len(placed.ops))
+        for _ in range(int(mpmc_len(self.mem, ring))):
+            op = int(mpmc_pop(self.mem, ring))
+            if op != EMPTY and op not in mine:
+                mpmc_push(self.mem, ring, op)
+
+    def _give_back(self, placed: Placed) -> None:
+        self._operators.give(placed.first, len(placed.ops))
+        self._ports.give(placed.first_port, placed.ports)
+        self._submitters.give(placed.submitter, 1)
+        for block in placed.blocks:
+            self._queues.give(*block)
+
+
+def lay_out(
+    ops: Sequence[OpSpec], *, workers: int, clocks: int, refs: int, rows_limit: int
+) -> Int64s:
+    """A memory for these operators alone (operator 0 is the ingress), ready to run.
+
+    Args:
+        ops: in topological order.
+        workers: how many workers there may ever be.
+        clocks: time domains.
+        refs: the most streams that an operator puts out.
+        rows_limit: rows on their way at which the source waits.
+    """
+    reserve = Reserve.exactly([ops], workers=workers, refs=refs, clocks=clocks)
+    memory = Memory(workers=workers, reserve=reserve)
+    memory.add(ops, rows_limit=rows_limit)
+    return memory.mem
+
+
+def _no_room(name: str, reserve: Reserve) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        f"no room for one more flow: together they have more {name} than the {getattr(reserve, name)} "
+        f"that were reserved\n  pass reserve=Reserve({name}=...) with more of them"
+    )
+
+
+def _line(words: int) -> int:
+    return -(-words // LINE) * LINE
+
+
+def _readers(ops: Sequence[OpSpec]) -> list[list[int]]:
+    """By operator, the ports that read it, counted from the flow's first."""
+    edges: list[list[int]] = [[] for _ in ops]
+    number = 0
+    for op in ops:
+        for feeder, _ in op.reads:
+            edges[feeder].append(number)
+            number += 1
+    return edges
+
+
+def _handles(ops: Sequence[OpSpec]) -> int:
+    """The handles that can be in a flow's queues and buffers at once."""
+    deepest = [0] * len(ops)
+    for op in ops:
+        for feeder, _ in op.reads:
+            deepest[feeder] = max(deepest[feeder], op.capacity)
+    return sum(op.capacity + more + 2 for op, more in zip(ops, deepest, strict=True))
+
+
+def _words(ops: Sequence[OpSpec]) -> int:
+    """The words of a flow's queues, buffers and event counts."""
+    total = _line(2 * parking_words())
+    for op, edges in zip(ops, _readers(ops), strict=True):
+        own = [len(edges) + 1, _queue_words(op), _reorder_words(op), op.partitions]
+        ports = [ENTRY_WORDS * power_above(op.capacity + 1)]
+        ports += [spsc_words(op.capacity)] if op.kind == STATEFUL else []
+        total += sum(map(_line, own)) + len(op.reads) * sum(map(_line, ports))
+    return total
+
+
+def _queue_words(op: OpSpec) -> int:
+    if op.kind == STATELESS:
+        return mpmc_words(op.capacity)
+    if op.kind == KEYED:
+        return _QUEUE_WORDS[op.queue_kind](op.partitions, op.capacity)
+    return 1
+
+
+def _reorder_words(op: OpSpec) -> int:
+    return 1 if op.kind == STATEFUL else reorder_words(op.capacity)
+
+
+def _aligned(words: int) -> Int64s:
+    """Zeros that begin on a cache line."""
+    whole = np.zeros(words + LINE, np.int64)
+    offset = -(whole.__array_interface__["data"][0] // 8) % LINE
+    return whole[offset : offset + words]
