@@ -1,0 +1,48 @@
+"""What a controller of elasticity is: told what a period was like, it suggests what to change; its host may refuse."""
+
+from __future__ import annotations
+
+import abc
+
+from thalweg.elasticity.samples import Limits, Sample, Suggestion
+
+
+class Controller(abc.ABC):
+    """Suggests thread levels, or how many threads may work on an operator.
+
+    A host calls :meth:`start` once, then :meth:`decide` after each period, in order and from one thread at a time. It
+    carries out what comes back, or says by :meth:`refused` that it will not. Whether something was carried out shows
+    in the next sample: a controller goes by ``Sample.threads`` and ``OperatorSample.replicas``, never by what it
+    asked for. What it suggests follows from the limits and the samples since ``start``, and from nothing else.
+
+    Attributes:
+        limits: the thread levels that the host allows.
+    """
+
+    def __init__(self) -> None:
+        self.limits = Limits(1, 1)
+
+    def start(self, limits: Limits) -> None:
+        """A flow begins to run: forgets everything before.
+
+        Extend it to forget your own.
+
+        Args:
+            limits: thread levels that the host allows.
+        """
+        self.limits = limits
+
+    @abc.abstractmethod
+    def decide(self, sample: Sample) -> tuple[Suggestion, ...]:
+        """What to change after this period; none: all stays.
+
+        Where ``sample.whole`` is False it suggests nothing and learns nothing about levels.
+        """
+
+    def refused(self, suggestion: Suggestion, reason: str) -> None:  # noqa: B027
+        """The host will not do what was last suggested, and says why. Without an override this is ignored.
+
+        Args:
+            suggestion: one that the last call of :meth:`decide` gave.
+            reason: a sentence.
+        """
