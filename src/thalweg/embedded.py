@@ -31,7 +31,8 @@ class Result:
     """What an embedded run gave.
 
     ``sinks`` has a pyarrow table for each sink that collects, in the order of the flow; ``counts`` rows in, out, late
-    and rejected by operator; ``progress`` throughput, latency by sink (p50, p99), and what each operator did.
+    and rejected by operator, also of those that no row has reached; ``progress`` throughput, latency by sink (p50,
+    p99), and what each operator did.
     """
 
     sinks: dict[str, pa.Table]
@@ -212,8 +213,8 @@ class _Run:
     ) -> None:
         """Reads all inputs to their end, and ends the streams."""
         engine = self.engine
-        for name in feeds:
-            engine.setting.count(name)  # a source without rows is counted, too
+        for node in self._plan.nodes:
+            engine.setting.count(node.label)  # also those that no row will reach
         if isinstance(engine, ParallelEngine) or any(one.live for one in sources.values()):
             Feeding(engine, sources, feeds, stop, self._write).run()
         else:

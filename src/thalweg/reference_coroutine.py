@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from thalweg.operators.coroutine_verb import Kept, call
 from thalweg.operators.coroutines import Control, Input, Output, Push, Queue
 from thalweg.operators.nodes import Coroutine
-from thalweg.runtime.coroutine_body import Body
+from thalweg.runtime.coroutine_body import Body, fitted
 
 
 class Took(NamedTuple):
@@ -74,7 +74,7 @@ class ReferenceCoroutine:
         while not body.done:
             if isinstance(body.request, Push):
                 port = self._ports[body.request.output.name]
-                self._pushed.append((port.name, port.record.coerce(body.request.row)))
+                self._pushed.append((port.name, fitted(self.node, port, body.request.row)))
                 body.resume(True)
                 continue
             assert body.request is not None

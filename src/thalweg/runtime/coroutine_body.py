@@ -1,4 +1,9 @@
-"""The coroutine of one operator: started, resumed, closed, and held to the rules."""
+"""The coroutine of one operator: started, resumed, closed, and held to the rules.
+
+One that waits in a circle is an error, not a thread that is lost: neither may it ask over and over for what can never
+come, nor for what is there already without reading it. Algorithm 4 of C-Stream as printed allows both (Sahin &
+Gedik, section 3.2.1).
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,14 @@ from typing import Any, Final
 from thalweg.errors import OperatorError
 from thalweg.operators.coroutines import Input, Output, Push, Wait
 from thalweg.operators.functions import Function
+from thalweg.operators.nodes import Coroutine as Node
+from thalweg.operators.nodes import OutPort
 from thalweg.runtime.failures import coroutine_error, refusal
 
-#: So many answers in a row that say "never again", with nothing read in between, are a loop that does not look at
-#: them.
-_REFUSED: Final = 1_000
+#: So many answers in a row (twice as many at most) without progress are a loop that does not end.
+WITHOUT_PROGRESS: Final = 1_000
+#: So many in a row that say "never again" are, too, though it pushed in between: what it held is out by then.
+REFUSED: Final = 1_000_000
 
 
 class Body:
@@ -49,8 +57,14 @@ class Body:
         self._outputs = outputs
         self._mine = frozenset(map(id, (*inputs, *outputs)))
         self._coroutine: Coroutine[Any, Any, Any] | None = None
+        #: answers since the last look whether they lead anywhere, whether it has pushed since, and how often it was told
+        #: "never again" since something moved at its ports
+        self._answers = 0
+        self._pushed = False
         self._refused = 0
-        self._read = 0
+        #: what had come and gone at its ports at the last look, and the most that it was asking of each at those looks
+        self._seen: tuple[int, ...] = ()
+        self._asked: dict[Input[Any], int] = {}
 
     def resume(self, answer: Any) -> None:
         """Starts, or goes on with the answer to the request, up to the next request or the end.
@@ -59,7 +73,7 @@ class Body:
             OperatorError: it raised, awaited something else than a wait on its ports or a push, did not await a
                 push, or goes on waiting for what can never come.
         """
-        self._count_refused(answer)
+        self._check_progress(answer)
         try:
             if self._coroutine is None:
                 self._coroutine = self._start()
@@ -106,17 +120,67 @@ class Body:
                     f" write await {output.name}.push(row)"
                 )
 
-    def _count_refused(self, answer: Any) -> None:
+    def _check_progress(self, answer: Any) -> None:
+        """Looks, once in so many answers, whether they have led anywhere."""
         refused = answer is not None and not answer
-        read = sum(port.queue.taken for port in self._inputs) if refused else 0
-        self._refused = self._refused + 1 if refused and read == self._read else 0
-        self._read = read
-        if self._refused > _REFUSED:
-            raise self._refuse(
-                "it goes on and on though a wait or push said that it is over; leave the loop when a wait gives"
-                " False (wait_for_all) or no port (wait_for_any), or when a push gives False"
+        self._answers += 1
+        self._refused += refused
+        self._pushed = self._pushed or (isinstance(self.request, Push) and not refused)
+        if self._answers < WITHOUT_PROGRESS:
+            return
+        moved, pushed = self._has_moved(), self._pushed
+        self._answers, self._pushed = 0, False
+        if moved:
+            self._refused = 0
+            self._asked.clear()
+        more = self._asks_for_more()
+        if self._refused > REFUSED or not (moved or pushed or more):
+            raise self._refuse(self._circle(bool(refused)))
+
+    def _circle(self, refused: bool) -> str:
+        if refused:
+            return (
+                f"it goes on and on {self._where()}, though a wait or push said that it is over; leave the loop when"
+                " a wait gives False (wait_for_all) or no port (wait_for_any), or when a push gives False"
             )
+        return (
+            f"it waits in a circle {self._where()}: {WITHOUT_PROGRESS:,} times in a row what it waits for was there,"
+            " and it read nothing; pop what it has seen, or wait for more: {port: len(port) + 1}"
+        )
+
+    def _has_moved(self) -> bool:
+        """Whether rows have come or were read, or an input was closed, since the last look."""
+        queues = [port.queue for port in self._inputs]
+        seen = tuple(
+            number for q in queues for number in (q.taken, q.taken + len(q.rows), int(q.closed))
+        )
+        moved, self._seen = seen != self._seen, seen
+        return moved
+
+    def _asks_for_more(self) -> bool:
+        """Whether the wait is for more rows than those looked at before, since something moved: who scans does that."""
+        wanted = self.request.wanted if isinstance(self.request, Wait) else {}
+        more = {port: n for port, n in wanted.items() if n > self._asked.get(port, 0)}
+        self._asked |= more
+        return bool(more)
+
+    def _where(self) -> str:
+        frame = None if self._coroutine is None else self._coroutine.cr_frame
+        return f"at line {frame.f_lineno}" if frame is not None else "at its start"
 
     def _refuse(self, what: str) -> OperatorError:
         self.close()
         return refusal(self.name, self._function, what)
+
+
+def fitted(node: Node, port: OutPort, row: Any) -> Any:
+    """A pushed row as a record of the output.
+
+    Raises:
+        OperatorError: it does not fit.
+    """
+    try:
+        return port.record.coerce(row)
+    except TypeError as error:
+        what = f"a row pushed to {port.parameter!r} does not fit: {error}"
+        raise refusal(node.name, node.function, what) from error

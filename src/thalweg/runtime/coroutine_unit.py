@@ -24,8 +24,7 @@ from thalweg.plan import LEVEL, TIME, Closing, counter
 from thalweg.records import Schema
 from thalweg.runtime.chunks import Chunk, Int64s, concat_order
 from thalweg.runtime.coroutine import Network, State
-from thalweg.runtime.coroutine_body import Body
-from thalweg.runtime.failures import refusal
+from thalweg.runtime.coroutine_body import Body, fitted
 from thalweg.runtime.keys import KeySpec
 from thalweg.runtime.ordering import empty_order, order_places, row_order, with_columns
 from thalweg.runtime.units import Given, Moment, Setting
@@ -229,7 +228,7 @@ class CoroutineUnit:
         self._setting = setting
         self._timed = bool(setting.plan.domains[node.index - 1])
         self._closing = setting.plan.closing(node)
-        self._records = {port.parameter: port.record for port in node.out_ports}
+        self._ports = {port.parameter: port for port in node.out_ports}
         self._pushed = _Pushed.none(node.out_ports)
 
     def table(self, bucket: int) -> CoroutineTable:
@@ -280,11 +279,7 @@ class CoroutineUnit:
         live.dropped = live.unread = 0
 
     def _leave(self, output: Output[Any], row: Any) -> None:
-        try:
-            self._pushed.add(output.name, self._records[output.name].coerce(row))
-        except TypeError as error:
-            what = f"a row pushed to {output.name!r} does not fit: {error}"
-            raise refusal(self.node.name, self.node.function, what) from error
+        self._pushed.add(output.name, fitted(self.node, self._ports[output.name], row))
 
     def _merged(self, inputs: Sequence[Chunk]) -> tuple[Chunk, list[int], list[int]]:
         """The rows in the order of the flow: their order columns, the port of each and its place there."""
