@@ -1,4 +1,4 @@
-"""What a driver loop may not do, and what it may leave undone: the same in the serial reference, the engine and threads."""
+"""What a driver loop may not do, and what it may leave undone: the same in the reference, the engine and threads."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ class Body:
         self._outputs = outputs
         self._mine = frozenset(map(id, (*inputs, *outputs)))
         self._coroutine: Coroutine[Any, Any, Any] | None = None
-        #: answers since the last look whether they lead anywhere, whether it has pushed since, and how often it was told
-        #: "never again" since something moved at its ports
+        #: answers since the last look whether they lead anywhere, whether it has pushed since, and how often it was
+        #: told "never again" since something moved at its ports
         self._answers = 0
         self._pushed = False
         self._refused = 0
@@ -165,7 +165,7 @@ class Body:
         return bool(more)
 
     def _where(self) -> str:
-        frame = None if self._coroutine is None else self._coroutine.cr_frame
+        frame = getattr(self._coroutine, "cr_frame", None)
         return f"at line {frame.f_lineno}" if frame is not None else "at its start"
 
     def _refuse(self, what: str) -> OperatorError:
