@@ -19,8 +19,16 @@ from thalweg.runtime.build import Prepared, prepare
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
 from thalweg.runtime.feeding import Event, Feeding
-from thalweg.runtime.io import CollectSink, RowSink, as_source, choose_sinks, opened, runs_user_code
+from thalweg.runtime.io import (
+    CollectSink,
+    RowSink,
+    as_source,
+    choose_sinks,
+    opened,
+    runs_user_code,
+)
 from thalweg.runtime.io.contracts import Feed, RowSource
+from thalweg.runtime.io.generators import generators
 from thalweg.runtime.options import Options, require_count, require_policy, usable_cores
 from thalweg.runtime.parallel import STEP_ROWS, ParallelEngine
 from thalweg.stats import LatencyHistogram, RunProgress
@@ -96,6 +104,7 @@ def run(
         raise BuildError(f"options: expected Options, got {type(options).__name__}")
     plan = make_plan(flow)
     check_names(plan, inputs)
+    inputs = {**inputs, **generators(plan)}
     how = options or _options(inputs, threads, threading, policy)
     rows = _source_rows(chunk_rows, how)
     sources = {source.name: as_source(source.name, inputs[source.name]) for source in plan.sources}
@@ -272,14 +281,19 @@ def _result(
 
 def check_names(plan: Plan, inputs: Mapping[str, Any]) -> None:
     """Refuses inputs that do not fit the flow's sources by name."""
-    names = {source.name for source in plan.sources}
+    made = {source.name: source.made_by for source in plan.sources if source.made_by is not None}
+    for name in sorted(made.keys() & inputs.keys()):
+        raise BuildError(
+            f"operator {name!r}: {made[name].function.where} makes its rows itself, and takes no input"
+        )
+    names = {source.name for source in plan.sources} - made.keys()
     for missing in sorted(names - inputs.keys()):
         raise BuildError(
             f"flow {plan.flow!r} has a source {missing!r}, but no input of that name was given"
         )
     for extra in sorted(inputs.keys() - names):
         raise BuildError(
-            f"flow {plan.flow!r} has no source {extra!r}; it has {', '.join(sorted(names))}"
+            f"flow {plan.flow!r} has no source {extra!r}; it has {', '.join(sorted(names)) or 'none'}"
         )
 
 

@@ -253,6 +253,8 @@ def _kind(node: Node) -> str:
 
 
 def _source(node: Source) -> str:
+    if node.made_by is not None:
+        return f"{_where(node.made_by.function)} makes its rows".strip()
     if node.order_by is None:
         return "in arrival order"
     each = ", each key on its own" if node.order == "key" else ""

@@ -15,8 +15,10 @@ from thalweg.errors import BuildError
 from thalweg.operators import key_order
 from thalweg.operators.arguments import Duration, choice, lateness_span, time_field
 from thalweg.operators.coroutine_verb import check_times, coroutine_node
+from thalweg.operators.generators import source_of
 from thalweg.operators.nodes import (
     Compile,
+    Coroutine,
     Errors,
     Key,
     Node,
@@ -187,7 +189,8 @@ class Flow:
         ``function`` is ``async def``. Its annotations say what each parameter is: ``tw.Input`` (``*views:
         tw.Input`` for any number), ``tw.Control``, ``tw.Output``, a class declared with ``@tw.state`` for what
         must outlive a wait; other parameters are constants. Inputs are merged in the order of the flow, so the
-        output is that of a serial run, and stands at the place of the row that triggered it.
+        output is that of a serial run, and stands at the place of the row that triggered it. One without inputs is
+        a source, whose rows are what it pushes, in that order; only ``tw.run`` and ``tw.testing`` can run it.
 
         Args:
             name: the operator's name; its state hangs on it.
@@ -205,15 +208,17 @@ class Flow:
             BuildError: a parameter lacks its stream, record or annotation, or the inputs have no order in common.
         """
         node = coroutine_node(self, name, function, given, into, max_waiting)
+        if not node.in_ports:
+            return _outputs(node, self._add_generator(node))
         time = check_times(node, given)
         self._nodes.append(node)
-        made = [
-            Stream(self, Ref(node.index, port.name), port.record, time) for port in node.out_ports
-        ]
-        if len(made) < 2:
-            return made[0] if made else None
-        outputs: Any = collections.namedtuple("Outputs", node.main)  # type: ignore[misc]
-        return outputs(*made)
+        return _outputs(
+            node,
+            [
+                Stream(self, Ref(node.index, port.name), port.record, time)
+                for port in node.out_ports
+            ],
+        )
 
     def explain(self, *, compile: bool = True) -> str:
         """The plan as text: operators, kinds, stages, buckets, compiled or interpreted and why.
@@ -236,6 +241,12 @@ class Flow:
         self._nodes.append(node)
         assert node.out is not None
         return Stream(self, Ref(node.index), node.out, time, own)
+
+    def _add_generator(self, node: Coroutine) -> list[Stream]:
+        """An operator without inputs, as the source that it is; its streams."""
+        source, outputs = source_of(node, self.errors)
+        stream = self._add(source, None)
+        return [self._add(output, None) for output in outputs] or [stream]
 
     def _errors(self, errors: Errors | None) -> Errors:
         if errors is None:
@@ -277,3 +288,11 @@ class Flow:
 
     def __repr__(self) -> str:
         return f"Flow({self.name!r}, {len(self._nodes)} operators)"
+
+
+def _outputs(node: Coroutine, streams: Sequence[Stream]) -> Any:
+    """One stream as it is, several as a named tuple, none as None."""
+    if len(streams) < 2:
+        return streams[0] if streams else None
+    outputs: Any = collections.namedtuple("Outputs", node.main)  # type: ignore[misc]
+    return outputs(*streams)

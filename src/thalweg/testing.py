@@ -31,6 +31,7 @@ from thalweg.runtime.build import prepare
 from thalweg.runtime.chunks import Chunk, Column
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
 from thalweg.runtime.io import BadRow, as_source, never
+from thalweg.runtime.io.generators import made_rows
 from thalweg.runtime.keys import KeySpec
 from thalweg.runtime.options import Options
 from thalweg.runtime.parallel import ParallelEngine
@@ -110,7 +111,7 @@ def run(
     check_names(session.plan, inputs)
     batches = [
         _cut(data, cuts.get(name, ()) if isinstance(cuts, Mapping) else cuts)
-        for name, data in ((one.name, inputs[one.name]) for one in session.plan.sources)
+        for name, data in ((one.name, _data(one, inputs)) for one in session.plan.sources)
     ]
     try:
         for number in range(max(map(len, batches), default=0)):
@@ -142,7 +143,7 @@ def reference(flow: Flow, inputs: Mapping[str, Iterable[Any]], *, end: bool = Tr
     """
     plan = make_plan(flow)
     check_names(plan, inputs)
-    rows = {one.name: _rows(inputs[one.name], one.record) for one in plan.sources}
+    rows = {one.name: _rows(_data(one, inputs), one.record) for one in plan.sources}
     return _of_outputs(run_reference(flow, rows, end=end))
 
 
@@ -153,6 +154,11 @@ def _of_outputs(out: Outputs) -> Result:
 def _without_zeros(counts: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
     kept = {name: {what: n for what, n in mine.items() if n} for name, mine in counts.items()}
     return {name: mine for name, mine in kept.items() if mine}
+
+
+def _data(source: Source, inputs: Mapping[str, Any]) -> Any:
+    """The rows of a source; of an operator without inputs all that it pushes."""
+    return inputs[source.name] if source.made_by is None else list(made_rows(source.made_by))
 
 
 def _rows(data: Any, schema: Schema) -> Iterable[Any]:

@@ -339,10 +339,6 @@ async def late_output(rows: tw.Input, a: tw.Output, late: tw.Output) -> None:
     await tw.wait_for_all(rows)
 
 
-async def no_input(out: tw.Output[Row]) -> None:
-    await out.push(Row(1, "a"))
-
-
 async def two_states(rows: tw.Input, one: Seen, two: Seen) -> None:
     await tw.wait_for_all(rows)
 
@@ -387,14 +383,12 @@ Make = Callable[[tw.Flow, tw.Stream], object]
         (lambda f, a: f.operator("x", pairs, a=a, b=5), "reads a stream at 'b', got 5"),
         (lambda f, a: f.operator("x", pairs, a=a, b=sources("b")[1][0]), "from another flow"),
         (lambda f, a: f.operator("x", unannotated, rows=a), "annotate the parameter tw.Input"),
-        (lambda f, a: f.operator("x", unannotated, rows=1), "has no tw.Input; rows that come from nowhere"),
         (lambda f, a: f.operator("x", unannotated), "'rows' that is no port"),
         (lambda f, a: f.operator("x", no_record, rows=a), "does not say which records 'out' gives"),
         (lambda f, a: f.operator("x", bad_record, rows=a), "a port 'out' of <class 'int'>"),
         (lambda f, a: f.operator("x", two_outputs, rows=a, into=Row), "has 2 outputs; say into="),
         (lambda f, a: f.operator("x", two_outputs, rows=a, into={"c": Row}), "no output 'c'"),
         (lambda f, a: f.operator("x", late_output, rows=a, into={"a": Row}), "does not say .* 'a'|'late'"),
-        (lambda f, a: f.operator("x", no_input), "has no tw.Input"),
         (lambda f, a: f.operator("x", two_states, rows=a), "two states, 'one' and 'two'"),
         (lambda f, a: f.operator("x", timed_state, rows=a), "state Timed with a timer"),
         (lambda f, a: f.operator("x", any_keywords, rows=a), r"takes \*\*more"),

@@ -87,10 +87,9 @@ class _Verb:
             raise self._error(f"max_waiting is a number of rows from 1, got {max_waiting!r}")
         constants = tuple(self._constants())
         in_ports = tuple(port for one in self.parameters for port in self._inputs(one))
-        if not any(not port.control for port in in_ports):
+        if in_ports and all(port.control for port in in_ports):
             raise self._error(
-                "has no tw.Input; rows that come from nowhere else are a source:"
-                " flow.source(...), with a generator as its input"
+                "has control inputs only, which wake nobody; annotate one of them tw.Input"
             )
         own, parameter = self._state()
         return Coroutine(

@@ -120,6 +120,8 @@ class Source(Node):
     arrival: tuple[str, ...]
     errors: Errors
     order: Order = "total"
+    #: the operator without inputs whose rows these are; None: they come from outside
+    made_by: Coroutine | None = None
 
     @property
     def sorts(self) -> bool:

@@ -130,6 +130,22 @@ def _source_options(frame: DataFrame) -> Iterator[str]:
             yield str(leaf.extraOptions().asCaseSensitiveMap().toString())
 
 
+def refuse_generators(plan: Plan) -> None:
+    """Refuses operators without inputs.
+
+    Raises:
+        BuildError: there is one; it says which source to use instead.
+    """
+    for source in plan.sources:
+        if source.made_by is not None:
+            raise BuildError(
+                f"operator {source.name!r}: {source.made_by.function.where} has no tw.Input: it makes its rows itself,"
+                " and Spark must be able to read a batch again after a failure; run this flow with tw.run, or begin it"
+                f" with flow.source({source.name!r}, ...) and give that what Spark can read again: tw.spark.files,"
+                " Kafka, or spark.readStream.format('rate')"
+            )
+
+
 def _streams(name: str, given: Any) -> bool:
     if isinstance(given, Files):
         return given.streaming

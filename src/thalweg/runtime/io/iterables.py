@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from thalweg.errors import BuildError, DataError, SchemaError
+from thalweg.errors import BuildError, DataError, OperatorError, SchemaError
 from thalweg.operators.nodes import Source
 from thalweg.readers.tables import check_types
 from thalweg.runtime.io.contracts import LINGER_S, Feed, Stop
@@ -116,6 +116,8 @@ def _read_ahead(name: str, items: Iterable[Any], handover: Handover) -> None:
                 if not handover.put(item, rows):
                     return
                 given += 1
+    except OperatorError as error:
+        handover.fail(error)
     except BaseException as error:
         failure = DataError(
             f"source {name!r}: its iterator failed after {given} items: {type(error).__name__}: {error}"
