@@ -13,11 +13,11 @@ import dataclasses
 import hashlib
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import cloudpickle
-import numpy as np
 import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -28,11 +28,14 @@ from thalweg.operators.nodes import Sink
 from thalweg.plan import Plan
 from thalweg.runtime.build import prepare
 from thalweg.spark import inputs as io
+from thalweg.spark.exchanges import exchanges, tagged
 from thalweg.spark.failures import function_failed, write_failed
 from thalweg.spark.lease import Lease
 from thalweg.spark.manifest import manifest_of
 from thalweg.spark.map_in_arrow import map_in_arrow
 from thalweg.spark.pickling import pickled_plan
+from thalweg.spark.placement import Placement
+from thalweg.spark.progress import RECENT, batch_progress, sum_counts
 from thalweg.spark.sinks import (
     ConsoleSink,
     FileSink,
@@ -50,11 +53,7 @@ from thalweg.state import cleaning, paths
 from thalweg.state import manifest as manifests
 from thalweg.state import record as records
 from thalweg.state.paths import FileSystem, join, resolve, write_atomic
-from thalweg.stats import weighted_quantile
 from thalweg.version import __version__
-
-#: How many batches' progress a query keeps.
-RECENT = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -139,6 +138,7 @@ class Batches:
         self._fingerprint = hashlib.sha256(self._pickled + __version__.encode()).hexdigest()[:32]
         self._defaults: dict[str, Any] = {}
         self.counts: dict[str, dict[str, int]] = {}
+        self._placement = Placement(spark, zlib.crc32(plan.flow.encode()))
         if store is not None:
             self._open(store)
 
@@ -172,12 +172,20 @@ class Batches:
             None if self.store is None else records.previous(self.store.fs, self.store.root, batch)
         )
         job = self.job(batch, previous, ends=ends)
-        with self._persisted(self.lowered(frame, job)) as result:
+        places = self._placement.next_batch(job.slots)
+        result = self.lowered(frame, job, places)
+        with tagged(self.spark, job.attempt), self._persisted(result):
             told = self._told(result)
             self._write(result, told, batch)
         record = self._commit(previous, job, told.reports)
         wall_s = time.perf_counter() - started
-        self._note(batch, record, told.reports, wall_s, admission_wait_s)
+        found = exchanges(self.spark, job.attempt) if job.slots > 1 else []
+        self.progress.append(
+            batch_progress(
+                self.plan, record, told.reports, self.progress,
+                wall_s=wall_s, admission_wait_s=admission_wait_s, exchanges=found,
+            )
+        )  # fmt: skip
 
     def job(self, batch: int, previous: records.CommitRecord | None, *, ends: bool) -> StageJob:
         """What the tasks of a batch must know."""
@@ -197,27 +205,36 @@ class Batches:
             threads=self._threads,
         )
 
-    def lowered(self, frame: DataFrame, job: StageJob) -> DataFrame:
-        """The linear chain of stages over the tagged frame."""
-        if job.slots == 1:
-            return map_in_arrow(frame.coalesce(1), whole_flow(job), FRAME)
-        out = map_in_arrow(frame.coalesce(1), first_stage(job), FRAME)
-        for stage in range(1, self.plan.depth):
-            out = _to_slots(out, job.slots)
-            out = map_in_arrow(out, later_stage(job, stage), FRAME)
-        if any(sink.ordered for sink in self.plan.sinks):
-            out = map_in_arrow(_to_slots(out, job.slots), last_merge(job), FRAME)
+    def lowered(self, frame: DataFrame, job: StageJob, places: Sequence[str] = ()) -> DataFrame:
+        """The linear chain of stages over the tagged frame.
+
+        Args:
+            frame: the tagged inputs.
+            job: what the tasks are told.
+            places: where the slots prefer to run; a streaming frame has no choice.
+        """
+        bodies = [whole_flow(job) if job.slots == 1 else first_stage(job)]
+        if job.slots > 1:
+            bodies += [later_stage(job, stage) for stage in range(1, self.plan.depth)]
+            if any(sink.ordered for sink in self.plan.sinks):
+                bodies.append(last_merge(job))
+        out = self._placement.placed(frame.coalesce(1), places[:1])
+        for number, body in enumerate(bodies):
+            if number:
+                # Rows for the driver have slots too, so that every row has a place.
+                out = self._placement.placed(out.repartitionById(job.slots, out["slot"]), places)
+            out = map_in_arrow(out, body, FRAME)
         return out
 
     @contextlib.contextmanager
-    def _persisted(self, frame: DataFrame) -> Iterator[DataFrame]:
-        """The frame, kept where it is used more than once: by sinks that get a DataFrame."""
+    def _persisted(self, frame: DataFrame) -> Iterator[None]:
+        """Keeps the frame where it is used more than once: by sinks that get a DataFrame."""
         if not any(isinstance(sink, (FileSink, FrameSink)) for sink in self.sinks.values()):
-            yield frame
+            yield
             return
         frame.persist()
         try:
-            yield frame
+            yield
         finally:
             frame.unpersist()
 
@@ -294,7 +311,7 @@ class Batches:
             job.batch,
             job.attempt,
             [segment_of(one) for said in reports for one in said["segments"]],
-            _sum_counts(said["counts"] for said in reports),
+            sum_counts(said["counts"] for said in reports),
             slots=job.slots,
             clock={d: c for said in reports for d, c in said.get("clocks", {}).items()},
             finished=any(said.get("ends") for said in reports),
@@ -312,62 +329,6 @@ class Batches:
         self.counts = {name: dict(counts) for name, counts in record.counters.items()}
         return record
 
-    def _note(
-        self,
-        batch: int,
-        record: records.CommitRecord,
-        reports: list[dict[str, Any]],
-        wall_s: float,
-        admission_wait_s: float,
-    ) -> None:
-        """Remembers the batch's progress."""
-        added = _sum_counts(said["counts"] for said in reports)
-        rows = sum(added.get(source.name, {}).get("in", 0) for source in self.plan.sources)
-        keys: collections.Counter[str] = collections.Counter()
-        for said in reports:
-            keys.update(said["keys"])
-        self.progress.append(
-            {
-                "batch": batch,
-                "rows": rows,
-                "rows_per_s": rows / wall_s if wall_s else 0.0,
-                "batch_s": wall_s,
-                "admission_wait_s": admission_wait_s,
-                "latency_s": self._latency(rows, wall_s),
-                "task_s": sum(said.get("task_s", 0.0) for said in reports),
-                "task_cpu_s": sum(said.get("task_cpu_s", 0.0) for said in reports),
-                "slots": record.slots,
-                "operators": added,
-                "totals": self.counts,
-                "clock": dict(record.clock),
-                "waiting": {
-                    **{n: g["waiting"] for s in reports for n, g in s["gates"].items()},
-                    **{name: rows for said in reports for name, rows in said["waiting"].items()},
-                },
-                "slowest_lane": {
-                    n: lane for s in reports for n, lane in s.get("slowest", {}).items()
-                },
-                "state": {
-                    name: {
-                        "keys": keys.get(name, 0),
-                        "bytes": sum(unit.bytes for chain in chains.values() for unit in chain),
-                    }
-                    for name, chains in record.chains.items()
-                },
-                "finished": record.finished,
-            }
-        )
-
-    def _latency(self, rows: int, wall_s: float) -> dict[str, float]:
-        """How long rows of the recent batches took from the start of their batch to its commit record."""
-        recent = [(p["batch_s"], p["rows"]) for p in self.progress] + [(wall_s, rows)]
-        times = np.array([round(seconds * 1e9) for seconds, _ in recent], np.int64)
-        weights = np.array([count for _, count in recent], np.int64)
-        if not weights.any():
-            return {}
-        shares = {"p50": 0.5, "p99": 0.99, "max": 1.0}
-        return {name: weighted_quantile(times, weights, q) * 1e-9 for name, q in shares.items()}
-
 
 def _call(sink: str, function: Any, rows: Any, batch: int) -> None:
     """A sink's function on a batch; what it raises names it."""
@@ -377,18 +338,3 @@ def _call(sink: str, function: Any, rows: Any, batch: int) -> None:
         raise
     except Exception as error:
         raise function_failed(sink, function, batch, error) from error
-
-
-def _to_slots(frame: DataFrame, slots: int) -> DataFrame:
-    # Rows for the driver have slots too, so that every row has a place.
-    return frame.repartitionById(slots, frame["slot"])
-
-
-def _sum_counts(parts: Any) -> dict[str, dict[str, int]]:
-    out: dict[str, dict[str, int]] = {}
-    for counts in parts:
-        for name, mine in counts.items():
-            sums = out.setdefault(name, {})
-            for what, number in mine.items():
-                sums[what] = sums.get(what, 0) + number
-    return out

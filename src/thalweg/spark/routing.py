@@ -111,7 +111,7 @@ class Sender:
             stage = plan.depth if isinstance(node, Sink) else plan.stage(edge.node)
             for chunk in chunks:
                 if isinstance(node, Sink) and not node.ordered:
-                    yield from sink_blobs(node.index, chunk)
+                    yield from sink_blobs(node.index, chunk, self._slot)
                     continue
                 for slot, part in self._router.route(edge, chunk, self._slot):
                     for piece in pieces(part):
@@ -126,7 +126,7 @@ class Sender:
                 yield Blob(stage, slot, "clock", 0, 0, 0, data)
 
 
-def sink_blobs(sink: int, chunk: Chunk) -> Iterator[Blob]:
-    """A sink's rows for the driver's frame, without order columns."""
+def sink_blobs(sink: int, chunk: Chunk, here: int) -> Iterator[Blob]:
+    """A sink's rows for the driver's frame, without order columns; they pass later stages in this slot."""
     for piece in pieces(chunk):
-        yield Blob(DRIVER, 0, "sink", sink, len(piece), 0, encode(piece, ()))
+        yield Blob(DRIVER, here, "sink", sink, len(piece), 0, encode(piece, ()))

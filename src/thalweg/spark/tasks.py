@@ -140,7 +140,7 @@ def _sink_blobs(job: StageJob, leaving: Leaving) -> Iterator[Blob]:
     for edge, chunks in leaving.items():
         if edge.node in job.wanted:
             for chunk in chunks:
-                yield from sink_blobs(edge.node, chunk)
+                yield from sink_blobs(edge.node, chunk, 0)
 
 
 # -- several slots ---------------------------------------------------------------------------------------
@@ -259,4 +259,4 @@ def _last_merge(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[Bl
                 chunk = decode(blob.data, stream_schema(plan, ref), orders[blob.node])
                 parts.setdefault((blob.node, blob.phase), []).append(chunk)
     for (sink, _phase), chunks in sorted(parts.items(), key=lambda one: one[0]):
-        yield from sink_blobs(sink, merge(chunks, orders[sink]))
+        yield from sink_blobs(sink, merge(chunks, orders[sink]), _slot())
