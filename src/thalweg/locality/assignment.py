@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from thalweg.errors import BuildError
 from thalweg.locality.statistics import Key, OperatorKey
 
 
@@ -34,7 +35,8 @@ class Report:
         imbalance: by operator, the tuples of the fullest part by the mean of all parts, 1 at best.
         alpha: the greatest imbalance that was asked for.
         heavy: the keys that forbid it, the heaviest first.
-        moved: how many keys change their part with respect to the assignment before.
+        moved: how many of the counted keys change their part with respect to the assignment before.
+        dropped: how many keys were pinned before and no longer are, so that they go by their bucket again.
     """
 
     locality: float
@@ -42,6 +44,7 @@ class Report:
     alpha: float
     heavy: tuple[HeavyKey, ...] = ()
     moved: int = 0
+    dropped: int = 0
 
     def over(self) -> tuple[str, ...]:
         """The operators that are less balanced than was asked for."""
@@ -74,3 +77,19 @@ class Assignment:
         """
         pinned = self.keys.get((operator, key))
         return self.buckets[operator][bucket] if pinned is None else pinned
+
+    def expect(self, operator: str, buckets: int) -> None:
+        """Refuses statistics of another flow.
+
+        Raises:
+            BuildError: it does not know the operator, or has another number of buckets for it.
+        """
+        if operator not in self.buckets:
+            raise BuildError(
+                f"the assignment is of {', '.join(self.buckets)} and does not know the operator {operator!r}"
+            )
+        if len(self.buckets[operator]) != buckets:
+            raise BuildError(
+                f"the assignment has {len(self.buckets[operator])} buckets for operator {operator!r},"
+                f" the statistics {buckets}"
+            )

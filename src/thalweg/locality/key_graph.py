@@ -1,0 +1,300 @@
+"""The graph of keys, cut into parts so that keys that come together are in one part (Caneill et al., 3.3).
+
+Each key of a keyed operator is a vertex, weighted by the tuples that the operator took of it; each pair of keys of
+consecutive keyed operators is an edge, weighted by how often they came one after the other. A chain of several keyed
+operators, or one with several successors (section 6 there), makes one graph. What is not known by name enters as one
+vertex a bucket, without edges.
+
+METIS cuts the graph under one bound for all weights together, in which every operator counts the same. The bound of
+the paper is one for each operator (section 3.1), so a second step moves keys until each is kept
+(:mod:`thalweg.locality.balance`), and then those that gain by it. A move away from where a key's state is costs
+something, and is made only where it gains more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from thalweg.errors import BuildError, EnvironmentProblem
+from thalweg.hashing import Int64s
+from thalweg.locality.assignment import Assignment, HeavyKey, Report
+from thalweg.locality.balance import Cut, improve, loads_of, repair
+from thalweg.locality.evaluate import evaluate
+from thalweg.locality.statistics import KeyCount, OperatorKey, Statistics
+
+#: The greatest imbalance by default: METIS's default, and the paper's (4.3).
+ALPHA: Final = 1.03
+#: What it costs to move a key, in tuples that could have stayed on their slot.
+MOVE_COST: Final = 1.0
+#: How many cuts METIS makes, each with its own seed; the best is taken.
+ATTEMPTS: Final = 4
+#: A key without pairs is worth a vertex if it has so much of a part's tuples; others are moved with their bucket.
+LONE_SHARE: Final = 0.01
+#: The most buckets of a part by the mean: keys that are not known yet come to all buckets alike.
+BUCKET_ALPHA: Final = 1.25
+#: What an operator's tuples weigh together in METIS.
+_SCALE: Final = 1_000_000
+
+
+class Vertex(NamedTuple):
+    """A key, or what is left of a bucket (``key`` None)."""
+
+    operator: int
+    bucket: int
+    key: KeyCount | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KeyGraph:
+    """The graph in the form of METIS: the neighbours of vertex i are ``adjacent[starts[i]:starts[i + 1]]``.
+
+    Attributes:
+        vertices: what each vertex is: an operator's keys, and its buckets.
+        operators: by vertex, the place of its operator.
+        weights: ``int64[vertices, 2]``: tuples; 1 for a bucket, and 0 for a key.
+        starts, adjacent, edges: the neighbours, and the tuples that lead there.
+    """
+
+    vertices: tuple[Vertex, ...]
+    operators: Int64s
+    weights: Int64s
+    starts: Int64s
+    adjacent: Int64s
+    edges: Int64s
+
+
+def key_graph(statistics: Statistics, *, parts: int) -> KeyGraph:
+    """The graph of keys; the order of vertices depends on the statistics' content only."""
+    paired = {end for pair in statistics.pairs for end in (pair.left, pair.right) if pair.sure > 0}
+    vertices: list[Vertex] = []
+    weights: list[int] = []
+    places: dict[OperatorKey, int] = {}
+    for index, name in enumerate(statistics.operators):
+        loads = statistics.loads[name]
+        rest = list(loads.unpinned)
+        for one in sorted(loads.keys, key=lambda one: (one.bucket, repr(one.key))):
+            if (name, one.key) in paired or one.sure > LONE_SHARE * loads.total / parts:
+                places[name, one.key] = len(vertices)
+                vertices.append(Vertex(index, one.bucket, one))
+                weights.append(one.sure)
+            else:
+                rest[one.bucket] += one.sure
+        vertices += [Vertex(index, bucket, None) for bucket in range(len(rest))]
+        weights += rest
+    operators = np.array([one.operator for one in vertices], np.int64)
+    ends = [
+        (places[pair.left], places[pair.right], pair.sure)
+        for pair in statistics.pairs
+        if pair.sure > 0 and pair.left != pair.right
+    ]
+    edges = _adjacency(np.array(ends, np.int64).reshape(-1, 3), len(vertices))
+    buckets = [one.key is None for one in vertices]
+    both = np.stack([np.array(weights, np.int64), np.array(buckets, np.int64)], axis=1)
+    return KeyGraph(tuple(vertices), operators, both, *edges)
+
+
+def _adjacency(ends: Int64s, size: int) -> tuple[Int64s, Int64s, Int64s]:
+    """Both directions of each edge, sorted; edges between the same vertices are one."""
+    both = np.concatenate([ends[:, [0, 1]], ends[:, [1, 0]]])
+    tuples = np.concatenate([ends[:, 2], ends[:, 2]])
+    codes, places = np.unique(both[:, 0] * size + both[:, 1], return_inverse=True)
+    edges = np.zeros(len(codes), np.int64)
+    np.add.at(edges, places.ravel(), tuples)
+    starts = np.searchsorted(codes // max(size, 1), np.arange(size + 1))
+    return starts.astype(np.int64), codes % max(size, 1), edges
+
+
+def partition(
+    statistics: Statistics,
+    *,
+    parts: int,
+    alpha: float = ALPHA,
+    seed: int = 0,
+    current: Assignment | None = None,
+    move_cost: float = MOVE_COST,
+) -> Assignment:
+    """Where keys and buckets should be.
+
+    The same arguments give the same assignment, in whatever order the statistics list their keys and pairs.
+
+    Args:
+        statistics: of recent tuples.
+        parts: how many parts.
+        alpha: the greatest imbalance of each operator: the tuples of its fullest part by the mean.
+        seed: of METIS, and of the order in which moves are tried.
+        current: where keys are now; None when nothing has state yet.
+        move_cost: what moving a key from where it is now costs, in tuples.
+
+    Raises:
+        BuildError: ``parts`` or ``alpha`` is below 1, or ``move_cost`` below 0; ``current`` is of
+            other operators or another number of buckets.
+        EnvironmentProblem: METIS is needed and cannot be loaded.
+    """
+    if parts < 1 or alpha < 1 or move_cost < 0:
+        raise BuildError(
+            f"expected parts ≥ 1, alpha ≥ 1 and move_cost ≥ 0, got {parts}, {alpha} and {move_cost}"
+        )
+    graph = key_graph(statistics, parts=parts)
+    homes = _homes(graph, statistics, current, parts)
+    costs = np.where(homes < 0, 0.0, move_cost * _states(graph))
+    limits = _limits(graph, len(statistics.operators), parts, alpha)
+    settle = functools.partial(_settle, graph, homes, costs, limits, parts)
+    cuts = [
+        settle(_renamed(_metis(graph, parts, alpha, seed + i), homes, costs, parts), seed + i)
+        for i in range(ATTEMPTS)
+    ]
+    if current is not None:
+        cuts.append(settle(_spread(homes, graph, parts), seed))
+    best = max(cuts, key=lambda cut: (-cut.excess, cut.gain))
+    return _assignment(graph, statistics, best.parts, parts, alpha, current)
+
+
+def _homes(
+    graph: KeyGraph, statistics: Statistics, current: Assignment | None, parts: int
+) -> Int64s:
+    """By vertex, the part where its state is; -1 where it has none, or the part is no more."""
+    homes = np.full(len(graph.vertices), -1, np.int64)
+    if current is None:
+        return homes
+    for name in statistics.operators:
+        current.expect(name, len(statistics.loads[name].unpinned))
+    for place, one in enumerate(graph.vertices):
+        name = statistics.operators[one.operator]
+        if one.key is None:
+            homes[place] = current.buckets[name][one.bucket]
+        else:
+            homes[place] = current.part_of(name, one.key.key, one.bucket)
+    homes[homes >= parts] = -1
+    return homes
+
+
+def _states(graph: KeyGraph) -> Any:
+    """By vertex, how many keys have state there at most: a bucket may have one for each tuple."""
+    tuples, buckets = graph.weights.T
+    return np.where(buckets == 1, tuples, 1.0)
+
+
+def _limits(graph: KeyGraph, operators: int, parts: int, alpha: float) -> Int64s:
+    """By operator, the most tuples and buckets of a part; what is heavier alone sets the limit itself."""
+    limits = np.zeros((operators, 2), np.int64)
+    for index in range(operators):
+        weights = graph.weights[graph.operators == index]
+        fair = np.array([alpha, BUCKET_ALPHA]) * weights.sum(axis=0) / parts
+        whole = -(-weights.sum(axis=0) // parts)
+        limits[index] = np.maximum(np.maximum(fair, whole), weights.max(axis=0, initial=0))
+    return limits
+
+
+def _metis(graph: KeyGraph, parts: int, alpha: float, seed: int) -> Int64s:
+    """METIS's cut by multilevel k-way partitioning; recursive bisection does not keep the bound."""
+    if parts == 1 or not len(graph.edges):
+        return np.zeros(len(graph.vertices), np.int64)
+    try:
+        import pymetis
+    except ImportError as error:
+        raise EnvironmentProblem(
+            f"a table of keys needs METIS, and pymetis cannot be loaded: {error}\nInstall it: pip install pymetis"
+        ) from error
+    tuples = graph.weights[:, 0]
+    totals = np.bincount(graph.operators, tuples)
+    weights = np.ceil(tuples * (_SCALE / np.maximum(totals, 1))[graph.operators])
+    # pymetis reads past the end of arrays that are too short.
+    size = len(graph.vertices)
+    assert len(weights) == size == len(graph.starts) - 1
+    assert len(graph.adjacent) == len(graph.edges) == graph.starts[-1]
+    options = pymetis.Options(seed=seed, ufactor=max(1, round((alpha - 1) * 1_000)))
+    cut = pymetis.part_graph(
+        parts,
+        pymetis.CSRAdjacency(graph.starts.tolist(), graph.adjacent.tolist()),
+        vweights=weights.astype(np.int64).tolist(),
+        eweights=graph.edges.tolist(),
+        recursive=False,
+        options=options,
+    )
+    return np.array(cut.vertex_part, np.int64)
+
+
+def _renamed(cut: Int64s, homes: Int64s, costs: Any, parts: int) -> Int64s:
+    """The same cut with its parts named so that as much as can be stays where it is, greedily."""
+    overlap = np.zeros((parts, parts))
+    known = homes >= 0
+    np.add.at(overlap, (cut[known], homes[known]), costs[known])
+    names = np.full(parts, -1, np.int64)
+    for place in np.argsort(-overlap, axis=None, kind="stable"):
+        part, name = divmod(int(place), parts)
+        if names[part] < 0 and name not in names:
+            names[part] = name
+    return names[cut]
+
+
+def _spread(homes: Int64s, graph: KeyGraph, parts: int) -> Int64s:
+    """Where things are now; what is nowhere goes to the parts in turn."""
+    return np.where(homes < 0, np.arange(len(graph.vertices)) % parts, homes)
+
+
+def _settle(
+    graph: KeyGraph,
+    homes: Int64s,
+    costs: Any,
+    limits: Int64s,
+    parts: int,
+    cut: Int64s,
+    seed: int,
+) -> Cut:
+    """The cut with each operator within its limit, if that can be, and all moves made that gain."""
+    order = np.random.default_rng(seed).permutation(len(graph.vertices))
+    found = Cut(graph, cut, loads_of(graph, cut, len(limits), parts), limits, homes, costs)
+    repair(found)
+    improve(found, order)
+    return found
+
+
+def _assignment(
+    graph: KeyGraph,
+    statistics: Statistics,
+    cut: Int64s,
+    parts: int,
+    alpha: float,
+    current: Assignment | None,
+) -> Assignment:
+    names = statistics.operators
+    buckets = {name: [0] * len(statistics.loads[name].unpinned) for name in names}
+    for one, part in zip(graph.vertices, cut.tolist(), strict=True):
+        if one.key is None:
+            buckets[names[one.operator]][one.bucket] = part
+    keys: dict[OperatorKey, int] = {}
+    before: Mapping[OperatorKey, int] = {} if current is None else current.keys
+    moved = 0
+    for one, part in zip(graph.vertices, cut.tolist(), strict=True):
+        if one.key is not None:
+            end = (names[one.operator], one.key.key)
+            # Where a key goes anyway by its bucket, a pin would only move its state from one unit to another.
+            if part != buckets[end[0]][one.bucket] or end in before:
+                keys[end] = part
+            moved += current is not None and current.part_of(*end, one.bucket) != part
+    owners = {name: tuple(found) for name, found in buckets.items()}
+    outcome = evaluate(Assignment(parts, keys, owners, Report(1.0, {}, alpha)), statistics)
+    report = Report(
+        outcome.locality,
+        outcome.imbalance,
+        alpha,
+        tuple(_heavy(statistics.loads.values(), parts, alpha)),
+        moved,
+        sum(end not in keys for end in before),
+    )
+    return Assignment(parts, keys, owners, report)
+
+
+def _heavy(loads: Any, parts: int, alpha: float) -> list[HeavyKey]:
+    found = []
+    for one in loads:
+        for key in one.keys:
+            share = key.sure / max(one.total, 1)
+            if share * parts > alpha:
+                found.append(HeavyKey(one.operator, key.key, share, share * parts))
+    return sorted(found, key=lambda heavy: -heavy.imbalance)
