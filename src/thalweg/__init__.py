@@ -46,7 +46,7 @@ from thalweg.times import (
 from thalweg.version import __version__
 
 if TYPE_CHECKING:
-    from thalweg import scheduling, spark, testing
+    from thalweg import elasticity, scheduling, spark, testing
     from thalweg.embedded import run
     from thalweg.runtime.io import (
         batches,
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 _IO = "thalweg.runtime.io"
 #: Loaded on first use: Spark, the test kit and the embedded host are not needed to build a flow.
 _LAZY = {
+    "elasticity": None,
     "scheduling": None,
     "spark": None,
     "testing": None,
@@ -117,6 +118,7 @@ __all__ = [
     "drop",
     "duration",
     "each",
+    "elasticity",
     "files",
     "from_iterable",
     "hour",

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from thalweg.elasticity.combined import Combined
 from thalweg.elasticity.controller import Controller
+from thalweg.elasticity.replicas import Replicas
 from thalweg.elasticity.samples import PERIOD_NS, Limits, OperatorSample, Sample, Suggestion
+from thalweg.elasticity.thread_levels import ThreadLevels
+from thalweg.elasticity.utilization import Utilization
 
 __all__ = [
-    "PERIOD_NS",
+    "Combined",
     "Controller",
     "Limits",
     "OperatorSample",
+    "PERIOD_NS",
+    "Replicas",
     "Sample",
     "Suggestion",
+    "ThreadLevels",
+    "Utilization",
 ]

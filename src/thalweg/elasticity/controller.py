@@ -32,6 +32,14 @@ class Controller(abc.ABC):
         """
         self.limits = limits
 
+    @property
+    def settled(self) -> bool:
+        """Whether it has come to rest, as far as it knows. Without an override it always has."""
+        return True
+
+    def reconsider(self) -> None:  # noqa: B027
+        """The host, or another controller, changed something else of the flow: what is known may no longer hold."""
+
     @abc.abstractmethod
     def decide(self, sample: Sample) -> tuple[Suggestion, ...]:
         """What to change after this period; none: all stays.
