@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -47,3 +48,10 @@ def flights(*columns: str) -> list[tuple[str, ...]]:
             if row["tailnum"] != "NA"
         ]
     return [tuple(row[name] for name in columns) for row in rows]
+
+
+def requests() -> list[tuple[str, str]]:
+    """Client and path of each request of the bundled access log, as far as its lines can be read."""
+    with gzip.open(data.path("web_log"), "rt") as file:
+        found = [re.match(r'(\S+) \S+ \S+ \[[^\]]+\] "\S+ (\S+)', line) for line in file]
+    return [(one[1], one[2]) for one in found if one]

@@ -5,17 +5,20 @@ from __future__ import annotations
 from thalweg.locality.assignment import Assignment, HeavyKey, Report
 from thalweg.locality.evaluate import Outcome, evaluate
 from thalweg.locality.exact import ExactCounts
+from thalweg.locality.first_seen import FirstSeen, Placed
 from thalweg.locality.key_graph import partition
 from thalweg.locality.statistics import KeyCount, KeyLoads, PairCount, Statistics
 
 __all__ = [
     "Assignment",
     "ExactCounts",
+    "FirstSeen",
     "HeavyKey",
     "KeyCount",
     "KeyLoads",
     "Outcome",
     "PairCount",
+    "Placed",
     "Report",
     "Statistics",
     "evaluate",
