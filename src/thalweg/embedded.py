@@ -29,7 +29,8 @@ from thalweg.runtime.io import (
 )
 from thalweg.runtime.io.contracts import Feed, RowSource
 from thalweg.runtime.io.generators import generators
-from thalweg.runtime.options import Options, require_count, require_policy, usable_cores
+from thalweg.runtime.machine import usable_processors
+from thalweg.runtime.options import Options, require_count, require_policy
 from thalweg.runtime.parallel import STEP_ROWS, ParallelEngine
 from thalweg.stats import LatencyHistogram, RunProgress
 
@@ -160,7 +161,7 @@ def _options(
         return None
     if threads is None and threading == "dynamic" and policy is None and _are_small(inputs):
         return None
-    count = usable_cores() if threads is None else threads
+    count = usable_processors() if threads is None else threads
     if threading == "dedicated":
         return Options(threads=count, threading="dedicated")
     return Options(threads=count, policy=policy) if count > 1 or policy is not None else None

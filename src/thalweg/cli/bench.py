@@ -30,11 +30,11 @@ def _report(name: str, out: Path | None) -> Report:
 def prasaad(quick: Quick = False, threads: Threads = None, out: Out = None) -> None:
     """Heuristics, queues of keyed operators, reorder buffers, scaling (Prasaad et al., section 7)."""
     from thalweg.bench.prasaad import Prasaad
-    from thalweg.runtime.options import usable_cores
+    from thalweg.runtime.machine import usable_processors
 
     report = _report("prasaad", out)
     rows, repeats = (50_000, 1) if quick else (1_000_000, 3)
-    bench = Prasaad(report, threads=threads or usable_cores(), rows=rows, repeats=repeats)
+    bench = Prasaad(report, threads=threads or usable_processors(), rows=rows, repeats=repeats)
     report.finish(bench.all())
 
 
@@ -46,13 +46,13 @@ def streams(
 ) -> None:
     """Threading models on graphs of many operators (Schneider & Wu, sections 5.1 to 5.3)."""
     from thalweg.bench.streams import Streams
-    from thalweg.runtime.options import usable_cores
+    from thalweg.runtime.machine import usable_processors
 
     report = _report("streams", out)
     operators, budget_s, repeats = (30, 0.05, 1) if quick else (1_000, 2.0, 3)
     bench = Streams(
         report,
-        threads=threads or usable_cores(),
+        threads=threads or usable_processors(),
         operators=operators,
         budget_s=budget_s,
         chunk_rows=chunk_rows,
@@ -64,11 +64,11 @@ def streams(
 def haren(quick: Quick = False, threads: Threads = None, out: Out = None) -> None:
     """Policies of rounds: latency, queues, classes of queries, overhead (Palyvos-Giannas et al., section 7)."""
     from thalweg.bench.haren import Haren
-    from thalweg.runtime.options import usable_cores
+    from thalweg.runtime.machine import usable_processors
 
     report = _report("haren", out)
     seconds, real_s = (6.0, 0.3) if quick else (40.0, 5.0)
-    bench = Haren(report, seconds=seconds, real_s=real_s, threads=threads or usable_cores())
+    bench = Haren(report, seconds=seconds, real_s=real_s, threads=threads or usable_processors())
     report.finish(bench.all())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from typing import Any, Final, Literal
 
 from thalweg.errors import BuildError
@@ -92,11 +91,6 @@ def require_policy(policy: Any) -> None:
     if getattr(policy, "native", "") != "free_list":
         for name in ("slice_ns", "window_ns"):
             require_count(f"policy {kind}: {name}", getattr(policy, name, None))
-
-
-def usable_cores() -> int:
-    """Logical processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 DEFAULTS: Final = Options()

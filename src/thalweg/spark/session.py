@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from thalweg.runtime.machine import usable_processors
 from thalweg.spark.java import prepare_java
 
 _LOCAL = re.compile(r"local(?:\[\s*(\*|\d+)\s*(?:,\s*\d+\s*)?\])?")
@@ -156,25 +157,18 @@ def _java_options(asked: str) -> str:
 
 def _with_number(master: str) -> str:
     """``local[*]`` with the number in it, so that Spark and ``spark.task.cpus`` mean the same cores."""
-    return master.replace("*", str(_machine_cores())) if master.startswith("local[") else master
+    return master.replace("*", str(usable_processors())) if master.startswith("local[") else master
 
 
 def _cores(master: str | None, asked: Mapping[str, str]) -> int | None:
     """The cores of one executor, where that can be known before it starts."""
     if master is not None and (found := _LOCAL.fullmatch(master)):
         number = found[1] or "1"
-        return _machine_cores() if number == "*" else int(number)
+        return usable_processors() if number == "*" else int(number)
     if master is not None and (found := _LOCAL_CLUSTER.fullmatch(master)):
         return int(found[1])
     known = asked.get("spark.executor.cores")
     return int(known) if known else None
-
-
-def _machine_cores() -> int:
-    """The cores this process may use, which in a container are fewer than the machine's."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _set_python(master: str | None) -> None:
