@@ -6,21 +6,50 @@ from thalweg.locality.assignment import Assignment, HeavyKey, Report
 from thalweg.locality.evaluate import Outcome, evaluate
 from thalweg.locality.exact import ExactCounts
 from thalweg.locality.first_seen import FirstSeen, Placed
+from thalweg.locality.groupings import (
+    FieldsByHash,
+    FieldsByTable,
+    Grouping,
+    LocalOrShuffle,
+    PartialKey,
+    Shuffle,
+    partial_key,
+)
 from thalweg.locality.key_graph import partition
+from thalweg.locality.moves import KeyMove, Moves, Reconfiguration, UnitMove, moves_between
+from thalweg.locality.routing import Routes, RoutingTable, keyed_operators
 from thalweg.locality.statistics import KeyCount, KeyLoads, PairCount, Statistics
+from thalweg.locality.table_text import decode_table, encode_table
 
 __all__ = [
     "Assignment",
     "ExactCounts",
+    "FieldsByHash",
+    "FieldsByTable",
     "FirstSeen",
+    "Grouping",
     "HeavyKey",
     "KeyCount",
     "KeyLoads",
+    "KeyMove",
+    "LocalOrShuffle",
+    "Moves",
     "Outcome",
     "PairCount",
+    "PartialKey",
     "Placed",
+    "Reconfiguration",
     "Report",
+    "Routes",
+    "RoutingTable",
+    "Shuffle",
     "Statistics",
+    "UnitMove",
+    "decode_table",
+    "encode_table",
     "evaluate",
+    "keyed_operators",
+    "moves_between",
+    "partial_key",
     "partition",
 ]
