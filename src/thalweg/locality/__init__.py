@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from thalweg.locality.assignment import Assignment, HeavyKey, Report
+from thalweg.locality.counts import Counts
 from thalweg.locality.evaluate import Outcome, evaluate
 from thalweg.locality.exact import ExactCounts
 from thalweg.locality.first_seen import FirstSeen, Placed
@@ -18,11 +19,13 @@ from thalweg.locality.groupings import (
 from thalweg.locality.key_graph import partition
 from thalweg.locality.moves import KeyMove, Moves, Reconfiguration, UnitMove, moves_between
 from thalweg.locality.routing import Routes, RoutingTable, keyed_operators
+from thalweg.locality.space_saving import SpaceSaving
 from thalweg.locality.statistics import KeyCount, KeyLoads, PairCount, Statistics
 from thalweg.locality.table_text import decode_table, encode_table
 
 __all__ = [
     "Assignment",
+    "Counts",
     "ExactCounts",
     "FieldsByHash",
     "FieldsByTable",
@@ -43,6 +46,7 @@ __all__ = [
     "Routes",
     "RoutingTable",
     "Shuffle",
+    "SpaceSaving",
     "Statistics",
     "UnitMove",
     "decode_table",
