@@ -147,6 +147,7 @@ class _Page:
         yield self.how(node)
         yield self.fused(node)
         yield from self.sides(node)
+        yield from self.sent_back(node)
 
     def how(self, node: Node) -> str:
         """Compiled, or interpreted and why."""
@@ -166,9 +167,11 @@ class _Page:
 
     def fused(self, node: Node) -> str:
         unit = next(unit for unit in self.plan.units if node.index in unit.nodes)
-        if len(unit.nodes) == 1:
+        if len(unit.nodes) == 1 and not unit.loop:
             return ""
         names = [self.plan.node(index).name for index in unit.nodes]
+        if unit.loop:
+            return f"in a loop of feedback, a row at a time: {', '.join(names)}"
         if unit.nodes[0] == node.index:
             return f"fused, one pass: {' + '.join(names)}"
         return f"fused with {names[0]}"
@@ -181,6 +184,13 @@ class _Page:
                 yield f"{port} rows go to {names}"
             elif port == "rejected" and getattr(node, "errors", "fail") == "reject":
                 yield "rejected rows are counted"
+
+    def sent_back(self, node: Node) -> Iterator[str]:
+        """Who reads its streams by feedback."""
+        for ref, edges in self.plan.feedback.items():
+            if ref.node == node.index:
+                names = (self.plan.node(edge.node).name for edge in edges)
+                yield f"{'' if ref.port == 'out' else ref.port + ' '}rows go back to {', '.join(names)}"
 
     def stream(self, ref: Ref) -> str:
         name = self.plan.node(ref.node).name
@@ -277,7 +287,10 @@ def _keyed(node: Keyed) -> Iterator[str]:
 
 def _coroutine(node: Coroutine) -> str:
     """Its ports, and what must outlive a wait."""
-    inputs = [f"{'control ' if port.control else ''}{port.name}" for port in node.in_ports]
+    inputs = [
+        f"{'control ' if port.control else ''}{port.name}{' (feedback)' if port.feedback else ''}"
+        for port in node.in_ports
+    ]
     state = f"; state {node.own.name}" if node.own else ""
     limit = f"; at most {node.max_waiting} rows wait at one" if node.max_waiting else ""
     return f"inputs {', '.join(inputs)}{limit}{state}"

@@ -15,6 +15,7 @@ from thalweg.errors import BuildError
 from thalweg.operators import key_order
 from thalweg.operators.arguments import Duration, choice, lateness_span, time_field
 from thalweg.operators.coroutine_verb import check_times, coroutine_node
+from thalweg.operators.feedback import Feedback
 from thalweg.operators.generators import source_of
 from thalweg.operators.nodes import (
     Compile,
@@ -219,6 +220,19 @@ class Flow:
                 for port in node.out_ports
             ],
         )
+
+    def feedback(self, name: str, record: Any) -> Feedback:
+        """A stream for control ports upstream of where it comes from (docs/coroutines.md).
+
+        Give it to ``tw.Control`` ports of :meth:`operator`; where the flow is so far, :meth:`Feedback.connect
+        <thalweg.operators.feedback.Feedback.connect>` says which stream it is. The operators between the two run as
+        one, a row at a time: what a row sends back is there before the next one.
+
+        Args:
+            name: for messages.
+            record: its rows: a NamedTuple class or a pyarrow schema.
+        """
+        return Feedback(self, name, Schema.of(record))
 
     def explain(self, *, compile: bool = True) -> str:
         """The plan as text: operators, kinds, stages, buckets, compiled or interpreted and why.

@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
+from thalweg.operators.domains import domains_of
+from thalweg.operators.feedback import check_connected, groups_of, loops_of
 from thalweg.operators.key_order import settle_late
 from thalweg.operators.nodes import (
     Batches,
@@ -55,10 +57,12 @@ class Edge:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unit:
-    """What the engine runs as one: a node, or a fused chain of stateless nodes."""
+    """What the engine runs as one: a node, a fused chain of stateless nodes, or a loop of feedback."""
 
     nodes: tuple[int, ...]
     stage: int
+    #: the operators of a loop of feedback
+    loop: bool = False
 
 
 class Closing(NamedTuple):
@@ -166,6 +170,25 @@ class Plan:
         return {ref: tuple(sorted(edges)) for ref, edges in out.items()}
 
     @functools.cached_property
+    def feedback(self) -> dict[Ref, tuple[Edge, ...]]:
+        """Who reads each stream by feedback."""
+        out: dict[Ref, list[Edge]] = {}
+        for node in self.coroutines:
+            for port, one in enumerate(node.in_ports):
+                if one.feedback:
+                    out.setdefault(one.ref, []).append(Edge(node.index, port))
+        return {ref: tuple(edges) for ref, edges in out.items()}
+
+    def inputs_of(self, nodes: Sequence[int]) -> tuple[tuple[Ref, Edge], ...]:
+        """What comes into a unit from others: of a chain what its first node reads, of a loop what any does."""
+        return tuple(
+            (ref, Edge(index, port))
+            for index in nodes
+            for port, ref in enumerate(self.node(index).inputs)
+            if ref.node not in nodes
+        )
+
+    @functools.cached_property
     def sources(self) -> tuple[Source, ...]:
         return tuple(n for n in self.nodes if isinstance(n, Source))
 
@@ -185,8 +208,12 @@ class Plan:
     def merges(self) -> frozenset[Ref]:
         """The streams that lead to where several are merged, whose order key must therefore be whole."""
         out: set[Ref] = set()
+        loops = {index: loop for loop in loops_of(self.nodes) for index in loop}
         for node in reversed(self.nodes):
             several = isinstance(node, Coroutine) and len(node.inputs) > 1
+            several = several or (
+                node.index in loops and len(self.inputs_of(loops[node.index])) > 1
+            )
             merging = isinstance(node, Union) or several
             if merging or any(Ref(node.index, port) in out for port in ports(node)):
                 out.update(node.inputs)
@@ -204,11 +231,11 @@ class Plan:
             return (TIME, *own) if own or self.domain(ref) else ()
         return (*EVENT, *self._path_columns(ref), *own)
 
-    def input_columns(self, node: Node) -> tuple[str, ...]:
-        """The whole order key of a node's inputs, merged."""
+    def merged_columns(self, refs: Sequence[Ref]) -> tuple[str, ...]:
+        """The whole order key of several streams, merged."""
         found = {
             _place(name): name
-            for ref in node.inputs
+            for ref in refs
             for name in (*self._path_columns(ref), *self._branch(ref))
         }
         return (*EVENT, *(found[place] for place in sorted(found)))
@@ -272,13 +299,15 @@ def make_plan(flow: Flow) -> Plan:
     Raises:
         BuildError: the flow has no source or no sink, or a source nobody reads.
     """
+    check_connected(flow.nodes)
     nodes = settle_late(flow.nodes)
     if not any(isinstance(node, Source) for node in nodes):
         raise BuildError(f"flow {flow.name!r} has no source; begin with flow.source(...)")
     if not any(isinstance(n, Sink) or (isinstance(n, Coroutine) and not n.main) for n in nodes):
         raise BuildError(f"flow {flow.name!r} has no sink; end a stream with .sink('name')")
-    plan = Plan(flow.name, nodes, _stages(nodes), _domains(nodes), ())
-    return dataclasses.replace(plan, units=tuple(_units(nodes, plan.stages, plan.merges)))
+    loops = loops_of(nodes)
+    plan = Plan(flow.name, nodes, _stages(nodes, loops), domains_of(nodes), ())
+    return dataclasses.replace(plan, units=tuple(_units(nodes, plan.stages, plan.merges, loops)))
 
 
 def reroutes(node: Node) -> bool:
@@ -286,12 +315,15 @@ def reroutes(node: Node) -> bool:
     return isinstance(node, (Keyed, OrderBy, Coroutine))
 
 
-def _stages(nodes: Sequence[Node]) -> tuple[int, ...]:
-    stages: list[int] = []
-    for node in nodes:
-        before = max((stages[ref.node - 1] for ref in node.inputs), default=0)
-        stages.append(before + 1 if reroutes(node) and not _at_home(nodes, node) else before)
-    return tuple(stages)
+def _stages(nodes: Sequence[Node], loops: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    stages: dict[int, int] = {}
+    for group in groups_of(nodes, loops):
+        members = [nodes[index - 1] for index in group]
+        refs = [ref for node in members for ref in node.inputs if ref.node not in group]
+        before = max((stages[ref.node] for ref in refs), default=0)
+        moves = any(reroutes(node) and not _at_home(nodes, node) for node in members)
+        stages |= dict.fromkeys(group, before + moves)
+    return tuple(stages[node.index] for node in nodes)
 
 
 def _at_home(nodes: Sequence[Node], node: Node) -> bool:
@@ -304,49 +336,13 @@ def _at_home(nodes: Sequence[Node], node: Node) -> bool:
     return isinstance(before, Keyed) and before.timing == "end" and before.key == node.key
 
 
-def _domains(nodes: Sequence[Node]) -> tuple[int, ...]:
-    """One domain for all timed sources that a union connects, named by the first of them."""
-    parent = list(range(len(nodes) + 1))
-
-    def root(index: int) -> int:
-        while parent[index] != index:
-            index = parent[index]
-        return index
-
-    domains: list[int] = []
-    for node in nodes:
-        if isinstance(node, Source):
-            domains.append(node.index if node.sorts else 0)
-        elif isinstance(node, OrderBy):
-            domains.append(node.index)
-        else:
-            mine = [
-                domains[ref.node - 1] if ref.port in nodes[ref.node - 1].main else 0
-                for ref in node.inputs
-            ]
-            for other in mine[1:]:
-                first, second = sorted((root(mine[0]), root(other)))
-                if first != second:
-                    _refuse_two_clocks(nodes, node, first, second)
-                parent[second] = first
-            domains.append(mine[0])
-    return tuple(root(one) for one in domains)
-
-
-def _refuse_two_clocks(nodes: Sequence[Node], where: Node, first: int, second: int) -> None:
-    """An order_by has a clock of its own, so what it gives cannot be merged with other streams as they come."""
-    for index in (second, first):
-        node = nodes[index - 1]
-        what = "union" if isinstance(where, Union) else "operator"
-        if isinstance(node, OrderBy):
-            raise BuildError(
-                f"{what} {where.name!r}: a stream sorted by order_by {node.name!r} has a clock of its own and cannot"
-                f" be merged with a stream of another clock; put order_by behind the {what}"
-            )
-
-
-def _units(nodes: Sequence[Node], stages: Sequence[int], merges: frozenset[Ref]) -> Iterator[Unit]:
-    """Chains of stateless nodes, each the only reader of the one before, fused; all else alone.
+def _units(
+    nodes: Sequence[Node],
+    stages: Sequence[int],
+    merges: frozenset[Ref],
+    loops: Sequence[Sequence[int]],
+) -> Iterator[Unit]:
+    """Chains of stateless nodes, each the only reader of the one before, fused; loops; all else alone.
 
     A node whose rejected stream leads to a union begins a chain: inside one, rows carry no counters of the
     expanding operators before it, and its rejected rows would lose their place.
@@ -357,21 +353,25 @@ def _units(nodes: Sequence[Node], stages: Sequence[int], merges: frozenset[Ref])
             readers[ref] = readers.get(ref, 0) + 1
     following: dict[int, Stateless] = {}
     inner: set[int] = set()
+    in_loops = {index for loop in loops for index in loop}
     for node in nodes:
-        if not isinstance(node, Stateless):
+        if not isinstance(node, Stateless) or node.index in in_loops:
             continue
         before = nodes[node.input.node - 1]
         fits = isinstance(before, Stateless) and before.errors == node.errors
+        fits = fits and before.index not in in_loops
         fits = fits and Ref(node.index, "rejected") not in merges
         if fits and node.input.port == "out" and readers[node.input] == 1:
             following[before.index] = node
             inner.add(node.index)
-    for node in nodes:
-        if node.index not in inner:
-            chain = [node.index]
+    for group in groups_of(nodes, loops):
+        if group[0] in in_loops:
+            yield Unit(group, stages[group[0] - 1], loop=True)
+        elif group[0] not in inner:
+            chain = [*group]
             while chain[-1] in following:
                 chain.append(following[chain[-1]].index)
-            yield Unit(tuple(chain), stages[node.index - 1])
+            yield Unit(tuple(chain), stages[group[0] - 1])
 
 
 def kind_name(node: Node) -> str:

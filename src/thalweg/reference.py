@@ -207,6 +207,8 @@ class _Run:
 
     def push(self, ref: Ref, row: Any) -> None:
         now = self.now
+        for edge in self.plan.feedback.get(ref, ()):
+            self.feed_back(self.coroutines[edge.node], edge.port, row)
         for edge in self.plan.readers.get(ref, ()):
             self.now = now
             self.receive(self.plan.node(edge.node), row, edge.port)
@@ -253,6 +255,12 @@ class _Run:
     def coroutine(self, node: Coroutine, row: Any, port: int) -> None:
         time = self.now if self.plan.domains[node.index - 1] else BEFORE_ALL
         self.give_pushed(node, self.coroutines[node.index].put(port, row, time))
+
+    def feed_back(self, one: ReferenceCoroutine, port: int, row: Any) -> None:
+        """A row that is sent back to a control port, before it goes on to its other readers."""
+        self.count(one.node, "in")
+        if not one.feed_back(port, row):
+            self.count(one.node, "dropped")
 
     def close_coroutines(self, domain: int) -> None:
         """The operators whose inputs have all ended now close in order, and what each gives runs through."""

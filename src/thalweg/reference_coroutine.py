@@ -53,6 +53,12 @@ class ReferenceCoroutine:
         self._go_on()
         return self._took(was_done)
 
+    def feed_back(self, port: int, row: Any) -> bool:
+        """A row of a control port, for the next time that it goes on; False: it has returned."""
+        if not self.body.done:
+            self.queues[port].put(row)
+        return not self.body.done
+
     def close(self) -> Took:
         """All inputs have ended."""
         was_done = self._go_on()

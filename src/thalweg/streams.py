@@ -205,6 +205,8 @@ class Stream(LoopVerbs):
         """The tuples of this stream and others of the same record, merged in the order of the flow."""
         streams = (self, *others)
         for other in others:
+            if not isinstance(other, Stream):
+                raise BuildError(f"union: expected a stream, got {other!r}")
             if other.flow is not self.flow:
                 raise BuildError(f"union: the streams belong to {self.flow!r} and {other.flow!r}")
             if other.schema != self.schema:

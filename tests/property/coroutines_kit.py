@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests.property.events import Event
@@ -123,6 +123,57 @@ def make_throttle(streams: Sequence[tw.Stream], step: Any, name: str) -> tw.Stre
     made = streams[0].throttle(1 + step.param % 3, 1 + step.key, name=name)
     out: tw.Stream = made.excess.union(made.passed, name=f"{name}_all")
     return out
+
+
+async def sent_back(
+    a: tw.Input[Event],
+    b: tw.Input[Event],
+    rule: tw.Control[Event],
+    latest: Latest,
+    out: tw.Output[Event],
+    back: tw.Output[Event],
+) -> None:
+    """Rows of both with the sum of what was sent back; some twice, and every other to another operator, too."""
+    while ports := await tw.wait_for_any(a, b):
+        latest.amount = (latest.amount + sum(one.amount for one in rule.pop(len(rule)))) % 60
+        row = ports[0].pop()
+        for i in range(1 + row.key % 2):
+            await out.push(row._replace(amount=row.amount + latest.amount, key=row.key + i))
+            if row.amount % 2:
+                await back.push(row._replace(tag="back"))
+
+
+def is_small(row: Event) -> bool:
+    return row.amount % 4 != 1
+
+
+def make_looped(streams: Sequence[tw.Stream], step: Any, name: str) -> tw.Stream:
+    """One loop of feedback in another; in between operators of several kinds and a stream from outside."""
+    flow, other = streams[0].flow, streams[-1]
+    near, far = (flow.feedback(f"{name}_{word}", Event) for word in ("near", "far"))
+    head = flow.operator(f"{name}_head", sent_back, a=streams[0], b=other, rule=far)
+    middle = head.out
+    if step.param % 2:
+        middle = middle.flat_map(doubled, name=f"{name}_doubled")
+    if step.param % 3:
+        middle = middle.key_by("key").process(counted, state=Latest, name=f"{name}_counted")
+    tail = flow.operator(f"{name}_tail", sent_back, a=middle, b=head.back, rule=near)
+    near.connect(tail.back.filter(is_small, name=f"{name}_small"))
+    far.connect(tail.out if step.param % 4 else tail.out.union(head.back, name=f"{name}_both"))
+    ends = (tail.out, middle, tail.out.union(streams[0], name=f"{name}_outer"))
+    out: tw.Stream = ends[step.key % 3]
+    return out
+
+
+def doubled(row: Event) -> Iterator[Event]:
+    yield row
+    if row.amount % 3 == 0:
+        yield row._replace(amount=row.amount + 1)
+
+
+def counted(latest: Latest, row: Event) -> Event | None:
+    latest.amount += 1
+    return row._replace(value=float(latest.amount)) if latest.amount % 5 else None
 
 
 def make(function: Any, *names: str) -> Any:

@@ -491,6 +491,7 @@ OPERATORS: dict[str, Operator] = {
     "by_three": Operator(loops.make(loops.by_three, "rows")),
     "first_rows": Operator(loops.make(loops.first_rows, "rows")),
     "parted": Operator(lambda on, step, name: loops.make_parted(on[0], name), grows=True),
+    "looped": Operator(loops.make_looped, inputs=2, grows=True),
     "late": Operator(lambda on, step, name: on[0].late),
     "rejected": Operator(_rejected),
 }
@@ -523,6 +524,7 @@ def recipes(
     max_steps: int = 8,
     mixed: bool = True,
     rejecting: bool = True,
+    looped: bool = True,
 ) -> Recipe:
     """Random flows: one to three sources, fan-out, unions, chains of keyed operators.
 
@@ -532,6 +534,7 @@ def recipes(
         max_steps: the most operators.
         mixed: whether streams without common time may be merged (the order then depends on batch cuts).
         rejecting: whether sources may reject rows.
+        looped: whether there may be loops of feedback.
     """
     often = st.just(False) if not rejecting else _RARELY
     lateness = st.sampled_from((0, 0, 3, 12)) if timed else st.none()
@@ -545,7 +548,7 @@ def recipes(
     ]
     steps: list[Step] = []
     for _ in range(draw(st.integers(1, max_steps))):
-        step = _draw_step(draw, made, steps, mixed)
+        step = _draw_step(draw, made, steps, mixed, looped)
         if step is not None:
             steps.append(step)
             _add(made, step, len(made))
@@ -557,7 +560,7 @@ _STREAM = st.integers(0, 8)
 
 
 def _draw_step(
-    draw: st.DrawFn, made: list[_Made], steps: Sequence[Step], mixed: bool
+    draw: st.DrawFn, made: list[_Made], steps: Sequence[Step], mixed: bool, looped: bool
 ) -> Step | None:
     """A step that fits what there is; None when the drawn operator does not."""
     last = len(made) - 1
@@ -569,6 +572,7 @@ def _draw_step(
         for name, operator in OPERATORS.items()
         if not (operator.timed and not one.domain)
         and not (operator.grows and growing)
+        and (looped or name != "looped")
         and (name != "rejected" or one.op in REJECTING)
         and (name != "late" or (one.op in ORDERING and one.domain))
         and (name != "order_by" or one.op != "order_by")

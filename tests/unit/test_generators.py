@@ -226,11 +226,11 @@ def test_takes_no_input() -> None:
 
 def test_refused_on_spark() -> None:
     """Spark must be able to read a batch again: the message says what to give it instead."""
-    from thalweg.spark.inputs import refuse_generators
+    from thalweg.spark.inputs import refuse_embedded_only
 
     flow = tw.Flow("made")
     flow.operator("numbers", count_to).sink("out")
     with pytest.raises(
         tw.BuildError, match=r"'numbers': count_to .*tw.run.*flow.source\('numbers'"
     ):
-        refuse_generators(make_plan(flow))
+        refuse_embedded_only(make_plan(flow))

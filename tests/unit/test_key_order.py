@@ -296,3 +296,19 @@ def test_explain() -> None:
     assert "late rows go to late" in text
     assert "time: each key's own: clicks by ts, lateness 5" in text
     assert "promised by key" in text
+
+
+def test_late_rows_beside_a_driver_loop() -> None:
+    """Late rows of a source may be read by an operator with its own driver loop, wherever it was defined."""
+
+    async def counted(rows: tw.Input[Click], out: tw.Output[Click]) -> None:
+        while await tw.wait_for_all(rows):
+            await out.push(rows.pop())
+
+    flow = tw.Flow("f")
+    clicks = flow.source("clicks", Click, order_by="ts", order="key")
+    flow.operator("counted", counted, rows=clicks.late).sink("late")
+    clicks.key_by("user").dedupe().sink("kept")
+    rows = [Click(ts, 1, ts) for ts in (5, 3, 9)]
+    result = testing.assert_same(flow, {"clicks": rows}, seeds=range(4), compile=("never",))
+    assert [row.ts for row in result.sinks["late"]] == [3]

@@ -65,11 +65,11 @@ def run(
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the log.")] = False,
 ) -> None:
     """Run a flow on Spark over files, until there are no more or Ctrl-C."""
-    from thalweg.spark.inputs import refuse_generators
+    from thalweg.spark.inputs import refuse_embedded_only
 
     flow = load_flow(place)
     plan = make_plan(flow)
-    refuse_generators(plan)
+    refuse_embedded_only(plan)
     inputs, outputs = read_inputs(input, plan.sources), read_outputs(output, plan.sinks)
     when = _trigger(trigger, once=once, drain=drain, checkpoint=checkpoint)
     on_console = any(one.format == "console" for one in outputs.values())

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from thalweg.errors import BuildError, SchemaError
 from thalweg.operators.coroutines import Control, Input, Output
+from thalweg.operators.feedback import Feedback
 from thalweg.operators.functions import Function, hints_of
 from thalweg.operators.library import spare_name
 from thalweg.operators.nodes import Coroutine, InPort, OutPort, Ref
@@ -86,8 +87,9 @@ class _Verb:
         if max_waiting is not None and (not isinstance(max_waiting, int) or max_waiting < 1):
             raise self._error(f"max_waiting is a number of rows from 1, got {max_waiting!r}")
         constants = tuple(self._constants())
-        in_ports = tuple(port for one in self.parameters for port in self._inputs(one))
-        if in_ports and all(port.control for port in in_ports):
+        found = [port for one in self.parameters for port in self._inputs(one)]
+        in_ports = tuple(sorted(found, key=lambda port: port.feedback))
+        if in_ports and all(port.control or port.feedback for port in in_ports):
             raise self._error(
                 "has control inputs only, which wake nobody; annotate one of them tw.Input"
             )
@@ -159,7 +161,9 @@ class _Verb:
             wanted = self._record(one.record, name)
             if wanted != schema:
                 raise self._error(f"reads {wanted} at {name!r}, but the stream has {schema}")
-        return InPort(name, one.name, ref, schema, one.role is Control)
+        return InPort(
+            name, one.name, ref, schema, one.role is Control, isinstance(stream, Feedback)
+        )
 
     def _outputs(self, into: Any) -> tuple[OutPort, ...]:
         outputs = [one for one in self.parameters if one.role is Output]
@@ -244,7 +248,7 @@ def check_times(node: Coroutine, given: Mapping[str, Any]) -> FieldType | None:
         BuildError: one has event time and another has not.
     """
     streams = {stream.ref: stream for value in given.values() for stream in _streams(value)}
-    first, *others = [(port.name, streams[port.ref]) for port in node.in_ports]
+    first, *others = [(port.name, streams[port.ref]) for port in node.in_ports if not port.feedback]
     for name, other in others:
         if other.time != first[1].time:
             raise BuildError(

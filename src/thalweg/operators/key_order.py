@@ -11,12 +11,12 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from thalweg.errors import BuildError
 from thalweg.operators.library import Made, make_functions, spare_name
-from thalweg.operators.nodes import Key, Node, OwnTime, Ref, Source, Union
+from thalweg.operators.nodes import Coroutine, Key, Node, OwnTime, Ref, Source, Union
 from thalweg.records import Field, FieldType, Kind, Schema, make_state
 from thalweg.times import NEVER
 
@@ -184,23 +184,29 @@ def _late_point(source: Source, points: Sequence[OwnTime]) -> OwnTime:
 def _renumbered(nodes: Sequence[Node], target: Mapping[Ref, Ref]) -> tuple[Node, ...]:
     """The nodes in an order in which each stands behind what it reads, otherwise as they were."""
     number: dict[int, int] = {}
-    out: list[Node] = []
+    ordered: list[Node] = []
     pending = list(nodes)
     while pending:
         node = next(
             n for n in pending if all(target.get(ref, ref).node in number for ref in n.inputs)
         )
         pending.remove(node)
-        number[node.index] = len(out) + 1
-        refs = [target.get(ref, ref) for ref in node.inputs]
-        inputs = [Ref(number[ref.node], ref.port) for ref in refs]
-        out.append(_moved(node, number[node.index], inputs))
-    return tuple(out)
+        ordered.append(node)
+        number[node.index] = len(ordered)
+
+    def moved(ref: Ref) -> Ref:
+        found = target.get(ref, ref)
+        return Ref(number[found.node], found.port)
+
+    return tuple(_moved(node, number[node.index], moved) for node in ordered)
 
 
-def _moved(node: Node, index: int, inputs: Sequence[Ref]) -> Node:
+def _moved(node: Node, index: int, moved: Callable[[Ref], Ref]) -> Node:
+    if isinstance(node, Coroutine):
+        ports = tuple(dataclasses.replace(port, ref=moved(port.ref)) for port in node.in_ports)
+        return dataclasses.replace(node, index=index, in_ports=ports)
     if isinstance(node, Union):
-        return dataclasses.replace(node, index=index, streams=tuple(inputs))
-    if inputs:
-        return dataclasses.replace(node, index=index, input=inputs[0])  # type: ignore[call-arg]
+        return dataclasses.replace(node, index=index, streams=tuple(map(moved, node.streams)))
+    if node.inputs:
+        return dataclasses.replace(node, index=index, input=moved(node.inputs[0]))  # type: ignore[call-arg]
     return dataclasses.replace(node, index=index)

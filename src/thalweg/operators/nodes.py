@@ -273,13 +273,17 @@ class Union(Node):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InPort:
-    """An input of a coroutine operator: its name, the parameter of the function that it fills, and what it reads."""
+    """An input of a coroutine operator: its name, the parameter of the function that it fills, and what it reads.
+
+    By ``feedback`` it reads a stream that comes from the operator itself (:mod:`thalweg.operators.feedback`).
+    """
 
     name: str
     parameter: str
     ref: Ref
     record: Schema
     control: bool
+    feedback: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -300,6 +304,7 @@ class Coroutine(Node):
     """
 
     function: Function
+    #: those that read by feedback stand behind the others, whose places are those of ``inputs``
     in_ports: tuple[InPort, ...]
     out_ports: tuple[OutPort, ...]
     own: StateSpec | None
@@ -320,7 +325,7 @@ class Coroutine(Node):
 
     @property
     def inputs(self) -> tuple[Ref, ...]:
-        return tuple(port.ref for port in self.in_ports)
+        return tuple(port.ref for port in self.in_ports if not port.feedback)
 
     @property
     def out(self) -> Schema | None:

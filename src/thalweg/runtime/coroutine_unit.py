@@ -75,6 +75,14 @@ class Live:
             self._go_on()
         self._check_room(self.queues[port])
 
+    def feed_back(self, port: int, row: Any) -> None:
+        """A row of a control port; it wakes nobody, and starts nobody."""
+        if self.completed:
+            self.dropped += 1
+            return
+        self._network.put(self.queues[port], row)
+        self._check_room(self.queues[port])
+
     def close(self) -> None:
         """No more rows will come at any input: the coroutine goes to its end."""
         if self.completed:
@@ -228,6 +236,7 @@ class CoroutineUnit:
         self._setting = setting
         self._timed = bool(setting.plan.domains[node.index - 1])
         self._closing = setting.plan.closing(node)
+        self._columns = setting.plan.merged_columns(node.inputs)
         self._ports = {port.parameter: port for port in node.out_ports}
         self._pushed = _Pushed.none(node.out_ports)
 
@@ -245,11 +254,11 @@ class CoroutineUnit:
         """What the rows, and the end of the inputs, make the coroutine push, by stream."""
         domains = moment.ending
         closing = bool(domains) and Closing(min(domains), moment.round) == self._closing
-        order, ports, places = self._merged(inputs)
+        order, ports, places = merged_rows(inputs, self._columns)
+        self._pushed = pushed = _Pushed.none(self.node.out_ports)
         if not self.here or not (len(order) or closing):
             return {}
-        table, pushed = self.table(0), _Pushed.none(self.node.out_ports)
-        self._pushed = pushed
+        table = self.table(0)
         rows = [chunk.rows() for chunk in inputs]
         times = order.order[TIME] if self._timed else None
         for place, (port, row) in enumerate(zip(ports, places, strict=True)):
@@ -272,6 +281,22 @@ class CoroutineUnit:
             for port in self.node.out_ports
         }
 
+    def in_order(self) -> list[tuple[Ref, int]]:
+        """The rows of the last run, which a single row or the close made it push, in that order: stream and place."""
+        found = [
+            (number, Ref(self.node.index, port.name), place)
+            for port in self.node.out_ports
+            for place, number in enumerate(self._pushed.numbers[port.parameter])
+        ]
+        return [(ref, place) for _, ref, place in sorted(found, key=lambda one: one[0])]
+
+    def feed_back(self, port: int, row: Any) -> None:
+        """A row for a control port that reads by feedback: it is there for the next that goes on."""
+        live = self.table(0).live()
+        live.feed_back(port, row)
+        self._count(live)
+        self._setting.count(self.node.name, **{"in": 1})
+
     def _count(self, live: Live) -> None:
         """Counts rows without a reader, each once."""
         if live.dropped or live.unread:
@@ -280,23 +305,6 @@ class CoroutineUnit:
 
     def _leave(self, output: Output[Any], row: Any) -> None:
         self._pushed.add(output.name, fitted(self.node, self._ports[output.name], row))
-
-    def _merged(self, inputs: Sequence[Chunk]) -> tuple[Chunk, list[int], list[int]]:
-        """The rows in the order of the flow: their order columns, the port of each and its place there."""
-        if len(inputs) == 1:
-            (chunk,) = inputs
-            count = len(chunk)
-            return Chunk(_NOTHING, [], count, chunk.order), [0] * count, list(range(count))
-        names = self._setting.plan.input_columns(self.node)
-        whole = Chunk.concat(
-            [with_columns(Chunk(_NOTHING, [], len(c), c.order), names) for c in inputs]
-        )
-        ports = np.repeat(np.arange(len(inputs)), [len(chunk) for chunk in inputs])
-        places = np.concatenate([np.arange(len(chunk)) for chunk in inputs])
-        by = order_places(whole)
-        if by is None:
-            return whole, ports.tolist(), places.tolist()
-        return whole.take(by), ports[by].tolist(), places[by].tolist()
 
     def _chunk(self, port: OutPort, order: Chunk, last_time: int) -> Chunk:
         """The rows of one output with their places."""
@@ -323,3 +331,27 @@ class CoroutineUnit:
             levels: Int64s = order[LEVEL]
             levels += self.node.index
         return order
+
+
+def merged_rows(
+    inputs: Sequence[Chunk], columns: Sequence[str]
+) -> tuple[Chunk, list[int], list[int]]:
+    """The rows of several inputs in the order of the flow: their order columns, the input of each, its place there.
+
+    Args:
+        inputs: chunks in stream order.
+        columns: the whole order key of all of them; of a single input nothing is asked.
+    """
+    if len(inputs) == 1:
+        (chunk,) = inputs
+        count = len(chunk)
+        return Chunk(_NOTHING, [], count, chunk.order), [0] * count, list(range(count))
+    whole = Chunk.concat(
+        [with_columns(Chunk(_NOTHING, [], len(c), c.order), columns) for c in inputs]
+    )
+    ports = np.repeat(np.arange(len(inputs)), [len(chunk) for chunk in inputs])
+    places = np.concatenate([np.arange(len(chunk)) for chunk in inputs])
+    by = order_places(whole)
+    if by is None:
+        return whole, ports.tolist(), places.tolist()
+    return whole.take(by), ports[by].tolist(), places[by].tolist()

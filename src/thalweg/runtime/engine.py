@@ -34,6 +34,7 @@ from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.coroutine_unit import CoroutineUnit
 from thalweg.runtime.ingress import Gate, Ingress, cuts, event_columns
 from thalweg.runtime.keyed_unit import KeyedUnit
+from thalweg.runtime.loop_unit import LoopUnit
 from thalweg.runtime.ordering import empty_order, serials
 from thalweg.runtime.units import (
     BatchesUnit,
@@ -90,12 +91,17 @@ class Engine:
     @property
     def keyed(self) -> dict[str, KeyedUnit | CoroutineUnit]:
         """The operators of this engine that have state, by name: keyed, stateful and coroutine operators."""
-        return {u.node.name: u for _, u in self.units if isinstance(u, (KeyedUnit, CoroutineUnit))}
+        return {u.node.name: u for u in self._single() if isinstance(u, (KeyedUnit, CoroutineUnit))}
 
     @property
     def coroutines(self) -> list[CoroutineUnit]:
         """The coroutine operators of this engine."""
-        return [unit for _, unit in self.units if isinstance(unit, CoroutineUnit)]
+        return [unit for unit in self._single() if isinstance(unit, CoroutineUnit)]
+
+    def _single(self) -> Iterator[Any]:
+        """All units, those of a loop one by one."""
+        for _, unit in self.units:
+            yield from unit.members.values() if isinstance(unit, LoopUnit) else [unit]
 
     @property
     def gates(self) -> dict[str, Gate]:
@@ -221,14 +227,13 @@ class Engine:
         moment = Moment(dict(clocks), ending, round)
         self.moment = moment
         for unit, runner in self.units:
-            node = self.plan.node(unit.nodes[0])
-            if isinstance(node, (Sink, Source)):
+            if isinstance(self.plan.node(unit.nodes[0]), (Sink, Source)):
                 continue
             inputs = [
-                self._input(streams, arriving, ref, Edge(node.index, port))
-                for port, ref in enumerate(node.inputs)
+                self._input(streams, arriving, ref, edge)
+                for ref, edge in self.plan.inputs_of(unit.nodes)
             ]
-            if any(map(len, inputs)) or works_without_rows(node):
+            if any(map(len, inputs)) or works_without_rows(self.plan, unit):
                 streams.update(runner.run(inputs, moment))
         return self._leaving(streams)
 
@@ -250,12 +255,15 @@ class Engine:
                         late=counts.get("late", 0),
                         rejected=counts.get("rejected", 0),
                         selectivity=rows_out / rows_in if rows_in else 1.0,
-                        queue_rows=sum(runner.waiting().values())
-                        if isinstance(runner, CoroutineUnit)
-                        else 0,
+                        queue_rows=self._waiting_at(node),
                     )
                 )
         return found
+
+    def _waiting_at(self, node: Node) -> int:
+        """How many rows wait at a coroutine operator's inputs."""
+        unit = self.keyed.get(node.name)
+        return sum(unit.waiting().values()) if isinstance(unit, CoroutineUnit) else 0
 
     def stop(self) -> None:
         """Ends what runs on its own; here nothing does."""
@@ -274,10 +282,7 @@ class Engine:
         if edge in arriving:
             return arriving[edge]
         chunk = streams.get(ref)
-        if chunk is None:
-            schema = stream_schema(self.plan, ref)
-            return Chunk.empty(schema, self.edge_columns(ref, edge))
-        return self.branched(chunk, ref, edge)
+        return self._nothing(ref, edge) if chunk is None else self.branched(chunk, ref, edge)
 
     def edge_columns(self, ref: Ref, edge: Edge) -> tuple[str, ...]:
         """The order columns of a stream as one of its readers sees it."""
@@ -320,6 +325,8 @@ class Engine:
         return {domain: Ingress(domain, members) for domain, members in sorted(gates.items())}
 
     def _make(self, unit: Unit) -> Any:
+        if unit.loop:
+            return self._loop(unit)
         node = self.plan.node(unit.nodes[0])
         if isinstance(node, Stateless):
             nodes = [one for i in unit.nodes if isinstance(one := self.plan.node(i), Stateless)]
@@ -338,15 +345,32 @@ class Engine:
         make = simple.get(type(node))
         return make(self.setting, node) if make else None
 
+    def _loop(self, unit: Unit) -> LoopUnit:
+        members = {
+            # Within a loop there is nobody to share a keyed operator's pieces with.
+            index: Engine._keyed(self, node)
+            if isinstance(node := self.plan.node(index), Keyed)
+            else self._make(Unit((index,), unit.stage))
+            for index in unit.nodes
+        }
+        return LoopUnit(self.setting, unit, members, branched=self.branched, nothing=self._nothing)
+
+    def _nothing(self, ref: Ref, edge: Edge) -> Chunk:
+        """A stream without rows, as the reader at an edge sees it."""
+        return Chunk.empty(stream_schema(self.plan, ref), self.edge_columns(ref, edge))
+
     def _keyed(self, node: Keyed) -> KeyedUnit:
         """A keyed operator, in one piece."""
         return KeyedUnit(self.setting, node, [self._builder.keyed(node)], self._builder.key(node))
 
 
-def works_without_rows(node: Node) -> bool:
+def works_without_rows(plan: Plan, unit: Unit) -> bool:
     """Whether a unit without rows may have something to do: timers, rows that wait, the end of its inputs."""
-    return isinstance(node, (OrderBy, Coroutine)) or (
-        isinstance(node, Keyed) and node.on_timer is not None
+    node = plan.node(unit.nodes[0])
+    return (
+        unit.loop
+        or isinstance(node, (OrderBy, Coroutine))
+        or (isinstance(node, Keyed) and node.on_timer is not None)
     )
 
 

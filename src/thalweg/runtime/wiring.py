@@ -15,7 +15,7 @@ from thalweg.operators.nodes import (
     Source,
     Union,
 )
-from thalweg.plan import OWN, RELEASE, TIME, Edge, ports
+from thalweg.plan import OWN, RELEASE, TIME, Edge, Unit, ports
 from thalweg.runtime import layout as at
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.compiler.columns import address
@@ -26,6 +26,7 @@ from thalweg.runtime.engine import stream_schema, works_without_rows
 from thalweg.runtime.interpreted import InterpretedChain, InterpretedKeyed
 from thalweg.runtime.keyed_unit import KeyedUnit, Parts
 from thalweg.runtime.layout import PAYLOAD_SHIFT, OpSpec
+from thalweg.runtime.loop_unit import LoopUnit
 from thalweg.runtime.native.blocks import view_block
 from thalweg.runtime.native.chain import NativeChain
 from thalweg.runtime.native.chain import eligible as chain_eligible
@@ -246,21 +247,24 @@ class _Wiring:
         maker = self._makers.get(ref.node, 0)
         return maker, self.tasks[maker].refs.index(ref)
 
-    def unit(self, nodes: Sequence[int], runner: Any) -> None:
+    def unit(self, unit: Unit, runner: Any) -> None:
         """An operator (of a keyed one two) for a unit of the plan."""
-        plan = self.engine.plan
+        plan, nodes = self.engine.plan, unit.nodes
         node = plan.node(nodes[0])
         last = plan.node(nodes[-1])
-        inputs = [(ref, Edge(node.index, port)) for port, ref in enumerate(node.inputs)]
+        inputs = list(plan.inputs_of(nodes))
         reads = [self._reads(ref) for ref, _ in inputs]
-        refs = [Ref(last.index, port) for port in last.main]
+        giving = [plan.node(index) for index in nodes] if unit.loop else [last]
+        refs = [Ref(one.index, port) for one in giving for port in one.main]
         refs += [Ref(index, port) for index in nodes for port in ("late", "rejected")]
         token = is_interpreted(runner)
         args: dict[str, Any] = {
-            "refs": refs, "inputs": inputs, "call": runner.run, "always": works_without_rows(node),
+            "refs": refs, "inputs": inputs, "call": runner.run, "always": works_without_rows(plan, unit),
             "sets_clock": isinstance(node, OrderBy),
         }  # fmt: skip
-        if isinstance(node, Keyed) and node.key.fields and len(runner.operators) > 1:
+        if unit.loop:
+            self._add(args, self._spec(node.name, at.STATEFUL, reads=reads, needs_token=token))
+        elif isinstance(node, Keyed) and node.key.fields and len(runner.operators) > 1:
             split = self._add(
                 {**args, "call": runner.split, "always": True},
                 self._spec(f"{node.name} (split)", at.STATELESS, reads=reads, needs_token=token, is_split=True),
@@ -279,14 +283,14 @@ class _Wiring:
             kind = at.STATEFUL if stateful else at.STATELESS
             timing = self._timing(node) if isinstance(node, Keyed) else {}
             spec = self._spec(last.name, kind, reads=reads, needs_token=token, **timing)
-            unit = runner if isinstance(node, Keyed) else None
-            task = self._add({**args, "unit": unit}, spec)
+            keyed_unit = runner if isinstance(node, Keyed) else None
+            task = self._add({**args, "unit": keyed_unit}, spec)
             if isinstance(runner, ChainUnit):
                 self._chain(task, runner)
             elif isinstance(runner, KeyedUnit) and (keyed := self._keyed(task, runner)):
                 self._is_native(task, keyed, keyed.serial)
         for index in nodes:
-            self._makers[index] = task.index
+            self._makers[index] = self.tasks[-1].index
 
     def _chain(self, task: Task, runner: ChainUnit) -> None:
         """Machine code for a chain, where it can be."""
@@ -363,7 +367,7 @@ def is_interpreted(runner: Any) -> bool:
         return any(isinstance(one, InterpretedChain) for _, one in runner.parts)
     if isinstance(runner, KeyedUnit):
         return runner.has_key_function or isinstance(runner.operators[0], InterpretedKeyed)
-    return isinstance(runner, (DigestUnit, CoroutineUnit))
+    return isinstance(runner, (DigestUnit, CoroutineUnit, LoopUnit))
 
 
 def wire(engine: ParallelEngine, needs_token: frozenset[Edge]) -> list[Task]:
@@ -372,7 +376,7 @@ def wire(engine: ParallelEngine, needs_token: frozenset[Edge]) -> list[Task]:
     plan, stage = engine.plan, engine.stage
     for unit, runner in engine.units:
         if not isinstance(plan.node(unit.nodes[0]), (Sink, Source)):
-            wiring.unit(unit.nodes, runner)
+            wiring.unit(unit, runner)
     mine = {index for unit, _ in engine.units for index in unit.nodes}
     for ref, edges in plan.readers.items():
         for edge in edges:

@@ -130,12 +130,18 @@ def _source_options(frame: DataFrame) -> Iterator[str]:
             yield str(leaf.extraOptions().asCaseSensitiveMap().toString())
 
 
-def refuse_generators(plan: Plan) -> None:
-    """Refuses operators without inputs.
+def refuse_embedded_only(plan: Plan) -> None:
+    """Refuses what only the embedded host can do: operators without inputs, and feedback.
 
     Raises:
-        BuildError: there is one; it says which source to use instead.
+        BuildError: there is some; it says what to do instead.
     """
+    for edge in (edge for edges in plan.feedback.values() for edge in edges):
+        raise BuildError(
+            f"operator {plan.node(edge.node).name!r} reads a feedback: its loop runs a row at a time, which Spark's"
+            " batches between slots cannot; run this flow with tw.run, or write what is sent back to a topic or folder"
+            " and read that as a source, so that it holds from the next batch on"
+        )
     for source in plan.sources:
         if source.made_by is not None:
             raise BuildError(

@@ -49,7 +49,7 @@ def lower(
         BuildError: the flow is stateful and the inputs stream, or names do not fit.
     """
     plan = make_plan(flow)
-    io.refuse_generators(plan)
+    io.refuse_embedded_only(plan)
     check_names(plan, inputs)
     streaming = io.is_streaming(inputs)
     if streaming:

@@ -341,7 +341,7 @@ def _check(
 ) -> None:
     from thalweg.embedded import check_names
 
-    io.refuse_generators(plan)
+    io.refuse_embedded_only(plan)
     check_names(plan, inputs)
     names = {sink.name for sink in plan.sinks}
     for extra in sorted(sinks.keys() - names):
