@@ -47,7 +47,7 @@ from thalweg.version import __version__
 
 if TYPE_CHECKING:
     from thalweg import elasticity, scheduling, spark, testing
-    from thalweg.embedded import run
+    from thalweg.embedded import run, start
     from thalweg.runtime.io import (
         batches,
         each,
@@ -67,6 +67,7 @@ _LAZY = {
     "spark": None,
     "testing": None,
     "run": "thalweg.embedded",
+    "start": "thalweg.embedded",
     "batches": _IO,
     "each": _IO,
     "files": _IO,
@@ -131,6 +132,7 @@ __all__ = [
     "scheduling",
     "seconds",
     "spark",
+    "start",
     "state",
     "tcp_lines",
     "testing",

@@ -107,7 +107,7 @@ class ParallelEngine(Engine):
         self._owns_workers = workers is None
         self.workers = workers or Workers(options, reserve=self._reserve())
         self.mem, self.objects = self.workers.mem, self.workers.objects
-        self._is_dropping = False
+        self._is_dropping = self._is_stopped = False
         #: where its ingress stands; the other operators stand behind it
         self.source = self.workers.add(self).first
         self.submitter = int(self.mem[op_at(self.mem, self.source) + at.SUBMITTER])
@@ -222,6 +222,9 @@ class ParallelEngine(Engine):
 
         A function of the user's that hangs is left behind, and with it the flow's place among others.
         """
+        if self._is_stopped:
+            return
+        self._is_stopped = True
         self.halt()
         if self._owns_workers:
             self.workers.stop()

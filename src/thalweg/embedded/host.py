@@ -1,4 +1,4 @@
-"""The embedded host: a flow run in this process, without Spark."""
+"""A flow in this process: its inputs, its engine, and where its outputs go."""
 
 from __future__ import annotations
 
@@ -8,30 +8,24 @@ import inspect
 import itertools
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import pyarrow as pa
 
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
 from thalweg.plan import Edge, Plan, make_plan
-from thalweg.runtime.build import Prepared, prepare
+from thalweg.runtime.build import prepare
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
 from thalweg.runtime.feeding import Event, Feeding
-from thalweg.runtime.io import (
-    CollectSink,
-    RowSink,
-    as_source,
-    choose_sinks,
-    opened,
-    runs_user_code,
-)
-from thalweg.runtime.io.contracts import Feed, RowSource
+from thalweg.runtime.io import CollectSink, RowSink, as_source, choose_sinks, opened, runs_user_code
+from thalweg.runtime.io.contracts import Feed
 from thalweg.runtime.io.generators import generators
 from thalweg.runtime.machine import usable_processors
 from thalweg.runtime.options import Options, require_count, require_policy
 from thalweg.runtime.parallel import STEP_ROWS, ParallelEngine
+from thalweg.runtime.workers import Workers
 from thalweg.stats import LatencyHistogram, RunProgress
 
 
@@ -61,74 +55,6 @@ class Result:
         return [row for chunk in self._chunks[sink] for row in chunk.rows()]
 
 
-def run(
-    flow: Flow,
-    inputs: Mapping[str, Any],
-    sinks: Mapping[str, Any] | None = None,
-    *,
-    threads: int | None = None,
-    threading: Literal["manual", "dedicated", "dynamic"] = "dynamic",
-    policy: Any = None,
-    chunk_rows: int | None = None,
-    options: Options | None = None,
-) -> Result:
-    """Runs a flow in this process until its inputs end, and returns its outputs.
-
-    The output is that of a serial run, whatever the arguments from ``threads`` on.
-
-    Args:
-        flow: the flow.
-        inputs: by source name, in arrival order: a pyarrow table, rows (records, tuples, mappings, record batches or
-            tables) as a collection or an iterator, or ``tw.files``, ``tw.tcp_lines``, ``tw.push_source``,
-            ``tw.from_iterable``.
-        sinks: by sink name, where rows go: ``tw.to_files``, ``tw.to_tcp``, ``tw.each``, or a function of a
-            pyarrow.RecordBatch (``tw.batches``); the other sinks collect theirs for the result.
-        threads: how many workers run the operators; None: all usable cores, but the calling thread alone for small
-            inputs that are there already.
-        threading: ``dynamic`` sends workers where ``policy`` says; ``dedicated`` gives each operator a thread;
-            ``manual`` runs all operators in the thread that brings the rows.
-        policy: who runs next, of :mod:`thalweg.scheduling`; None is the free list.
-        chunk_rows: about how many rows move at once; None: in many threads as many as the dearest operator does
-            in about 2 ms, at most 16,384.
-        options: all that there is to say about a run in many threads, instead of threads, threading and policy.
-
-    Raises:
-        BuildError: an input is missing, there is no source or sink of a name, or what was given does not fit.
-        DataError: a row does not fit its record, or a function raised, under ``errors="fail"``.
-        EnvironmentProblem: a file cannot be written, or a peer cannot be reached.
-    """
-    if not isinstance(flow, Flow):
-        raise BuildError(f"run: expected a tw.Flow, got {type(flow).__name__}")
-    if not isinstance(inputs, Mapping):
-        raise BuildError(f"run: expected inputs by source name, got {type(inputs).__name__}")
-    if options is not None and not isinstance(options, Options):
-        raise BuildError(f"options: expected Options, got {type(options).__name__}")
-    plan = make_plan(flow)
-    check_names(plan, inputs)
-    inputs = {**inputs, **generators(plan)}
-    how = options or _options(inputs, threads, threading, policy)
-    rows = _source_rows(chunk_rows, how)
-    sources = {source.name: as_source(source.name, inputs[source.name]) for source in plan.sources}
-    chosen = choose_sinks(plan.flow, plan.sinks, sinks or {})
-    stop = Event()
-    with contextlib.ExitStack() as stack:
-        for given in sources.values():
-            stack.callback(given.close)
-        feeds = {
-            source.name: stack.enter_context(
-                _closing(sources[source.name].rows(source, rows, stop))
-            )
-            for source in plan.sources
-        }
-        stack.enter_context(opened(plan.sinks, chosen))
-        run_of = _Run(plan, prepare(plan), chosen, chunk_rows, how)
-        stack.callback(run_of.engine.stop)
-        # Ahead of all that waits for threads: they look at it.
-        stack.callback(stop.set)
-        run_of.read(sources, feeds, stop)
-        return run_of.result()
-
-
 @contextlib.contextmanager
 def _closing(feed: Feed) -> Iterator[Feed]:
     """Closes the feed at the end, unless a thread that was left behind still runs it."""
@@ -143,10 +69,14 @@ def _closing(feed: Feed) -> Iterator[Feed]:
 _SMALL: Final = 50_000
 
 
-def _options(
-    inputs: Mapping[str, Any], threads: int | None, threading: str, policy: Any
+def options_of(
+    threads: int | None, threading: str, policy: Any, *, is_small: bool = False
 ) -> Options | None:
-    """How the run goes; None: in the thread that brings the rows."""
+    """How the run goes; None: in the thread that brings the rows.
+
+    Args:
+        is_small: there is so little to do that it does so unless something else is asked for.
+    """
     if threading not in ("manual", "dedicated", "dynamic"):
         raise BuildError(
             f"threading: expected 'manual', 'dedicated' or 'dynamic', got {threading!r}"
@@ -159,15 +89,18 @@ def _options(
             raise BuildError(f"policy: threading {threading!r} leaves nothing to choose")
     if threading == "manual":
         return None
-    if threads is None and threading == "dynamic" and policy is None and _are_small(inputs):
+    if threads is None and threading == "dynamic" and policy is None and is_small:
         return None
     count = usable_processors() if threads is None else threads
     if threading == "dedicated":
         return Options(threads=count, threading="dedicated")
-    return Options(threads=count, policy=policy) if count > 1 or policy is not None else None
+    return Options(threads=count, policy=policy)
 
 
-def _are_small(inputs: Mapping[str, Any]) -> bool:
+def are_small(plan: Plan, inputs: Mapping[str, Any]) -> bool:
+    """Whether all inputs are there already and have few rows."""
+    if any(source.made_by is not None for source in plan.sources):
+        return False
     rows = 0
     for given in inputs.values():
         if isinstance(given, (pa.Table, pa.RecordBatch)):
@@ -187,23 +120,39 @@ def _source_rows(chunk_rows: int | None, how: Options | None) -> int:
     return chunk_rows
 
 
-class _Run:
-    """One run: the engine, and what it gives to whom."""
+class FlowHost:
+    """One run of a flow: where its rows come from, the engine, and what it gives to whom.
+
+    Args:
+        plan: of the flow.
+        inputs: by source name.
+        sinks: by sink name; those that are not named collect.
+        chunk_rows: about how many rows move at once; None: the default.
+        how: None runs it in the thread that brings the rows.
+        workers: those that it shares with other flows.
+        priority_class: of the flow, for policies that ask for it.
+    """
 
     def __init__(
         self,
         plan: Plan,
-        prepared: Prepared,
-        sinks: Mapping[str, RowSink],
+        inputs: Mapping[str, Any],
+        sinks: Mapping[str, Any],
         chunk_rows: int | None,
         how: Options | None,
+        *,
+        workers: Workers | None = None,
+        priority_class: int = 0,
     ) -> None:
-        self._plan = plan
-        self._sinks = sinks
-        self._began = time.monotonic_ns()
-        self._entered = self._began
+        self.plan = plan
+        self._rows = _source_rows(chunk_rows, how)
+        inputs = {**inputs, **generators(plan)}
+        self._sources = {s.name: as_source(s.name, inputs[s.name]) for s in plan.sources}
+        self._sinks = choose_sinks(plan.flow, plan.sinks, sinks)
+        self._began = self._entered = time.monotonic_ns()
         #: a sink's calls come one at a time
         self._latency = {sink.name: LatencyHistogram() for sink in plan.sinks}
+        prepared = prepare(plan)
         self.engine = (
             Engine(prepared, chunk_rows=chunk_rows or CHUNK_ROWS)
             if how is None
@@ -213,17 +162,49 @@ class _Run:
                 options=how,
                 leave=self._leave,
                 needs_token=frozenset(
-                    Edge(node.index, 0) for node in plan.sinks if runs_user_code(sinks[node.name])
+                    Edge(node.index, 0)
+                    for node in plan.sinks
+                    if runs_user_code(self._sinks[node.name])
                 ),
+                workers=workers,
+                priority_class=priority_class,
             )
         )
 
-    def read(
-        self, sources: Mapping[str, RowSource], feeds: Mapping[str, Feed], stop: Event
-    ) -> None:
+    def run(self, stop: Event) -> Result:
+        """Runs it until the inputs end, or ``stop`` is set; closes all that it has opened.
+
+        Raises:
+            Exception: what a source, an operator or a sink raised.
+        """
+        self._began = self._entered = time.monotonic_ns()
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.engine.stop)
+            for given in self._sources.values():
+                stack.callback(given.close)
+            feeds = {
+                source.name: stack.enter_context(
+                    _closing(self._sources[source.name].rows(source, self._rows, stop))
+                )
+                for source in self.plan.sources
+            }
+            stack.enter_context(opened(self.plan.sinks, self._sinks))
+            stack.callback(self.engine.stop)
+            # Ahead of all that waits for threads: they look at it.
+            stack.callback(stop.set)
+            self._read(feeds, stop)
+            return _result(self.plan, self.engine, self._sinks, self.progress())
+
+    def close(self) -> None:
+        """Gives up a run that was never begun."""
+        self.engine.stop()
+        for given in self._sources.values():
+            given.close()
+
+    def _read(self, feeds: Mapping[str, Feed], stop: Event) -> None:
         """Reads all inputs to their end, and ends the streams."""
-        engine = self.engine
-        for node in self._plan.nodes:
+        engine, sources = self.engine, self._sources
+        for node in self.plan.nodes:
             engine.setting.count(node.label)  # also those that no row will reach
         if isinstance(engine, ParallelEngine) or any(one.live for one in sources.values()):
             Feeding(engine, sources, feeds, stop, self._write).run()
@@ -244,14 +225,14 @@ class _Run:
         self._entered = time.monotonic_ns()
 
     def _leave(self, edge: Edge, chunk: Chunk, entered_ns: int) -> None:
-        name = self._plan.node(edge.node).name
+        name = self.plan.node(edge.node).name
         self._sinks[name].write(chunk)
         self._latency[name].add(time.monotonic_ns() - entered_ns, len(chunk))
 
     def progress(self) -> RunProgress:
         """How the run goes."""
         seconds = (time.monotonic_ns() - self._began) * 1e-9
-        rows = sum(self.engine.counts.get(s.name, {}).get("in", 0) for s in self._plan.sources)
+        rows = sum(self.engine.counts.get(s.name, {}).get("in", 0) for s in self.plan.sources)
         latency = {name: one.latency() for name, one in self._latency.items()}
         return RunProgress(
             rows_in=rows,
@@ -260,10 +241,6 @@ class _Run:
             latency={name: one for name, one in latency.items() if one is not None},
             operators=self.engine.operators(),
         )
-
-    def result(self) -> Result:
-        """What the sinks kept."""
-        return _result(self._plan, self.engine, self._sinks, self.progress())
 
 
 def _result(
@@ -278,6 +255,21 @@ def _result(
         if sink.name in kept
     }
     return Result(tables, engine.counts, progress, kept)
+
+
+def required_plan(flow: Flow, inputs: Mapping[str, Any]) -> Plan:
+    """The plan of a flow that these inputs fit.
+
+    Raises:
+        BuildError: it is no flow, or they do not fit it.
+    """
+    if not isinstance(flow, Flow):
+        raise BuildError(f"run: expected a tw.Flow, got {type(flow).__name__}")
+    if not isinstance(inputs, Mapping):
+        raise BuildError(f"run: expected inputs by source name, got {type(inputs).__name__}")
+    plan = make_plan(flow)
+    check_names(plan, inputs)
+    return plan
 
 
 def check_names(plan: Plan, inputs: Mapping[str, Any]) -> None:

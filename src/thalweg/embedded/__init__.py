@@ -1,0 +1,7 @@
+"""The embedded host: flows run in this process, without Spark."""
+
+from thalweg.embedded.entry import run
+from thalweg.embedded.host import Result, check_names, collect
+from thalweg.embedded.running import FlowRun, Running, start
+
+__all__ = ["FlowRun", "Result", "Running", "check_names", "collect", "run", "start"]

@@ -1,0 +1,165 @@
+"""Runs one flow or several in this process, until their inputs end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, overload
+
+from thalweg.embedded.host import FlowHost, Result, are_small, options_of, required_plan
+from thalweg.embedded.running import FlowRun, Running
+from thalweg.errors import BuildError
+from thalweg.flow import Flow
+from thalweg.runtime.feeding import Event
+from thalweg.runtime.options import Options
+
+#: How often a caller that waits for several flows looks at each of them, seconds.
+_LOOK_S: Final = 0.05
+
+
+@overload
+def run(
+    flow: Flow,
+    inputs: Mapping[str, Any],
+    sinks: Mapping[str, Any] | None = None,
+    *,
+    threads: int | None = None,
+    threading: Literal["manual", "dedicated", "dynamic"] = "dynamic",
+    policy: Any = None,
+    chunk_rows: int | None = None,
+    options: Options | None = None,
+) -> Result: ...
+
+
+@overload
+def run(
+    flow: Sequence[Flow],
+    inputs: Mapping[str, Mapping[str, Any]],
+    sinks: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    classes: Mapping[str, int] | None = None,
+    threads: int | None = None,
+    threading: Literal["dedicated", "dynamic"] = "dynamic",
+    policy: Any = None,
+    chunk_rows: int | None = None,
+    options: Options | None = None,
+) -> dict[str, Result]: ...
+
+
+def run(
+    flow: Flow | Sequence[Flow],
+    inputs: Mapping[str, Any],
+    sinks: Mapping[str, Any] | None = None,
+    *,
+    classes: Mapping[str, int] | None = None,
+    threads: int | None = None,
+    threading: Literal["manual", "dedicated", "dynamic"] = "dynamic",
+    policy: Any = None,
+    chunk_rows: int | None = None,
+    options: Options | None = None,
+) -> Result | dict[str, Result]:
+    """Runs a flow, or several side by side, in this process until their inputs end, and returns their outputs.
+
+    The output is that of a serial run, whatever the arguments from ``threads`` on.
+
+    Args:
+        flow: the flow; or a list of flows, which share the threads: then ``inputs`` and ``sinks`` are by the name of
+            the flow, each as for that flow alone, and so is what is returned.
+        inputs: by source name, in arrival order: a pyarrow table, rows (records, tuples, mappings, record batches or
+            tables) as a collection or an iterator, or ``tw.files``, ``tw.tcp_lines``, ``tw.push_source``,
+            ``tw.from_iterable``.
+        sinks: by sink name, where rows go: ``tw.to_files``, ``tw.to_tcp``, ``tw.each``, or a function of a
+            pyarrow.RecordBatch (``tw.batches``); the other sinks collect theirs for the result.
+        classes: the priority class of each flow by its name, for a policy that asks for it; 0, the most urgent, for
+            those that are not named.
+        threads: how many workers run the operators; None: all usable cores, but the calling thread alone for small
+            inputs of one flow that are there already.
+        threading: ``dynamic`` sends workers where ``policy`` says; ``dedicated`` gives each operator a thread;
+            ``manual`` runs all operators of one flow in the thread that brings the rows.
+        policy: who runs next, of :mod:`thalweg.scheduling`; None is the free list.
+        chunk_rows: about how many rows move at once; None: in many threads as many as the dearest operator does
+            in about 2 ms, at most 16,384.
+        options: all that there is to say about a run in many threads, instead of threads, threading and policy.
+
+    Raises:
+        BuildError: an input is missing, there is no source or sink of a name, or what was given does not fit.
+        DataError: a row does not fit its record, or a function raised, under ``errors="fail"``. Of several flows the
+            first that fails ends the others.
+        EnvironmentProblem: a file cannot be written, or a peer cannot be reached.
+    """
+    if options is not None and not isinstance(options, Options):
+        raise BuildError(f"options: expected Options, got {type(options).__name__}")
+    if isinstance(flow, Sequence):
+        how = options or options_of(threads, threading, policy)
+        return _run_several(flow, inputs, sinks or {}, classes or {}, chunk_rows, how)
+    if classes is not None:
+        raise BuildError(
+            "classes: of several flows, pass a list of them; one flow has nobody beside it"
+        )
+    plan = required_plan(flow, inputs)
+    how = options or options_of(threads, threading, policy, is_small=are_small(plan, inputs))
+    if options is None and how is not None and threading == "dynamic" and policy is None:
+        # One worker would gain nothing over the thread that brings the rows.
+        how = how if how.threads > 1 else None
+    return FlowHost(plan, inputs, sinks or {}, chunk_rows, how).run(Event())
+
+
+def _run_several(
+    flows: Sequence[Flow],
+    inputs: Mapping[str, Any],
+    sinks: Mapping[str, Any],
+    classes: Mapping[str, int],
+    chunk_rows: int | None,
+    how: Options | None,
+) -> dict[str, Result]:
+    names = _names(flows)
+    for what, given in {"inputs": inputs, "sinks": sinks, "classes": classes}.items():
+        _check_names(what, given, names)
+    if how is None:
+        raise BuildError("threading: 'manual' runs one flow, not several side by side")
+    with Running(how) as running:
+        runs = [
+            running.prepare(
+                flow, inputs.get(name, {}), sinks.get(name), chunk_rows=chunk_rows,
+                priority_class=classes.get(name, 0),
+            )
+            for name, flow in zip(names, flows, strict=True)
+        ]  # fmt: skip
+        running.begin()
+        _wait(runs)
+        return {run.name: run.result() for run in runs}
+
+
+def _wait(runs: Sequence[FlowRun]) -> None:
+    """Waits until all have ended, or one has failed."""
+    waiting = list(runs)
+    while waiting and all(run.exception is None for run in runs):
+        waiting[0].wait(_LOOK_S)
+        waiting = [run for run in waiting if run.is_active]
+    for run in runs:
+        if run.exception is not None:
+            raise run.exception
+
+
+def _names(flows: Sequence[Flow]) -> list[str]:
+    for one in flows:
+        if not isinstance(one, Flow):
+            raise BuildError(f"run: expected tw.Flows, got {type(one).__name__}")
+    names = [one.name for one in flows]
+    if not names:
+        raise BuildError("run: there are no flows in the list")
+    for name in names:
+        if names.count(name) > 1:
+            raise BuildError(
+                f"two flows are named {name!r}: side by side they need names of their own"
+            )
+    return names
+
+
+def _check_names(what: str, given: Any, names: Sequence[str]) -> None:
+    if not isinstance(given, Mapping):
+        raise BuildError(
+            f"{what}: of several flows, expected a mapping by flow name, got {type(given).__name__}"
+        )
+    for extra in given:
+        if extra not in names:
+            raise BuildError(f"{what}: there is no flow {extra!r}; there are {', '.join(names)}")

@@ -1,0 +1,225 @@
+"""Several flows beside each other in this process: they share threads, and a policy says who is next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType, TracebackType
+from typing import Any, Literal
+
+from thalweg.embedded.host import FlowHost, Result, options_of, required_plan
+from thalweg.errors import BuildError, ThalwegError
+from thalweg.flow import Flow
+from thalweg.runtime.background import Background
+from thalweg.runtime.feeding import Event
+from thalweg.runtime.memory import Reserve
+from thalweg.runtime.options import Options
+from thalweg.runtime.workers import Workers
+from thalweg.stats import RunProgress
+
+
+class FlowRun:
+    """A flow that runs beside others; made by :meth:`Running.add`."""
+
+    def __init__(self, host: FlowHost, priority_class: int) -> None:
+        self._host = host
+        self._stop = Event()
+        self._is_stopped = False
+        #: what goes on beside the caller: reading the inputs to their end
+        self._background = Background(self._run, f"flow {host.plan.flow}")
+        self.priority_class = priority_class
+
+    def _run(self) -> Result:
+        return self._host.run(self._stop)
+
+    def begin(self) -> None:
+        """Begins, unless it has already."""
+        if not self._background.has_begun:
+            self._background.start()
+
+    @property
+    def name(self) -> str:
+        """The name of the flow."""
+        return self._host.plan.flow
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it still runs."""
+        return not self._background.has_ended
+
+    @property
+    def exception(self) -> BaseException | None:
+        """Why it failed, if it has; the other flows go on."""
+        return None if self._is_stopped else self._background.error
+
+    def progress(self) -> RunProgress:
+        """How it goes: rows, latency by sink, what each operator does."""
+        return self._host.progress()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Waits until it has ended, for so long at most; whether it has."""
+        return self._background.wait(timeout_s)
+
+    def result(self, timeout_s: float | None = None) -> Result:
+        """Waits for the end of its inputs, and gives what its sinks kept.
+
+        Raises:
+            TimeoutError: it has not ended by then; it goes on.
+            ThalwegError: it was stopped before its end.
+            Exception: what an operator, a source or a sink of it raised.
+        """
+        if not self.wait(timeout_s):
+            raise TimeoutError(f"flow {self.name!r} has not ended within {timeout_s} s")
+        if self._is_stopped:
+            raise ThalwegError(f"flow {self.name!r} was stopped before its end")
+        return self._background.result()
+
+    def end(self) -> None:
+        """Ends its inputs here: what has come runs through, remaining timers fire, and :meth:`result` has it all."""
+        self._stop.set()
+
+    def stop(self) -> None:
+        """Ends it now; what is on its way is dropped. Waits until its threads have let go of it."""
+        if self.is_active:
+            self._is_stopped = True
+            self._host.engine.halt()
+            self._stop.set()
+        if self._background.has_begun:
+            self._background.wait()
+        else:
+            self._host.close()
+
+
+class Running:
+    """Threads and a policy for flows that are added and removed while others run; made by :func:`start`.
+
+    As a context manager it stops everything at the end of the block: wait for results inside.
+    """
+
+    def __init__(self, options: Options, reserve: Reserve | None = None) -> None:
+        self._options = options
+        self._workers = Workers(options, reserve=reserve)
+        self._flows: dict[str, FlowRun] = {}
+        self._is_stopped = False
+
+    def add(
+        self,
+        flow: Flow,
+        inputs: Mapping[str, Any],
+        sinks: Mapping[str, Any] | None = None,
+        *,
+        priority_class: int = 0,
+        chunk_rows: int | None = None,
+    ) -> FlowRun:
+        """Runs one more flow. When it has ended, or was stopped, its name may be used again.
+
+        Args:
+            flow: the flow.
+            inputs: by source name, as for :func:`thalweg.run`.
+            sinks: by sink name, as for :func:`thalweg.run`.
+            priority_class: of all its operators, for policies that ask for it; 0 is the most urgent.
+            chunk_rows: as for :func:`thalweg.run`.
+
+        Raises:
+            BuildError: something does not fit, or a flow of that name runs.
+            EnvironmentProblem: there is no room for one more flow.
+        """
+        run = self.prepare(
+            flow, inputs, sinks, priority_class=priority_class, chunk_rows=chunk_rows
+        )
+        run.begin()
+        return run
+
+    def prepare(
+        self,
+        flow: Flow,
+        inputs: Mapping[str, Any],
+        sinks: Mapping[str, Any] | None = None,
+        *,
+        priority_class: int = 0,
+        chunk_rows: int | None = None,
+    ) -> FlowRun:
+        """As :meth:`add`, but nothing of it runs until :meth:`begin`."""
+        if self._is_stopped:
+            raise BuildError("add: these flows were stopped; begin anew with tw.start")
+        if isinstance(priority_class, bool) or not isinstance(priority_class, int):
+            raise BuildError(f"priority_class: expected an int, got {priority_class!r}")
+        plan = required_plan(flow, inputs)
+        known = self._flows.get(plan.flow)
+        if known is not None and known.is_active:
+            raise BuildError(
+                f"a flow {plan.flow!r} runs already: flows side by side need names of their own"
+            )
+        host = FlowHost(
+            plan, inputs, sinks or {}, chunk_rows, self._options,
+            workers=self._workers, priority_class=priority_class,
+        )  # fmt: skip
+        run = FlowRun(host, priority_class)
+        self._flows[plan.flow] = run
+        return run
+
+    def begin(self) -> None:
+        """Starts all flows that were prepared."""
+        for run in self._flows.values():
+            run.begin()
+
+    @property
+    def flows(self) -> Mapping[str, FlowRun]:
+        """The last flow of each name, also when it has ended."""
+        return MappingProxyType(self._flows)
+
+    @property
+    def policy(self) -> Any:
+        """Who runs next; may be replaced while flows run."""
+        return self._workers.policy
+
+    @policy.setter
+    def policy(self, policy: Any) -> None:
+        self._workers.policy = policy
+
+    def set_threads(self, count: int) -> None:
+        """So many workers run from now on, at most those that it was started with."""
+        self._workers.set_threads(count)
+
+    def stop(self) -> None:
+        """Ends all flows now, and the threads; what is on its way is dropped."""
+        self._is_stopped = True
+        for run in self._flows.values():
+            run.stop()
+        self._workers.stop()
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def start(
+    *,
+    threads: int | None = None,
+    threading: Literal["dedicated", "dynamic"] = "dynamic",
+    policy: Any = None,
+    options: Options | None = None,
+    reserve: Reserve | None = None,
+) -> Running:
+    """Threads for flows that come and go: add flows to what it returns.
+
+    Args:
+        threads: how many workers run the operators of all flows; None: all usable cores.
+        threading: ``dynamic`` sends workers where ``policy`` says; ``dedicated`` gives each operator a thread.
+        policy: who runs next, of :mod:`thalweg.scheduling`; None is the free list.
+        options: all that there is to say about a run in many threads, instead of the above.
+        reserve: room for the flows that are there at once, where the default is too little.
+
+    Raises:
+        BuildError: something does not fit.
+    """
+    how = options or options_of(threads, threading, policy)
+    if how is None:
+        raise BuildError("threading: 'manual' runs one flow: use tw.run")
+    return Running(how, reserve)
