@@ -307,9 +307,9 @@ class Recipe:
     sinks: tuple[int, ...] = ()
     ordered: bool = True
 
-    def build(self, *, compile: Any = "never") -> tw.Flow:
+    def build(self, *, compile: Any = "never", name: str = "random") -> tw.Flow:
         """The flow, with sources ``in0``, ``in1``, ... and a sink ``s<n>`` for stream n."""
-        flow = tw.Flow("random", compile=compile)
+        flow = tw.Flow(name, compile=compile)
         streams: list[tw.Stream] = []
         for number, source in enumerate(self.sources):
             streams.append(

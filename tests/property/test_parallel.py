@@ -23,7 +23,7 @@ from thalweg import scheduling, testing
 from thalweg.runtime.options import Options
 
 Case = tuple[Recipe, dict[str, list[Any]]]
-_COMMON: dict[str, Any] = {
+COMMON: dict[str, Any] = {
     "deadline": None,
     "derandomize": True,
     "database": None,
@@ -33,7 +33,7 @@ _SEEDS = st.lists(st.integers(0, 9_999), min_size=2, max_size=2)
 
 
 #: Compiling a pick takes longer than a flow of this size runs, so the objects are shared.
-_POLICIES = [
+POLICIES = [
     scheduling.QueueSizeThrottling(capacity=50),
     scheduling.LastInPipeline(),
     scheduling.EstimatedTime(),
@@ -56,7 +56,7 @@ def any_options(chooser: random.Random) -> Options:
     return Options(
         threads=chooser.choice([1, 2, 3, 8]),
         threading=chooser.choice(["dynamic", "dynamic", "dynamic", "dedicated"]),
-        policy=chooser.choice([None, scheduling.FreeList(), *_POLICIES]),
+        policy=chooser.choice([None, scheduling.FreeList(), *POLICIES]),
         queue_chunks=chooser.choice([1, 2, 3, 64]),
         rows_limit=chooser.choice([1, 4_000_000]),
         partitions=chooser.choice([None, 1, 2, 5, 200]),
@@ -72,7 +72,7 @@ def check(case: Case, seeds: list[int]) -> None:
     )
 
 
-@settings(max_examples=150, **_COMMON)
+@settings(max_examples=150, **COMMON)
 @given(st.one_of(cases(), cases(), cases(timed=False)), _SEEDS)
 def test_random_flows(case: Case, seeds: list[int]) -> None:
     """Timed and untimed flows of all operators."""
@@ -85,7 +85,7 @@ def test_random_flows(case: Case, seeds: list[int]) -> None:
 def test_many(count: int) -> None:
     """Many more, and deeper ones."""
     flows = st.one_of(cases(), cases(timed=False), cases(max_steps=14))
-    settings(**{**_COMMON, "max_examples": count})(given(flows, _SEEDS)(check))()
+    settings(**{**COMMON, "max_examples": count})(given(flows, _SEEDS)(check))()
 
 
 #: Compiled operators, alone, before and behind others, and where functions raise.

@@ -106,7 +106,7 @@ IS_SPLIT: Final = 23  # 1: what it puts out is a chunk split by partition
 PRIORITY: Final = 24
 FREE_FN: Final = 25  # frees a block that it put out
 PARK: Final = 26  # the event count on which a thread of its own sleeps
-SOURCE: Final = 27  # the ingress of its flow
+SOURCE: Final = 27  # the ingress of its flow, -1: that is gone
 ROOM: Final = 28  # event count of the flow's source when it waits for room
 SETTLED: Final = 29  # event count of those who wait until all of the flow is done
 ROWS_LIMIT: Final = 30  # of an ingress: rows of its flow on their way at which it waits
@@ -126,7 +126,7 @@ STATELESS: Final = 0
 KEYED: Final = 1
 STATEFUL: Final = 2
 INGRESS: Final = 3
-GONE: Final = 4  # of a flow that has been removed
+GONE: Final = 4  # its place is free
 
 #: Values of QUEUE_KIND.
 HYBRID: Final = 0

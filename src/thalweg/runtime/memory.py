@@ -173,6 +173,7 @@ class Memory:
             at.ROUNDS: self._row(parking_words()),
         }
         views = self._row(threads * view)
+        self._events = self._row(reserve.flows * 2 * parking_words())
         lists = self._row(workers * reserve.operators * at.LISTED_WORDS)
         queues = self._row(reserve.words)
         self.mem = _aligned(self._top)
@@ -188,7 +189,16 @@ class Memory:
             if worker < workers:
                 first = lists + worker * reserve.operators * at.LISTED_WORDS
                 self.mem[self._worker(worker) + at.LIST] = first
+        # Who wakes others may be late: event counts stay where they are.
+        for submitter in range(workers, threads):
+            parking_init(self.mem, self._event(submitter))
+            parking_init(self.mem, self._event(submitter) + parking_words())
         self._more_handles(_KEPT * workers + _SPARE)
+
+    def _event(self, submitter: int) -> int:
+        """Where the two event counts of a flow stand."""
+        number = submitter - int(self.mem[at.MAX_WORKERS])
+        return self._events + number * 2 * parking_words()
 
     def _row(self, words: int) -> int:
         first = self._top
@@ -248,10 +258,8 @@ class Memory:
             EnvironmentProblem: there is no room for it.
         """
         placed = self._placed(ops)
-        mem, readers = self.mem, _readers(ops)
-        event = self._block(placed, 2 * parking_words())
-        parking_init(mem, event)
-        parking_init(mem, event + parking_words())
+        readers = _readers(ops)
+        event = self._event(placed.submitter)
         ingress = placed.first
         number = placed.first_port
         for index, op in enumerate(ops):
@@ -320,9 +328,6 @@ class Memory:
     ) -> None:
         mem, op = self.mem, placed.ops[index]
         first = self._places[at.OPS] + (placed.first + index) * at.OP_WORDS
-        # Until all of the flow stands it is none that runs.
-        store(mem, first + at.KIND, at.GONE)
-        mem[first + 1 : first + at.OP_WORDS] = 0
         places = {
             at.EDGES: self._block(placed, len(edges) + 1),
             at.QUEUE: self._block(placed, _queue_words(op)),
@@ -337,8 +342,12 @@ class Memory:
             at.PAYLOAD_WORD: op.payload_word, at.PRIORITY: op.priority, at.FREE_FN: op.free_fn,
             at.PARK: self._places[at.PARKED],
         }  # fmt: skip
+        words = np.zeros(at.OP_WORDS, np.int64)
         for word, value in (names | places | shared).items():
-            mem[first + word] = value
+            words[word] = value
+        # Until all of the flow stands it is none that runs. A thread of its own may look at it already.
+        store(mem, first + at.KIND, at.GONE)
+        mem[first + at.KIND + 1 : first + at.OP_WORDS] = words[at.KIND + 1 :]
         mem[places[at.EDGES] : places[at.EDGES] + len(edges)] = [
             placed.first_port + edge for edge in edges
         ]
@@ -376,7 +385,8 @@ class Memory:
         for index in range(len(placed.ops)):
             first = self._places[at.OPS] + (placed.first + index) * at.OP_WORDS
             store(mem, first + at.LIMIT, 0)
-            store(mem, first + at.KIND, at.GONE)
+            # A worker that has just run the last unit may still be in the operator, and asks for its kind.
+            store(mem, first + at.SOURCE, EMPTY)
         placed.passes = self._passes()
         self._removed.append(placed)
 
@@ -393,7 +403,10 @@ class Memory:
         now = self._passes()
         waiting = []
         for placed in self._removed:
-            if idle or all(old != new for old, new in zip(placed.passes, now, strict=False)):
+            if idle or all(
+                old != new or not old for old, new in zip(placed.passes, now, strict=True)
+            ):
+                self._forget(placed)
                 self._drop_listed(placed)
                 self._give_back(placed)
                 self._spare_handles += placed.handles
@@ -401,6 +414,11 @@ class Memory:
                 waiting.append(placed)
         self._removed = waiting
         return len(waiting)
+
+    def _forget(self, placed: Placed) -> None:
+        for index in range(len(placed.ops)):
+            place = placed.first + index
+            store(self.mem, self._places[at.OPS] + place * at.OP_WORDS + at.KIND, at.GONE)
 
     def _drop_listed(self, placed: Placed) -> None:
         """Takes a flow's operators out of the free list."""
@@ -468,8 +486,8 @@ def _handles(ops: Sequence[OpSpec]) -> int:
 
 
 def _words(ops: Sequence[OpSpec]) -> int:
-    """The words of a flow's queues, buffers and event counts."""
-    total = _line(2 * parking_words())
+    """The words of a flow's queues and buffers."""
+    total = 0
     for op, edges in zip(ops, _readers(ops), strict=True):
         own = [len(edges) + 1, _queue_words(op), _reorder_words(op), op.partitions]
         ports = [ENTRY_WORDS * power_above(op.capacity + 1)]

@@ -19,7 +19,6 @@ from thalweg.runtime.layout import (
     ENTRY_WORDS,
     FEEDER,
     FIRST_PORT,
-    GONE,
     IN,
     INGRESS,
     KEYED,
@@ -126,7 +125,7 @@ def _derive(mem: Int64s, base: int, n: int) -> None:
         put_f(at + 48 * n, arriving)
         put_f(at + 56 * n, arriving * get_f(at + 40 * n))
         fullest = -1
-        if mem[o + KIND] == GONE:
+        if mem[o + SOURCE] == EMPTY:
             put_i(at + 24 * n, fullest)
             continue
         for e in range(mem[o + N_OUT]):

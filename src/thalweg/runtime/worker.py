@@ -581,14 +581,15 @@ def work(mem: Int64s, w: int) -> int:
     while True:
         if load(mem, STOP):
             return STOPPED
-        if mem[me + OP] == EMPTY:
+        if mem[me + OP] == EMPTY and mem[me + HELP] == EMPTY:
             store(mem, me + PASSES, mem[me + PASSES] + 1)
-        else:
+        if mem[me + OP] != EMPTY:
             code = _go_on(mem, w, me)
             if code:
                 return code
             _end_visit(mem, w, me)
         if w >= load(mem, ACTIVE):
+            mem[me + HELP] = EMPTY
             _suspended(mem)
             continue
         if not _has_spare(mem, me):
