@@ -14,6 +14,7 @@ from thalweg import scheduling
 from thalweg.errors import BuildError, DataError, EnvironmentProblem, ThalwegError
 from thalweg.runtime import layout as at
 from thalweg.runtime.atomics import EMPTY
+from thalweg.runtime.dispatch import worker_at
 from thalweg.runtime.memory import Memory, Ranges, Reserve
 from thalweg.runtime.options import Options
 
@@ -306,13 +307,20 @@ def test_a_memory_gives_the_same_places_again() -> None:
     ]
     memory = Memory(workers=2, reserve=Reserve.exactly([specs, specs], workers=2, refs=1, clocks=1))
     handles = memory.handles_with(specs)
-    for _ in range(3):
+    passes = [int(worker_at(memory.mem, w)) + at.PASSES for w in range(2)]
+    for turn in range(3):
         one, two = (memory.add(specs, rows_limit=10) for _ in range(2))
         assert (one.first, two.first) == (0, 4) and two.first_port == 4
         with pytest.raises(EnvironmentProblem):
             memory.add(specs, rows_limit=10)
         memory.remove(one)
         memory.remove(two)
-        assert memory.reclaim() == 2, "a worker may still know of them"
-        assert memory.reclaim(idle=True) == 0
+        if turn:
+            assert memory.reclaim() == 2, "a worker may still know of them"
+            memory.mem[passes[0]] += 1
+            assert memory.reclaim() == 2, "the other may, too"
+            memory.mem[passes[1]] += 1
+        else:
+            memory.mem[passes] = 1
+        assert memory.reclaim() == 0
     assert memory.handles_with(specs) == memory.mem[at.HANDLE_COUNT] >= handles
