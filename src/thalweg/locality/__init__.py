@@ -19,8 +19,10 @@ from thalweg.locality.groupings import (
 from thalweg.locality.key_graph import partition
 from thalweg.locality.moves import KeyMove, Moves, Reconfiguration, UnitMove, moves_between
 from thalweg.locality.routing import Routes, RoutingTable, keyed_operators
+from thalweg.locality.sketch import KeySketch
 from thalweg.locality.space_saving import SpaceSaving
 from thalweg.locality.statistics import KeyCount, KeyLoads, PairCount, Statistics
+from thalweg.locality.summary import KeySummary, Link
 from thalweg.locality.table_text import decode_table, encode_table
 
 __all__ = [
@@ -35,6 +37,9 @@ __all__ = [
     "KeyCount",
     "KeyLoads",
     "KeyMove",
+    "KeySketch",
+    "KeySummary",
+    "Link",
     "LocalOrShuffle",
     "Moves",
     "Outcome",

@@ -1,0 +1,194 @@
+"""What slots have counted, on its way to who decides: merged, as bytes, and read as statistics."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from thalweg.errors import BuildError
+from thalweg.hashing import Int64s, UInt64s, bucket_of
+from thalweg.locality.counts import Counts
+from thalweg.locality.names import KeyNames
+from thalweg.locality.statistics import Key, KeyCount, KeyLoads, PairCount, Statistics
+
+#: Two consecutive keyed operators, by name.
+Link: TypeAlias = tuple[str, str]
+#: The keys of an operator by their names, as many.
+Decode: TypeAlias = Callable[[str, pa.BinaryArray], list[Key]]
+Names: TypeAlias = tuple[UInt64s, pa.BinaryArray]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KeySummary:
+    """Counts of one slot or of several.
+
+    Attributes:
+        buckets: by keyed operator, in the order of the flow, the tuples of each bucket.
+        keys: by operator, the counts of its keys.
+        pairs: by link, the counts of its pairs.
+        names: by operator, hashes in ascending order and what the keys are called.
+    """
+
+    buckets: Mapping[str, Int64s]
+    keys: Mapping[str, Counts]
+    pairs: Mapping[Link, Counts]
+    names: Mapping[str, Names]
+
+    def merge(self, other: KeySummary) -> KeySummary:
+        """The counts of both.
+
+        Raises:
+            BuildError: they are of different operators or links.
+        """
+        shape, others = self._shape(), other._shape()
+        if shape != others:
+            raise BuildError(f"counts of {shape} cannot be merged with counts of {others}")
+        return KeySummary(
+            {name: one + other.buckets[name] for name, one in self.buckets.items()},
+            {name: one.merge(other.keys[name]) for name, one in self.keys.items()},
+            {link: one.merge(other.pairs[link]) for link, one in self.pairs.items()},
+            {name: _joined(one, other.names[name]) for name, one in self.names.items()},
+        )
+
+    def _shape(self) -> dict[str, Any]:
+        return {
+            "operators": {name: len(one) for name, one in self.buckets.items()},
+            "links": [list(link) for link in self.pairs],
+        }
+
+    def to_bytes(self) -> bytes:
+        """As bytes: Arrow streams one after the other, the first with the operators and links in its metadata."""
+        sink = pa.BufferOutputStream()
+        shape = pa.schema([], metadata={"shape": orjson.dumps(self._shape())})
+        batches = [pa.RecordBatch.from_arrays([], schema=shape)]
+        for name, loads in self.buckets.items():
+            hashes, names = self.names[name]
+            batches += [
+                pa.record_batch([pa.array(loads)], ["tuples"]),
+                pa.record_batch([pa.array(hashes), names], ["hash", "name"]),
+                self.keys[name].to_batch(),
+            ]
+        batches += [counts.to_batch() for counts in self.pairs.values()]
+        for batch in batches:
+            with pa.ipc.new_stream(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+        return bytes(sink.getvalue())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> KeySummary:
+        """What :meth:`to_bytes` made bytes of."""
+        batches = _batches(data)
+        shape = orjson.loads(next(batches).schema.metadata[b"shape"])
+        buckets, keys, names = {}, {}, {}
+        for name in shape["operators"]:
+            buckets[name] = next(batches).column(0).to_numpy()
+            named = next(batches)
+            names[name] = (named.column(0).to_numpy(), named.column(1))
+            keys[name] = Counts.from_batch(next(batches))
+        pairs = {(left, right): Counts.from_batch(next(batches)) for left, right in shape["links"]}
+        return cls(buckets, keys, pairs, names)
+
+    def statistics(self, decode: Decode) -> Statistics:
+        """The counts by key. Pairs and keys without a name are left out; their tuples stay with their bucket.
+
+        Args:
+            decode: tells keys by their names.
+        """
+        keys = {
+            name: _Keys(decode(name, names), hashes) for name, (hashes, names) in self.names.items()
+        }
+        pairs = [pair for link in self.pairs for pair in self._link_pairs(link, keys)]
+        loads = {name: self._loads(name, keys[name]) for name in self.buckets}
+        return Statistics(tuple(self.buckets), loads, tuple(pairs))
+
+    def _link_pairs(self, link: Link, keys: Mapping[str, _Keys]) -> Iterator[PairCount]:
+        counts = self.pairs[link]
+        left, right = (keys[name] for name in link)
+        lefts, rights = left.places(counts.items[:, 0]), right.places(counts.items[:, 1])
+        sure = counts.counts > counts.errors
+        for i in np.flatnonzero((lefts >= 0) & (rights >= 0) & sure).tolist():
+            yield PairCount(
+                (link[0], left.keys[lefts[i]]),
+                (link[1], right.keys[rights[i]]),
+                int(counts.counts[i]),
+                int(counts.errors[i]),
+            )
+
+    def _loads(self, name: str, keys: _Keys) -> KeyLoads:
+        counts = self.keys[name]
+        most = np.full(len(keys.keys), counts.floor, np.int64)
+        sure = np.zeros(len(keys.keys), np.int64)
+        places = keys.places(counts.items[:, 0])
+        named = places >= 0
+        most[places[named]] = counts.counts[named]
+        sure[places[named]] = (counts.counts - counts.errors)[named]
+        sure = np.maximum(sure, self._paired(name, keys))
+        most = np.maximum(most, sure)
+        buckets = bucket_of(keys.hashes, len(self.buckets[name]))
+        rest = self.buckets[name].copy()
+        np.subtract.at(rest, buckets, sure)
+        known = tuple(
+            KeyCount(keys.keys[i], int(buckets[i]), int(most[i]), int(most[i] - sure[i]))
+            for i in np.flatnonzero(sure).tolist()
+        )
+        unpinned = tuple(np.maximum(rest, 0).tolist())
+        return KeyLoads(name, int(self.buckets[name].sum()), known, unpinned)
+
+    def _paired(self, name: str, keys: _Keys) -> Int64s:
+        """By key, the tuples that its pairs are sure to stand for.
+
+        A tuple that comes makes one pair at most; one that leaves may have made several, so pairs of a left key count
+        in the proportion of all tuples to all pairs.
+        """
+        # Timers make pairs also where no tuple came.
+        taken = max(int(self.buckets[name].sum()), 1)
+        coming = np.zeros(len(keys.keys))
+        found = coming.copy()
+        for link, counts in self.pairs.items():
+            for side, operator in enumerate(link):
+                if operator == name:
+                    places = keys.places(counts.items[:, side])
+                    known = places >= 0
+                    sure = (counts.counts - counts.errors)[known]
+                    tuples = np.bincount(places[known], sure, minlength=len(keys.keys))
+                    if side == 0:
+                        found = np.maximum(found, tuples * min(1.0, taken / max(counts.total, 1)))
+                    else:
+                        coming += tuples
+        return np.ceil(np.maximum(found, coming)).astype(np.int64)
+
+
+class _Keys:
+    """An operator's keys and their hashes, in ascending order."""
+
+    def __init__(self, keys: list[Key], hashes: UInt64s) -> None:
+        self.keys = keys
+        self.hashes = hashes
+
+    def places(self, hashes: UInt64s) -> Int64s:
+        """The place of each hash, -1 for none."""
+        return KeyNames(self.hashes).places(np.ascontiguousarray(hashes))
+
+
+def _joined(one: Names, other: Names) -> Names:
+    names = KeyNames(*one)
+    names.add(*other)
+    return names.hashes, names.names
+
+
+def _batches(data: bytes) -> Iterator[pa.RecordBatch]:
+    reader = pa.BufferReader(data)
+    while reader.tell() < len(data):
+        with pa.ipc.open_stream(reader) as stream:
+            yield from stream
+
+
+def merged(summaries: list[KeySummary]) -> KeySummary:
+    """The counts of several slots; at least one."""
+    return functools.reduce(KeySummary.merge, summaries)
