@@ -18,22 +18,26 @@ from thalweg.locality.groupings import (
 )
 from thalweg.locality.key_graph import partition
 from thalweg.locality.moves import KeyMove, Moves, Reconfiguration, UnitMove, moves_between
+from thalweg.locality.reconfiguration import Manager
 from thalweg.locality.routing import Routes, RoutingTable, keyed_operators
 from thalweg.locality.sketch import KeySketch
 from thalweg.locality.space_saving import SpaceSaving
 from thalweg.locality.statistics import KeyCount, KeyLoads, PairCount, Statistics
 from thalweg.locality.summary import KeySummary, Link
 from thalweg.locality.table_text import decode_table, encode_table
+from thalweg.locality.triggers import Decision, History, Online
 
 __all__ = [
     "Assignment",
     "Counts",
+    "Decision",
     "ExactCounts",
     "FieldsByHash",
     "FieldsByTable",
     "FirstSeen",
     "Grouping",
     "HeavyKey",
+    "History",
     "KeyCount",
     "KeyLoads",
     "KeyMove",
@@ -41,7 +45,9 @@ __all__ = [
     "KeySummary",
     "Link",
     "LocalOrShuffle",
+    "Manager",
     "Moves",
+    "Online",
     "Outcome",
     "PairCount",
     "PartialKey",

@@ -20,8 +20,8 @@ from thalweg.errors import BuildError
 from thalweg.hashing import Int64s, UInt64s, bucket_of
 from thalweg.locality.assignment import Assignment, Report
 from thalweg.locality.key_hash import KeyTypes, canonical_key, hash_key, require_hashable
-from thalweg.locality.sharing import least_used, shared, spread
-from thalweg.locality.statistics import Key
+from thalweg.locality.sharing import shared, spread
+from thalweg.locality.statistics import Key, OperatorKey
 from thalweg.plan import Plan
 
 #: Pin groups for each slot of the largest number of slots that a checkpoint is expected to have.
@@ -221,25 +221,53 @@ class RoutingTable:
         )
 
     def _pins(self, assignment: Assignment) -> dict[str, dict[Key, int]]:
-        used = [0] * len(self.groups)
-        pins: dict[str, dict[Key, int]] = {}
-        waiting = []
+        stay: dict[str, dict[Key, int]] = {}
+        move: dict[OperatorKey, int] = {}
         for (name, key), slot in assignment.keys.items():
             routes = self._routes(name)
             key = canonical_key(routes.types, key)
             group = routes.pins.get(key)
             if group is not None and self.groups[group] == slot:
-                pins.setdefault(name, {})[key] = group
-                used[group] += 1
+                stay.setdefault(name, {})[key] = group
             else:
-                waiting.append((name, key, slot))
-        for name, key, slot in waiting:
-            group = least_used(used, [g for g, owner in enumerate(self.groups) if owner == slot])
-            if group is None:
+                move[name, key] = slot
+        return self._grouped(stay, move)
+
+    def _grouped(
+        self, pins: dict[str, dict[Key, int]], added: Mapping[OperatorKey, int]
+    ) -> dict[str, dict[Key, int]]:
+        """The pins with further keys, each in that group of its slot that has the fewest."""
+        used = [0] * len(self.groups)
+        for group in (group for mine in pins.values() for group in mine.values()):
+            used[group] += 1
+        mine = [[g for g, owner in enumerate(self.groups) if owner == s] for s in range(self.slots)]
+        for (name, key), slot in added.items():
+            if not mine[slot]:
                 raise BuildError(f"slot {slot} owns none of the {len(self.groups)} pin groups")
+            group = min(mine[slot], key=used.__getitem__)
             pins.setdefault(name, {})[key] = group
             used[group] += 1
         return pins
+
+    def placed(self, keys: Mapping[OperatorKey, int], *, epoch: int | None = None) -> RoutingTable:
+        """The table with keys pinned that were seen for the first time.
+
+        Their state, which is to come, need not move: the caller knows that they have none yet.
+
+        Args:
+            keys: the slot of each.
+            epoch: of the new table; None: the next one.
+        """
+        pins = {name: dict(routes.pins) for name, routes in self.operators.items()}
+        new = {(n, canonical_key(self._routes(n).types, k)): slot for (n, k), slot in keys.items()}
+        pins = self._grouped(pins, new)
+        operators = {
+            name: dataclasses.replace(routes, pins=pins[name])
+            for name, routes in self.operators.items()
+        }
+        return dataclasses.replace(
+            self, epoch=self.epoch + 1 if epoch is None else epoch, operators=operators
+        )
 
     def rescaled(self, slots: int, *, epoch: int | None = None) -> RoutingTable:
         """The table for another number of slots: other owners of buckets and groups, as few moved as possible.

@@ -36,8 +36,3 @@ def shared(owners: Sequence[int], before: int, slots: int) -> list[int]:
         for thing in things:
             found[thing] = slot
     return found
-
-
-def least_used(used: Sequence[int], among: Sequence[int]) -> int | None:
-    """The thing with the least use among some, the lowest of equal ones; None where there are none."""
-    return min(among, key=used.__getitem__, default=None)

@@ -1,0 +1,167 @@
+"""When to reconfigure: in turn, or when locality or balance has drifted; and whether it is worth its cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Final, Literal, Protocol, TypeAlias
+
+from thalweg.errors import BuildError
+from thalweg.locality.assignment import Assignment
+from thalweg.locality.evaluate import Outcome, evaluate
+from thalweg.locality.routing import RoutingTable
+from thalweg.locality.statistics import Statistics
+
+#: Why a reconfiguration was considered.
+Cause: TypeAlias = Literal["in turn", "locality fell", "imbalance rose"]
+#: Makes an assignment from statistics, parts and the assignment of now; see :func:`thalweg.locality.partition`.
+Partition: TypeAlias = Callable[[Statistics, int, Assignment], Assignment]
+
+#: Batches between two reconfigurations that come in turn.
+EVERY: Final = 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """What came of a look at the statistics.
+
+    Attributes:
+        cause: why a table was made; None where none was.
+        reason: for people, why it is used or not.
+        before: what the table of now gives on the statistics.
+        after: what the new one gives, where one was made.
+        assignment: the new one, if it is to be used.
+        gain, cost: in tuples: those that no longer leave their slot, and what moving keys is worth.
+    """
+
+    cause: Cause | None
+    reason: str
+    before: Outcome
+    after: Outcome | None = None
+    assignment: Assignment | None = None
+    gain: float = 0.0
+    cost: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class History:
+    """What has been committed.
+
+    Attributes:
+        batches: since the last reconfiguration.
+        refused: of these, when a new table was made and not used; None: since then none was.
+        promised: the locality that the table of now was made for, None if it was not made from statistics.
+    """
+
+    batches: int = 0
+    refused: int | None = None
+    promised: float | None = None
+
+    def after(self, decision: Decision | None) -> History:
+        """The history when a batch is committed for which that was decided."""
+        if decision is not None and decision.assignment is not None and decision.after is not None:
+            return History(promised=decision.after.locality)
+        refused = decision is not None and decision.after is not None
+        return History(self.batches + 1, self.batches if refused else self.refused, self.promised)
+
+
+class Propose(Protocol):
+    """Whether there is a better table."""
+
+    def __call__(self, statistics: Statistics, table: RoutingTable, history: History) -> Decision:
+        """The decision.
+
+        Args:
+            statistics: what was counted since the last reconfiguration.
+            table: the one that holds.
+            history: since then.
+        """
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Online:
+    """Reconfigures while the stream runs.
+
+    A new table is made every ``every`` batches; sooner when the share of pairs that stay in their slot is ``drop``
+    below what the last table was made for, or an operator's imbalance is above ``imbalance``. It is used if it gains
+    more than it costs in as many tuples as were counted, or if it cures an imbalance that called for it; after one
+    that was not, the next is made ``every`` batches later.
+
+    Args:
+        partition: makes assignments.
+        every: batches; None: only by drift.
+        drop: 0 to 1; None: locality calls for nothing.
+        imbalance: the fullest slot by the mean; None: it calls for nothing.
+        move_cost: what it costs to move a key to another slot, in tuples sent to another slot.
+        min_tuples: fewer pairs than these say nothing.
+
+    Raises:
+        BuildError: a number is out of range.
+    """
+
+    partition: Partition
+    every: int | None = EVERY
+    drop: float | None = 0.1
+    imbalance: float | None = 1.5
+    move_cost: float = 1.0
+    min_tuples: int = 1_000
+
+    def __post_init__(self) -> None:
+        wrong = []
+        if self.every is not None and self.every < 1:
+            wrong.append(f"every ≥ 1, got {self.every}")
+        if self.drop is not None and not 0 < self.drop < 1:
+            wrong.append(f"0 < drop < 1, got {self.drop}")
+        if self.imbalance is not None and self.imbalance <= 1:
+            wrong.append(f"imbalance > 1, got {self.imbalance}")
+        if self.move_cost < 0:
+            wrong.append(f"move_cost ≥ 0, got {self.move_cost}")
+        if wrong:
+            raise BuildError(f"online reconfiguration: expected {'; '.join(wrong)}")
+
+    def __call__(self, statistics: Statistics, table: RoutingTable, history: History) -> Decision:
+        """Whether there is a better table; see :class:`Propose`."""
+        now = table.assignment()
+        before = evaluate(now, statistics)
+        tuples = sum(pair.sure for pair in statistics.pairs)
+        counted = max(tuples, *(loads.total for loads in statistics.loads.values()), 0)
+        if counted < self.min_tuples:
+            return Decision(None, f"{counted} tuples counted, {self.min_tuples} wanted", before)
+        cause = self._cause(before, history)
+        if cause is None:
+            return Decision(None, f"{history.batches} batches, no drift", before)
+        made = self.partition(statistics, table.slots, now)
+        return self._judge(cause, before, evaluate(made, statistics), made, tuples)
+
+    def _cause(self, before: Outcome, history: History) -> Cause | None:
+        every = EVERY if self.every is None else self.every
+        if history.refused is not None and history.batches <= history.refused + every:
+            return None
+        if self.imbalance is not None and before.worst > self.imbalance:
+            return "imbalance rose"
+        promised = history.promised
+        if (
+            self.drop is not None
+            and promised is not None
+            and before.locality < promised - self.drop
+        ):
+            return "locality fell"
+        return "in turn" if self.every is not None and history.batches >= self.every else None
+
+    def _judge(
+        self, cause: Cause, before: Outcome, after: Outcome, made: Assignment, tuples: int
+    ) -> Decision:
+        gain = (after.locality - before.locality) * tuples
+        cost = self.move_cost * made.report.moved
+        cures = cause == "imbalance rose" and self._excess(after) < self._excess(before)
+        used = cures or gain > cost
+        reason = (
+            f"{cause}: locality {before.locality:.2f} to {after.locality:.2f}, imbalance {before.worst:.2f} to"
+            f" {after.worst:.2f}; gains {gain:.0f} tuples, costs {cost:.0f}: {'used' if used else 'not worth it'}"
+        )
+        return Decision(cause, reason, before, after, made if used else None, gain, cost)
+
+    def _excess(self, outcome: Outcome) -> float:
+        """By how much operators are above the limit, added up: one that cannot be balanced hides no other."""
+        limit = self.imbalance or 1.0
+        return sum(max(found - limit, 0.0) for found in outcome.imbalance.values())
