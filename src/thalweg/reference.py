@@ -37,7 +37,7 @@ from thalweg.plan import Plan, make_plan
 from thalweg.readers import far_out
 from thalweg.records import StateSpec
 from thalweg.reference_coroutine import ReferenceCoroutine, Took
-from thalweg.reference_keys import canonical, key_of, sort_key
+from thalweg.reference_keys import KeyObserver, Nobody, canonical, key_of, sort_key
 from thalweg.runtime.failures import reason_of, shorten
 from thalweg.times import BEFORE_ALL, EXTREME, NEVER
 
@@ -54,20 +54,28 @@ class Outputs:
     counts: dict[str, dict[str, int]]
 
 
-def run_reference(flow: Flow, inputs: Mapping[str, Iterable[Any]], *, end: bool = True) -> Outputs:
+def run_reference(
+    flow: Flow,
+    inputs: Mapping[str, Iterable[Any]],
+    *,
+    end: bool = True,
+    observer: KeyObserver | None = None,
+) -> Outputs:
     """Runs a flow over rows in arrival order, a sequence a source.
 
     Args:
         flow: the flow.
         inputs: rows by source name, in arrival order.
         end: whether the streams end: waiting rows are released and the remaining timers fire.
+        observer: is told the keys of tuples.
     """
-    return _Run(make_plan(flow)).run(inputs, end)
+    return _Run(make_plan(flow), observer or Nobody()).run(inputs, end)
 
 
 class _Run:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, observer: KeyObserver) -> None:
         self.plan = plan
+        self.observer = observer
         self.out = Outputs(
             {n.name: [] for n in plan.sinks},
             {n.name: {} for n in plan.keyed},
@@ -196,7 +204,8 @@ class _Run:
             del self.out.states[node.name][key]
         else:
             self.arm(node, key, state, max(again, time + 1))
-        self.give_all(node, rows)
+        with self.observer.giving(node, key):
+            self.give_all(node, rows)
 
     def arm(self, node: Keyed, key: Any, state: Any, time: int) -> None:
         assert node.state.timer is not None
@@ -275,8 +284,9 @@ class _Run:
         mine = self.out.counts.setdefault(node.label, {})
         for what, number in (("dropped", took.dropped), ("unread", took.unread)):
             mine[what] = mine.get(what, 0) + number
-        for port, row in took.pushed:
-            self.give(Ref(node.index, port), row)
+        with self.observer.giving(node, ()):
+            for port, row in took.pushed:
+                self.give(Ref(node.index, port), row)
 
     def stateless(self, node: Stateless, row: Any) -> None:
         if node.verb == "filter":
@@ -300,6 +310,7 @@ class _Run:
         if found is None:
             return
         key, states = found[0], self.out.states[node.name]
+        self.observer.took(node, key)
         if node.timing == "own" and node.on_timer is not None:
             now = self.now
             while key in states and _timer(node.state, states[key]) < now:
@@ -319,7 +330,8 @@ class _Run:
             del states[key]
         elif node.on_timer is not None and _timer(node.state, state) != NEVER:
             self.arm(node, key, state, max(_timer(node.state, state), self.now))
-        self.give_all(node, rows)
+        with self.observer.giving(node, key):
+            self.give_all(node, rows)
 
     def batches(self, node: Batches, row: Any) -> None:
         from thalweg.runtime.chunks import Chunk

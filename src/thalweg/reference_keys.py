@@ -1,11 +1,12 @@
-"""Keys in the serial reference runner: how they group, and how they are ordered (docs/order.md)."""
+"""Keys in the serial reference runner: how they group, how they are ordered (docs/order.md), and who is told."""
 
 from __future__ import annotations
 
+import contextlib
 import math
-from typing import Any
+from typing import Any, Final, Protocol
 
-from thalweg.operators.nodes import Keyed
+from thalweg.operators.nodes import Keyed, Node
 
 
 def key_of(node: Keyed, row: Any) -> Any:
@@ -37,3 +38,26 @@ def sort_key(key: Any) -> Any:
     if isinstance(key, (bool, int, float)):
         return (2,) if key != key else (1, key)
     return (3, key.encode("utf-8", "surrogatepass") if isinstance(key, str) else bytes(key))
+
+
+class KeyObserver(Protocol):
+    """Who wants to know the keys by which tuples go."""
+
+    def took(self, node: Keyed, key: Any) -> None:
+        """A keyed operator took a tuple."""
+
+    def giving(self, node: Node, key: Any) -> contextlib.AbstractContextManager[None]:
+        """While it is open, an operator gives tuples: a keyed one by reason of a key, any other by that of ``()``."""
+
+
+_NOTHING: Final = contextlib.nullcontext()
+
+
+class Nobody:
+    """Does not want to know."""
+
+    def took(self, node: Keyed, key: Any) -> None:
+        pass
+
+    def giving(self, node: Node, key: Any) -> contextlib.AbstractContextManager[None]:
+        return _NOTHING

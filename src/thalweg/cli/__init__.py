@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from thalweg.cli import bench, demo, plans, run, state
+from thalweg.cli import bench, demo, locality, plans, run, state
 from thalweg.datagen import cli as datagen
 
 app = typer.Typer(
@@ -55,6 +55,7 @@ _bench.command("spark-queries")(bench.spark_queries)
 _bench.command(
     "peers", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
 )(bench.peers)
+_group("locality", "Bring keys that come together to one slot.").command("plan")(locality.plan)
 _group("state", "Look into a checkpoint.").command("show")(state.show)
 datagen.register(_group("datagen", "Generate data of any size."))
 

@@ -1,0 +1,124 @@
+"""``thalweg locality plan``: a routing table from a sample, for a flow whose keys do not change much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import thalweg as tw
+from thalweg.cli.arguments import Given, read_inputs
+from thalweg.cli.failures import told
+from thalweg.cli.loading import load_flow
+from thalweg.errors import BuildError
+from thalweg.plan import Plan, make_plan
+
+if TYPE_CHECKING:
+    from thalweg.locality import Assignment, Statistics
+
+#: Keys that are shown of each operator.
+_SHOWN: Final = 3
+_CHUNK_ROWS: Final = 8_192
+
+
+@told
+def plan(
+    place: Annotated[
+        str, typer.Argument(metavar="FILE[:FLOW]", help="A Python file with a flow, or a module.")
+    ],
+    source: Annotated[
+        list[str],
+        typer.Option(
+            "--source",
+            "--input",
+            metavar="[SOURCE=]PATH[,format=F][,key=value...]",
+            help="A sample of a source: a folder, a file or a pattern.",
+        ),
+    ],
+    slots: Annotated[int, typer.Option(min=1, help="Slots that the table is for.")],
+    out: Annotated[Path | None, typer.Option(help="Where the table is written, as JSON.")] = None,
+    alpha: Annotated[
+        float, typer.Option(min=1.0, help="The fullest slot of an operator by the mean.")
+    ] = 1.03,
+    seed: Annotated[int, typer.Option(help="Another one may give a slightly better table.")] = 0,
+) -> None:
+    """Count which keys come together in a sample, and give them slots so that tuples need not move."""
+    from thalweg.locality import RoutingTable, encode_table, evaluate, keyed_operators, partition
+    from thalweg.sampling import sample
+
+    flow = load_flow(place)
+    made = make_plan(flow)
+    operators = keyed_operators(made)
+    if not operators:
+        raise BuildError(f"flow {flow.name!r} has no operator by key, so there is nothing to route")
+    before = RoutingTable.hashed(operators, slots)
+    taken = sample(flow, _rows(made, read_inputs(source, made.sources)))
+    statistics = taken.statistics()
+    assignment = partition(statistics, parts=slots, alpha=alpha, seed=seed)
+    _show(statistics, before.assignment(), assignment)
+    if statistics.pairs:
+        half = partition(taken.statistics(stop=0.5), parts=slots, alpha=alpha, seed=seed)
+        outcome = evaluate(half, taken.statistics(start=0.5))
+        typer.echo(
+            f"a table from the first half, on the second: {outcome.locality:.1%} on one slot,"
+            f" imbalance {outcome.worst:.2f}"
+        )
+    if out is not None:
+        out.write_bytes(encode_table(before.assigned(assignment)))
+        typer.echo(f"written: {out}, {len(assignment.keys):,} keys pinned")
+
+
+def _rows(plan: Plan, inputs: Mapping[str, Given]) -> dict[str, Iterator[Any]]:
+    """The rows of each source, as records; those that do not fit are left out."""
+    return {source.name: _read(source, inputs[source.name]) for source in plan.sources}
+
+
+def _read(source: Any, given: Given) -> Iterator[Any]:
+    from thalweg.runtime.io import never
+
+    files = tw.files(given.path, format=given.format, **given.options)  # type: ignore[arg-type]
+    for chunk, _ in files.rows(source, _CHUNK_ROWS, never()):
+        yield from chunk.rows()
+
+
+def _show(statistics: Statistics, before: Assignment, after: Assignment) -> None:
+    """By operator the load and the top keys, hashed and planned; the locality; and what heavy keys forbid."""
+    from thalweg.locality import evaluate
+
+    hashed, planned = evaluate(before, statistics), evaluate(after, statistics)
+    table = Table(title=f"{after.parts} slots", title_justify="left")
+    for column in ("operator", "tuples", "keys"):
+        table.add_column(column, justify="left" if column == "operator" else "right")
+    table.add_column("imbalance, hashed", justify="right")
+    table.add_column("planned", justify="right")
+    table.add_column("top keys", overflow="fold")
+    for name in statistics.operators:
+        loads = statistics.loads[name]
+        table.add_row(
+            name, f"{loads.total:,}", f"{len(loads.keys):,}",
+            f"{hashed.imbalance[name]:.2f}", f"{planned.imbalance[name]:.2f}", _top(statistics, name),
+        )  # fmt: skip
+    Console().print(table)
+    if statistics.pairs:
+        total = sum(pair.count for pair in statistics.pairs)
+        typer.echo(
+            f"{total:,} pairs of keys, {len(statistics.pairs):,} different; on one slot:"
+            f" {hashed.locality:.1%} hashed, {planned.locality:.1%} planned"
+        )
+    else:
+        typer.echo("no two operators by key follow each other: the table is for balance only")
+    for heavy in after.report.heavy:
+        typer.echo(
+            f"key {heavy.key!r} of {heavy.operator} has {heavy.share:.1%} of the tuples, so that its slot has"
+            f" {heavy.imbalance:.2f} times the mean at least"
+        )
+
+
+def _top(statistics: Statistics, name: str) -> str:
+    loads = statistics.loads[name]
+    keys: Sequence[Any] = sorted(loads.keys, key=lambda one: -one.count)[:_SHOWN]
+    return ", ".join(f"{one.key!r} {one.count / loads.total:.1%}" for one in keys)
