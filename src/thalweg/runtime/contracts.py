@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from thalweg.runtime.chunks import Chunk, Column, Int64s
+from thalweg.runtime.state_units import StateUnits
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,6 +86,9 @@ class KeyedOperator(Protocol):
 
     def table(self, bucket: int) -> BucketState:
         """The state of a bucket, made on first use."""
+
+    def set_units(self, units: StateUnits) -> None:
+        """By what the state is kept: a table a unit, a bucket or a group of pinned keys."""
 
     def process(
         self,

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from thalweg.hashing import bucket_of
 from thalweg.operators.nodes import Keyed, Stateless
 from thalweg.records import Schema
 from thalweg.runtime.chunks import Chunk, Column, Int64s
 from thalweg.runtime.contracts import KeyedResult, Rejected, StatelessResult, no_rows
 from thalweg.runtime.failures import operator_error, reason_of, shorten
 from thalweg.runtime.keys import KeySpec
+from thalweg.runtime.state_units import StateUnits
 from thalweg.state.tables import ObjectTable
 from thalweg.times import NEVER
 
@@ -98,6 +98,11 @@ class InterpretedKeyed:
         self._timer = node.state.timer if node.on_timer is not None else None
         self._out = node.record or Schema("Nothing", ())
         self.tables: dict[int, ObjectTable] = {}
+        self.units = StateUnits.of_buckets(node.key.buckets)
+
+    def set_units(self, units: StateUnits) -> None:
+        """By what the state is kept; tables that are held already must be those of these units."""
+        self.units = units
 
     def table(self, bucket: int) -> ObjectTable:
         """The table of a bucket, made on first use."""
@@ -118,9 +123,7 @@ class InterpretedKeyed:
         out = _Collected()
         if len(chunk):
             python_keys = self._spec.python_keys(keys, len(chunk))
-            buckets = bucket_of(
-                self._spec.hashes(keys, len(chunk)), self._node.key.buckets
-            ).tolist()
+            buckets = self.units.of(self._spec.hashes(keys, len(chunk))).tolist()
             at = [0] * len(chunk) if times is None else times.tolist()
             for place, row in enumerate(chunk.rows()):
                 self._row(

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from thalweg.hashing import bucket_of
 from thalweg.operators.nodes import REJECTED, Keyed, Ref, Rejected
 from thalweg.plan import OWN, RELEASE, TIME, counter, expands
 from thalweg.records import Schema
@@ -26,6 +25,7 @@ from thalweg.runtime.contracts import BucketState, KeyedOperator, KeyedResult
 from thalweg.runtime.keys import KeySpec
 from thalweg.runtime.ordering import keyed_chunk, with_columns
 from thalweg.runtime.own_time import settle, triggers
+from thalweg.runtime.state_units import StateUnits
 from thalweg.runtime.units import Given, Moment, Setting
 from thalweg.times import BEFORE_ALL, NEVER
 
@@ -100,7 +100,19 @@ class KeyedUnit:
         self._keys = KeyFinder(node, key)
         self._domain = setting.plan.domains[node.index - 1]
         self._schema = node.record or Schema("Nothing", ())
-        self._tables = Partitions(self.operators, node.key.buckets)
+        self.units = StateUnits.of_buckets(node.key.buckets)
+        self._tables = Partitions(self.operators, self.units.count)
+
+    def set_units(self, units: StateUnits) -> None:
+        """By what the state is kept from now on; tables that are held already must be those of these units."""
+        held = dict(self._tables) if self.units.count != units.count else {}
+        self.units = units
+        self._tables = Partitions(self.operators, units.count)
+        for operator in self.operators:
+            if held:
+                operator.tables.clear()
+            operator.set_units(units)
+        self._tables.update(held)  # another number of units puts some into another piece
 
     @property
     def spec(self) -> KeySpec:
@@ -137,19 +149,19 @@ class KeyedUnit:
     def split(self, inputs: Sequence[Chunk], moment: Moment) -> Parts:
         """The chunk with its rows by partition; touches no state."""
         parts = self.find(inputs[0], moment)
-        count, buckets = len(self.operators), self.node.key.buckets
+        count, units = len(self.operators), self.units.count
         parts.results = [None] * count
         first = self.operators[0]
         if isinstance(first, CompiledKeyed):
             parts.split = split = first.split(parts.chunk, parts.keys, parts.times)
-            owners = split.ranges[:, BUCKET] * count // buckets
+            owners = split.ranges[:, BUCKET] * count // units
             parts.first = np.searchsorted(owners, np.arange(count + 1))
             sizes = np.r_[0, np.cumsum(split.ranges[:, END] - split.ranges[:, START])]
             parts.rows = np.diff(sizes[parts.first])
             return parts
         if len(parts.chunk):
             hashes = self._keys.spec.hashes(parts.keys, len(parts.chunk))
-            owners = bucket_of(hashes, buckets) * count // buckets
+            owners = self.units.of(hashes) * count // units
             parts.order = np.argsort(owners, kind="stable")
             parts.rows = np.bincount(owners, minlength=count)
         parts.first = np.r_[0, np.cumsum(parts.rows)]

@@ -130,6 +130,11 @@ class KeySpec:
             return hash_words(self.words(columns, length))
         return hash_texts(columns[0].values if self.is_plain_text else self.ordered_bytes(columns))
 
+    def hashes_of(self, rows: pa.RecordBatch) -> UInt64s:
+        """The hash of each row of a batch whose first columns are the key."""
+        columns = [Column.from_arrow(f.type, rows.column(i)) for i, f in enumerate(self.fields)]
+        return self.hashes(columns, rows.num_rows)
+
     def rows(self, columns: Sequence[Column], length: int | None = None) -> KeyRows:
         """Hashes, words and identities at once."""
         words = self.words(columns, length)

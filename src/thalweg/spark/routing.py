@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import orjson
 
-from thalweg.hashing import bucket_of
 from thalweg.operators.nodes import Coroutine, Keyed, OrderBy, Sink
 from thalweg.plan import Closing, Edge
 from thalweg.runtime.build import Builder, Prepared
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.engine import Engine, Leaving
 from thalweg.runtime.keyed_unit import KeyFinder
+from thalweg.spark.routes import Routes, node_slot
 from thalweg.spark.transport import DRIVER, Blob, encode, pieces
-from thalweg.spark.worker import StageJob, node_slot, owner, plan_of
+from thalweg.spark.worker import StageJob, plan_of, routes_of
 from thalweg.times import BEFORE_ALL
 
 
@@ -31,12 +31,13 @@ class Phase:
 
 
 class Router:
-    """Where chunks that leave a stage go: which slots, split by the owner of each row's bucket."""
+    """Where chunks that leave a stage go: which slots, split by the owner of each row's state unit."""
 
-    def __init__(self, prepared: Prepared, slots: int) -> None:
+    def __init__(self, prepared: Prepared, slots: int, routes: Routes) -> None:
         self._plan = prepared.plan
         self._builder = Builder(prepared)
         self._slots = slots
+        self._routes = routes
         self._finders: dict[int, KeyFinder] = {}
 
     def route(self, edge: Edge, chunk: Chunk, here: int) -> Iterator[tuple[int, Chunk]]:
@@ -66,9 +67,9 @@ class Router:
         finder = self._finders[node.index]
         # Rows whose key function raises are rejected where they arrive; any slot will do.
         columns, places, _ = finder.find(chunk)
-        buckets = bucket_of(finder.spec.hashes(columns, len(places)), node.key.buckets)
+        hashes = finder.spec.hashes(columns, len(places))
         slots = np.zeros(len(chunk), np.int64)
-        slots[places] = owner(buckets, node.key.buckets, self._slots)
+        slots[places] = self._routes[node.name].slots(hashes)
         return slots
 
 
@@ -87,7 +88,7 @@ class Sender:
 
     def __init__(self, engine: Engine, job: StageJob, stage: int, slot: int) -> None:
         self._engine = engine
-        self._router = Router(plan_of(job), job.slots)
+        self._router = Router(plan_of(job), job.slots, routes_of(job))
         self._slots = job.slots
         self._wanted = job.wanted
         self._stage = stage

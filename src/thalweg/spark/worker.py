@@ -12,22 +12,27 @@ import dataclasses
 import functools
 import gc
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import cloudpickle
+import numpy as np
+import pyarrow as pa
 
-from thalweg.operators.nodes import Coroutine, Keyed, Node, Source
+from thalweg.operators.nodes import Coroutine, Keyed, Source
 from thalweg.runtime.build import Prepared
-from thalweg.runtime.chunks import Int64s
+from thalweg.runtime.coroutine_unit import CoroutineUnit
 from thalweg.runtime.engine import Engine
 from thalweg.runtime.ingress import Gate
+from thalweg.runtime.keyed_unit import KeyedUnit
 from thalweg.runtime.keys import KeySpec
 from thalweg.runtime.options import Options
 from thalweg.runtime.parallel import ParallelEngine
 from thalweg.spark.gates import GateState, gate_facts, set_gate_facts
+from thalweg.spark.routes import Routes, hash_routes, node_slot, table_routes
 from thalweg.state import record as records
 from thalweg.state.manifest import migrate_batch
 from thalweg.state.paths import FileSystem, resolve
+from thalweg.state.routing_files import read_table
 from thalweg.state.segments import Segment, SegmentUnit
 from thalweg.state.store import Migrate, SegmentPlace, load_buckets, save_operator
 from thalweg.state.tables import arrow_schema
@@ -57,6 +62,8 @@ class StageJob:
         defaults: by operator, the values of state fields that older files lack.
         chunk_rows: rows a step.
         threads: of the engine of each task; 1 is the serial engine.
+        epoch: the routing table that holds in this batch, 0 for none.
+        next_epoch: the one that holds from the next batch on; keys that it moves are moved with this batch's state.
     """
 
     plan: bytes
@@ -73,6 +80,8 @@ class StageJob:
     #: the sinks whose rows are wanted, by node; those of others are counted only
     wanted: frozenset[int]
     threads: int = 1
+    epoch: int = 0
+    next_epoch: int = 0
 
     @property
     def durable(self) -> bool:
@@ -84,8 +93,8 @@ class HotEngine:
     """An engine with the tags of its tables; tables of buckets that another slot owns now are set aside."""
 
     engine: Engine
-    #: of the engine
-    threads: int = 1
+    #: what the job must say alike for the engine to serve it again
+    form: tuple[int, bool] = (1, False)
     tags: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
     aside: dict[str, dict[int, Any]] = dataclasses.field(default_factory=dict)
     #: by gate, the batch and attempt whose rows it holds
@@ -101,27 +110,6 @@ def plan_of(job: StageJob) -> Prepared:
             _PLANS.pop(next(iter(_PLANS)))
         _PLANS[job.fingerprint] = cloudpickle.loads(job.plan)
     return _PLANS[job.fingerprint]
-
-
-Bucket = TypeVar("Bucket", int, Int64s)
-
-
-def owner(bucket: Bucket, buckets: int, slots: int) -> Bucket:
-    """The slot that owns a bucket, or each of an array of buckets: equal contiguous shares."""
-    return bucket * slots // buckets
-
-
-def node_slot(node: Node, slots: int) -> int:
-    """The slot of a stateful operator (or order_by), spread by its index."""
-    return node.index % slots
-
-
-def owned(node: Keyed | Coroutine, slot: int, slots: int) -> range | list[int]:
-    """The buckets of a keyed operator that a slot owns."""
-    if not node.key.fields:
-        return [0] if node_slot(node, slots) == slot else []
-    buckets = node.key.buckets
-    return [b for b in range(buckets) if owner(b, buckets, slots) == slot]
 
 
 def owned_gates(engine: Engine, slot: int, slots: int) -> dict[str, Gate]:
@@ -145,7 +133,7 @@ def hot_engine(job: StageJob, stage: int | None, slot: int) -> Iterator[HotEngin
             _load(job, hot, slot)
         hot.engine.resume()
         for unit in hot.engine.coroutines:
-            unit.here = stage is None or bool(owned(unit.node, slot, job.slots))
+            unit.here = stage is None or bool(routes_of(job)[unit.node.name].owned(slot))
         yield hot
     except BaseException:
         hot.engine.stop()
@@ -163,22 +151,37 @@ def _place(job: StageJob, stage: int | None) -> tuple[str, int | None]:
 def _taken(job: StageJob, stage: int | None) -> HotEngine | None:
     """The engine that was kept, if it runs the way the job says."""
     hot = _ENGINES.pop(_place(job, stage), None) if job.durable else None
-    if hot is not None and hot.threads != job.threads:
+    if hot is not None and hot.form != _form(job):
         hot.engine.stop()
         return None
     return hot
 
 
+def _form(job: StageJob) -> tuple[int, bool]:
+    """What of a job decides how its engine is made: threads, and whether they must know of pinned keys."""
+    return job.threads, job.threads > 1 and bool(job.epoch)
+
+
 def _made(job: StageJob, stage: int | None) -> HotEngine:
-    made = make_engine(plan_of(job), stage, chunk_rows=job.chunk_rows, threads=job.threads)
-    return HotEngine(made, job.threads)
+    threads, pinned = _form(job)
+    made = make_engine(
+        plan_of(job), stage, chunk_rows=job.chunk_rows, threads=threads, pinned=pinned
+    )
+    return HotEngine(made, (threads, pinned))
 
 
-def make_engine(prepared: Prepared, stage: int | None, *, chunk_rows: int, threads: int) -> Engine:
-    """An engine of a slot; threads that it has start with its first step."""
+def make_engine(
+    prepared: Prepared,
+    stage: int | None,
+    *,
+    chunk_rows: int,
+    threads: int,
+    pinned: bool = False,
+) -> Engine:
+    """An engine of a slot; threads that it has start with its first step. Machine code knows no pinned keys."""
     if threads == 1:
         return Engine(prepared, stage=stage, chunk_rows=chunk_rows)
-    options = Options(threads=threads)
+    options = Options(threads=threads, native=not pinned)
     return ParallelEngine(prepared, stage=stage, chunk_rows=chunk_rows, options=options)
 
 
@@ -211,6 +214,24 @@ def forget_engines() -> None:
         _ENGINES.popitem()[1].engine.stop()
 
 
+def routes_of(job: StageJob) -> Routes:
+    """Where keys and state units are in the job's batch."""
+    return _routes(job.fingerprint, job.root, job.epoch, job.slots)
+
+
+def next_routes_of(job: StageJob) -> Routes:
+    """Where they are from the next batch on."""
+    return _routes(job.fingerprint, job.root, job.next_epoch or job.epoch, job.slots)
+
+
+@functools.lru_cache(maxsize=4)
+def _routes(fingerprint: str, root: str, epoch: int, slots: int) -> Routes:
+    plan = _PLANS[fingerprint].plan
+    if not epoch:
+        return hash_routes(plan, slots)
+    return table_routes(plan, read_table(*resolve(root), epoch))
+
+
 @functools.lru_cache(maxsize=4)
 def _record(root: str, batch: int, attempt: str) -> records.CommitRecord | None:
     """The record of a batch; ``attempt`` is the reading batch's, since a re-run may replace a record."""
@@ -222,7 +243,10 @@ def _load(job: StageJob, hot: HotEngine, slot: int) -> None:
     record = None if job.previous is None else _record(job.root, job.previous, job.attempt)
     fs, path = resolve(job.root)
     for name, unit in hot.engine.keyed.items():
-        mine = set(owned(unit.node, slot, job.slots))
+        route = routes_of(job)[name]
+        if isinstance(unit, KeyedUnit):
+            unit.set_units(route.units)
+        mine = set(route.owned(slot))
         aside = hot.aside.setdefault(name, {})
         for bucket in [b for b in unit.tables if b not in mine]:
             aside[bucket] = unit.tables.pop(bucket)
@@ -299,9 +323,11 @@ def save(job: StageJob, stage: int | None, slot: int, hot: HotEngine, task: str)
     for name, unit in engine.keyed.items():
         migrate = _migration(job, unit.node)
         keys = [field.name for field in unit.node.key.fields]
+        moved = _moved(job, unit)
         segment = save_operator(
-            fs, path, place, name, unit.tables, record, keys=keys, metadata=about, migrate=migrate
-        )
+            fs, path, place, name, unit.tables, record,
+            keys=keys, metadata=about, moved=moved, migrate=migrate,
+        )  # fmt: skip
         _saved(hot, name, unit.tables, segment)
         said["segments"].append(segment_facts(segment))
         said["keys"][name] = sum(map(len, unit.tables.values()))
@@ -313,6 +339,22 @@ def save(job: StageJob, stage: int | None, slot: int, hot: HotEngine, task: str)
         said["segments"].append(segment_facts(segment))
         said["gates"][name] = {**gate_facts(gate), "waiting": len(state)}
     return said
+
+
+def _moved(job: StageJob, unit: KeyedUnit | CoroutineUnit) -> dict[int, pa.RecordBatch]:
+    """Takes out the keys that are in another unit from the next batch on; gives their state by that unit."""
+    if not job.next_epoch or not isinstance(unit, KeyedUnit) or not unit.node.key.fields:
+        return {}
+    then = next_routes_of(job)[unit.node.name].units
+    parts: dict[int, list[pa.RecordBatch]] = {}
+    for here, table in unit.tables.items():
+        rows = table.take_out(lambda hashes, here=here: then.of(hashes) == here)
+        if rows.num_rows:
+            units = then.of(unit.spec.hashes_of(rows))
+            for there in np.unique(units).tolist():
+                places = pa.array(np.flatnonzero(units == there))
+                parts.setdefault(there, []).append(rows.take(places))
+    return {there: pa.concat_batches(found) for there, found in parts.items()}
 
 
 def _saved(hot: HotEngine, name: str, tables: Mapping[int, Any], segment: Any) -> None:

@@ -153,8 +153,8 @@ def next_record(
     """The record of a batch from the one before it and what the batch's slots saved; pure.
 
     A snapshot replaces its bucket's chain, a delta goes at its end, a merge takes the place of the units from
-    ``start`` on. ``added`` are this batch's counts, which are added to the previous ones. ``clock``
-    replaces the domains it names.
+    ``start`` on; what moves to a bucket from others goes behind all that. ``added`` are this batch's counts, which
+    are added to the previous ones. ``clock`` replaces the domains it names.
 
     Raises:
         ValueError: ``previous`` is not older, two slots wrote one bucket, or a delta has no snapshot below.
@@ -182,19 +182,33 @@ def _extended(
 ) -> dict[str, dict[int, Chain]]:
     chains = {operator: dict(of_operator) for operator, of_operator in old.items()}
     seen: set[tuple[str, int]] = set()
-    for segment in segments:
-        buckets = {unit.bucket for unit in segment.units}
+    parts = list(segments)
+    for segment in parts:
+        buckets = {unit.bucket for unit in segment.units if unit.kind != "moved"}
         twice = {b for b in buckets if (segment.operator, b) in seen}
         if twice:
             where = f"bucket {min(twice)} of {segment.operator}"
             raise ValueError(f"two slots saved {where} in batch {batch}")
         seen.update((segment.operator, bucket) for bucket in buckets)
         _extend(chains.setdefault(segment.operator, {}), segment)
+    for segment in parts:
+        _move_in(chains[segment.operator], segment)
     return chains
+
+
+def _move_in(chains: dict[int, Chain], segment: Segment) -> None:
+    """Keys that no unit of their new bucket has: there they are like any delta, or the first snapshot."""
+    for new in segment.units:
+        if new.kind == "moved" and new.number >= 0:
+            chain = chains.get(new.bucket, ())
+            kind: UnitKind = "delta" if chain else "snapshot"
+            chains[new.bucket] = (*chain, Unit(segment.file, new.number, kind, new.bytes, new.rows))
 
 
 def _extend(chains: dict[int, Chain], segment: Segment) -> None:
     for new in segment.units:
+        if new.kind == "moved":
+            continue
         chain = chains.get(new.bucket, ())
         unit = Unit(segment.file, new.number, new.kind, new.bytes, new.rows)
         if new.kind == "snapshot":

@@ -25,8 +25,9 @@ from thalweg.errors import CheckpointError
 from thalweg.state.paths import FileSystem, is_local, join, write_atomic
 
 #: A snapshot holds every key of its bucket; a delta the keys written since the unit before it; a merge
-#: holds several deltas in one, and takes their place.
-UnitKind: TypeAlias = Literal["snapshot", "delta", "merge"]
+#: holds several deltas in one, and takes their place; *moved* are keys that come from other buckets, written by the
+#: slot that had them there.
+UnitKind: TypeAlias = Literal["snapshot", "delta", "merge", "moved"]
 
 BUCKET: Final = "_bucket"
 DELETED: Final = "_deleted"
@@ -60,8 +61,9 @@ class Segment(NamedTuple):
     units: tuple[SegmentUnit, ...]
 
     def tags(self) -> dict[int, str]:
-        """For each bucket written, the tag of the state it has now (see :func:`tag`)."""
-        return {unit.bucket: tag(self.file, unit.number) for unit in self.units}
+        """For each bucket saved, the tag of the state it has here now (see :func:`tag`); moved keys are not here."""
+        saved = [unit for unit in self.units if unit.kind != "moved"]
+        return {unit.bucket: tag(self.file, unit.number) for unit in saved}
 
 
 class NewUnit(NamedTuple):

@@ -125,6 +125,7 @@ def save_operator(
     *,
     keys: Sequence[str],
     metadata: Mapping[str, str] | None = None,
+    moved: Mapping[int, pa.RecordBatch] | None = None,
     limits: Limits = DEFAULT_LIMITS,
     migrate: Migrate = _same,
 ) -> Segment:
@@ -139,6 +140,7 @@ def save_operator(
         previous: the record the batch started from.
         keys: the key fields, which are the first columns; empty for rows without keys, whose deltas are never merged.
         metadata: said in the file; ``keys`` is added.
+        moved: keys that were taken out of ``tables``, by the bucket that has them from the next batch on.
     """
     deltas = {b: table.delta() for b, table in tables.items() if table.dirty}
     views = _views(tables, deltas, previous, operator)
@@ -153,6 +155,7 @@ def save_operator(
             units.append(NewUnit(bucket, "merge", merged[bucket], choice.merges[bucket]))
         if views[bucket].delta_rows:
             units.append(NewUnit(bucket, "delta", deltas[bucket]))
+    units += [NewUnit(bucket, "moved", rows) for bucket, rows in sorted((moved or {}).items())]
     about = {**(metadata or {}), "keys": ",".join(keys)}
     where = dataclasses.asdict(place)
     return write_segment(fs, root, operator=operator, metadata=about, units=units, **where)

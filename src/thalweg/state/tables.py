@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import heapq
 import sys
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,9 @@ SAVED: Final = 4
 DELETED: Final = "_deleted"
 #: The last field of ``BucketTable.records``, set by ``tw.drop`` in a compiled function.
 DROP: Final = "_drop"
+
+#: Says of the hashes of keys which of them stay.
+Stays: TypeAlias = Callable[[UInt64s], Bools]
 
 _BLOCK_BITS: Final = 5
 _FIRST_CAPACITY: Final = 16
@@ -288,6 +291,15 @@ class BucketTable:
         alive = flags & ALIVE
         flags[:] = alive * (ALIVE | SAVED)
         self._remove_dead()
+
+    def take_out(self, stays: Stays) -> pa.RecordBatch:
+        """Drops the keys that do not stay and gives what :meth:`snapshot` said of them."""
+        alive = np.flatnonzero(self.flags[: self.count] & ALIVE)
+        gone = alive[~stays(self.hashes[alive])]
+        rows = self._to_arrow(gone)
+        self.flags[gone] ^= ALIVE
+        self.flags[gone] |= DIRTY
+        return rows
 
     def tidy(self) -> None:
         """Forgets dead keys that no file knows, when they are many; entries may get other numbers.
@@ -657,6 +669,16 @@ class ObjectTable:
         deleted = pa.array([key not in self._states for key in keys], pa.bool_())
         arrays = [*(column.to_arrow() for column in columns), deleted]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def take_out(self, stays: Stays) -> pa.RecordBatch:
+        """Drops the keys that do not stay and gives what :meth:`snapshot` said of them."""
+        keys = list(self._states)
+        stay = stays(self.spec.hashes(self.spec.columns_of(keys), len(keys))).tolist()
+        gone = [key for key, stayed in zip(keys, stay, strict=True) if not stayed]
+        rows = self._to_arrow(gone)
+        for key in gone:
+            self.drop(key)
+        return rows
 
     def mark_saved(self) -> None:
         """What was just written is on disk from now on."""

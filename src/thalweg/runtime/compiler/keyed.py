@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from thalweg.hashing import bucket_of
 from thalweg.records import FieldType, Kind
 from thalweg.runtime.chunks import CATEGORIES, Chunk, Column, Int64s
 from thalweg.runtime.compiler import keyed_code as layout
@@ -31,6 +30,7 @@ from thalweg.runtime.compiler.support import DONE
 from thalweg.runtime.contracts import KeyedResult, Rejected
 from thalweg.runtime.failures import reason_of, shorten
 from thalweg.runtime.keys import KeyRows
+from thalweg.runtime.state_units import StateUnits
 from thalweg.state.tables import ALIVE, DIRTY, BucketTable, default_record, split_by_bucket
 
 
@@ -113,7 +113,18 @@ class CompiledKeyed:
         fields = spec.out.fields if spec.out else ()
         self._no_rows = [Column.from_python(field.type, []) for field in fields]
         self._no_keys = [Column.from_python(field.type, []) for field in spec.key.fields]
-        self.places = TableOfTables(buckets, self.tables, lambda: BucketTable(spec.key, spec.state))
+        self.units = StateUnits.of_buckets(buckets)
+        self.places = self._places()
+
+    def set_units(self, units: StateUnits) -> None:
+        """By what the state is kept; tables that are held already must be those of these units."""
+        known, self.units = self.units.count, units
+        if units.count != known:
+            self.places = self._places()
+
+    def _places(self) -> TableOfTables:
+        key, state = self.spec.key, self.spec.state
+        return TableOfTables(self.units.count, self.tables, lambda: BucketTable(key, state))
 
     def table(self, bucket: int) -> BucketTable:
         """The table of a bucket, made on first use."""
@@ -150,7 +161,7 @@ class CompiledKeyed:
             ranges = np.zeros((0, RANGE_WIDTH), np.int64)
             return Split(chunk, None, times, none, none, ranges, keep, columns)
         rows = self.spec.key.rows(keys, len(chunk))
-        order, starts = split_by_bucket(bucket_of(rows[0], self.buckets), self.buckets)
+        order, starts = split_by_bucket(self.units.of(rows[0]), self.units.count)
         used = np.flatnonzero(starts[1:] > starts[:-1])
         ranges = np.stack([used, starts[:-1][used], starts[1:][used]], axis=1).astype(np.int64)
         times = None if times is None else np.ascontiguousarray(times)

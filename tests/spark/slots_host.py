@@ -1,0 +1,145 @@
+"""Batches of a flow over several slots by the very bodies of Spark's tasks, without a Spark session."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+from unittest import mock
+
+import cloudpickle
+import numpy as np
+import orjson
+import pyarrow as pa
+
+import thalweg as tw
+from thalweg.plan import Plan, make_plan
+from thalweg.runtime.build import prepare
+from thalweg.runtime.chunks import Chunk
+from thalweg.spark import inputs as io
+from thalweg.spark import tasks, worker
+from thalweg.spark.batches import Store
+from thalweg.spark.manifest import manifest_of
+from thalweg.spark.pickling import pickled_plan
+from thalweg.spark.progress import sum_counts
+from thalweg.spark.transport import Blob, decode, from_batch, to_batches
+from thalweg.spark.worker import StageJob, segment_of
+from thalweg.state import cleaning
+from thalweg.state import manifest as manifests
+from thalweg.state import record as records
+
+
+class SlotsHost:
+    """A flow over a checkpoint in a folder, one source; the driver's part and the shuffles are done here.
+
+    Attributes:
+        rows: of each sink, of the batches that were committed.
+    """
+
+    def __init__(self, flow: tw.Flow, folder: str, threads: int = 1) -> None:
+        self.threads = threads
+        self.plan: Plan = make_plan(flow)
+        self._pickled = pickled_plan(prepare(self.plan))
+        self._fingerprint = hashlib.sha256(self._pickled).hexdigest()
+        self.store = Store.open(folder)
+        manifests.reconcile(self.store.fs, self.store.root, manifest_of(self.plan))
+        self.record: records.CommitRecord | None = None
+        self.rows: dict[str, list[Any]] = {sink.name: [] for sink in self.plan.sinks}
+
+    def batch(
+        self, rows: Sequence[Any], *, slots: int, epoch: int = 0, next_epoch: int = 0,
+        ends: bool = False, commit: bool = True,
+    ) -> None:  # fmt: skip
+        """One batch; without ``commit`` it is lost like that of a driver that is killed before its record."""
+        job = self._job(slots, epoch, next_epoch, ends)
+        reports, found = [], []
+        for blob in self._blobs(job, rows):
+            if blob.kind == "sink":
+                found.append(blob)
+                continue
+            content = orjson.loads(memoryview(blob.data))
+            if "error" in content:
+                raise cloudpickle.loads(bytes.fromhex(content["error"]))
+            reports.append(content)
+        if commit:
+            self._commit(job, reports)
+            for sink in self.plan.sinks:
+                for blob in found:
+                    if blob.node == sink.index:
+                        self.rows[sink.name] += decode(blob.data, sink.record, ()).rows()
+
+    def _commit(self, job: StageJob, reports: Sequence[Any]) -> None:
+        gates = {name: facts for said in reports for name, facts in said["gates"].items()}
+        record = records.next_record(
+            self.record, job.batch, job.attempt,
+            [segment_of(one) for said in reports for one in said["segments"]],
+            sum_counts(said["counts"] for said in reports), slots=job.slots,
+            extra={"gates": gates},
+        )  # fmt: skip
+        records.write(self.store.fs, self.store.root, record)
+        keep = [record] if self.record is None else [self.record, record]
+        cleaning.clean(self.store.fs, self.store.root, keep)
+        self.record = record
+
+    def _job(self, slots: int, epoch: int, next_epoch: int, ends: bool) -> StageJob:
+        return StageJob(
+            plan=self._pickled,
+            fingerprint=self._fingerprint,
+            root=self.store.thalweg,
+            batch=0 if self.record is None else self.record.batch + 1,
+            attempt=uuid.uuid4().hex[:8],
+            previous=None if self.record is None else self.record.batch,
+            slots=slots,
+            ends=ends,
+            options={self.plan.sources[0].name: io.InputOptions(None)},
+            defaults={},
+            chunk_rows=65_536,
+            wanted=frozenset(sink.index for sink in self.plan.sinks),
+            threads=self.threads,
+            epoch=epoch,
+            next_epoch=next_epoch,
+        )
+
+    def _blobs(self, job: StageJob, rows: Sequence[Any]) -> list[Blob]:
+        """What arrives at the driver."""
+        source = Chunk.from_rows(self.plan.sources[0].out, list(rows)).to_arrow()
+        given = iter(_tagged([source]))
+        if job.slots == 1:
+            return list(_read(tasks.whole_flow(job)(given)))
+        there = list(_read(tasks.first_stage(job)(given)))
+        for stage in range(1, self.plan.depth):
+            there = _shuffled(tasks.later_stage(job, stage), there, job.slots)
+        return _shuffled(tasks.last_merge(job), there, job.slots)
+
+    @staticmethod
+    def forget() -> None:
+        """What new worker processes know: nothing."""
+        worker.forget_engines()
+
+
+def _shuffled(body: Any, blobs: Iterable[Blob], slots: int) -> list[Blob]:
+    """The blobs that a stage gives, each slot of which gets its own."""
+    parts: list[list[Blob]] = [[] for _ in range(slots)]
+    for blob in blobs:
+        parts[blob.slot].append(blob)
+    out: list[Blob] = []
+    for slot, part in enumerate(parts):
+        with mock.patch.object(tasks, "_slot", lambda slot=slot: slot):
+            out += _read(body(to_batches(iter(part))))
+    return out
+
+
+def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[Blob]:
+    for batch in batches:
+        yield from from_batch(batch)
+
+
+def _tagged(tables: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for table in tables:
+        columns = [
+            pa.array(np.zeros(table.num_rows, np.int32)),
+            table.to_struct_array(),
+            pa.nulls(table.num_rows, pa.string()),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, names=[io.SOURCE, "s0", io.CONTROL])

@@ -1,0 +1,165 @@
+"""Keys that are pinned, moved and set free while a flow runs, with other numbers of slots and lost batches between."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from pathlib import Path
+from typing import Any
+
+import kill_driver as driver
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slots_host import SlotsHost
+
+from thalweg.locality import RoutingTable, keyed_operators
+from thalweg.plan import make_plan
+from thalweg.reference import run_reference
+from thalweg.reference_keys import sort_key
+from thalweg.state.inspect import read_state
+from thalweg.state.routing_files import epochs, write_table
+
+FLOW = driver.make_flow()
+WINDOWS = [1_699_999_980_000_000 + 30_000_000 * n for n in range(8)]
+KEYS: dict[str, list[Any]] = {
+    "number": list(range(60)),
+    "track": list(range(60)),
+    "per_item": [(f"i{n}", start) for n in range(9) for start in WINDOWS],
+    "total": list(range(6)),
+}
+
+
+def random_pins(table: RoutingTable, epoch: int, seed: object) -> RoutingTable:
+    """A next table: about half of the keys pinned, some of them elsewhere than before, and owners at random."""
+    rng = random.Random(f"{table.epoch} {seed}")
+    operators = {}
+    for name, routes in table.operators.items():
+        keys = rng.sample(KEYS[name], len(KEYS[name]) // 2)
+        pins = {
+            key: rng.choice((routes.pins.get(key, 0), rng.randrange(len(table.groups))))
+            for key in keys
+        }
+        buckets = tuple(rng.randrange(table.slots) for _ in routes.buckets)
+        operators[name] = dataclasses.replace(routes, pins=pins, buckets=buckets)
+    groups = tuple(rng.randrange(table.slots) for _ in table.groups)
+    return RoutingTable(epoch, table.slots, groups, operators)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.integers(1, 4),  # slots
+        st.booleans(),  # whether there is a new table
+        st.booleans(),  # whether the batch is lost first, with another table
+        st.booleans(),  # whether the processes are new
+    ),
+    min_size=3,
+    max_size=7,
+)
+Step = tuple[int, bool, bool, bool]
+
+
+class Driver:
+    """The driver's part in tables: written before they hold; the record of a batch alone says which holds next."""
+
+    def __init__(self, folder: Path, threads: int = 1) -> None:
+        self.host = SlotsHost(FLOW, str(folder), threads)
+        self.table: RoutingTable | None = None
+
+    def run(self, rows: list[driver.Click], step: Step, seed: object, *, ends: bool) -> None:
+        """A batch, after a try of it that is lost if the step says so."""
+        slots, new_table, lost, new_processes = step
+        table = self.table
+        if table is not None and table.slots != slots:
+            table = table.rescaled(slots, epoch=self._next_epoch())
+            self._write(table)
+        if lost:
+            self._batch(rows, table, slots, f"lost {seed}", ends=ends, commit=False)
+        if new_processes:
+            self.host.forget()
+        then = self._batch(rows, table, slots, seed if new_table else None, ends=ends, commit=True)
+        self.table = then
+
+    def _batch(
+        self,
+        rows: list[driver.Click],
+        table: RoutingTable | None,
+        slots: int,
+        seed: object,
+        *,
+        ends: bool,
+        commit: bool,
+    ) -> RoutingTable | None:  # fmt: skip
+        then = table
+        if seed is not None:
+            before = table or RoutingTable.hashed(keyed_operators(self.host.plan), slots)
+            then = random_pins(before, self._next_epoch(), seed)
+            self._write(then)
+        self.host.batch(
+            rows, slots=slots, epoch=table.epoch if table else 0, ends=ends, commit=commit,
+            next_epoch=then.epoch if then and then is not table else 0,
+        )  # fmt: skip
+        return then
+
+    def _write(self, table: RoutingTable) -> None:
+        write_table(self.host.store.fs, self.host.store.root, table)
+
+    def _next_epoch(self) -> int:
+        """One that no try has used: worker processes remember tables by it."""
+        return max(epochs(self.host.store.fs, self.host.store.root), default=0) + 1
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 10_000), STEPS)
+def test_random_moves(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, steps: list[Step]
+) -> None:
+    """Any tables at any batches, rescales, lost batches: outputs, and every key's state once, as in a serial run."""
+    folder = tmp_path_factory.mktemp("moves")
+    rows = driver.make_rows(seed, 60 * len(steps))
+    made = Driver(folder)
+    for place, step in enumerate(steps):
+        part = rows[60 * place : 60 * (place + 1)]
+        made.run(part, step, (seed, place), ends=place == len(steps) - 1)
+    check(made.host, folder, rows)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_move_and_rescale(tmp_path: Path, threads: int) -> None:
+    """Keys are pinned, pinned elsewhere, moved to more slots than there are groups, and to a single one."""
+    steps = [
+        (2, True, False, False),
+        (2, True, True, False),
+        (12, True, False, True),
+        (1, False, False, False),
+    ]
+    rows = driver.make_rows(5, 240)
+    made = Driver(tmp_path, threads)
+    for place, step in enumerate(steps):
+        made.run(rows[60 * place : 60 * place + 60], step, place, ends=place == 3)
+        record = made.host.record
+        assert record is not None
+        units = record.chains["number"]
+        assert sum(unit >= 128 for unit in units) > 3 or not place
+    check(made.host, tmp_path, rows)
+
+
+def check(host: SlotsHost, folder: Path, rows: list[driver.Click]) -> None:
+    """Sinks and states are those of the reference runner."""
+    wanted = run_reference(FLOW, {"clicks": rows}, end=True)
+    for sink in driver.SINKS:
+        assert host.rows[sink] == wanted.sinks[sink], sink
+    nodes = {node.name: node for node in make_plan(FLOW).keyed}
+    for name in driver.STATEFUL:
+        held = wanted.states[name]
+        expected = [
+            (*(key if isinstance(key, tuple) else (key,)), *nodes[name].state.values(held[key]))
+            for key in sorted(held, key=sort_key)
+        ]
+        table = read_state(str(folder), name)
+        columns = [
+            column.cast("int64") if str(column.type).startswith("timestamp") else column
+            for column in table.columns
+        ]
+        found = list(zip(*[column.to_pylist() for column in columns], strict=True))
+        assert found == expected, name

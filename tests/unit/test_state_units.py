@@ -1,0 +1,96 @@
+"""State units: which bucket or pin group a key is in, and operators that keep their state by them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import thalweg as tw
+from thalweg.hashing import bucket_of, hash_words
+from thalweg.plan import make_plan
+from thalweg.records import Schema
+from thalweg.runtime.build import prepare
+from thalweg.runtime.chunks import Chunk
+from thalweg.runtime.engine import Engine
+from thalweg.runtime.options import Options
+from thalweg.runtime.parallel import ParallelEngine
+from thalweg.runtime.state_units import StateUnits
+
+_HASHES = st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 9), max_size=60)
+
+
+@given(
+    st.dictionaries(st.integers(0, 2**64 - 1) | st.integers(0, 9), st.integers(0, 4), max_size=40),
+    _HASHES,
+)
+def test_units_of_hashes(pinned: dict[int, int], others: list[int]) -> None:
+    """A pinned hash is in its group's unit, any other in its bucket's; also hashes that meet in the index."""
+    units = StateUnits.pinning(16, 5, pinned)
+    hashes = np.array([*pinned, *others], np.uint64)
+    buckets = bucket_of(hashes, 16).tolist()
+    wanted = [16 + pinned[h] if h in pinned else buckets[i] for i, h in enumerate(hashes.tolist())]
+    assert units.of(hashes).tolist() == wanted
+    assert units.count == 21
+
+
+def test_a_group_that_is_none() -> None:
+    """Groups are counted from 0."""
+    with pytest.raises(ValueError, match="0 to 1, got 0 to 2"):
+        StateUnits.pinning(8, 2, {1: 0, 2: 2})
+
+
+class Row(NamedTuple):
+    key: int
+
+
+class Out(NamedTuple):
+    key: int
+    n: int
+
+
+@tw.state
+class Count:
+    n: int = 0
+
+
+def count(seen: Count, row: Row) -> Out:
+    seen.n += 1
+    return Out(row.key, seen.n)
+
+
+def make_engine(compile: str, threads: int) -> Engine:
+    flow = tw.Flow("units")
+    rows = flow.source("rows", Row)
+    rows.key_by("key").process(count, state=Count, compile=compile).sink("out")
+    prepared = prepare(make_plan(flow))
+    if threads == 1:
+        return Engine(prepared)
+    return ParallelEngine(prepared, options=Options(threads=threads, native=False))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("compile", ["require", "never"])
+def test_state_by_units(compile: str, threads: int) -> None:
+    """Pinned keys have their state in the table of their group, and count as before."""
+    engine = make_engine(compile, threads)
+    unit = engine.keyed["count"]
+    buckets = unit.node.key.buckets
+    hashes = hash_words(np.arange(50, dtype=np.int64).reshape(-1, 1)).tolist()
+    pinned = {hashes[key]: key % 3 for key in range(0, 50, 5)}
+    units = StateUnits.pinning(buckets, 3, pinned)
+    unit.set_units(units)
+    keys = [key % 50 for key in range(200)]
+    chunk = Chunk.from_rows(Schema.of(Row), [Row(k) for k in keys])
+    leaving = [engine.feed("rows", chunk), *engine.finish()]
+    engine.stop()
+    rows = [
+        row for step in leaving for chunks in step.values() for one in chunks for row in one.rows()
+    ]
+    assert rows == [Out(key, 1 + i // 50) for i, key in enumerate(keys)]
+    held = {unit_: len(table) for unit_, table in unit.tables.items() if len(table)}
+    wanted = np.bincount(units.of(np.array(hashes, np.uint64)), minlength=units.count)
+    assert held == {i: n for i, n in enumerate(wanted.tolist()) if n}
