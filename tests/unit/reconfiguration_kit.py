@@ -59,7 +59,7 @@ class Storage:
 
     def newest(self) -> int:
         """The newest epoch that has a file, -1 for none."""
-        return max(self.tables, default=-1)
+        return max(self.tables, default=0)
 
 
 @dataclasses.dataclass(frozen=True)

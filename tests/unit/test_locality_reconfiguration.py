@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import random
 from collections.abc import Iterator, Sequence
@@ -125,7 +126,7 @@ def test_the_script_does_what_it_is_for() -> None:
         check(storage, BATCHES)
     assert [len(one.keys) for one in manager.seen] == [2, 3, 3, 1, 0]
     assert all(one.units for one in manager.seen[:3])
-    assert sorted(storage.tables) == [6, 7]
+    assert sorted(storage.tables) == [7, 8]
 
 
 def test_one_kill_at_any_step() -> None:
@@ -212,15 +213,15 @@ def test_the_steps_of_a_reconfiguration() -> None:
     assert isinstance(first, WriteTable)
     assert isinstance(second, WriteTable)
     assert isinstance(runs, RunBatch)
-    assert (first.table.epoch, second.table.epoch) == (0, 1)
+    assert (first.table.epoch, second.table.epoch) == (1, 2)
     assert runs.table == first.table
-    assert runs.following == 1
+    assert runs.following == 2
     assert {(one.operator, one.key) for one in runs.moves.keys} == {("a", "p"), ("b", "p")}
-    assert manager.handle(BatchCommitted(0)) == [ResetStatistics(), PruneTables(frozenset({0, 1}))]
-    (only,) = manager.handle(BatchPlanned(1, 2, 1))
+    assert manager.handle(BatchCommitted(0)) == [ResetStatistics(), PruneTables(frozenset({1, 2}))]
+    (only,) = manager.handle(BatchPlanned(1, 2, 2))
     assert isinstance(only, RunBatch)
     assert only.table == second.table
-    assert (only.following, only.moves, only.decision) == (1, Moves(), None)
+    assert (only.following, only.moves, only.decision) == (2, Moves(), None)
 
 
 def test_the_record_rules() -> None:
@@ -228,15 +229,16 @@ def test_the_record_rules() -> None:
     manager = Manager(new_table(2))
     manager.handle(BatchPlanned(0, 2, None))
     manager.handle(BatchCommitted(0))
-    written, _ = manager.handle(BatchPlanned(1, 3, 0))
+    written, _ = manager.handle(BatchPlanned(1, 3, 1))
     assert isinstance(written, WriteTable)
-    assert written.table.epoch == 1
-    assert manager.handle(BatchCommitted(1)) == [PruneTables(frozenset({0, 1}))]
-    assert manager.handle(BatchPlanned(1, 4, 0)) == [ReadTable(0)]
-    written, runs = manager.handle(TableRead(new_table(2)))
+    assert written.table.epoch == 2
+    assert manager.handle(BatchCommitted(1)) == [PruneTables(frozenset({1, 2}))]
+    assert manager.handle(BatchPlanned(1, 4, 1)) == [ReadTable(1)]
+    read = dataclasses.replace(new_table(2), epoch=1)
+    written, runs = manager.handle(TableRead(read))
     assert isinstance(written, WriteTable)
     assert isinstance(runs, RunBatch)
-    assert (written.table.epoch, written.table.slots, runs.following) == (2, 4, 2)
+    assert (written.table.epoch, written.table.slots, runs.following) == (3, 4, 3)
 
 
 def test_impossible_events() -> None:

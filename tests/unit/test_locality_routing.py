@@ -24,6 +24,7 @@ from thalweg.locality import (
     moves_between,
 )
 from thalweg.locality.key_hash import KeyTypes, canonical_key, hash_key
+from thalweg.locality.routing import routed_by
 from thalweg.locality.sharing import shared, spread
 from thalweg.plan import make_plan
 from thalweg.records import FieldType, Kind
@@ -350,3 +351,24 @@ def test_keyed_operators_of_a_flow() -> None:
     rows.process(count, state=Seen, name="all").sink("all")
     found = keyed_operators(make_plan(flow))
     assert found == {"both": ((FieldType(Kind.STR), FieldType(Kind.CATEGORY)), 32)}
+
+
+def test_an_operator_behind_one_that_orders_has_no_routes_of_its_own() -> None:
+    """Where time is each key's own, rows are brought once, to where they are put in order; both states are there."""
+    flow = tw.Flow("own")
+    rows = flow.source("rows", Timed, order_by="at", order="key")
+    rows.key_by("tag").process(last, state=Seen, name="last").sink("out")
+    plan = make_plan(flow)
+    (home,) = keyed_operators(plan)
+    assert home != "last"
+    assert routed_by(plan) == {home: home, "last": home}
+
+
+class Timed(NamedTuple):
+    at: int
+    tag: str
+
+
+def last(seen: Seen, row: Timed) -> Count:
+    seen.rows += 1
+    return Count(seen.rows)

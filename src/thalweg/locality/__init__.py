@@ -19,7 +19,7 @@ from thalweg.locality.groupings import (
 from thalweg.locality.key_graph import partition
 from thalweg.locality.moves import KeyMove, Moves, Reconfiguration, UnitMove, moves_between
 from thalweg.locality.reconfiguration import Manager
-from thalweg.locality.routing import Routes, RoutingTable, keyed_operators
+from thalweg.locality.routing import Routes, RoutingTable, keyed_operators, routed_by
 from thalweg.locality.sketch import KeySketch
 from thalweg.locality.space_saving import SpaceSaving
 from thalweg.locality.statistics import KeyCount, KeyLoads, PairCount, Statistics
@@ -67,4 +67,5 @@ __all__ = [
     "moves_between",
     "partial_key",
     "partition",
+    "routed_by",
 ]

@@ -152,12 +152,12 @@ class Manager:
         first: the table of a checkpoint that has no record yet.
         propose: says whether there is a better table, and which; see :class:`thalweg.locality.Online`. None:
             tables change with the number of slots only.
-        newest: the newest epoch that has a file, -1 where there is none.
+        newest: the newest epoch that has a file, 0 where there is none: they count from 1.
     """
 
     first: RoutingTable
     propose: Propose | None = None
-    newest: int = -1
+    newest: int = 0
     phase: Phase = Phase.IDLE
     #: the table that holds in the batch that comes next; None while only the record knows
     table: RoutingTable | None = None

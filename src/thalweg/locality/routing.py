@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -22,6 +22,7 @@ from thalweg.locality.assignment import Assignment, Report
 from thalweg.locality.key_hash import KeyTypes, canonical_key, hash_key, require_hashable
 from thalweg.locality.sharing import shared, spread
 from thalweg.locality.statistics import Key, OperatorKey
+from thalweg.operators.nodes import Node
 from thalweg.plan import Plan
 
 #: Pin groups for each slot of the largest number of slots that a checkpoint is expected to have.
@@ -345,10 +346,26 @@ def type_names(types: KeyTypes) -> str:
 
 def keyed_operators(plan: Plan) -> dict[str, tuple[KeyTypes, int]]:
     """The operators of a plan that are routed by key: the types of their keys, and how many buckets they have."""
-    return dict(_keyed(plan))
+    routed = routed_by(plan)
+    return {
+        node.name: (tuple(field.type for field in node.key.fields), node.key.buckets)
+        for node in plan.keyed
+        if routed.get(node.name) == node.name
+    }
 
 
-def _keyed(plan: Plan) -> Iterator[tuple[str, tuple[KeyTypes, int]]]:
+def routed_by(plan: Plan) -> dict[str, str]:
+    """By keyed operator, the one whose routes its keys go by.
+
+    Most often itself; but an operator whose tuples were just brought to its key's slot, to be put in order there, has
+    its state where they are.
+    """
+    found: dict[str, str] = {}
     for node in plan.keyed:
         if node.key.fields:
-            yield node.name, (tuple(field.type for field in node.key.fields), node.key.buckets)
+            home: Node = node
+            before = plan.node(node.input.node)
+            while plan.stage(before.index) == plan.stage(node.index):
+                home, before = before, plan.node(before.inputs[0].node)
+            found[node.name] = home.name
+    return found
