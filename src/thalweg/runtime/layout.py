@@ -67,6 +67,7 @@ ACTIVE: Final = 7 * LINE  # workers that may run; those with a greater number ar
 WINDOW_START: Final = 8 * LINE
 ROUND_END: Final = 9 * LINE  # when the round is over, monotonic ns
 ROUND_NO: Final = 9 * LINE + 1  # rounds so far
+ASKED: Final = 9 * LINE + 2  # how often a round was ended before its time, see end_round
 LEADER: Final = 10 * LINE  # worker + 1 that prepares the next round, 0: none
 HEAD_WORDS: Final = 11 * LINE
 

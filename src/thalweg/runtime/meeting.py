@@ -2,7 +2,7 @@
 
 Haren (Palyvos-Giannas et al., Algorithm 1). A round ends by the clock. The first worker that notices prepares the
 next one; it waits until the others are between two visits, but not for long: one that is stuck in a function keeps its
-operator and is left out. Then Python asks the policy and writes a list for each worker.
+operator and nothing else until the round is over. Then Python asks the policy and writes a list for each worker.
 
 A list may be read while the next one is written, by a worker that was late; every entry names an operator at any
 time, and what may run is decided by the operators' own locks. So the meeting makes measures steady, no more.
@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from thalweg.runtime.atomics import EMPTY, cas, give_way, load, shared, store
+from thalweg.runtime.atomics import EMPTY, add, cas, fence, give_way, load, shared, store
 from thalweg.runtime.clocks import now_ns
 from thalweg.runtime.dispatch import worker_at
 from thalweg.runtime.layout import (
     ACTIVE,
     AGED,
+    ASKED,
     E_LEVEL,
     E_OP,
     E_SINCE,
@@ -193,10 +194,34 @@ def tell_leader(mem: Int64s) -> None:
 
 
 @shared
-def begin_round(mem: Int64s, period_ns: int) -> None:
-    """The lists are written: all walk theirs. By the worker that was told to prepare the round."""
+def begin_round(mem: Int64s, period_ns: int, asked: int) -> None:
+    """The lists are written: all walk theirs. By the worker that was told to prepare the round.
+
+    Args:
+        asked: the word ASKED before anything was read that the lists follow from. If it has changed since, they are
+            out of date, and the round is over as soon as each worker has run something.
+    """
     store(mem, ROUND_END, now_ns() + period_ns)
+    # Either the change is seen here, or end_round ends this round: each writes before it looks.
+    fence()
+    if load(mem, ASKED) != asked:
+        store(mem, ROUND_END, 0)
     store(mem, ROUND_NO, load(mem, ROUND_NO) + 1)
     store(mem, LEADER, 0)
     unpark(mem, mem[ROUNDS])
     unpark(mem, mem[PARKED])
+
+
+@shared
+def end_round(mem: Int64s) -> None:
+    """What rounds are made from has changed: the present one is over, and so is one that is being prepared."""
+    add(mem, ASKED, 1)
+    fence()
+    store(mem, ROUND_END, 0)
+
+
+@shared
+def leave_meeting(mem: Int64s) -> None:
+    """The worker that was told to prepare a round does not; the next one that comes will."""
+    store(mem, LEADER, 0)
+    unpark(mem, mem[ROUNDS])

@@ -15,10 +15,10 @@ from thalweg.runtime import layout as at
 from thalweg.runtime.atomics import EMPTY
 from thalweg.runtime.dispatch import op_at, room, worker_at
 from thalweg.runtime.layout import Int64s
-from thalweg.runtime.meeting import begin_round
+from thalweg.runtime.meeting import begin_round, end_round, leave_meeting
 from thalweg.runtime.picks import view_of
 from thalweg.runtime.views import refresh_view
-from thalweg.scheduling.features import FeatureKind, stale
+from thalweg.scheduling.features import Feature, FeatureKind, stale
 from thalweg.scheduling.policy import FlowView
 from thalweg.scheduling.round_view import UNLIMITED, OperatorStats, RoundView
 from thalweg.scheduling.rounds import RoundPolicy, plan_round, required_features
@@ -51,6 +51,14 @@ class RoundCosts:
     left_out: int = 0
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Asked:
+    """A policy, and the features that it and its placement need."""
+
+    policy: RoundPolicy
+    features: tuple[Feature, ...]
+
+
 class Rounds:
     """The rounds of one memory under one policy, which may be replaced at any time.
 
@@ -68,10 +76,10 @@ class Rounds:
     ) -> None:
         self._mem = mem
         self._changing = threading.Lock()
-        self._policy = policy
         self.costs = RoundCosts()
-        self.update(traits)
         self.policy = policy
+        self._used = self._asked
+        self.update(traits)
 
     def update(self, traits: Mapping[int, OperatorTraits]) -> None:
         """From the next round on there are these operators and no others (flows were added or removed)."""
@@ -85,33 +93,36 @@ class Rounds:
                 (*readers, *feeders)
                 for readers, feeders in zip(self._readers, self._feeders, strict=True)
             ]
-            self._known: list[OperatorStats | None] = [None] * len(traits)
-            self._units = np.zeros(len(traits), np.int64)
-            self._busy: set[int] = set()
-            self._own: list[dict[str, float]] = [{} for _ in traits]
-            # What is under way knows nothing of them.
-            self._mem[at.ROUND_END] = 0
+            self._forget()
+            end_round(self._mem)
+
+    def _forget(self) -> None:
+        """Nothing is known of the operators."""
+        self._known: list[OperatorStats | None] = [None] * len(self._traits)
+        self._units = np.zeros(len(self._traits), np.int64)
+        self._busy: set[int] = set()
+        self._own: list[dict[str, float]] = [{} for _ in self._traits]
 
     @property
     def policy(self) -> RoundPolicy:
         """What the next round is planned by."""
-        return self._policy
+        return self._asked.policy
 
     @policy.setter
     def policy(self, policy: RoundPolicy) -> None:
-        self._features = required_features(policy)
-        self._wants_room = any(one.name == "output_room" for one in self._features)
-        self._policy = policy
-        self._known = [None] * len(self._traits)
+        # A round that is being prepared goes on with the policy that it began with.
+        self._asked = _Asked(policy, required_features(policy))
         mem = self._mem
         mem[at.BATCH] = policy.batch_rows
         mem[at.GRACE] = policy.round_grace_ns
         mem[at.STARVE] = policy.starve_after_ns or 0
-        # What is under way was planned by another policy.
-        mem[at.ROUND_END] = 0
+        end_round(mem)
 
     def prepare(self, worker: int) -> None:
         """The sequential part: by the worker that MEETING was returned to, while others wait.
+
+        A worker that has been suspended since, or is to stop, leaves it to the next one: who prepares a round takes
+        part in it, so there is always one that does.
 
         Raises:
             SchedulingError: what the policy gives is no round.
@@ -121,11 +132,17 @@ class Rounds:
 
     def _prepare(self, worker: int) -> None:
         began = time.thread_time_ns()
-        mem, policy = self._mem, self._policy
-        absent = self._absent(worker)
-        present = [w for w in range(self._active()) if w not in absent]
-        busy = [self._number[op] for op in absent.values() if op in self._number]
-        view = self._view(worker, busy)
+        mem = self._mem
+        asked = int(mem[at.ASKED])
+        active = int(min(mem[at.N_WORKERS], mem[at.ACTIVE]))
+        if worker >= active or mem[at.STOP]:
+            leave_meeting(mem)
+            return
+        policy = self._adopted()
+        absent = self._absent(worker, active)
+        present = [w for w in range(active) if w not in absent]
+        kept = {w: self._number[op] for w, op in absent.items() if op in self._number}
+        view = self._view(worker, list(kept.values()))
         refreshed = time.thread_time_ns()
         planned = plan_round(policy, view, len(present))
         done = time.thread_time_ns()
@@ -134,7 +151,9 @@ class Rounds:
         lagging = self._lagging(view)
         for w, operators, levels in zip(present, planned.lists, planned.levels, strict=True):
             self._write(w, operators, levels, lagging)
-        begin_round(mem, policy.period_ns)
+        for w, operator in kept.items():
+            self._write(w, [operator], [0], frozenset())
+        begin_round(mem, policy.period_ns, asked)
         costs = self.costs
         costs.rounds += 1
         costs.refresh_ns += refreshed - began
@@ -142,13 +161,17 @@ class Rounds:
         costs.write_ns += time.thread_time_ns() - done
         costs.left_out += len(absent)
 
-    def _active(self) -> int:
-        return int(min(self._mem[at.N_WORKERS], self._mem[at.ACTIVE]))
+    def _adopted(self) -> RoundPolicy:
+        """The policy of this round; what was read for another one is forgotten."""
+        if self._used is not self._asked:
+            self._used = self._asked
+            self._forget()
+        return self._used.policy
 
-    def _absent(self, leader: int) -> dict[int, int]:
-        """Workers that are stuck in an operator, and in which."""
+    def _absent(self, leader: int, active: int) -> dict[int, int]:
+        """Of the first workers those that are stuck in an operator, and in which."""
         mem = self._mem
-        held = {w: int(mem[worker_at(mem, w) + at.OP]) for w in range(self._active())}
+        held = {w: int(mem[worker_at(mem, w) + at.OP]) for w in range(active)}
         return {w: op for w, op in held.items() if op != EMPTY and w != leader}
 
     # -- what the policy sees -------------------------------------------------------------------------------
@@ -164,7 +187,7 @@ class Rounds:
         ran |= {number for number, traits in enumerate(self._traits) if traits.rank == 0}
         self._units = units
         new = [index for index, known in enumerate(self._known) if known is None]
-        wanted = stale(self._features, ran, self._around, changed=new)
+        wanted = stale(self._used.features, ran, self._around, changed=new)
         self.costs.features += len(wanted)
         touched = {operator for operator, _ in wanted} | set(new) | set(busy) | self._busy
         self._busy = set(busy)
@@ -185,6 +208,7 @@ class Rounds:
         kinds, costs, selectivities, waiting, heads, last_runs, limits = (
             column[self._places].tolist() for column in columns
         )
+        wants_room = any(one.name == "output_room" for one in self._used.features)
         for index in touched:
             traits, is_source = self._traits[index], kinds[index] == at.INGRESS
             self._known[index] = OperatorStats(
@@ -197,9 +221,7 @@ class Rounds:
                 cost_ns=costs[index],
                 selectivity=selectivities[index],
                 worklist=waiting[index],
-                output_room=self._room(index, int(rows_out[index]))
-                if self._wants_room
-                else UNLIMITED,
+                output_room=self._room(index, int(rows_out[index])) if wants_room else UNLIMITED,
                 head_ns=heads[index] if waiting[index] > 0 and not is_source else -1,
                 last_run_ns=last_runs[index],
                 workers=busy.count(index) if busy else 0,
@@ -219,9 +241,9 @@ class Rounds:
 
     def _lagging(self, view: RoundView) -> frozenset[int]:
         """The operators that must run once, or what is known of them grows old."""
-        if not any(one.kind is _SHOWN_BY_RUNNING for one in self._features):
+        if not any(one.kind is _SHOWN_BY_RUNNING for one in self._used.features):
             return frozenset()
-        since = view.now_ns - self._policy.stale_after_ns
+        since = view.now_ns - self._used.policy.stale_after_ns
         return frozenset(one.index for one in view.operators if one.last_run_ns < since)
 
     def _write(

@@ -27,6 +27,7 @@ from thalweg.runtime import layout as at
 from thalweg.runtime.atomics import EMPTY, store
 from thalweg.runtime.compiler.modules import announce
 from thalweg.runtime.dispatch import collected, free_handles, new_handle, wake_all, worker_at
+from thalweg.runtime.meeting import end_round
 from thalweg.runtime.memory import Memory, Placed, Reserve
 from thalweg.runtime.options import Options, require_policy
 from thalweg.runtime.picks import CompiledPick, compiled_policy
@@ -183,7 +184,7 @@ class Workers:
             return
         store(self.mem, at.ACTIVE, max(1, min(count, self._count)))
         # Operators of a suspended worker are in nobody's list.
-        store(self.mem, at.ROUND_END, 0)
+        end_round(self.mem)
         wake_all(self.mem)
 
     def halt(self) -> None:
