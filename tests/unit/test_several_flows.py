@@ -11,7 +11,13 @@ from tests.unit.engine_kit import bounded, no_thread_left  # noqa: F401
 
 import thalweg as tw
 from thalweg import scheduling
-from thalweg.errors import BuildError, DataError, EnvironmentProblem, ThalwegError
+from thalweg.errors import (
+    BuildError,
+    DataError,
+    EnvironmentProblem,
+    SchedulingError,
+    ThalwegError,
+)
 from thalweg.runtime import layout as at
 from thalweg.runtime.atomics import EMPTY
 from thalweg.runtime.dispatch import worker_at
@@ -216,6 +222,16 @@ def test_policy_and_threads_change_while_flows_run() -> None:
             assert all(same(one.result(), one.name) for one in runs)
 
     bounded(run)
+
+
+@pytest.mark.usefixtures("no_thread_left")
+def test_a_class_without_a_policy_ends_the_run() -> None:
+    policy = scheduling.MultiClass({0: scheduling.FirstComeFirstServed()})
+    flows, given = [flow_of(name) for name in NAMES], INPUTS
+    with pytest.raises(
+        SchedulingError, match=r"flow (urgent|background|third) is of class 3\n.*\[0\]"
+    ):
+        bounded(lambda: tw.run(flows, given, policy=policy, classes=dict.fromkeys(NAMES, 3)))
 
 
 def test_wrong_arguments() -> None:

@@ -231,6 +231,8 @@ class ParallelEngine(Engine):
             return
         deadline = time.monotonic() + _GRACE
         while self.workers.running and not settled(self.mem, self.source):
+            if self.mem[at.STOP]:
+                return
             if time.monotonic() > deadline:
                 _LOG.warning("flow %r: still in a user's function, left behind", self.plan.flow)
                 return

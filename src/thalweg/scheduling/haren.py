@@ -225,8 +225,9 @@ class MultiClass(RoundPolicy):
         members: dict[int, list[int]] = {}
         for operator in view.operators:
             if operator.priority_class not in self.classes:
+                where = f" of flow {operator.flow}" if operator.flow else ""
                 raise SchedulingError(
-                    f"policy {self.name}: operator {operator.name} is of class {operator.priority_class}\n"
+                    f"policy {self.name}: operator {operator.name}{where} is of class {operator.priority_class}\n"
                     f"  expected: one that has a policy: {sorted(self.classes)}",
                     policy=self.name,
                     operator=operator.name,
