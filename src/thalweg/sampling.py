@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from thalweg.flow import Flow
-from thalweg.hashing import bucket_of
+from thalweg.hashing import UInt64s, bucket_of
 from thalweg.locality import ExactCounts, Statistics
 from thalweg.locality.key_hash import KeyTypes, hash_key
 from thalweg.locality.links import links_of
@@ -51,10 +51,17 @@ class Sample:
         return counts.statistics(self._buckets)
 
     def _buckets(self, name: str, keys: Sequence[Key]) -> list[int]:
-        types, buckets = self.operators[name]
-        hashes = np.array([hash_key(types, key) for key in keys], np.uint64)
-        found: list[int] = bucket_of(hashes, buckets).tolist()
+        found: list[int] = bucket_of(self.hashes(name, keys), self.operators[name][1]).tolist()
         return found
+
+    def hashes(self, name: str, keys: Sequence[Key]) -> UInt64s:
+        """The stable hashes of an operator's keys."""
+        types, _ = self.operators[name]
+        return np.array([hash_key(types, key) for key in keys], np.uint64)
+
+    def bucket_of(self, name: str, key: Key) -> int:
+        """The bucket of an operator's key."""
+        return self._buckets(name, [key])[0]
 
 
 def sample(flow: Flow, inputs: Mapping[str, Iterable[Any]]) -> Sample:

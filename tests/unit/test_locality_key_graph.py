@@ -63,18 +63,23 @@ def test_every_operator_is_balanced(parts: int) -> None:
 
 
 def test_a_heavy_key_is_reported() -> None:
-    """A key with 79 % of the rows cannot be balanced: the report says how bad it must be; the rest is spread."""
+    """A key with 79 % of the rows cannot be balanced: the report says how bad it must be; the rest is level."""
     rng = random.Random(1)
     rows = [
         ("hot" if rng.random() < 0.79 else f"k{rng.randrange(500)}", i % 90) for i in range(20_000)
     ]
-    report = partition(count(rows, ("user", "page")), parts=4).report
+    statistics = count(rows, ("user", "page"))
+    made = partition(statistics, parts=4)
+    report = made.report
     share = sum(row[0] == "hot" for row in rows) / len(rows)
     assert [(one.operator, one.key) for one in report.heavy] == [("user", "hot")]
     assert report.heavy[0].share == pytest.approx(share)
     assert report.over() == ("user",)
     assert report.imbalance["user"] == pytest.approx(4 * share, abs=1e-3)
     assert report.imbalance["page"] <= ALPHA
+    *others, fullest = sorted(evaluate(made, statistics).loads["user"])
+    assert fullest == round(share * len(rows))
+    assert max(others) <= ALPHA * sum(others) / 3
 
 
 def test_a_lone_operator_is_balanced_by_its_heavy_keys() -> None:

@@ -83,6 +83,15 @@ def cstream(quick: Quick = False, out: Out = None) -> None:
     report.finish(bench.all())
 
 
+def caneill(quick: Quick = False, out: Out = None) -> None:
+    """Routing tables on real data: locality, balance and cost of counting (Caneill et al., section 4.3)."""
+    from thalweg.bench.caneill import Caneill
+
+    report = _report("caneill", out)
+    periods, pairs = (4, (300, 10_000)) if quick else (10, (100, 300, 1_000, 3_000, 10_000))
+    report.finish(Caneill(report, periods=periods, pairs=pairs).all())
+
+
 def spark_queries(
     quick: Quick = False,
     cores: Annotated[int, typer.Option(min=1, help="Of the local master.")] = 2,

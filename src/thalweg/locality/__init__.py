@@ -22,7 +22,7 @@ from thalweg.locality.reconfiguration import Manager
 from thalweg.locality.routing import Routes, RoutingTable, keyed_operators, routed_by
 from thalweg.locality.sketch import KeySketch
 from thalweg.locality.space_saving import SpaceSaving
-from thalweg.locality.statistics import KeyCount, KeyLoads, PairCount, Statistics
+from thalweg.locality.statistics import Key, KeyCount, KeyLoads, OperatorKey, PairCount, Statistics
 from thalweg.locality.summary import KeySummary, Link
 from thalweg.locality.table_text import decode_table, encode_table
 from thalweg.locality.triggers import Decision, History, Online
@@ -38,6 +38,7 @@ __all__ = [
     "Grouping",
     "HeavyKey",
     "History",
+    "Key",
     "KeyCount",
     "KeyLoads",
     "KeyMove",
@@ -48,6 +49,7 @@ __all__ = [
     "Manager",
     "Moves",
     "Online",
+    "OperatorKey",
     "Outcome",
     "PairCount",
     "PartialKey",

@@ -123,10 +123,11 @@ def _losses(graph: Any, parts: Int64s, count: int, vertices: Int64s, out: Any) -
 
 @njit
 def _fits(graph: Any, loads: Int64s, limits: Int64s, vertex: int, part: int) -> bool:
+    """Whether a part has room; an empty one has, even for what is too heavy to share a part."""
     operator = graph[3][vertex]
     for kind in range(2):
-        weight = graph[4][vertex, kind]
-        if weight > 0 and loads[kind, operator, part] + weight > limits[operator, kind]:
+        weight, load = graph[4][vertex, kind], loads[kind, operator, part]
+        if weight > 0 and load > 0 and load + weight > limits[operator, kind]:
             return False
     return True
 

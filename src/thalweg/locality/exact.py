@@ -36,6 +36,9 @@ class ExactCounts:
     def pair(self, left: OperatorKey, right: OperatorKey) -> None:
         """A tuple of one key led to a tuple of another at a next keyed operator."""
         self._pairs[left, right] += 1
+        # A timer gives tuples of keys that took none meanwhile: they are known all the same.
+        for operator, key in (left, right):
+            self._keys[operator].setdefault(key, 0)
 
     def statistics(self, bucket_of: Callable[[str, Sequence[Key]], Sequence[int]]) -> Statistics:
         """What was counted.

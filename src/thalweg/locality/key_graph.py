@@ -180,14 +180,23 @@ def _states(graph: KeyGraph) -> Any:
 
 
 def _limits(graph: KeyGraph, operators: int, parts: int, alpha: float) -> Int64s:
-    """By operator, the most tuples and buckets of a part; what is heavier alone sets the limit itself."""
+    """By operator, the most tuples and buckets of a part that has more than one vertex."""
     limits = np.zeros((operators, 2), np.int64)
     for index in range(operators):
-        weights = graph.weights[graph.operators == index]
-        fair = np.array([alpha, BUCKET_ALPHA]) * weights.sum(axis=0) / parts
-        whole = -(-weights.sum(axis=0) // parts)
-        limits[index] = np.maximum(np.maximum(fair, whole), weights.max(axis=0, initial=0))
+        tuples, buckets = graph.weights[graph.operators == index].T
+        limits[index] = _limit(tuples, parts, alpha), _limit(buckets, parts, BUCKET_ALPHA)
     return limits
+
+
+def _limit(weights: Int64s, parts: int, alpha: float) -> int:
+    """The bound times the mean, where each vertex that is above it has a part of its own, and the rest the others."""
+    rest, left = int(weights.sum()), parts
+    for weight in np.sort(weights)[::-1].tolist():
+        if left == 1 or weight <= alpha * rest / left:
+            break
+        rest -= weight
+        left -= 1
+    return max(int(alpha * rest / left), -(-rest // left))
 
 
 def _metis(graph: KeyGraph, parts: int, alpha: float, seed: int) -> Int64s:
