@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from test_kill import Run
 
 import thalweg as tw
+from thalweg.elasticity import Controller, Sample, Suggestion
 from thalweg.state.inspect import describe
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -219,3 +220,54 @@ def test_stop_amid_a_batch(tmp_path: Path, spark: SparkSession) -> None:
         assert query.await_termination(10)
     driver.start(*places, slots=1, end="drain").await_termination()
     witness.compare(tmp_path / "out", tmp_path / "ckpt", rows, end=True)
+
+
+class UpAndDown(Controller):
+    """Another number after each batch that counts."""
+
+    def __init__(self, *levels: int) -> None:
+        super().__init__()
+        self.levels = list(levels)
+
+    def decide(self, sample: Sample) -> tuple[Suggestion, ...]:
+        if not sample.whole or not self.levels:
+            return ()
+        return (Suggestion("threads", None, sample.threads, self.levels.pop(0), "its turn"),)
+
+
+def test_slots_that_find_themselves(tmp_path: Path) -> None:
+    """A controller moves the slots 1, 3, 2, 4 between batches; then they are set by hand."""
+    rows = driver.make_rows(seed=12, count=1_600)
+    source = tmp_path / "in"
+    source.mkdir()
+    places = [str(source), str(tmp_path / "out"), str(tmp_path / "ckpt")]
+    slots = tw.spark.Elastic(controller=UpAndDown(3, 2, 4), maximum=4, least_rows=1)
+    query = driver.start(*places, slots=slots, trigger=None)
+    seen = []
+    try:
+        for number in range(8):
+            if number == 7:
+                query.rescale(slots=1)
+            driver.write_files(source, rows[200 * number : 200 * number + 200], 1, first=number)
+            query.process_all_available()
+            seen += [p["slots"] for p in query.recent_progress if p["rows"]][len(seen) :]
+        changes = [one for p in query.recent_progress for one in p["changes"]]
+        query.drain()
+        query.await_termination()
+    finally:
+        query.stop()
+    assert seen == [1, 1, 3, 3, 2, 2, 4, 1]
+    assert [(one["what"], one["before"], one["after"]) for one in changes] == [
+        ("slots", 1, 3), ("slots", 3, 2), ("slots", 2, 4),
+    ]  # fmt: skip
+    witness.compare(tmp_path / "out", tmp_path / "ckpt", rows, end=True)
+
+
+def test_small_batches_change_nothing(tmp_path: Path) -> None:
+    rows = driver.make_rows(seed=13, count=400)
+    driver.write_files(tmp_path / "in", rows, 2)
+    places = [str(tmp_path / "in"), str(tmp_path / "out"), str(tmp_path / "ckpt")]
+    query = driver.start(*places, slots="auto")
+    query.await_termination()
+    assert query.last_progress["slots"] == 1 and query.last_progress["changes"] == []
+    witness.compare(tmp_path / "out", tmp_path / "ckpt", rows, end=False)

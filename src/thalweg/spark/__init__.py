@@ -1,5 +1,6 @@
 """Run a flow on Spark: sessions, inputs, sinks, and the query."""
 
+from thalweg.spark.elastic import Elastic
 from thalweg.spark.inputs import Files, files
 from thalweg.spark.lower import lower
 from thalweg.spark.query import Query, start
@@ -16,6 +17,7 @@ from thalweg.spark.sinks import (
 )
 
 __all__ = [
+    "Elastic",
     "Files",
     "Place",
     "Query",

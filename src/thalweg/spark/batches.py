@@ -28,6 +28,7 @@ from thalweg.operators.nodes import Sink
 from thalweg.plan import Plan
 from thalweg.runtime.build import prepare
 from thalweg.spark import inputs as io
+from thalweg.spark.elastic import Adaptation
 from thalweg.spark.exchanges import exchanges, tagged
 from thalweg.spark.failures import function_failed, write_failed
 from thalweg.spark.lease import Lease
@@ -119,19 +120,18 @@ class Batches:
         inputs: Mapping[str, Any],
         sinks: Mapping[str, Any],
         store: Store | None,
-        slots: int,
+        numbers: Adaptation,
         chunk_rows: int,
-        threads: int,
     ) -> None:
         self.spark = spark
         self.plan = plan
         self.store = store
-        self.slots = slots
+        #: how many slots and threads
+        self.numbers = numbers
         self.sinks = {name: as_sink(name, given) for name, given in sinks.items()}
         self.progress: collections.deque[dict[str, Any]] = collections.deque(maxlen=RECENT)
         self.finished = False
         self._chunk_rows = chunk_rows
-        self._threads = threads
         self._options = io.input_options(inputs)
         self.prepared = prepare(plan)
         self._pickled = pickled_plan(self.prepared)
@@ -180,12 +180,21 @@ class Batches:
         record = self._commit(previous, job, told.reports)
         wall_s = time.perf_counter() - started
         found = exchanges(self.spark, job.attempt) if job.slots > 1 else []
-        self.progress.append(
-            batch_progress(
-                self.plan, record, told.reports, self.progress,
-                wall_s=wall_s, admission_wait_s=admission_wait_s, exchanges=found,
-            )
+        progress = batch_progress(
+            self.plan, record, told.reports, self.progress,
+            wall_s=wall_s, admission_wait_s=admission_wait_s, exchanges=found,
         )  # fmt: skip
+        progress["threads"] = job.threads
+        progress["changes"] = self._adapt(progress)
+        self.progress.append(progress)
+
+    def _adapt(self, progress: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Changes the numbers of slots and threads for the next batch, if that is left to us."""
+        tuples = sum(counts.get("in", 0) for counts in progress["operators"].values())
+        changes = self.numbers.batch_done(
+            progress["batch"], rows=progress["rows"], tuples=tuples, wall_s=progress["batch_s"]
+        )
+        return [dataclasses.asdict(one) for one in changes]
 
     def job(self, batch: int, previous: records.CommitRecord | None, *, ends: bool) -> StageJob:
         """What the tasks of a batch must know."""
@@ -196,13 +205,13 @@ class Batches:
             batch=batch,
             attempt=uuid.uuid4().hex[:8],
             previous=None if previous is None else previous.batch,
-            slots=self.slots,
+            slots=self.numbers.slots,
             ends=ends,
             options=self._options,
             defaults=self._defaults,
             chunk_rows=self._chunk_rows,
             wanted=frozenset(n.index for n in self.plan.sinks if n.name in self.sinks),
-            threads=self._threads,
+            threads=self.numbers.threads,
         )
 
     def lowered(self, frame: DataFrame, job: StageJob, places: Sequence[str] = ()) -> DataFrame:

@@ -16,6 +16,7 @@ from thalweg.plan import Plan, make_plan
 from thalweg.runtime.engine import CHUNK_ROWS
 from thalweg.spark import inputs as io
 from thalweg.spark.batches import Batches
+from thalweg.spark.elastic import Adaptation
 from thalweg.spark.query import threads_of
 from thalweg.spark.sinks import decode_frame
 
@@ -59,7 +60,8 @@ def lower(
         raise BuildError("lower needs a running Spark session; tw.spark.session() starts one")
     frame = io.tagged_frame(spark, plan, inputs, None)
     threads = threads_of(spark, threads)
-    batches = Batches(spark, plan, inputs, {}, None, slots, chunk_rows, threads)
+    numbers = Adaptation(slots, threads, most_slots=slots, most_threads=threads)
+    batches = Batches(spark, plan, inputs, {}, None, numbers, chunk_rows)
     result = batches.lowered(
         frame,
         dataclasses.replace(

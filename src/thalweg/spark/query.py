@@ -19,6 +19,7 @@ from thalweg.runtime.engine import CHUNK_ROWS
 from thalweg.runtime.options import require_count
 from thalweg.spark import inputs as io
 from thalweg.spark.batches import Batches, Store
+from thalweg.spark.elastic import Adaptation, Elastic, elastic
 from thalweg.spark.failures import readable, tell_once
 from thalweg.spark.scheduler import Place, Scheduler, place_for
 from thalweg.spark.worker import compile_all
@@ -176,10 +177,13 @@ class Query:
         self._command(command="tick", time=now)
 
     def rescale(self, *, slots: int) -> None:
-        """Runs with another number of slots from the next batch on; the state moves with its buckets."""
+        """Runs with another number of slots from the next batch on; the state moves with its buckets.
+
+        With ``slots="auto"`` that ends the search for a number.
+        """
         if not isinstance(slots, int) or isinstance(slots, bool) or slots < 1:
             raise BuildError(f"rescale: slots is a number of 1 or more, got {slots!r}")
-        self._batches.slots = slots
+        self._batches.numbers.slots = slots
         self._command(command="rescale", slots=slots)
 
     def _command(self, **content: Any) -> None:
@@ -255,8 +259,8 @@ def start(
     *,
     checkpoint: str | None = None,
     state: str | None = None,
-    slots: int = 1,
-    threads: int | None = None,
+    slots: int | Elastic | Literal["auto"] = 1,
+    threads: int | Elastic | Literal["auto"] | None = None,
     trigger: str | None = None,
     end: End = "keep",
     chunk_rows: int = CHUNK_ROWS,
@@ -271,8 +275,10 @@ def start(
             ``(frame, batch_id)``. A sink without an entry is computed and counted only.
         checkpoint: the folder of offsets and state; needed for streams.
         state: another folder for the state, say on a faster file system; it belongs to this checkpoint alone.
-        slots: partitions of the keyed stages; any number at any start, see :meth:`Query.rescale`.
+        slots: partitions of the keyed stages; any number at any start, see :meth:`Query.rescale`. ``"auto"`` finds
+            the number from batch to batch, see :class:`thalweg.spark.Elastic`.
         threads: of each slot's engine; by default the cores that Spark gives a task (``spark.task.cpus``).
+            ``"auto"`` finds the number up to that.
         trigger: ``"available_now"`` (what is there, then stop), an interval such as ``"5 seconds"``, or None for
             batch after batch. Batch inputs run once, here, and end.
         end: what the end of an available-now run means: ``"keep"`` leaves sessions and windows open for the
@@ -286,7 +292,7 @@ def start(
         ThalwegError: batch inputs only: a row or function failed.
     """
     plan = make_plan(flow)
-    _check(plan, inputs, sinks, slots, end)
+    _check(plan, inputs, sinks, end)
     streaming = io.is_streaming(inputs)
     if streaming and checkpoint is None:
         raise BuildError(
@@ -296,15 +302,16 @@ def start(
     spark = _session()
     if scheduler is not None:
         scheduler.check(spark, plan.flow, next(io.unbounded(inputs), "") if streaming else "")
-    threads = threads_of(spark, threads)
+    numbers = _numbers(spark, slots, threads)
     store = Store.open(checkpoint, state) if streaming and checkpoint is not None else None
     try:
         frame = io.tagged_frame(spark, plan, inputs, store.control if store else None)
-        batches = Batches(spark, plan, inputs, sinks, store, slots, chunk_rows, threads)
-        _warn(spark, slots, inputs, plan)
+        batches = Batches(spark, plan, inputs, sinks, store, numbers, chunk_rows)
+        _warn(spark, numbers.most_slots, inputs, plan)
         if str(spark.sparkContext.master).startswith("local"):
             # The workers are on this machine: what is compiled here, with a message, they find in the cache.
-            compile_all(batches.prepared, threads)
+            for count in {numbers.threads, numbers.most_threads}:
+                compile_all(batches.prepared, count)
         query = Query(batches, flow, frame, asked, end, scheduler)
         if store is None:
             query.run_now()
@@ -315,6 +322,15 @@ def start(
             store.lease.give_back()
         raise
     return query
+
+
+def _numbers(spark: SparkSession, slots: Any, threads: Any) -> Adaptation:
+    wanted, each = elastic("slots", slots), elastic("threads", threads)
+    if not isinstance(each, Elastic):
+        each = threads_of(spark, each)
+    cores = int(spark.conf.get("spark.task.cpus", "1") or "1")
+    most = spark.sparkContext.defaultParallelism // cores
+    return Adaptation(1 if wanted is None else wanted, each, most_slots=most, most_threads=cores)
 
 
 def threads_of(spark: SparkSession, threads: int | None) -> int:
@@ -336,9 +352,7 @@ def threads_of(spark: SparkSession, threads: int | None) -> int:
     return threads
 
 
-def _check(
-    plan: Plan, inputs: Mapping[str, Any], sinks: Mapping[str, Any], slots: int, end: str
-) -> None:
+def _check(plan: Plan, inputs: Mapping[str, Any], sinks: Mapping[str, Any], end: str) -> None:
     from thalweg.embedded import check_names
 
     io.refuse_embedded_only(plan)
@@ -348,8 +362,6 @@ def _check(
         raise BuildError(
             f"flow {plan.flow!r} has no sink {extra!r}; it has {', '.join(sorted(names))}"
         )
-    if not isinstance(slots, int) or isinstance(slots, bool) or slots < 1:
-        raise BuildError(f"slots is a number of 1 or more, got {slots!r}")
     if end not in ("keep", "drain"):
         raise BuildError(f"end is 'keep' or 'drain', got {end!r}")
 

@@ -1,0 +1,154 @@
+"""How many slots and threads from batch to batch: the rules, on runs that are only told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from thalweg.elasticity import Controller, Sample, Suggestion
+from thalweg.errors import BuildError
+from thalweg.spark import Elastic
+from thalweg.spark.elastic import Adaptation, Change, elastic
+
+ROWS = 100_000
+
+
+class Scripted(Controller):
+    """Asks for one level after the other, and keeps what it was told."""
+
+    def __init__(self, *levels: int) -> None:
+        super().__init__()
+        self.levels, self.told = list(levels), list[Sample]()
+        self.reconsidered = 0
+
+    @property
+    def settled(self) -> bool:
+        return not self.levels
+
+    def reconsider(self) -> None:
+        self.reconsidered += 1
+
+    def decide(self, sample: Sample) -> tuple[Suggestion, ...]:
+        self.told.append(sample)
+        if not sample.whole or not self.levels:
+            return ()
+        return (
+            Suggestion("threads", None, sample.threads, self.levels.pop(0), "so it is written"),
+        )
+
+
+def adaptation(slots: Any = 1, threads: Any = 1, cores: int = 8) -> Adaptation:
+    return Adaptation(slots, threads, most_slots=cores, most_threads=4)
+
+
+def run(
+    numbers: Adaptation, batches: int, speed: Callable[[int, int], float], rows: int = ROWS
+) -> list[Change]:
+    """So many batches, whose rows a second follow from slots and threads."""
+    changes: list[Change] = []
+    for batch in range(batches):
+        wall_s = rows / speed(numbers.slots, numbers.threads)
+        changes += numbers.batch_done(batch, rows=rows, tuples=3 * rows, wall_s=wall_s)
+    return changes
+
+
+def test_numbers_that_are_given_stay() -> None:
+    numbers = adaptation(3, 2)
+    assert run(numbers, 20, lambda slots, threads: 1e6) == []
+    assert (numbers.slots, numbers.threads) == (3, 2)
+    assert (numbers.most_slots, numbers.most_threads) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("speed", "best"),
+    [
+        (lambda slots, threads: 1e5 * slots, 8),
+        (lambda slots, threads: 1e5 * min(slots, 4), 4),
+        (lambda slots, threads: 1e5 / slots, 1),
+    ],
+    ids=["rising", "up to four", "falling"],
+)
+def test_slots_follow_throughput(speed: Callable[[int, int], float], best: int) -> None:
+    numbers = adaptation(Elastic())
+    changes = run(numbers, 60, speed)
+    assert numbers.slots == best
+    assert [(one.what, one.before) for one in changes][:1] == [("slots", 1)]
+    assert all(one.reason for one in changes)
+    assert numbers.changes == changes
+    assert run(numbers, 20, speed) == []
+
+
+def test_threads_come_before_slots() -> None:
+    first, second = Scripted(2, 4), Scripted(3)
+    numbers = adaptation(Elastic(controller=second), Elastic(controller=first))
+    found = [(c.what, c.after) for c in run(numbers, 12, lambda slots, threads: 1e6)]
+    assert found == [("threads", 2), ("threads", 4), ("slots", 3)]
+    assert (second.reconsidered, first.reconsidered) == (2, 1)
+
+
+def test_the_batch_behind_a_change_says_nothing() -> None:
+    controller = Scripted(2)
+    run(adaptation(Elastic(controller=controller)), 6, lambda slots, threads: 1e6)
+    assert [(one.threads, one.whole) for one in controller.told] == [
+        (1, False), (1, True), (2, False), (2, True), (2, True), (2, True),
+    ]  # fmt: skip
+    assert {one.tuples for one in controller.told} == {3 * ROWS}
+    assert controller.told[-1].period_ns == 100_000_000
+    assert controller.told[-1].now_ns == 600_000_000
+
+
+def test_small_batches_say_nothing() -> None:
+    controller = Scripted(2)
+    run(adaptation(Elastic(controller=controller, least_rows=ROWS + 1)), 5, lambda s, t: 1e6)
+    assert controller.told == []
+
+
+def test_levels_stay_within_the_limits() -> None:
+    controller = Scripted(9, 0)
+    numbers = adaptation(Elastic(controller=controller, minimum=2, maximum=5))
+    assert numbers.slots == 2 and numbers.most_slots == 5
+    assert [one.after for one in run(numbers, 8, lambda s, t: 1e6)] == [5, 2]
+    assert (controller.limits.minimum, controller.limits.maximum) == (2, 5)
+
+
+def test_a_number_by_hand_ends_the_search() -> None:
+    numbers = adaptation(Elastic(controller=Scripted(2, 3)))
+    run(numbers, 2, lambda s, t: 1e6)
+    numbers.slots = 7
+    assert run(numbers, 10, lambda s, t: 1e6) == [] and numbers.slots == 7
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (0, "slots is a number of 1 or more, 'auto' or an Elastic"),
+        (True, "slots is a number"),
+        ("many", "slots is a number"),
+    ],
+)
+def test_numbers_that_make_no_sense(given: Any, message: str) -> None:
+    with pytest.raises(BuildError, match=message):
+        elastic("slots", given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"minimum": 0}, "minimum is a number"),
+        ({"maximum": "8"}, "maximum is a number"),
+        ({"minimum": 3, "maximum": 2}, "at least 3 and at most 2"),
+        ({"controller": "ThreadLevels"}, "one of thalweg.elasticity"),
+        ({"least_rows": -1}, "least_rows is a number"),
+    ],
+)
+def test_elastic_that_makes_no_sense(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(BuildError, match=message):
+        Elastic(**given)
+
+
+def test_what_is_given() -> None:
+    given: Sequence[Any] = (3, None, Elastic(minimum=2))
+    assert [elastic("slots", one) for one in given] == list(given)
+    assert elastic("slots", "auto") == Elastic()
