@@ -7,6 +7,8 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from locality_kit import BUCKETS, count, flights, hashed
 
 from thalweg.errors import BuildError
@@ -187,3 +189,29 @@ def test_another_flows_assignment_is_refused() -> None:
     few = dataclasses.replace(hashed(("a", "b"), 2), buckets={"a": (0, 1), "b": (0, 1)})
     with pytest.raises(BuildError, match=r"has 2 buckets for operator 'a', the statistics 128"):
         partition(statistics, parts=2, current=few)
+
+
+ROWS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9), st.integers(0, 4)), max_size=150)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ROWS, ROWS, st.integers(1, 6), st.sampled_from([1.0, 1.03, 1.2]), st.booleans())
+def test_no_part_can_give_its_lightest_key_away(
+    rows: Rows, later: Rows, parts: int, alpha: float, again: bool
+) -> None:
+    """A part above the bound has nothing so light that the emptiest part could take it and still be below it."""
+    names = ("a", "b", "c")
+    made = partition(count(rows, names), parts=parts, alpha=alpha)
+    statistics = count(later, names) if again else count(rows, names)
+    if again:
+        made = partition(statistics, parts=parts, alpha=alpha, current=made)
+    outcome = evaluate(made, statistics)
+    assert outcome.imbalance == made.report.imbalance
+    for name, loads in outcome.loads.items():
+        assert sum(loads) == statistics.loads[name].total
+        weights: list[list[int]] = [[] for _ in range(parts)]
+        for one in statistics.loads[name].keys:
+            weights[made.part_of(name, one.key, one.bucket)].append(one.count)
+        for load, here in zip(loads, weights, strict=True):
+            if len(here) > 1 and load > max(alpha * sum(loads) / parts, -(-sum(loads) // parts)):
+                assert load <= min(loads) + min(here)
