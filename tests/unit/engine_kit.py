@@ -12,7 +12,7 @@ import thalweg as tw
 from thalweg.runtime.options import Options
 
 #: A run that has not ended by then hangs, seconds; runs end within a few.
-DEADLINE_S = 120.0
+DEADLINE_S = 300.0
 
 #: How runs go in the tests: one and many workers, and a thread for each operator.
 WAYS = {

@@ -21,8 +21,9 @@ from thalweg.errors import (
 from thalweg.runtime import layout as at
 from thalweg.runtime.atomics import EMPTY
 from thalweg.runtime.dispatch import worker_at
-from thalweg.runtime.memory import Memory, Ranges, Reserve
+from thalweg.runtime.memory import Memory
 from thalweg.runtime.options import Options
+from thalweg.runtime.reserve import Ranges, Reserve
 
 
 class Row(NamedTuple):
@@ -273,12 +274,14 @@ def test_a_name_that_runs_and_flows_that_were_stopped() -> None:
 @pytest.mark.parametrize(
     ("room", "count", "what"),
     [
-        ({"operators": 12}, 4, "operators than the 12"),
-        ({"ports": 5}, 2, "ports than the 5"),
-        ({"flows": 1}, 1, "flows than the 1"),
-        ({"words": 3_000}, 2, "words than the 3000"),
-        ({"handles": 1_000}, 2, "handles than the 1000"),
+        ({"operators": 12}, 4, "operators than are left of the 12"),
+        ({"ports": 5}, 2, "ports than are left of the 5"),
+        ({"flows": 1}, 1, "flows than are left of the 1"),
+        ({"words": 3_000}, 2, "words than are left of the 3000"),
+        ({"handles": 1_000}, 2, "handles than are left of the 1000"),
         ({"widest": 0}, 0, "widest"),
+        ({"refs": 1}, 0, "refs"),
+        ({"clocks": 0}, 0, "clocks"),
     ],
 )
 @pytest.mark.usefixtures("no_thread_left")

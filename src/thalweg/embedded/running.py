@@ -11,8 +11,8 @@ from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow import Flow
 from thalweg.runtime.background import Background
 from thalweg.runtime.feeding import Event
-from thalweg.runtime.memory import Reserve
 from thalweg.runtime.options import Options
+from thalweg.runtime.reserve import Reserve
 from thalweg.runtime.workers import Workers
 from thalweg.stats import RunProgress
 

@@ -8,7 +8,6 @@ worker has gone through its loop once more (:meth:`Memory.reclaim`).
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 from collections.abc import Sequence
 from typing import Final
@@ -20,11 +19,8 @@ from thalweg.runtime import layout as at
 from thalweg.runtime.atomics import EMPTY, load, store
 from thalweg.runtime.buckets import (
     hybrid_init,
-    hybrid_words,
     partitioned_init,
-    partitioned_words,
     shared_init,
-    shared_words,
 )
 from thalweg.runtime.layout import (
     ENTRY_WORDS,
@@ -39,7 +35,19 @@ from thalweg.runtime.layout import (
     OpSpec,
 )
 from thalweg.runtime.parking import parking_init, parking_words
-from thalweg.runtime.reorder import reorder_init, reorder_words
+from thalweg.runtime.reorder import reorder_init
+from thalweg.runtime.reserve import (
+    KEPT,
+    SPARE,
+    Ranges,
+    Reserve,
+    handles_of,
+    queue_words_of,
+    readers_of,
+    reorder_words_of,
+    whole_lines,
+    words_of,
+)
 from thalweg.runtime.rings import (
     mpmc_init,
     mpmc_len,
@@ -52,76 +60,7 @@ from thalweg.runtime.rings import (
 )
 from thalweg.times import NEVER
 
-_QUEUE_WORDS: Final = {HYBRID: hybrid_words, PARTITIONED: partitioned_words, SHARED: shared_words}
 _QUEUE_INIT: Final = {HYBRID: hybrid_init, PARTITIONED: partitioned_init, SHARED: shared_init}
-#: Handles that workers and those who submit may keep, and some to spare.
-_KEPT: Final = at.KEEP + 4
-_SPARE: Final = 64
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Reserve:
-    """The room of a memory: how much all flows together may have that are there at once.
-
-    What is not used takes no physical memory. ``words`` are those of queues and reorder buffers; ``widest`` is the
-    most inputs that an operator has, ``refs`` the most streams that it puts out, ``clocks`` the most time domains of
-    a flow, ``flows`` how many flows.
-    """
-
-    operators: int = 2_048
-    ports: int = 4_096
-    handles: int = 1 << 18
-    words: int = 1 << 25
-    widest: int = 64
-    refs: int = 64
-    clocks: int = 32
-    flows: int = 64
-
-    @staticmethod
-    def exactly(
-        flows: Sequence[Sequence[OpSpec]], *, workers: int, refs: int, clocks: int
-    ) -> Reserve:
-        """The room for these flows and no other."""
-        specs = [op for ops in flows for op in ops]
-        kept = _KEPT * (workers + len(flows)) + _SPARE
-        return Reserve(
-            operators=len(specs),
-            ports=sum(len(op.reads) for op in specs),
-            handles=sum(_handles(ops) for ops in flows) + kept,
-            words=sum(_words(ops) for ops in flows),
-            widest=max((len(op.reads) for op in specs), default=1),
-            refs=refs,
-            clocks=clocks,
-            flows=len(flows),
-        )
-
-
-class Ranges:
-    """Which parts of a row of places are free: the first that is long enough is taken."""
-
-    def __init__(self, first: int, count: int) -> None:
-        self._free = [(first, count)] if count else []
-
-    def take(self, count: int) -> int:
-        """The first of so many places side by side, EMPTY when there are none."""
-        for number, (first, length) in enumerate(self._free):
-            if length >= count:
-                left = [(first + count, length - count)] if length > count else []
-                self._free[number : number + 1] = left
-                return first
-        return EMPTY
-
-    def give(self, first: int, count: int) -> None:
-        """These are free again."""
-        if not count:
-            return
-        number = bisect.bisect(self._free, (first, count))
-        if number < len(self._free) and first + count == self._free[number][0]:
-            count += self._free.pop(number)[1]
-        if number and sum(self._free[number - 1]) == first:
-            before, length = self._free.pop(number - 1)
-            first, count, number = before, length + count, number - 1
-        self._free.insert(number, (first, count))
 
 
 @dataclasses.dataclass(slots=True)
@@ -154,17 +93,19 @@ class Memory:
         self.reserve = reserve
         self._top = at.HEAD_WORDS
         self._listed = workers * reserve.operators
-        self._worker_words = _line(at.INPUTS + reserve.widest) + LINE
-        self._handle_words = _line(at.CLOCKS + reserve.clocks + reserve.refs)
+        self._worker_words = whole_lines(at.INPUTS + reserve.widest) + LINE
+        self._handle_words = whole_lines(at.CLOCKS + reserve.clocks + reserve.refs)
         threads = workers + reserve.flows
-        view = _line(reserve.operators * (at.VIEW_FIELDS + 1) + 2 + reserve.ports * at.PORT_FIELDS)
+        view = whole_lines(
+            reserve.operators * (at.VIEW_FIELDS + 1) + 2 + reserve.ports * at.PORT_FIELDS
+        )
         self._places = {
             at.OPS: self._row(reserve.operators * at.OP_WORDS),
             at.PORTS: self._row(reserve.ports * at.PORT_WORDS),
             # Who submits is no worker, but lets go of handles, too.
             at.WORKERS: self._row(threads * self._worker_words),
             at.STATS: self._row(workers * reserve.operators * at.STAT_WORDS),
-            at.STACKS: self._row(threads * _line(reserve.ports + 1)),
+            at.STACKS: self._row(threads * whole_lines(reserve.ports + 1)),
             at.HANDLES: self._row(reserve.handles * self._handle_words),
             at.FREE: self._row(mpmc_words(reserve.handles)),
             at.GARBAGE: self._row(mpmc_words(reserve.handles)),
@@ -193,7 +134,7 @@ class Memory:
         for submitter in range(workers, threads):
             parking_init(self.mem, self._event(submitter))
             parking_init(self.mem, self._event(submitter) + parking_words())
-        self._more_handles(_KEPT * workers + _SPARE)
+        self._more_handles(KEPT * workers + SPARE)
 
     def _event(self, submitter: int) -> int:
         """Where the two event counts of a flow stand."""
@@ -202,7 +143,7 @@ class Memory:
 
     def _row(self, words: int) -> int:
         first = self._top
-        self._top += _line(words) + LINE
+        self._top += whole_lines(words) + LINE
         return first
 
     def _worker(self, worker: int) -> int:
@@ -216,7 +157,7 @@ class Memory:
         mem[[at.MAX_OPS, at.MAX_WORKERS]] = reserve.operators, workers
         mem[[at.N_CLOCKS, at.N_REFS]] = reserve.clocks, reserve.refs
         mem[[at.WORKER_WORDS, at.HANDLE_WORDS]] = self._worker_words, self._handle_words
-        mem[at.STACK_WORDS] = _line(reserve.ports + 1)
+        mem[at.STACK_WORDS] = whole_lines(reserve.ports + 1)
         mem[[at.N_WORKERS, at.ACTIVE]] = workers
         for ring in (at.FREE, at.GARBAGE):
             mpmc_init(mem, places[ring], reserve.handles)
@@ -244,21 +185,29 @@ class Memory:
 
     def handles_with(self, ops: Sequence[OpSpec]) -> int:
         """How many handles there will be when these operators are there, too."""
-        more = max(_handles(ops) + _KEPT - self._spare_handles, 0)
+        more = max(handles_of(ops) + KEPT - self._spare_handles, 0)
         return int(self.mem[at.HANDLE_COUNT]) + more
 
-    def add(self, ops: Sequence[OpSpec], *, rows_limit: int) -> Placed:
+    def add(
+        self, ops: Sequence[OpSpec], *, rows_limit: int, refs: int = 1, clocks: int = 1
+    ) -> Placed:
         """A place for a flow, ready to run.
 
         Args:
             ops: in topological order, the first is its ingress.
             rows_limit: rows on their way at which its source waits.
+            refs: the most streams that one of them puts out.
+            clocks: its time domains.
 
         Raises:
             EnvironmentProblem: there is no room for it.
         """
+        widest = max((len(op.reads) for op in ops), default=0)
+        for name, wanted in {"widest": widest, "refs": refs, "clocks": clocks}.items():
+            if wanted > getattr(self.reserve, name):
+                raise _no_room(name, self.reserve)
         placed = self._placed(ops)
-        readers = _readers(ops)
+        readers = readers_of(ops)
         event = self._event(placed.submitter)
         ingress = placed.first
         number = placed.first_port
@@ -283,8 +232,6 @@ class Memory:
         }  # fmt: skip
         if self.handles_with(ops) > self.reserve.handles:
             raise _no_room("handles", self.reserve)
-        if max((len(op.reads) for op in ops), default=0) > self.reserve.widest:
-            raise _no_room("widest", self.reserve)
         taken: list[tuple[Ranges, int, int]] = []
         for name, (ranges, count) in wanted.items():
             first = ranges.take(count) if count else 0
@@ -294,19 +241,19 @@ class Memory:
                 raise _no_room(name, self.reserve)
             taken.append((ranges, first, count))
         first, first_port, submitter = (one[1] for one in taken)
-        placed = Placed(ops, first, first_port, submitter, _handles(ops) + _KEPT)
-        words = self._queues.take(_words(ops))
+        placed = Placed(ops, first, first_port, submitter, handles_of(ops) + KEPT)
+        words = self._queues.take(words_of(ops))
         if words == EMPTY:
             self._give_back(placed)
             raise _no_room("words", self.reserve)
         self._next = words
-        placed.blocks.append((words, _words(ops)))
+        placed.blocks.append((words, words_of(ops)))
         return placed
 
     def _block(self, placed: Placed, words: int) -> int:
         """The next words of the flow's own."""
         first = self._next
-        self._next += _line(words)
+        self._next += whole_lines(words)
         assert self._next <= sum(placed.blocks[0]), "a flow takes more words than it said"
         self.mem[first : self._next] = 0
         return first
@@ -330,8 +277,8 @@ class Memory:
         first = self._places[at.OPS] + (placed.first + index) * at.OP_WORDS
         places = {
             at.EDGES: self._block(placed, len(edges) + 1),
-            at.QUEUE: self._block(placed, _queue_words(op)),
-            at.REORDER: self._block(placed, _reorder_words(op)),
+            at.QUEUE: self._block(placed, queue_words_of(op)),
+            at.REORDER: self._block(placed, reorder_words_of(op)),
             at.EARLIEST: self._block(placed, op.partitions),
         }
         names = {
@@ -450,62 +397,15 @@ def lay_out(
     """
     reserve = Reserve.exactly([ops], workers=workers, refs=refs, clocks=clocks)
     memory = Memory(workers=workers, reserve=reserve)
-    memory.add(ops, rows_limit=rows_limit)
+    memory.add(ops, rows_limit=rows_limit, refs=refs, clocks=clocks)
     return memory.mem
 
 
 def _no_room(name: str, reserve: Reserve) -> EnvironmentProblem:
     return EnvironmentProblem(
-        f"no room for one more flow: together they have more {name} than the {getattr(reserve, name)} "
-        f"that were reserved\n  pass reserve=Reserve({name}=...) with more of them"
+        f"no room for one more flow: it needs more {name} than are left of the {getattr(reserve, name)} "
+        f"that were reserved\n  pass reserve=thalweg.runtime.reserve.Reserve({name}=...) with more of them"
     )
-
-
-def _line(words: int) -> int:
-    return -(-words // LINE) * LINE
-
-
-def _readers(ops: Sequence[OpSpec]) -> list[list[int]]:
-    """By operator, the ports that read it, counted from the flow's first."""
-    edges: list[list[int]] = [[] for _ in ops]
-    number = 0
-    for op in ops:
-        for feeder, _ in op.reads:
-            edges[feeder].append(number)
-            number += 1
-    return edges
-
-
-def _handles(ops: Sequence[OpSpec]) -> int:
-    """The handles that can be in a flow's queues and buffers at once."""
-    deepest = [0] * len(ops)
-    for op in ops:
-        for feeder, _ in op.reads:
-            deepest[feeder] = max(deepest[feeder], op.capacity)
-    return sum(op.capacity + more + 2 for op, more in zip(ops, deepest, strict=True))
-
-
-def _words(ops: Sequence[OpSpec]) -> int:
-    """The words of a flow's queues and buffers."""
-    total = 0
-    for op, edges in zip(ops, _readers(ops), strict=True):
-        own = [len(edges) + 1, _queue_words(op), _reorder_words(op), op.partitions]
-        ports = [ENTRY_WORDS * power_above(op.capacity + 1)]
-        ports += [spsc_words(op.capacity)] if op.kind == STATEFUL else []
-        total += sum(map(_line, own)) + len(op.reads) * sum(map(_line, ports))
-    return total
-
-
-def _queue_words(op: OpSpec) -> int:
-    if op.kind == STATELESS:
-        return mpmc_words(op.capacity)
-    if op.kind == KEYED:
-        return _QUEUE_WORDS[op.queue_kind](op.partitions, op.capacity)
-    return 1
-
-
-def _reorder_words(op: OpSpec) -> int:
-    return 1 if op.kind == STATEFUL else reorder_words(op.capacity)
 
 
 def _aligned(words: int) -> Int64s:

@@ -40,9 +40,9 @@ from thalweg.runtime.dispatch import (
 )
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving, stream_schema
 from thalweg.runtime.keyed_unit import KeyedUnit, Parts
-from thalweg.runtime.memory import Reserve
 from thalweg.runtime.native.blocks import chunk_of, payload_of
 from thalweg.runtime.options import DEFAULTS, Options
+from thalweg.runtime.reserve import Reserve
 from thalweg.runtime.rounds import Rounds
 from thalweg.runtime.units import Given, Moment
 from thalweg.runtime.views import dearest_ns, tuples_waiting
@@ -121,9 +121,19 @@ class ParallelEngine(Engine):
         return Reserve.exactly(
             [specs],
             workers=len(specs) if dedicated else self.options.threads,
-            refs=max(len(task.refs) for task in self.tasks),
-            clocks=len(self._domains),
+            refs=self.refs,
+            clocks=self.clock_count,
         )
+
+    @property
+    def refs(self) -> int:
+        """The most streams that one of its operators puts out."""
+        return max(len(task.refs) for task in self.tasks)
+
+    @property
+    def clock_count(self) -> int:
+        """Its time domains, and the one of rows without event time."""
+        return len(self._domains)
 
     def op_at(self, index: int) -> int:
         """Where the words of one of its operators begin."""

@@ -28,9 +28,10 @@ from thalweg.runtime.atomics import EMPTY, store
 from thalweg.runtime.compiler.modules import announce
 from thalweg.runtime.dispatch import collected, free_handles, new_handle, wake_all, worker_at
 from thalweg.runtime.meeting import end_round
-from thalweg.runtime.memory import Memory, Placed, Reserve
+from thalweg.runtime.memory import Memory, Placed
 from thalweg.runtime.options import Options, require_policy
 from thalweg.runtime.picks import CompiledPick, compiled_policy
+from thalweg.runtime.reserve import Reserve
 from thalweg.runtime.rounds import OperatorTraits, Rounds
 from thalweg.runtime.worker import CHOOSE, MEETING, PICKED, PYTHON, STOPPED, work
 from thalweg.scheduling.rounds import RoundPolicy
@@ -112,7 +113,12 @@ class Workers:
             specs = [task.spec for task in engine.tasks]
             missing = self.memory.handles_with(specs) - len(self.objects)
             self.objects += [None] * missing
-            placed = self.memory.add(specs, rows_limit=engine.options.rows_limit)
+            placed = self.memory.add(
+                specs,
+                rows_limit=engine.options.rows_limit,
+                refs=engine.refs,
+                clocks=engine.clock_count,
+            )
             for index, task in enumerate(engine.tasks):
                 self._owners[placed.first + index] = engine, task
             self._flows[engine] = placed
