@@ -191,6 +191,38 @@ def test_another_flows_assignment_is_refused() -> None:
         partition(statistics, parts=2, current=few)
 
 
+def test_keys_that_did_not_come_keep_their_pins() -> None:
+    """A pin outlives a period without its key, as long as there is room: dropping it would move state for nothing."""
+    names = ("tailnum", "dest")
+    learnt, later = (count(half, names) for half in halves(flights(*names)[:4_000]))
+    first = partition(learnt, parts=6)
+    came = {(name, one.key) for name, loads in later.loads.items() for one in loads.keys}
+    absent = {end: part for end, part in first.keys.items() if end not in came}
+    assert len(absent) > 100
+    kept = partition(later, parts=6, current=first)
+    assert absent.items() <= kept.keys.items()
+    assert kept.report.dropped == 0
+    needed = sum(end in came for end in kept.keys)
+    fewer = partition(later, parts=6, current=first, max_pins=needed + 100)
+    assert len(fewer.keys) == needed + 100
+    assert fewer.report.dropped == len(absent) - 100
+    assert {end for end in fewer.keys if end in came} == {end for end in kept.keys if end in came}
+
+
+def test_the_most_frequent_keys_are_pinned_first() -> None:
+    """Where pins are few, those with the most tuples get them, and the report tells what that gives."""
+    names = ("flight", "dest")
+    statistics = count(flights(*names), names)
+    every, few = partition(statistics, parts=6), partition(statistics, parts=6, max_pins=50)
+    counts = {
+        (name, one.key): one.count for name, loads in statistics.loads.items() for one in loads.keys
+    }
+    assert len(few.keys) == 50
+    least = min(counts[end] for end in few.keys)
+    assert all(counts[end] <= least for end in every.keys.keys() - few.keys.keys())
+    assert few.report.locality == evaluate(few, statistics).locality < every.report.locality
+
+
 ROWS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9), st.integers(0, 4)), max_size=150)
 
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+import itertools
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -29,6 +30,8 @@ from thalweg.locality.statistics import KeyCount, OperatorKey, Statistics
 
 #: The greatest imbalance by default: METIS's default, and the paper's (4.3).
 ALPHA: Final = 1.03
+#: The most keys that are pinned.
+MAX_PINS: Final = 100_000
 #: What it costs to move a key, in tuples that could have stayed on their slot.
 MOVE_COST: Final = 1.0
 #: How many cuts METIS makes, each with its own seed; the best is taken.
@@ -68,8 +71,13 @@ class KeyGraph:
     edges: Int64s
 
 
-def key_graph(statistics: Statistics, *, parts: int) -> KeyGraph:
-    """The graph of keys; the order of vertices depends on the statistics' content only."""
+def key_graph(
+    statistics: Statistics, *, parts: int, pinned: Container[OperatorKey] = ()
+) -> KeyGraph:
+    """The graph of keys; the order of vertices depends on the statistics' content only.
+
+    Keys with pairs, heavy ones and those that are pinned already get a vertex, the others are part of their bucket's.
+    """
     paired = {end for pair in statistics.pairs for end in (pair.left, pair.right) if pair.sure > 0}
     vertices: list[Vertex] = []
     weights: list[int] = []
@@ -78,7 +86,8 @@ def key_graph(statistics: Statistics, *, parts: int) -> KeyGraph:
         loads = statistics.loads[name]
         rest = list(loads.unpinned)
         for one in sorted(loads.keys, key=lambda one: (one.bucket, repr(one.key))):
-            if (name, one.key) in paired or one.sure > LONE_SHARE * loads.total / parts:
+            heavy = one.sure > LONE_SHARE * loads.total / parts
+            if heavy or (name, one.key) in paired or (name, one.key) in pinned:
                 places[name, one.key] = len(vertices)
                 vertices.append(Vertex(index, one.bucket, one))
                 weights.append(one.sure)
@@ -117,8 +126,11 @@ def partition(
     seed: int = 0,
     current: Assignment | None = None,
     move_cost: float = MOVE_COST,
+    max_pins: int = MAX_PINS,
 ) -> Assignment:
     """Where keys and buckets should be.
+
+    A key that is pinned already and did not come lately stays where it is, as long as there is room for its pin.
 
     The same arguments give the same assignment, in whatever order the statistics list their keys and pairs.
 
@@ -129,6 +141,7 @@ def partition(
         seed: of METIS, and of the order in which moves are tried.
         current: where keys are now; None when nothing has state yet.
         move_cost: what moving a key from where it is now costs, in tuples.
+        max_pins: the most keys to pin, those with the most tuples first.
 
     Raises:
         BuildError: ``parts`` or ``alpha`` is below 1, or ``move_cost`` below 0; ``current`` is of
@@ -139,7 +152,8 @@ def partition(
         raise BuildError(
             f"expected parts ≥ 1, alpha ≥ 1 and move_cost ≥ 0, got {parts}, {alpha} and {move_cost}"
         )
-    graph = key_graph(statistics, parts=parts)
+    pinned = {} if current is None else current.keys
+    graph = key_graph(statistics, parts=parts, pinned=pinned)
     homes = _homes(graph, statistics, current, parts)
     costs = np.where(homes < 0, 0.0, move_cost * _states(graph))
     limits = _limits(graph, len(statistics.operators), parts, alpha)
@@ -151,7 +165,12 @@ def partition(
     if current is not None:
         cuts.append(settle(_spread(homes, graph, parts), seed))
     best = max(cuts, key=lambda cut: (-cut.excess, cut.gain))
-    return _assignment(graph, statistics, best.parts, parts, alpha, current)
+    owners = _owners(graph, statistics, best.parts)
+    left = {end: part for end, part in pinned.items() if part < parts and end[0] in owners}
+    pins = _pins(graph, statistics, best.parts, owners, left)
+    keys = dict(itertools.islice(pins, max_pins))
+    made = Assignment(parts, keys, owners, Report(1.0, {}, alpha))
+    return dataclasses.replace(made, report=_report(made, statistics, alpha, current))
 
 
 def _homes(
@@ -263,40 +282,52 @@ def _settle(
     return found
 
 
-def _assignment(
+def _owners(graph: KeyGraph, statistics: Statistics, cut: Int64s) -> dict[str, tuple[int, ...]]:
+    """By operator, the part of each bucket."""
+    names = statistics.operators
+    parts: dict[str, list[int]] = {name: [] for name in names}
+    # The vertices of an operator's buckets are in order.
+    for one, part in zip(graph.vertices, cut.tolist(), strict=True):
+        if one.key is None:
+            parts[names[one.operator]].append(part)
+    return {name: tuple(found) for name, found in parts.items()}
+
+
+def _pins(
     graph: KeyGraph,
     statistics: Statistics,
     cut: Int64s,
-    parts: int,
-    alpha: float,
-    current: Assignment | None,
-) -> Assignment:
-    names = statistics.operators
-    buckets = {name: [0] * len(statistics.loads[name].unpinned) for name in names}
-    for one, part in zip(graph.vertices, cut.tolist(), strict=True):
-        if one.key is None:
-            buckets[names[one.operator]][one.bucket] = part
-    keys: dict[OperatorKey, int] = {}
-    before: Mapping[OperatorKey, int] = {} if current is None else current.keys
-    moved = 0
-    for one, part in zip(graph.vertices, cut.tolist(), strict=True):
+    owners: Mapping[str, Sequence[int]],
+    pinned: Mapping[OperatorKey, int],
+) -> Iterator[tuple[OperatorKey, int]]:
+    """Keys to pin and their parts: those that came, the heaviest first, then those that are pinned already."""
+    came = set()
+    order = np.argsort(-graph.weights[:, 0], kind="stable").tolist()
+    for vertex in order:
+        one, part = graph.vertices[vertex], int(cut[vertex])
         if one.key is not None:
-            end = (names[one.operator], one.key.key)
+            end = (statistics.operators[one.operator], one.key.key)
+            came.add(end)
             # Where a key goes anyway by its bucket, a pin would only move its state from one unit to another.
-            if part != buckets[end[0]][one.bucket] or end in before:
-                keys[end] = part
-            moved += current is not None and current.part_of(*end, one.bucket) != part
-    owners = {name: tuple(found) for name, found in buckets.items()}
-    outcome = evaluate(Assignment(parts, keys, owners, Report(1.0, {}, alpha)), statistics)
-    report = Report(
-        outcome.locality,
-        outcome.imbalance,
-        alpha,
-        tuple(_heavy(statistics.loads.values(), parts, alpha)),
-        moved,
-        sum(end not in keys for end in before),
-    )
-    return Assignment(parts, keys, owners, report)
+            if part != owners[end[0]][one.bucket] or end in pinned:
+                yield end, part
+    yield from ((end, part) for end, part in pinned.items() if end not in came)
+
+
+def _report(
+    made: Assignment, statistics: Statistics, alpha: float, current: Assignment | None
+) -> Report:
+    outcome = evaluate(made, statistics)
+    heavy = tuple(_heavy(statistics.loads.values(), made.parts, alpha))
+    moved = dropped = 0
+    if current is not None:
+        moved = sum(
+            current.part_of(name, one.key, one.bucket) != made.part_of(name, one.key, one.bucket)
+            for name, loads in statistics.loads.items()
+            for one in loads.keys
+        )
+        dropped = sum(end not in made.keys for end in current.keys)
+    return Report(outcome.locality, outcome.imbalance, alpha, heavy, moved, dropped)
 
 
 def _heavy(loads: Any, parts: int, alpha: float) -> list[HeavyKey]:
