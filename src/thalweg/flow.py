@@ -18,6 +18,7 @@ from thalweg.operators.coroutine_verb import check_times, coroutine_node
 from thalweg.operators.feedback import Feedback
 from thalweg.operators.generators import source_of
 from thalweg.operators.nodes import (
+    PORT_ROWS,
     Compile,
     Coroutine,
     Errors,
@@ -183,6 +184,7 @@ class Flow:
         *,
         into: Any = None,
         max_waiting: int | None = None,
+        capacity: int = PORT_ROWS,
         **given: Any,
     ) -> Any:
         """An operator with a driver loop of its own, over any number of inputs and outputs (docs/coroutines.md).
@@ -200,6 +202,8 @@ class Flow:
                 ``tw.Output[Record]``.
             max_waiting: the most unread rows at an input; beyond it the flow stops with an error that names the
                 idle input. None: rows wait without limit.
+            capacity: in ``tw.run``, unread rows at an input from which on live sources without event time wait that
+                feed it. Where nobody may wait, it doubles, which is counted (``grown``) and logged by name.
             given: by parameter, streams (for ``*views`` a list of them, or a mapping that names them) and constants.
 
         Returns:
@@ -208,7 +212,7 @@ class Flow:
         Raises:
             BuildError: a parameter lacks its stream, record or annotation, or the inputs have no order in common.
         """
-        node = coroutine_node(self, name, function, given, into, max_waiting)
+        node = coroutine_node(self, name, function, given, into, max_waiting, capacity)
         if not node.in_ports:
             return _outputs(node, self._add_generator(node))
         time = check_times(node, given)

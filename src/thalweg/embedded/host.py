@@ -25,6 +25,7 @@ from thalweg.runtime.io.generators import generators
 from thalweg.runtime.machine import usable_processors
 from thalweg.runtime.options import Options, require_count, require_policy
 from thalweg.runtime.parallel import STEP_ROWS, ParallelEngine
+from thalweg.runtime.port_room import PortRooms
 from thalweg.runtime.workers import Workers
 from thalweg.stats import LatencyHistogram, RunProgress
 
@@ -209,6 +210,7 @@ class FlowHost:
         if isinstance(engine, ParallelEngine) or any(one.live for one in sources.values()):
             Feeding(engine, sources, feeds, stop, self._write).run()
         else:
+            PortRooms(engine.coroutines, self.plan, dict.fromkeys(feeds, False))
             for name, feed in feeds.items():
                 for chunk, bad in feed:
                     self._write(engine.feed(name, chunk, bad))

@@ -49,6 +49,7 @@ def coroutine_node(
     given: Mapping[str, Any],
     into: Any,
     max_waiting: int | None,
+    capacity: int,
 ) -> Coroutine:
     """The node of an ``async def`` operator.
 
@@ -59,6 +60,7 @@ def coroutine_node(
         given: streams and constants by parameter; for ``*views`` a list of streams, or streams by name.
         into: the record of its output, or records by output.
         max_waiting: the most rows that may wait at an input.
+        capacity: the rows from which on an input's sources wait.
 
     Raises:
         BuildError: a parameter lacks its stream, record or annotation, or something does not fit it.
@@ -67,7 +69,7 @@ def coroutine_node(
         raise BuildError(f"flow.operator: the operator's name is a text, got {name!r}")
     full = flow._stateful_name(name, "operator")
     made = Function.of(function, full, coroutine=True)
-    return _Verb(flow, full, made, dict(given)).node(into, max_waiting)
+    return _Verb(flow, full, made, dict(given)).node(into, max_waiting, capacity)
 
 
 class _Verb:
@@ -78,14 +80,15 @@ class _Verb:
         self.given = given
         self.parameters = list(self._read())
 
-    def node(self, into: Any, max_waiting: int | None) -> Coroutine:
+    def node(self, into: Any, max_waiting: int | None, capacity: int) -> Coroutine:
         known = {one.name for one in self.parameters if one.role not in (Output, StateSpec)}
         for extra in sorted(self.given.keys() - known):
             raise self._error(
                 f"has no input or argument {extra!r}; it has {', '.join(sorted(known))}"
             )
-        if max_waiting is not None and (not isinstance(max_waiting, int) or max_waiting < 1):
-            raise self._error(f"max_waiting is a number of rows from 1, got {max_waiting!r}")
+        for what, rows in (("max_waiting", max_waiting), ("capacity", capacity)):
+            if rows is not None and (not isinstance(rows, int) or rows < 1):
+                raise self._error(f"{what} is a number of rows from 1, got {rows!r}")
         constants = tuple(self._constants())
         found = [port for one in self.parameters for port in self._inputs(one)]
         in_ports = tuple(sorted(found, key=lambda port: port.feedback))
@@ -96,7 +99,7 @@ class _Verb:
         own, parameter = self._state()
         return Coroutine(
             self.flow._next(), self.name, self.function, in_ports, self._outputs(into), own,
-            _kept(own, in_ports), parameter, constants, max_waiting,
+            _kept(own, in_ports), parameter, constants, max_waiting, capacity,
         )  # fmt: skip
 
     # -- the signature ------------------------------------------------------------------------------------

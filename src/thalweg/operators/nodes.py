@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from thalweg.operators.functions import Function
 from thalweg.records import Field, Schema, StateSpec
@@ -19,6 +19,10 @@ Order = Literal["total", "key"]
 #: What makes a keyed operator's timers due: the flow's clock; the next row of the key, or the end ("own", where
 #: time is each key's own); only the end, before all other timers ("end").
 Timing = Literal["clock", "own", "end"]
+
+
+#: Rows that an input of a coroutine operator holds. C-Stream's are limited, too; Sahin & Gedik name no number.
+PORT_ROWS: Final = 1_000
 
 
 class OperatorKind(enum.Enum):
@@ -315,6 +319,8 @@ class Coroutine(Node):
     constants: tuple[tuple[str, Any], ...] = dataclasses.field(compare=False)
     #: the most rows that may wait at an input
     max_waiting: int | None
+    #: the rows from which on an input's sources wait, where they can
+    capacity: int = PORT_ROWS
 
     KIND = OperatorKind.STATEFUL
 

@@ -10,121 +10,31 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from thalweg.errors import OperatorError
-from thalweg.operators.coroutine_verb import Kept, call
-from thalweg.operators.coroutines import Control, Input, Output, Queue
+from thalweg.operators.coroutine_verb import Kept
+from thalweg.operators.coroutines import Output
 from thalweg.operators.nodes import Coroutine, OutPort, Ref
 from thalweg.plan import LEVEL, TIME, Closing, counter
 from thalweg.records import Schema
 from thalweg.runtime.chunks import Chunk, Int64s, concat_order
-from thalweg.runtime.coroutine import Network, State
-from thalweg.runtime.coroutine_body import Body, fitted
+from thalweg.runtime.coroutine_body import fitted
+from thalweg.runtime.coroutine_live import Leave, Live
 from thalweg.runtime.keys import KeySpec
 from thalweg.runtime.ordering import empty_order, order_places, row_order, with_columns
 from thalweg.runtime.units import Given, Moment, Setting
 from thalweg.state.tables import ObjectTable
 from thalweg.times import BEFORE_ALL
 
+if TYPE_CHECKING:
+    from thalweg.runtime.port_room import PortRoom
+
 _LOG: Final = logging.getLogger("thalweg")
 _NOTHING: Final = Schema("Nothing", ())
-Leave = Callable[[Output[Any], Any], None]
-
-
-class Live:
-    """A coroutine between its start and its end, with its ports."""
-
-    def __init__(self, node: Coroutine, kept: Kept, leave: Leave) -> None:
-        self._node = node
-        self._own = kept.own
-        self.last_time = kept.last_time
-        self.queues = [Queue[Any](port.name) for port in node.in_ports]
-        for queue, rows in zip(self.queues, kept.unread, strict=True):
-            queue.rows.extend(rows)
-        inputs: list[Any] = [
-            Control(queue) if port.control else Input(queue)
-            for port, queue in zip(node.in_ports, self.queues, strict=True)
-        ]
-        outputs = [Output[Any](port.parameter) for port in node.out_ports]
-        body = Body(
-            node.name, node.function, lambda: call(node, inputs, outputs, kept.own), inputs, outputs
-        )
-        self._network = Network(leave=leave)
-        self._operator = self._network.add(body, self.queues, outputs)
-        self.completed = kept.completed
-        #: rows that came after it had returned, and rows that it left unread when it did
-        self.dropped = self.unread = 0
-        #: how often it has been woken
-        self.runs = 0
-
-    def put(self, port: int, row: Any) -> None:
-        """A row of an input: the coroutine goes on as far as it can."""
-        if self._operator.state is State.READY and not self.completed:
-            self._go_on()
-        if self.completed:
-            self.dropped += 1
-            return
-        self._network.put(self.queues[port], row)
-        if self._operator.state is State.READY:
-            self.runs += 1
-            self._go_on()
-        self._check_room(self.queues[port])
-
-    def feed_back(self, port: int, row: Any) -> None:
-        """A row of a control port; it wakes nobody, and starts nobody."""
-        if self.completed:
-            self.dropped += 1
-            return
-        self._network.put(self.queues[port], row)
-        self._check_room(self.queues[port])
-
-    def close(self) -> None:
-        """No more rows will come at any input: the coroutine goes to its end."""
-        if self.completed:
-            return
-        self._go_on()
-        idle = self._network.waiting().get(self._node.name, ())
-        for queue in self.queues:
-            self._network.close(queue)
-        self._go_on()
-        if self.unread:
-            left = ", ".join(f"{queue.name} {len(queue.rows)}" for queue in self.queues)
-            _LOG.info(
-                "operator %r has ended; rows not read: %s; it was waiting for %s",
-                self._node.name, left, " and ".join(idle) or "nothing",
-            )  # fmt: skip
-
-    def kept(self) -> Kept:
-        """What must be kept of it."""
-        unread = [[] if self.completed else list(queue.rows) for queue in self.queues]
-        return Kept(self._own, unread, self.last_time, self.completed)
-
-    def end(self) -> None:
-        """Closes the coroutine where it stands."""
-        self._network.abort()
-
-    def _go_on(self) -> None:
-        self._network.run()
-        if self._operator.state is State.COMPLETED and not self.completed:
-            self.completed = True
-            self.unread = sum(len(queue.rows) for queue in self.queues)
-
-    def _check_room(self, queue: Queue[Any]) -> None:
-        limit = self._node.max_waiting
-        if limit is None or len(queue.rows) <= limit:
-            return
-        idle = " and ".join(self._network.waiting().get(self._node.name, ())) or "nothing"
-        raise OperatorError(
-            f"operator {self._node.name!r}: {len(queue.rows)} rows wait at input {queue.name!r}, more than"
-            f" max_waiting={limit}; the operator waits for {idle}\n"
-            "  let that input deliver, or raise max_waiting",
-            operator=self._node.name,
-        )
 
 
 class CoroutineTable(ObjectTable):
@@ -147,6 +57,11 @@ class CoroutineTable(ObjectTable):
             found = self.get(())
             self.get_or_new(())
             self._live = Live(self._node, Kept.of(self._node, found), self._leave)
+        return self._live
+
+    @property
+    def awake(self) -> Live | None:
+        """The coroutine where there is one."""
         return self._live
 
     def waiting(self) -> dict[str, int]:
@@ -232,6 +147,8 @@ class CoroutineUnit:
         self.node = node
         self.here = True
         self.restart_every = 0
+        #: how many rows its inputs hold, in an embedded run
+        self.room: PortRoom | None = None
         self.tables: dict[int, CoroutineTable] = {}
         self._setting = setting
         self._timed = bool(setting.plan.domains[node.index - 1])
@@ -250,6 +167,27 @@ class CoroutineUnit:
         """See :meth:`CoroutineTable.waiting`."""
         return self.tables[0].waiting() if self.tables else {}
 
+    def holds_back(self, source: int) -> str:
+        """The full input for which a source is to wait, "" without one. Any thread may ask."""
+        live = self.tables[0].awake if self.tables else None
+        if live is None or self.room is None:
+            return ""
+        return self.room.holds_back(source, live.lengths, live.missing)
+
+    def held_inputs(self) -> list[int]:
+        """The full inputs whose sources wait; asked while nothing runs, as :meth:`grow` is."""
+        live = self.tables[0].awake if self.tables else None
+        return (
+            [] if live is None or self.room is None else self.room.full(live.lengths, live.missing)
+        )
+
+    def grow(self, place: int) -> None:
+        """Makes a full input larger."""
+        live = self.tables[0].awake
+        assert live is not None and self.room is not None
+        self.room.grow(place, 1 + live.lengths[place], live.missing)
+        self._setting.count(self.node.name, grown=1)
+
     def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
         """What the rows, and the end of the inputs, make the coroutine push, by stream."""
         domains = moment.ending
@@ -267,6 +205,10 @@ class CoroutineUnit:
             if times is not None:
                 live.last_time = int(times[place])
             live.put(port, rows[port][row])
+            if self.room is not None and len(live.queues[port].rows) > self.room.capacity[port]:
+                self._setting.count(
+                    self.node.name, grown=self.room.arrived(port, live.lengths, live.missing)
+                )
             if self.restart_every and live.runs >= self.restart_every:
                 self._count(live)
                 table.restart()

@@ -265,6 +265,11 @@ class Engine:
         unit = self.keyed.get(node.name)
         return sum(unit.waiting().values()) if isinstance(unit, CoroutineUnit) else 0
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no step is on its way; here none ever is."""
+        return True
+
     def stop(self) -> None:
         """Ends what runs on its own; here nothing does."""
 

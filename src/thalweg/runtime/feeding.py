@@ -5,7 +5,8 @@ thread is faster. Sources without event time have the order (source, arrival): t
 are read one after the other, in the order of the flow; live ones enter as they come.
 
 A source that is far ahead of another one of its time domain waits, since its rows could not be released anyway;
-:meth:`Feeding.idle` names those that others wait for.
+:meth:`Feeding.idle` names those that others wait for. A live source without event time waits while an input of an
+operator that it feeds is full (:mod:`thalweg.runtime.port_room`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Final
 from thalweg.operators.nodes import Source
 from thalweg.runtime.engine import Engine, Leaving
 from thalweg.runtime.io.contracts import Fed, Feed, RowSource
+from thalweg.runtime.port_room import PortRooms
 
 #: Rows of a source that may wait for a slower one.
 WAITING_ROWS: Final = 1_000_000
@@ -60,6 +62,10 @@ class Feeding:
         self._stop = stop
         self._write = write
         self._waiting_rows = waiting_rows
+        self._rooms = PortRooms(engine.coroutines, engine.plan, self._live)
+        #: sources that wait since an input is full; those of which that was said
+        self._held: set[str] = set()
+        self._said: set[str] = set()
         self._nodes = {node.name: node for node in engine.plan.sources}
         self._open = list(feeds)
         #: guards the engine, and tells of rows that were released and of sources that have ended
@@ -175,16 +181,30 @@ class Feeding:
         domain = self._engine.plan.domains[node.index - 1]
         if not node.sorts:
             before = [n for n in self._open if not self._nodes[n].sorts and not self._live[n]]
-            return self._live[node.name] or before[0] == node.name
+            if self._live[node.name]:
+                return not self._is_held(node)
+            return before[0] == node.name
         ingress = self._engine.ingresses[domain]
         gate = ingress.gates[node.index]
         waiting = 0 if gate.waiting is None else len(gate.waiting)
         return waiting < self._waiting_rows or gate.clock == ingress.clock
 
+    def _is_held(self, node: Source) -> bool:
+        """Whether a live source must wait, since an input of an operator is full."""
+        name, why = node.name, self._rooms.holds_back(node.index)
+        (self._held.add if why else self._held.discard)(name)
+        if why and name not in self._said:
+            self._said.add(name)
+            _LOG.info("source %r waits: %s, and another is idle", name, why)
+        if why and self._held.issuperset(self._open) and self._engine.is_settled:
+            self._rooms.grow_smallest()
+        return bool(why)
+
     def _end(self, node: Source) -> None:
         """A source has ended: it no longer holds the clock of the others."""
         with self._turn:
             self._open.remove(node.name)
+            self._rooms.end(node.index)
             ingress = self._engine.ingresses[self._engine.plan.domains[node.index - 1]]
             ingress.gates[node.index].closed = True
             if any(not gate.closed for gate in ingress.gates.values()):

@@ -210,6 +210,11 @@ class ParallelEngine(Engine):
         self._count_native()
         yield self._take_left()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no step is on its way."""
+        return bool(settled(self.mem, self.source))
+
     def halt(self) -> None:
         """Nobody is to wait for this flow any more, and what is on its way is dropped; waits for nothing."""
         self._is_dropping = True
