@@ -71,6 +71,29 @@ class Latency:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The threads of a run, or how many of them may run an operator, were changed, or were not.
+
+    Attributes:
+        seconds: since the run began.
+        what: ``threads`` or ``replicas``.
+        operator: whose replicas; empty for threads.
+        before: how many there were.
+        after: how many there are from then on; where it was refused, how many were asked for.
+        reason: of the controller.
+        refused: why it was not done; empty where it was.
+    """
+
+    seconds: float
+    what: str
+    operator: str
+    before: int
+    after: int
+    reason: str
+    refused: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
     """How a run goes, or went.
 
@@ -81,6 +104,9 @@ class RunProgress:
         latency: by sink, from a tuple's release into the flow to its exit; sinks without rows are missing.
         operators: in topological order.
         idle: sources for which others wait.
+        threads: how many workers may run now; 1 where the calling thread runs all.
+        changes: of threads and replicas, by a controller, in order.
+        stuck: the operators in which threads sit that were told to suspend.
     """
 
     rows_in: int
@@ -89,6 +115,9 @@ class RunProgress:
     latency: Mapping[str, Latency]
     operators: Sequence[OperatorProgress]
     idle: Sequence[str] = ()
+    threads: int = 1
+    changes: Sequence[Change] = ()
+    stuck: Sequence[str] = ()
 
 
 def weighted_quantile(values: Int64s, weights: Int64s, q: float) -> int:

@@ -131,7 +131,7 @@ def test_finds_the_level_of_another_load(
     assert host.run(after, 20) == found
     if more > 1.21 * less:
         assert after(found) >= 0.95 * best_of(after, 1, maximum)
-    else:
+    elif more < 1.19 * less:
         assert found == level
 
 

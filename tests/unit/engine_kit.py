@@ -95,3 +95,10 @@ def no_thread_left() -> Iterator[None]:
     for thread in workers() - before:
         thread.join(DEADLINE_S)
         assert not thread.is_alive(), f"{thread.name} was left behind"
+
+
+def background(call: Callable[[], Any]) -> threading.Thread:
+    """Calls in a thread of its own, which has begun."""
+    thread = threading.Thread(target=call, name="beside the test", daemon=True)
+    thread.start()
+    return thread

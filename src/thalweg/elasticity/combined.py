@@ -28,6 +28,7 @@ class Combined(Controller):
         super().__init__()
         self.threads = ThreadLevels() if threads is None else threads
         self.replicas = Replicas() if replicas is None else replicas
+        self.initial_replicas = self.replicas.initial_replicas
 
     def start(self, limits: Limits) -> None:
         super().start(limits)

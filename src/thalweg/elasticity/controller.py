@@ -17,7 +17,11 @@ class Controller(abc.ABC):
 
     Attributes:
         limits: the thread levels that the host allows.
+        initial_replicas: how many may work at first on each operator on which several may; None: as many as there
+            are threads.
     """
+
+    initial_replicas: int | None = None
 
     def __init__(self) -> None:
         self.limits = Limits(1, 1)

@@ -57,6 +57,7 @@ class Replicas(Controller):
     """Replicas by congestion, one change a period.
 
     Args:
+        initial: how many replicas operators have at first.
         congestion: the share of a period from which on an input that is full counts as congested (τ; section 5.2).
         gain: a replica more must give the operator so much more throughput, as a share, or it is taken back, unless
             the bottleneck is elsewhere since.
@@ -76,6 +77,7 @@ class Replicas(Controller):
     def __init__(
         self,
         *,
+        initial: int = 1,
         congestion: float = 0.01,
         gain: float = 0.05,
         trial_periods: int = 1,
@@ -96,8 +98,9 @@ class Replicas(Controller):
             busy=busy,
             low=low,
         )
-        require_int(self, 1, trial_periods=trial_periods, ban_periods=ban_periods)
+        require_int(self, 1, initial=initial, trial_periods=trial_periods, ban_periods=ban_periods)
         require_int(self, 0, calm_periods=calm_periods)
+        self.initial_replicas = initial
         self.congestion = congestion
         self.gain = gain
         self.trial_periods = trial_periods

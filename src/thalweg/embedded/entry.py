@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, overload
 
+from thalweg.elasticity import Controller
 from thalweg.embedded.host import FlowHost, Result, are_small, options_of, required_plan
 from thalweg.embedded.running import FlowRun, Running
 from thalweg.errors import BuildError
@@ -22,9 +23,11 @@ def run(
     inputs: Mapping[str, Any],
     sinks: Mapping[str, Any] | None = None,
     *,
-    threads: int | None = None,
+    threads: int | Literal["auto"] | None = None,
     threading: Literal["manual", "dedicated", "dynamic"] = "dynamic",
     policy: Any = None,
+    controller: Controller | None = None,
+    period_s: float = 10.0,
     chunk_rows: int | None = None,
     options: Options | None = None,
 ) -> Result: ...
@@ -37,9 +40,11 @@ def run(
     sinks: Mapping[str, Mapping[str, Any]] | None = None,
     *,
     classes: Mapping[str, int] | None = None,
-    threads: int | None = None,
+    threads: int | Literal["auto"] | None = None,
     threading: Literal["dedicated", "dynamic"] = "dynamic",
     policy: Any = None,
+    controller: Controller | None = None,
+    period_s: float = 10.0,
     chunk_rows: int | None = None,
     options: Options | None = None,
 ) -> dict[str, Result]: ...
@@ -51,9 +56,11 @@ def run(
     sinks: Mapping[str, Any] | None = None,
     *,
     classes: Mapping[str, int] | None = None,
-    threads: int | None = None,
+    threads: int | Literal["auto"] | None = None,
     threading: Literal["manual", "dedicated", "dynamic"] = "dynamic",
     policy: Any = None,
+    controller: Controller | None = None,
+    period_s: float = 10.0,
     chunk_rows: int | None = None,
     options: Options | None = None,
 ) -> Result | dict[str, Result]:
@@ -72,10 +79,14 @@ def run(
         classes: the priority class of each flow by its name, for a policy that asks for it; 0, the most urgent, for
             those that are not named.
         threads: how many workers run the operators; None: all usable cores, but the calling thread alone for small
-            inputs of one flow that are there already.
+            inputs of one flow that are there already; ``"auto"``: as many as ``controller`` says, up to all usable
+            cores.
         threading: ``dynamic`` sends workers where ``policy`` says; ``dedicated`` gives each operator a thread;
             ``manual`` runs all operators of one flow in the thread that brings the rows.
         policy: who runs next, of :mod:`thalweg.scheduling`; None is the free list.
+        controller: changes how many workers run while the flows do, of :mod:`thalweg.elasticity`; ``threads`` is then
+            the most that there may be. None: under ``threads="auto"`` ``ThreadLevels()``, else all run.
+        period_s: after so long the controller is asked again, seconds.
         chunk_rows: about how many rows move at once; None: in many threads as many as the dearest operator does
             in about 2 ms, at most 16,384.
         options: all that there is to say about a run in many threads, instead of threads, threading and policy.
@@ -89,17 +100,19 @@ def run(
     if options is not None and not isinstance(options, Options):
         raise BuildError(f"options: expected Options, got {type(options).__name__}")
     if isinstance(flow, Sequence):
-        how = options or options_of(threads, threading, policy)
+        how = options or options_of(threads, threading, policy, controller, period_s)
         return _run_several(flow, inputs, sinks or {}, classes or {}, chunk_rows, how)
     if classes is not None:
         raise BuildError(
             "classes: of several flows, pass a list of them; one flow has nobody beside it"
         )
     plan = required_plan(flow, inputs)
-    how = options or options_of(threads, threading, policy, is_small=are_small(plan, inputs))
+    how = options or options_of(
+        threads, threading, policy, controller, period_s, is_small=are_small(plan, inputs)
+    )
     if options is None and how is not None and threading == "dynamic" and policy is None:
         # One worker would gain nothing over the thread that brings the rows.
-        how = how if how.threads > 1 else None
+        how = how if how.threads > 1 or how.controller is not None else None
     return FlowHost(plan, inputs, sinks or {}, chunk_rows, how).run(Event())
 
 

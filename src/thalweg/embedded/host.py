@@ -12,11 +12,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from thalweg.elasticity import ThreadLevels
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
 from thalweg.plan import Edge, Plan, make_plan
 from thalweg.runtime.build import prepare
 from thalweg.runtime.chunks import Chunk
+from thalweg.runtime.elastic import Elastic, elastic_of
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
 from thalweg.runtime.feeding import Event, Feeding
 from thalweg.runtime.io import CollectSink, RowSink, as_source, choose_sinks, opened, runs_user_code
@@ -71,7 +73,13 @@ _SMALL: Final = 50_000
 
 
 def options_of(
-    threads: int | None, threading: str, policy: Any, *, is_small: bool = False
+    threads: int | str | None,
+    threading: str,
+    policy: Any,
+    controller: Any = None,
+    period_s: float = 10.0,
+    *,
+    is_small: bool = False,
 ) -> Options | None:
     """How the run goes; None: in the thread that brings the rows.
 
@@ -82,17 +90,26 @@ def options_of(
         raise BuildError(
             f"threading: expected 'manual', 'dedicated' or 'dynamic', got {threading!r}"
         )
+    if threads == "auto":
+        threads, controller = usable_processors(), controller or ThreadLevels()
     if threads is not None:
         require_count("threads", threads)
     if policy is not None:
         require_policy(policy)
         if threading != "dynamic":
             raise BuildError(f"policy: threading {threading!r} leaves nothing to choose")
+    if controller is not None:
+        if threading != "dynamic":
+            raise BuildError(f"controller: threading {threading!r} leaves nothing to change")
+        return Options(
+            threads=usable_processors() if threads is None else int(threads),
+            policy=policy, controller=controller, period_s=period_s,
+        )  # fmt: skip
     if threading == "manual":
         return None
     if threads is None and threading == "dynamic" and policy is None and is_small:
         return None
-    count = usable_processors() if threads is None else threads
+    count = usable_processors() if threads is None else int(threads)
     if threading == "dedicated":
         return Options(threads=count, threading="dedicated")
     return Options(threads=count, policy=policy)
@@ -132,6 +149,7 @@ class FlowHost:
         how: None runs it in the thread that brings the rows.
         workers: those that it shares with other flows.
         priority_class: of the flow, for policies that ask for it.
+        elastic: changes the threads that it shares.
     """
 
     def __init__(
@@ -144,6 +162,7 @@ class FlowHost:
         *,
         workers: Workers | None = None,
         priority_class: int = 0,
+        elastic: Elastic | None = None,
     ) -> None:
         self.plan = plan
         self._rows = _source_rows(chunk_rows, how)
@@ -171,6 +190,11 @@ class FlowHost:
                 priority_class=priority_class,
             )
         )
+        self._elastic = elastic
+        self._owns_elastic = False
+        if isinstance(self.engine, ParallelEngine) and workers is None:
+            self._elastic = elastic_of(self.engine.workers, self.engine.options)
+            self._owns_elastic = self._elastic is not None
 
     def run(self, stop: Event) -> Result:
         """Runs it until the inputs end, or ``stop`` is set; closes all that it has opened.
@@ -191,6 +215,9 @@ class FlowHost:
             }
             stack.enter_context(opened(self.plan.sinks, self._sinks))
             stack.callback(self.engine.stop)
+            if self._elastic is not None and self._owns_elastic:
+                self._elastic.start()
+                stack.callback(self._elastic.stop)
             # Ahead of all that waits for threads: they look at it.
             stack.callback(stop.set)
             self._read(feeds, stop)
@@ -242,7 +269,13 @@ class FlowHost:
             rows_per_s=rows / max(seconds, 1e-9),
             latency={name: one for name, one in latency.items() if one is not None},
             operators=self.engine.operators(),
+            threads=self._threads(),
+            changes=tuple(self._elastic.changes) if self._elastic is not None else (),
+            stuck=self._elastic.stuck if self._elastic is not None else (),
         )
+
+    def _threads(self) -> int:
+        return self.engine.workers.threads if isinstance(self.engine, ParallelEngine) else 1
 
 
 def _result(

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal
 
+from thalweg.elasticity import Controller
 from thalweg.embedded.host import FlowHost, Result, options_of, required_plan
 from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow import Flow
 from thalweg.runtime.background import Background
+from thalweg.runtime.elastic import elastic_of
 from thalweg.runtime.feeding import Event
 from thalweg.runtime.options import Options
 from thalweg.runtime.reserve import Reserve
@@ -98,6 +100,8 @@ class Running:
     def __init__(self, options: Options, reserve: Reserve | None = None) -> None:
         self._options = options
         self._workers = Workers(options, reserve=reserve)
+        self._elastic = elastic_of(self._workers, options)
+        self._has_begun = False
         self._flows: dict[str, FlowRun] = {}
         self._is_stopped = False
 
@@ -151,8 +155,11 @@ class Running:
             )
         host = FlowHost(
             plan, inputs, sinks or {}, chunk_rows, self._options,
-            workers=self._workers, priority_class=priority_class,
+            workers=self._workers, priority_class=priority_class, elastic=self._elastic,
         )  # fmt: skip
+        if self._elastic is not None and not self._has_begun:
+            self._elastic.start()
+        self._has_begun = True
         run = FlowRun(host, priority_class)
         self._flows[plan.flow] = run
         return run
@@ -185,6 +192,8 @@ class Running:
         self._is_stopped = True
         for run in self._flows.values():
             run.stop()
+        if self._elastic is not None and self._has_begun:
+            self._elastic.stop()
         self._workers.stop()
 
     def __enter__(self) -> Running:
@@ -201,25 +210,30 @@ class Running:
 
 def start(
     *,
-    threads: int | None = None,
+    threads: int | Literal["auto"] | None = None,
     threading: Literal["dedicated", "dynamic"] = "dynamic",
     policy: Any = None,
+    controller: Controller | None = None,
+    period_s: float = 10.0,
     options: Options | None = None,
     reserve: Reserve | None = None,
 ) -> Running:
     """Threads for flows that come and go: add flows to what it returns.
 
     Args:
-        threads: how many workers run the operators of all flows; None: all usable cores.
+        threads: how many workers run the operators of all flows; None: all usable cores; ``"auto"``: as many as
+            ``controller`` says, up to these.
         threading: ``dynamic`` sends workers where ``policy`` says; ``dedicated`` gives each operator a thread.
         policy: who runs next, of :mod:`thalweg.scheduling`; None is the free list.
+        controller: changes how many workers run; it begins anew whenever a flow comes or goes. See :func:`thalweg.run`.
+        period_s: after so long the controller is asked again, seconds.
         options: all that there is to say about a run in many threads, instead of the above.
         reserve: room for the flows that are there at once, where the default is too little.
 
     Raises:
         BuildError: something does not fit.
     """
-    how = options or options_of(threads, threading, policy)
+    how = options or options_of(threads, threading, policy, controller, period_s)
     if how is None:
         raise BuildError("threading: 'manual' runs one flow: use tw.run")
     return Running(how, reserve)

@@ -336,13 +336,13 @@ def full_reader(mem: Int64s, op: int) -> int:
     count, hint = mem[o + N_OUT], mem[o + FULL_EDGE]
     for i in range(count):
         port = mem[PORTS] + mem[mem[o + EDGES] + (hint + i) % count] * PORT_WORDS
-        if _room_behind(mem, port) <= 0:
+        if room_behind(mem, port) <= 0:
             return mem[port + READER]
     return EMPTY
 
 
 @shared
-def _room_behind(mem: Int64s, port: int) -> int:
+def room_behind(mem: Int64s, port: int) -> int:
     """For how many chunks there is room behind a port."""
     r = op_at(mem, mem[port + READER])
     if mem[r + KIND] == STATEFUL:
@@ -356,7 +356,7 @@ def room(mem: Int64s, op: int) -> int:
     o = op_at(mem, op)
     least = _UNKNOWN
     for e in range(mem[o + N_OUT]):
-        least = min(least, _room_behind(mem, mem[PORTS] + mem[mem[o + EDGES] + e] * PORT_WORDS))
+        least = min(least, room_behind(mem, mem[PORTS] + mem[mem[o + EDGES] + e] * PORT_WORDS))
     return max(least, 0)
 
 
@@ -369,7 +369,7 @@ def without_room(mem: Int64s, op: int) -> int:
         edge = (hint + i) % count
         port = mem[PORTS] + mem[mem[o + EDGES] + edge] * PORT_WORDS
         if mem[port + CREDIT] <= 0:
-            mem[port + CREDIT] = _room_behind(mem, port)
+            mem[port + CREDIT] = room_behind(mem, port)
             if mem[port + CREDIT] <= 0:
                 mem[o + FULL_EDGE] = edge
                 return mem[port + READER]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final, Literal
 
+from thalweg.elasticity.controller import Controller
 from thalweg.errors import BuildError
 from thalweg.scheduling.rounds import RoundPolicy, required_features
 
@@ -25,9 +26,12 @@ class Options:
     """How an engine runs; nothing of it shows in the output.
 
     Attributes:
-        threads: workers of threading ``dynamic``.
+        threads: workers of threading ``dynamic``; under a controller the most that there may be.
         threading: ``dynamic`` or ``dedicated``.
         policy: who runs next (see :mod:`thalweg.scheduling`); None is the free list.
+        controller: changes how many workers run, and how many may run an operator (see :mod:`thalweg.elasticity`);
+            None: all run, always.
+        period_s: after so long the controller is asked again, seconds.
         queue_chunks: chunks of an operator on their way from its inbox to its output, at least 1.
         rows_limit: rows on their way at which sources wait.
         partitions: parts of a keyed operator that may run at once; None: four a thread.
@@ -43,6 +47,8 @@ class Options:
     threads: int = 2
     threading: Threading = "dynamic"
     policy: Any = None
+    controller: Controller | None = None
+    period_s: float = 10.0
     queue_chunks: int = QUEUE_CHUNKS
     rows_limit: int = ROWS_LIMIT
     partitions: int | None = None
@@ -62,6 +68,12 @@ class Options:
                 )
         if self.policy is not None:
             require_policy(self.policy)
+        if self.controller is not None:
+            require_controller(self.controller)
+            if self.threading == "dedicated":
+                raise BuildError("controller: threading 'dedicated' leaves nothing to change")
+        if isinstance(self.period_s, bool) or not self.period_s > 0:
+            raise BuildError(f"period_s: expected seconds above 0, got {self.period_s!r}")
 
     def pieces(self, buckets: int) -> int:
         """The number of partitions of an operator with so many buckets."""
@@ -73,6 +85,18 @@ def require_count(name: str, value: Any) -> None:
     """Refuses what is not an int from 1 on."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise BuildError(f"{name}: expected a number from 1 on, got {value!r}")
+
+
+def require_controller(controller: Any) -> None:
+    """Refuses what is no controller (see docs/elasticity.md)."""
+    if isinstance(controller, type):
+        name = controller.__name__
+        raise BuildError(
+            f"controller: expected an object of thalweg.elasticity, got the class {name}: write {name}()"
+        )
+    if not isinstance(controller, Controller):
+        kind = type(controller).__name__
+        raise BuildError(f"controller: expected an object of thalweg.elasticity, got {kind}")
 
 
 def require_policy(policy: Any) -> None:

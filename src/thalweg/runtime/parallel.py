@@ -11,6 +11,7 @@ engines of other flows.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,7 +47,7 @@ from thalweg.runtime.reserve import Reserve
 from thalweg.runtime.rounds import Rounds
 from thalweg.runtime.units import Given, Moment
 from thalweg.runtime.views import dearest_ns, tuples_waiting
-from thalweg.runtime.wiring import Bundle, Task, wire
+from thalweg.runtime.wiring import Bundle, Task, least_threads, wire
 from thalweg.runtime.worker import JOIN, RANGE
 from thalweg.runtime.workers import Workers
 from thalweg.stats import OperatorProgress
@@ -104,6 +105,10 @@ class ParallelEngine(Engine):
         self._domains = sorted({0, *self.plan.domains})
         self._slots = {domain: slot for slot, domain in enumerate(self._domains)}
         self.tasks: list[Task] = wire(self, needs_token)
+        if options.controller is not None and workers is None:
+            # Operators that block must not be able to block all.
+            most = max(options.threads, least_threads(self.tasks))
+            options = self.options = dataclasses.replace(options, threads=most)
         self._owns_workers = workers is None
         self.workers = workers or Workers(options, reserve=self._reserve())
         self.mem, self.objects = self.workers.mem, self.workers.objects

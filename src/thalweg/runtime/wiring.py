@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from thalweg.operators.nodes import (
@@ -368,6 +368,13 @@ def is_interpreted(runner: Any) -> bool:
     if isinstance(runner, KeyedUnit):
         return runner.has_key_function or isinstance(runner.operators[0], InterpretedKeyed)
     return isinstance(runner, (DigestUnit, CoroutineUnit, LoopUnit))
+
+
+def least_threads(tasks: Iterable[Task]) -> int:
+    """The fewest threads with which operators that block cannot stop the others: one more than the most input ports of
+    one that runs a user's Python function (Schneider & Wu, section 4.2.3); 1 without any."""
+    blocking = [len(task.spec.reads) for task in tasks if task.spec.needs_token and task.index]
+    return 1 + max(blocking, default=0)
 
 
 def wire(engine: ParallelEngine, needs_token: frozenset[Edge]) -> list[Task]:

@@ -378,9 +378,17 @@ def _has_spare(mem: Int64s, me: int) -> bool:
 
 
 @shared
+def _stays(mem: Int64s, w: int, me: int) -> bool:
+    """Whether the visit goes on: one to a queue that never empties ends when the worker is to suspend."""
+    if mem[me + UNITS] <= 0 or mem[me + BUDGET] <= 0 or mem[me + HELP] != EMPTY:
+        return False
+    return w < load(mem, ACTIVE)
+
+
+@shared
 def _go_on_stateless(mem: Int64s, w: int, me: int, op: int) -> int:
     queue = mem[op_at(mem, op) + QUEUE]
-    while mem[me + UNITS] > 0 and mem[me + BUDGET] > 0 and mem[me + HELP] == EMPTY:
+    while _stays(mem, w, me):
         if not _has_spare(mem, me):
             return COLLECT
         handle = mpmc_pop(mem, queue)
@@ -406,7 +414,7 @@ def _all_ports(mem: Int64s, o: int) -> bool:
 @shared
 def _go_on_stateful(mem: Int64s, w: int, me: int, op: int) -> int:
     o = op_at(mem, op)
-    while mem[me + UNITS] > 0 and mem[me + BUDGET] > 0 and mem[me + HELP] == EMPTY:
+    while _stays(mem, w, me):
         if not _has_spare(mem, me):
             return COLLECT
         if not _all_ports(mem, o):
@@ -475,7 +483,7 @@ def _finish_join(mem: Int64s, w: int, me: int, op: int) -> None:
 def _go_on_keyed(mem: Int64s, w: int, me: int, op: int) -> int:
     o = op_at(mem, op)
     kind, queue = mem[o + QUEUE_KIND], mem[o + QUEUE]
-    while mem[me + UNITS] > 0 and mem[me + BUDGET] > 0 and mem[me + HELP] == EMPTY:
+    while _stays(mem, w, me):
         if not _has_spare(mem, me):
             return COLLECT
         if mem[me + PART] == EMPTY:

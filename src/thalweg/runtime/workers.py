@@ -24,9 +24,9 @@ import numpy as np
 
 from thalweg.jit import CACHE_DIR
 from thalweg.runtime import layout as at
-from thalweg.runtime.atomics import EMPTY, store
+from thalweg.runtime.atomics import EMPTY, load, store
 from thalweg.runtime.compiler.modules import announce
-from thalweg.runtime.dispatch import collected, free_handles, new_handle, wake_all, worker_at
+from thalweg.runtime.dispatch import collected, free_handles, new_handle, op_at, wake_all, worker_at
 from thalweg.runtime.meeting import end_round
 from thalweg.runtime.memory import Memory, Placed
 from thalweg.runtime.options import Options, require_policy
@@ -192,6 +192,38 @@ class Workers:
         # Operators of a suspended worker are in nobody's list.
         end_round(self.mem)
         wake_all(self.mem)
+
+    @property
+    def threads(self) -> int:
+        """How many workers may run now."""
+        return int(load(self.mem, at.ACTIVE))
+
+    @property
+    def most(self) -> int:
+        """How many workers there may be at most."""
+        return self._count
+
+    def set_limit(self, place: int, limit: int) -> None:
+        """From now on so many workers may be in an operator at a time; who is over that number ends its visit first.
+
+        Args:
+            place: the operator's, in the memory. It must be stateless or keyed.
+            limit: at least one.
+        """
+        if int(self.mem[op_at(self.mem, place) + at.KIND]) not in (at.STATELESS, at.KEYED):
+            raise ValueError("one worker at a time runs a stateful operator")
+        store(self.mem, op_at(self.mem, place) + at.LIMIT, max(1, limit))
+        wake_all(self.mem)
+
+    def tasks(self) -> dict[int, Task]:
+        """The operators of all flows, by their place in the memory; the ingress of a flow is none."""
+        with self._changing:
+            return {
+                placed.first + index: task
+                for engine, placed in self._flows.items()
+                for index, task in enumerate(engine.tasks)
+                if index
+            }
 
     def halt(self) -> None:
         """Tells all threads to end, also those that wait for room; waits for none."""
