@@ -259,7 +259,7 @@ def test_a_policy_that_fails_gives_no_place_away() -> None:
     own = feature("own", kind="external", read=read)
     for policy, text in (
         (by(lambda operator, view: float("nan")), "its priority is"),
-        (by(lambda operator, view: 0, features=[own]), "'own' of query 'a' raised"),
+        (by(lambda operator, view: 0, features=[own]), "'own' of 'a' raised"),
     ):
         admission = Admission(policy)
         admission.arrive("a", 0, 0)

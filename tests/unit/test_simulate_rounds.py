@@ -274,6 +274,20 @@ def test_own_features_are_read_when_they_can_have_changed() -> None:
     assert [reads.count((kind, "a")) for kind in ("external", "intrinsic", "constant")] == [4, 3, 1]
 
 
+def test_a_feature_that_cannot_be_read_is_named() -> None:
+    """With the operator and the policy that asks for it."""
+
+    def read(name: str) -> float:
+        raise OSError("no battery")
+
+    needs = frozenset({feature("level", kind="constant", read=read)})
+    with pytest.raises(
+        SchedulingError, match=r"Fixed: feature 'level' of 'a' raised OSError"
+    ) as caught:
+        simulate(sides(), policy=fixed(1, 2, needs=needs), seconds=1e-3)
+    assert (caught.value.policy, caught.value.operator) == ("Fixed", "a")
+
+
 @settings(max_examples=40, deadline=None)
 @given(graphs(), st.integers(1, 4))
 def test_what_is_shown_of_an_operator_is_as_it_is(graph: Graph, threads: int) -> None:

@@ -17,7 +17,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from thalweg.errors import BuildError, SchedulingError
-from thalweg.scheduling.features import Feature
+from thalweg.scheduling.features import Feature, read_feature
 from thalweg.scheduling.measures import PRIOR_COST_NS
 from thalweg.scheduling.policy import require_int
 from thalweg.scheduling.round_view import OperatorStats, RoundView
@@ -344,18 +344,7 @@ class Admission:
 
     def _own_of(self, query: str) -> dict[str, float]:
         """The policy's own features of a query."""
-        values: dict[str, float] = {}
-        for one in self._own:
-            assert one.read is not None
-            try:
-                values[one.name] = one.read(query)
-            except Exception as error:
-                raise SchedulingError(
-                    f"policy {self.policy.name}: feature {one.name!r} of query {query!r} raised {error!r}",
-                    policy=self.policy.name,
-                    operator=query,
-                ) from error
-        return values
+        return {one.name: read_feature(one, query, self.policy.name) for one in self._own}
 
     @property
     def waiting(self) -> tuple[str, ...]:

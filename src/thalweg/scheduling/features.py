@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from thalweg.errors import BuildError
+from thalweg.errors import BuildError, SchedulingError
 
 
 class FeatureKind(enum.Enum):
@@ -82,6 +82,23 @@ def feature(name: str, *, kind: FeatureKind | str, read: Callable[[str], float])
     if not callable(read):
         raise BuildError(f"feature {name!r}: read must be a function of a name, not {read!r}")
     return Feature(name, of_kind, read)
+
+
+def read_feature(feature: Feature, operator: str, policy: str) -> float:
+    """A feature of a user's own now, for an operator's name.
+
+    Raises:
+        SchedulingError: reading raised; it names feature, operator and the policy that asks for it.
+    """
+    assert feature.read is not None, "the host measures what is built in"
+    try:
+        return feature.read(operator)
+    except Exception as error:
+        raise SchedulingError(
+            f"policy {policy}: feature {feature.name!r} of {operator!r} raised {error!r}",
+            policy=policy,
+            operator=operator,
+        ) from error
 
 
 def stale(

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
-from thalweg.scheduling.features import FeatureKind, stale
+from thalweg.scheduling.features import FeatureKind, read_feature, stale
 from thalweg.scheduling.measures import cost_ns, selectivity
 from thalweg.scheduling.round_view import UNLIMITED
 from thalweg.scheduling.rounds import (
@@ -222,6 +222,7 @@ class RoundFeatures:
 
     def __init__(self, policy: RoundPolicy, nodes: list[Node]) -> None:
         required = required_features(policy)
+        self._policy = policy.name
         self.ran: set[int] = set()
         self._new: Sequence[int] = range(len(nodes))
         self._nodes = nodes
@@ -242,8 +243,8 @@ class RoundFeatures:
         places = [node.index - 1 for node in changed]
         shown = {*places, *(feeder for place in places for feeder in self._feeders[place])}
         for index, feature in stale(self._own, self.ran, self._around, changed=self._new):
-            assert feature.read is not None
-            self._values[index][feature.name] = feature.read(self._nodes[index].operator.name)
+            name = self._nodes[index].operator.name
+            self._values[index][feature.name] = read_feature(feature, name, self._policy)
             shown.add(index)
         self.ran.clear()
         self._new = ()
