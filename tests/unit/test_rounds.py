@@ -23,6 +23,7 @@ from thalweg.runtime.options import Options
 from thalweg.runtime.parallel import ParallelEngine
 from thalweg.runtime.rounds import Rounds
 from thalweg.scheduling import RoundPolicy, RoundView
+from thalweg.scheduling.round_view import UNLIMITED
 
 
 class Row(NamedTuple):
@@ -176,19 +177,95 @@ def test_threads_or_a_policy_set_while_a_round_is_prepared_end_it(
     assert mem[at.ROUND_NO] == 3
 
 
-def test_only_what_is_asked_for_and_can_have_changed_is_read_anew() -> None:
-    engine = engine_of(flow_of(twice, twice, twice), scheduling.HighestRate())
-    rounds = rounds_of(engine)
+def test_of_ones_own_only_what_can_have_changed_is_read_anew() -> None:
+    kinds = ("constant", "intrinsic", "dependent", "external")
+    read: list[str] = []
+
+    def reading(kind: str) -> scheduling.Feature:
+        def of(operator: str) -> float:
+            read.append(f"{kind} {operator}")
+            return float(len(read))
+
+        return scheduling.feature(kind, kind=kind, read=of)
+
+    seen: list[dict[str, float]] = []
+
+    def note(operator: scheduling.OperatorStats, view: RoundView) -> float:
+        seen.append(dict(operator.own))
+        return 0.0
+
+    policy = scheduling.by(note, features=[reading(kind) for kind in kinds])
+    engine = engine_of(flow_of(twice, twice, twice), policy)
+    rounds, mem, names = rounds_of(engine), engine.mem, [task.spec.name for task in engine.tasks]
     rounds.prepare(0)
-    count = len(engine.tasks)
-    names = scheduling.HighestRate().features() | scheduling.Balanced().features()
-    assert rounds.costs.features == count * len(names)
+    assert sorted(read) == sorted(f"{kind} {name}" for kind in kinds for name in names)
+    assert all(set(own) == set(kinds) for own in seen)
+    read.clear()
+    # Steps have entered, so the source counts as one that has run; and so has the last operator.
+    at.counts_of(mem)[1, len(names) - 1, at.S_UNITS] += 1
     rounds.prepare(0)
-    before = rounds.costs.features
+    expected = {
+        "intrinsic": [names[0], names[-1]],
+        "dependent": [*names[:2], *names[-2:]],
+        "external": names,
+    }
+    assert sorted(read) == sorted(f"{kind} {name}" for kind in expected for name in expected[kind])
+    read.clear()
+    engine.policy = dataclasses.replace(policy, batch_rows=3)
     rounds.prepare(0)
-    intrinsic = {"cost_ns", "selectivity"}
-    # Nothing has run but the source, whose neighbour's queue may have changed.
-    assert rounds.costs.features - before <= len(intrinsic) + 2 * len(names - intrinsic)
+    assert len(read) == len(kinds) * len(names), "another policy's features are others"
+
+
+def test_what_is_built_in_is_that_of_the_engine() -> None:
+    engine = engine_of(flow_of(twice, twice), scheduling.HighestRate())
+    seen: list[RoundView] = []
+
+    def note(operator: scheduling.OperatorStats, view: RoundView) -> float:
+        seen.append(view)
+        return 0.0
+
+    mem = engine.mem
+    last = len(engine.tasks) - 1
+    mem[int(worker_at(mem, 1)) + at.OP] = last
+    stats = at.counts_of(mem)[0, 1]
+    counts = {
+        at.S_UNITS: 10,
+        at.S_IN: 1_000,
+        at.S_OUT: 500,
+        at.S_TIMED: 1_000,
+        at.S_NS: 20_000,
+        at.S_LAST: 77,
+    }
+    for word, value in counts.items():
+        stats[word] = value
+    engine.policy = scheduling.by(note)
+    rounds_of(engine).prepare(0)
+    operators = seen[0].operators
+    assert [one.index for one in operators] == list(range(len(engine.tasks)))
+    assert [one.name for one in operators] == [task.spec.name for task in engine.tasks]
+    assert {one.flow for one in operators} == {"rounds"}
+    assert [one.kind for one in operators] == [task.spec.kind for task in engine.tasks]
+    assert [one.rank for one in operators] == list(range(len(engine.tasks)))
+    first = operators[1]
+    assert (first.cost_ns, first.selectivity, first.last_run_ns) == (20.0, 0.5, 77)
+    assert (first.worklist, first.head_ns, first.workers) == (0, -1, 0)
+    # Room for 64 chunks of the 50 rows that it puts out of each unit.
+    assert first.output_room == 64 * 50 and operators[last].output_room == UNLIMITED
+    assert operators[last].workers == 1 and operators[0].limit == 0
+
+
+def test_a_feature_that_cannot_be_read_ends_the_run_with_its_name() -> None:
+    def read(operator: str) -> float:
+        raise OSError("no battery")
+
+    policy = scheduling.by(
+        lambda operator, view: 0.0,
+        features=[scheduling.feature("level", kind="external", read=read)],
+    )
+    with pytest.raises(
+        SchedulingError, match=r"policy by\(<lambda>\): feature 'level' of .* raised OSError"
+    ):
+        tw.run(flow_of(twice), {"in": ROWS}, threads=2, policy=policy)
 
 
 class Slow:

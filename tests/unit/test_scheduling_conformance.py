@@ -182,9 +182,8 @@ def test_what_a_policy_needs_is_measured(policy: RoundPolicy) -> None:
         "tags": [{"a": i} for i in range(4)],
     }
     changed = tuple(
-        dataclasses.replace(
-            operator,
-            **{name: of[operator.index] for name, of in others.items() if name not in asked},
+        operator._replace(
+            **{name: of[operator.index] for name, of in others.items() if name not in asked}
         )
         for operator in plain.operators
     )

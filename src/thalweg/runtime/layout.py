@@ -69,6 +69,7 @@ ROUND_END: Final = 9 * LINE  # when the round is over, monotonic ns
 ROUND_NO: Final = 9 * LINE + 1  # rounds so far
 ASKED: Final = 9 * LINE + 2  # how often a round was ended before its time, see end_round
 LEADER: Final = 10 * LINE  # worker + 1 that prepares the next round, 0: none
+MET_NS: Final = LEADER + 1  # how long those who prepared rounds have waited for the others, ns
 HEAD_WORDS: Final = 11 * LINE
 
 #: Values of MODE.

@@ -31,6 +31,7 @@ from thalweg.runtime.layout import (
     LIST_ROUND,
     LISTED_OPS,
     LISTED_WORDS,
+    MET_NS,
     N_WORKERS,
     ONCE,
     OP,
@@ -161,8 +162,8 @@ def _meet(mem: Int64s, w: int) -> int:
 
 @shared
 def _wait_for_others(mem: Int64s, w: int) -> None:
-    deadline = now_ns() + mem[GRACE]
-    looks = 0
+    began, looks = now_ns(), 0
+    deadline = began + mem[GRACE]
     while _somebody_runs(mem, w) and load(mem, STOP) == 0 and now_ns() < deadline:
         looks += 1
         if looks < 100:
@@ -173,6 +174,7 @@ def _wait_for_others(mem: Int64s, w: int) -> None:
             park(mem, mem[ROUNDS], key, min(_NAP_US, max((deadline - now_ns()) // 1000, 1)))
         else:
             cancel(mem, mem[ROUNDS])
+    mem[MET_NS] += now_ns() - began
 
 
 @shared

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -18,12 +17,11 @@ from thalweg.runtime.layout import Int64s
 from thalweg.runtime.meeting import begin_round, end_round, leave_meeting
 from thalweg.runtime.picks import view_of
 from thalweg.runtime.views import refresh_view
-from thalweg.scheduling.features import Feature, FeatureKind, stale
+from thalweg.scheduling.features import FeatureKind, read_feature, stale
 from thalweg.scheduling.policy import FlowView
-from thalweg.scheduling.round_view import UNLIMITED, OperatorStats, RoundView
-from thalweg.scheduling.rounds import RoundPolicy, plan_round, required_features
+from thalweg.scheduling.round_view import NOTHING, UNLIMITED, OperatorStats, RoundView
+from thalweg.scheduling.rounds import RoundPolicy, assigned, ordered, required_features
 
-_NOTHING: Final[Mapping[str, float]] = MappingProxyType({})
 #: The features that only running shows: for their sake an operator that has not run for long is run once.
 _SHOWN_BY_RUNNING: Final = FeatureKind.INTRINSIC
 
@@ -39,24 +37,100 @@ class OperatorTraits:
     tags: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
 
+class _Fixed:
+    """What never changes of several operators, a column each, for records of them.
+
+    Attributes:
+        sources: the operators at which steps enter.
+    """
+
+    def __init__(self, traits: Sequence[OperatorTraits]) -> None:
+        self.sources = [number for number, one in enumerate(traits) if one.rank == 0]
+        self._names = [one.name for one in traits]
+        self._flows = [one.flow for one in traits]
+        self._classes = [one.priority_class for one in traits]
+        self._ranks = [one.rank for one in traits]
+        self._tags = [one.tags for one in traits]
+
+    def records(
+        self,
+        flow: FlowView,
+        places: Int64s,
+        busy: Sequence[int],
+        rooms: Sequence[int],
+        own: Sequence[Mapping[str, float]],
+    ) -> tuple[OperatorStats, ...]:
+        """The operators between two rounds.
+
+        Args:
+            flow: what compiled code has read.
+            places: where the operators stand in it.
+            busy: those that a thread is still in, once a thread.
+            rooms: by operator, tuples that fit in behind it.
+            own: by operator, features of the user's own.
+        """
+        kinds, waiting = flow.kind[places], flow.worklist[places]
+        are_sources = kinds == at.INGRESS
+        count = len(places)
+        # Lists, since taking one number after the other out of arrays is what would take longest here.
+        columns = (
+            range(count),
+            self._names,
+            self._flows,
+            kinds.tolist(),
+            self._classes,
+            self._ranks,
+            flow.cost[places].tolist(),
+            flow.selectivity[places].tolist(),
+            waiting.tolist(),
+            rooms,
+            np.where((waiting > 0) & ~are_sources, flow.head_ns[places], -1).tolist(),
+            flow.last_run_ns[places].tolist(),
+            np.bincount(np.array(busy, np.int64), minlength=count).tolist(),
+            np.where(are_sources, 0, flow.limit[places]).tolist(),
+            self._tags,
+            own,
+        )  # as the fields of OperatorStats
+        return tuple(map(OperatorStats._make, zip(*columns, strict=True)))
+
+
 @dataclasses.dataclass(slots=True)
 class RoundCosts:
-    """What rounds have cost so far, CPU ns of the workers that prepared them, and how much was refreshed."""
+    """What rounds have cost so far, ns: CPU time of the workers that prepared them, while the others waited.
+
+    Attributes:
+        rounds: how many there were.
+        meet_ns: how long, by the clock, those workers waited for the others.
+        refresh_ns: reading features.
+        assign_ns: f, who runs what.
+        order_ns: g, priorities, and sorting by them.
+        write_ns: writing the lists.
+        left_out: workers that were late, of all rounds.
+    """
 
     rounds: int = 0
+    meet_ns: int = 0
     refresh_ns: int = 0
-    plan_ns: int = 0
+    assign_ns: int = 0
+    order_ns: int = 0
     write_ns: int = 0
-    features: int = 0
     left_out: int = 0
 
+    @property
+    def prepare_ns(self) -> int:
+        """All CPU time."""
+        return self.refresh_ns + self.assign_ns + self.order_ns + self.write_ns
 
-@dataclasses.dataclass(frozen=True, slots=True)
+
 class _Asked:
-    """A policy, and the features that it and its placement need."""
+    """A policy, and what is needed of the features that it and its placement ask for."""
 
-    policy: RoundPolicy
-    features: tuple[Feature, ...]
+    def __init__(self, policy: RoundPolicy) -> None:
+        features = required_features(policy)
+        self.policy = policy
+        self.own = [feature for feature in features if feature.read is not None]
+        self.wants_room = any(feature.name == "output_room" for feature in features)
+        self.wants_running = any(feature.kind is _SHOWN_BY_RUNNING for feature in features)
 
 
 class Rounds:
@@ -88,6 +162,7 @@ class Rounds:
             self._places = np.array(sorted(traits), np.int64)
             self._number = {place: number for number, place in enumerate(self._places.tolist())}
             self._traits = [traits[place] for place in self._places.tolist()]
+            self._fixed = _Fixed(self._traits)
             self._readers, self._feeders = _neighbours(self._mem, self._number)
             self._around = [
                 (*readers, *feeders)
@@ -98,10 +173,9 @@ class Rounds:
 
     def _forget(self) -> None:
         """Nothing is known of the operators."""
-        self._known: list[OperatorStats | None] = [None] * len(self._traits)
+        self._new: Collection[int] = range(len(self._traits))
         self._units = np.zeros(len(self._traits), np.int64)
-        self._busy: set[int] = set()
-        self._own: list[dict[str, float]] = [{} for _ in self._traits]
+        self._own: list[Mapping[str, float]] = [NOTHING] * len(self._traits)
 
     @property
     def policy(self) -> RoundPolicy:
@@ -111,7 +185,7 @@ class Rounds:
     @policy.setter
     def policy(self, policy: RoundPolicy) -> None:
         # A round that is being prepared goes on with the policy that it began with.
-        self._asked = _Asked(policy, required_features(policy))
+        self._asked = _Asked(policy)
         mem = self._mem
         mem[at.BATCH] = policy.batch_rows
         mem[at.GRACE] = policy.round_grace_ns
@@ -131,21 +205,23 @@ class Rounds:
             self._prepare(worker)
 
     def _prepare(self, worker: int) -> None:
-        began = time.thread_time_ns()
         mem = self._mem
         asked = int(mem[at.ASKED])
         active = int(min(mem[at.N_WORKERS], mem[at.ACTIVE]))
         if worker >= active or mem[at.STOP]:
             leave_meeting(mem)
             return
+        times = [time.thread_time_ns()]
         policy = self._adopted()
         absent = self._absent(worker, active)
         present = [w for w in range(active) if w not in absent]
         kept = {w: self._number[op] for w, op in absent.items() if op in self._number}
         view = self._view(worker, list(kept.values()))
-        refreshed = time.thread_time_ns()
-        planned = plan_round(policy, view, len(present))
-        done = time.thread_time_ns()
+        times.append(time.thread_time_ns())
+        lists = assigned(policy, view, len(present))
+        times.append(time.thread_time_ns())
+        planned = ordered(policy, view, lists)
+        times.append(time.thread_time_ns())
         for w in range(int(mem[at.N_WORKERS])):
             mem[worker_at(mem, w) + at.LISTED_OPS] = 0
         lagging = self._lagging(view)
@@ -154,12 +230,20 @@ class Rounds:
         for w, operator in kept.items():
             self._write(w, [operator], [0], frozenset())
         begin_round(mem, policy.period_ns, asked)
+        times.append(time.thread_time_ns())
+        self._note(times, len(absent))
+
+    def _note(self, times: Sequence[int], left_out: int) -> None:
+        """Adds what a round has cost, given the CPU time at which each part began, and the end."""
         costs = self.costs
+        refresh, assign, order, write = np.diff(times).tolist()
         costs.rounds += 1
-        costs.refresh_ns += refreshed - began
-        costs.plan_ns += done - refreshed
-        costs.write_ns += time.thread_time_ns() - done
-        costs.left_out += len(absent)
+        costs.meet_ns = int(self._mem[at.MET_NS])
+        costs.refresh_ns += refresh
+        costs.assign_ns += assign
+        costs.order_ns += order
+        costs.write_ns += write
+        costs.left_out += left_out
 
     def _adopted(self) -> RoundPolicy:
         """The policy of this round; what was read for another one is forgotten."""
@@ -177,71 +261,49 @@ class Rounds:
     # -- what the policy sees -------------------------------------------------------------------------------
 
     def _view(self, worker: int, busy: Sequence[int]) -> RoundView:
-        """The operators; only what is asked for and can have changed is read anew."""
+        """The operators now.
+
+        What is built in is read of all, by compiled code: to find out what can have changed would take longer.
+        """
         refresh_view(self._mem, worker)
         flow = view_of(self._mem, worker)
-        now = int(flow.now_ns[0])
-        totals = at.counts_of(self._mem).sum(axis=0)[self._places]
-        units = totals[:, at.S_UNITS]
-        ran = set(np.flatnonzero(units != self._units).tolist())
-        ran |= {number for number, traits in enumerate(self._traits) if traits.rank == 0}
+        if self._used.own:
+            self._read_own()
+        rooms = self._rooms() if self._used.wants_room else [UNLIMITED] * len(self._places)
+        operators = self._fixed.records(flow, self._places, busy, rooms, self._own)
+        return RoundView(operators, self._readers, self._feeders, int(flow.now_ns[0]))
+
+    def _counts(self, word: int) -> Int64s:
+        """By operator, one of the counts of all workers together."""
+        counts: Int64s = at.counts_of(self._mem)[:, self._places, word].sum(axis=0)
+        return counts
+
+    def _read_own(self) -> None:
+        """Reads the features of the user's own that can have changed since the last round."""
+        units = self._counts(at.S_UNITS)
+        ran = {*np.flatnonzero(units != self._units).tolist(), *self._fixed.sources}
         self._units = units
-        new = [index for index, known in enumerate(self._known) if known is None]
-        wanted = stale(self._used.features, ran, self._around, changed=new)
-        self.costs.features += len(wanted)
-        touched = {operator for operator, _ in wanted} | set(new) | set(busy) | self._busy
-        self._busy = set(busy)
-        for operator, feature in wanted:
-            if feature.read is not None:
-                self._own[operator][feature.name] = feature.read(self._traits[operator].name)
-        self._refresh(touched, flow, busy, totals[:, at.S_OUT])
-        known = tuple(one for one in self._known if one is not None)
-        return RoundView(known, self._readers, self._feeders, now)
+        policy = self._used.policy.name
+        for operator, feature in stale(self._used.own, ran, self._around, changed=self._new):
+            value = read_feature(feature, self._traits[operator].name, policy)
+            self._own[operator] = {**self._own[operator], feature.name: value}
+        self._new = ()
 
-    def _refresh(
-        self, touched: Iterable[int], flow: FlowView, busy: Sequence[int], rows_out: Int64s
-    ) -> None:
-        # Lists, since taking one number after the other out of arrays is what would take longest here.
-        columns = (
-            flow.kind, flow.cost, flow.selectivity, flow.worklist, flow.head_ns, flow.last_run_ns, flow.limit,
-        )  # fmt: skip
-        kinds, costs, selectivities, waiting, heads, last_runs, limits = (
-            column[self._places].tolist() for column in columns
-        )
-        wants_room = any(one.name == "output_room" for one in self._used.features)
-        for index in touched:
-            traits, is_source = self._traits[index], kinds[index] == at.INGRESS
-            self._known[index] = OperatorStats(
-                index=index,
-                name=traits.name,
-                flow=traits.flow,
-                kind=kinds[index],
-                priority_class=traits.priority_class,
-                rank=traits.rank,
-                cost_ns=costs[index],
-                selectivity=selectivities[index],
-                worklist=waiting[index],
-                output_room=self._room(index, int(rows_out[index])) if wants_room else UNLIMITED,
-                head_ns=heads[index] if waiting[index] > 0 and not is_source else -1,
-                last_run_ns=last_runs[index],
-                workers=busy.count(index) if busy else 0,
-                limit=0 if is_source else limits[index],
-                tags=traits.tags,
-                own=dict(self._own[index]) if self._own[index] else _NOTHING,
+    def _rooms(self) -> list[int]:
+        """By operator, the tuples that fit into the fullest inbox behind it: chunks, of the size that it puts out."""
+        sizes = self._counts(at.S_OUT) // np.maximum(self._counts(at.S_UNITS), 1)
+        return [
+            int(room(self._mem, place)) * size if readers else UNLIMITED
+            for place, size, readers in zip(
+                self._places, np.maximum(sizes, 1).tolist(), self._readers, strict=True
             )
-
-    def _room(self, index: int, rows_out: int) -> int:
-        """Tuples that fit into the fullest inbox behind an operator: chunks, of the size that it puts out."""
-        if not self._readers[index]:
-            return UNLIMITED
-        chunk = max(rows_out // max(int(self._units[index]), 1), 1)
-        return int(room(self._mem, self._places[index])) * chunk
+        ]
 
     # -- what the workers get -------------------------------------------------------------------------------
 
     def _lagging(self, view: RoundView) -> frozenset[int]:
         """The operators that must run once, or what is known of them grows old."""
-        if not any(one.kind is _SHOWN_BY_RUNNING for one in self._used.features):
+        if not self._used.wants_running:
             return frozenset()
         since = view.now_ns - self._used.policy.stale_after_ns
         return frozenset(one.index for one in view.operators if one.last_run_ns < since)

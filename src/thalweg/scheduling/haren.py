@@ -7,8 +7,9 @@ in queues. They see a flow as a graph of costs and selectivities, and compare op
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from thalweg.errors import BuildError, SchedulingError
@@ -48,9 +49,11 @@ class HighestRate(RoundPolicy):
         leaving, taking = [0.0] * count, [0.0] * count
         for i in reversed(range(count)):
             operator, readers = view.operators[i], view.readers[i]
-            branches = sum(leaving[reader] for reader in readers) if readers else 1.0
+            branches, behind = 0.0 if readers else 1.0, 0.0
+            for reader in readers:
+                branches += leaving[reader]
+                behind += taking[reader]
             leaving[i] = operator.selectivity * branches
-            behind = sum(taking[reader] for reader in readers)
             taking[i] = operator.cost_ns + operator.selectivity * behind
         return [(out / time,) for out, time in zip(leaving, taking, strict=True)]
 
@@ -87,13 +90,14 @@ class Chain(RoundPolicy):
         if self.fanout == "error":
             self._require_chains(view)
         slopes = [-math.inf] * len(view.operators)
-        for path in self._limited(_paths(view)):
+        for path in self._paths(view):
             costs = [view.operators[i].cost_ns for i in path]
             left = [view.operators[i].selectivity for i in path]
             if self.end == "released":
                 left[-1] = 0.0
             for i, slope in zip(path, lower_envelope(costs, left), strict=True):
-                slopes[i] = max(slopes[i], slope)
+                if slope > slopes[i]:
+                    slopes[i] = slope
         return [(slope, view.head_age_ns(i)) for i, slope in enumerate(slopes)]
 
     def _require_chains(self, view: RoundView) -> None:
@@ -110,30 +114,36 @@ class Chain(RoundPolicy):
                     operator=operator.name,
                 )
 
-    def _limited(self, paths: Iterable[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
-        for seen, path in enumerate(paths):
-            if seen == MOST_PATHS:
-                raise SchedulingError(
-                    f"policy {self.name}: the flows have more than {MOST_PATHS} paths",
-                    policy=self.name,
-                )
-            yield path
+    def _paths(self, view: RoundView) -> tuple[tuple[int, ...], ...]:
+        """All ways from behind a source to an end."""
+        begins = tuple(
+            i
+            for i, (operator, feeders) in enumerate(zip(view.operators, view.feeders, strict=True))
+            if operator.kind != INGRESS
+            and (not feeders or any(view.operators[f].kind == INGRESS for f in feeders))
+        )
+        paths = _paths_from(begins, view.readers)
+        if len(paths) > MOST_PATHS:
+            raise SchedulingError(
+                f"policy {self.name}: the flows have more than {MOST_PATHS} paths",
+                policy=self.name,
+            )
+        return paths
 
 
-def _paths(view: RoundView) -> Iterator[tuple[int, ...]]:
-    """All ways from behind a source to an end."""
-    is_source = [operator.kind == INGRESS for operator in view.operators]
-    begun: list[tuple[int, ...]] = [
-        (i,)
-        for i, feeders in enumerate(view.feeders)
-        if not is_source[i] and (not feeders or any(is_source[f] for f in feeders))
-    ]
-    while begun:
+@functools.lru_cache(maxsize=4)
+def _paths_from(
+    begins: tuple[int, ...], readers: tuple[tuple[int, ...], ...]
+) -> tuple[tuple[int, ...], ...]:
+    """All ways from some operators to an end, at most one more than may be; the same flows are asked for each round."""
+    found: list[tuple[int, ...]] = []
+    begun: list[tuple[int, ...]] = [(i,) for i in begins]
+    while begun and len(found) <= MOST_PATHS:
         path = begun.pop()
-        readers = view.readers[path[-1]]
-        if not readers:
-            yield path
-        begun += [(*path, reader) for reader in readers]
+        if not readers[path[-1]]:
+            found.append(path)
+        begun += [(*path, reader) for reader in readers[path[-1]]]
+    return tuple(found)
 
 
 def lower_envelope(costs: Sequence[float], selectivities: Sequence[float]) -> list[float]:
@@ -150,33 +160,19 @@ def lower_envelope(costs: Sequence[float], selectivities: Sequence[float]) -> li
     Returns:
         A slope an operator, never rising along the chain.
     """
-    segments: list[_Segment] = []
-    for cost, selectivity in zip(costs, selectivities, strict=True):
-        last = _Segment(cost, selectivity, 1)
-        while segments and segments[-1].slope <= last.slope:
-            last = segments.pop().then(last)
-        segments.append(last)
-    return [segment.slope for segment in segments for _ in range(segment.operators)]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Segment:
-    """Operators in a row: what a tuple that enters them costs, and how much of it is left behind them."""
-
-    cost: float
-    left: float
-    operators: int
-
-    @property
-    def slope(self) -> float:
-        return (1 - self.left) / self.cost
-
-    def then(self, later: _Segment) -> _Segment:
-        return _Segment(
-            self.cost + self.left * later.cost,
-            self.left * later.left,
-            self.operators + later.operators,
-        )
+    #: Slope, what a tuple that enters costs, how much of it is left behind, and how many operators these are.
+    segments: list[tuple[float, float, float, int]] = []
+    for own_cost, selectivity in zip(costs, selectivities, strict=True):
+        cost, left, operators = own_cost, selectivity, 1
+        slope = (1 - left) / cost
+        while segments and segments[-1][0] <= slope:
+            _, cost_before, left_before, before = segments.pop()
+            cost = cost_before + left_before * cost
+            left *= left_before
+            operators += before
+            slope = (1 - left) / cost
+        segments.append((slope, cost, left, operators))
+    return [slope for slope, _, _, operators in segments for _ in range(operators)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +239,7 @@ def _part(view: RoundView, members: Sequence[int]) -> RoundView:
     def kept(edges: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
         return tuple(tuple(place[j] for j in edges[i] if j in place) for i in members)
 
-    operators = tuple(dataclasses.replace(view.operators[i], index=place[i]) for i in members)
+    operators = tuple(view.operators[i]._replace(index=place[i]) for i in members)
     return RoundView(operators, kept(view.readers), kept(view.feeders), view.now_ns)
 
 

@@ -32,7 +32,7 @@ class Placement(abc.ABC):
 
     def shares(self, view: RoundView, threads: int) -> Sequence[int]:
         """By operator, in how many lists it stands: one, the paper's rule, or none where it has no place."""
-        return [min(operator.places, 1) for operator in view.operators]
+        return [min(free, 1) for free in view.places()]
 
     @abc.abstractmethod
     def assign(self, view: RoundView, threads: int) -> Sequence[Sequence[int]]:
@@ -69,28 +69,35 @@ class Balanced(Placement):
         return frozenset({"worklist", "cost_ns", "selectivity"})
 
     def shares(self, view: RoundView, threads: int) -> Sequence[int]:
-        return self._shares(view, _work(view), threads)
+        places = view.places()
+        return self._shares(places, _work(view, places), threads)
 
     def assign(self, view: RoundView, threads: int) -> Sequence[Sequence[int]]:
         return self.place(view, threads)[1]
 
-    def _shares(self, view: RoundView, work: Sequence[float], threads: int) -> list[int]:
+    def _shares(self, places: Sequence[int], work: Sequence[float], threads: int) -> list[int]:
         total = sum(work) or 1.0
         most = threads if self.shares_at_most is None else min(self.shares_at_most, threads)
-        # A share of work that is a hair above k threads by rounding is k.
-        wanted = [max(math.ceil(threads * own / total - 1e-9), 1) for own in work]
+        # A share of work that is a hair above k threads by rounding is k; none is more than all threads.
+        one = total / threads * (1 + 1e-9)
         return [
-            min(operator.places, want, most)
-            for operator, want in zip(view.operators, wanted, strict=True)
+            min(free, most, 1 if own <= one else math.ceil(threads * own / total - 1e-9))
+            for free, own in zip(places, work, strict=True)
         ]
 
     def place(self, view: RoundView, threads: int) -> tuple[Sequence[int], Sequence[Sequence[int]]]:
-        work = _work(view)
-        shares = self._shares(view, work, threads)
+        places = view.places()
+        work = _work(view, places)
+        shares = self._shares(places, work, threads)
         weight = [own / max(count, 1) for own, count in zip(work, shares, strict=True)]
         lists: list[list[int]] = [[] for _ in range(threads)]
         loads = [(0.0, thread) for thread in range(threads)]
-        for operator in sorted(range(len(work)), key=lambda i: (-weight[i], i)):
+        for operator in sorted(range(len(work)), key=weight.__getitem__, reverse=True):
+            if shares[operator] == 1:
+                load, thread = loads[0]
+                lists[thread].append(operator)
+                heapq.heapreplace(loads, (load + weight[operator], thread))
+                continue
             lightest = [heapq.heappop(loads) for _ in range(shares[operator])]
             for load, thread in lightest:
                 lists[thread].append(operator)
@@ -98,15 +105,17 @@ class Balanced(Placement):
         return shares, lists
 
 
-def _work(view: RoundView) -> list[float]:
+def _work(view: RoundView, places: Sequence[int]) -> list[float]:
     """By operator, the time to work off what waits and one tuple of each source, ns; 0 where it has no place."""
-    tuples: list[float] = []
-    for operator, feeders in zip(view.operators, view.feeders, strict=True):
-        arriving = sum(view.operators[f].selectivity * tuples[f] for f in feeders)
-        tuples.append(operator.worklist + (arriving if feeders else 1.0))
+    operators, tuples = view.operators, list[float]()
+    for operator, feeders in zip(operators, view.feeders, strict=True):
+        arriving = 0.0 if feeders else 1.0
+        for feeder in feeders:
+            arriving += operators[feeder].selectivity * tuples[feeder]
+        tuples.append(operator.worklist + arriving)
     return [
-        operator.cost_ns * count if operator.places else 0.0
-        for operator, count in zip(view.operators, tuples, strict=True)
+        operator.cost_ns * count if free else 0.0
+        for operator, count, free in zip(operators, tuples, places, strict=True)
     ]
 
 
@@ -158,7 +167,7 @@ class FlowPlacement(Placement):
 
 def _placed(view: RoundView) -> list[int]:
     """The operators that threads may be sent to."""
-    return [operator.index for operator in view.operators if operator.places]
+    return [operator for operator, free in enumerate(view.places()) if free]
 
 
 def _dealt(items: Sequence[T], threads: int) -> list[Sequence[T]]:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from thalweg.scheduling.measures import PRIOR_COST_NS, PRIOR_SELECTIVITY
 
 #: The room of an output that nobody reads.
 UNLIMITED: Final = 2**62
+#: No tags, no features of one's own: the same mapping for all, which nobody may change.
+NOTHING: Final[Mapping[str, float]] = {}
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorStats:
+class OperatorStats(NamedTuple):
     """An operator between two rounds. What the policy has not asked for may be old, or the default.
+
+    A named tuple, for those of all operators are made anew before every round.
 
     Attributes:
         index: its place in ``RoundView.operators``.
@@ -37,7 +40,7 @@ class OperatorStats:
         own: values of features of one's own, by name.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which makes no sense for a record
     name: str
     flow: str = ""
     kind: int = 0
@@ -51,8 +54,8 @@ class OperatorStats:
     last_run_ns: int = 0
     workers: int = 0
     limit: int = 1
-    tags: Mapping[str, object] = dataclasses.field(default_factory=dict)
-    own: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    tags: Mapping[str, object] = NOTHING
+    own: Mapping[str, float] = NOTHING
 
     @property
     def places(self) -> int:
@@ -75,6 +78,10 @@ class RoundView:
     readers: tuple[tuple[int, ...], ...]
     feeders: tuple[tuple[int, ...], ...]
     now_ns: int
+
+    def places(self) -> list[int]:
+        """By operator, how many threads the coming round may send to it."""
+        return [max(operator.limit - operator.workers, 0) for operator in self.operators]
 
     def head_age_ns(self, operator: int) -> float:
         """How old the clock time of an operator's oldest waiting tuple is, ns; -inf where none waits.

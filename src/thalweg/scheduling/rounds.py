@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import itertools
 import math
 import numbers
 import operator as operators
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from thalweg.errors import BuildError, SchedulingError
 from thalweg.scheduling.features import BUILT_IN, Feature
@@ -177,32 +178,53 @@ def plan_round(policy: RoundPolicy, view: RoundView, threads: int) -> Round:
         SchedulingError: what the policy or its placement gives is no round: an operator is left out, or is there more
             often than it has shares; a priority is missing, NaN or no number; or one of them raised.
     """
+    required_features(policy)
+    return ordered(policy, view, assigned(policy, view, threads))
+
+
+def ordered(policy: RoundPolicy, view: RoundView, lists: Sequence[Sequence[int]]) -> Round:
+    """The second half of :func:`plan_round`: g, and each thread's operators in their order.
+
+    Args:
+        policy: gives priorities.
+        view: the operators with fresh features.
+        lists: by thread, its operators, as :func:`assigned` gives them.
+
+    Raises:
+        SchedulingError: what the policy gives are no priorities, or it raised.
+    """
+    vectors = checked_priorities(policy, view)
+    # Operators of equal vectors stay in the order of their numbers, also with reverse.
+    order = sorted(range(len(vectors)), key=vectors.__getitem__, reverse=True)
+    place, level = [0] * len(order), [0] * len(order)
+    highest = 0
+    for at, operator in enumerate(order):
+        highest += at > 0 and vectors[operator] != vectors[order[at - 1]]
+        place[operator], level[operator] = at, highest
+    in_order = tuple(tuple(sorted(mine, key=place.__getitem__)) for mine in lists)
+    return Round(in_order, tuple(tuple(map(level.__getitem__, mine)) for mine in in_order))
+
+
+def assigned(policy: RoundPolicy, view: RoundView, threads: int) -> Sequence[Sequence[int]]:
+    """The first half of :func:`plan_round`: f, checked: every operator is in as many lists as it has shares.
+
+    Returns:
+        By thread, its operators in any order.
+
+    Raises:
+        SchedulingError: what the placement gives is no assignment, or it raised.
+    """
     if threads < 1:
         raise SchedulingError(
             f"policy {policy.name}: a round needs at least 1 thread, not {threads}",
             policy=policy.name,
         )
-    required_features(policy)
-    assigned = _assigned(policy, view, threads)
-    vectors = checked_priorities(policy, view)
-    level = {
-        vector: place for place, vector in enumerate(sorted(set(vectors), reverse=True))
-    }  # equal vectors share a level, and a level orders as its vector does
-    lists = tuple(
-        tuple(sorted(mine, key=lambda operator: (level[vectors[operator]], operator)))
-        for mine in assigned
-    )
-    return Round(lists, tuple(tuple(level[vectors[i]] for i in mine) for mine in lists))
-
-
-def _assigned(policy: RoundPolicy, view: RoundView, threads: int) -> Sequence[Sequence[int]]:
-    """The placement's lists, checked: every operator in as many as it has shares."""
     placement = policy.placement
     name = f"{policy.name}, placement {type(placement).__name__}"
     try:
         given_shares, given_lists = placement.place(view, threads)
         shares = list(given_shares)
-        lists = [[operators.index(i) for i in mine] for mine in given_lists]
+        lists = [list(map(operators.index, mine)) for mine in given_lists]
     except SchedulingError:
         raise
     except Exception as error:
@@ -224,9 +246,10 @@ def _assigned(policy: RoundPolicy, view: RoundView, threads: int) -> Sequence[Se
             twice = next(operator for operator in mine if mine.count(operator) > 1)
             called = view.operators[twice].name
             raise _misplaced(name, policy.name, called, f"is assigned to thread {thread} twice")
-    for one, got, due in zip(view.operators, held, shares, strict=True):
-        if due > one.places or (due < 1 and one.places > 0):
-            problem = f"has {due} shares, where there are {one.places} places"
+    places = view.places()
+    for one, got, due, free in zip(view.operators, held, shares, places, strict=True):
+        if due > free or (due < 1 and free > 0):
+            problem = f"has {due} shares, where there are {free} places"
             raise _misplaced(name, policy.name, one.name, problem)
         if got != due:
             problem = f"is assigned to {got} threads, where it has {due} shares"
@@ -252,6 +275,8 @@ def checked_priorities(policy: RoundPolicy, view: RoundView) -> list[tuple[float
             f"  expected: {len(view.operators)}, one an operator",
             policy=policy.name,
         )
+    if _are_plain(given):
+        return given
     for operator, vector in zip(view.operators, given, strict=True):
         if not _is_vector(vector):
             raise SchedulingError(
@@ -261,6 +286,14 @@ def checked_priorities(policy: RoundPolicy, view: RoundView) -> list[tuple[float
                 operator=operator.name,
             )
     return given
+
+
+def _are_plain(vectors: list[Any]) -> bool:
+    """Whether all are tuples of Python's own numbers, none of them NaN: what most policies give, told at once."""
+    if set(map(type, vectors)) != {tuple} or not all(vectors):
+        return False
+    flat = list(itertools.chain.from_iterable(vectors))
+    return set(map(type, flat)) <= {int, float} and not any(map(operators.ne, flat, flat))
 
 
 def _is_vector(vector: object) -> bool:
