@@ -265,13 +265,13 @@ def test_a_text_of_a_newer_version_is_refused() -> None:
 
 
 def test_more_slots_than_buckets() -> None:
-    """Each slot needs a bucket; the error names the operator and the most slots it can have."""
-    with pytest.raises(
-        BuildError, match=r"9 slots, but operator 'by_mixed' has 8 buckets.*8 slots or fewer"
-    ):
-        RoutingTable.hashed(OPERATORS, 9)
-    with pytest.raises(BuildError, match="9 slots, but operator"):
-        RoutingTable.hashed(OPERATORS, 2).rescaled(9)
+    """Slots that could own no bucket of any operator are refused; the error names the most that there can be."""
+    message = r"17 slots, but operator 'by_text' has 16 buckets.*16 slots or fewer"
+    with pytest.raises(BuildError, match=message):
+        RoutingTable.hashed(OPERATORS, 17)
+    with pytest.raises(BuildError, match="17 slots, but operator"):
+        RoutingTable.hashed(OPERATORS, 2).rescaled(17)
+    assert RoutingTable.hashed(OPERATORS, 9).slots == 9
 
 
 def test_tables_for_another_query() -> None:

@@ -22,7 +22,7 @@ from thalweg.locality.assignment import Assignment, Report
 from thalweg.locality.key_hash import KeyTypes, canonical_key, hash_key, require_hashable
 from thalweg.locality.sharing import shared, spread
 from thalweg.locality.statistics import Key, OperatorKey
-from thalweg.operators.nodes import Node
+from thalweg.operators.nodes import Keyed, Node
 from thalweg.plan import Plan
 
 #: Pin groups for each slot of the largest number of slots that a checkpoint is expected to have.
@@ -88,7 +88,7 @@ class RoutingTable:
         operators: by name of the keyed operators.
 
     Raises:
-        BuildError: there are more slots than an operator has buckets, or an owner or a group that does not exist.
+        BuildError: there are more slots than any operator has buckets, or an owner or a group that does not exist.
     """
 
     epoch: int
@@ -104,11 +104,16 @@ class RoutingTable:
             require_hashable(routes.types, name)
             self._require_slots(f"the buckets of operator {name!r}", routes.buckets)
             self._require_pins(name, routes)
-            if self.slots > len(routes.buckets):
-                raise BuildError(
-                    f"{self.slots} slots, but operator {name!r} has {len(routes.buckets)} buckets: a slot without a"
-                    f" bucket has nothing to do; take {len(routes.buckets)} slots or fewer"
-                )
+        self._require_work()
+
+    def _require_work(self) -> None:
+        sizes = {name: len(routes.buckets) for name, routes in self.operators.items()}
+        most = max(sizes, key=sizes.__getitem__, default=None)
+        if most is not None and self.slots > sizes[most]:
+            raise BuildError(
+                f"{self.slots} slots, but operator {most!r} has {sizes[most]} buckets, and no other one has more: a"
+                f" slot without a bucket has nothing to do; take {sizes[most]} slots or fewer"
+            )
 
     def _require_slots(self, what: str, owners: Sequence[int]) -> None:
         wrong = [slot for slot in owners if not 0 <= slot < self.slots]
@@ -276,7 +281,7 @@ class RoutingTable:
         Pinned keys stay in their groups. Slots that are new and find no pin group get new ones.
 
         Raises:
-            BuildError: an operator has fewer buckets.
+            BuildError: no operator has as many buckets.
         """
         # A new group belongs to the first new slot, from which the others take.
         groups = (*self.groups, *(self.slots for _ in range(slots - len(self.groups))))
@@ -358,7 +363,7 @@ def routed_by(plan: Plan) -> dict[str, str]:
     """By keyed operator, the one whose routes its keys go by.
 
     Most often itself; but an operator whose tuples were just brought to its key's slot, to be put in order there, has
-    its state where they are.
+    its state where they are. One inside a feedback loop is where the loop is, and not among these.
     """
     found: dict[str, str] = {}
     for node in plan.keyed:
@@ -367,5 +372,6 @@ def routed_by(plan: Plan) -> dict[str, str]:
             before = plan.node(node.input.node)
             while plan.stage(before.index) == plan.stage(node.index):
                 home, before = before, plan.node(before.inputs[0].node)
-            found[node.name] = home.name
+            if isinstance(home, Keyed) and home.key.fields:
+                found[node.name] = home.name
     return found

@@ -1,0 +1,292 @@
+"""Several slots in one process: the engine of a host whose later stages run in slots that exchange messages.
+
+The host's thread has the ingress, collects what leaves for the sinks, and is the manager of reconfigurations. The
+stream never stops for one: tables are handed out while steps flow, take hold behind a step of the ingress, and go
+down the flow with the tuples (Caneill et al., 3.4, Fig. 6).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeAlias
+
+from thalweg.errors import BuildError
+from thalweg.locality import KeySummary, RoutingTable, Statistics, keyed_operators, moves_between
+from thalweg.plan import Edge
+from thalweg.runtime.build import Prepared
+from thalweg.runtime.chunks import Chunk
+from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
+from thalweg.runtime.exchange.arrivals import INGRESS, Arrivals, receivers
+from thalweg.runtime.exchange.counting import statistics
+from thalweg.runtime.exchange.messages import (
+    AckReconf,
+    Envelope,
+    Failed,
+    GetMetrics,
+    Message,
+    Phase,
+    Place,
+    Propagate,
+    SendMetrics,
+    SendReconf,
+    Settled,
+    Work,
+)
+from thalweg.runtime.exchange.routes import Routes
+from thalweg.runtime.exchange.stage_slot import StageSlot
+from thalweg.runtime.exchange.transport import Handle, Threads, Transport
+from thalweg.runtime.ordering import merge
+from thalweg.runtime.units import Given
+
+#: Steps on their way at once; the ingress waits when there are more.
+IN_FLIGHT: Final = 8
+
+#: Makes a transport of a handler and of what says whether a place is the host's.
+MakeTransport: TypeAlias = Callable[[Handle, Callable[[Place], bool]], Transport]
+#: The next table by what was counted since the last reconfiguration (None if nothing is) and the table of now; None to
+#: leave it.
+Decide: TypeAlias = Callable[[Statistics | None, RoutingTable], RoutingTable | None]
+
+
+class _Stage(enum.Enum):
+    """How far a reconfiguration is."""
+
+    NONE = "none"
+    #: metrics were asked for (steps 1 and 2)
+    METRICS = "metrics"
+    #: the table was sent (steps 3 and 4)
+    ACKS = "acknowledgements"
+    #: all are ready; the next step of the ingress goes by the new table
+    READY = "ready"
+    #: the table goes down the flow, state is exchanged (steps 5 and 6)
+    EXCHANGE = "exchange"
+
+
+class SlottedEngine(Engine):
+    """An engine whose later stages run in several slots.
+
+    Args:
+        prepared: what to run.
+        slots: how many slots.
+        table: which keys go where; None: by hash.
+        chunk_rows: about how many rows a step has.
+        counts_keys: whether the slots count keys and pairs of keys, for reconfigurations.
+        transport: makes what carries messages.
+
+    Raises:
+        BuildError: there are more slots than an operator has buckets, or the table is for others.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        *,
+        slots: int,
+        table: RoutingTable | None = None,
+        chunk_rows: int = CHUNK_ROWS,
+        counts_keys: bool = False,
+        transport: MakeTransport = Threads,
+    ) -> None:
+        super().__init__(prepared, stage=0, chunk_rows=chunk_rows)
+        operators = keyed_operators(prepared.plan)
+        if table is None:
+            table = RoutingTable.hashed(operators, slots)
+        table.require(operators, slots)
+        self.table = table
+        self._prepared = prepared
+        self._counts_keys = counts_keys
+        self._operators = operators
+        self._routes = Routes(prepared)
+        self._collected = Arrivals(prepared.plan.depth, table, 0)
+        self._next = 0
+        #: the stages in all slots that ever took part
+        self.places: dict[Place, StageSlot] = {}
+        self._stage = _Stage.NONE
+        self._awaited: set[Place] = set()
+        self._summary: KeySummary | None = None
+        self._decide: Decide | None = None
+        self._coming: RoutingTable | None = None
+        self._transport = transport(self._handle, self._is_host)
+        for slot in range(slots):
+            self._make_slot(slot, joins=False)
+
+    def _make_slot(self, slot: int, *, joins: bool) -> None:
+        for stage in range(1, self.plan.depth):
+            place = Place(stage, slot)
+            if place not in self.places:
+                self.places[place] = StageSlot(
+                    self._prepared,
+                    place,
+                    INGRESS,
+                    self.table,
+                    joins=joins,
+                    counts_keys=self._counts_keys,
+                )
+
+    def _is_host(self, place: Place) -> bool:
+        return place.stage in (0, self.plan.depth)
+
+    def _handle(self, envelope: Envelope) -> list[Envelope]:
+        return self.places[envelope.receiver].handle(envelope.sender, envelope.message)
+
+    # -- steps ---------------------------------------------------------------------------------------------
+
+    def step(
+        self,
+        given: Given,
+        clocks: Mapping[int, int],
+        *,
+        ending: frozenset[int] = frozenset(),
+        round: int = 0,
+        arriving: Mapping[Edge, Chunk] | None = None,
+    ) -> Leaving:
+        """Runs the ingress and sends what it gives on its way; gives what has arrived for the sinks meanwhile."""
+        leaving = super().step(given, clocks, ending=ending, round=round, arriving=arriving)
+        if self._stage is _Stage.READY and not ending:
+            self._propagate()
+        phase = Phase(dict(self.moment.clocks), ending, round)
+        parts = self._routes.parts(leaving, 0, self.table)
+        self._transport.send(
+            Envelope(INGRESS, place, Work(self._next, phase, parts.get(place, {})))
+            for place in receivers(0, self.plan.depth, self.table.slots)
+        )
+        self._next += 1
+        return self._collect(IN_FLIGHT)
+
+    def settle(self) -> Iterator[Leaving]:
+        """What the steps give that are still on their way."""
+        yield self._collect(0)
+        for place in self.places.values():
+            for name, counts in place.engine.counts.items():
+                self.setting.count(name, **counts)
+            place.engine.counts.clear()
+
+    def _collect(self, in_flight: int) -> Leaving:
+        """Hears messages, and waits for as many as it takes until no more steps are on their way than that."""
+        found: Leaving = {}
+        while True:
+            behind = self._next - (self._collected.step or 0) > in_flight
+            envelope = self._transport.receive(wait=behind)
+            if envelope is None:
+                if behind:
+                    raise RuntimeError(f"step {self._collected.step} never comes to its end")
+                return found
+            self._hear(envelope.sender, envelope.message)
+            self._take_steps(found)
+
+    def _take_steps(self, found: Leaving) -> None:
+        while True:
+            if self._collected.switch() is not None:
+                self._heard(Place(self.plan.depth, 0))
+                continue
+            works = self._collected.next_step()
+            if works is None:
+                return
+            parts: Leaving = {}
+            for work in works:
+                for edge, chunks in work.parts.items():
+                    parts.setdefault(edge, []).extend(chunks)
+            for edge, chunks in parts.items():
+                ref = self.plan.node(edge.node).inputs[edge.port]
+                order = self.edge_columns(ref, edge)
+                found.setdefault(edge, []).append(merge(chunks, order))
+
+    def stop(self) -> None:
+        """Ends the threads of the slots."""
+        self._transport.stop()
+
+    # -- reconfigurations ----------------------------------------------------------------------------------
+
+    def reconfigure(self, decide: Decide) -> bool:
+        """Begins a reconfiguration; False while one is under way, which must end first.
+
+        Args:
+            decide: called in this thread when the slots have told what they counted. Its table may have another
+                number of slots.
+        """
+        if self._stage is not _Stage.NONE:
+            return False
+        self._decide, self._summary = decide, None
+        self._ask(_Stage.METRICS, self._active(self.table.slots), lambda place: GetMetrics())
+        return True
+
+    def _active(self, slots: int) -> list[Place]:
+        return [Place(stage, slot) for stage in range(1, self.plan.depth) for slot in range(slots)]
+
+    def _ask(self, stage: _Stage, places: list[Place], message: Callable[[Place], Message]) -> None:
+        self._stage, self._awaited = stage, set(places)
+        self._transport.send(Envelope(INGRESS, place, message(place)) for place in places)
+        if not places:
+            self._answered()
+
+    def _hear(self, sender: Place, message: Message) -> None:
+        match message:
+            case Failed():
+                raise message.error
+            case Work() | Propagate():
+                self._collected.take(sender, message)
+                return
+            case SendMetrics():
+                if message.summary is not None:
+                    known = self._summary
+                    self._summary = (
+                        message.summary if known is None else known.merge(message.summary)
+                    )
+            case AckReconf() | Settled():
+                pass
+            case _:
+                raise TypeError(f"the host cannot take {type(message).__name__}")
+        self._heard(sender)
+
+    def _heard(self, place: Place) -> None:
+        """A place has answered what was asked last."""
+        self._awaited.discard(place)
+        if not self._awaited:
+            self._answered()
+
+    def _answered(self) -> None:
+        """All places have answered what was asked last."""
+        if self._stage is _Stage.METRICS:
+            self._send_tables()
+        elif self._stage is _Stage.ACKS:
+            self._stage = _Stage.READY
+        else:
+            self._stage = _Stage.NONE
+
+    def _send_tables(self) -> None:
+        assert self._decide is not None
+        counted = None if self._summary is None else statistics(self.plan, self._summary)
+        router = self._decide(counted, self.table)
+        if router is None:
+            self._stage = _Stage.NONE
+            return
+        router.require(self._operators, router.slots)
+        if router.epoch <= self.table.epoch:
+            raise BuildError(
+                f"a table of epoch {router.epoch} cannot follow epoch {self.table.epoch}"
+            )
+        before, moves = self.table, moves_between(self.table, router)
+        self._coming = router
+        for slot in range(before.slots, router.slots):
+            self._make_slot(slot, joins=True)
+        self._collected.announce(before, router)
+
+        def told(place: Place) -> Message:
+            mine = moves.message(router, place.slot)
+            return SendReconf(before, mine.router, mine.send, mine.receive)
+
+        self._ask(_Stage.ACKS, self._active(max(before.slots, router.slots)), told)
+
+    def _propagate(self) -> None:
+        """From the next step on tuples go by the new table; the places are told in front of it."""
+        router = self._coming
+        assert router is not None
+        slots = max(self.table.slots, router.slots)
+        self._stage = _Stage.EXCHANGE
+        self._awaited = {*self._active(slots), Place(self.plan.depth, 0)}
+        self._transport.send(
+            Envelope(INGRESS, place, Propagate(router.epoch, self._next))
+            for place in receivers(0, self.plan.depth, slots)
+        )
+        self.table, self._coming = router, None
