@@ -39,6 +39,8 @@ class SlotsHost:
 
     def __init__(self, flow: tw.Flow, folder: str, threads: int = 1) -> None:
         self.threads = threads
+        #: what takes the tasks' counts
+        self.told: Any = None
         self.plan: Plan = make_plan(flow)
         self._pickled = pickled_plan(prepare(self.plan))
         self._fingerprint = hashlib.sha256(self._pickled).hexdigest()
@@ -97,6 +99,7 @@ class SlotsHost:
             chunk_rows=65_536,
             wanted=frozenset(sink.index for sink in self.plan.sinks),
             threads=self.threads,
+            told=self.told,
             epoch=epoch,
             next_epoch=next_epoch,
         )

@@ -56,6 +56,23 @@ class KeySummary:
             {name: _joined(one, other.names[name]) for name, one in self.names.items()},
         )
 
+    def top(self, *, pairs: int, keys: int) -> KeySummary:
+        """Only the most frequent pairs and keys, shared out as a sketch shares its counters, and the names of these."""
+        kept_keys = {
+            name: one.top(max(1, keys // len(self.keys))) for name, one in self.keys.items()
+        }
+        kept_pairs = {
+            link: one.top(max(1, pairs // len(self.pairs))) for link, one in self.pairs.items()
+        }
+        names = {}
+        for name, (hashes, texts) in self.names.items():
+            known = [kept_keys[name].items[:, 0]]
+            for link, one in kept_pairs.items():
+                known += [one.items[:, side] for side in (0, 1) if link[side] == name]
+            places = np.flatnonzero(np.isin(hashes, np.concatenate(known)))
+            names[name] = (hashes[places], texts.take(pa.array(places)))
+        return KeySummary(self.buckets, kept_keys, kept_pairs, names)
+
     def _shape(self) -> dict[str, Any]:
         return {
             "operators": {name: len(one) for name, one in self.buckets.items()},

@@ -102,6 +102,8 @@ class KeyedUnit:
         self._schema = node.record or Schema("Nothing", ())
         self.units = StateUnits.of_buckets(node.key.buckets)
         self._tables = Partitions(self.operators, self.units.count)
+        #: is told the rows that arrive, their key columns, and the places of the rows that have a key
+        self.observer: Callable[[Chunk, Sequence[Column], Int64s], None] | None = None
 
     def set_units(self, units: StateUnits) -> None:
         """By what the state is kept from now on; tables that are held already must be those of these units."""
@@ -203,6 +205,8 @@ class KeyedUnit:
     def find(self, arrived: Chunk, moment: Moment) -> Parts:
         """The chunk with its keys, not split yet."""
         keys, places, bad = self._keys.find(arrived)
+        if self.observer is not None and len(places):
+            self.observer(arrived, keys, places)
         chunk = arrived if len(places) == len(arrived) else arrived.take(places)
         times, clock, ending = self.time_of(chunk, moment)
         none = contracts.no_rows()

@@ -29,9 +29,11 @@ from thalweg.plan import Plan
 from thalweg.runtime.build import prepare
 from thalweg.spark import inputs as io
 from thalweg.spark.elastic import Adaptation
-from thalweg.spark.exchanges import exchanges, tagged
+from thalweg.spark.exchanges import Exchange, exchanges, tagged
 from thalweg.spark.failures import function_failed, write_failed
 from thalweg.spark.lease import Lease
+from thalweg.spark.locality import Asked, KeyRouting, Routed, followed
+from thalweg.spark.locality_progress import locality_progress
 from thalweg.spark.manifest import manifest_of
 from thalweg.spark.map_in_arrow import map_in_arrow
 from thalweg.spark.pickling import pickled_plan
@@ -107,7 +109,7 @@ class _Told:
         content = orjson.loads(memoryview(blob.data))
         if "error" in content:
             raise cloudpickle.loads(bytes.fromhex(content["error"]))
-        self.reports.append(content)
+        self.reports.append({**content, "slot": blob.slot})
 
 
 class Batches:
@@ -122,6 +124,7 @@ class Batches:
         store: Store | None,
         numbers: Adaptation,
         chunk_rows: int,
+        locality: Asked = "off",
     ) -> None:
         self.spark = spark
         self.plan = plan
@@ -139,10 +142,11 @@ class Batches:
         self._defaults: dict[str, Any] = {}
         self.counts: dict[str, dict[str, int]] = {}
         self._placement = Placement(spark, zlib.crc32(plan.flow.encode()))
+        self._routing: KeyRouting | None = None
         if store is not None:
-            self._open(store)
+            self._open(store, locality)
 
-    def _open(self, store: Store) -> None:
+    def _open(self, store: Store, locality: Asked) -> None:
         new = manifest_of(self.plan)
         if manifests.read(store.fs, store.root) is None:
             refuse_used_folders(self.sinks)
@@ -155,6 +159,10 @@ class Batches:
                 "Start with a new checkpoint folder to process more."
             )
         self.counts = {k: dict(v) for k, v in latest.counters.items()} if latest else {}
+        context = self.spark.sparkContext
+        self._routing = KeyRouting(
+            context, self.plan, store.fs, store.root, locality, latest, self.numbers.slots
+        )
 
     def run(
         self, frame: DataFrame, batch: int, *, ends: bool, admission_wait_s: float = 0.0
@@ -171,18 +179,22 @@ class Batches:
         previous = (
             None if self.store is None else records.previous(self.store.fs, self.store.root, batch)
         )
-        job = self.job(batch, previous, ends=ends)
+        job, routed = self._planned(batch, previous, ends=ends)
         places = self._placement.next_batch(job.slots)
         result = self.lowered(frame, job, places)
         with tagged(self.spark, job.attempt), self._persisted(result):
             told = self._told(result)
             self._write(result, told, batch)
         record = self._commit(previous, job, told.reports)
+        if self._routing is not None:
+            self._routing.collect(job.attempt)
+            self._routing.committed(batch)
         wall_s = time.perf_counter() - started
         found = exchanges(self.spark, job.attempt) if job.slots > 1 else []
         progress = batch_progress(
             self.plan, record, told.reports, self.progress,
-            wall_s=wall_s, admission_wait_s=admission_wait_s, exchanges=found,
+            wall_s=wall_s, admission_wait_s=admission_wait_s,
+            locality=self._locality(job, routed, told.reports, found),
         )  # fmt: skip
         progress["threads"] = job.threads
         progress["changes"] = self._adapt(progress)
@@ -196,8 +208,35 @@ class Batches:
         )
         return [dataclasses.asdict(one) for one in changes]
 
+    def _planned(
+        self, batch: int, previous: records.CommitRecord | None, *, ends: bool
+    ) -> tuple[StageJob, Routed]:
+        """What the tasks of a batch must know, and the tables by which it is routed."""
+        job = self.job(batch, previous, ends=ends)
+        if self._routing is None:
+            return job, Routed()
+        routed = self._routing.plan(batch, job.slots, previous)
+        return dataclasses.replace(
+            job,
+            epoch=routed.epoch,
+            next_epoch=routed.next_epoch,
+            told=self._routing.told if job.slots > 1 else None,
+        ), routed
+
+    def _locality(
+        self,
+        job: StageJob,
+        routed: Routed,
+        reports: Sequence[Mapping[str, Any]],
+        found: Sequence[Exchange],
+    ) -> dict[str, Any]:
+        if not found and routed.run is None:
+            return {}
+        top = None if self._routing is None else self._routing.top_keys()
+        return locality_progress(self.plan, job.slots, routed, reports, found, top)
+
     def job(self, batch: int, previous: records.CommitRecord | None, *, ends: bool) -> StageJob:
-        """What the tasks of a batch must know."""
+        """What the tasks of a batch must know, without tables."""
         return StageJob(
             plan=self._pickled,
             fingerprint=self._fingerprint,
@@ -325,7 +364,8 @@ class Batches:
             clock={d: c for said in reports for d, c in said.get("clocks", {}).items()},
             finished=any(said.get("ends") for said in reports),
             plan=self._fingerprint,
-            extra={"gates": {**old_gates, **gates}},
+            epoch=job.epoch,
+            extra={"gates": {**old_gates, **gates}, **followed(job.next_epoch or job.epoch)},
         )
         if self.store is not None:
             if any(said.get("postponed") for said in reports):

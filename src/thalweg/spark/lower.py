@@ -15,9 +15,9 @@ from thalweg.operators.nodes import Coroutine, Keyed, OrderBy, Source
 from thalweg.plan import Plan, make_plan
 from thalweg.runtime.engine import CHUNK_ROWS
 from thalweg.spark import inputs as io
+from thalweg.spark.arguments import threads_of
 from thalweg.spark.batches import Batches
 from thalweg.spark.elastic import Adaptation
-from thalweg.spark.query import threads_of
 from thalweg.spark.sinks import decode_frame
 
 

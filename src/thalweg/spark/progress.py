@@ -1,4 +1,4 @@
-"""What a query says of a batch: rows, times, state, clocks, and what passed between its slots."""
+"""What a query says of a batch: rows, times, state, clocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 
 from thalweg.plan import Plan
-from thalweg.spark.exchanges import Exchange, co_located
 from thalweg.state.record import CommitRecord
 from thalweg.stats import weighted_quantile
 
@@ -25,7 +24,7 @@ def batch_progress(
     *,
     wall_s: float,
     admission_wait_s: float,
-    exchanges: Sequence[Exchange],
+    locality: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The progress of a batch.
 
@@ -36,7 +35,7 @@ def batch_progress(
         recent: the progress of the batches before it, for the latency.
         wall_s: from the batch's start to its commit record.
         admission_wait_s: how long it waited for other queries.
-        exchanges: between its stages.
+        locality: what :func:`thalweg.spark.locality_progress.locality_progress` says.
     """
     added = sum_counts(said["counts"] for said in reports)
     rows = sum(added.get(source.name, {}).get("in", 0) for source in plan.sources)
@@ -68,7 +67,7 @@ def batch_progress(
             }
             for name, chains in record.chains.items()
         },
-        "locality": _locality(exchanges),
+        "locality": dict(locality),
         "finished": record.finished,
     }
 
@@ -92,18 +91,3 @@ def _latency(batches: Sequence[tuple[float, int]]) -> dict[str, float]:
         return {}
     shares = {"p50": 0.5, "p99": 0.99, "max": 1.0}
     return {name: weighted_quantile(times, weights, q) * 1e-9 for name, q in shares.items()}
-
-
-def _locality(exchanges: Sequence[Exchange]) -> dict[str, Any]:
-    """What passed between slots; of a single slot nothing does.
-
-    The first exchange spreads the input over the slots; those behind it are between keyed stages.
-    """
-    if not exchanges:
-        return {}
-    return {
-        "executors": len({executor for one in exchanges for executor in one.executors}),
-        "co_located": co_located(exchanges),
-        "local_bytes": [one.local_bytes for one in exchanges],
-        "remote_bytes": [one.remote_bytes for one in exchanges],
-    }

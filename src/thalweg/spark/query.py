@@ -9,18 +9,19 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from thalweg.errors import BuildError, CheckpointError
 from thalweg.flow import Flow
-from thalweg.plan import Plan, make_plan
+from thalweg.plan import make_plan
 from thalweg.runtime.engine import CHUNK_ROWS
-from thalweg.runtime.options import require_count
 from thalweg.spark import inputs as io
+from thalweg.spark.arguments import check, numbers_of, session_here, trigger_of, warn
 from thalweg.spark.batches import Batches, Store
-from thalweg.spark.elastic import Adaptation, Elastic, elastic
+from thalweg.spark.elastic import Elastic
 from thalweg.spark.failures import readable, tell_once
+from thalweg.spark.locality import Asked
 from thalweg.spark.scheduler import Place, Scheduler, place_for
 from thalweg.spark.worker import compile_all
 from thalweg.times import duration
@@ -265,6 +266,7 @@ def start(
     end: End = "keep",
     chunk_rows: int = CHUNK_ROWS,
     scheduler: Scheduler | None = None,
+    locality: Asked = "off",
 ) -> Query:
     """Runs a flow on Spark.
 
@@ -285,6 +287,10 @@ def start(
             next run, ``"drain"`` ends the input for good.
         chunk_rows: about how many rows move at once.
         scheduler: shares the cluster with other queries by a policy; it knows this one by the flow's name.
+        locality: how tuples find their slots. ``"off"``: by the hash of their key, or by the table that a checkpoint
+            has already. ``"online"``: keys that come together are brought together while the query runs
+            (docs/locality.md), with other settings by ``tw.locality.Online(…)``. A path: by that table, which
+            ``thalweg locality plan`` made.
 
     Raises:
         BuildError: names or arguments do not fit the flow.
@@ -292,22 +298,26 @@ def start(
         ThalwegError: batch inputs only: a row or function failed.
     """
     plan = make_plan(flow)
-    _check(plan, inputs, sinks, end)
+    check(plan, inputs, sinks, end)
     streaming = io.is_streaming(inputs)
     if streaming and checkpoint is None:
         raise BuildError(
             "a streaming query needs checkpoint='folder': its state and offsets live there"
         )
-    asked = _trigger(trigger)
-    spark = _session()
+    if not streaming and locality != "off":
+        raise BuildError(
+            "locality is learnt from batch to batch, and inputs that do not stream are one batch"
+        )
+    asked = trigger_of(trigger)
+    spark = session_here()
     if scheduler is not None:
         scheduler.check(spark, plan.flow, next(io.unbounded(inputs), "") if streaming else "")
-    numbers = _numbers(spark, slots, threads)
+    numbers = numbers_of(spark, slots, threads)
     store = Store.open(checkpoint, state) if streaming and checkpoint is not None else None
     try:
         frame = io.tagged_frame(spark, plan, inputs, store.control if store else None)
-        batches = Batches(spark, plan, inputs, sinks, store, numbers, chunk_rows)
-        _warn(spark, numbers.most_slots, inputs, plan)
+        batches = Batches(spark, plan, inputs, sinks, store, numbers, chunk_rows, locality)
+        warn(spark, numbers.most_slots, inputs, plan)
         if str(spark.sparkContext.master).startswith("local"):
             # The workers are on this machine: what is compiled here, with a message, they find in the cache.
             for count in {numbers.threads, numbers.most_threads}:
@@ -322,87 +332,3 @@ def start(
             store.lease.give_back()
         raise
     return query
-
-
-def _numbers(spark: SparkSession, slots: Any, threads: Any) -> Adaptation:
-    wanted, each = elastic("slots", slots), elastic("threads", threads)
-    if not isinstance(each, Elastic):
-        each = threads_of(spark, each)
-    cores = int(spark.conf.get("spark.task.cpus", "1") or "1")
-    most = spark.sparkContext.defaultParallelism // cores
-    return Adaptation(1 if wanted is None else wanted, each, most_slots=most, most_threads=cores)
-
-
-def threads_of(spark: SparkSession, threads: int | None) -> int:
-    """The threads of a slot: what was asked for, else the cores that Spark gives a task.
-
-    Raises:
-        BuildError: what was asked for is no number from 1 on.
-    """
-    cores = int(spark.conf.get("spark.task.cpus", "1") or "1")
-    if threads is None:
-        return cores
-    require_count("threads", threads)
-    if threads > cores:
-        log.warning(
-            "%d threads a slot share the %d core(s) of a task with others; tw.spark.session(threads_per_slot=%d)"
-            " gives each a core",
-            threads, cores, threads,
-        )  # fmt: skip
-    return threads
-
-
-def _check(plan: Plan, inputs: Mapping[str, Any], sinks: Mapping[str, Any], end: str) -> None:
-    from thalweg.embedded import check_names
-
-    io.refuse_embedded_only(plan)
-    check_names(plan, inputs)
-    names = {sink.name for sink in plan.sinks}
-    for extra in sorted(sinks.keys() - names):
-        raise BuildError(
-            f"flow {plan.flow!r} has no sink {extra!r}; it has {', '.join(sorted(names))}"
-        )
-    if end not in ("keep", "drain"):
-        raise BuildError(f"end is 'keep' or 'drain', got {end!r}")
-
-
-def _trigger(trigger: str | None) -> dict[str, Any]:
-    if trigger is None:
-        return {"processingTime": "0 seconds"}
-    if trigger in ("available_now", "once"):
-        return {"availableNow": True}
-    try:
-        interval = duration(trigger)
-    except (TypeError, ValueError):
-        interval = -1
-    if interval < 0 or not isinstance(trigger, str):
-        raise BuildError(
-            f"trigger is 'available_now', an interval such as '5 seconds', or None, got {trigger!r}"
-        )
-    return {"processingTime": f"{interval // 1000} milliseconds"}
-
-
-def _session() -> SparkSession:
-    from thalweg.spark.session import session
-
-    return SparkSession.getActiveSession() or session()
-
-
-def _warn(spark: SparkSession, slots: int, inputs: Mapping[str, Any], plan: Plan) -> None:
-    cores = spark.sparkContext.defaultParallelism
-    task = int(spark.conf.get("spark.task.cpus", "1") or "1")
-    if slots > 1 and slots * task < cores:
-        log.info(
-            "%d slots of %d cores leave %d of %d cores idle",
-            slots,
-            task,
-            cores - slots * task,
-            cores,
-        )
-    for source in plan.sources:
-        if not source.arrival and not isinstance(inputs[source.name], io.Files):
-            log.warning(
-                "source %r: its rows arrive in the order of Spark's partitions, which depends on sizes and cores; name"
-                " the columns that give the order of arrival, source(arrival=[...]), or read with tw.spark.files",
-                source.name,
-            )

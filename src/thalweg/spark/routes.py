@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from thalweg.hashing import Int64s, UInt64s
-from thalweg.locality.routing import RoutingTable
+from thalweg.locality.routing import RoutingTable, routed_by
 from thalweg.operators.nodes import Coroutine, Keyed, Node
 from thalweg.plan import Plan
 from thalweg.runtime.state_units import StateUnits
@@ -56,9 +56,10 @@ def hash_routes(plan: Plan, slots: int) -> Routes:
 def table_routes(plan: Plan, table: RoutingTable) -> Routes:
     """Routes by a table, for its number of slots."""
     found = dict(hash_routes(plan, table.slots))
-    for name, routes in table.operators.items():
+    for name, home in routed_by(plan).items():
+        routes = table.operators[home]
         units = StateUnits.pinning(len(routes.buckets), len(table.groups), routes.pinned)
-        found[name] = Route(units, table.owners(name))
+        found[name] = Route(units, table.owners(home))
     return found
 
 

@@ -15,6 +15,7 @@ from thalweg.runtime.build import Builder, Prepared
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.engine import Engine, Leaving
 from thalweg.runtime.keyed_unit import KeyFinder
+from thalweg.spark.counting import KeyCounter
 from thalweg.spark.routes import Routes, node_slot
 from thalweg.spark.transport import DRIVER, Blob, encode, pieces
 from thalweg.spark.worker import StageJob, plan_of, routes_of
@@ -33,8 +34,13 @@ class Phase:
 class Router:
     """Where chunks that leave a stage go: which slots, split by the owner of each row's state unit."""
 
-    def __init__(self, prepared: Prepared, slots: int, routes: Routes) -> None:
+    def __init__(
+        self, prepared: Prepared, slots: int, routes: Routes, counter: KeyCounter | None = None
+    ) -> None:
         self._plan = prepared.plan
+        self._counter = counter
+        #: by operator, the rows routed to it: those that stay in this slot, and all
+        self.routed: dict[str, list[int]] = {}
         self._builder = Builder(prepared)
         self._slots = slots
         self._routes = routes
@@ -47,14 +53,17 @@ class Router:
         if one_slot or (isinstance(node, Sink) and node.ordered):
             yield node_slot(node, self._slots), chunk
         elif isinstance(node, Keyed) and node.key.fields:
-            yield from self._by_key(node, chunk)
+            yield from self._by_key(node, chunk, here)
         elif isinstance(node, Keyed):
             yield node_slot(node, self._slots), chunk
         else:
             yield here, chunk
 
-    def _by_key(self, node: Keyed, chunk: Chunk) -> Iterator[tuple[int, Chunk]]:
+    def _by_key(self, node: Keyed, chunk: Chunk, here: int) -> Iterator[tuple[int, Chunk]]:
         slots = self._slots_of(node, chunk)
+        routed = self.routed.setdefault(node.name, [0, 0])
+        routed[0] += int(np.count_nonzero(slots == here))
+        routed[1] += len(slots)
         for slot in range(self._slots):
             places = np.flatnonzero(slots == slot)
             if len(places):
@@ -68,6 +77,8 @@ class Router:
         # Rows whose key function raises are rejected where they arrive; any slot will do.
         columns, places, _ = finder.find(chunk)
         hashes = finder.spec.hashes(columns, len(places))
+        if self._counter is not None:
+            self._counter.left(node, chunk, places, finder.spec, columns, hashes)
         slots = np.zeros(len(chunk), np.int64)
         slots[places] = self._routes[node.name].slots(hashes)
         return slots
@@ -86,15 +97,27 @@ def merge_phases(phases: list[Phase], data: bytes) -> None:
 class Sender:
     """Turns what leaves a stage into blobs for the stages behind it."""
 
-    def __init__(self, engine: Engine, job: StageJob, stage: int, slot: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        job: StageJob,
+        stage: int,
+        slot: int,
+        counter: KeyCounter | None = None,
+    ) -> None:
         self._engine = engine
-        self._router = Router(plan_of(job), job.slots, routes_of(job))
+        self._router = Router(plan_of(job), job.slots, routes_of(job), counter)
         self._slots = job.slots
         self._wanted = job.wanted
         self._stage = stage
         self._slot = slot
         self._phase = 0
         self._closings = engine.plan.closings
+
+    @property
+    def routed(self) -> dict[str, list[int]]:
+        """By keyed operator, the rows sent to it so far: those that stay in this slot, and all."""
+        return self._router.routed
 
     def ending(self, domains: Collection[int], number: int) -> None:
         """Tells the phase: 0 while rows flow, then one for each step of the end."""

@@ -21,6 +21,7 @@ from thalweg.plan import Edge
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.engine import Engine, Leaving, stream_schema
 from thalweg.runtime.ordering import merge
+from thalweg.spark.counting import KeyCounter
 from thalweg.spark.inputs import receive, source_chunks
 from thalweg.spark.routing import Phase, Sender, merge_phases, sink_blobs
 from thalweg.spark.transport import DRIVER, Blob, decode, from_batch, report, to_batches
@@ -200,7 +201,8 @@ def _later_stage(job: StageJob, stage: int, batches: Iterator[pa.RecordBatch]) -
     started = _Started.now()
     with hot_engine(job, stage, slot) as hot:
         engine = hot.engine
-        sender = Sender(engine, job, stage, slot)
+        counter = None if job.told is None else KeyCounter(engine, job.slots)
+        sender = Sender(engine, job, stage, slot, counter)
         for number, phase in enumerate(phases):
             arriving = {
                 edge: _merged(engine, edge, mine.pop((number, edge)))
@@ -210,9 +212,16 @@ def _later_stage(job: StageJob, stage: int, batches: Iterator[pa.RecordBatch]) -
             sender.ending(phase.ending, phase.round)
             for leaving in _phase(engine, phase, arriving):
                 yield from sender.send(leaving)
+            if counter is not None:
+                counter.end_phase()
         yield from sender.clocks(phases)
         said = save(job, stage, slot, hot, _task_id())
         facts = {"clocks": clocks_of(job, engine, slot), **_slowest(engine)}
+        facts["routed"] = sender.routed
+        if counter is not None and job.told is not None:
+            job.told.add([(job.attempt, stage, slot, counter.summary())])
+            facts["pairs"] = [counter.hashed, counter.pairs]
+            counter.close()
     yield report(stage, slot, {**said, **facts, **started.spent()})
 
 

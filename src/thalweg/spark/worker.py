@@ -64,6 +64,8 @@ class StageJob:
         threads: of the engine of each task; 1 is the serial engine.
         epoch: the routing table that holds in this batch, 0 for none.
         next_epoch: the one that holds from the next batch on; keys that it moves are moved with this batch's state.
+        told: an accumulator that takes what tasks count of their keys (:class:`thalweg.spark.counting.ToldParam`);
+            None where nothing is counted.
     """
 
     plan: bytes
@@ -82,6 +84,7 @@ class StageJob:
     threads: int = 1
     epoch: int = 0
     next_epoch: int = 0
+    told: Any = None
 
     @property
     def durable(self) -> bool:
@@ -158,8 +161,11 @@ def _taken(job: StageJob, stage: int | None) -> HotEngine | None:
 
 
 def _form(job: StageJob) -> tuple[int, bool]:
-    """What of a job decides how its engine is made: threads, and whether they must know of pinned keys."""
-    return job.threads, job.threads > 1 and bool(job.epoch)
+    """What of a job decides how its engine is made: threads, and whether they do without machine code for keys.
+
+    It knows no pinned keys, and nobody could count what it takes.
+    """
+    return job.threads, job.threads > 1 and (bool(job.epoch) or job.told is not None)
 
 
 def _made(job: StageJob, stage: int | None) -> HotEngine:
@@ -330,7 +336,8 @@ def save(job: StageJob, stage: int | None, slot: int, hot: HotEngine, task: str)
         )  # fmt: skip
         _saved(hot, name, unit.tables, segment)
         said["segments"].append(segment_facts(segment))
-        said["keys"][name] = sum(map(len, unit.tables.values()))
+        gone = sum(rows.num_rows for rows in moved.values())
+        said["keys"][name] = sum(map(len, unit.tables.values())) + gone
     for name, gate in owned_gates(engine, slot, job.slots).items():
         state = GateState(gate)
         segment = save_operator(fs, path, place, name, {0: state}, record, keys=[], metadata=about)

@@ -1,0 +1,278 @@
+"""Learned routing on the driver: what tasks counted goes in, tables come out, between batches (Caneill et al., 3.4).
+
+What is decided, and when, says :class:`thalweg.locality.Manager`; here are its eyes and hands: sketches that come back
+by an accumulator, and table files on the checkpoint. The commit record names the epoch that holds next, so that a crash
+anywhere leaves the table before or the next one, with the state that belongs to it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from pyspark import SparkContext
+
+from thalweg.errors import BuildError
+from thalweg.hashing import Int64s
+from thalweg.locality import (
+    Assignment,
+    KeyLoads,
+    KeySummary,
+    Manager,
+    Online,
+    RoutingTable,
+    Statistics,
+    evaluate,
+    keyed_operators,
+    partition,
+)
+from thalweg.locality.first_seen import MAX_KEYS
+from thalweg.locality.names import KeyNames
+from thalweg.locality.reconfiguration import (
+    Action,
+    BatchCommitted,
+    BatchPlanned,
+    PruneTables,
+    ReadTable,
+    ResetStatistics,
+    RunBatch,
+    StatisticsArrived,
+    TableRead,
+    WriteTable,
+)
+from thalweg.locality.sketch import KEYS, PAIRS
+from thalweg.locality.triggers import Decision, History, Propose
+from thalweg.plan import Plan
+from thalweg.runtime.keys import KeySpec
+from thalweg.spark.counting import ToldParam
+from thalweg.state.paths import FileSystem, delete, join
+from thalweg.state.record import CommitRecord
+from thalweg.state.routing_files import epochs, load_table, read_table, table_path, write_table
+
+#: What ``start(locality=…)`` takes: "off", "online", the path of a table, or who proposes tables.
+Asked: TypeAlias = Literal["off", "online"] | str | Propose
+#: The entry of a commit record that names the epoch of the next batch.
+FOLLOWS: Final = "routing"
+#: Statistics are looked at every so many batches: reading them costs tens of milliseconds.
+LOOK: Final = 5
+#: Keys of each operator that progress shows.
+TOP: Final = 3
+
+
+def _joined(one: KeySummary | None, other: KeySummary) -> KeySummary:
+    """Both counts, no longer than one sketch."""
+    return other if one is None else one.merge(other).top(pairs=PAIRS, keys=KEYS)
+
+
+def cut(statistics: Statistics, parts: int, now: Assignment) -> Assignment:
+    """The default partition: METIS, balanced to 3 %, keys stay where moving them gains nothing.
+
+    A pinned key that was not counted lately stays pinned where it is: it may come again, and letting it go back to its
+    bucket would cost a move.
+    """
+    made = partition(statistics, parts=parts, current=now)
+    known = {(name, one.key) for name, loads in statistics.loads.items() for one in loads.keys}
+    idle = {end: part for end, part in now.keys.items() if end not in known}
+    if len(idle) + len(made.keys) > MAX_KEYS:
+        return made
+    return dataclasses.replace(made, keys={**idle, **made.keys})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fixed:
+    """Proposes one table, made offline, until it holds; for a checkpoint that has state already."""
+
+    table: RoutingTable
+
+    def __call__(self, statistics: Statistics, table: RoutingTable, history: History) -> Decision:
+        """See :class:`thalweg.locality.triggers.Propose`."""
+        wanted, now = self.table.assignment(), table.assignment()
+        before = evaluate(now, statistics)
+        if wanted.parts != now.parts or (wanted.keys, wanted.buckets) == (now.keys, now.buckets):
+            return Decision(None, "the table that was given holds", before)
+        return Decision(None, "a table was given", before, evaluate(wanted, statistics), wanted)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopKeys:
+    """Of the tuples that each keyed operator took in a batch.
+
+    Attributes:
+        keys: the most frequent keys with their shares, 0 to 1, the greatest first.
+        buckets: tuples by bucket.
+    """
+
+    keys: Mapping[str, Sequence[tuple[Any, float]]]
+    buckets: Mapping[str, Int64s]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Routed:
+    """By which tables a batch is routed: its own, and that of the next one if it is another; 0 for none."""
+
+    epoch: int = 0
+    next_epoch: int = 0
+    run: RunBatch | None = None
+
+
+def followed(epoch: int) -> dict[str, int]:
+    """What a commit record says of the table that holds from the next batch on; nothing where there is none."""
+    return {FOLLOWS: epoch} if epoch else {}
+
+
+class KeyRouting:
+    """Tables and statistics of one query.
+
+    Args:
+        context: Spark's.
+        plan: the flow's.
+        fs, root: the checkpoint.
+        asked: what ``start`` was given.
+        latest: the newest commit record, None in a new checkpoint.
+        slots: at the start.
+
+    Raises:
+        BuildError: the flow has no keyed operator, the table is for another flow or number of slots, or there are more
+            slots than buckets.
+        CheckpointError: a table cannot be read.
+    """
+
+    def __init__(
+        self,
+        context: SparkContext,
+        plan: Plan,
+        fs: FileSystem,
+        root: str,
+        asked: Asked,
+        latest: CommitRecord | None,
+        slots: int,
+    ) -> None:
+        self._fs, self._root = fs, root
+        self._operators = keyed_operators(plan)
+        self._specs = {node.name: KeySpec(node.key.fields) for node in plan.keyed}
+        propose, first = self._propose(asked, plan, latest, slots)
+        self._manager: Manager | None = None
+        if asked != "off" or (latest is not None and FOLLOWS in latest.extra):
+            newest = max(epochs(fs, root), default=0)
+            self._manager = Manager(first, propose, newest=newest)
+        #: takes what tasks count; None where nobody wants to know
+        learns = propose is not None and not isinstance(propose, Fixed)
+        self.told: Any = context.accumulator([], ToldParam()) if learns else None
+        self._look = min(LOOK, propose.every or LOOK) if isinstance(propose, Online) else 1
+        self._summary: KeySummary | None = None
+        self._batches = 0
+        #: counted in the last batch
+        self.counted: KeySummary | None = None
+
+    def _propose(
+        self, asked: Asked, plan: Plan, latest: CommitRecord | None, slots: int
+    ) -> tuple[Propose | None, RoutingTable]:
+        hashed = RoutingTable.hashed(self._operators, slots)
+        if asked == "off":
+            return None, hashed
+        if not self._operators:
+            raise BuildError(
+                f"locality: flow {plan.flow!r} has no operator by key, so there is nothing to route"
+            )
+        if asked == "online":
+            return Online(cut), hashed
+        if callable(asked):
+            return asked, hashed
+        if not isinstance(asked, str):
+            raise BuildError(
+                f'locality is "off", "online", the path of a table or tw.locality.Online(…), got {asked!r}'
+            )
+        table = load_table(asked)
+        table.require(self._operators, slots)
+        return (None, table) if latest is None else (Fixed(table), hashed)
+
+    # -- a batch ---------------------------------------------------------------------------------------------
+
+    def plan(self, batch: int, slots: int, previous: CommitRecord | None) -> Routed:
+        """The tables of a batch; what is new is on stable storage when it returns."""
+        if self._manager is None:
+            return Routed()
+        follows = None if previous is None else previous.extra.get(FOLLOWS)
+        if self._is_due():
+            self._manager.handle(StatisticsArrived(self._statistics()))
+        run = self._done(self._manager.handle(BatchPlanned(batch, slots, follows)))
+        assert run is not None
+        epoch = run.table.epoch
+        return Routed(epoch, run.following if run.following != epoch else 0, run)
+
+    def committed(self, batch: int) -> None:
+        """The batch's commit record is written."""
+        if self._manager is not None:
+            self._batches += 1
+            self._done(self._manager.handle(BatchCommitted(batch)))
+
+    def _done(self, actions: Iterable[Action]) -> RunBatch | None:
+        """Does what the manager wants; gives the batch to run, if there is one."""
+        run = None
+        for action in actions:
+            match action:
+                case ReadTable():
+                    table = read_table(self._fs, self._root, action.epoch)
+                    assert self._manager is not None
+                    run = self._done(self._manager.handle(TableRead(table)))
+                case WriteTable():
+                    write_table(self._fs, self._root, action.table)
+                case RunBatch():
+                    run = action
+                case ResetStatistics():
+                    self._summary, self._batches = None, 0
+                case PruneTables():
+                    for epoch in set(epochs(self._fs, self._root)) - action.keep:
+                        delete(self._fs, join(self._root, table_path(epoch)))
+        return run
+
+    # -- statistics ------------------------------------------------------------------------------------------
+
+    def collect(self, attempt: str) -> None:
+        """Takes what the tasks of a try have counted."""
+        if self.told is None:
+            return
+        # A task that ran again tells again.
+        parts = {(stage, slot): data for of, stage, slot, data in self.told.value if of == attempt}
+        self.told.value = []
+        self.counted = None
+        for _, data in sorted(parts.items()):
+            self.counted = _joined(self.counted, KeySummary.from_bytes(data))
+        if self.counted is not None:
+            self._summary = _joined(self._summary, self.counted)
+
+    def top_keys(self) -> TopKeys | None:
+        """The keys that most tuples of the last batch had; None where nothing was counted."""
+        if self.counted is None:
+            return None
+        found = {}
+        for name, counts in self.counted.keys.items():
+            hashes, names = self.counted.names[name]
+            top = counts.top(TOP)
+            places = KeyNames(hashes, names).places(np.ascontiguousarray(top.items[:, 0]))
+            keys = self._decode(name, names.take(pa.array(places[places >= 0])))
+            total = max(int(self.counted.buckets[name].sum()), 1)
+            shares = (top.counts[places >= 0] / total).tolist()
+            found[name] = list(zip(keys, shares, strict=True))
+        return TopKeys(found, dict(self.counted.buckets))
+
+    def _is_due(self) -> bool:
+        if self.told is None:
+            return True
+        return self._summary is not None and self._batches % self._look == 0
+
+    def _statistics(self) -> Statistics:
+        if self._summary is not None:
+            return self._summary.statistics(self._decode)
+        none = {
+            name: KeyLoads(name, 0, (), (0,) * buckets)
+            for name, (_, buckets) in self._operators.items()
+        }
+        return Statistics(tuple(none), none, ())
+
+    def _decode(self, operator: str, names: pa.BinaryArray) -> list[Any]:
+        spec = self._specs[operator]
+        return spec.python_keys(spec.decode_ordered(names), len(names))
