@@ -29,7 +29,17 @@ def run_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["signatures", "coroutines", "order", "errors", "runtime", "scheduling", "simulator"]
+    "page",
+    [
+        "signatures",
+        "coroutines",
+        "order",
+        "errors",
+        "runtime",
+        "scheduling",
+        "simulator",
+        "locality",
+    ],
 )
 def test_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every example of the page runs and its assertions hold."""

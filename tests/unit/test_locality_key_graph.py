@@ -173,11 +173,19 @@ def test_uncertain_tuples_are_no_edges() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"parts": 0}, {"parts": 2, "alpha": 0.9}, {"parts": 2, "move_cost": -1.0}]
+    "wrong",
+    [
+        {"parts": 0},
+        {"parts": 2, "alpha": 0.9},
+        {"parts": 2, "move_cost": -1.0},
+        {"parts": 2, "max_pins": -1},
+    ],
 )
 def test_arguments_are_checked(wrong: dict[str, float]) -> None:
     """What cannot be is refused, with what came."""
-    with pytest.raises(BuildError, match="expected parts ≥ 1, alpha ≥ 1 and move_cost ≥ 0"):
+    with pytest.raises(
+        BuildError, match="expected parts ≥ 1, alpha ≥ 1, move_cost ≥ 0 and max_pins ≥ 0"
+    ):
         partition(count([(1, 2)], ("a", "b")), **wrong)  # type: ignore[arg-type]
 
 

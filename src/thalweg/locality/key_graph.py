@@ -144,13 +144,14 @@ def partition(
         max_pins: the most keys to pin, those with the most tuples first.
 
     Raises:
-        BuildError: ``parts`` or ``alpha`` is below 1, or ``move_cost`` below 0; ``current`` is of
+        BuildError: ``parts`` or ``alpha`` is below 1, or ``move_cost`` or ``max_pins`` below 0; ``current`` is of
             other operators or another number of buckets.
         EnvironmentProblem: METIS is needed and cannot be loaded.
     """
-    if parts < 1 or alpha < 1 or move_cost < 0:
+    if parts < 1 or alpha < 1 or move_cost < 0 or max_pins < 0:
         raise BuildError(
-            f"expected parts ≥ 1, alpha ≥ 1 and move_cost ≥ 0, got {parts}, {alpha} and {move_cost}"
+            "expected parts ≥ 1, alpha ≥ 1, move_cost ≥ 0 and max_pins ≥ 0,"
+            f" got {parts}, {alpha}, {move_cost} and {max_pins}"
         )
     pinned = {} if current is None else current.keys
     graph = key_graph(statistics, parts=parts, pinned=pinned)
