@@ -612,3 +612,31 @@ def test_wrong_graphs_and_runs_are_refused() -> None:
         Constant(0)
     with pytest.raises(BuildError, match="must not fall"):
         At((3, 2))
+
+
+# -- preemption ----------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LongerQueue(MaxQueueLength):
+    """Leaves an operator as soon as another has the longer queue; notes what it was asked."""
+
+    asked: list[tuple[int, int]] = dataclasses.field(default_factory=list, hash=False)
+
+    def preempt(self, view: FlowView, operator: int, began_ns: int) -> bool:
+        self.asked.append((operator, int(view.now_ns[0]) - began_ns))
+        return bool(view.worklist[operator] < view.worklist.max())
+
+
+def test_own_preemption() -> None:
+    """A policy with its own ``preempt`` is asked after each tuple; without one the quantum alone ends a visit."""
+    graph = chain(Saturated(), {"cost_ns": 100, "capacity": 64}, {"cost_ns": 100, "capacity": 64})
+    policy = LongerQueue(slice_ns=50_000)
+    own, quantum = (
+        simulate(graph, policy=one, seconds=1e-4)
+        for one in (policy, MaxQueueLength(slice_ns=50_000))
+    )
+    assert own.decisions > 5 * quantum.decisions
+    assert len(policy.asked) >= own.decisions
+    assert {operator for operator, _ in policy.asked} == {1, 2}
+    assert all(0 < ran <= 100_000 for _, ran in policy.asked)

@@ -8,6 +8,7 @@ from typing import Final
 import numba
 
 from thalweg.errors import BuildError
+from thalweg.scheduling.c_stream import own_preempt
 from thalweg.scheduling.policy import FlowView, Pick, PickPolicy
 from thalweg.simulate.nodes import Node
 from thalweg.simulate.workers import Machine, Worker, WorkerModel
@@ -18,6 +19,9 @@ COMPILE_FROM: Final = 64
 
 class PickThreads(WorkerModel):
     """A thread picks, stays for a time slice or until input or room runs out, and picks again.
+
+    A policy that has a ``preempt`` of its own says at each unit's end whether the thread must leave, in place of the
+    time slice (Sahin & Gedik, section 3.2.4).
 
     Attributes:
         idle: numbers of the workers that sleep, a heap: the first one is woken first.
@@ -30,6 +34,7 @@ class PickThreads(WorkerModel):
         self.idle: list[int] = []
         self.deciding = 0
         self._pick = _compiled(policy.pick_function(), self.board.view())
+        self._preempt = own_preempt(policy)
 
     def settle(self) -> None:
         self.board.settle()
@@ -46,9 +51,16 @@ class PickThreads(WorkerModel):
 
     def unit_done(self, worker: Worker) -> None:
         node = self.end_unit(worker)
-        stays = worker.index < self.level and self.now_ns < worker.until_ns
+        stays = worker.index < self.level and not self._preempts(worker, node)
         if not (stays and self.begin_unit(worker, node, self.unit_tuples)):
             self._go(worker)
+
+    def _preempts(self, worker: Worker, node: Node) -> bool:
+        """Whether the operator must let others run: asked where it waits for its next tuple."""
+        if self._preempt is None:
+            return self.now_ns >= worker.until_ns
+        began_ns = worker.until_ns - self.policy.slice_ns
+        return bool(self._preempt(self.board.view(), node.index, began_ns))
 
     def _go(self, worker: Worker) -> None:
         self.leave(worker)
