@@ -113,6 +113,28 @@ def test_long_names_do_not_break_the_bound() -> None:
     assert len(named) < len(set(rows))
 
 
+def test_names_can_be_short_before_all_operators_were_reached() -> None:
+    """Where only one operator took tuples, names of the others, of which there are none, are no obstacle."""
+    sketch = KeySketch(dict.fromkeys(LINK, 16), [LINK], pairs=10, keys=400, memory_bytes=60_000)
+    texts = pa.array([f"{key:04}" + "x" * 400 for key in range(200)])
+    sketch.take("left", hash_texts(texts), lambda rows: texts.take(pa.array(rows)))
+    assert sketch.nbytes <= 60_000
+    found = sketch.summary().statistics(decode)
+    assert 0 < len(found.loads["left"].keys) < 200
+    assert found.loads["left"].total == 200
+
+
+def test_empty_batches_count_nothing() -> None:
+    """A step without rows is no step."""
+    sketch = KeySketch(dict.fromkeys(LINK, 16), [LINK], pairs=10, keys=10)
+    none = hash_texts(pa.array([], pa.string()))
+    sketch.take("left", none, lambda rows: pa.array([], pa.string()))
+    sketch.pair(LINK, none, none, lambda rows: pa.array([]), lambda rows: pa.array([]))
+    found = KeySummary.from_bytes(sketch.summary().to_bytes()).statistics(decode)
+    assert found.pairs == ()
+    assert [loads.total for loads in found.loads.values()] == [0, 0]
+
+
 def test_a_reset_sketch_counts_anew() -> None:
     """Old tuples do not count after a reset; new ones do, with their names."""
     sketch = KeySketch(dict.fromkeys(LINK, 8), [LINK], pairs=10, keys=10)

@@ -30,6 +30,8 @@ class KeyNames:
 
     def sizes(self) -> Int64s:
         """The bytes that each takes."""
+        if not len(self):
+            return np.zeros(0, np.int64)
         lengths: Int64s = np.diff(np.frombuffer(self.names.buffers()[1], np.int32)[: len(self) + 1])
         return lengths.astype(np.int64) + OVERHEAD
 
