@@ -7,14 +7,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 
 import thalweg as tw
 from thalweg.plan import make_plan
 from thalweg.runtime import layout as at
+from thalweg.runtime import parallel
 from thalweg.runtime.build import prepare
 from thalweg.runtime.ingress import cuts
 from thalweg.runtime.options import Options
 from thalweg.runtime.parallel import FIRST_ROWS, STEP_NS, STEP_ROWS, ParallelEngine
+from thalweg.runtime.workers import Workers
 
 
 class Row(NamedTuple):
@@ -45,7 +48,7 @@ def engine_of(chunk_rows: int | None) -> ParallelEngine:
 def count(engine: ParallelEngine, name: str, **words: int) -> None:
     """Writes counts of an operator, as the first worker would."""
     (op,) = [task.index for task in engine.tasks if task.spec.name == name]
-    stat = int(engine.mem[at.STATS]) + op * at.STAT_WORDS
+    stat = int(engine.mem[at.STATS]) + (engine.source + op) * at.STAT_WORDS
     for word, value in words.items():
         engine.mem[stat + getattr(at, word)] = value
 
@@ -73,6 +76,33 @@ def test_steps_are_as_long_as_the_dearest_operator_takes_for_a_row_of_the_source
     assert engine.step_rows() == STEP_ROWS
     count(engine, "work", S_TIMED=200, S_NS=200 * 10**10, S_IN=200, S_OUT=200)
     assert engine.step_rows() == 1
+
+
+def test_of_many_operators_the_cost_is_asked_for_at_few_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = engine_of(None)
+    counts = len(engine.tasks) * int(engine.mem[at.N_WORKERS])
+    monkeypatch.setattr(parallel, "_COUNTS_A_STEP", 1)
+    assert engine.step_rows() == FIRST_ROWS
+    count(engine, "work", S_TIMED=200, S_NS=200 * 50_000, S_IN=200, S_OUT=200)
+    sizes = [engine.step_rows() for _ in range(counts + 1)]
+    assert sizes == [FIRST_ROWS] * counts + [STEP_NS // 50_000]
+
+
+def test_each_of_several_flows_has_steps_by_its_own_cost() -> None:
+    options = Options(threads=2)
+    workers = Workers(options)
+    cheap, dear = (
+        ParallelEngine(
+            prepare(make_plan(flow_of(same))), chunk_rows=None, options=options, workers=workers
+        )
+        for _ in range(2)
+    )
+    count(dear, "work", S_TIMED=200, S_NS=200 * 50_000, S_IN=200, S_OUT=100)
+    count(dear, dear.tasks[-1].spec.name, S_TIMED=200, S_NS=200 * 200_000, S_IN=200)
+    count(cheap, "work", S_TIMED=200, S_NS=200 * 10_000, S_IN=200, S_OUT=200)
+    assert (dear.step_rows(), cheap.step_rows()) == (STEP_NS // 100_000, STEP_NS // 10_000)
 
 
 def test_a_function_that_sleeps_gets_small_steps() -> None:

@@ -62,6 +62,8 @@ STEP_ROWS: Final = 16_384
 FIRST_ROWS: Final = 64
 #: How long an operator is to take for a step, ns: twenty times what a step costs in Python, and not long to wait for.
 STEP_NS: Final = 2_000_000
+#: So many counts of operators, one a worker, may be looked at a step to find out what rows cost: some microseconds.
+_COUNTS_A_STEP: Final = 256
 #: A sleeping caller looks for a failure so often, microseconds.
 _LOOK_US: Final = 50_000
 #: How long steps on their way are waited for when a flow is ended, seconds.
@@ -99,6 +101,7 @@ class ParallelEngine(Engine):
         self.priority_class = priority_class
         super().__init__(prepared, stage=stage, chunk_rows=chunk_rows or STEP_ROWS)
         self._adapts = chunk_rows is None
+        self._step_rows, self._steps_until_look = FIRST_ROWS, 0
         self.error: BaseException | None = None
         self._left: collections.deque[tuple[Edge, Chunk]] = collections.deque()
         self._leave = leave or (lambda edge, chunk, entry: self._left.append((edge, chunk)))
@@ -173,10 +176,17 @@ class ParallelEngine(Engine):
         """As many rows as the dearest operator does in :data:`STEP_NS`, few before it is known what they cost."""
         if not self._adapts:
             return self.chunk_rows
-        dearest = dearest_ns(self.mem, self.submitter, self.source)
+        if self._steps_until_look > 0:
+            self._steps_until_look -= 1
+            return self._step_rows
+        count = len(self.tasks)
+        self._steps_until_look = count * int(self.mem[at.N_WORKERS]) // _COUNTS_A_STEP
+        dearest = dearest_ns(self.mem, self.submitter, self.source, count)
         if dearest < 0:
-            return FIRST_ROWS
-        return max(1, min(self.chunk_rows, int(STEP_NS / max(dearest, 1.0))))
+            self._step_rows = FIRST_ROWS
+        else:
+            self._step_rows = max(1, min(self.chunk_rows, int(STEP_NS / max(dearest, 1.0))))
+        return self._step_rows
 
     def step(
         self,

@@ -185,6 +185,20 @@ def _begin_view(mem: Int64s, me: int, base: int, n: int, ports: int) -> None:
 
 
 @shared
+def _cost(timed: int, ns: int) -> float:
+    """CPU time a tuple, ns, of so many whose time was taken."""
+    return max(ns / timed, LEAST_COST_NS) if timed >= SAMPLE_TUPLES else PRIOR_COST_NS
+
+
+@shared
+def _selectivity(mem: Int64s, o: int, rows_in: int, rows_out: int) -> float:
+    """Tuples out a tuple in; a sink puts nothing out, but lets all through."""
+    if rows_in >= SAMPLE_TUPLES and mem[o + N_OUT] > 0:
+        return max(rows_out / rows_in, LEAST_SELECTIVITY)
+    return PRIOR_SELECTIVITY
+
+
+@shared
 def refresh_view(mem: Int64s, w: int) -> bool:
     """Fills the worker's view; whether any operator can run."""
     me, now = worker_at(mem, w), now_ns()
@@ -202,12 +216,6 @@ def refresh_view(mem: Int64s, w: int) -> bool:
             rows_out += mem[stat + S_OUT]
             window += mem[stat + S_WINDOW]
             last = max(last, mem[stat + S_LAST])
-        cost, selectivity = PRIOR_COST_NS, PRIOR_SELECTIVITY
-        if timed >= SAMPLE_TUPLES:
-            cost = max(ns / timed, LEAST_COST_NS)
-        # A sink puts nothing out, but lets all through.
-        if rows_in >= SAMPLE_TUPLES and mem[o + N_OUT] > 0:
-            selectivity = max(rows_out / rows_in, LEAST_SELECTIVITY)
         waiting = tuples_waiting(mem, op)
         busy = load(mem, o + BUSY)
         runnable = waiting > 0 and busy < mem[o + LIMIT]
@@ -221,8 +229,8 @@ def refresh_view(mem: Int64s, w: int) -> bool:
         put_i(at, mem[o + KIND])
         put_i(at + 8 * n, op)
         put_i(at + 16 * n, waiting)
-        put_f(at + 32 * n, cost)
-        put_f(at + 40 * n, selectivity)
+        put_f(at + 32 * n, _cost(timed, ns))
+        put_f(at + 40 * n, _selectivity(mem, o, rows_in, rows_out))
         put_i(at + 64 * n, busy)
         put_i(at + 72 * n, mem[o + LIMIT])
         put_f(at + 80 * n, float(window))
@@ -236,23 +244,34 @@ def refresh_view(mem: Int64s, w: int) -> bool:
 
 
 @shared
-def dearest_ns(mem: Int64s, w: int, source: int) -> float:
+def dearest_ns(mem: Int64s, w: int, source: int, count: int) -> float:
     """What the operator of a flow that has most to do takes for one row of the sources, ns; -1 while nobody can tell.
 
-    Nobody can while an operator has input and too few tuples have been timed. By the thread that submits its steps.
+    Nobody can while an operator has input and too few tuples have been timed. By the thread that submits its steps,
+    which has a view for nothing else: here it holds the tuples that leave an operator for one of the sources.
+
+    Args:
+        source: the flow's ingress; count: its operators, the ingress among them, which stand one behind the other.
     """
-    refresh_view(mem, w)
-    me, dearest = worker_at(mem, w), -1.0
-    base, n = mem[me + VIEW], mem[me + VIEW_OPS]
-    for op in range(source + 1, n):
-        if mem[op_at(mem, op) + SOURCE] != source:
-            continue
-        timed = 0
+    leaving, dearest = mem[worker_at(mem, w) + VIEW], -1.0
+    for op in range(source, source + count):
+        o = op_at(mem, op)
+        timed, ns, rows_in, rows_out = 0, 0, 0, 0
         for v in range(load(mem, N_WORKERS)):
-            timed += mem[stat_at(mem, v, op) + S_TIMED]
-        at = base + 8 * op
+            stat = stat_at(mem, v, op)
+            timed += mem[stat + S_TIMED]
+            ns += mem[stat + S_NS]
+            rows_in += mem[stat + S_IN]
+            rows_out += mem[stat + S_OUT]
+        arriving = 1.0 if op == source else 0.0
+        for i in range(mem[o + N_IN]):
+            feeder = mem[mem[PORTS] + (mem[o + FIRST_PORT] + i) * PORT_WORDS + FEEDER]
+            arriving += get_f(leaving + 8 * (feeder - source))
+        put_f(leaving + 8 * (op - source), arriving * _selectivity(mem, o, rows_in, rows_out))
+        if op == source:
+            continue
         if timed >= SAMPLE_TUPLES:
-            dearest = max(dearest, get_f(at + 32 * n) * get_f(at + 48 * n))
-        elif get_i(at + 16 * n) > 0 or get_i(at + 64 * n) > 0:
+            dearest = max(dearest, _cost(timed, ns) * arriving)
+        elif waiting_units(mem, o) > 0 or load(mem, o + BUSY) > 0:
             return -1.0
     return dearest
