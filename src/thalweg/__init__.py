@@ -46,7 +46,7 @@ from thalweg.times import (
 from thalweg.version import __version__
 
 if TYPE_CHECKING:
-    from thalweg import elasticity, scheduling, spark, testing
+    from thalweg import elasticity, locality, scheduling, spark, testing
     from thalweg.embedded import run, start
     from thalweg.runtime.io import (
         batches,
@@ -63,6 +63,7 @@ _IO = "thalweg.runtime.io"
 #: Loaded on first use: Spark, the test kit and the embedded host are not needed to build a flow.
 _LAZY = {
     "elasticity": None,
+    "locality": None,
     "scheduling": None,
     "spark": None,
     "testing": None,
@@ -124,6 +125,7 @@ __all__ = [
     "from_iterable",
     "hour",
     "hours",
+    "locality",
     "microseconds",
     "milliseconds",
     "minutes",

@@ -41,10 +41,10 @@ def random_table(
         table = table.rescaled(chooser.randint(1, most))
     if chooser.random() < 0.3:
         return dataclasses.replace(table, epoch=epoch)
-    assert counted is not None
+    loads_of = {} if counted is None else counted.loads
     keys = {
         (name, one.key): chooser.randrange(table.slots)
-        for name, loads in counted.loads.items()
+        for name, loads in loads_of.items()
         for one in loads.keys
         if chooser.random() < 0.5
     }

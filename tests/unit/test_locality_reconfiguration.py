@@ -299,7 +299,7 @@ def apart() -> RoutingTable:
 
 def test_in_turn_if_it_is_worth_it() -> None:
     """Every n batches a table is made; it is used if more tuples stay in their slot than moving is worth."""
-    online = Online(bring_together, every=3, imbalance=None, move_cost=10)
+    online = Online(partition=bring_together, every=3, imbalance=None, move_cost=10)
     early = online(counted(900, 100), apart(), History(batches=2))
     assert early.cause is None
     assert early.assignment is None
@@ -313,21 +313,31 @@ def test_in_turn_if_it_is_worth_it() -> None:
     assert not_worth.reason.endswith("gains 10 tuples, costs 20: not worth it")
 
 
+def test_by_default_the_key_graph_is_cut() -> None:
+    """Without a function of the user's, keys that come together are brought together by the cut of the key graph."""
+    decision = Online(every=1, imbalance=None, alpha=2.0)(
+        counted(900, 100), apart(), History(batches=1)
+    )
+    assert decision.assignment is not None
+    keys = decision.assignment.keys
+    assert keys["a", "p"] == keys["b", "p"]
+
+
 def test_few_tuples_say_nothing() -> None:
     """Statistics of fewer tuples than asked for lead to no table."""
-    found = Online(bring_together, every=1)(counted(90, 10), apart(), History(batches=9))
+    found = Online(partition=bring_together, every=1)(counted(90, 10), apart(), History(batches=9))
     assert found.reason == "100 tuples counted, 1000 wanted"
 
 
 def test_drift_calls_sooner() -> None:
     """Locality that fell below what was promised, or imbalance above the limit, call before their turn."""
-    online = Online(bring_together, every=50, imbalance=None, drop=0.2)
+    online = Online(partition=bring_together, every=50, imbalance=None, drop=0.2)
     kept = online(counted(900, 100), apart(), History(batches=1, promised=0.25))
     assert kept.cause is None
     fell = online(counted(900, 100), apart(), History(batches=1, promised=0.35))
     assert fell.cause == "locality fell"
     assert fell.assignment is not None
-    rose = Online(bring_together, every=None, imbalance=1.5, move_cost=10_000)
+    rose = Online(partition=bring_together, every=None, imbalance=1.5, move_cost=10_000)
     cured = rose(counted(500, 500), one_slot(), History())
     assert cured.cause == "imbalance rose"
     assert cured.assignment is not None
@@ -349,7 +359,7 @@ def spread_out(statistics: Statistics, parts: int, now: Assignment) -> Assignmen
 
 def test_a_refused_table_is_not_made_again_at_once() -> None:
     """After a table that was not worth it, drift and turn call again so many batches later."""
-    online = Online(spread_out, every=4, imbalance=1.1)
+    online = Online(partition=spread_out, every=4, imbalance=1.1)
     history = History(batches=4)
     causes = []
     for _ in range(6):
@@ -362,7 +372,7 @@ def test_a_refused_table_is_not_made_again_at_once() -> None:
 
 def test_history_begins_anew() -> None:
     """A table that is used resets the count and says what it promises."""
-    online = Online(bring_together, every=1, imbalance=None)
+    online = Online(partition=bring_together, every=1, imbalance=None)
     decision = online(counted(900, 100), apart(), History(batches=7))
     assert History(batches=7, refused=3).after(decision) == History(promised=0.9)
     assert History(batches=7).after(None) == History(batches=8)
@@ -374,10 +384,11 @@ def test_history_begins_anew() -> None:
         ({"every": 0}, "every ≥ 1, got 0"),
         ({"drop": 1.0}, "0 < drop < 1, got 1.0"),
         ({"imbalance": 1.0}, "imbalance > 1, got 1.0"),
+        ({"alpha": 0.5}, "alpha ≥ 1, got 0.5"),
         ({"move_cost": -1.0}, "move_cost ≥ 0, got -1.0"),
     ],
 )
 def test_numbers_out_of_range(arguments: dict[str, float], message: str) -> None:
     """Each number is checked when it is given."""
     with pytest.raises(BuildError, match=message):
-        Online(bring_together, **arguments)  # type: ignore[arg-type]
+        Online(**arguments)  # type: ignore[arg-type]

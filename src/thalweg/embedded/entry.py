@@ -8,8 +8,10 @@ from typing import Any, Final, Literal, overload
 from thalweg.elasticity import Controller
 from thalweg.embedded.host import FlowHost, Result, are_small, options_of, required_plan
 from thalweg.embedded.running import FlowRun, Running
+from thalweg.embedded.slots import SLOT_ROWS, Slots
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
+from thalweg.locality import Online, RoutingTable
 from thalweg.runtime.feeding import Event
 from thalweg.runtime.options import Options
 
@@ -30,6 +32,8 @@ def run(
     period_s: float = 10.0,
     chunk_rows: int | None = None,
     options: Options | None = None,
+    slots: int | None = None,
+    routing: RoutingTable | Online | None = None,
 ) -> Result: ...
 
 
@@ -63,6 +67,8 @@ def run(
     period_s: float = 10.0,
     chunk_rows: int | None = None,
     options: Options | None = None,
+    slots: int | None = None,
+    routing: RoutingTable | Online | None = None,
 ) -> Result | dict[str, Result]:
     """Runs a flow, or several side by side, in this process until their inputs end, and returns their outputs.
 
@@ -90,6 +96,10 @@ def run(
         chunk_rows: about how many rows move at once; None: in many threads as many as the dearest operator does
             in about 2 ms, at most 16,384.
         options: all that there is to say about a run in many threads, instead of threads, threading and policy.
+        slots: runs one flow as on a cluster: in so many slots, each in a thread of its own, between which tuples go by
+            key. Instead of threads and all that is about them.
+        routing: between slots: by hash (None), by a ``tw.locality.RoutingTable``, or by tables that
+            ``tw.locality.Online()`` makes while the flow runs.
 
     Raises:
         BuildError: an input is missing, there is no source or sink of a name, or what was given does not fit.
@@ -100,6 +110,8 @@ def run(
     if options is not None and not isinstance(options, Options):
         raise BuildError(f"options: expected Options, got {type(options).__name__}")
     if isinstance(flow, Sequence):
+        if slots is not None or routing is not None:
+            raise BuildError("slots and routing: for one flow, not for several side by side")
         how = options or options_of(threads, threading, policy, controller, period_s)
         return _run_several(flow, inputs, sinks or {}, classes or {}, chunk_rows, how)
     if classes is not None:
@@ -107,6 +119,13 @@ def run(
             "classes: of several flows, pass a list of them; one flow has nobody beside it"
         )
     plan = required_plan(flow, inputs)
+    if slots is not None:
+        _refuse_beside_slots(threads, threading, policy, controller, options)
+        made = Slots(slots, routing).engine
+        rows = SLOT_ROWS if chunk_rows is None else chunk_rows
+        return FlowHost(plan, inputs, sinks or {}, rows, None, engine_of=made).run(Event())
+    if routing is not None:
+        raise BuildError("routing: is between slots; say how many there are, slots=")
     how = options or options_of(
         threads, threading, policy, controller, period_s, is_small=are_small(plan, inputs)
     )
@@ -114,6 +133,16 @@ def run(
         # One worker would gain nothing over the thread that brings the rows.
         how = how if how.threads > 1 or how.controller is not None else None
     return FlowHost(plan, inputs, sinks or {}, chunk_rows, how).run(Event())
+
+
+def _refuse_beside_slots(
+    threads: Any, threading: str, policy: Any, controller: Any, options: Any
+) -> None:
+    given = {"threads": threads, "policy": policy, "controller": controller, "options": options}
+    wrong = [name for name, value in given.items() if value is not None]
+    wrong += [] if threading == "dynamic" else ["threading"]
+    if wrong:
+        raise BuildError(f"slots: each runs in a thread of its own; leave out {', '.join(wrong)}")
 
 
 def _run_several(

@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import itertools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from thalweg.elasticity import ThreadLevels
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
 from thalweg.plan import Edge, Plan, make_plan
-from thalweg.runtime.build import prepare
+from thalweg.runtime.build import Prepared, prepare
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.elastic import Elastic, elastic_of
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
@@ -138,6 +138,10 @@ def _source_rows(chunk_rows: int | None, how: Options | None) -> int:
     return chunk_rows
 
 
+def _serial(prepared: Prepared, chunk_rows: int) -> Engine:
+    return Engine(prepared, chunk_rows=chunk_rows)
+
+
 class FlowHost:
     """One run of a flow: where its rows come from, the engine, and what it gives to whom.
 
@@ -150,6 +154,7 @@ class FlowHost:
         workers: those that it shares with other flows.
         priority_class: of the flow, for policies that ask for it.
         elastic: changes the threads that it shares.
+        engine_of: makes another engine than ``how`` says, with so many rows a step.
     """
 
     def __init__(
@@ -163,6 +168,7 @@ class FlowHost:
         workers: Workers | None = None,
         priority_class: int = 0,
         elastic: Elastic | None = None,
+        engine_of: Callable[[Prepared, int], Engine] | None = None,
     ) -> None:
         self.plan = plan
         self._rows = _source_rows(chunk_rows, how)
@@ -173,8 +179,9 @@ class FlowHost:
         #: a sink's calls come one at a time
         self._latency = {sink.name: LatencyHistogram() for sink in plan.sinks}
         prepared = prepare(plan)
+        make = engine_of or _serial
         self.engine = (
-            Engine(prepared, chunk_rows=chunk_rows or CHUNK_ROWS)
+            make(prepared, chunk_rows or CHUNK_ROWS)
             if how is None
             else ParallelEngine(
                 prepared,

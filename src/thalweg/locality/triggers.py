@@ -9,6 +9,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 from thalweg.errors import BuildError
 from thalweg.locality.assignment import Assignment
 from thalweg.locality.evaluate import Outcome, evaluate
+from thalweg.locality.key_graph import ALPHA, partition
 from thalweg.locality.routing import RoutingTable
 from thalweg.locality.statistics import Statistics
 
@@ -88,23 +89,27 @@ class Online:
     that was not, the next is made ``every`` batches later.
 
     Args:
-        partition: makes assignments.
         every: batches; None: only by drift.
         drop: 0 to 1; None: locality calls for nothing.
         imbalance: the fullest slot by the mean; None: it calls for nothing.
         move_cost: what it costs to move a key to another slot, in tuples sent to another slot.
-        min_tuples: fewer pairs than these say nothing.
+        min_tuples: fewer tuples than these say nothing.
+        alpha: the greatest imbalance of each operator that a new table is made for.
+        seed: of the cuts that are tried.
+        partition: makes assignments; None: :func:`thalweg.locality.partition`.
 
     Raises:
         BuildError: a number is out of range.
     """
 
-    partition: Partition
     every: int | None = EVERY
     drop: float | None = 0.1
     imbalance: float | None = 1.5
     move_cost: float = 1.0
     min_tuples: int = 1_000
+    alpha: float = ALPHA
+    seed: int = 0
+    partition: Partition | None = None
 
     def __post_init__(self) -> None:
         wrong = []
@@ -114,6 +119,8 @@ class Online:
             wrong.append(f"0 < drop < 1, got {self.drop}")
         if self.imbalance is not None and self.imbalance <= 1:
             wrong.append(f"imbalance > 1, got {self.imbalance}")
+        if self.alpha < 1:
+            wrong.append(f"alpha ≥ 1, got {self.alpha}")
         if self.move_cost < 0:
             wrong.append(f"move_cost ≥ 0, got {self.move_cost}")
         if wrong:
@@ -130,8 +137,20 @@ class Online:
         cause = self._cause(before, history)
         if cause is None:
             return Decision(None, f"{history.batches} batches, no drift", before)
-        made = self.partition(statistics, table.slots, now)
+        made = self._assignment(statistics, table.slots, now)
         return self._judge(cause, before, evaluate(made, statistics), made, tuples)
+
+    def _assignment(self, statistics: Statistics, parts: int, now: Assignment) -> Assignment:
+        if self.partition is not None:
+            return self.partition(statistics, parts, now)
+        return partition(
+            statistics,
+            parts=parts,
+            alpha=self.alpha,
+            seed=self.seed,
+            current=now,
+            move_cost=self.move_cost,
+        )
 
     def _cause(self, before: Outcome, history: History) -> Cause | None:
         every = EVERY if self.every is None else self.every

@@ -7,6 +7,7 @@ down the flow with the tuples (Caneill et al., 3.4, Fig. 6).
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
@@ -38,13 +39,17 @@ from thalweg.runtime.exchange.stage_slot import StageSlot
 from thalweg.runtime.exchange.transport import Handle, Threads, Transport
 from thalweg.runtime.ordering import merge
 from thalweg.runtime.units import Given
+from thalweg.stats import OperatorProgress
 
 #: Steps on their way at once; the ingress waits when there are more.
 IN_FLIGHT: Final = 8
 
+#: Steps between two looks at the table.
+LOOK_EVERY: Final = 16
+
 #: Makes a transport of a handler and of what says whether a place is the host's.
 MakeTransport: TypeAlias = Callable[[Handle, Callable[[Place], bool]], Transport]
-#: The next table by what was counted since the last reconfiguration (None if nothing is) and the table of now; None to
+#: The next table by what was counted since the last reconfiguration (None if nothing was) and the table of now; None to
 #: leave it.
 Decide: TypeAlias = Callable[[Statistics | None, RoutingTable], RoutingTable | None]
 
@@ -72,6 +77,8 @@ class SlottedEngine(Engine):
         table: which keys go where; None: by hash.
         chunk_rows: about how many rows a step has.
         counts_keys: whether the slots count keys and pairs of keys, for reconfigurations.
+        decide: asked for a better table every ``look_every`` steps; None: only :meth:`reconfigure` asks.
+        look_every: steps.
         transport: makes what carries messages.
 
     Raises:
@@ -86,6 +93,8 @@ class SlottedEngine(Engine):
         table: RoutingTable | None = None,
         chunk_rows: int = CHUNK_ROWS,
         counts_keys: bool = False,
+        decide: Decide | None = None,
+        look_every: int = LOOK_EVERY,
         transport: MakeTransport = Threads,
     ) -> None:
         super().__init__(prepared, stage=0, chunk_rows=chunk_rows)
@@ -105,7 +114,9 @@ class SlottedEngine(Engine):
         self._stage = _Stage.NONE
         self._awaited: set[Place] = set()
         self._summary: KeySummary | None = None
-        self._decide: Decide | None = None
+        self._decide = decide
+        self._looks = decide
+        self._look_every = look_every
         self._coming: RoutingTable | None = None
         self._transport = transport(self._handle, self._is_host)
         for slot in range(slots):
@@ -152,6 +163,8 @@ class SlottedEngine(Engine):
             for place in receivers(0, self.plan.depth, self.table.slots)
         )
         self._next += 1
+        if self._looks is not None and not self._next % self._look_every:
+            self.reconfigure(self._looks)
         return self._collect(IN_FLIGHT)
 
     def settle(self) -> Iterator[Leaving]:
@@ -192,6 +205,22 @@ class SlottedEngine(Engine):
                 order = self.edge_columns(ref, edge)
                 found.setdefault(edge, []).append(merge(chunks, order))
 
+    def operators(self) -> list[OperatorProgress]:
+        """What each operator has done in all slots, as of the last time that nothing was on its way."""
+        found = super().operators()
+        for stage in range(1, self.plan.depth):
+            for one in self.places[Place(stage, 0)].engine.operators():
+                counts = self.counts.get(one.name, {})
+                rows_in, rows_out = counts.get("in", 0), counts.get("out", 0)
+                found.append(
+                    dataclasses.replace(
+                        one, rows_in=rows_in, rows_out=rows_out, late=counts.get("late", 0),
+                        rejected=counts.get("rejected", 0),
+                        selectivity=rows_out / rows_in if rows_in else 1.0,
+                    )
+                )  # fmt: skip
+        return found
+
     def stop(self) -> None:
         """Ends the threads of the slots."""
         self._transport.stop()
@@ -207,7 +236,7 @@ class SlottedEngine(Engine):
         """
         if self._stage is not _Stage.NONE:
             return False
-        self._decide, self._summary = decide, None
+        self._decide = decide
         self._ask(_Stage.METRICS, self._active(self.table.slots), lambda place: GetMetrics())
         return True
 
@@ -289,4 +318,5 @@ class SlottedEngine(Engine):
             Envelope(INGRESS, place, Propagate(router.epoch, self._next))
             for place in receivers(0, self.plan.depth, slots)
         )
-        self.table, self._coming = router, None
+        # What was counted is of keys that are elsewhere now (3.2).
+        self.table, self._coming, self._summary = router, None, None

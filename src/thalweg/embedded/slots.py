@@ -1,0 +1,75 @@
+"""A run in several slots of this process, and how its tuples are routed between them."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from typing import Any, Final
+
+from thalweg.errors import BuildError
+from thalweg.locality import History, Online, RoutingTable, Statistics
+from thalweg.runtime.build import Prepared
+from thalweg.runtime.exchange import Decide, SlottedEngine
+from thalweg.runtime.options import require_count
+
+log = logging.getLogger("thalweg")
+
+#: Rows of a step, unless the caller says otherwise.
+SLOT_ROWS: Final = 8_192
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slots:
+    """How many slots there are, and which keys go where.
+
+    Args:
+        count: the slots.
+        routing: None routes by hash, a table by that table, and ``Online`` makes tables while the flow runs; its batch
+            is a look at the table, every 16 steps.
+
+    Raises:
+        BuildError: the count is not 1 or more, or the routing is something else.
+    """
+
+    count: int
+    routing: RoutingTable | Online | None = None
+
+    def __post_init__(self) -> None:
+        require_count("slots", self.count)
+        routing: Any = self.routing
+        if routing is not None and not isinstance(routing, (RoutingTable, Online)):
+            raise BuildError(
+                "routing: expected a tw.locality.RoutingTable, tw.locality.Online() or None, got"
+                f" {type(routing).__name__}"
+            )
+
+    def engine(self, prepared: Prepared, chunk_rows: int) -> SlottedEngine:
+        """The engine of a flow."""
+        online = self.routing if isinstance(self.routing, Online) else None
+        return SlottedEngine(
+            prepared,
+            slots=self.count,
+            table=self.routing if isinstance(self.routing, RoutingTable) else None,
+            chunk_rows=chunk_rows,
+            counts_keys=online is not None,
+            decide=None if online is None else deciding(online),
+        )
+
+
+def deciding(online: Online) -> Decide:
+    """Decides as an online reconfiguration does, and remembers what came of it."""
+    history = History()
+
+    def decide(counted: Statistics | None, table: RoutingTable) -> RoutingTable | None:
+        nonlocal history
+        if counted is None:
+            return None
+        decision = online(counted, table, history)
+        history = history.after(decision)
+        if decision.assignment is None:
+            return None
+        made = table.assigned(decision.assignment)
+        log.info("routing table %d: %s", made.epoch, decision.reason)
+        return made
+
+    return decide
