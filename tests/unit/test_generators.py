@@ -135,6 +135,32 @@ def test_ends_with_the_flow() -> None:
     assert ended.wait(10)
 
 
+@pytest.mark.parametrize("way", ["end", "stop"])
+def test_ended_from_outside(way: str) -> None:
+    """A flow beside others that is ended, or stopped, ends its endless operators; ended, it keeps what they pushed."""
+    began, told = threading.Event(), threading.Event()
+
+    async def endless(out: tw.Output[Number]) -> None:
+        n = 0
+        while await out.push(Number(n)):
+            n += 1
+        told.set()
+
+    flow = tw.Flow("made")
+    made = flow.operator("numbers", endless)
+    made.sink("out")
+    made.map(as_word).sink("seen")
+    with tw.start(threads=2) as running:
+        run = running.add(flow, {}, {"seen": tw.each(lambda row: began.set())}, chunk_rows=100)
+        assert began.wait(300)
+        getattr(run, way)()
+        if way == "end":
+            numbers = [row.n for row in run.result(60).rows("out")]
+            assert numbers == list(range(len(numbers)))
+        assert told.wait(60)
+        assert run.wait(60)
+
+
 def test_asked_to_end() -> None:
     """Closed where it stands, it gets False for its push; who pushes on all the same is stopped with an error."""
     rows = _rows_of(for_ever)
