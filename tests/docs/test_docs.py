@@ -37,6 +37,7 @@ def run_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "errors",
         "runtime",
         "scheduling",
+        "elasticity",
         "simulator",
         "locality",
     ],
