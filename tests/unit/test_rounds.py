@@ -312,6 +312,26 @@ def test_an_operator_that_sleeps_holds_up_no_round() -> None:
     assert got.rows("hung") == ROWS and seen.is_set()
 
 
+def test_rounds_go_on_while_an_operator_sleeps() -> None:
+    """It sleeps until ten rounds have been planned without the thread that is in it: none of them waits for it."""
+    slow, without = Slow(), list[int]()
+    run = slow.run
+
+    def hang(row: Row) -> Row:
+        return run(row)
+
+    def plan(operator: scheduling.OperatorStats, view: RoundView) -> float:
+        if operator.name == "op0" and operator.workers and slow.entered.is_set():
+            without.append(operator.workers)
+            if len(without) == 10:
+                slow.go.set()
+        return 0.0
+
+    policy = scheduling.by(plan, **SHORT)
+    got = tw.run(flow_of(hang), {"in": ROWS}, threads=2, policy=policy, chunk_rows=20)
+    assert got.rows("out") == ROWS and len(without) >= 10
+
+
 def test_threads_and_policy_change_during_rounds() -> None:
     flow = flow_of(twice, twice, twice, twice)
     engine = engine_of(flow, scheduling.HighestRate(**SHORT), threads=8)
