@@ -178,7 +178,7 @@ class KeyRouting:
                 f"locality: flow {plan.flow!r} has no operator by key, so there is nothing to route"
             )
         if asked == "online":
-            return Online(cut), hashed
+            return Online(partition=cut), hashed
         if callable(asked):
             return asked, hashed
         if not isinstance(asked, str):
