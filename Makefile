@@ -17,10 +17,11 @@ ARGS ?=
 PIP_QUIET ?= -qq
 PIP := $(BIN)/python -m pip install --disable-pip-version-check $(PIP_QUIET) -c requirements.lock
 
-.PHONY: help demo test test-quick check format bench docs clean
+.PHONY: help demo cluster-demo test test-quick check format bench docs clean
 
 help:
 	@echo "make demo        see it run"
+	@echo "make cluster-demo a Spark cluster on this machine, and tuples that stay where they are"
 	@echo "make test        run the tests (SLOW=1: also slow ones, about an hour; EXHAUSTIVE=1: all)"
 	@echo "make test-quick  run the unit tests that need neither Spark nor patience"
 	@echo "make check       lint, format, types, layers"
@@ -51,6 +52,9 @@ $(VENV)/.bench-installed: $(VENV)/.installed
 
 demo: $(VENV)/.installed
 	@$(BIN)/thalweg demo $(ARGS)
+
+cluster-demo: $(VENV)/.installed
+	@$(BIN)/thalweg locality demo $(ARGS)
 
 test: $(VENV)/.dev-installed
 	@$(BIN)/python -m pytest -q $(if $(filter-out 0,$(SLOW)),--slow) $(if $(filter-out 0,$(EXHAUSTIVE)),--exhaustive) $(ARGS)

@@ -2,11 +2,12 @@
 
 The tests start this file as a process of its own, so that they can kill it; they also import it for the flow.
 
-    python kill_driver.py INPUT OUTPUT CHECKPOINT SLOTS END MASTER THREADS
+    python kill_driver.py INPUT OUTPUT CHECKPOINT SLOTS END MASTER THREADS LOCALITY
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import sys
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import thalweg as tw
+from thalweg.locality import Decision, History, RoutingTable, Statistics, evaluate
 from thalweg.records import Schema
 
 SINKS = ("late", "numbered", "sessions", "windows", "by_due")
@@ -166,6 +168,23 @@ def write_files(folder: Path, rows: list[Click], files: int, first: int = 0) -> 
         hidden.rename(path)  # Spark must not see half a file
 
 
+# -- routing --------------------------------------------------------------------------------------------
+
+
+def restless(statistics: Statistics, table: RoutingTable, history: History) -> Decision:
+    """Another table for every batch: most keys that were seen, pinned at random."""
+    rng, now = random.Random(table.epoch), table.assignment()
+    keys = {
+        (name, one.key): rng.randrange(table.slots)
+        for name, loads in statistics.loads.items()
+        for one in loads.keys
+        if rng.random() < 0.7
+    }
+    made = dataclasses.replace(now, keys=keys)
+    before, after = evaluate(now, statistics), evaluate(made, statistics)
+    return Decision("in turn", "restless", before, after, made)
+
+
 # -- running ----------------------------------------------------------------------------------------------
 
 
@@ -180,10 +199,11 @@ def start(
 
 
 def main(arguments: list[str]) -> None:
-    folder, output, checkpoint, slots, end, master, threads = arguments
+    folder, output, checkpoint, slots, end, master, threads, locality = arguments
     # With one core a task, slots run in several worker processes at once.
     tw.spark.session(master, threads_per_slot=int(threads), conf=settings())
-    query = start(folder, output, checkpoint, slots=int(slots), end=end)
+    asked = restless if locality == "restless" else locality
+    query = start(folder, output, checkpoint, slots=int(slots), end=end, locality=asked)
     query.await_termination()
 
 

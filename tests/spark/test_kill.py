@@ -24,6 +24,8 @@ import witness
 from _pytest.mark.structures import ParameterSet
 
 import thalweg
+from thalweg.state.paths import resolve
+from thalweg.state.record import latest
 
 pytestmark = pytest.mark.spark
 
@@ -41,22 +43,28 @@ DEADLINE_S = 600.0
 
 
 class Run:
-    """The driver as a process, with a folder for output and checkpoint, and threads a slot."""
+    """The driver as a process, with a folder for output and checkpoint, threads a slot, and how keys are routed."""
 
     def __init__(
-        self, folder: Path, source: Path, master: str = "local[2]", threads: int = 1
+        self,
+        folder: Path,
+        source: Path,
+        master: str = "local[2]",
+        threads: int = 1,
+        locality: str = "off",
     ) -> None:
         self.folder = folder
         self.source = source
         self.master = master
         self.threads = threads
+        self.locality = locality
         self.kills = 0
 
     @contextlib.contextmanager
     def process(self, slots: int, end: str) -> Iterator[subprocess.Popen[bytes]]:
         """A driver in a session of its own; whatever is left of it at the end is killed."""
         places = [self.source, self.folder / "out", self.folder / "ckpt"]
-        how = [slots, end, self.master, self.threads]
+        how = [slots, end, self.master, self.threads, self.locality]
         command = [sys.executable, driver.__file__, *map(str, [*places, *how])]
         with (self.folder / "stderr.txt").open("ab") as log:
             started = subprocess.Popen(
@@ -159,7 +167,14 @@ def forget_newest_commit(folder: Path) -> None:
 
 
 def kill_and_compare(
-    folder: Path, seed: int, kills: int, *, files: int, keep: bool, threads: int = 1
+    folder: Path,
+    seed: int,
+    kills: int,
+    *,
+    files: int,
+    keep: bool,
+    threads: int = 1,
+    locality: str = "off",
 ) -> int:
     """Kills so often, then compares output and state with the reference; gives the number of inputs needed.
 
@@ -169,6 +184,7 @@ def kill_and_compare(
         kills: how many; when all input was processed before, the rest falls on a new run of the same input.
         files: one a batch.
         threads: of each slot.
+        locality: how keys are routed, "restless" for other tables in every batch.
         keep: whether to compare also before the end of the input, when rows wait and sessions are open.
     """
     rng = random.Random(seed)
@@ -176,7 +192,7 @@ def kill_and_compare(
     driver.write_files(folder / "in", rows, files)
     done = runs = 0
     while done < kills:
-        run = Run(folder / f"run{runs}", folder / "in", threads=threads)
+        run = Run(folder / f"run{runs}", folder / "in", threads=threads, locality=locality)
         run.folder.mkdir()
         while done + run.kills < kills and run.killed(rng, tear_log=rng.random() < 0.4):
             pass
@@ -216,3 +232,15 @@ def test_many_kills(tmp_path: Path, seed: int) -> None:
 def test_many_kills_of_threads(tmp_path: Path, seed: int) -> None:
     """The same with two threads a slot."""
     kill_and_compare(tmp_path, seed, 4, files=8, keep=True, threads=2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_000)
+@pytest.mark.parametrize("seed", _seeds(1_000, 1_100, 1_200))
+def test_many_kills_amid_moves(tmp_path: Path, seed: int) -> None:
+    """The same while keys are pinned, moved and set free in every batch, with other numbers of slots at each start."""
+    kill_and_compare(tmp_path, seed, 4, files=8, keep=True, locality="restless")
+    fs, root = resolve(str(tmp_path / "run0" / "ckpt" / "thalweg"))
+    newest = latest(fs, root)
+    assert newest is not None and newest.extra["routing"] > 3
+    assert any(unit >= 128 for chains in newest.chains.values() for unit in chains)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from thalweg.cli import bench, demo, locality, plans, run, state
+from thalweg.cli import bench, cluster_demo, demo, locality, plans, run, state
 from thalweg.datagen import cli as datagen
 
 app = typer.Typer(
@@ -56,7 +56,9 @@ _bench.command("spark-queries")(bench.spark_queries)
 _bench.command(
     "peers", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
 )(bench.peers)
-_group("locality", "Bring keys that come together to one slot.").command("plan")(locality.plan)
+_locality = _group("locality", "Bring keys that come together to one slot.")
+_locality.command("plan")(locality.plan)
+_locality.command("demo")(cluster_demo.demo)
 _group("state", "Look into a checkpoint.").command("show")(state.show)
 datagen.register(_group("datagen", "Generate data of any size."))
 

@@ -12,10 +12,12 @@ import dataclasses
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -61,7 +63,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def standalone(*, workers: int = 2, cores: int = 1, memory: str = "1g") -> Iterator[Cluster]:
-    """A cluster that lasts as long as the block; a session on it must be stopped inside.
+    """A cluster that lasts as long as the block, also when SIGTERM ends it; a session must be stopped inside.
 
     Args:
         workers: each has one executor.
@@ -75,19 +77,41 @@ def standalone(*, workers: int = 2, cores: int = 1, memory: str = "1g") -> Itera
     prepare_java()
     folder = Path(tempfile.mkdtemp(prefix="thalweg-cluster-"))
     started: list[subprocess.Popen[bytes]] = []
+    with _terminated():
+        try:
+            yield from _running(folder, started, workers, cores, memory)
+        finally:
+            _stop(started)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _running(
+    folder: Path, started: list[subprocess.Popen[bytes]], workers: int, cores: int, memory: str
+) -> Iterator[Cluster]:
+    """Starts the processes, which are added to ``started``, and gives the cluster."""
+    port, page = free_port(_MASTER), free_port(_MASTER)
+    started.append(_master(folder, port, page))
+    status = _wait_for(folder, started, page, workers=0)
+    hosts = tuple(worker_host(i) for i in range(workers))
+    for number, host in enumerate(hosts):
+        started.append(_worker(folder, number, host, cores, memory, status["url"]))
+    _wait_for(folder, started, page, workers=workers)
+    settings = _settings(folder, cores, memory)
+    yield Cluster(status["url"], hosts, settings, folder, tuple(started))
+
+
+@contextlib.contextmanager
+def _terminated() -> Iterator[None]:
+    """SIGTERM ends the block as an exception would, where it would have ended the process."""
+    here = threading.current_thread() is threading.main_thread()
+    if not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
-        port, page = free_port(_MASTER), free_port(_MASTER)
-        started.append(_master(folder, port, page))
-        status = _wait_for(folder, started, page, workers=0)
-        hosts = tuple(worker_host(i) for i in range(workers))
-        for number, host in enumerate(hosts):
-            started.append(_worker(folder, number, host, cores, memory, status["url"]))
-        _wait_for(folder, started, page, workers=workers)
-        settings = _settings(folder, cores, memory)
-        yield Cluster(status["url"], hosts, settings, folder, tuple(started))
+        yield
     finally:
-        _stop(started)
-        shutil.rmtree(folder, ignore_errors=True)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _master(folder: Path, port: int, page: int) -> subprocess.Popen[bytes]:

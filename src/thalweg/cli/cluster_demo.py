@@ -1,0 +1,140 @@
+"""``thalweg locality demo``: a flow on a cluster of this machine, with keys by hash and with keys that were learnt."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import thalweg as tw
+from thalweg.cli.failures import told
+from thalweg.cli.progress import Display, open_display
+
+#: Batches between two tables: often, since the demonstration is short.
+_EVERY: Final = 2
+_NEXT: Final = """\
+What to try next
+  thalweg locality demo --workers 3 --batches 24
+  thalweg locality plan FILE --source flights=sample.csv --slots 6 --out table.json
+  tw.spark.start(..., slots=6, locality="online")    in your own program: docs/locality.md
+"""
+
+
+@told
+def demo(
+    workers: Annotated[
+        int,
+        typer.Option(min=2, max=8, help="Workers with an executor of one core and a slot each."),
+    ] = 2,
+    batches: Annotated[
+        int, typer.Option(min=4, max=200, help="Batches that the flights are split into.")
+    ] = 12,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show the log.")] = False,
+) -> None:
+    """Start a Spark cluster on this machine, and see tuples stay where they are."""
+    from thalweg.examples import destinations
+    from thalweg.locality import Online
+    from thalweg.spark.locality import cut
+    from thalweg.spark.standalone import standalone
+
+    display = open_display(verbose=verbose, live=False)
+    display.say(f"starting a master and {workers} workers …")
+    with standalone(workers=workers) as cluster, tempfile.TemporaryDirectory() as place:
+        display.say(f"{cluster.master}, workers on {', '.join(cluster.hosts)}; starting a driver …")
+        spark = tw.spark.session(cluster.master, conf=cluster.settings)
+        try:
+            source = Path(place) / "flights"
+            source.mkdir()
+            destinations.write_parts(source, batches)
+            hashed = _run(Path(place), "by hash", workers, "off", display)
+            learnt = _run(Path(place), "learnt", workers, Online(cut, every=_EVERY), display)
+        finally:
+            spark.stop()
+    _show(hashed, learnt, workers)
+
+
+class _Run:
+    """What a run was like: the progress of its batches, and its output."""
+
+    def __init__(self, progress: Sequence[Mapping[str, Any]], rows: Sequence[Any]) -> None:
+        self.progress = progress
+        self.rows = rows
+
+
+def _run(folder: Path, name: str, slots: int, locality: Any, display: Display) -> _Run:
+    from thalweg.examples import destinations
+
+    display.say(f"flights by number and then by destination, keys {name} …")
+    place = str(folder / "flights")
+    given = tw.spark.files(
+        place, format="csv", max_files_per_trigger=1, null_values=destinations.NULL_VALUES
+    )
+    sink = tw.spark.memory()
+    query = tw.spark.start(
+        destinations.flow, {"flights": given}, {"arrivals": sink}, locality=locality, slots=slots,
+        checkpoint=str(folder / name.replace(" ", "-")), trigger="available_now",
+    )  # fmt: skip
+    query.await_termination()
+    return _Run(query.recent_progress, sink.rows)
+
+
+def _show(hashed: _Run, learnt: _Run, slots: int) -> None:
+    console = Console()
+    table = Table(title="from the flight number to the destination", title_justify="left")
+    table.add_column("batch", justify="right")
+    for name in (
+        "stay, by hash",
+        "learnt",
+        "imbalance, by hash",
+        "learnt",
+        "kB between executors, by hash",
+        "learnt",
+    ):
+        table.add_column(name, justify="right")
+    table.add_column("what happened", overflow="fold")
+    for one, other in zip(hashed.progress, learnt.progress, strict=False):
+        table.add_row(
+            str(one["batch"]),
+            *_cells(one["locality"], other["locality"]),
+            _event(other["locality"]),
+        )
+    console.print(table)
+    last = max(1, len(learnt.progress) // 2)
+    typer.echo(
+        f"in the second half of the batches {_mean(hashed, last):.0%} of the tuples stayed in their slot by hash"
+        f" and {_mean(learnt, last):.0%} as learnt\n"
+        f"the output is {'the same' if hashed.rows == learnt.rows else 'NOT the same'}:"
+        f" {len(learnt.rows):,} rows in order, from {slots} slots on {slots} executors\n"
+    )
+    typer.echo(_NEXT, nl=False)
+
+
+def _cells(hashed: Mapping[str, Any], learnt: Mapping[str, Any]) -> list[str]:
+    both = (hashed, learnt)
+    return [
+        *(f"{one['stay']:.0%}" for one in both),
+        *(f"{max(one['imbalance'].values()):.2f}" for one in both),
+        *(_between(one) for one in both),
+    ]
+
+
+def _between(locality: Mapping[str, Any]) -> str:
+    """The bytes of the exchange between the two keys; the first one spreads the input over the slots."""
+    remote = locality["remote_bytes"]
+    return f"{remote[1] / 1000:.1f}" if len(remote) > 1 else "–"
+
+
+def _event(locality: Mapping[str, Any]) -> str:
+    if not locality["keys_moved"]:
+        return ""
+    return f"new table: {locality['keys_moved']:,} keys move, {locality['bytes_moved'] / 1000:.1f} kB of state"
+
+
+def _mean(run: _Run, first: int) -> float:
+    shares = [float(one["locality"]["stay"]) for one in run.progress[first:]]
+    return sum(shares) / len(shares)
