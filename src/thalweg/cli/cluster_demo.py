@@ -39,7 +39,6 @@ def demo(
     """Start a Spark cluster on this machine, and see tuples stay where they are."""
     from thalweg.examples import destinations
     from thalweg.locality import Online
-    from thalweg.spark.locality import cut
     from thalweg.spark.standalone import standalone
 
     display = open_display(verbose=verbose, live=False)
@@ -52,7 +51,7 @@ def demo(
             source.mkdir()
             destinations.write_parts(source, batches)
             hashed = _run(Path(place), "by hash", workers, "off", display)
-            learnt = _run(Path(place), "learnt", workers, Online(cut, every=_EVERY), display)
+            learnt = _run(Path(place), "learnt", workers, Online(every=_EVERY), display)
         finally:
             spark.stop()
     _show(hashed, learnt, workers)
@@ -84,30 +83,25 @@ def _run(folder: Path, name: str, slots: int, locality: Any, display: Display) -
 
 
 def _show(hashed: _Run, learnt: _Run, slots: int) -> None:
-    console = Console()
-    table = Table(title="from the flight number to the destination", title_justify="left")
-    table.add_column("batch", justify="right")
+    table = Table(
+        title="from the flight number to the destination: keys by hash → keys as learnt",
+        title_justify="left",
+    )
     for name in (
-        "stay, by hash",
-        "learnt",
-        "imbalance, by hash",
-        "learnt",
-        "kB between executors, by hash",
-        "learnt",
+        "batch",
+        "stay in their slot",
+        "fullest slot",
+        "kB between executors",
+        "keys that move",
     ):
         table.add_column(name, justify="right")
-    table.add_column("what happened", overflow="fold")
     for one, other in zip(hashed.progress, learnt.progress, strict=False):
-        table.add_row(
-            str(one["batch"]),
-            *_cells(one["locality"], other["locality"]),
-            _event(other["locality"]),
-        )
-    console.print(table)
-    last = max(1, len(learnt.progress) // 2)
+        table.add_row(str(one["batch"]), *_cells(one["locality"], other["locality"]))
+    Console().print(table)
+    second = len(learnt.progress) // 2
     typer.echo(
-        f"in the second half of the batches {_mean(hashed, last):.0%} of the tuples stayed in their slot by hash"
-        f" and {_mean(learnt, last):.0%} as learnt\n"
+        f"in the second half of the batches {_mean(hashed, second):.0%} of the tuples stayed in their slot by hash"
+        f" and {_mean(learnt, second):.0%} as learnt\n"
         f"the output is {'the same' if hashed.rows == learnt.rows else 'NOT the same'}:"
         f" {len(learnt.rows):,} rows in order, from {slots} slots on {slots} executors\n"
     )
@@ -115,11 +109,14 @@ def _show(hashed: _Run, learnt: _Run, slots: int) -> None:
 
 
 def _cells(hashed: Mapping[str, Any], learnt: Mapping[str, Any]) -> list[str]:
+    """Both runs of a batch, and what the next table moves."""
     both = (hashed, learnt)
+    moves = f"{learnt['keys_moved']:,} ({learnt['bytes_moved'] / 1000:.1f} kB)"
     return [
-        *(f"{one['stay']:.0%}" for one in both),
-        *(f"{max(one['imbalance'].values()):.2f}" for one in both),
-        *(_between(one) for one in both),
+        " → ".join(f"{one['stay']:.0%}" for one in both),
+        " → ".join(f"{max(one['imbalance'].values()):.2f}" for one in both),
+        " → ".join(map(_between, both)),
+        moves if learnt["keys_moved"] else "",
     ]
 
 
@@ -127,12 +124,6 @@ def _between(locality: Mapping[str, Any]) -> str:
     """The bytes of the exchange between the two keys; the first one spreads the input over the slots."""
     remote = locality["remote_bytes"]
     return f"{remote[1] / 1000:.1f}" if len(remote) > 1 else "–"
-
-
-def _event(locality: Mapping[str, Any]) -> str:
-    if not locality["keys_moved"]:
-        return ""
-    return f"new table: {locality['keys_moved']:,} keys move, {locality['bytes_moved'] / 1000:.1f} kB of state"
 
 
 def _mean(run: _Run, first: int) -> float:

@@ -18,7 +18,6 @@ from pyspark import SparkContext
 from thalweg.errors import BuildError
 from thalweg.hashing import Int64s
 from thalweg.locality import (
-    Assignment,
     KeyLoads,
     KeySummary,
     Manager,
@@ -27,9 +26,7 @@ from thalweg.locality import (
     Statistics,
     evaluate,
     keyed_operators,
-    partition,
 )
-from thalweg.locality.first_seen import MAX_KEYS
 from thalweg.locality.names import KeyNames
 from thalweg.locality.reconfiguration import (
     Action,
@@ -65,20 +62,6 @@ TOP: Final = 3
 def _joined(one: KeySummary | None, other: KeySummary) -> KeySummary:
     """Both counts, no longer than one sketch."""
     return other if one is None else one.merge(other).top(pairs=PAIRS, keys=KEYS)
-
-
-def cut(statistics: Statistics, parts: int, now: Assignment) -> Assignment:
-    """The default partition: METIS, balanced to 3 %, keys stay where moving them gains nothing.
-
-    A pinned key that was not counted lately stays pinned where it is: it may come again, and letting it go back to its
-    bucket would cost a move.
-    """
-    made = partition(statistics, parts=parts, current=now)
-    known = {(name, one.key) for name, loads in statistics.loads.items() for one in loads.keys}
-    idle = {end: part for end, part in now.keys.items() if end not in known}
-    if len(idle) + len(made.keys) > MAX_KEYS:
-        return made
-    return dataclasses.replace(made, keys={**idle, **made.keys})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -178,7 +161,7 @@ class KeyRouting:
                 f"locality: flow {plan.flow!r} has no operator by key, so there is nothing to route"
             )
         if asked == "online":
-            return Online(partition=cut), hashed
+            return Online(), hashed
         if callable(asked):
             return asked, hashed
         if not isinstance(asked, str):
