@@ -159,9 +159,15 @@ def make_looped(streams: Sequence[tw.Stream], step: Any, name: str) -> tw.Stream
         middle = middle.key_by("key").process(counted, state=Latest, name=f"{name}_counted")
     tail = flow.operator(f"{name}_tail", sent_back, a=middle, b=head.back, rule=near)
     near.connect(tail.back.filter(is_small, name=f"{name}_small"))
-    far.connect(tail.out if step.param % 4 else tail.out.union(head.back, name=f"{name}_both"))
-    ends = (tail.out, middle, tail.out.union(streams[0], name=f"{name}_outer"))
-    out: tw.Stream = ends[step.key % 3]
+    sent = tail.out if step.param % 4 else tail.out.union(head.back, name=f"{name}_both")
+    far.connect(sent)
+    ends = (
+        lambda: tail.out,
+        lambda: middle,
+        lambda: tail.out.union(streams[0], name=f"{name}_outer"),
+        lambda: sent.union(tail.out, name=f"{name}_outer"),
+    )
+    out: tw.Stream = ends[step.key % 4]()
     return out
 
 

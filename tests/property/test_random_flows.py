@@ -84,6 +84,12 @@ FOUND = {
             Step("rejected", (1,)), Step("rejected", (2,)), Step("rejected", (3,)), Step("union", (6, 5, 4)),
         ),
     ),
+    "branches of a stream within a loop meet behind it": Recipe(
+        (SourceStep(3), SourceStep(0)), (Step("repeat", (0,)), Step("looped", (0, 2), 4, 3))
+    ),
+    "a loop with all that may stand in it, in another": Recipe(
+        (SourceStep(3),), (Step("looped", (0, 0), 5, 2), Step("looped", (1, 0), 8, 3), Step("quiet", (2,)))
+    ),
     "one timer feeds another": Recipe(
         (SourceStep(3),), (Step("ticking", (0,)), Step("quiet", (1,)), Step("alarms", (2,), 0, 5))
     ),
