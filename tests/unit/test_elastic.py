@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -464,3 +465,63 @@ def test_flows_side_by_side() -> None:
     for result in results.values():
         assert result.rows("out") == ROWS
         assert [(one.before, one.after) for one in result.progress.changes][-1] == (3, 4)
+
+
+def leaves_when_told(row: Row) -> Row:
+    """The first worker but number 0 that comes again is told to suspend, in the middle of a chunk; 0 waits for that.
+
+    A first visit ends after one chunk in any case.
+    """
+    name = threading.current_thread().name
+    if name == "thalweg-0":
+        kit.wait_for("told")
+        return row
+    kit.ROWS_BY[name] = kit.ROWS_BY.get(name, 0) + 1
+    if kit.ROWS_BY[name] == 11 and not kit.event("told").is_set():
+        kit.TELL(int(name[-1]))
+        kit.event("told").set()
+        kit.ROWS_BY["told"] = name
+    return row
+
+
+@pytest.mark.usefixtures("events")
+def test_a_worker_leaves_a_queue_that_is_not_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told to suspend, and ends the chunk in hand; what is in the queue others do."""
+    flow = tw.Flow("leaves")
+    flow.source("in", Row).map(leaves_when_told, compile=False).sink("out")
+    monkeypatch.setattr(kit, "ROWS_BY", {}, raising=False)
+    with Run(Told(), flow, limits=Limits(3, 3)) as run:
+
+        def tell(threads: int) -> None:
+            _until(lambda: _is_full(run, "leaves_when_told"))
+            run.engine.set_threads(threads)
+
+        monkeypatch.setattr(kit, "TELL", tell, raising=False)
+        bounded(lambda: run.feed(1_000))
+        bounded(run.end)
+        assert len(run.rows) == 1_000
+        assert kit.ROWS_BY[kit.ROWS_BY["told"]] == 20
+
+
+@pytest.mark.usefixtures("events")
+def test_the_only_thread_is_stuck() -> None:
+    """Nobody told it to suspend, but nothing goes on without one more: the minimum rises, and falls again after it."""
+    flow = tw.Flow("only")
+    rows = flow.source("in", Row)
+    rows.map(blocks, compile=False).sink("blocked")
+    rows.map(plus_one, compile=False).sink("beside")
+    controller = ThreadLevels(max_cpu_share=1.0)
+    with Run(controller, flow, threads=2, limits=Limits(1, 1)) as run:
+        run.feed(10)
+        kit.wait_for("blocked")
+        run.period()
+        run.period()
+        assert run.elastic.threads == 2
+        assert run.elastic.stuck == ("blocks",)
+        assert "levels go from 2 to 2, with 1 stuck" in run.elastic.changes[0].reason
+        kit.event("go on").set()
+        run.settle()
+        run.period()
+        run.period()
+        assert run.elastic.threads == 1
+        run.end()
