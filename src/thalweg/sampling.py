@@ -18,7 +18,7 @@ from thalweg.hashing import UInt64s, bucket_of
 from thalweg.locality import ExactCounts, Statistics
 from thalweg.locality.key_hash import KeyTypes, hash_key
 from thalweg.locality.links import links_of
-from thalweg.locality.routing import keyed_operators
+from thalweg.locality.routing import keyed_operators, routed_by
 from thalweg.locality.statistics import Key, OperatorKey
 from thalweg.operators.nodes import Keyed, Node
 from thalweg.plan import Plan, make_plan
@@ -82,12 +82,13 @@ class _Trail:
 
     def __init__(self, plan: Plan) -> None:
         self._links = frozenset(links_of(plan))
+        self._homes = routed_by(plan)
         self._from: OperatorKey | None = None
         self.takes: list[OperatorKey] = []
         self.pairs: list[tuple[int, OperatorKey]] = []
 
     def took(self, node: Keyed, key: Key) -> None:
-        if node.key.fields:
+        if self._homes.get(node.name) == node.name:
             if self._from is not None and (self._from[0], node.name) in self._links:
                 self.pairs.append((len(self.takes), self._from))
             self.takes.append((node.name, key))
@@ -95,6 +96,7 @@ class _Trail:
     @contextlib.contextmanager
     def giving(self, node: Node, key: Key) -> Iterator[None]:
         before = self._from
-        self._from = (node.name, key) if isinstance(node, Keyed) and node.key.fields else None
+        home = self._homes.get(node.name)
+        self._from = None if home is None else (home, key)
         yield
         self._from = before

@@ -175,3 +175,25 @@ def test_keys_without_a_stable_hash_are_refused() -> None:
     """A list cannot be a key, which is said when the flow is built."""
     with pytest.raises(BuildError, match=r"Tagged\.tags is list\[str\]; a key is a plain value"):
         tw.Flow("tags").source("rows", Tagged).key_by("tags").process(count_tags, state=Count)
+
+
+class Timed(NamedTuple):
+    at: int
+    tag: str
+
+
+def pass_on(count: Count, row: Timed) -> Timed:
+    count.rows += 1
+    return row
+
+
+def test_time_of_each_key() -> None:
+    """Where rows are put in order by key first, they are brought once: they count once, and there is no link."""
+    flow = tw.Flow("own")
+    rows = flow.source("rows", Timed, order_by="at", order="key")
+    rows.key_by("tag").process(pass_on, state=Count, name="last").sink("out")
+    counted = sample(flow, {"rows": [Timed(i, f"t{i % 3}") for i in range(9)]}).statistics()
+    (loads,) = counted.loads.values()
+    assert loads.total == 9
+    assert {one.key: one.count for one in loads.keys} == {"t0": 3, "t1": 3, "t2": 3}
+    assert counted.pairs == ()

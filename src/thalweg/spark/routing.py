@@ -14,8 +14,8 @@ from thalweg.plan import Closing, Edge
 from thalweg.runtime.build import Builder, Prepared
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.engine import Engine, Leaving
+from thalweg.runtime.key_counting import KeyCounter
 from thalweg.runtime.keyed_unit import KeyFinder
-from thalweg.spark.counting import KeyCounter
 from thalweg.spark.routes import Routes, node_slot
 from thalweg.spark.transport import DRIVER, Blob, encode, pieces
 from thalweg.spark.worker import StageJob, plan_of, routes_of

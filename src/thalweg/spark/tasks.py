@@ -20,8 +20,8 @@ from thalweg.operators.nodes import Source
 from thalweg.plan import Edge
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.engine import Engine, Leaving, stream_schema
+from thalweg.runtime.key_counting import KeyCounter
 from thalweg.runtime.ordering import merge
-from thalweg.spark.counting import KeyCounter
 from thalweg.spark.inputs import receive, source_chunks
 from thalweg.spark.routing import Phase, Sender, merge_phases, sink_blobs
 from thalweg.spark.transport import DRIVER, Blob, decode, from_batch, report, to_batches
@@ -219,7 +219,7 @@ def _later_stage(job: StageJob, stage: int, batches: Iterator[pa.RecordBatch]) -
         facts = {"clocks": clocks_of(job, engine, slot), **_slowest(engine)}
         facts["routed"] = sender.routed
         if counter is not None and job.told is not None:
-            job.told.add([(job.attempt, stage, slot, counter.summary())])
+            job.told.add([(job.attempt, stage, slot, counter.summary().to_bytes())])
             facts["pairs"] = [counter.hashed, counter.pairs]
             counter.close()
     yield report(stage, slot, {**said, **facts, **started.spent()})

@@ -10,7 +10,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
 
 from thalweg.errors import BuildError
 from thalweg.locality import KeySummary, RoutingTable, Statistics, keyed_operators, moves_between
@@ -19,7 +21,6 @@ from thalweg.runtime.build import Prepared
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
 from thalweg.runtime.exchange.arrivals import INGRESS, Arrivals, receivers
-from thalweg.runtime.exchange.counting import statistics
 from thalweg.runtime.exchange.messages import (
     AckReconf,
     Envelope,
@@ -37,6 +38,7 @@ from thalweg.runtime.exchange.messages import (
 from thalweg.runtime.exchange.routes import Routes
 from thalweg.runtime.exchange.stage_slot import StageSlot
 from thalweg.runtime.exchange.transport import Handle, Threads, Transport
+from thalweg.runtime.keys import KeySpec
 from thalweg.runtime.ordering import merge
 from thalweg.runtime.units import Given
 from thalweg.stats import OperatorProgress
@@ -106,6 +108,7 @@ class SlottedEngine(Engine):
         self._prepared = prepared
         self._counts_keys = counts_keys
         self._operators = operators
+        self._specs = {node.name: KeySpec(node.key.fields) for node in prepared.plan.keyed}
         self._routes = Routes(prepared)
         self._collected = Arrivals(prepared.plan.depth, table, 0)
         self._next = 0
@@ -285,7 +288,8 @@ class SlottedEngine(Engine):
 
     def _send_tables(self) -> None:
         assert self._decide is not None
-        counted = None if self._summary is None else statistics(self.plan, self._summary)
+        summary = self._summary
+        counted = None if summary is None else summary.statistics(self._named)
         router = self._decide(counted, self.table)
         if router is None:
             self._stage = _Stage.NONE
@@ -306,6 +310,11 @@ class SlottedEngine(Engine):
             return SendReconf(before, mine.router, mine.send, mine.receive)
 
         self._ask(_Stage.ACKS, self._active(max(before.slots, router.slots)), told)
+
+    def _named(self, operator: str, names: pa.BinaryArray) -> list[Any]:
+        """Keys by what sketches call them."""
+        spec = self._specs[operator]
+        return spec.python_keys(spec.decode_ordered(names), len(names))
 
     def _propagate(self) -> None:
         """From the next step on tuples go by the new table; the places are told in front of it."""

@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from thalweg.hashing import Int64s, UInt64s
-from thalweg.locality import KeyMove, Moves, RoutingTable, UnitMove
+from thalweg.locality import KeyMove, KeySummary, Moves, RoutingTable, UnitMove
 from thalweg.operators.nodes import Keyed
 from thalweg.plan import Edge
 from thalweg.runtime.build import Prepared
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.engine import Engine, Leaving
 from thalweg.runtime.exchange.arrivals import Arrivals, receivers
-from thalweg.runtime.exchange.counting import KeyCounter
 from thalweg.runtime.exchange.messages import (
     AckReconf,
     Envelope,
@@ -37,6 +36,7 @@ from thalweg.runtime.exchange.messages import (
 )
 from thalweg.runtime.exchange.migration import SlotsOf, put, take_leaving
 from thalweg.runtime.exchange.routes import Routes
+from thalweg.runtime.key_counting import KeyCounter
 from thalweg.runtime.ordering import merge
 
 
@@ -87,9 +87,7 @@ class StageSlot:
         self._early: dict[int, Migrate] = {}
         self._open: _Open | None = None
         self._splits = all(map(self._can_wait, self.engine.plan.nodes))
-        self._counter = (
-            KeyCounter(prepared.plan, self._routes, place.stage) if counts_keys else None
-        )
+        self._counter = KeyCounter(self.engine, table.slots) if counts_keys else None
         for unit in self.engine.coroutines:
             unit.here = place.slot == 0
 
@@ -110,8 +108,7 @@ class StageSlot:
             case Work() | Propagate():
                 self._arrivals.take(sender, message)
             case GetMetrics():
-                summary = None if self._counter is None else self._counter.summary()
-                return [self._to(self._manager, SendMetrics(summary))]
+                return [self._to(self._manager, SendMetrics(self._counted()))]
             case SendReconf():
                 self._reconf = message
                 self._arrivals.announce(message.before, message.router)
@@ -137,6 +134,13 @@ class StageSlot:
                 return
             yield from self._step(works)
 
+    def _counted(self) -> KeySummary | None:
+        if self._counter is None:
+            return None
+        found = self._counter.summary()
+        self._counter.reset()
+        return found
+
     # -- steps ---------------------------------------------------------------------------------------------
 
     def _step(self, works: Sequence[Work]) -> Iterator[Envelope]:
@@ -149,9 +153,6 @@ class StageSlot:
                 clocks[domain] = max(clock, clocks.get(domain, clock))
         held = {edge: self._merged(edge, chunks) for edge, chunks in parts.items()}
         phase = works[0].phase._replace(clocks=clocks)
-        if self._counter is not None:
-            for edge, chunk in held.items():
-                self._counter.take(edge, chunk)
         self._open = _Open(works[0].step, phase, held, [])
         yield from self._proceed()
 
@@ -200,13 +201,24 @@ class StageSlot:
         phase = step.phase._replace(clocks=clocks)
         table = self._arrivals.table
         joined = self._joined(step.leaving)
-        if self._counter is not None:
-            for edge, chunks in joined.items():
-                self._counter.give(edge, chunks)
-            self._counter.end_step()
+        self._count(joined)
         parts = self._routes.parts(joined, self.place.slot, table)
         for place in receivers(self.place.stage, self._plan.depth, table.slots):
             yield self._to(place, Work(step.number, phase, parts.get(place, {})))
+
+    def _count(self, leaving: Leaving) -> None:
+        """Counts what the step took, and what it leads to."""
+        if self._counter is None:
+            return
+        for edge, chunks in leaving.items():
+            node = self._routes.by_key(edge)
+            if node is None:
+                continue
+            for chunk in chunks:
+                spec, columns, places = self._routes.keys(node, chunk)
+                hashes = spec.hashes(columns, len(places))
+                self._counter.left(node, chunk, places, spec, columns, hashes)
+        self._counter.end_phase()
 
     def _joined(self, leaving: Iterable[Leaving]) -> Leaving:
         """What a step gave in several goes, in the order of the stream."""
