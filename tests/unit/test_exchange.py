@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -60,10 +60,10 @@ def add(sum: Sum, row: Row) -> Total:
     return Total(row.key, sum.total)
 
 
-def totals() -> Plan:
+def totals(compile: Literal["auto", "never"] = "never") -> Plan:
     flow = tw.Flow("totals")
     rows = flow.source("rows", Row)
-    rows.key_by("key", buckets=4).process(add, state=Sum, name="add", compile="never").sink("out")
+    rows.key_by("key", buckets=4).process(add, state=Sum, name="add", compile=compile).sink("out")
     return make_plan(flow)
 
 
@@ -224,9 +224,10 @@ EXPECTED = [
 ]
 
 
-def test_threads_and_growing_and_shrinking() -> None:
-    """Slots in threads of their own, from two to four to one while rows pass."""
-    engine = SlottedEngine(prepare(PLAN), slots=2)
+@pytest.mark.parametrize("compile", ["auto", "never"])
+def test_threads_and_growing_and_shrinking(compile: Literal["auto", "never"]) -> None:
+    """Slots in threads of their own, from two to four to one while rows pass, compiled operators and others."""
+    engine = SlottedEngine(prepare(totals(compile)), slots=2)
     wanted = iter([4, 3, 1])
 
     def rescale(counted: Statistics | None, table: RoutingTable) -> RoutingTable | None:

@@ -48,9 +48,13 @@ class Routes:
     pins: Mapping[Key, int] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
+    def _hashes(self) -> dict[Key, int]:
+        return {key: hash_key(self.types, key) for key in self.pins}
+
+    @functools.cached_property
     def pinned(self) -> dict[int, int]:
-        """By stable hash, the group of each pinned key."""
-        return {hash_key(self.types, key): group for key, group in self.pins.items()}
+        """By stable hash, the group of each pinned key; keys of one hash go together."""
+        return {self._hashes[key]: group for key, group in self.pins.items()}
 
     @functools.cached_property
     def _sorted(self) -> tuple[UInt64s, Int64s]:
@@ -71,9 +75,9 @@ class Routes:
 
     def unit_of(self, key: Key) -> int:
         """The state unit of a canonical key."""
-        group = self.pins.get(key)
-        if group is not None:
-            return len(self.buckets) + group
+        hashed = self._hashes.get(key)
+        if hashed is not None:
+            return len(self.buckets) + self.pinned[hashed]
         return int(self.units_of(np.array([hash_key(self.types, key)], np.uint64))[0])
 
 
