@@ -519,8 +519,8 @@ def test_what_a_policy_sees_is_as_it_is(graph: Graph, threads: int) -> None:
             def look(view: FlowView, worker: int) -> int:
                 for simulation in simulations:
                     board = Board(simulation._net, simulation._nodes, self.window_ns)
-                    board.ready.update(simulation._board.ready)
-                    assert not simulation._net.touched
+                    assert not simulation._net.touched and not simulation._net.changed
+                    simulation._net.touched.update(simulation._nodes)
                     *anew, ports = board.view()
                     for name, shown, fresh in zip(FlowView._fields, view, anew, strict=False):
                         # Cumulative selectivities may lag by the drift that is allowed.

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from thalweg.simulate.arrivals import Arrivals, At, Bursts, Constant, Poisson, Saturated, Steps
+from thalweg.simulate.arrivals import (
+    Arrivals,
+    At,
+    Bursts,
+    Constant,
+    Poisson,
+    Saturated,
+    Steps,
+    Varying,
+)
 from thalweg.simulate.dedicated import Dedicated
+from thalweg.simulate.elastic import Change, ElasticHost, Period
 from thalweg.simulate.graph import Graph, Operator, Source
+from thalweg.simulate.hardware import POWER8, TWO_SIXES, XEON, Hardware
+from thalweg.simulate.loads import Levels, Load, Periodic, Ramp
 from thalweg.simulate.result import (
+    Counters,
+    OperatorCounters,
     Overhead,
     Simulated,
     SimulatedOperator,
@@ -28,12 +42,23 @@ __all__ = [
     "Arrivals",
     "At",
     "Bursts",
+    "Change",
     "Constant",
+    "Counters",
     "Dedicated",
+    "ElasticHost",
     "Graph",
+    "Hardware",
+    "Levels",
+    "Load",
     "Operator",
+    "OperatorCounters",
     "Overhead",
+    "POWER8",
+    "Period",
+    "Periodic",
     "Poisson",
+    "Ramp",
     "Saturated",
     "Simulated",
     "SimulatedOperator",
@@ -43,6 +68,9 @@ __all__ = [
     "Simulation",
     "Source",
     "Steps",
+    "TWO_SIXES",
+    "Varying",
+    "XEON",
     "data_parallel",
     "haren_chains",
     "mesh",

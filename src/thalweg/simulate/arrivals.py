@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from thalweg.errors import BuildError
+from thalweg.simulate.loads import Load
 
 _NS: Final = 1_000_000_000
 
@@ -94,6 +95,28 @@ class Steps(Arrivals):
             for i in range(round(seconds * per_s)):
                 yield round((begin + i / per_s) * _NS)
             begin += seconds
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Varying(Arrivals):
+    """``per_s`` times the factor of a load, which may change all the time: at such distances, or at random.
+
+    The distance to the next tuple follows from the factor when the last one arrived.
+    """
+
+    per_s: float
+    load: Load
+    at_random: bool = False
+
+    def __post_init__(self) -> None:
+        _require_positive(self, per_s=self.per_s)
+
+    def times_ns(self, rng: random.Random) -> Iterator[int]:
+        seconds = 0.0
+        while True:
+            yield round(seconds * _NS)
+            gap = rng.expovariate(1.0) if self.at_random else 1.0
+            seconds += gap / (self.per_s * self.load.factor(seconds))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ class Board:
 
     Attributes:
         ready: the nodes that can run, and since when, or since nobody came, ns; right after :meth:`settle`.
-        changed: nodes that were touched since this was last cleared, which the view does.
+        changed: nodes whose figures have changed since this was last cleared, which the view does.
     """
 
     def __init__(self, net: Network, nodes: list[Node], window_ns: int) -> None:
@@ -45,19 +45,37 @@ class Board:
         self._shared = [
             [f for f in feeders if len(nodes[f - 1].ports) > 1] for feeders in self._feeders
         ]
+        #: By operator with several readers, who they are; and of these operators, those whose output may have changed.
+        self._readers = {
+            node.index: np.array([port.reader.index for port in node.ports], np.int64)
+            for node in nodes
+            if len(node.ports) > 1
+        }
+        self._fuller: set[int] = set()
         self._sinks = np.array([node.index for node in nodes if not node.ports], np.int64)
         self._reckoned = np.zeros(len(nodes) + 1)
 
     def settle(self) -> None:
         """Looks again at the nodes that were touched."""
-        touched, now = self._net.touched, self._net.now_ns
-        for node in touched:
-            if node.can_run():
-                self.ready.setdefault(node, now)
-            else:
-                self.ready.pop(node, None)
-        self.changed |= touched
-        touched.clear()
+        net, ready, runnable = self._net, self.ready, self._view.runnable
+        now = net.now_ns
+        for node in net.changed | net.touched:
+            can_run = node.can_run()
+            if can_run != (node in ready):
+                if can_run:
+                    ready[node] = now
+                else:
+                    del ready[node]
+                runnable[node.index] = can_run
+        self.changed |= net.changed
+        net.changed.clear()
+        net.touched.clear()
+
+    def restart(self, node: Node) -> None:
+        """A worker came to a node, or went: since when it can run counts anew."""
+        if self.ready.pop(node, None) is not None:
+            self._view.runnable[node.index] = False
+        self._net.changed.add(node)
 
     def view(self) -> FlowView:
         """The flow now; the same arrays each time."""
@@ -68,6 +86,9 @@ class Board:
         for node in self.changed:
             self._show(node)
         self.changed.clear()
+        for feeder in self._fuller:
+            view.output[feeder] = view.worklist[self._readers[feeder]].max()
+        self._fuller.clear()
         view.output[self._sinks] = -1
         np.copyto(view.head_ns, np.where(self._head_ns < 0, now, self._head_ns))
         view.now_ns[0] = now
@@ -93,13 +114,10 @@ class Board:
         view.limit[i] = node.limit
         view.window_ns[i] = node.window_ns
         view.last_run_ns[i] = node.last_run_ns
-        view.runnable[i] = node in self.ready
         self._head_ns[i] = node.oldest_ns()
         self._queues.show(node, view)
         view.output[self._only[i - 1]] = node.waiting
-        for feeder in self._shared[i - 1]:
-            ports = self._nodes[feeder - 1].ports
-            view.output[feeder] = max(port.reader.waiting for port in ports)
+        self._fuller.update(self._shared[i - 1])
 
     def _reckon(self) -> None:
         view = self._view

@@ -54,15 +54,13 @@ class DedicatedThreads(ThreadModel):
     A unit ends when the service has grown by its cost, so shares need no reckoning by thread.
 
     Attributes:
-        level: how many cores there are.
-        working: how many threads have work.
+        level: how many cores there are; with hardware, how many processors of it.
     """
 
     def __init__(self, model: Dedicated, machine: Machine) -> None:
         super().__init__(machine)
         self.model = model
         self.threads = [OwnThread(node) for node in self.nodes]
-        self.working = 0
         self._service_ns = 0.0
         self._loss_ns = 0.0
         self._at_ns = 0
@@ -98,9 +96,11 @@ class DedicatedThreads(ThreadModel):
 
     def _shares(self) -> tuple[float, float]:
         """Of a core, what each thread with work gets, and what it loses to switches."""
+        running = min(self.working, self.level)
+        slow = 1.0 if self.hardware is None else self.hardware.slowdown(running)
         if self.working <= self.level:
-            return 1.0, 0.0
-        share = self.level / self.working
+            return 1.0 / slow, 0.0
+        share = self.level / self.working / slow
         useful = self.model.quantum_ns / (self.model.quantum_ns + self.model.switch_ns)
         return share * useful, share * (1 - useful)
 
@@ -150,5 +150,6 @@ class DedicatedThreads(ThreadModel):
             self.working -= 1
             return
         thread.unit, thread.loss_began_ns = unit, self._loss_ns
+        unit.cost_ns += round(self.share_queues(node, unit, node.index, 1.0))
         end = self._service_ns + unit.cost_ns + switch_ns
         heapq.heappush(self._ends, (end, node.index, thread))

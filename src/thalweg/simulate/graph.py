@@ -9,6 +9,8 @@ from typing import Final, Literal, get_args
 
 from thalweg.errors import BuildError
 from thalweg.simulate.arrivals import Arrivals, Saturated
+from thalweg.simulate.draws import MOST_UNIFORM_SPREAD, Draw
+from thalweg.simulate.loads import Load
 
 Kind = Literal["stateless", "keyed", "stateful"]
 #: The numbers of kinds in a view, as in the node runtime.
@@ -41,8 +43,12 @@ class Operator:
         kind: stateless; keyed (tuples of one bucket one after the other); stateful (one after the other).
         cost_ns: worker time a tuple, ns.
         selectivity: tuples out a tuple in.
-        draw_cost: each tuple costs the same, or exponentially distributed around ``cost_ns``.
-        draw_selectivity: exactly so many, or at random: what is over whole tuples is a chance of one more.
+        draw_cost: each tuple costs the same, or what is drawn from that distribution around ``cost_ns``.
+        cost_spread: the standard deviation of uniform and lognormal costs, as a share of ``cost_ns``.
+        load: a factor over time of what tuples cost, at the time when work on them begins.
+        draw_selectivity: exactly so many; or at random (what is over whole tuples is a chance of one more), where the
+            expected number is ``selectivity`` for each tuple, or is drawn itself.
+        selectivity_spread: the standard deviation of that number, as a share of ``selectivity``.
         limit: how many workers may be in it (the paper's M); None: as many as there are; 1 if stateful.
         capacity: tuples a port's inbox holds; None: any number.
         window: pieces of work that may be between entry and exit of its reorder buffer.
@@ -60,8 +66,11 @@ class Operator:
     kind: Kind = "stateless"
     cost_ns: float = 1_000.0
     selectivity: float = 1.0
-    draw_cost: Literal["constant", "exponential"] = "constant"
-    draw_selectivity: Literal["exact", "random"] = "exact"
+    draw_cost: Draw = "constant"
+    cost_spread: float = 0.5
+    load: Load | None = None
+    draw_selectivity: Literal["exact", "random", "uniform", "exponential", "lognormal"] = "exact"
+    selectivity_spread: float = 0.5
     limit: int | None = None
     capacity: int | None = CAPACITY
     window: int = WINDOW
@@ -77,6 +86,8 @@ class Operator:
         self._require("kind", self.kind in get_args(Kind), "stateless, keyed or stateful")
         self._require("cost_ns", 0 < self.cost_ns < math.inf, "above 0, ns")
         self._require("selectivity", 0 <= self.selectivity < math.inf, "0 or more")
+        self._require_spread("cost_spread", self.draw_cost)
+        self._require_spread("selectivity_spread", self.draw_selectivity)
         self._require("reads", bool(self.reads), "at least one name")
         self._require("reads", len(set(self.reads)) == len(self.reads), "names that differ")
         self._require("limit", self.limit is None or self.limit >= 1, "at least 1, or None")
@@ -88,6 +99,10 @@ class Operator:
         self._require("top", 0 <= self.top <= 1, "a share from 0 to 1")
         alone = self.kind == "stateful" and self.limit not in (None, 1)
         self._require("limit", not alone, "1 for a stateful operator")
+
+    def _require_spread(self, field: str, draw: str) -> None:
+        most = MOST_UNIFORM_SPREAD if draw == "uniform" else math.inf
+        self._require(field, 0 <= getattr(self, field) <= most, f"from 0 to {most:.3f}")
 
     def _require(self, field: str, holds: bool, expected: str) -> None:
         if not holds:

@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from thalweg.simulate.hardware import SLOTS, Line
+
 if TYPE_CHECKING:
     from thalweg.simulate.nodes import Node
 
@@ -28,12 +30,14 @@ class Network:
     Attributes:
         now_ns: virtual time.
         queued: tuples in all inboxes.
-        touched: nodes whose ability to run may have changed since the last look.
+        changed: nodes whose figures have changed since the last look; so may have whether they can run.
+        touched: nodes of which only the latter may have changed.
     """
 
     def __init__(self) -> None:
         self.now_ns = 0
         self.queued = 0
+        self.changed: set[Node] = set()
         self.touched: set[Node] = set()
         self.last_key = -1
 
@@ -44,13 +48,29 @@ class Network:
 
 
 class Port:
-    """An input port: the inbox in front of an operator, filled by one feeder, or by several as they come."""
+    """An input port: the inbox in front of an operator, filled by one feeder, or by several as they come.
 
-    __slots__ = ("came_ns", "capacity", "feeders", "nodes", "queue", "reader", "sum_came_ns")
+    Attributes:
+        place: its number among those of the reader; merges: whether there are others, which are merged by order.
+        full_ns: for how long it was full, up to when it was last found not to be.
+        full_since_ns: since when it is full; -1 while it is not.
+        line: what those who use it share.
+    """
 
-    def __init__(self, reader: Node, feeders: list[Feeder], nodes: list[Node]) -> None:
+    __slots__ = (
+        "came_ns", "capacity", "feeders", "full_ns", "full_since_ns", "line", "merges", "nodes", "place", "queue",
+        "reader", "sum_came_ns",
+    )  # fmt: skip
+
+    def __init__(
+        self, reader: Node, feeders: list[Feeder], nodes: list[Node], place: int = 0, *, merges: bool = False
+    ) -> None:  # fmt: skip
         """``nodes`` are those of the feeders that are operators."""
         capacity = reader.operator.capacity
+        self.place = place
+        self.merges = merges
+        if merges:
+            reader.empty[place] = None
         self.queue: deque[int] = deque()
         #: When each tuple of the queue came, and the sum of these times.
         self.came_ns: deque[int] = deque()
@@ -59,15 +79,27 @@ class Port:
         self.feeders = feeders
         self.nodes = nodes
         self.capacity = sys.maxsize if capacity is None else capacity
+        self.full_ns = 0
+        self.full_since_ns = -1
+        alone = len(feeders) == 1 and reader.operator.kind == "stateful"
+        self.line = Line(slots=SLOTS if alone else 1)
+
+    def congested_ns(self) -> int:
+        """For how long it was full so far."""
+        now = self.reader.net.now_ns
+        return self.full_ns + (now - self.full_since_ns if self.full_since_ns >= 0 else 0)
 
     def push(self, key: int) -> None:
         """Adds a tuple, whether there is room or not."""
         queue = self.queue
         queue.append(key)
+        reader = self.reader
+        if self.merges and len(queue) == 1:
+            reader.head_came(self)
         if len(queue) == self.capacity:
+            self.full_since_ns = reader.net.now_ns
             for feeder in self.feeders:
                 feeder.full += 1
-        reader = self.reader
         reader.waiting += 1
         if reader.waiting > reader.most_waiting:
             reader.most_waiting = reader.waiting
@@ -75,18 +107,23 @@ class Port:
         self.came_ns.append(net.now_ns)
         self.sum_came_ns += net.now_ns
         net.queued += 1
-        net.touched.add(reader)
+        net.changed.add(reader)
 
     def pop(self) -> int:
         """Takes the first tuple; where that makes room, feeders go on."""
         queue = self.queue
         key = queue.popleft()
         self.sum_came_ns -= self.came_ns.popleft()
+        if self.merges:
+            self.reader.head_left(self)
         if len(queue) + 1 == self.capacity:
+            self.full_ns = self.congested_ns()
+            self.full_since_ns = -1
             for feeder in self.feeders:
                 feeder.full -= 1
             for feeder in self.feeders:
-                feeder.flush()
+                if feeder.out or feeder.watchers or feeder.saturated:
+                    feeder.flush()
             self.reader.net.touched.update(self.nodes)
         return key
 
@@ -97,12 +134,14 @@ class Feeder:
     Attributes:
         full: how many of its readers' inboxes have no room.
         watchers: those behind it, however far, that merge by order and wait for a tuple that is here now.
+        saturated: whether it has a tuple whenever there is room, as some sources do.
     """
 
-    __slots__ = ("deals", "full", "net", "out", "ports", "turn", "watchers")
+    __slots__ = ("deals", "full", "net", "out", "ports", "saturated", "turn", "watchers")
 
-    def __init__(self, net: Network, *, deals: bool) -> None:
+    def __init__(self, net: Network, *, deals: bool, saturated: bool = False) -> None:
         self.net = net
+        self.saturated = saturated
         self.out: deque[int] = deque()
         self.ports: list[Port] = []
         self.deals = deals
@@ -156,13 +195,12 @@ class SourceNode(Feeder):
         arrived: tuples so far.
     """
 
-    __slots__ = ("arrived", "name", "saturated", "times")
+    __slots__ = ("arrived", "name", "times")
 
     def __init__(self, net: Network, name: str, times: Iterator[int], *, saturated: bool) -> None:
-        super().__init__(net, deals=False)
+        super().__init__(net, deals=False, saturated=saturated)
         self.name = name
         self.times = times
-        self.saturated = saturated
         self.arrived = 0
 
     def arrive(self) -> None:
@@ -180,7 +218,11 @@ class SourceNode(Feeder):
 
 def _accept(ports: list[Port], key: int) -> bool:
     """Whether all these have room, or have taken what came of the same tuple before."""
-    return all(len(port.queue) < port.capacity or port.queue[-1] == key for port in ports)
+    for port in ports:  # A loop: all() takes twice the time, and this is asked very often.
+        queue = port.queue
+        if len(queue) >= port.capacity and queue[-1] != key:
+            return False
+    return True
 
 
 def holder(port: Port, key: int) -> Feeder | None:

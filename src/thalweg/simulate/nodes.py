@@ -6,13 +6,15 @@ on. So the output is the same under every policy and any number of threads, as i
 
 from __future__ import annotations
 
+import heapq
 import math
 import random
 from array import array
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
+from thalweg.simulate.draws import factors
 from thalweg.simulate.graph import KIND_CODES, Operator
 from thalweg.simulate.network import Feeder, Network, Port, born_ns, holder
 
@@ -23,12 +25,17 @@ _WHOLE: Final = 1e-9
 
 
 class Unit:
-    """A piece of work: tuples that follow each other in an operator's input, of one bucket if it is keyed."""
+    """A piece of work: tuples that follow each other in an operator's input, of one bucket if it is keyed.
 
-    __slots__ = ("bucket", "cost_ns", "done", "keys")
+    Attributes:
+        port: where the last of them waited.
+    """
 
-    def __init__(self, keys: list[int], cost_ns: int, bucket: int = 0) -> None:
+    __slots__ = ("bucket", "cost_ns", "done", "keys", "port")
+
+    def __init__(self, keys: list[int], cost_ns: int, port: Port, bucket: int = 0) -> None:
         self.keys = keys
+        self.port = port
         self.cost_ns = cost_ns
         self.bucket = bucket
         self.done = False
@@ -47,21 +54,30 @@ class Node(Feeder):
     """
 
     __slots__ = (
-        "busy_ns", "cost_draws", "exits", "inboxes", "index", "key_draws", "kind", "last_run_ns", "limit",
-        "most_waiting", "operator", "output_draws", "rows_in", "rows_out", "taken", "units", "visits", "waiting",
-        "window_ns", "worked", "workers",
+        "busy_ns", "cost_factor", "empty", "exits", "grain", "heads", "inboxes", "index", "key_draws", "kind",
+        "last_run_ns", "limit", "most_waiting", "operator", "output_draws", "output_factor", "rows_in", "rows_out",
+        "taken", "units", "visits", "waiting", "window_ns", "worked", "workers",
     )  # fmt: skip
 
-    def __init__(self, net: Network, operator: Operator, index: int, seed: int) -> None:
+    def __init__(
+        self, net: Network, operator: Operator, index: int, seed: int, grain: int = 1
+    ) -> None:
         super().__init__(net, deals=operator.split == "deal")
         self.operator = operator
         self.kind = KIND_CODES[operator.kind]
         self.index = index
+        self.grain = grain
         # Draws of one kind do not depend on when those of another are made.
-        self.cost_draws, self.output_draws, self.key_draws = (
+        cost_draws, self.output_draws, self.key_draws = (
             random.Random(f"{seed} {operator.name} {what}") for what in ("cost", "output", "key")
         )
+        self.cost_factor = factors(operator.draw_cost, operator.cost_spread, cost_draws)
+        self.output_factor = _output_factor(operator, self.output_draws)
         self.inboxes: list[Port] = []
+        #: Where tuples of several ports are merged by order: a heap of the first tuple of each port that has some,
+        #: with the port's place; and the places of all others.
+        self.heads: list[tuple[int, int]] = []
+        self.empty: dict[int, None] = {}
         self.units: deque[Unit] = deque()
         self.limit = 1 if operator.kind == "stateful" else operator.limit or UNLIMITED
         self.waiting = self.most_waiting = self.workers = self.visits = 0
@@ -76,15 +92,28 @@ class Node(Feeder):
         """Where the next tuple waits; None if none does, or an earlier one can still come at another port."""
         if len(self.inboxes) == 1:
             return self.inboxes[0] if self.inboxes[0].queue else None
-        first = min((port for port in self.inboxes if port.queue), key=_head, default=None)
-        if first is None:
+        if not self.heads:
             return None
-        for port in self.inboxes:
-            behind = None if port.queue else holder(port, first.queue[0])
+        key, first = self.heads[0]
+        for place in self.empty:
+            behind = holder(self.inboxes[place], key)
             if behind is not None:
                 behind.watchers.add(self)
                 return None
-        return first
+        return self.inboxes[first]
+
+    def head_came(self, port: Port) -> None:
+        """An inbox has a first tuple: of several inboxes only."""
+        del self.empty[port.place]
+        heapq.heappush(self.heads, (port.queue[0], port.place))
+
+    def head_left(self, port: Port) -> None:
+        """The first tuple of all was taken: of several inboxes only."""
+        if port.queue:
+            heapq.heapreplace(self.heads, (port.queue[0], port.place))
+        else:
+            heapq.heappop(self.heads)
+            self.empty[port.place] = None
 
     def next_key(self, previous: Unit | None = None) -> int | None:
         """The first tuple of the work that :meth:`take` would give; None without any."""
@@ -95,7 +124,7 @@ class Node(Feeder):
 
     def can_run(self) -> bool:
         """Whether a worker may come: fewer workers than the limit, input, and room for what comes of it."""
-        return self.workers < self.limit and self._next_fits(None)
+        return self.workers < self.limit and self.waiting > 0 and self._next_fits(None)
 
     def _next_fits(self, previous: Unit | None) -> bool:
         key = self.next_key(previous)
@@ -138,33 +167,39 @@ class Node(Feeder):
             for key in self.units.popleft().keys:
                 self._leave(key)
         self.flush()
-        self.net.touched.add(self)
+        self.net.changed.add(self)
 
     def release(self, previous: Unit | None) -> None:
         """A worker goes."""
         self.workers -= 1
         self.last_run_ns = self.net.now_ns
-        self.net.touched.add(self)
+        self.net.changed.add(self)
 
     def _pop_unit(self, tuples: int) -> Unit:
         """The next tuples, where there are some, as a unit of the reorder buffer."""
-        keys: list[int] = []
+        port = self.next_inbox()
+        assert port is not None
+        last, keys = port, [port.pop()]
         while len(keys) < tuples and (port := self.next_inbox()) is not None:
+            last = port
             keys.append(port.pop())
-        unit = Unit(keys, self._cost_ns(len(keys)), self._bucket())
+        unit = Unit(keys, self._cost_ns(len(keys)), last, self._bucket())
         self.units.append(unit)
         return unit
 
     def _begun(self, unit: Unit) -> Unit:
         self.waiting -= len(unit.keys)
         self.net.queued -= len(unit.keys)
-        self.net.touched.add(self)
+        self.net.changed.add(self)
+        if self.operator.load is not None:
+            unit.cost_ns = round(unit.cost_ns * self.operator.load.factor(self.net.now_ns * 1e-9))
         return unit
 
     def _cost_ns(self, tuples: int) -> int:
         cost = self.operator.cost_ns
-        if self.operator.draw_cost == "exponential":
-            return round(sum(self.cost_draws.expovariate(1.0) for _ in range(tuples)) * cost)
+        tuples *= self.grain
+        if self.operator.draw_cost != "constant":
+            return round(sum(self.cost_factor() for _ in range(tuples)) * cost)
         # Rounded over all tuples, not each: costs below a nanosecond add up.
         self.taken += tuples
         return round(self.taken * cost) - round((self.taken - tuples) * cost)
@@ -188,9 +223,10 @@ class Node(Feeder):
 
     def _outputs(self) -> int:
         selectivity = self.operator.selectivity
-        if self.operator.draw_selectivity == "random":
-            whole = math.floor(selectivity)
-            return whole + (self.output_draws.random() < selectivity - whole)
+        if self.output_factor is not None:
+            expected = selectivity * self.output_factor()
+            whole = math.floor(expected)
+            return whole + (self.output_draws.random() < expected - whole)
         return math.floor(self.rows_in * selectivity + _WHOLE) - math.floor(
             (self.rows_in - 1) * selectivity + _WHOLE
         )
@@ -208,8 +244,10 @@ class KeyedNode(Node):
 
     __slots__ = ("held", "resumed")
 
-    def __init__(self, net: Network, operator: Operator, index: int, seed: int) -> None:
-        super().__init__(net, operator, index, seed)
+    def __init__(
+        self, net: Network, operator: Operator, index: int, seed: int, grain: int = 1
+    ) -> None:
+        super().__init__(net, operator, index, seed, grain)
         self.held: dict[int, deque[Unit]] = {}
         self.resumed: deque[int] = deque()
 
@@ -260,5 +298,9 @@ class KeyedNode(Node):
         return self.key_draws.randrange(self.operator.buckets)
 
 
-def _head(port: Port) -> int:
-    return port.queue[0]
+def _output_factor(operator: Operator, rng: random.Random) -> Callable[[], float] | None:
+    """What is drawn for each tuple that is through; None where the number of outputs is no matter of chance."""
+    draw = operator.draw_selectivity
+    if draw == "exact":
+        return None
+    return factors("constant" if draw == "random" else draw, operator.selectivity_spread, rng)

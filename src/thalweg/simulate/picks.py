@@ -67,7 +67,7 @@ class PickThreads(WorkerModel):
         self._decide_soon(worker, 0)
 
     def _decide_soon(self, worker: Worker, wake_ns: int) -> None:
-        cost = wake_ns + self.overhead.visit_ns + self.overhead.operator_ns * len(self.nodes)
+        cost = wake_ns + self.pick_ns(worker.index)
         worker.scheduling_ns += cost
         self.deciding += 1
         self.events.plan(self.now_ns + cost, self._decide, worker)

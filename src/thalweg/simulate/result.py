@@ -89,6 +89,41 @@ class SimulatedThread:
     idle_ns: int
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class OperatorCounters:
+    """An operator so far.
+
+    Attributes:
+        tuples: that were worked on.
+        busy_ns: worker time in it.
+        congested_ns: for how long its input was full; of several inputs the longest.
+        limit: how many workers may be in it now.
+    """
+
+    tuples: int
+    busy_ns: int
+    congested_ns: int
+    limit: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Counters:
+    """A simulation so far.
+
+    Attributes:
+        threads: by number; those above the level do nothing, or not for long.
+        operators: in the order of the graph.
+        late: by name the operators that those threads work on which are over the level and have not gone yet.
+        rows_out: tuples that left the flow.
+    """
+
+    now_ns: int
+    threads: tuple[SimulatedThread, ...]
+    operators: tuple[OperatorCounters, ...]
+    late: tuple[str, ...]
+    rows_out: int
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Simulated:
     """A run in virtual time, up to now.
@@ -97,6 +132,7 @@ class Simulated:
         seconds: how long it was.
         mean_queued: tuples in all inboxes, averaged over time; most_queued: the most at once.
         sampled_queued: int64[samples, 2]: a time, ns, and the tuples in all inboxes then.
+        grain: for how many tuples each entry of a sink stands; counts are of tuples.
         events: what happened, in number; decisions: picks, or rounds.
     """
 
@@ -110,6 +146,7 @@ class Simulated:
     sampled_queued: Int64s
     events: int
     decisions: int
+    grain: int = 1
 
     @property
     def latency(self) -> Latency | None:
@@ -119,7 +156,7 @@ class Simulated:
     @property
     def rows_out(self) -> int:
         """Tuples that left the flow."""
-        return sum(len(sink.left_ns) for sink in self.sinks)
+        return self.grain * sum(len(sink.left_ns) for sink in self.sinks)
 
     @property
     def rows_in(self) -> int:

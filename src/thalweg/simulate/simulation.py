@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import random
 from typing import Final
 
@@ -15,10 +17,13 @@ from thalweg.simulate.board import Board
 from thalweg.simulate.dedicated import Dedicated, DedicatedThreads
 from thalweg.simulate.events import Events
 from thalweg.simulate.graph import Graph, Operator, Source
+from thalweg.simulate.hardware import Hardware
 from thalweg.simulate.network import Feeder, Network, Port, SourceNode
 from thalweg.simulate.nodes import KeyedNode, Node
 from thalweg.simulate.picks import PickThreads
 from thalweg.simulate.result import (
+    Counters,
+    OperatorCounters,
     Overhead,
     Simulated,
     SimulatedOperator,
@@ -57,11 +62,14 @@ class Simulation:
         overhead: what deciding costs.
         unit_tuples: tuples that an operator works on before it puts anything out. 1 is exact; with more, as with
             chunks, there are fewer events.
+        hardware: the machine that threads share; None: one that has a core for each, and costs nothing.
+        grain: for how many tuples each one stands that is simulated: it costs so many times as much, and takes as
+            much room. 1 is exact; with more there are fewer events yet than with larger units.
         sample_s: how often the waiting tuples are noted, s.
         seed: settles all that is drawn.
 
     Raises:
-        BuildError: threads, or units, are less than one, or the policy is of no known sort.
+        BuildError: threads, units, or the grain are less than one, or the policy is of no known sort.
     """
 
     def __init__(
@@ -72,19 +80,29 @@ class Simulation:
         threads: int = 1,
         overhead: Overhead | None = None,
         unit_tuples: int = 1,
+        hardware: Hardware | None = None,
+        grain: int = 1,
         sample_s: float = SAMPLE_S,
         seed: int = 0,
     ) -> None:
-        if unit_tuples < 1:
-            raise BuildError(f"unit_tuples must be at least 1, not {unit_tuples}")
+        if unit_tuples < 1 or grain < 1:
+            raise BuildError(
+                f"unit_tuples and grain must be at least 1, not {unit_tuples} and {grain}"
+            )
+        self.graph = graph
+        self.hardware = hardware
+        self._grain = grain
         self._net = Network()
         self._events = Events(self._net)
-        self._sources, self._nodes = build(self._net, graph, seed)
+        self._sources, self._nodes = build(self._net, graph, seed, grain)
         self._samples: list[tuple[int, int]] = []
         self._sample_ns = max(round(sample_s * 1e9), 1)
         window_ns = getattr(policy, "window_ns", WINDOW_NS)
         self._board = Board(self._net, self._nodes, window_ns)
-        self._model = self._model_of(policy, overhead or Overhead(), unit_tuples)
+        machine = Machine(
+            self._events, self._board, self._nodes, overhead or Overhead(), unit_tuples, hardware, grain
+        )  # fmt: skip
+        self._model = _model(policy, machine)
         for source in self._sources:
             self._plan_arrival(source)
             source.flush()
@@ -120,35 +138,40 @@ class Simulation:
         if node is None or node.operator.kind == "stateful" or limit < 1:
             raise BuildError(f"no limit of {limit} for operator {operator}")
         node.limit = limit
-        self._net.touched.add(node)
+        self._net.changed.add(node)
+
+    def late(self) -> tuple[str, ...]:
+        """By name the operators that those threads work on which are over the level and have not gone yet."""
+        return tuple(node.operator.name for node in self._model.late())
+
+    def counters(self) -> Counters:
+        """What was counted so far, for who looks at what comes between two moments."""
+        return Counters(
+            now_ns=self._net.now_ns,
+            threads=self._model.figures(),
+            operators=tuple(_counters(node) for node in self._nodes),
+            late=self.late(),
+            rows_out=self._grain * sum(len(node.exits) // 2 for node in self._nodes if not node.ports),
+        )  # fmt: skip
 
     def result(self) -> Simulated:
         """What came of it so far."""
-        now = self._net.now_ns
+        now, grain = self._net.now_ns, self._grain
         return Simulated(
             seconds=now / 1e9,
-            sources=tuple(SimulatedSource(s.name, s.arrived, len(s.out)) for s in self._sources),
+            sources=tuple(
+                SimulatedSource(s.name, s.arrived * grain, len(s.out) * grain)
+                for s in self._sources
+            ),
             operators=tuple(_operator(node) for node in self._nodes),
             sinks=tuple(_sink(node) for node in self._nodes if not node.ports),
             threads=self._model.figures(),
-            mean_queued=self._events.queued_ns / now if now else 0.0,
-            most_queued=self._events.most_queued,
-            sampled_queued=np.array(self._samples, np.int64).reshape(-1, 2),
+            mean_queued=grain * self._events.queued_ns / now if now else 0.0,
+            most_queued=grain * self._events.most_queued,
+            sampled_queued=np.array(self._samples, np.int64).reshape(-1, 2) * np.array([1, grain]),
+            grain=grain,
             events=self._events.count,
             decisions=self._model.decisions,
-        )
-
-    def _model_of(self, policy: Policy, overhead: Overhead, unit_tuples: int) -> ThreadModel:
-        machine = Machine(self._events, self._board, self._nodes, overhead, unit_tuples)
-        if isinstance(policy, Dedicated):
-            return DedicatedThreads(policy, machine)
-        if isinstance(policy, RoundPolicy):
-            return RoundThreads(policy, machine)
-        if hasattr(policy, "pick_function"):
-            return PickThreads(policy, machine)
-        raise BuildError(
-            f"{policy!r} is no policy\n"
-            "  expected: one with pick_function(), a RoundPolicy, or Dedicated()"
         )
 
     def _arrive(self, source: SourceNode) -> None:
@@ -165,6 +188,19 @@ class Simulation:
         self._events.plan(self._net.now_ns + self._sample_ns, self._sample, None)
 
 
+def _model(policy: Policy, machine: Machine) -> ThreadModel:
+    if isinstance(policy, Dedicated):
+        return DedicatedThreads(policy, machine)
+    if isinstance(policy, RoundPolicy):
+        return RoundThreads(policy, machine)
+    if hasattr(policy, "pick_function"):
+        return PickThreads(policy, machine)
+    raise BuildError(
+        f"{policy!r} is no policy\n"
+        "  expected: one with pick_function(), a RoundPolicy, or Dedicated()"
+    )
+
+
 def simulate(
     graph: Graph,
     *,
@@ -173,6 +209,8 @@ def simulate(
     threads: int = 1,
     overhead: Overhead | None = None,
     unit_tuples: int = 1,
+    hardware: Hardware | None = None,
+    grain: int = 1,
     sample_s: float = SAMPLE_S,
     seed: int = 0,
 ) -> Simulated:
@@ -183,6 +221,8 @@ def simulate(
         threads=threads,
         overhead=overhead,
         unit_tuples=unit_tuples,
+        hardware=hardware,
+        grain=grain,
         sample_s=sample_s,
         seed=seed,
     )
@@ -190,24 +230,40 @@ def simulate(
     return simulation.result()
 
 
-def build(net: Network, graph: Graph, seed: int) -> tuple[list[SourceNode], list[Node]]:
+def build(
+    net: Network, graph: Graph, seed: int, grain: int = 1
+) -> tuple[list[SourceNode], list[Node]]:
     """The running form of a graph, all empty."""
     feeders: dict[str, Feeder] = {}
-    sources = [_source(net, source, seed) for source in graph.sources]
+    sources = [_source(net, source, seed, grain) for source in graph.sources]
     nodes: list[Node] = []
     for source in sources:
         feeders[source.name] = source
-    for index, operator in enumerate(graph.operators, start=1):
+    for index, exact in enumerate(graph.operators, start=1):
+        operator = _coarse(exact, grain)
         made = KeyedNode if operator.kind == "keyed" else Node
-        node = made(net, operator, index, seed)
+        node = made(net, operator, index, seed, grain)
         _connect(node, operator, [feeders[name] for name in operator.reads])
         feeders[operator.name] = node
         nodes.append(node)
     return sources, nodes
 
 
-def _source(net: Network, source: Source, seed: int) -> SourceNode:
+def _coarse(operator: Operator, grain: int) -> Operator:
+    """An operator with room for as many tuples where one stands for several."""
+    if grain == 1:
+        return operator
+    capacity = operator.capacity
+    return dataclasses.replace(
+        operator,
+        capacity=None if capacity is None else max(capacity // grain, 1),
+        window=max(operator.window // grain, 1),
+    )
+
+
+def _source(net: Network, source: Source, seed: int, grain: int) -> SourceNode:
     times = source.arrivals.times_ns(random.Random(f"{seed} {source.name} arrivals"))
+    times = itertools.islice(times, grain - 1, None, grain)
     saturated = isinstance(source.arrivals, Saturated)
     return SourceNode(net, source.name, times, saturated=saturated)
 
@@ -215,24 +271,35 @@ def _source(net: Network, source: Source, seed: int) -> SourceNode:
 def _connect(node: Node, operator: Operator, read: list[Feeder]) -> None:
     """An inbox for each of those it reads, or one for all."""
     groups = [read] if operator.merge == "arrival" else [[feeder] for feeder in read]
-    for group in groups:
-        port = Port(node, group, [feeder for feeder in group if isinstance(feeder, Node)])
+    for place, group in enumerate(groups):
+        nodes = [feeder for feeder in group if isinstance(feeder, Node)]
+        port = Port(node, group, nodes, place, merges=len(groups) > 1)
         node.inboxes.append(port)
         for feeder in group:
             feeder.ports.append(port)
 
 
 def _operator(node: Node) -> SimulatedOperator:
+    grain = node.grain
     return SimulatedOperator(
         node.operator.name,
-        node.rows_in,
-        node.rows_out,
-        node.waiting,
-        node.most_waiting,
-        node.in_work(),
-        len(node.out),
+        node.rows_in * grain,
+        node.rows_out * grain,
+        node.waiting * grain,
+        node.most_waiting * grain,
+        node.in_work() * grain,
+        len(node.out) * grain,
         node.busy_ns,
         node.visits,
+    )
+
+
+def _counters(node: Node) -> OperatorCounters:
+    return OperatorCounters(
+        node.worked * node.grain,
+        node.busy_ns,
+        max(port.congested_ns() for port in node.inboxes),
+        node.limit,
     )
 
 

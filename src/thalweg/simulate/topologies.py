@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from thalweg.errors import BuildError
 from thalweg.simulate.arrivals import Arrivals, Saturated
@@ -29,29 +29,47 @@ def pipeline(length: int, *, arrivals: Arrivals | None = None, **fields: Any) ->
     return Graph((_source(arrivals),), _row("o", "in", length, fields))
 
 
-def data_parallel(width: int, *, arrivals: Arrivals | None = None, **fields: Any) -> Graph:
-    """``split`` deals tuples to ``o0``, ``o1``, ... side by side, and ``merge`` brings them back into order.
+def data_parallel(
+    width: int,
+    *,
+    arrivals: Arrivals | None = None,
+    merge: Literal["order", "arrival"] = "order",
+    **fields: Any,
+) -> Graph:
+    """``split`` deals tuples to ``o0``, ``o1``, ... side by side, and ``merge`` brings them together again.
 
     Split and merge cost the least that an operator may, 1 ns: what is measured is what stands between.
+
+    Args:
+        merge: back into order, or as they come through one queue, as into the sink of Schneider & Wu, 5.2.
     """
-    return mesh(width, 1, arrivals=arrivals, **fields)
+    return mesh(width, 1, arrivals=arrivals, merge=merge, **fields)
 
 
 def mesh(
-    width: int = WIDTH, depth: int = DEPTH, *, arrivals: Arrivals | None = None, **fields: Any
+    width: int = WIDTH,
+    depth: int = DEPTH,
+    *,
+    arrivals: Arrivals | None = None,
+    merge: Literal["order", "arrival"] = "order",
+    **fields: Any,
 ) -> Graph:
     """So many pipelines side by side, ``o{i}`` or ``o{i}_{j}``, between a split and a merge."""
     _require_counts(width=width, depth=depth)
-    split = Operator(name="split", reads=("in",), cost_ns=1, kind="stateful", split="deal")
+    ends: dict[str, Any] = {"cost_ns": 1, "kind": "stateful"}
+    if "capacity" in fields:
+        ends["capacity"] = fields["capacity"]
+    split = Operator(name="split", reads=("in",), split="deal", **ends)
     rows = [
         _row(f"o{i}_" if depth > 1 else f"o{i}", "split", depth, fields, single=depth == 1)
         for i in range(width)
     ]
-    merge = Operator(
-        name="merge", reads=tuple(row[-1].name for row in rows), cost_ns=1, kind="stateful"
-    )
+    last = tuple(row[-1].name for row in rows)
     inner = [operator for row in rows for operator in row]
-    return Graph((_source(arrivals),), (split, *inner, merge))
+    return Graph(
+        (_source(arrivals),),
+        (split, *inner, Operator(name="merge", reads=last, merge=merge, **ends)),
+    )
 
 
 def tree(

@@ -8,6 +8,7 @@ import dataclasses
 from thalweg.errors import BuildError
 from thalweg.simulate.board import Board
 from thalweg.simulate.events import Events
+from thalweg.simulate.hardware import Hardware, Line
 from thalweg.simulate.nodes import Node, Unit
 from thalweg.simulate.result import Overhead, SimulatedThread
 
@@ -50,6 +51,8 @@ class Machine:
         nodes: the operators.
         overhead: what deciding costs.
         unit_tuples: tuples of a unit of work at most.
+        hardware: what sharing it costs; None: nothing.
+        grain: for how many tuples one stands.
     """
 
     events: Events
@@ -57,6 +60,8 @@ class Machine:
     nodes: list[Node]
     overhead: Overhead
     unit_tuples: int
+    hardware: Hardware | None = None
+    grain: int = 1
 
 
 class ThreadModel(abc.ABC):
@@ -64,6 +69,7 @@ class ThreadModel(abc.ABC):
 
     Attributes:
         level: how many threads there are now.
+        working: how many of them work on a unit.
         decisions: how often the policy was asked.
     """
 
@@ -73,7 +79,10 @@ class ThreadModel(abc.ABC):
         self.nodes = machine.nodes
         self.overhead = machine.overhead
         self.unit_tuples = machine.unit_tuples
-        self.level = 0
+        self.hardware = machine.hardware
+        self.grain = machine.grain
+        self.free_list = Line(locked=False)
+        self.level = self.working = 0
         self.decisions = 0
 
     @property
@@ -93,6 +102,28 @@ class ThreadModel(abc.ABC):
     def figures(self) -> tuple[SimulatedThread, ...]:
         """How the threads spent their time."""
 
+    def late(self) -> list[Node]:
+        """Whom those work for who are over the level and have not gone yet."""
+        return []
+
+    def share_queues(self, node: Node, unit: Unit, who: int, slow: float) -> float:
+        """How long a thread is held up by the queues before and behind an operator, for a unit that it begins, ns.
+
+        All at once, though in truth it writes when it has done the work: the time that goes by is the same.
+
+        Args:
+            slow: how much longer it takes while others run.
+        """
+        hardware = self.hardware
+        if hardware is None or not (hardware.queue_ns or hardware.line_ns):
+            return 0.0
+        now, tuples = self.now_ns, len(unit.keys) * self.grain * slow
+        held = unit.port.line.use_ns(hardware, now, who, tuples, takes=True)
+        out = tuples * node.operator.selectivity
+        for port in node.ports[node.turn : node.turn + 1] if node.deals else node.ports:
+            held += port.line.use_ns(hardware, now, who, out, takes=False)
+        return held
+
 
 class WorkerModel(ThreadModel):
     """Threads that go from operator to operator.
@@ -107,6 +138,23 @@ class WorkerModel(ThreadModel):
 
     def figures(self) -> tuple[SimulatedThread, ...]:
         return tuple(worker.figures(self.now_ns) for worker in self.workers)
+
+    def late(self) -> list[Node]:
+        over = self.workers[self.level :]
+        return [one.node for one in over if one.since_ns >= 0 and one.node is not None]
+
+    def pick_ns(self, who: int) -> int:
+        """How long a decision takes: looking at all operators, and the list of those that are free.
+
+        A thread takes an operator from it, and has put the one before back.
+        """
+        cost = self.overhead.visit_ns + self.overhead.operator_ns * len(self.nodes)
+        if self.hardware is not None:
+            slow = self.hardware.slowdown(self.working)
+            for takes in (False, True):
+                held = self.free_list.use_ns(self.hardware, self.now_ns, who, slow, takes=takes)
+                cost += round(held)
+        return cost
 
     def resume_below(self, threads: int) -> list[Worker]:
         """Sets the level, and gives the workers below it that lived not: new ones and suspended ones."""
@@ -131,8 +179,7 @@ class WorkerModel(ThreadModel):
         # Else all who come at once would go to the one that has not run for longest.
         node.last_run_ns = self.now_ns
         worker.node, worker.unit = node, None
-        self.board.ready.pop(node, None)
-        self.events.net.touched.add(node)
+        self.board.restart(node)
 
     def begin_unit(self, worker: Worker, node: Node, tuples: int) -> bool:
         """The worker does the next unit of at most so many tuples, if there is any and its output has room."""
@@ -141,6 +188,11 @@ class WorkerModel(ThreadModel):
             return False
         worker.unit = unit
         worker.working_ns = self.now_ns
+        self.working += 1
+        if self.hardware is not None:
+            slow = self.hardware.slowdown(self.working)
+            held = self.share_queues(node, unit, worker.index, slow)
+            unit.cost_ns = round(unit.cost_ns * slow + held)
         self.events.plan(self.now_ns + unit.cost_ns, self.unit_done, worker)
         return True
 
@@ -149,6 +201,7 @@ class WorkerModel(ThreadModel):
         assert worker.node is not None and worker.unit is not None
         worker.busy_ns += worker.unit.cost_ns
         worker.working_ns = -1
+        self.working -= 1
         worker.node.finish(worker.unit)
         return worker.node
 
@@ -156,7 +209,7 @@ class WorkerModel(ThreadModel):
         """A visit ends."""
         assert worker.node is not None
         worker.node.release(worker.unit)
-        self.board.ready.pop(worker.node, None)
+        self.board.restart(worker.node)
         worker.node = worker.unit = None
 
     @abc.abstractmethod
