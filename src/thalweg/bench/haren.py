@@ -203,23 +203,27 @@ class Haren:
                     costs, shares = self._shares(
                         queries, policy(period_s=period_ms / 1e3, batch_rows=10)
                     )
-                    total = sum(shares.values()) - shares["waiting"]
+                    total = sum(shares.values()) - shares["wait"]
                     if queries == max(QUERIES) and period_ms == 100:
                         worst = max(worst, total)
                     rows.append(
                         {
                             "queries": str(queries), "policy": name, "P, ms": str(period_ms), "rounds": costs.rounds,
-                            **{f"{part} %": 100 * share for part, share in shares.items()}, "total CPU %": 100 * total,
+                            **{part: 100 * share for part, share in shares.items()}, "CPU": 100 * total,
                         }
                     )  # fmt: skip
-        self._report.add(f"what rounds take of {self._threads} real workers (Figures 5 to 7)", rows)
+        self._report.add(
+            f"what rounds take of {self._threads} real workers, % of their time (Figures 5 to 7)",
+            rows,
+        )
         return worst
 
     def _shares(self, queries: int, policy: RoundPolicy) -> tuple[RoundCosts, dict[str, float]]:
         """What parts of rounds take of all workers' time: while one prepares a round, the others wait.
 
         Waiting is by the clock, from the first that comes to a meeting to the last. The other parts are CPU time of
-        who prepares the round, since other programs may use the machine.
+        who prepares the round, since other programs may use the machine: features are read, f gives operators to
+        workers, g ranks and sorts them, and lists are written.
         """
         reads = graphs.pipelines(queries, LENGTH)
         steps = max(100, round(self._real_s * self._threads * 1e9 / len(reads) / 2_300))
@@ -227,10 +231,10 @@ class Haren:
         costs = ran.rounds
         assert costs is not None
         parts = {
-            "waiting": costs.meet_ns,
+            "wait": costs.meet_ns,
             "features": costs.refresh_ns,
             "f": costs.assign_ns,
-            "g and sort": costs.order_ns,
+            "g": costs.order_ns,
             "lists": costs.write_ns,
         }
         return costs, {part: ns / 1e9 / ran.wall_s for part, ns in parts.items()}
