@@ -84,7 +84,12 @@ def run(
     def transport(handle: Any, is_host: Any) -> Any:
         if threads:
             return Threads(handle, is_host)
-        return Stepped(handle, is_host, chooser.randrange, lambda: chooser.randrange(60))
+        return Stepped(
+            handle,
+            is_host,
+            lambda channels: chooser.randrange(len(channels)),
+            lambda: chooser.randrange(60),
+        )
 
     operators = keyed_operators(plan)
     most = min(SLOTS, max((count for _, count in operators.values()), default=SLOTS))

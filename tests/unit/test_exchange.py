@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -241,11 +241,35 @@ def test_threads_and_growing_and_shrinking(compile: Literal["auto", "never"]) ->
     assert engine.counts["add"]["in"] == len(ROWS)
 
 
+def last_to(receiver: Place) -> Callable[[Sequence[tuple[Place, Place]]], int]:
+    """Delivers to a place only what nobody else waits for."""
+
+    def pick(channels: Sequence[tuple[Place, Place]]) -> int:
+        return min(range(len(channels)), key=lambda i: channels[i][1] == receiver)
+
+    return pick
+
+
+@pytest.mark.parametrize("late", [SINKS, HERE, THERE, INGRESS], ids=str)
+@pytest.mark.parametrize("turns", [1, 20])
+def test_one_place_hears_last(late: Place, turns: int) -> None:
+    """Words that come late, also to where the sinks' rows are collected, do not mix with those of the next table."""
+    engine = SlottedEngine(
+        prepare(PLAN), slots=2, transport=lambda handle, is_host: Stepped(handle, is_host, last_to(late), lambda: turns)
+    )  # fmt: skip
+
+    def rescale(counted: Statistics | None, table: RoutingTable) -> RoutingTable:
+        return table.rescaled(5 - table.slots)
+
+    assert ran(engine, ROWS[:50], lambda number: engine.reconfigure(rescale)) == EXPECTED[:50]
+    assert engine.table.epoch > 1
+
+
 @pytest.mark.parametrize("transport", [Threads, "stepped"])
 def test_an_operator_that_raises_ends_the_run(transport: Any) -> None:
     """The error of an operator in a slot reaches the host."""
     if transport == "stepped":
-        transport = lambda handle, is_host: Stepped(handle, is_host, lambda n: 0, lambda: 5)  # noqa: E731
+        transport = lambda handle, is_host: Stepped(handle, is_host, lambda channels: 0, lambda: 5)  # noqa: E731
     engine = SlottedEngine(prepare(PLAN), slots=2, transport=transport)
     with pytest.raises(OperatorError, match="negative"):
         ran(engine, [Row("a", 1), Row("a", -1), *ROWS], lambda number: None)
@@ -259,7 +283,7 @@ def test_tables_that_do_not_fit() -> None:
         SlottedEngine(prepare(PLAN), slots=3, table=FIRST)
     engine = SlottedEngine(
         prepare(PLAN), slots=2, table=FIRST,
-        transport=lambda handle, is_host: Stepped(handle, is_host, lambda n: 0, lambda: 50),
+        transport=lambda handle, is_host: Stepped(handle, is_host, lambda channels: 0, lambda: 50),
     )  # fmt: skip
     with pytest.raises(BuildError, match="epoch 1 cannot follow epoch 1"):
         ran(

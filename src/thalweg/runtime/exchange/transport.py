@@ -5,13 +5,15 @@ from __future__ import annotations
 import collections
 import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from thalweg.runtime.exchange.messages import Envelope, Failed, Place
 
 #: What a place of a slot answers to a message.
 Handle: TypeAlias = Callable[[Envelope], list[Envelope]]
+#: Who sends, and who receives.
+Channel: TypeAlias = tuple[Place, Place]
 
 
 class Transport(Protocol):
@@ -101,7 +103,7 @@ class Stepped:
     Args:
         handle: answers.
         is_host: whether a place is the host's.
-        pick: of so many channels with messages, the one that delivers next.
+        pick: of the channels with messages, sender and receiver, the place of the one that delivers next.
         turns: how many messages are delivered when the host asks without waiting.
     """
 
@@ -109,14 +111,14 @@ class Stepped:
         self,
         handle: Handle,
         is_host: Callable[[Place], bool],
-        pick: Callable[[int], int],
+        pick: Callable[[Sequence[Channel]], int],
         turns: Callable[[], int],
     ) -> None:
         self._handle = handle
         self._is_host = is_host
         self._pick = pick
         self._turns = turns
-        self._channels: dict[tuple[Place, Place], collections.deque[Envelope]] = {}
+        self._channels: dict[Channel, collections.deque[Envelope]] = {}
         self._host: collections.deque[Envelope] = collections.deque()
 
     def send(self, envelopes: Iterable[Envelope]) -> None:
@@ -135,7 +137,7 @@ class Stepped:
 
     def _deliver(self) -> None:
         channels = sorted(self._channels)
-        channel = channels[self._pick(len(channels))]
+        channel = channels[self._pick(channels)]
         envelope = self._channels[channel].popleft()
         if not self._channels[channel]:
             del self._channels[channel]
