@@ -122,11 +122,14 @@ def test_suggestions_are_carried_out_and_noted() -> None:
     assert [len(sample.utilizations) for sample in script.samples] == host.levels
     rates = [sample.operators[1].tuples for sample in script.samples]
     assert rates[2] > 1.8 * rates[1]
-    assert [(one.period, one.suggestion.target, one.refused) for one in host.changes] == [
-        (0, 3, ""),
-        (1, 2, ""),
-        (2, 2, ""),
+    assert [
+        (one.what, one.operator, one.before, one.after, one.refused) for one in host.changes
+    ] == [
+        ("threads", "", 1, 3, ""),
+        ("replicas", "o1", 1, 2, ""),
+        ("threads", "", 3, 2, ""),
     ]
+    assert host.changes[0].seconds == pytest.approx(4e-3)
     assert host.settled_after == 3 and host.swing(2) == 0 and host.swing(5) == 2
     assert host.rows_per_s(1) == host.periods[-1].rows_out / 4e-3
 
@@ -257,7 +260,7 @@ def test_throughput_is_held_while_costs_rise(busy_operators: int, cost_ns: float
     needed = -(-cost_ns // 16_000)
     last = host.periods[-1].sample.operators
     assert all(needed <= one.replicas <= needed + 2 for one in last[1:-1])
-    assert host.changes[-1].period < 50
+    assert host.settled_after < 50
 
 
 def test_utilization_follows_a_load() -> None:

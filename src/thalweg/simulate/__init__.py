@@ -13,7 +13,7 @@ from thalweg.simulate.arrivals import (
     Varying,
 )
 from thalweg.simulate.dedicated import Dedicated
-from thalweg.simulate.elastic import Change, ElasticHost, Period
+from thalweg.simulate.elastic import ElasticHost, Period
 from thalweg.simulate.graph import Graph, Operator, Source
 from thalweg.simulate.hardware import POWER8, TWO_SIXES, XEON, Hardware
 from thalweg.simulate.loads import Levels, Load, Periodic, Ramp
@@ -42,7 +42,6 @@ __all__ = [
     "Arrivals",
     "At",
     "Bursts",
-    "Change",
     "Constant",
     "Counters",
     "Dedicated",

@@ -15,6 +15,7 @@ from thalweg.errors import BuildError
 from thalweg.simulate.graph import Graph, Operator
 from thalweg.simulate.result import Counters
 from thalweg.simulate.simulation import Simulation
+from thalweg.stats import Change
 
 #: Within this share of a period threads that were told to suspend should have done so, or the period is not whole; the
 #: host looks so many times.
@@ -25,22 +26,6 @@ LAST_SAMPLES: Final = 5
 
 #: Says why something is not to be done, or None.
 Refuse = Callable[[Suggestion], str | None]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Change:
-    """What a controller suggested.
-
-    Attributes:
-        seconds: when, virtual time.
-        period: the number of the period behind which that was, from 0.
-        refused: why it was not done; empty if it was.
-    """
-
-    seconds: float
-    period: int
-    suggestion: Suggestion
-    refused: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,7 +58,8 @@ class ElasticHost:
 
     Attributes:
         periods: those so far.
-        changes: what was suggested so far.
+        changes: what was done and refused so far.
+        settled_after: behind how many periods the last change was; 0 without any.
 
     Raises:
         BuildError: the period is not above 0.
@@ -95,6 +81,7 @@ class ElasticHost:
         self.controller = controller
         self.periods: list[Period] = []
         self.changes: list[Change] = []
+        self.settled_after = 0
         self._limits = limits
         self._period_s = period_s
         self._max_replicas = limits.maximum if max_replicas is None else max_replicas
@@ -103,6 +90,10 @@ class ElasticHost:
         #: Threads over the level that are not to be had back, since a tuple holds them.
         self._stuck = 0
         controller.start(limits)
+        if controller.initial_replicas is not None:
+            for operator in simulation.graph.operators:
+                if operator.kind != "stateful":
+                    simulation.set_limit(operator.name, controller.initial_replicas)
 
     @property
     def threads(self) -> int:
@@ -129,11 +120,6 @@ class ElasticHost:
     def levels(self) -> list[int]:
         """The thread level of each period."""
         return [period.sample.threads for period in self.periods]
-
-    @property
-    def settled_after(self) -> int:
-        """Behind how many periods the last change was; 0 without any."""
-        return max((one.period + 1 for one in self.changes if not one.refused), default=0)
 
     def swing(self, periods: int) -> int:
         """By how much the thread level varied in the last so many periods."""
@@ -210,16 +196,29 @@ class ElasticHost:
     # -- changes ----------------------------------------------------------------------------------------------------
 
     def _carry_out(self, suggestion: Suggestion) -> None:
-        reason = self._impossible(suggestion) or self._refuse(suggestion)
-        if reason:
-            self.controller.refused(suggestion, reason)
-        elif suggestion.operator is None:
-            self._set_threads(suggestion.target)
+        operator = ""
+        if suggestion.operator is not None:
+            operator = self.simulation.graph.operators[suggestion.operator].name
+        refused = self._impossible(suggestion) or self._refuse(suggestion) or ""
+        if refused:
+            self.controller.refused(suggestion, refused)
         else:
-            name = self.simulation.graph.operators[suggestion.operator].name
-            self.simulation.set_limit(name, suggestion.target)
-        number = len(self.periods) - 1
-        self.changes.append(Change(self.simulation.seconds, number, suggestion, reason or ""))
+            self.settled_after = len(self.periods)
+            if operator:
+                self.simulation.set_limit(operator, suggestion.target)
+            else:
+                self._set_threads(suggestion.target)
+        self.changes.append(
+            Change(
+                seconds=self.simulation.seconds,
+                what=suggestion.what,
+                operator=operator,
+                before=suggestion.current,
+                after=suggestion.target,
+                reason=suggestion.reason,
+                refused=refused,
+            )
+        )
 
     def _impossible(self, suggestion: Suggestion) -> str | None:
         target = suggestion.target
