@@ -12,6 +12,7 @@ from rich.console import Console
 from thalweg import testing
 from thalweg.bench import graphs
 from thalweg.bench.c_stream import PLUG_INS, CStream
+from thalweg.bench.elastic import HIGHS, Elastic, summary
 from thalweg.bench.haren import BURST, HIGH_PER_S, LOAD, Haren
 from thalweg.bench.measure import Report, run
 from thalweg.bench.prasaad import Prasaad
@@ -77,6 +78,37 @@ def test_cstream(tmp_path: Path) -> None:
             (name, count) for name in PLUG_INS for count in ("1", "2")
         }
         assert all(row["rows/s"] > 0 for row in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_elastic_in_virtual_time(tmp_path: Path) -> None:
+    """Both papers' tables; an adapted chain holds its source's pace with the replicas that this takes."""
+    report = Report("elastic", tmp_path, Console(quiet=True))
+    bench = Elastic(report, operators=6, periods=12, costs_us=(40,), most=2)
+    report.finish(summary([bench.simulated]))
+    levels, story, one, two, wide = json.loads((tmp_path / "elastic.json").read_text()).values()
+    assert [row["threading"] for row in levels[:5]] == [
+        "manual", "dedicated", "dynamic 1", "dynamic 2", "elastic"
+    ]  # fmt: skip
+    assert len(levels) == 9 * 5 and len(story) == 9 * 12
+    assert all(row["rows/s"] > 0 for row in (*levels, *one, *two, *wide))
+    assert one[0]["rows/s"] > 2 * one[0]["no adaptation"] and one[0]["ratio"] > 0.9
+    assert int(one[0]["replicas"]) >= 3
+    assert len(wide) == 12 + len(HIGHS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_elastic_on_this_machine(tmp_path: Path) -> None:
+    report = Report("elastic", tmp_path, Console(quiet=True))
+    bench = Elastic(report, operators=4, periods=6, costs_us=(20, 100), most=2)
+    text = bench.real(2, seconds=0.05, period_s=0.05)
+    report.finish(text)
+    levels, story = json.loads((tmp_path / "elastic.json").read_text()).values()
+    assert len(levels) == 10 * 4 and all(row["rows/s"] > 0 for row in levels)
+    assert {row["level"] for row in story} <= {1, 2}
+    assert text.startswith("2 threads of this machine: ")
 
 
 def test_haren(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ _bench.command("prasaad")(bench.prasaad)
 _bench.command("streams")(bench.streams)
 _bench.command("haren")(bench.haren)
 _bench.command("cstream")(bench.cstream)
+_bench.command("elastic")(bench.elastic)
 _bench.command("caneill")(bench.caneill)
 _bench.command("spark-queries")(bench.spark_queries)
 _bench.command(

@@ -83,6 +83,35 @@ def cstream(quick: Quick = False, out: Out = None) -> None:
     report.finish(bench.all())
 
 
+def elastic(
+    quick: Quick = False,
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="Only in virtual time, which needs no processors.")
+    ] = False,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Threads at most: usable cores, and 176 simulated ones (16: --quick)."
+        ),
+    ] = None,
+    out: Out = None,
+) -> None:
+    """Elastic threads and replicas (Schneider & Wu, section 5; Sahin & Gedik, section 5.2)."""
+    from thalweg.bench.elastic import Elastic, summary
+    from thalweg.runtime.machine import usable_processors
+
+    report = _report("elastic", out)
+    most = threads if simulate and threads else 16 if quick else 176
+    operators, periods, costs_us = (24, 20, (20, 140)) if quick else (1_000, 24, (20, 60, 80, 140, 200))  # fmt: skip
+    bench = Elastic(report, operators=operators, periods=periods, costs_us=costs_us, most=most)
+    parts = [bench.simulated]
+    if not simulate:
+        cores = threads or usable_processors()
+        seconds, period_s = (0.2, 0.1) if quick else (5.0, 1.0)
+        parts.insert(0, lambda: bench.real(cores, seconds=seconds, period_s=period_s))
+    report.finish(summary(parts))
+
+
 def caneill(quick: Quick = False, out: Out = None) -> None:
     """Routing tables on real data: locality, balance and cost of counting (Caneill et al., section 4.3)."""
     from thalweg.bench.caneill import Caneill

@@ -1,0 +1,225 @@
+"""Elasticity as the papers measure it: how near to the best static level, how soon, and how steadily.
+
+Schneider & Wu, sections 5.1 to 5.4: three graphs with three costs, under manual, dedicated, dynamic static and dynamic
+elastic threading. Sahin & Gedik, section 5.2: one busy operator, two of them, and data parallelism, against no
+adaptation and against the best setting by hand. Both on this machine's processors, and in virtual time on as many as
+the papers had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from thalweg.bench import elastic_real as real
+from thalweg.bench import elastic_simulated as simulated
+from thalweg.bench.measure import Report
+from thalweg.bench.streams import PARALLEL_FLOPS, PIPELINE_FLOPS, both, wide
+from thalweg.datagen import parametric
+from thalweg.elasticity import ThreadLevels
+from thalweg.flow import Flow
+
+#: U_h, the paper's two values (Figure 11).
+HIGHS: Final = (0.95, 0.90)
+#: Samples that count at the end.
+_LAST: Final = real.LAST_SAMPLES
+
+
+class Elastic:
+    """All experiments, of a size.
+
+    Args:
+        report: takes the results.
+        operators: of a graph; the paper has 1,000, and pipelines of a hundred side by side.
+        periods: of an elastic run.
+        costs_us: of busy operators, µs.
+        most: simulated threads at most.
+    """
+
+    def __init__(
+        self, report: Report, *, operators: int, periods: int, costs_us: Sequence[int], most: int
+    ) -> None:
+        self._report = report
+        self._operators = operators
+        self._side = max(2, round(operators ** (1 / 3)))
+        self._periods = periods
+        self._costs_us = costs_us
+        self._most = most
+        #: By graph, how near an elastic run came to the best static level, and after how many periods it was at rest.
+        self._near: dict[str, float] = {}
+        self._settled: list[int] = []
+
+    # -- in virtual time --------------------------------------------------------------------------------------------
+
+    def simulated(self) -> str:
+        """Both papers' experiments in virtual time; the summary."""
+        self._near, self._settled = {}, []
+        self._simulated_levels()
+        self._simulated_chains()
+        self._simulated_wide()
+        return f"up to {self._most} simulated threads: {self._summary()}"
+
+    def _simulated_levels(self) -> None:
+        depth = self._operators // self._side
+        hardware = simulated.machine_of(self._most)
+        rows, story = [], []
+        for case in simulated.cases(self._operators, self._side, depth):
+            statics = [
+                simulated.static(case, hardware, n) for n in simulated.levels_up_to(self._most)
+            ]
+            best = max(statics, key=lambda one: one.throughput)
+            graph = f"{case.shape}, {self._operators} operators"
+            host = simulated.elastic(case, hardware, self._most, self._periods)
+            dedicated = simulated.dedicated(case, hardware)
+            measured = {
+                "manual": case.manual,
+                "dedicated": dedicated.rows_per_s,
+                **{f"dynamic {one.threads}": one.rows_per_s for one in statics},
+            }
+            rows += [
+                _row(graph, case.flops, name, rate, best.rows_per_s) for name, rate in measured.items()
+            ]  # fmt: skip
+            rate = host.throughput() / case.hops
+            rows.append(
+                _row(graph, case.flops, "elastic", rate, best.rows_per_s)
+                | _behaviour(host.levels[-1], host.settled_after, host.swing(_LAST))
+            )
+            self._note(f"{case.shape} {case.flops}", rate / best.rows_per_s, host.settled_after)
+            tuples = [period.sample.throughput for period in host.periods]
+            story += _story(f"{case.shape} {case.flops}", host.levels, tuples)
+        self._report.add("thread levels, simulated (Schneider & Wu, Figures 8 and 9)", rows)
+        self._report.add("thread levels over time, simulated (Schneider & Wu, Figure 10)", story)
+
+    def _simulated_chains(self) -> None:
+        for busy in (1, 2):
+            rows = []
+            for cost_us in self._costs_us:
+                alone = simulated.chain_static(busy, cost_us, 1, 1)
+                by_hand = simulated.chain_by_hand(busy, cost_us)
+                host = simulated.chain_elastic(busy, cost_us, 2 * self._periods)
+                last = host.periods[-1].sample.operators[1:-1]
+                rate = host.rows_per_s()
+                rows.append(
+                    {
+                        "cost, µs": str(cost_us), "no adaptation": alone, "by hand": by_hand, "rows/s": rate,
+                        "ratio": rate / by_hand, "replicas": " ".join(str(one.replicas) for one in last),
+                        **_behaviour(host.levels[-1], host.settled_after, host.swing(_LAST)),
+                    }
+                )  # fmt: skip
+                self._note(f"chain {busy} x {cost_us} µs", rate / by_hand, host.settled_after)
+            figure = 9 if busy == 1 else 10
+            self._report.add(
+                f"{busy} busy, adapted, simulated (Sahin & Gedik, Figure {figure})", rows
+            )
+
+    def _simulated_wide(self) -> None:
+        levels = range(1, simulated.MOST_THREADS + 1)
+        by_hand = {n: simulated.wide_static(n) for n in levels}
+        best = max(by_hand.values())
+        rows = [
+            {"threading": f"dynamic {n}", "rows/s": rate, "ratio": rate / best, **_behaviour(n, 0, 0)}
+            for n, rate in by_hand.items()
+        ]  # fmt: skip
+        for high in HIGHS:
+            host = simulated.wide_elastic(high, self._periods)
+            rate = host.rows_per_s()
+            rows.append(
+                {
+                    "threading": f"U_h {high:.2f}", "rows/s": rate, "ratio": rate / best,
+                    **_behaviour(host.levels[-1], host.settled_after, host.swing(_LAST)),
+                }
+            )  # fmt: skip
+        self._report.add("data parallel, adapted, simulated (Sahin & Gedik, Figure 11)", rows)
+
+    # -- on this machine --------------------------------------------------------------------------------------------
+
+    def real(self, threads: int, *, seconds: float, period_s: float) -> str:
+        """The same graphs on this machine's processors, as flows of compiled functions; the summary.
+
+        Nothing is held back for other programs, unlike by default: of few processors the feeding thread takes one.
+
+        Args:
+            threads: workers at most.
+            seconds: about how long a run at a level takes.
+            period_s: of a controller, s.
+        """
+        self._near, self._settled = {}, []
+        rows, story = [], []
+        for graph, flow in self._flows().items():
+            manual = real.static(flow, None, seconds)
+            statics = {n: real.static(flow, n, seconds) for n in range(1, threads + 1)}
+            best = max(statics.values())
+            adapted = real.adapt(
+                flow, ThreadLevels(max_cpu_share=1.0), threads,
+                periods=self._periods, period_s=period_s,
+            )  # fmt: skip
+            shape, cost = graph
+            measured = {"manual": manual, **{f"dynamic {n}": rate for n, rate in statics.items()}}
+            rows += [_row(shape, cost, name, rate, best) for name, rate in measured.items()]
+            rate = adapted.last_rows_per_s
+            rows.append(
+                _row(shape, cost, "elastic", rate, best)
+                | _behaviour(adapted.levels[-1], adapted.settled_after, adapted.swing)
+            )
+            self._note(f"{shape} {cost}", rate / best, adapted.settled_after)
+            story += _story(f"{shape} {cost}", adapted.levels, adapted.rows_per_s)
+        self._report.add("thread levels on this machine", rows)
+        self._report.add("thread levels on this machine over time", story)
+        return f"{threads} threads of this machine: {self._summary()}"
+
+    def _flows(self) -> Mapping[tuple[str, str], Flow]:
+        """By shape and cost: graphs of Schneider & Wu at two costs, and busy operators of Sahin & Gedik."""
+        us = {
+            flops: flops / parametric.turns_of_us() for flops in (*PIPELINE_FLOPS, *PARALLEL_FLOPS)
+        }
+        depth = self._operators // self._side
+        made: dict[tuple[str, str], Flow] = {}
+        for flops in PIPELINE_FLOPS[::2]:
+            made["pipeline", f"{flops} flops"] = parametric.pipeline(self._operators, us[flops])
+            made["both", f"{flops} flops"] = both(self._side, depth, us[flops])
+        for flops in PARALLEL_FLOPS[:2]:
+            made["data parallel", f"{flops} flops"] = wide(self._operators, us[flops])
+        for cost_us in (self._costs_us[0], self._costs_us[-1]):
+            made["1 busy", f"{cost_us} µs"] = parametric.one_operator("stateless", cost_us)
+            made["2 busy", f"{cost_us} µs"] = parametric.pipeline(2, cost_us)
+        return made
+
+    # -- results ----------------------------------------------------------------------------------------------------
+
+    def _note(self, what: str, near: float, settled: int) -> None:
+        self._near[what] = near
+        self._settled.append(settled)
+
+    def _summary(self) -> str:
+        worst = min(self._near, key=self._near.__getitem__)
+        good = sum(near >= 0.9 for near in self._near.values())
+        return (
+            f"{good} of {len(self._near)} elastic runs reach 90 % of the best setting by hand, "
+            f"the least {self._near[worst]:.0%} ({worst}); at rest after {max(self._settled)} periods at most"
+        )
+
+
+def _row(graph: str, cost: object, threading: str, rate: float, best: float) -> dict[str, Any]:
+    return {
+        "graph": graph, "cost": str(cost), "threading": threading, "rows/s": rate, "ratio": rate / best,
+        **_behaviour(None, None, None),
+    }  # fmt: skip
+
+
+def _behaviour(threads: int | None, settled: int | None, swing: int | None) -> dict[str, str]:
+    """Threads at the end, after how many periods they last changed, and by how much they varied at the end."""
+    values = {"threads": threads, "settled": settled, "swing": swing}
+    return {name: "" if value is None else str(value) for name, value in values.items()}
+
+
+def _story(graph: str, levels: Sequence[int], rates: Sequence[float]) -> list[dict[str, Any]]:
+    """Threads and throughput by period."""
+    return [
+        {"graph": graph, "period": period, "level": level, "tuples/s": rate}
+        for period, (level, rate) in enumerate(zip(levels, rates, strict=True))
+    ]
+
+
+def summary(parts: Sequence[Callable[[], str]]) -> str:
+    """The last line."""
+    return "elastic: " + "; ".join(part() for part in parts)

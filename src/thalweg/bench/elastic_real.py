@@ -1,0 +1,128 @@
+"""Flows on this machine's processors at fixed numbers of threads, and under a controller while rows go in."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Final
+
+from thalweg.bench.measure import run
+from thalweg.datagen import parametric
+from thalweg.elasticity import Controller
+from thalweg.flow import Flow
+from thalweg.plan import make_plan
+from thalweg.runtime.build import prepare
+from thalweg.runtime.elastic import Elastic
+from thalweg.runtime.io import as_source, never
+from thalweg.runtime.options import Options
+from thalweg.runtime.parallel import ParallelEngine
+from thalweg.stats import Change
+
+#: Rows of a step.
+CHUNK_ROWS: Final = 64
+#: Rows of an input at most: 24 bytes each.
+_MOST_ROWS: Final = 5_000_000
+#: Rows with which the rate is found out.
+_PROBE_ROWS: Final = 4_000
+#: Schneider & Wu, section 5: elastic runs are judged by their last five samples.
+LAST_SAMPLES: Final = 5
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Adapted:
+    """A run under a controller.
+
+    Attributes:
+        levels: threads, by period.
+        rows_per_s: rows a second that went in, by period.
+        changes: what was done and refused.
+        period_s: seconds of a period.
+    """
+
+    levels: list[int]
+    rows_per_s: list[float]
+    changes: tuple[Change, ...]
+    period_s: float
+
+    @property
+    def settled_after(self) -> int:
+        """In which period the last change was made; 0 without any."""
+        done = [change.seconds for change in self.changes if not change.refused]
+        return round(max(done, default=0.0) / self.period_s)
+
+    @property
+    def last_rows_per_s(self) -> float:
+        """The mean of the last five periods."""
+        last = self.rows_per_s[-LAST_SAMPLES:]
+        return sum(last) / len(last)
+
+    @property
+    def swing(self) -> int:
+        """By how much threads varied in the last five periods."""
+        last = self.levels[-LAST_SAMPLES:]
+        return max(last) - min(last)
+
+
+def static(flow: Flow, threads: int | None, seconds: float) -> float:
+    """Rows a second at a number of threads, or by the serial engine, in about so many seconds."""
+    how = None if threads is None else Options(threads=threads)
+    rate = run(
+        flow, {"tuples": parametric.table(_PROBE_ROWS)}, how, chunk_rows=CHUNK_ROWS
+    ).rows_per_s
+    rows = min(max(round(rate * seconds), _PROBE_ROWS), _MOST_ROWS)
+    return run(flow, {"tuples": parametric.table(rows)}, how, chunk_rows=CHUNK_ROWS).rows_per_s
+
+
+def adapt(
+    flow: Flow, controller: Controller, threads: int, *, periods: int, period_s: float
+) -> Adapted:
+    """Feeds a flow for so many periods of a controller that has up to so many threads."""
+    probe = {"tuples": parametric.table(_PROBE_ROWS)}
+    rate = run(flow, probe, Options(threads=threads), chunk_rows=CHUNK_ROWS).rows_per_s
+    rows = min(round(1.5 * rate * periods * period_s), _MOST_ROWS)
+    plan = make_plan(flow)
+    source = plan.sources[0]
+    given = as_source("tuples", parametric.table(rows))
+    engine = ParallelEngine(
+        prepare(plan),
+        chunk_rows=CHUNK_ROWS,
+        options=Options(threads=threads),
+        leave=lambda edge, chunk, entry_ns: None,
+    )
+    elastic = Elastic(engine.workers, controller, period_s=period_s)
+    samples = _Samples(period_s, lambda: elastic.threads)
+    try:
+        elastic.start()
+        for chunk, bad in given.rows(source, CHUNK_ROWS, never()):
+            engine.feed("tuples", chunk, bad)
+            for _ in engine.advance():
+                pass
+            if samples.add(len(chunk)) >= periods:
+                break
+    finally:
+        elastic.stop()
+        engine.stop()
+    return Adapted(samples.levels, samples.rates, tuple(elastic.changes), period_s)
+
+
+class _Samples:
+    """Rows and threads by period."""
+
+    def __init__(self, period_s: float, threads: Callable[[], int]) -> None:
+        self.levels: list[int] = []
+        self.rates: list[float] = []
+        self._period_s = period_s
+        self._threads = threads
+        self._rows = 0
+        self._began = time.perf_counter()
+
+    def add(self, rows: int) -> int:
+        """So many rows went in; gives the number of periods that are over."""
+        self._rows += rows
+        elapsed = time.perf_counter() - self._began
+        if elapsed >= self._period_s:
+            self.levels.append(self._threads())
+            self.rates.append(self._rows / elapsed)
+            self._rows, self._began = 0, time.perf_counter()
+        return len(self.rates)
