@@ -102,12 +102,14 @@ def test_elastic_in_virtual_time(tmp_path: Path) -> None:
 @pytest.mark.timeout(900)
 def test_elastic_on_this_machine(tmp_path: Path) -> None:
     report = Report("elastic", tmp_path, Console(quiet=True))
-    bench = Elastic(report, operators=4, periods=6, costs_us=(20, 100), most=2)
-    text = bench.real(2, seconds=0.05, period_s=0.05)
+    bench = Elastic(report, operators=4, periods=8, costs_us=(), most=2)
+    flows = {("1 busy", "20 µs"): parametric.one_operator("stateless", 20.0)}
+    text = bench.real(2, seconds=0.05, period_s=0.05, flows=flows)
     report.finish(text)
     levels, story = json.loads((tmp_path / "elastic.json").read_text()).values()
-    assert len(levels) == 10 * 4 and all(row["rows/s"] > 0 for row in levels)
-    assert {row["level"] for row in story} <= {1, 2}
+    assert [row["threading"] for row in levels] == ["manual", "dynamic 1", "dynamic 2", "elastic"]
+    assert all(row["rows/s"] > 0 for row in levels)
+    assert len(story) == 8 and {row["level"] for row in story} <= {1, 2}
     assert text.startswith("2 threads of this machine: ")
 
 

@@ -21,6 +21,8 @@ from thalweg.flow import Flow
 
 #: U_h, the paper's two values (Figure 11).
 HIGHS: Final = (0.95, 0.90)
+#: By shape and cost.
+Flows = Mapping[tuple[str, str], Flow]
 #: Samples that count at the end.
 _LAST: Final = real.LAST_SAMPLES
 
@@ -133,7 +135,9 @@ class Elastic:
 
     # -- on this machine --------------------------------------------------------------------------------------------
 
-    def real(self, threads: int, *, seconds: float, period_s: float) -> str:
+    def real(
+        self, threads: int, *, seconds: float, period_s: float, flows: Flows | None = None
+    ) -> str:
         """The same graphs on this machine's processors, as flows of compiled functions; the summary.
 
         Nothing is held back for other programs, unlike by default: of few processors the feeding thread takes one.
@@ -142,10 +146,11 @@ class Elastic:
             threads: workers at most.
             seconds: about how long a run at a level takes.
             period_s: of a controller, s.
+            flows: by shape and cost; by default those of both papers.
         """
         self._near, self._settled = {}, []
         rows, story = [], []
-        for graph, flow in self._flows().items():
+        for graph, flow in (flows or self._flows()).items():
             manual = real.static(flow, None, seconds)
             statics = {n: real.static(flow, n, seconds) for n in range(1, threads + 1)}
             best = max(statics.values())
@@ -167,7 +172,7 @@ class Elastic:
         self._report.add("thread levels on this machine over time", story)
         return f"{threads} threads of this machine: {self._summary()}"
 
-    def _flows(self) -> Mapping[tuple[str, str], Flow]:
+    def _flows(self) -> Flows:
         """By shape and cost: graphs of Schneider & Wu at two costs, and busy operators of Sahin & Gedik."""
         us = {
             flops: flops / parametric.turns_of_us() for flops in (*PIPELINE_FLOPS, *PARALLEL_FLOPS)

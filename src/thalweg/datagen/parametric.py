@@ -122,7 +122,9 @@ def pipeline(operators: int, cost_us: float) -> Flow:
     return flow
 
 
-def table(rows: int, *, sigma: float | None = None, top: float = 0.0, seed: int = 0) -> pa.Table:
+def table(
+    rows: int, *, sigma: float | None = None, top: float = 0.0, seed: int = 0, start: int = 0
+) -> pa.Table:
     """Tuples in order of time.
 
     Args:
@@ -130,6 +132,7 @@ def table(rows: int, *, sigma: float | None = None, top: float = 0.0, seed: int 
             7.2.1): the smaller, the more skewed. None: a hundred thousand keys, all alike.
         top: this share of the tuples has one and the same key instead.
         seed: other tuples.
+        start: the time of the first one, µs; the others follow one by one.
     """
     rng = np.random.default_rng(seed)
     if sigma is None:
@@ -139,7 +142,7 @@ def table(rows: int, *, sigma: float | None = None, top: float = 0.0, seed: int 
     keys = np.where(rng.random(rows) < top, 7, keys)
     return pa.table(
         {
-            "ts": pa.array(np.arange(rows), pa.timestamp("us", "UTC")),
+            "ts": pa.array(np.arange(start, start + rows), pa.timestamp("us", "UTC")),
             "key": keys,
             "value": rng.integers(0, 1_000, rows),
         }
