@@ -20,7 +20,7 @@ from thalweg.errors import (
 )
 from thalweg.runtime import layout as at
 from thalweg.runtime.atomics import EMPTY
-from thalweg.runtime.dispatch import worker_at
+from thalweg.runtime.dispatch import op_at, worker_at
 from thalweg.runtime.memory import Memory
 from thalweg.runtime.options import Options
 from thalweg.runtime.reserve import Ranges, Reserve
@@ -305,6 +305,25 @@ def test_no_room_for_one_more_flow(room: dict[str, int], count: int, what: str) 
                 running.add(line(number), {"in": tw.push_source()})
 
     bounded(run)
+
+
+@pytest.mark.parametrize("own_threads", [True, False])
+def test_who_sleeps_for_an_operator_alone(own_threads: bool) -> None:
+    """A thread of an operator's own is woken for that operator only; workers of all sleep in one place."""
+    specs = [
+        at.OpSpec("ingress", at.INGRESS, capacity=4),
+        at.OpSpec("a", at.STATEFUL, [(0, 0)], capacity=4, limit=1),
+        at.OpSpec("b", at.STATEFUL, [(1, 0)], capacity=4, limit=1),
+    ]
+    reserve = Reserve.exactly([specs, specs], workers=6, refs=1, clocks=1)
+    memory = Memory(workers=6, reserve=reserve, own_threads=own_threads)
+    for _ in range(2):
+        memory.add(specs, rows_limit=10)
+    places = {int(memory.mem[op_at(memory.mem, op) + at.PARK]) for op in range(6)}
+    if own_threads:
+        assert len(places) == 6 and memory.mem[at.PARKED] not in places
+    else:
+        assert places == {memory.mem[at.PARKED]}
 
 
 def test_ranges_are_joined_again() -> None:

@@ -87,9 +87,10 @@ class Memory:
     Args:
         workers: how many workers there may ever be.
         reserve: how much room there is for flows.
+        own_threads: each operator has a thread of its own, which sleeps until there is something for it alone.
     """
 
-    def __init__(self, *, workers: int, reserve: Reserve) -> None:
+    def __init__(self, *, workers: int, reserve: Reserve, own_threads: bool = False) -> None:
         self.reserve = reserve
         self._top = at.HEAD_WORDS
         self._listed = workers * reserve.operators
@@ -116,6 +117,8 @@ class Memory:
         views = self._row(threads * view)
         self._events = self._row(reserve.flows * 2 * parking_words())
         lists = self._row(workers * reserve.operators * at.LISTED_WORDS)
+        sleepers = reserve.operators if own_threads else 0
+        self._sleeping = self._row(sleepers * parking_words())
         queues = self._row(reserve.words)
         self.mem = _aligned(self._top)
         self._operators = Ranges(0, reserve.operators)
@@ -134,7 +137,16 @@ class Memory:
         for submitter in range(workers, threads):
             parking_init(self.mem, self._event(submitter))
             parking_init(self.mem, self._event(submitter) + parking_words())
+        self._has_own_threads = own_threads
+        for op in range(sleepers):
+            parking_init(self.mem, self._sleeping + op * parking_words())
         self._more_handles(KEPT * workers + SPARE)
+
+    def _park(self, op: int) -> int:
+        """The event count on which those sleep who run an operator."""
+        if self._has_own_threads:
+            return self._sleeping + op * parking_words()
+        return self._places[at.PARKED]
 
     def _event(self, submitter: int) -> int:
         """Where the two event counts of a flow stand."""
@@ -287,7 +299,7 @@ class Memory:
             at.QUEUE_KIND: op.queue_kind, at.LIMIT: op.limit, at.ORDERED: op.ordered, at.LOCKING: op.locking,
             at.TIMERS: op.timers, at.CLOCK: op.clock, at.ENDING_NO: op.ending_no, at.IS_SPLIT: op.is_split,
             at.PAYLOAD_WORD: op.payload_word, at.PRIORITY: op.priority, at.FREE_FN: op.free_fn,
-            at.PARK: self._places[at.PARKED],
+            at.PARK: self._park(placed.first + index),
         }  # fmt: skip
         words = np.zeros(at.OP_WORDS, np.int64)
         for word, value in (names | places | shared).items():

@@ -548,14 +548,14 @@ def _go_on(mem: Int64s, w: int, me: int) -> int:
 @shared
 def _rest(mem: Int64s, me: int) -> None:
     """Exponential back-off that ends in a sleep on a condition; a push wakes."""
-    idle = mem[me + IDLE]
+    idle, own = mem[me + IDLE], mem[me + FIXED]
     mem[me + IDLE] = idle + 1
     if idle < 40:
         relax()
-    elif idle < 60:
+    elif idle < 60 and own == EMPTY:
+        # Where each operator has a thread there are others, which have work.
         give_way()
     else:
-        own = mem[me + FIXED]
         at = mem[PARKED] if own == EMPTY else mem[op_at(mem, own) + PARK]
         key = prepare(mem, at)
         if load(mem, STOP):

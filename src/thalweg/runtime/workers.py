@@ -82,7 +82,7 @@ class Workers:
         self._dedicated = options.threading == "dedicated"
         room = reserve or (_DEDICATED if self._dedicated else Reserve())
         self._count = room.operators if self._dedicated else options.threads
-        self.memory = Memory(workers=self._count, reserve=room)
+        self.memory = Memory(workers=self._count, reserve=room, own_threads=self._dedicated)
         self.mem = self.memory.mem
         self.objects: list[Any] = [None] * int(self.mem[at.HANDLE_COUNT])
         #: under a round policy
