@@ -18,6 +18,7 @@ from thalweg.runtime.ingress import cuts
 from thalweg.runtime.options import Options
 from thalweg.runtime.parallel import FIRST_ROWS, STEP_NS, STEP_ROWS, ParallelEngine
 from thalweg.runtime.workers import Workers
+from thalweg.scheduling.measures import SAMPLE_TUPLES
 
 
 class Row(NamedTuple):
@@ -76,6 +77,18 @@ def test_steps_are_as_long_as_the_dearest_operator_takes_for_a_row_of_the_source
     assert engine.step_rows() == STEP_ROWS
     count(engine, "work", S_TIMED=200, S_NS=200 * 10**10, S_IN=200, S_OUT=200)
     assert engine.step_rows() == 1
+
+
+def test_an_operator_that_no_tuple_reaches_does_not_keep_steps_small() -> None:
+    """Many empty chunks have come to it, one is there: it will never be known what a tuple costs there."""
+    engine = engine_of(None)
+    count(engine, "work", S_TIMED=200, S_NS=200 * 1_000, S_IN=200, S_OUT=0, S_UNITS=200)
+    last = engine.tasks[-1]
+    engine.mem[engine.op_at(last.index) + at.BUSY] = 1
+    count(engine, last.spec.name, S_UNITS=SAMPLE_TUPLES - 1)
+    assert engine.step_rows() == FIRST_ROWS
+    count(engine, last.spec.name, S_UNITS=SAMPLE_TUPLES)
+    assert engine.step_rows() > FIRST_ROWS
 
 
 def test_of_many_operators_the_cost_is_asked_for_at_few_steps(

@@ -19,7 +19,9 @@ from thalweg.runtime.options import Options
 from thalweg.runtime.parallel import ParallelEngine
 from thalweg.runtime.picks import view_of
 from thalweg.runtime.views import refresh_view
+from thalweg.runtime.worker import is_timed
 from thalweg.scheduling import cumulative_selectivity
+from thalweg.scheduling.measures import SAMPLE_TUPLES
 
 
 class Number(NamedTuple):
@@ -31,6 +33,10 @@ def three(n: Number) -> Iterator[Number]:
     yield n
     yield n
     yield n
+
+
+def following(n: Number) -> Number:
+    return Number(n.value + 1)
 
 
 def branches() -> tw.Flow:
@@ -152,3 +158,38 @@ def test_when_chunks_came_on_average(engine: ParallelEngine) -> None:
             mem[at] = (start + total + 2**63) % 2**64 - 2**63
         refresh_view(mem, 0)
         assert view_of(mem, 0).ports.enqueued_ns[number] == 30 * 1_024
+
+
+def test_empty_chunks_say_nothing_about_what_a_tuple_costs() -> None:
+    """Of 200 steps with a tuple each one tuple passes the filter: no more than that one is timed behind it."""
+    flow = tw.Flow("rare")
+    rare = flow.source("numbers", Number).filter(lambda n: n.value == 150, name="rare")
+    rare.sink("seen")  # so that they are two operators
+    rare.map(following, name="after").sink("out")
+    engine = ParallelEngine(prepare(make_plan(flow)), chunk_rows=1, options=Options(threads=1))
+    try:
+        rows = [Number(value) for value in range(200)]
+        engine.feed("numbers", Chunk.from_rows(engine.plan.sources[0].record, rows))
+        for _ in engine.settle():
+            pass
+        (after,) = (task.index for task in engine.tasks if task.spec.name == "after")
+        counts = layout.counts_of(engine.mem).sum(axis=0)[engine.source + after]
+        assert counts[layout.S_UNITS] == 200
+        assert counts[layout.S_IN] == 1 and counts[layout.S_TIMED] <= 1
+    finally:
+        engine.stop()
+
+
+def test_all_units_are_timed_until_the_cost_is_known() -> None:
+    """Then small ones are only now and then; a policy of rounds is told a cost after 100 tuples, not 1,600."""
+    mem = np.zeros(layout.STAT_WORDS, np.int64)
+    mem[layout.S_UNITS], mem[layout.S_TIMED] = 1, SAMPLE_TUPLES - 1
+    assert is_timed(mem, 0, 1)
+    mem[layout.S_TIMED] = SAMPLE_TUPLES
+    assert not is_timed(mem, 0, 1) and is_timed(mem, 0, 64)
+    assert [units for units in range(40) if _timed_at(mem, units)] == [0, 16, 32]
+
+
+def _timed_at(mem: layout.Int64s, units: int) -> bool:
+    mem[layout.S_UNITS] = units
+    return is_timed(mem, 0, 1)

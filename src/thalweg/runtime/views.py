@@ -40,6 +40,7 @@ from thalweg.runtime.layout import (
     S_NS,
     S_OUT,
     S_TIMED,
+    S_UNITS,
     S_WINDOW,
     SOURCE,
     STATEFUL,
@@ -247,8 +248,9 @@ def refresh_view(mem: Int64s, w: int) -> bool:
 def dearest_ns(mem: Int64s, w: int, source: int, count: int) -> float:
     """What the operator of a flow that has most to do takes for one row of the sources, ns; -1 while nobody can tell.
 
-    Nobody can while an operator has input and too few tuples have been timed. By the thread that submits its steps,
-    which has a view for nothing else: here it holds the tuples that leave an operator for one of the sources.
+    Nobody can while an operator has input, but few units have run, and too few tuples have been timed. By the thread
+    that submits its steps, which has a view for nothing else: here it holds the tuples that leave an operator for one
+    of the sources.
 
     Args:
         source: the flow's ingress; count: its operators, the ingress among them, which stand one behind the other.
@@ -256,9 +258,10 @@ def dearest_ns(mem: Int64s, w: int, source: int, count: int) -> float:
     leaving, dearest = mem[worker_at(mem, w) + VIEW], -1.0
     for op in range(source, source + count):
         o = op_at(mem, op)
-        timed, ns, rows_in, rows_out = 0, 0, 0, 0
+        units, timed, ns, rows_in, rows_out = 0, 0, 0, 0, 0
         for v in range(load(mem, N_WORKERS)):
             stat = stat_at(mem, v, op)
+            units += mem[stat + S_UNITS]
             timed += mem[stat + S_TIMED]
             ns += mem[stat + S_NS]
             rows_in += mem[stat + S_IN]
@@ -272,6 +275,7 @@ def dearest_ns(mem: Int64s, w: int, source: int, count: int) -> float:
             continue
         if timed >= SAMPLE_TUPLES:
             dearest = max(dearest, _cost(timed, ns) * arriving)
-        elif waiting_units(mem, o) > 0 or load(mem, o + BUSY) > 0:
+        # Units are timed until so many tuples have been: where more have run, most chunks are empty.
+        elif units < SAMPLE_TUPLES and (waiting_units(mem, o) > 0 or load(mem, o + BUSY) > 0):
             return -1.0
     return dearest

@@ -129,6 +129,7 @@ from thalweg.runtime.rings import (
     unlock_consumer,
 )
 from thalweg.runtime.runnable import any_work, has_input, is_runnable
+from thalweg.scheduling.measures import SAMPLE_TUPLES
 
 #: What the loop returns.
 STOPPED: Final = 0
@@ -149,7 +150,7 @@ STALE_NS: Final = 10_000_000
 #: A sleeping worker looks for itself from time to time, microseconds.
 _NAP_US: Final = 50_000
 _MANY: Final = 1 << 60
-#: Units with fewer rows are timed only now and then.
+#: Units with fewer rows are timed only now and then, once the cost is known.
 _TIMED_ROWS: Final = 64
 _TIMED_EVERY: Final = 15
 #: A cost is that of about so many tuples and units of late: what small first steps cost is soon forgotten.
@@ -258,11 +259,30 @@ def _leave_listed(mem: Int64s, me: int, op: int) -> None:
 
 
 @shared
+def is_timed(mem: Int64s, stat: int, rows: int) -> bool:
+    """Whether the time of a unit of so many tuples is taken: always, until the operator's cost is known."""
+    if rows >= _TIMED_ROWS or mem[stat + S_TIMED] < SAMPLE_TUPLES:
+        return True
+    return mem[stat + S_UNITS] & _TIMED_EVERY == 0
+
+
+@shared
 def _started(mem: Int64s, stat: int, rows: int) -> int:
     """The time, where this unit's is taken; else 0."""
-    if rows >= _TIMED_ROWS or mem[stat + S_UNITS] & _TIMED_EVERY == 0:
-        return now_ns()
-    return 0
+    return now_ns() if is_timed(mem, stat, rows) else 0
+
+
+@shared
+def _remember_cost(mem: Int64s, stat: int, rows: int, took: int) -> None:
+    """Adds a unit to the times of tuples; older ones count less and less."""
+    many = mem[stat + S_TIMED] > _REMEMBERED_TUPLES + _REMEMBERED_UNITS * rows
+    # A first unit that made tables or met cold code says little about the next ones.
+    much = mem[stat + S_NS] * rows > _OUTLIER * took * mem[stat + S_TIMED]
+    if many or much:
+        mem[stat + S_NS] >>= 1
+        mem[stat + S_TIMED] >>= 1
+    mem[stat + S_NS] += took
+    mem[stat + S_TIMED] += rows
 
 
 @shared
@@ -278,15 +298,10 @@ def _note(mem: Int64s, me: int, stat: int, started: int, rows_in: int, rows_out:
     if started:
         now = now_ns()
         took = now - started
-        many = mem[stat + S_TIMED] > _REMEMBERED_TUPLES + _REMEMBERED_UNITS * rows_in
-        # A first unit that made tables or met cold code says little about the next ones.
-        much = mem[stat + S_NS] * max(rows_in, 1) > _OUTLIER * took * mem[stat + S_TIMED]
-        if many or much:
-            mem[stat + S_NS] >>= 1
-            mem[stat + S_TIMED] >>= 1
-        mem[stat + S_NS] += took
-        mem[stat + S_TIMED] += max(rows_in, 1)
         mem[stat + S_LAST] = now
+        # An empty chunk says nothing about what a tuple costs.
+        if rows_in:
+            _remember_cost(mem, stat, rows_in, took)
     elif mem[stat + S_TIMED]:
         took = rows_in * mem[stat + S_NS] // mem[stat + S_TIMED]
     mem[stat + S_WINDOW] += took
@@ -632,6 +647,7 @@ __all__ = [
     "STOPPED",
     "WHOLE",
     "is_runnable",
+    "is_timed",
     "leave_token",
     "take_token",
     "work",
