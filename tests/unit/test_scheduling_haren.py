@@ -60,6 +60,19 @@ def test_fcfs_takes_the_earliest_clock_time() -> None:
     assert plan_round(FirstComeFirstServed(), view, 1).levels == ((0, 0, 1, 2, 3),)
 
 
+def test_fcfs_ranks_an_empty_operator_by_what_is_on_its_way_to_it() -> None:
+    """Old tuples pass the empty inboxes b and c in one round, and then wait behind d; nothing is on its way to e."""
+    edges = [(0, 1), (1, 2), (2, 3), (4, 5)]
+    view = round_view(6, edges, head_ns=ago(30, -1, -1, 10, -1, 20))
+    assert order(FirstComeFirstServed(), view) == "abcfde"
+    assert plan_round(FirstComeFirstServed(), view, 1).levels == ((0, 0, 0, 1, 2, 3),)
+
+
+def test_fcfs_behind_a_join_counts_the_oldest_of_its_inputs() -> None:
+    view = round_view(4, [(0, 2), (1, 2), (2, 3)], head_ns=ago(10, 30, -1, -1))
+    assert order(FirstComeFirstServed(), view) == "bcda"
+
+
 def test_fcfs_tells_nanoseconds_apart() -> None:
     """Also where the clock is past the integers that a float holds."""
     view = dataclasses.replace(round_view(2, head_ns=[2**60 + 1, 2**60]), now_ns=2**60 + 10**9)
@@ -169,7 +182,7 @@ def test_chain_at_the_end(end: Any, slopes: list[float]) -> None:
 
 
 def test_chain_breaks_ties_by_clock_time() -> None:
-    """Of equal slopes the earliest head; then those where nothing waits."""
+    """Of equal slopes the earliest head; d, where none waits, by what waits before it."""
     view = round_view(
         4, selectivity=[0.5, 0.5, 0.9, 0.5], head_ns=ago(5, 7, 99, -1), cost_ns=[1.0] * 4
     )

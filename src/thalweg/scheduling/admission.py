@@ -37,7 +37,8 @@ class MostUrgentFirst(RoundPolicy):
         return frozenset({"priority_class", "head_ns"})
 
     def priorities(self, view: RoundView) -> Sequence[tuple[float, ...]]:
-        return [(-one.priority_class, view.head_age_ns(one.index)) for one in view.operators]
+        ages = view.oldest_ages_ns()
+        return [(-one.priority_class, age) for one, age in zip(view.operators, ages, strict=True)]
 
 
 class Phase(enum.Enum):

@@ -90,3 +90,17 @@ class RoundView:
         """
         head = self.operators[operator].head_ns
         return float(self.now_ns - head) if head >= 0 else -math.inf
+
+    def oldest_ages_ns(self) -> list[float]:
+        """By operator, how old its oldest waiting tuple is or, where none waits, the oldest on its way to it, ns.
+
+        Where nothing is on its way, either, it is -inf. An inbox that is empty between two rounds fills again within
+        the round, with what waits further up.
+        """
+        ages: list[float] = []
+        for operator, feeders in enumerate(self.feeders):
+            age = self.head_age_ns(operator)
+            if age == -math.inf and feeders:
+                age = max(ages[feeder] for feeder in feeders)
+            ages.append(age)
+        return ages
