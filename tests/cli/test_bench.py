@@ -10,10 +10,11 @@ import pytest
 from rich.console import Console
 
 from thalweg import testing
-from thalweg.bench import graphs
+from thalweg.bench import graphs, haren
 from thalweg.bench.c_stream import PLUG_INS, CStream
 from thalweg.bench.elastic import HIGHS, Elastic, summary
-from thalweg.bench.haren import BURST, HIGH_PER_S, LOAD, Haren
+from thalweg.bench.haren_queries import BURST_MEAN_PER_S, LOAD
+from thalweg.bench.haren_simulated import BURST, SimulatedHaren
 from thalweg.bench.measure import Report, run
 from thalweg.bench.prasaad import Prasaad
 from thalweg.bench.spark_queries import WAYS, spark_queries
@@ -113,12 +114,31 @@ def test_elastic_on_this_machine(tmp_path: Path) -> None:
     assert text.startswith("2 threads of this machine: ")
 
 
-def test_haren(tmp_path: Path) -> None:
+def test_haren_simulated() -> None:
     """In virtual time what policies promise is exact, so it may be asserted."""
-    bench = Haren(Report("haren", None, Console(quiet=True)), seconds=8.0, real_s=0.02, threads=2)
-    gain, kept = bench.multi_class("dynamic", LOAD, BURST, 2.5 * HIGH_PER_S)
+    bench = SimulatedHaren(Report("haren", None, Console(quiet=True)), seconds=8.0)
+    gain, kept = bench.multi_class("dynamic", LOAD, BURST, BURST_MEAN_PER_S)
     assert gain >= 10 and kept >= 0.8
-    assert 0 < bench.overhead() < 1
+
+
+def test_haren(tmp_path: Path) -> None:
+    """On real threads figures are the machine's: there is one of each kind for each way."""
+    report = Report("haren", tmp_path, Console(quiet=True))
+    bench = haren.Haren(report, seconds=0.3, repeats=2, queries=[5], overhead_s=0.02, threads=2)
+    report.finish(bench.all())
+    found = json.loads((tmp_path / "haren.json").read_text())
+    single, steady, dynamic, overhead = found.values()
+    assert [row["way"] for row in single] == list(haren.WAYS)
+    assert {row["way"] for row in single if row["aim, each run"]} == set(haren.AIMS)
+    for rows in (steady, dynamic):
+        assert [(row["way"], row["class"]) for row in rows] == [
+            (way, own) for way in haren.CLASS_WAYS for own in ("HIGH", "LOW")
+        ]
+    for row in (*single, *steady, *dynamic):
+        assert row["in/s"] > 0 and row["max ms"] >= row["mean ms"]
+        if row["way"] == "dedicated":
+            assert row["max ratio"] == row["mean ratio"] == 1
+    assert all(0 < row["CPU"] < 100 for row in overhead)
 
 
 def test_graphs_have_the_shapes_of_the_paper() -> None:

@@ -11,8 +11,8 @@ import dataclasses
 import functools
 import threading
 import time
-from collections.abc import Sequence
-from typing import Final, Literal
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from thalweg.runtime.rounds import OperatorTraits, RoundCosts, Rounds
 from thalweg.runtime.worker import MEETING, work
 from thalweg.scheduling import RoundPolicy
 
+T = TypeVar("T")
 Model = Literal["manual", "dedicated", "dynamic"]
 #: Steps that fit into an operator; IBM Streams gives a queue 1,000 tuples, twice that was no faster here.
 CAPACITY: Final = 64
@@ -145,7 +146,7 @@ def run(
         policy: of rounds; None is the free list.
     """
     function = address_of(flops)
-    block = np.array([1, *[0] * 8], np.int64)
+    block = _tuple()
     where = int(block.ctypes.data)
     units = len(reads) * steps
     if model == "manual":
@@ -154,36 +155,35 @@ def run(
         _by_hand(function, work_flops, len(reads), where, steps)
         return Ran(steps, units, time.perf_counter() - wall, time.process_time() - cpu)
     mem = _memory(reads, work_flops, model, threads, kind, capacity)
-    _warm_up(where)
+    warm_up()
     rounds = None
     if policy is not None:
         names = ["source", *(f"work{i}" for i in range(len(reads)))]
         traits = {rank: OperatorTraits(name, rank=rank) for rank, name in enumerate(names)}
         rounds = Rounds(mem, traits, policy)
         mem[at.MODE] = at.BY_ROUND
-    wall, cpu = _run_workers(mem, where, steps, rounds)
+    _, wall, cpu = run_workers(mem, rounds, functools.partial(_feed, mem, where, steps))
     return Ran(steps, units, wall, cpu, rounds.costs if rounds is not None else None)
 
 
-def _run_workers(
-    mem: Int64s, block: int, steps: int, rounds: Rounds | None = None
-) -> tuple[float, float]:
-    """Feeds so many steps to the workers of a memory: seconds by the clock and of CPU until the last has passed."""
+def run_workers(
+    mem: Int64s, rounds: Rounds | None, feed: Callable[[], T]
+) -> tuple[T, float, float]:
+    """What ``feed`` returns while a memory's workers run, and its time by the clock and of the process's CPU, s."""
     workers = [
         threading.Thread(target=_work, args=(mem, w, rounds)) for w in range(int(mem[at.N_WORKERS]))
     ]
-    wall, cpu = time.perf_counter(), time.process_time()
     for one in workers:
         one.start()
     try:
-        _feed(mem, block, steps)
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        wall, cpu = time.perf_counter(), time.process_time()
+        fed = feed()
+        return fed, time.perf_counter() - wall, time.process_time() - cpu
     finally:
         store(mem, at.STOP, 1)
         wake_all(mem)
         for one in workers:
             one.join()
-    return wall, cpu
 
 
 def _work(mem: Int64s, w: int, rounds: Rounds | None) -> None:
@@ -192,9 +192,16 @@ def _work(mem: Int64s, w: int, rounds: Rounds | None) -> None:
 
 
 @functools.cache
-def _warm_up(block: int) -> None:
+def warm_up() -> None:
     """Compiles the loops, which is not to be measured."""
-    _run_workers(_memory(pipeline(1), 1, "dynamic", 1, at.STATEFUL, CAPACITY), block, 1)
+    block = _tuple()
+    mem = _memory(pipeline(1), 1, "dynamic", 1, at.STATEFUL, CAPACITY)
+    run_workers(mem, None, functools.partial(_feed, mem, int(block.ctypes.data), 1))
+
+
+def _tuple() -> Int64s:
+    """A block of one tuple."""
+    return np.array([1, *[0] * 8], np.int64)
 
 
 def _memory(

@@ -1,16 +1,35 @@
-"""The experiments of Haren (Palyvos-Giannas et al., section 7): policies in virtual time, and what rounds really cost.
+"""The experiments of Haren (Palyvos-Giannas et al., section 7) on real threads: policies against a thread an operator.
 
-The policies are compared on simulated threads, four as in the paper, so that the machine plays no part; costs and
-selectivities are drawn as the paper draws them. What rounds cost is measured on real workers.
+Queries are chains of machine-code operators, drawn as the paper draws them and scaled to what this machine can do,
+which is measured first: the work that arrives is 15 % more. Runs of one
+draw of queries follow each other and are compared with each other only. Times count from when a tuple was due, so
+nothing is hidden by a source that must wait.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from thalweg.bench import graphs
+import numpy as np
+
+from thalweg.bench import chains, graphs
+from thalweg.bench.chains import Ran, Way
+from thalweg.bench.haren_queries import (
+    BURST_MEAN_PER_S,
+    BURST_PER_S,
+    BURST_TIME,
+    HIGH,
+    HIGH_PER_S,
+    LENGTH,
+    LOAD,
+    LOW,
+    QUERIES,
+    single_class,
+    two_classes,
+)
 from thalweg.bench.measure import Report
 from thalweg.runtime.rounds import RoundCosts
 from thalweg.scheduling import (
@@ -18,49 +37,38 @@ from thalweg.scheduling import (
     FirstComeFirstServed,
     HighestRate,
     MultiClass,
-    RandomPlacement,
     RoundPolicy,
 )
-from thalweg.simulate import (
-    Bursts,
-    Constant,
-    Dedicated,
-    Graph,
-    Overhead,
-    Simulated,
-    haren_chains,
-    simulate,
-    work_ns,
-)
+from thalweg.simulate import Bursts, Constant, Graph
 from thalweg.simulate.arrivals import Arrivals
 
-#: The paper's worker threads, one a big core of its machine.
-THREADS: Final = 4
-#: Operators of a chain.
-LENGTH: Final = 12
-QUERIES: Final = (5, 10, 15, 20)
-#: Work that arrives, in cores, with 20 queries: less with fewer.
-LOAD: Final = 1.15
-#: The paper's queries of class HIGH, and of class LOW, and tuples a second of each.
-HIGH: Final = 3
-LOW: Final = 10
-HIGH_PER_S: Final = 500.0
-LOW_PER_S: Final = 1_000.0
-#: The dynamic scenario: for 5 of 20 seconds ten times as much of class HIGH.
-BURST: Final = Bursts(10 * HIGH_PER_S, on_s=5, off_s=15)
-#: Of the threads so much at most is what HIGH needs in a burst.
-_BURST_SHARE: Final = 0.7
-#: Tuples of a simulated unit of work: as many as the paper's b.
-_UNIT: Final = 10
-#: What threads of the operating system cost: a switch, as measured on common machines.
-_OS: Final = Dedicated(switch_ns=3_000)
-#: What rounds cost, measured here (see :meth:`Haren.overhead`).
-_ROUNDS: Final = Overhead(visit_ns=500, operator_ns=4_000, round_ns=100_000)
-
-
-def _paper(policy: type[RoundPolicy]) -> RoundPolicy:
-    """A policy with the paper's placement and without aging."""
-    return policy(placement=RandomPlacement(), starve_after_s=None)
+#: Tuples a second of each query where all are of one class: half of the paper's, each twice as dear.
+PER_S: Final = 500.0
+#: The steady scenario's work, as a multiple of what the cores can do.
+STEADY_LOAD: Final = 0.7
+#: Bursts of class HIGH in a run.
+_BURSTS: Final = 2
+#: How long the machine's capacity is measured, s.
+_CAPACITY_S: Final = 1.0
+#: What each policy aims at, of :func:`_measures`.
+AIMS: Final[Mapping[str, str]] = {"FCFS": "max ms", "HR": "mean ms", "Chain": "queued"}
+#: Without aging, as in the paper.
+WAYS: Final[Mapping[str, Way]] = {
+    "dedicated": "dedicated",
+    "free list": "free list",
+    "FCFS": FirstComeFirstServed(starve_after_s=None),
+    "HR": HighestRate(starve_after_s=None),
+    "Chain": Chain(starve_after_s=None),
+}
+CLASS_WAYS: Final[Mapping[str, Way]] = {
+    "dedicated": "dedicated",
+    "MultiClass": MultiClass({0: FirstComeFirstServed(), 1: HighestRate()}, starve_after_s=None),
+}
+_CLASSES: Final = {"HIGH": range(HIGH), "LOW": range(HIGH, HIGH + LOW)}
+#: Figures that are compared.
+RATIOS: Final = ("out/s", "mean ms", "max ms", "queued")
+#: Figures of a draw of queries, by way and class.
+_Group = dict[tuple[str, str], dict[str, float]]
 
 
 class Haren:
@@ -68,23 +76,37 @@ class Haren:
 
     Args:
         report: takes the results.
-        seconds: virtual time of a run.
-        real_s: about how long a run on real workers takes.
-        threads: real workers at most.
+        seconds: of a run.
+        repeats: groups of runs; what is shown is the median.
+        queries: how many run side by side, one number after the other; the last is 15 % more than the cores can do.
+        overhead_s: about how long a run takes in which rounds are timed.
+        threads: workers, and cores.
     """
 
-    def __init__(self, report: Report, *, seconds: float, real_s: float, threads: int) -> None:
+    def __init__(
+        self,
+        report: Report,
+        *,
+        seconds: float,
+        repeats: int,
+        queries: Sequence[int],
+        overhead_s: float,
+        threads: int,
+    ) -> None:
         self._report = report
         self._seconds = seconds
-        self._real_s = real_s
+        self._repeats = repeats
+        self._queries = queries
+        self._overhead_s = overhead_s
         self._threads = threads
 
     def all(self) -> str:
         """Runs every experiment; the summary."""
         single = self.single_class()
-        self.periods()
-        self.multi_class("steady state", 0.7, Constant(HIGH_PER_S), HIGH_PER_S)
-        gain, kept = self.multi_class("dynamic, high load", LOAD, BURST, 2.5 * HIGH_PER_S)
+        self.multi_class("steady state", STEADY_LOAD, Constant(HIGH_PER_S), HIGH_PER_S)
+        on_s = self._seconds / _BURSTS * BURST_TIME
+        burst = Bursts(BURST_PER_S, on_s=on_s, off_s=on_s * (1 / BURST_TIME - 1))
+        gain, kept = self.multi_class("dynamic, high load", LOAD, burst, BURST_MEAN_PER_S)
         share = self.overhead()
         return (
             f"haren: against a thread an operator, FCFS has {single['FCFS']:.2f}x the maximum latency, "
@@ -93,45 +115,32 @@ class Haren:
             f"throughput; rounds take {100 * share:.1f} % of worker time"
         )
 
-    # -- policies, in virtual time --------------------------------------------------------------------------
+    # -- policies -------------------------------------------------------------------------------------------
 
     def single_class(self) -> dict[str, float]:
-        """Figure 4: four ways to schedule 5 to 20 queries; with 20 the ratio of each policy's aim to the first way."""
-        rows, ratios = [], {}
-        base = _base_ns(max(QUERIES))
-        for queries in QUERIES:
-            graph = _chains(queries, base, Constant(LOW_PER_S))
-            found: dict[str, Simulated] = {}
-            for name, policy in self._policies().items():
-                found[name] = self._run(graph, policy)
-                rows.append({"queries": str(queries), "policy": name, **_measures(found[name])})
-            if queries == max(QUERIES):
-                aims = {"FCFS": "max ms", "HR": "mean ms", "Chain": "queued"}
-                first = _measures(found["OS"])
-                ratios = {
-                    name: _measures(found[name])[aim] / first[aim] for name, aim in aims.items()
-                }
-        self._report.add(f"single class, {THREADS} simulated threads (Figure 4)", rows)
-        return ratios
+        """Figure 4: ways to schedule few and many queries; of the most the ratio of each policy's aim to dedicated."""
+        rows: list[dict[str, str | float]] = []
+        aims = {}
+        for count in self._queries:
+            groups = [self._one_class(count, seed) for seed in range(self._repeats)]
+            for name in WAYS:
+                compared = _Compared.of(groups, name, "all")
+                aim = AIMS.get(name)
+                if aim:
+                    aims[name] = compared.ratio(aim)
+                rows.append(
+                    {
+                        "queries": str(count), "way": name, **compared.figures, **compared.ratios,
+                        "aim, each run": compared.each(aim) if aim else "",
+                    }
+                )  # fmt: skip
+        self._report.add(f"single class, {self._threads} workers (Figure 4)", rows)
+        return aims
 
-    def _policies(self) -> Mapping[str, RoundPolicy | Dedicated]:
-        return {
-            "OS": _OS,
-            "FCFS": _paper(FirstComeFirstServed),
-            "HR": _paper(HighestRate),
-            "Chain": _paper(Chain),
-        }
-
-    def periods(self) -> None:
-        """What a period P that is longer does to latency: older priorities, less overhead."""
-        graph = _chains(max(QUERIES), _base_ns(max(QUERIES)), Constant(LOW_PER_S))
-        rows = []
-        for period_ms in (10, 50, 100, 200, 500, 1_000):
-            policy = FirstComeFirstServed(
-                placement=RandomPlacement(), starve_after_s=None, period_s=period_ms / 1e3
-            )
-            rows.append({"P, ms": str(period_ms), **_measures(self._run(graph, policy))})
-        self._report.add("periods under FCFS, simulated", rows)
+    def _one_class(self, queries: int, seed: int) -> _Group:
+        most = single_class(max(QUERIES), PER_S, cores=self._threads, seed=seed)
+        graph = single_class(queries, PER_S, cores=self._capacity(most), seed=seed)
+        return self._group(graph, WAYS, {"all": range(queries)})
 
     def multi_class(
         self, scenario: str, load: float, high: Arrivals, high_per_s: float
@@ -145,48 +154,41 @@ class Haren:
 
         Returns:
             How many times smaller the maximum latency of HIGH is than with a thread an operator, and what share of
-            that way's tuples LOW puts out.
+            that way's tuples LOW puts out: medians.
         """
-        graph = _classes(load, high, high_per_s)
-        policy = MultiClass(
-            {0: FirstComeFirstServed(), 1: HighestRate()},
-            placement=RandomPlacement(),
-            starve_after_s=None,
-        )
-        ways: dict[str, RoundPolicy | Dedicated] = {"OS": _OS, "MultiClass": policy}
-        rows, found = [], {}
-        for name, way in ways.items():
-            run = self._run(graph, way)
-            for group, queries in (("HIGH", range(HIGH)), ("LOW", range(HIGH, HIGH + LOW))):
-                sinks = [run.sink(f"q{q}_{LENGTH - 1}") for q in queries]
-                latencies = [one.latency for one in sinks if one.latency is not None]
-                found[name, group] = (
-                    1e3 * max((one.max for one in latencies), default=0.0),
-                    sum(len(one.left_ns) for one in sinks),
-                )
-                count = sum(one.count for one in latencies)
-                rows.append(
-                    {
-                        "policy": name, "class": group,
-                        "rows/s": sum(run.operator(f"q{q}_0").rows_in for q in queries) / run.seconds,
-                        "mean ms": 1e3 * sum(one.mean * one.count for one in latencies) / max(count, 1),
-                        "max ms": found[name, group][0],
-                    }
-                )  # fmt: skip
-        self._report.add(f"multi-class, {scenario}, simulated (Figures 8 and 9)", rows)
-        gain = found["OS", "HIGH"][0] / max(found["MultiClass", "HIGH"][0], 1e-9)
-        return gain, found["MultiClass", "LOW"][1] / max(found["OS", "LOW"][1], 1)
+        groups = []
+        for seed in range(0, 100 * self._repeats, 100):
+            full = two_classes(1.0, high, high_per_s, cores=self._threads, seed=seed)
+            cores = self._capacity(full)
+            graph = two_classes(load, high, high_per_s, cores=cores, seed=seed)
+            groups.append(self._group(graph, CLASS_WAYS, _CLASSES))
+        compared = {key: _Compared.of(groups, *key) for key in groups[0]}
+        rows = [
+            {"way": name, "class": own, **one.figures, **one.ratios, "max, each run": one.each("max ms")}
+            for (name, own), one in compared.items()
+        ]  # fmt: skip
+        title = f"multi-class, {scenario}, {self._threads} workers (Figures 8 and 9)"
+        self._report.add(title, rows)
+        gain = 1 / compared["MultiClass", "HIGH"].ratio("max ms")
+        return gain, compared["MultiClass", "LOW"].ratio("out/s")
 
-    def _run(self, graph: Graph, policy: RoundPolicy | Dedicated) -> Simulated:
-        overhead = None if isinstance(policy, Dedicated) else _ROUNDS
-        return simulate(
-            graph,
-            policy=policy,
-            threads=THREADS,
-            seconds=self._seconds,
-            overhead=overhead,
-            unit_tuples=_UNIT,
-        )
+    def _group(
+        self, graph: Graph, ways: Mapping[str, Way], classes: Mapping[str, Sequence[int]]
+    ) -> _Group:
+        """One draw of queries, run in each way."""
+        found = {}
+        for name, way in ways.items():
+            ran = chains.run(graph, way, threads=self._threads, seconds=self._seconds)
+            for own, queries in classes.items():
+                found[name, own] = _figures(ran, queries)
+        return found
+
+    def _capacity(self, graph: Graph) -> float:
+        """How many cores' worth of operators' work the workers do while there is always some, under the free list."""
+        seconds = min(_CAPACITY_S, self._seconds)
+        ran = chains.run(graph, "free list", threads=self._threads, seconds=seconds, at_once=True)
+        done = sum(ran.taken[operator.name] * operator.cost_ns for operator in graph.operators)
+        return done / 1e9 / ran.seconds
 
     # -- rounds, on real workers ----------------------------------------------------------------------------
 
@@ -226,7 +228,7 @@ class Haren:
         workers, g ranks and sorts them, and lists are written.
         """
         reads = graphs.pipelines(queries, LENGTH)
-        steps = max(100, round(self._real_s * self._threads * 1e9 / len(reads) / 2_300))
+        steps = max(100, round(self._overhead_s * self._threads * 1e9 / len(reads) / 2_300))
         ran = graphs.run(reads, 2_000, "dynamic", threads=self._threads, steps=steps, policy=policy)
         costs = ran.rounds
         assert costs is not None
@@ -240,36 +242,56 @@ class Haren:
         return costs, {part: ns / 1e9 / ran.wall_s for part, ns in parts.items()}
 
 
-def _chains(queries: int, base_ns: float, arrivals: Arrivals) -> Graph:
-    return haren_chains([arrivals] * queries, base_ns=base_ns, length=LENGTH)
+def _figures(ran: Ran, queries: Sequence[int]) -> dict[str, float]:
+    """What is compared: of some queries, but cores and queued tuples of all.
 
-
-def _base_ns(queries: int) -> float:
-    """The base cost B at which so many queries are more than the threads can do, ns."""
-    return LOAD * THREADS * 1e9 / LOW_PER_S / work_ns(_chains(queries, 1.0, Constant(1.0)))
-
-
-def _classes(load: float, high: Arrivals, high_per_s: float) -> Graph:
-    """HIGH and LOW queries: of the paper's draws the first in which a burst of HIGH alone is not too much."""
-    classes = dict.fromkeys(range(HIGH, HIGH + LOW), 1)
-    for seed in itertools.count():
-        drawn = [
-            work_ns(haren_chains([Constant(1.0)] * count, base_ns=1.0, seed=seed))
-            for count in (HIGH, HIGH + LOW)
-        ]
-        per_s = drawn[0] * high_per_s + (drawn[1] - drawn[0]) * LOW_PER_S
-        base = load * THREADS * 1e9 / per_s
-        if drawn[0] * base * BURST.per_s <= _BURST_SHARE * THREADS * 1e9:
-            break
-    arrivals: list[Arrivals] = [high] * HIGH + [Constant(LOW_PER_S)] * LOW
-    return haren_chains(arrivals, base_ns=base, classes=classes, seed=seed)
-
-
-def _measures(run: Simulated) -> dict[str, float]:
-    latency = run.latency
+    Rows in are those that a first operator has taken. Latency is of tuples that have left; its maximum is also of
+    those that still wait, or a policy could do well by letting them wait for ever.
+    """
+    latencies = np.concatenate([ran.latencies_ns[q] for q in queries]) / 1e6
+    oldest = max(ran.oldest_ns[q] for q in queries) / 1e6
     return {
-        "rows/s": run.throughput,
-        "mean ms": 1e3 * latency.mean if latency else 0.0,
-        "max ms": 1e3 * latency.max if latency else 0.0,
-        "queued": run.mean_queued,
+        "cores": ran.cores,
+        "in/s": sum(ran.taken[f"q{q}_0"] for q in queries) / ran.seconds,
+        "out/s": len(latencies) / ran.seconds,
+        "mean ms": float(latencies.mean()) if len(latencies) else 0.0,
+        "max ms": max(float(latencies.max(initial=0.0)), oldest),
+        "queued": float(ran.queued.mean()),
     }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Compared:
+    """A way's figures in several groups, and those of dedicated threads in the same groups."""
+
+    runs: Sequence[Mapping[str, float]]
+    against: Sequence[Mapping[str, float]]
+
+    @staticmethod
+    def of(groups: Sequence[_Group], way: str, own: str) -> _Compared:
+        return _Compared(
+            [group[way, own] for group in groups], [group["dedicated", own] for group in groups]
+        )
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """Medians."""
+        return {key: statistics.median(run[key] for run in self.runs) for key in self.runs[0]}
+
+    @property
+    def ratios(self) -> dict[str, float]:
+        return {f"{key.removesuffix(' ms')} ratio": self.ratio(key) for key in RATIOS}
+
+    def ratio(self, key: str) -> float:
+        """The median of the groups' ratios, since the machine may be another one from group to group."""
+        return statistics.median(self._each(key))
+
+    def each(self, key: str) -> str:
+        """Every group's ratio."""
+        return " ".join(f"{ratio:.3g}" for ratio in self._each(key))
+
+    def _each(self, key: str) -> list[float]:
+        return [
+            run[key] / max(other[key], 1e-9)
+            for run, other in zip(self.runs, self.against, strict=True)
+        ]

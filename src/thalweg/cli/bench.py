@@ -61,14 +61,34 @@ def streams(
     report.finish(bench.all())
 
 
-def haren(quick: Quick = False, threads: Threads = None, out: Out = None) -> None:
+def haren(
+    quick: Quick = False,
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="In virtual time on four simulated threads instead.")
+    ] = False,
+    threads: Threads = None,
+    out: Out = None,
+) -> None:
     """Policies of rounds: latency, queues, classes of queries, overhead (Palyvos-Giannas et al., section 7)."""
+    if simulate:
+        from thalweg.bench.haren_simulated import SimulatedHaren
+
+        report = _report("haren-simulated", out)
+        report.finish(SimulatedHaren(report, seconds=6.0 if quick else 40.0).all())
+        return
     from thalweg.bench.haren import Haren
+    from thalweg.bench.haren_queries import QUERIES
     from thalweg.runtime.machine import usable_processors
 
     report = _report("haren", out)
-    seconds, real_s = (6.0, 0.3) if quick else (40.0, 5.0)
-    bench = Haren(report, seconds=seconds, real_s=real_s, threads=threads or usable_processors())
+    bench = Haren(
+        report,
+        seconds=3.0 if quick else 8.0,
+        repeats=1 if quick else 3,
+        queries=QUERIES[-1:] if quick else QUERIES[1::2],
+        overhead_s=0.3 if quick else 2.0,
+        threads=threads or usable_processors(),
+    )
     report.finish(bench.all())
 
 
