@@ -10,6 +10,7 @@ import pytest
 from tests.unit.engine_kit import ROWS, WAYS, Failure, Row, bounded, no_thread_left
 
 import thalweg as tw
+from thalweg.runtime.options import Options
 
 __all__ = ["no_thread_left"]
 
@@ -133,6 +134,20 @@ def flow_with(build: Build, compiled: bool) -> tw.Flow:
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_an_operator_raises(operator: str, compiled: bool, way: str) -> None:
     check(flow_with(OPERATORS[operator], compiled), way)
+
+
+@pytest.mark.usefixtures("no_thread_left")
+def test_several_keys_raise_at_once() -> None:
+    """Some partitions of a chunk raise while others of it make their tables, both in Python."""
+    flow = tw.Flow("failing")
+    rows = flow.source("in", Row, order_by="ts").key_by("key")
+    rows.process(processed, state=Count, compile=True).sink("out")
+    given = [Row(i, i, BAD if i % 40 == 0 else 1) for i in range(400)]
+    for _ in range(50):
+        error = error_of(
+            lambda: tw.run(flow, {"in": given}, options=Options(threads=8), chunk_rows=400)
+        )
+        assert error.operator == "processed"
 
 
 @pytest.mark.usefixtures("no_thread_left")

@@ -136,7 +136,7 @@ class ParallelEngine(Engine):
     @property
     def refs(self) -> int:
         """The most streams that one of its operators puts out."""
-        return max(len(task.refs) for task in self.tasks)
+        return max(1, *(len(task.refs) for task in self.tasks))
 
     @property
     def clock_count(self) -> int:
@@ -332,7 +332,7 @@ class ParallelEngine(Engine):
         mem = self.mem
         phase, first, out = (int(mem[me + word]) for word in (at.PHASE, at.INPUTS, at.SPARE))
         if phase == RANGE:
-            # Machine code must not merge what was not run to the end.
+            # Machine code must not merge what was not run to the end; others may be at other parts of it yet.
             self.set_block(first, 0, 0)
         elif task.spec.is_split:
             self._put_no_parts(out, task)
@@ -385,8 +385,9 @@ class ParallelEngine(Engine):
         self._leave(edge, chunk, int(self.mem[handle_at(self.mem, handle) + at.ENTRY]))
 
     def _check(self) -> None:
-        self.check()
-        if is_halted(self.mem, self.source):
+        is_over = is_halted(self.mem, self.source)
+        self.check()  # a reason is there before the halt
+        if is_over:
             raise ThalwegError("the engine was stopped")
 
     def _take_left(self) -> Leaving:

@@ -15,7 +15,7 @@ from thalweg.operators.nodes import (
     Source,
     Union,
 )
-from thalweg.plan import OWN, RELEASE, TIME, Edge, Unit, ports
+from thalweg.plan import OWN, RELEASE, TIME, Edge, Unit
 from thalweg.runtime import layout as at
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.compiler.columns import address
@@ -48,8 +48,8 @@ class Task:
 
     index: int
     spec: OpSpec
-    #: the streams that it may put out, in the order in which blocks are kept
-    refs: Sequence[Ref]
+    #: the streams of it that somebody reads, in the order in which blocks are kept; its main ones come first
+    refs: list[Ref]
     #: for each input port the stream and the edge by which the plan knows it
     inputs: Sequence[tuple[Ref, Edge]] = ()
     call: Callable[[Sequence[Chunk], Moment], Given | Parts] | None = None
@@ -92,9 +92,13 @@ class Task:
         parts = engine.objects[handle]
         if parts is None:
             assert self.keyed is not None
+            block = engine.block(handle)
+            if not block:
+                # Another worker gave the chunk up meanwhile, since the flow has failed.
+                return int(self.keyed.earliest[part])
             _, clock, ending = self.unit.time_of(None, moment)
             return self.keyed.resume(
-                engine.block(handle), part, clock,
+                block, part, clock,
                 ending=ending, chunk=lambda: self._arrived(engine, engine.held(handle)),
             )  # fmt: skip
         bound = self.unit.run_part(parts, part)
@@ -219,8 +223,7 @@ class _Wiring:
         self.engine = engine
         self.options = engine.options
         self._needs_token = needs_token
-        refs = [Ref(node.index, port) for node in engine.plan.nodes for port in ports(node)]
-        self.tasks = [Task(0, self._spec("ingress", at.INGRESS), refs)]
+        self.tasks = [Task(0, self._spec("ingress", at.INGRESS), [])]
         #: which operator puts out a node's streams
         self._makers: dict[int, int] = {}
 
@@ -245,7 +248,10 @@ class _Wiring:
     def _reads(self, ref: Ref) -> tuple[int, int]:
         """The operator that a stream comes from, and its place among that operator's streams."""
         maker = self._makers.get(ref.node, 0)
-        return maker, self.tasks[maker].refs.index(ref)
+        refs = self.tasks[maker].refs
+        if ref not in refs:
+            refs.append(ref)
+        return maker, refs.index(ref)
 
     def unit(self, unit: Unit, runner: Any) -> None:
         """An operator (of a keyed one two) for a unit of the plan."""
@@ -254,9 +260,7 @@ class _Wiring:
         last = plan.node(nodes[-1])
         inputs = list(plan.inputs_of(nodes))
         reads = [self._reads(ref) for ref, _ in inputs]
-        giving = [plan.node(index) for index in nodes] if unit.loop else [last]
-        refs = [Ref(one.index, port) for one in giving for port in one.main]
-        refs += [Ref(index, port) for index in nodes for port in ("late", "rejected")]
+        refs = [] if unit.loop else [Ref(last.index, port) for port in last.main]
         token = is_interpreted(runner)
         args: dict[str, Any] = {
             "refs": refs, "inputs": inputs, "call": runner.run, "always": works_without_rows(plan, unit),

@@ -52,7 +52,10 @@ def exchanges(spark: SparkSession, tag: str) -> list[Exchange]:
     tracker, store = context.statusTracker(), context.statusStore()
     jobs = [tracker.getJobInfo(job) for job in sorted(tracker.getJobIdsForTag(tag))]
     stages = {stage for job in jobs if job.isDefined() for stage in job.get().stageIds()}
-    found = [_exchange(store, store.lastStageAttempt(stage)) for stage in sorted(stages)]
+    try:
+        found = [_exchange(store, store.lastStageAttempt(stage)) for stage in sorted(stages)]
+    except Py4JError:  # Spark has dropped a stage already, to keep no more than spark.ui.retainedStages
+        return []
     return [one for one in found if one is not None]
 
 

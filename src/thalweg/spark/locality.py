@@ -136,9 +136,10 @@ class KeyRouting:
         self._fs, self._root = fs, root
         self._operators = keyed_operators(plan)
         self._specs = {node.name: KeySpec(node.key.fields) for node in plan.keyed}
-        propose, first = self._propose(asked, plan, latest, slots)
         self._manager: Manager | None = None
+        propose: Propose | None = None
         if asked != "off" or (latest is not None and FOLLOWS in latest.extra):
+            propose, first = self._propose(asked, plan, latest, slots)
             newest = max(epochs(fs, root), default=0)
             self._manager = Manager(first, propose, newest=newest)
         #: takes what tasks count; None where nobody wants to know
