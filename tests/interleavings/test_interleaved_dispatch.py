@@ -294,8 +294,8 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
         "deadlock",
         Mutation(
             "dispatch",
-            "and mem[o + N_OUT] == 0 and sent(mem, o) < steps",
-            "and sent(mem, o) < steps",
+            "if mem[o + N_OUT] == 0 and sent(mem, o) < steps",
+            "if sent(mem, o) < steps",
         ),
     ),
     "serials without order are counted without an atomic operation": (

@@ -9,9 +9,9 @@ from typing import Any
 from unittest import mock
 
 import cloudpickle
-import numpy as np
 import orjson
 import pyarrow as pa
+from task_host import tagged
 
 import thalweg as tw
 from thalweg.plan import Plan, make_plan
@@ -107,7 +107,7 @@ class SlotsHost:
     def _blobs(self, job: StageJob, rows: Sequence[Any]) -> list[Blob]:
         """What arrives at the driver."""
         source = Chunk.from_rows(self.plan.sources[0].out, list(rows)).to_arrow()
-        given = iter(_tagged([source]))
+        given = iter(tagged([source]))
         if job.slots == 1:
             return list(_read(tasks.whole_flow(job)(given)))
         there = list(_read(tasks.first_stage(job)(given)))
@@ -136,13 +136,3 @@ def _shuffled(body: Any, blobs: Iterable[Blob], slots: int) -> list[Blob]:
 def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[Blob]:
     for batch in batches:
         yield from from_batch(batch)
-
-
-def _tagged(tables: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for table in tables:
-        columns = [
-            pa.array(np.zeros(table.num_rows, np.int32)),
-            table.to_struct_array(),
-            pa.nulls(table.num_rows, pa.string()),
-        ]
-        yield pa.RecordBatch.from_arrays(columns, names=[io.SOURCE, "s0", io.CONTROL])

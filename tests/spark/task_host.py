@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import cloudpickle
@@ -71,7 +71,7 @@ class TaskHost:
 
     def _report(self, job: StageJob, tables: Iterable[pa.RecordBatch]) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for batch in tasks.whole_flow(job)(_tagged(tables)):
+        for batch in tasks.whole_flow(job)(tagged(tables)):
             for blob in from_batch(batch):
                 content = orjson.loads(memoryview(blob.data))
                 if "error" in content:
@@ -94,7 +94,8 @@ class TaskHost:
         worker.forget_engines()
 
 
-def _tagged(tables: Iterable[pa.RecordBatch]) -> Any:
+def tagged(tables: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of a flow's only source as Spark hands them to a task."""
     for table in tables:
         columns = [
             pa.array(np.zeros(table.num_rows, np.int32)),

@@ -33,6 +33,20 @@ class Row(NamedTuple):
 ROWS = [Row(i, i % 7, i) for i in range(1_000)]
 
 
+@tw.state
+class Count:
+    n: int = 0
+
+
+def count(state: Count, row: Row) -> Row:
+    state.n += 1
+    return Row(row.ts, row.key, state.n)
+
+
+def plus_one(row: Row) -> Row:
+    return Row(row.ts, row.key, row.value + 1)
+
+
 class Failure(Exception):
     """What functions raise that fail on purpose."""
 

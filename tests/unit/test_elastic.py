@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.unit import engine_kit as kit
-from tests.unit.engine_kit import ROWS, Row, bounded, events, no_thread_left
+from tests.unit.engine_kit import ROWS, Count, Row, bounded, count, events, no_thread_left, plus_one
 
 import thalweg as tw
 from thalweg.elasticity import Combined, Controller, Limits, Sample, Suggestion, ThreadLevels
@@ -31,20 +31,6 @@ __all__ = ["events", "no_thread_left"]
 
 pytestmark = pytest.mark.usefixtures("no_thread_left")
 SECOND = 1_000_000_000
-
-
-@tw.state
-class Count:
-    n: int = 0
-
-
-def count(state: Count, row: Row) -> Row:
-    state.n += 1
-    return Row(row.ts, row.key, state.n)
-
-
-def plus_one(row: Row) -> Row:
-    return Row(row.ts, row.key, row.value + 1)
 
 
 def blocks(row: Row) -> Row:

@@ -6,23 +6,13 @@ import dataclasses
 from typing import Any
 
 import pytest
-from tests.unit.engine_kit import ROWS, Row, bounded, no_thread_left
+from tests.unit.engine_kit import ROWS, Count, Row, bounded, count, no_thread_left
 
 import thalweg as tw
 from thalweg import scheduling
 from thalweg.runtime.options import Options
 
 __all__ = ["no_thread_left"]
-
-
-@tw.state
-class Count:
-    n: int = 0
-
-
-def count(state: Count, row: Row) -> Row:
-    state.n += 1
-    return Row(row.ts, row.key, state.n)
 
 
 def flow_of() -> tw.Flow:

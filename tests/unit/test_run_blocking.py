@@ -9,7 +9,18 @@ from typing import Any
 
 import pytest
 from tests.unit import engine_kit as kit
-from tests.unit.engine_kit import ROWS, WAYS, Failure, Row, bounded, events, no_thread_left
+from tests.unit.engine_kit import (
+    ROWS,
+    WAYS,
+    Count,
+    Failure,
+    Row,
+    bounded,
+    count,
+    events,
+    no_thread_left,
+    plus_one,
+)
 
 import thalweg as tw
 from thalweg import testing
@@ -28,20 +39,6 @@ from thalweg.runtime.worker import STALE_NS, leave_token, take_token
 __all__ = ["events", "no_thread_left"]
 
 MANY = {name: way for name, way in WAYS.items() if name != "one"}
-
-
-@tw.state
-class Count:
-    n: int = 0
-
-
-def count(state: Count, row: Row) -> Row:
-    state.n += 1
-    return Row(row.ts, row.key, state.n)
-
-
-def plus_one(row: Row) -> Row:
-    return Row(row.ts, row.key, row.value + 1)
 
 
 # -- functions that block --------------------------------------------------------------------------------------

@@ -18,13 +18,12 @@ from thalweg.bench.streams import PARALLEL_FLOPS, PIPELINE_FLOPS, both, wide
 from thalweg.datagen import parametric
 from thalweg.elasticity import ThreadLevels
 from thalweg.flow import Flow
+from thalweg.simulate.elastic import LAST_SAMPLES
 
 #: U_h, the paper's two values (Figure 11).
 HIGHS: Final = (0.95, 0.90)
 #: By shape and cost.
 Flows = Mapping[tuple[str, str], Flow]
-#: Samples that count at the end.
-_LAST: Final = real.LAST_SAMPLES
 
 
 class Elastic:
@@ -84,7 +83,7 @@ class Elastic:
             rate = host.throughput() / case.hops
             rows.append(
                 _row(graph, case.flops, "elastic", rate, best.rows_per_s)
-                | _behaviour(host.levels[-1], host.settled_after, host.swing(_LAST))
+                | _behaviour(host.levels[-1], host.settled_after, host.swing(LAST_SAMPLES))
             )
             self._note(f"{case.shape} {case.flops}", rate / best.rows_per_s, host.settled_after)
             tuples = [period.sample.throughput for period in host.periods]
@@ -105,7 +104,7 @@ class Elastic:
                     {
                         "cost, µs": str(cost_us), "no adaptation": alone, "by hand": by_hand, "rows/s": rate,
                         "ratio": rate / by_hand, "replicas": " ".join(str(one.replicas) for one in last),
-                        **_behaviour(host.levels[-1], host.settled_after, host.swing(_LAST)),
+                        **_behaviour(host.levels[-1], host.settled_after, host.swing(LAST_SAMPLES)),
                     }
                 )  # fmt: skip
                 self._note(f"chain {busy} x {cost_us} µs", rate / by_hand, host.settled_after)
@@ -128,7 +127,7 @@ class Elastic:
             rows.append(
                 {
                     "threading": f"U_h {high:.2f}", "rows/s": rate, "ratio": rate / best,
-                    **_behaviour(host.levels[-1], host.settled_after, host.swing(_LAST)),
+                    **_behaviour(host.levels[-1], host.settled_after, host.swing(LAST_SAMPLES)),
                 }
             )  # fmt: skip
         self._report.add("data parallel, adapted, simulated (Sahin & Gedik, Figure 11)", rows)

@@ -20,6 +20,7 @@ from thalweg.runtime.io import as_source, never
 from thalweg.runtime.io.contracts import Feed
 from thalweg.runtime.options import Options
 from thalweg.runtime.parallel import ParallelEngine
+from thalweg.simulate.elastic import LAST_SAMPLES
 from thalweg.stats import Change
 
 #: Rows of a step.
@@ -30,8 +31,6 @@ _MOST_ROWS: Final = 5_000_000
 _PROBE_ROWS: Final = 4_000
 #: Rows that are made at once where there is no end of them.
 _PIECE_ROWS: Final = 100_000
-#: Schneider & Wu, section 5: elastic runs are judged by their last five samples.
-LAST_SAMPLES: Final = 5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

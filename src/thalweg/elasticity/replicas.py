@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from thalweg.elasticity.checks import relative_difference, require_int, require_share
+from thalweg.checks import require_int, require_share
 from thalweg.elasticity.controller import Controller
+from thalweg.elasticity.measures import relative_difference
 from thalweg.elasticity.samples import Limits, OperatorSample, Sample, Suggestion
 
 

@@ -24,9 +24,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Literal
 
-from thalweg.elasticity.checks import relative_difference, require_int, require_share
+from thalweg.checks import require_int, require_share
 from thalweg.elasticity.controller import Controller
 from thalweg.elasticity.curve import Curve
+from thalweg.elasticity.measures import relative_difference
 from thalweg.elasticity.samples import Limits, Sample, Suggestion
 from thalweg.errors import BuildError
 

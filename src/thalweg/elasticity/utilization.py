@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thalweg.elasticity.checks import require_share
+from thalweg.checks import require_share
 from thalweg.elasticity.controller import Controller
 from thalweg.elasticity.samples import Limits, Sample, Suggestion
 from thalweg.errors import BuildError

@@ -127,11 +127,9 @@ def run(
     if routing is not None:
         raise BuildError("routing: is between slots; say how many there are, slots=")
     how = options or options_of(
-        threads, threading, policy, controller, period_s, is_small=are_small(plan, inputs)
-    )
-    if options is None and how is not None and threading == "dynamic" and policy is None:
-        # One worker would gain nothing over the thread that brings the rows.
-        how = how if how.threads > 1 or how.controller is not None else None
+        threads, threading, policy, controller, period_s,
+        is_alone=True, is_small=are_small(plan, inputs),
+    )  # fmt: skip
     return FlowHost(plan, inputs, sinks or {}, chunk_rows, how).run(Event())
 
 

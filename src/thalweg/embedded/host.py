@@ -79,12 +79,14 @@ def options_of(
     controller: Any = None,
     period_s: float = 10.0,
     *,
+    is_alone: bool = False,
     is_small: bool = False,
 ) -> Options | None:
     """How the run goes; None: in the thread that brings the rows.
 
     Args:
-        is_small: there is so little to do that it does so unless something else is asked for.
+        is_alone: one flow, which goes so, too, where only one worker would run it.
+        is_small: there is so little to do that it goes so unless something else is asked for.
     """
     if threading not in ("manual", "dedicated", "dynamic"):
         raise BuildError(
@@ -98,20 +100,18 @@ def options_of(
         require_policy(policy)
         if threading != "dynamic":
             raise BuildError(f"policy: threading {threading!r} leaves nothing to choose")
-    if controller is not None:
-        if threading != "dynamic":
-            raise BuildError(f"controller: threading {threading!r} leaves nothing to change")
-        return Options(
-            threads=usable_processors() if threads is None else int(threads),
-            policy=policy, controller=controller, period_s=period_s,
-        )  # fmt: skip
+    if controller is not None and threading != "dynamic":
+        raise BuildError(f"controller: threading {threading!r} leaves nothing to change")
     if threading == "manual":
-        return None
-    if threads is None and threading == "dynamic" and policy is None and is_small:
         return None
     count = usable_processors() if threads is None else int(threads)
     if threading == "dedicated":
         return Options(threads=count, threading="dedicated")
+    if controller is not None:
+        return Options(threads=count, policy=policy, controller=controller, period_s=period_s)
+    # One worker would gain nothing over the thread that brings the rows.
+    if policy is None and ((threads is None and is_small) or (count == 1 and is_alone)):
+        return None
     return Options(threads=count, policy=policy)
 
 
@@ -211,6 +211,7 @@ class FlowHost:
         """
         self._began = self._entered = time.monotonic_ns()
         with contextlib.ExitStack() as stack:
+            # Again below, ahead of sinks: here for where opening fails.
             stack.callback(self.engine.stop)
             for given in self._sources.values():
                 stack.callback(given.close)

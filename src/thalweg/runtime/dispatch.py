@@ -62,6 +62,7 @@ from thalweg.runtime.layout import (
     ENTRY_WORDS,
     FEEDER,
     FIRST_PORT,
+    FLOW_OPS,
     FREE,
     FREE_FN,
     FULL_EDGE,
@@ -671,10 +672,11 @@ def settled(mem: Int64s, source: int) -> bool:
     An operator counts what it has sent only after its readers may have run it: who slept until *that* count is right
     might be woken too early by the last of them, and then by nobody.
     """
-    steps = load(mem, op_at(mem, source) + IN)
-    for op in range(source, load(mem, N_OPS)):
+    s = op_at(mem, source)
+    steps = load(mem, s + IN)
+    for op in range(source, source + mem[s + FLOW_OPS]):
         o = op_at(mem, op)
-        if mem[o + SOURCE] == source and mem[o + N_OUT] == 0 and sent(mem, o) < steps:
+        if mem[o + N_OUT] == 0 and sent(mem, o) < steps:
             return False
     return True
 

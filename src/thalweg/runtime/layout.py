@@ -16,8 +16,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from thalweg.times import BEFORE_ALL
-
 Int64s = npt.NDArray[np.int64]
 
 #: A block's payload is a handle, and above these bits which of its streams holds the columns.
@@ -108,7 +106,7 @@ IS_SPLIT: Final = 23  # 1: what it puts out is a chunk split by partition
 PRIORITY: Final = 24
 FREE_FN: Final = 25  # frees a block that it put out
 PARK: Final = 26  # the event count on which a thread of its own sleeps
-SOURCE: Final = 27  # the ingress of its flow, -1: that is gone
+SOURCE: Final = 27  # the ingress of its flow
 ROOM: Final = 28  # event count of the flow's source when it waits for room
 SETTLED: Final = 29  # event count of those who wait until all of the flow is done
 ROWS_LIMIT: Final = 30  # of an ingress: rows of its flow on their way at which it waits
@@ -121,6 +119,7 @@ ROWS: Final = 6 * LINE + 1  # of an ingress: rows of its flow on their way
 BLOCKED: Final = 7 * LINE  # 1: an output waits for room downstream
 FULL_EDGE: Final = 7 * LINE + 1  # the edge that had no room when its sender looked last; a hint
 HALTED: Final = 7 * LINE + 2  # of an ingress, 1: its source is to wait no more
+FLOW_OPS: Final = 7 * LINE + 3  # of an ingress: how many operators its flow has, itself the first
 OP_WORDS: Final = 8 * LINE
 
 #: Values of KIND.
@@ -259,12 +258,11 @@ class OpSpec:
 
 def counts_of(mem: Int64s) -> Int64s:
     """The counts of a memory, as they change: int64[workers, operators, STAT_WORDS]."""
+    return all_counts(mem)[: int(mem[N_WORKERS]), : int(mem[N_OPS])]
+
+
+def all_counts(mem: Int64s) -> Int64s:
+    """As :func:`counts_of`, with the places that nobody has."""
     shape = int(mem[MAX_WORKERS]), int(mem[MAX_OPS]), STAT_WORDS
     first = int(mem[STATS])
-    counts = mem[first : first + math.prod(shape)].reshape(shape)
-    return counts[: int(mem[N_WORKERS]), : int(mem[N_OPS])]
-
-
-def no_clocks(count: int) -> list[int]:
-    """The clocks of a step that says nothing about time."""
-    return [BEFORE_ALL] * count
+    return mem[first : first + math.prod(shape)].reshape(shape)

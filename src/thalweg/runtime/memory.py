@@ -72,13 +72,19 @@ class Placed:
     first_port: int
     submitter: int
     handles: int
-    blocks: list[tuple[int, int]] = dataclasses.field(default_factory=list)
+    #: where its queues and buffers stand, and where the next of them is put
+    queues: int
+    next: int
     #: by worker, the turns of its loop when the flow was removed
     passes: list[int] = dataclasses.field(default_factory=list)
 
     @property
     def ports(self) -> int:
         return sum(len(op.reads) for op in self.ops)
+
+    @property
+    def places(self) -> range:
+        return range(self.first, self.first + len(self.ops))
 
 
 class Memory:
@@ -158,6 +164,9 @@ class Memory:
         self._top += whole_lines(words) + LINE
         return first
 
+    def _operator(self, op: int) -> int:
+        return self._places[at.OPS] + op * at.OP_WORDS
+
     def _worker(self, worker: int) -> int:
         return self._places[at.WORKERS] + worker * self._worker_words
 
@@ -227,6 +236,7 @@ class Memory:
             shared = {
                 at.FIRST_PORT: number, at.SOURCE: ingress, at.ROOM: event,
                 at.SETTLED: event + parking_words(), at.ROWS_LIMIT: rows_limit, at.SUBMITTER: placed.submitter,
+                at.FLOW_OPS: len(ops),
             }  # fmt: skip
             for feeder, ref in op.reads:
                 self._put_port(placed, number, ingress + feeder, index, ref)
@@ -240,7 +250,7 @@ class Memory:
         ports = sum(len(op.reads) for op in ops)
         wanted = {
             "operators": (self._operators, len(ops)), "ports": (self._ports, ports),
-            "flows": (self._submitters, 1),
+            "flows": (self._submitters, 1), "words": (self._queues, words_of(ops)),
         }  # fmt: skip
         if self.handles_with(ops) > self.reserve.handles:
             raise _no_room("handles", self.reserve)
@@ -252,22 +262,17 @@ class Memory:
                     other[0].give(*other[1:])
                 raise _no_room(name, self.reserve)
             taken.append((ranges, first, count))
-        first, first_port, submitter = (one[1] for one in taken)
-        placed = Placed(ops, first, first_port, submitter, handles_of(ops) + KEPT)
-        words = self._queues.take(words_of(ops))
-        if words == EMPTY:
-            self._give_back(placed)
-            raise _no_room("words", self.reserve)
-        self._next = words
-        placed.blocks.append((words, words_of(ops)))
-        return placed
+        first, first_port, submitter, queues = (one[1] for one in taken)
+        return Placed(
+            ops, first, first_port, submitter, handles_of(ops) + KEPT, queues=queues, next=queues
+        )
 
     def _block(self, placed: Placed, words: int) -> int:
         """The next words of the flow's own."""
-        first = self._next
-        self._next += whole_lines(words)
-        assert self._next <= sum(placed.blocks[0]), "a flow takes more words than it said"
-        self.mem[first : self._next] = 0
+        first = placed.next
+        placed.next += whole_lines(words)
+        assert placed.next <= placed.queues + words_of(placed.ops), "more words than it said"
+        self.mem[first : placed.next] = 0
         return first
 
     def _put_port(self, placed: Placed, number: int, feeder: int, index: int, ref: int) -> None:
@@ -286,7 +291,7 @@ class Memory:
         self, placed: Placed, index: int, edges: Sequence[int], shared: dict[int, int]
     ) -> None:
         mem, op = self.mem, placed.ops[index]
-        first = self._places[at.OPS] + (placed.first + index) * at.OP_WORDS
+        first = self._operator(placed.first + index)
         places = {
             at.EDGES: self._block(placed, len(edges) + 1),
             at.QUEUE: self._block(placed, queue_words_of(op)),
@@ -320,17 +325,11 @@ class Memory:
 
     def _publish(self, placed: Placed) -> None:
         """Workers may look at the flow's operators from now on."""
-        mem, last = self.mem, placed.first + len(placed.ops)
-        stats = self._places[at.STATS]
-        counts = mem[
-            stats : stats + int(mem[at.MAX_WORKERS]) * self.reserve.operators * at.STAT_WORDS
-        ]
-        counts.reshape(-1, self.reserve.operators, at.STAT_WORDS)[:, placed.first : last] = 0
+        mem, last = self.mem, placed.places.stop
+        at.all_counts(mem)[:, placed.first : last] = 0
         store(mem, at.N_PORTS, max(int(mem[at.N_PORTS]), placed.first_port + placed.ports))
-        for index, op in enumerate(placed.ops):
-            store(
-                mem, self._places[at.OPS] + (placed.first + index) * at.OP_WORDS + at.KIND, op.kind
-            )
+        for place, op in zip(placed.places, placed.ops, strict=True):
+            store(mem, self._operator(place) + at.KIND, op.kind)
         store(mem, at.N_OPS, max(int(mem[at.N_OPS]), last))
         workers = int(mem[at.MAX_WORKERS])
         for index, op in enumerate(placed.ops):
@@ -340,12 +339,9 @@ class Memory:
 
     def remove(self, placed: Placed) -> None:
         """Takes a flow out; nothing of it may be on its way. Its place is free after :meth:`reclaim`."""
-        mem = self.mem
-        for index in range(len(placed.ops)):
-            first = self._places[at.OPS] + (placed.first + index) * at.OP_WORDS
-            store(mem, first + at.LIMIT, 0)
-            # A worker that has just run the last unit may still be in the operator, and asks for its kind.
-            store(mem, first + at.SOURCE, EMPTY)
+        # All else stays: a worker that has just run the last unit may still be in the operator, and asks for its kind.
+        for op in placed.places:
+            store(self.mem, self._operator(op) + at.LIMIT, 0)
         placed.passes = self._passes()
         self._removed.append(placed)
 
@@ -375,24 +371,22 @@ class Memory:
         return len(waiting)
 
     def _forget(self, placed: Placed) -> None:
-        for index in range(len(placed.ops)):
-            place = placed.first + index
-            store(self.mem, self._places[at.OPS] + place * at.OP_WORDS + at.KIND, at.GONE)
+        for op in placed.places:
+            store(self.mem, self._operator(op) + at.KIND, at.GONE)
 
     def _drop_listed(self, placed: Placed) -> None:
         """Takes a flow's operators out of the free list."""
-        ring, mine = self._places[at.FREE_OPS], range(placed.first, placed.first + len(placed.ops))
+        ring = self._places[at.FREE_OPS]
         for _ in range(int(mpmc_len(self.mem, ring))):
             op = int(mpmc_pop(self.mem, ring))
-            if op != EMPTY and op not in mine:
+            if op != EMPTY and op not in placed.places:
                 mpmc_push(self.mem, ring, op)
 
     def _give_back(self, placed: Placed) -> None:
         self._operators.give(placed.first, len(placed.ops))
         self._ports.give(placed.first_port, placed.ports)
         self._submitters.give(placed.submitter, 1)
-        for block in placed.blocks:
-            self._queues.give(*block)
+        self._queues.give(placed.queues, words_of(placed.ops))
 
 
 def lay_out(

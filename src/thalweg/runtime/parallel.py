@@ -179,9 +179,8 @@ class ParallelEngine(Engine):
         if self._steps_until_look > 0:
             self._steps_until_look -= 1
             return self._step_rows
-        count = len(self.tasks)
-        self._steps_until_look = count * int(self.mem[at.N_WORKERS]) // _COUNTS_A_STEP
-        dearest = dearest_ns(self.mem, self.submitter, self.source, count)
+        self._steps_until_look = len(self.tasks) * int(self.mem[at.N_WORKERS]) // _COUNTS_A_STEP
+        dearest = dearest_ns(self.mem, self.submitter, self.source)
         if dearest < 0:
             self._step_rows = FIRST_ROWS
         else:

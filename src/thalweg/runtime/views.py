@@ -19,6 +19,8 @@ from thalweg.runtime.layout import (
     ENTRY_WORDS,
     FEEDER,
     FIRST_PORT,
+    FLOW_OPS,
+    GONE,
     IN,
     INGRESS,
     KEYED,
@@ -42,7 +44,6 @@ from thalweg.runtime.layout import (
     S_TIMED,
     S_UNITS,
     S_WINDOW,
-    SOURCE,
     STATEFUL,
     VIEW,
     VIEW_FIELDS,
@@ -126,7 +127,7 @@ def _derive(mem: Int64s, base: int, n: int) -> None:
         put_f(at + 48 * n, arriving)
         put_f(at + 56 * n, arriving * get_f(at + 40 * n))
         fullest = -1
-        if mem[o + SOURCE] == EMPTY:
+        if mem[o + KIND] == GONE:
             put_i(at + 24 * n, fullest)
             continue
         for e in range(mem[o + N_OUT]):
@@ -245,7 +246,7 @@ def refresh_view(mem: Int64s, w: int) -> bool:
 
 
 @shared
-def dearest_ns(mem: Int64s, w: int, source: int, count: int) -> float:
+def dearest_ns(mem: Int64s, w: int, source: int) -> float:
     """What the operator of a flow that has most to do takes for one row of the sources, ns; -1 while nobody can tell.
 
     Nobody can while an operator has input, but few units have run, and too few tuples have been timed. By the thread
@@ -253,10 +254,10 @@ def dearest_ns(mem: Int64s, w: int, source: int, count: int) -> float:
     of the sources.
 
     Args:
-        source: the flow's ingress; count: its operators, the ingress among them, which stand one behind the other.
+        source: the flow's ingress.
     """
     leaving, dearest = mem[worker_at(mem, w) + VIEW], -1.0
-    for op in range(source, source + count):
+    for op in range(source, source + mem[op_at(mem, source) + FLOW_OPS]):
         o = op_at(mem, op)
         units, timed, ns, rows_in, rows_out = 0, 0, 0, 0, 0
         for v in range(load(mem, N_WORKERS)):

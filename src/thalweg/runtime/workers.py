@@ -119,8 +119,8 @@ class Workers:
                 refs=engine.refs,
                 clocks=engine.clock_count,
             )
-            for index, task in enumerate(engine.tasks):
-                self._owners[placed.first + index] = engine, task
+            for place, task in zip(placed.places, engine.tasks, strict=True):
+                self._owners[place] = engine, task
             self._flows[engine] = placed
             self._tell_rounds()
             if self._has_begun:
@@ -134,8 +134,8 @@ class Workers:
                 return
             self._tell_rounds()
             self.memory.remove(placed)
-            for index in range(len(placed.ops)):
-                self._owners[placed.first + index] = None
+            for place in placed.places:
+                self._owners[place] = None
 
     def _tell_rounds(self) -> None:
         if self.rounds is not None:
@@ -144,11 +144,9 @@ class Workers:
     def _traits(self) -> dict[int, OperatorTraits]:
         """What never changes of the operators, by their place in the memory."""
         return {
-            placed.first + rank: OperatorTraits(
-                task.spec.name, engine.plan.flow, task.spec.priority, rank
-            )
+            place: OperatorTraits(task.spec.name, engine.plan.flow, task.spec.priority, rank)
             for engine, placed in self._flows.items()
-            for rank, task in enumerate(engine.tasks)
+            for rank, (place, task) in enumerate(zip(placed.places, engine.tasks, strict=True))
         }
 
     # -- threads --------------------------------------------------------------------------------------------
@@ -161,12 +159,8 @@ class Workers:
                 self._start_threads()
 
     def _start_threads(self) -> None:
-        wanted = range(self._count)
-        if self._dedicated:
-            # A thread serves an operator's place, whichever flow has it.
-            inner = (range(p.first + 1, p.first + len(p.ops)) for p in self._flows.values())
-            wanted = sorted(place for places in inner for place in places)  # type: ignore[assignment]
-        for worker in wanted:
+        # Of dedicated ones each serves an operator's place, whichever flow has it.
+        for worker in self.tasks() if self._dedicated else range(self._count):
             if worker in self._threads:
                 continue
             if self._dedicated:
@@ -219,10 +213,9 @@ class Workers:
         """The operators of all flows, by their place in the memory; the ingress of a flow is none."""
         with self._changing:
             return {
-                placed.first + index: task
+                place: task
                 for engine, placed in self._flows.items()
-                for index, task in enumerate(engine.tasks)
-                if index
+                for place, task in zip(placed.places[1:], engine.tasks[1:], strict=True)
             }
 
     def halt(self) -> None:

@@ -16,10 +16,10 @@ import enum
 import math
 from collections.abc import Collection, Mapping, Sequence
 
+from thalweg.checks import require_int
 from thalweg.errors import BuildError, SchedulingError
 from thalweg.scheduling.features import Feature, read_feature
 from thalweg.scheduling.measures import PRIOR_COST_NS
-from thalweg.scheduling.policy import require_int
 from thalweg.scheduling.round_view import OperatorStats, RoundView
 from thalweg.scheduling.rounds import RoundPolicy, overdue, plan_round, required_features
 

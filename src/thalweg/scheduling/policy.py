@@ -9,12 +9,12 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from thalweg.errors import BuildError
+from thalweg.checks import require_int
 
 Int64s = npt.NDArray[np.int64]
 Float64s = npt.NDArray[np.float64]
@@ -138,12 +138,3 @@ class PickPolicy(abc.ABC):
     @abc.abstractmethod
     def pick_function(self) -> Pick:
         """Who runs next."""
-
-
-def require_int(policy: object, least: int, **values: Any) -> None:
-    """Refuses parameters of a policy that are not ints of at least ``least``."""
-    for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise BuildError(
-                f"{type(policy).__name__}: {name} must be an int of at least {least}, not {value!r}"
-            )

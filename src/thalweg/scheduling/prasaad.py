@@ -12,8 +12,9 @@ import dataclasses
 import math
 from typing import Final, Literal
 
+from thalweg.checks import require_int
 from thalweg.errors import BuildError
-from thalweg.scheduling.policy import FlowView, Pick, PickPolicy, require_int
+from thalweg.scheduling.policy import FlowView, Pick, PickPolicy
 
 #: Tuples that a flow may hold in its worklists under QST. The paper names no value; chunks of some thousand tuples
 #: need room for several, or each one that is put out goes past a threshold.

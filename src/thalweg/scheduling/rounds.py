@@ -15,10 +15,11 @@ import operator as operators
 from collections.abc import Sequence
 from typing import Any, Final
 
+from thalweg.checks import require_int
 from thalweg.errors import BuildError, SchedulingError
 from thalweg.scheduling.features import BUILT_IN, Feature
 from thalweg.scheduling.placement import Balanced, Placement
-from thalweg.scheduling.policy import Int64s, require_int
+from thalweg.scheduling.policy import Int64s
 from thalweg.scheduling.round_view import OperatorStats, RoundView
 
 __all__ = [

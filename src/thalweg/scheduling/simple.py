@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from thalweg.scheduling.policy import FlowView, Pick, PickPolicy, require_int
+from thalweg.checks import require_int
+from thalweg.scheduling.policy import FlowView, Pick, PickPolicy
 
 
 def least_recently_run(view: FlowView, worker: int) -> int:

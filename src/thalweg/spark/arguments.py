@@ -23,9 +23,14 @@ def numbers_of(spark: SparkSession, slots: Any, threads: Any) -> Adaptation:
     wanted, each = elastic("slots", slots), elastic("threads", threads)
     if not isinstance(each, Elastic):
         each = threads_of(spark, each)
-    cores = int(spark.conf.get("spark.task.cpus", "1") or "1")
+    cores = cores_of_task(spark)
     most = spark.sparkContext.defaultParallelism // cores
     return Adaptation(1 if wanted is None else wanted, each, most_slots=most, most_threads=cores)
+
+
+def cores_of_task(spark: SparkSession) -> int:
+    """The cores that Spark gives a task."""
+    return int(spark.conf.get("spark.task.cpus", "1") or "1")
 
 
 def threads_of(spark: SparkSession, threads: int | None) -> int:
@@ -34,7 +39,7 @@ def threads_of(spark: SparkSession, threads: int | None) -> int:
     Raises:
         BuildError: what was asked for is no number from 1 on.
     """
-    cores = int(spark.conf.get("spark.task.cpus", "1") or "1")
+    cores = cores_of_task(spark)
     if threads is None:
         return cores
     require_count("threads", threads)
@@ -97,7 +102,7 @@ def session_here() -> SparkSession:
 def warn(spark: SparkSession, slots: int, inputs: Mapping[str, Any], plan: Plan) -> None:
     """Says what works and may not be meant: idle cores, and rows whose order of arrival is an accident."""
     cores = spark.sparkContext.defaultParallelism
-    task = int(spark.conf.get("spark.task.cpus", "1") or "1")
+    task = cores_of_task(spark)
     if slots > 1 and slots * task < cores:
         log.info(
             "%d slots of %d cores leave %d of %d cores idle",

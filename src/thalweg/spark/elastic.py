@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-from thalweg.elasticity import Controller, Limits, Sample, ThreadLevels
+from thalweg.elasticity import Controller, Limits, Sample, Suggestion, ThreadLevels
 from thalweg.errors import BuildError
 
 _LOG: Final = logging.getLogger("thalweg")
@@ -69,17 +69,29 @@ class Change:
     reason: str
 
 
-class _Dimension:
-    """One of the numbers, its present value, and who decides on it."""
+class _Number:
+    """One of the numbers: its present value, and who decides on it, if it is not given."""
 
-    def __init__(self, what: Literal["slots", "threads"], how: Elastic, most: int) -> None:
+    def __init__(self, what: Literal["slots", "threads"], given: int | Elastic, most: int) -> None:
         self.what = what
-        self.how = how
-        maximum = max(how.minimum, most if how.maximum is None else how.maximum)
-        self.limits = Limits(how.minimum, maximum)
-        self.controller = ThreadLevels() if how.controller is None else how.controller
+        self.controller: Controller | None = None
+        self.least_rows = 0
+        if not isinstance(given, Elastic):
+            self.level = given
+            self.limits = Limits(given, given)
+            return
+        self.level = given.minimum
+        maximum = max(most, 1) if given.maximum is None else given.maximum
+        self.limits = Limits(given.minimum, max(given.minimum, maximum))
+        self.least_rows = given.least_rows
+        self.controller = ThreadLevels() if given.controller is None else given.controller
         self.controller.start(self.limits)
-        self.level = how.minimum
+
+    def next(self, sample: Sample) -> Suggestion | None:
+        """What the controller suggests after a batch."""
+        assert self.controller is not None
+        found = [one for one in self.controller.decide(sample) if one.what == "threads"]
+        return found[0] if found else None
 
 
 class Adaptation:
@@ -95,47 +107,37 @@ class Adaptation:
     def __init__(
         self, slots: int | Elastic, threads: int | Elastic, *, most_slots: int, most_threads: int
     ) -> None:
-        self._fixed = {"slots": slots, "threads": threads}
-        found: list[tuple[Literal["slots", "threads"], int | Elastic, int]] = [
-            ("threads", threads, most_threads), ("slots", slots, most_slots),
-        ]  # fmt: skip
-        self._dimensions = [
-            _Dimension(what, how, max(most, 1))
-            for what, how, most in found
-            if isinstance(how, Elastic)
-        ]
-        most = {one.what: one.limits.maximum for one in self._dimensions}
-        #: the most that there may be, unless somebody says otherwise by hand
-        self.most_slots = most.get("slots", slots if isinstance(slots, int) else 1)
-        self.most_threads = most.get("threads", threads if isinstance(threads, int) else 1)
+        self._slots = _Number("slots", slots, most_slots)
+        self._threads = _Number("threads", threads, most_threads)
         self._now_ns = 0
         #: the numbers that the last batch ran with
         self._before: tuple[int, int] | None = None
         self.changes: list[Change] = []
 
-    def _number(self, what: str) -> int:
-        for one in self._dimensions:
-            if one.what == what:
-                return one.level
-        fixed = self._fixed[what]
-        assert isinstance(fixed, int)
-        return fixed
-
     @property
     def slots(self) -> int:
         """How many the next batch has."""
-        return self._number("slots")
+        return self._slots.level
 
     @slots.setter
     def slots(self, slots: int) -> None:
         """By hand: from the next batch on, and for good."""
-        self._dimensions = [one for one in self._dimensions if one.what != "slots"]
-        self._fixed["slots"] = slots
+        self._slots.level, self._slots.controller = slots, None
 
     @property
     def threads(self) -> int:
         """How many each slot of the next batch has."""
-        return self._number("threads")
+        return self._threads.level
+
+    @property
+    def most_slots(self) -> int:
+        """The most that there may be, unless somebody says otherwise by hand."""
+        return self._slots.limits.maximum
+
+    @property
+    def most_threads(self) -> int:
+        """The most that a slot may have."""
+        return self._threads.limits.maximum
 
     def batch_done(self, batch: int, *, rows: int, tuples: int, wall_s: float) -> Sequence[Change]:
         """A batch has run with the present numbers; what changes for the next one.
@@ -149,35 +151,32 @@ class Adaptation:
         numbers = self.slots, self.threads
         whole = self._before == numbers
         self._before = numbers
-        self._now_ns += max(round(wall_s * 1e9), 1)
-        for one in self._dimensions:
-            if rows < one.how.least_rows:
+        length_ns = max(round(wall_s * 1e9), 1)
+        self._now_ns += length_ns
+        for one, other in ((self._threads, self._slots), (self._slots, self._threads)):
+            if one.controller is None or rows < one.least_rows:
                 continue
-            sample = Sample(
-                now_ns=self._now_ns,
-                period_ns=max(round(wall_s * 1e9), 1),
-                threads=one.level,
-                tuples=tuples,
-                whole=whole,
-            )
-            found = [s for s in one.controller.decide(sample) if s.what == "threads"]
-            if found:
-                target = max(one.limits.minimum, min(found[0].target, one.limits.maximum))
-                change = Change(batch, one.what, one.level, target, found[0].reason)
-                one.level = target
-                self._dwell(one)
-                self.changes = [*self.changes[-99:], change]
-                _LOG.info("%s: %d -> %d, since %s", one.what, change.before, target, change.reason)
-                return (change,)
+            suggested = one.next(
+                Sample(
+                    now_ns=self._now_ns, period_ns=length_ns, threads=one.level, tuples=tuples, whole=whole,
+                )
+            )  # fmt: skip
+            if suggested is not None:
+                return (self._change(batch, one, other, suggested),)
             if not one.controller.settled:
                 return ()
         return ()
 
-    def _dwell(self, changed: _Dimension) -> None:
-        """What was known of the other numbers was seen beside another value of this one."""
-        for other in self._dimensions:
-            if other is not changed:
-                other.controller.reconsider()
+    def _change(self, batch: int, number: _Number, other: _Number, suggested: Suggestion) -> Change:
+        before, limits = number.level, number.limits
+        number.level = max(limits.minimum, min(suggested.target, limits.maximum))
+        if other.controller is not None:
+            # What it knows was seen beside another value of this one.
+            other.controller.reconsider()
+        change = Change(batch, number.what, before, number.level, suggested.reason)
+        self.changes = [*self.changes[-99:], change]
+        _LOG.info("%s: %d -> %d, since %s", change.what, before, change.after, change.reason)
+        return change
 
 
 def elastic(what: str, given: Any) -> int | Elastic | None:

@@ -54,7 +54,8 @@ def exchanges(spark: SparkSession, tag: str) -> list[Exchange]:
     stages = {stage for job in jobs if job.isDefined() for stage in job.get().stageIds()}
     try:
         found = [_exchange(store, store.lastStageAttempt(stage)) for stage in sorted(stages)]
-    except Py4JError:  # Spark has dropped a stage already, to keep no more than spark.ui.retainedStages
+    except Py4JError:
+        # Spark has dropped a stage already, to keep no more than spark.ui.retainedStages.
         return []
     return [one for one in found if one is not None]
 

@@ -53,7 +53,7 @@ from thalweg.state.routing_files import epochs, load_table, read_table, table_pa
 Asked: TypeAlias = Literal["off", "online"] | str | Propose
 #: The entry of a commit record that names the epoch of the next batch.
 FOLLOWS: Final = "routing"
-#: Statistics are looked at every so many batches: reading them costs tens of milliseconds.
+#: Statistics are looked at every so many batches.
 LOOK: Final = 5
 #: Keys of each operator that progress shows.
 TOP: Final = 3

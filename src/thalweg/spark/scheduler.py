@@ -18,9 +18,9 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from thalweg.checks import require_int
 from thalweg.errors import BuildError, SchedulingError
 from thalweg.scheduling.admission import Admission, Decision, MostUrgentFirst, QueryStats
-from thalweg.scheduling.policy import require_int
 from thalweg.scheduling.rounds import RoundPolicy
 from thalweg.spark import foreach_batch
 

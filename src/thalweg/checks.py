@@ -1,8 +1,6 @@
-"""What controllers have in common: checks of parameters, and how far two measures are apart."""
+"""Checks of parameters: numbers that must be whole, or shares."""
 
 from __future__ import annotations
-
-import math
 
 from thalweg.errors import BuildError
 
@@ -21,11 +19,3 @@ def require_int(owner: object, least: int, **values: int) -> None:
             raise BuildError(
                 f"{type(owner).__name__}: {name} must be an int of at least {least}, not {value!r}"
             )
-
-
-def relative_difference(one: float, other: float) -> float:
-    """By how much two measures, none of them negative, differ, as a share of the smaller one."""
-    less, more = min(one, other), max(one, other)
-    if less == more:
-        return 0.0
-    return (more - less) / less if less > 0 else math.inf
