@@ -45,6 +45,7 @@ MODE: Final = 16  # how a worker finds its next operator
 PICK: Final = 17  # address of the compiled pick
 SLICE: Final = 18  # time slice, ns
 WINDOW: Final = 19  # window of the worker time in a view, ns
+PREEMPTS: Final = 20  # 1: after a unit the policy is asked whether the visit goes on
 STACKS: Final = 21
 WORKER_WORDS: Final = 22
 STACK_WORDS: Final = 23
@@ -194,6 +195,10 @@ AGED: Final = LIST + 5  # when it last looked for operators that wait for too lo
 LAGGING: Final = LIST + 6  # entries that may still be ONCE
 VIEW_OPS: Final = LIST + 7  # the operators of its view
 PASSES: Final = LIST + 8  # turns of its loop: between two of them it knows of no operator
+BEGAN: Final = LIST + 9  # when its visit began, monotonic ns, where the policy preempts
+LOOKED: Final = (
+    LIST + 10
+)  # UNITS when the policy was last asked whether the visit goes on, 0: it is not asked
 #: The handles of the unit, a word a port; sized for the widest operator.
 INPUTS: Final = 5 * LINE + KEEP
 

@@ -1,4 +1,4 @@
-"""A policy's pick: machine code that the worker loop calls by address, or the Python function that it is."""
+"""What workers ask a policy: its pick, by address where it is machine code, and whether a visit goes on."""
 
 from __future__ import annotations
 
@@ -17,9 +17,18 @@ from thalweg.runtime.atomics import EMPTY
 from thalweg.runtime.compiler.lookup import carray, pointer
 from thalweg.runtime.dispatch import worker_at
 from thalweg.runtime.failures import reason_of
-from thalweg.runtime.layout import BASE, PORT_FIELDS, VIEW, VIEW_FIELDS, VIEW_OPS, Int64s
+from thalweg.runtime.layout import (
+    BASE,
+    BEGAN,
+    OP,
+    PORT_FIELDS,
+    VIEW,
+    VIEW_FIELDS,
+    VIEW_OPS,
+    Int64s,
+)
 from thalweg.runtime.native.calls import address_of
-from thalweg.scheduling.policy import FLOATS, FlowView, Pick, PortView
+from thalweg.scheduling.policy import FLOATS, FlowView, Pick, PortView, Preempt, own_preempt
 
 _words: Final = pointer(types.int64, 64)
 _floats: Final = pointer(types.float64, 64)
@@ -59,6 +68,34 @@ class CompiledPick:
                 policy=self.policy,
             )
         return picked
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Preemption:
+    """How a policy ends visits, if not by its time slice."""
+
+    python: Preempt
+    policy: str
+
+    def ask(self, mem: Int64s, worker: int) -> bool:
+        """Whether the worker must leave the operator that it visits.
+
+        Raises:
+            SchedulingError: the policy's function raised.
+        """
+        me = int(worker_at(mem, worker))
+        try:
+            return bool(self.python(view_of(mem, worker), int(mem[me + OP]), int(mem[me + BEGAN])))
+        except Exception as error:
+            raise SchedulingError(
+                f"policy {self.policy}: its preempt failed: {reason_of(error)}", policy=self.policy
+            ) from error
+
+
+def preemption_of(policy: Any) -> Preemption | None:
+    """How a policy ends visits; None: by its time slice."""
+    own = own_preempt(policy)
+    return None if own is None else Preemption(own, type(policy).__name__)
 
 
 @njit

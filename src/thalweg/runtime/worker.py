@@ -41,6 +41,7 @@ from thalweg.runtime.layout import (
     ACTIVE,
     BASE,
     BATCH,
+    BEGAN,
     BESIDE,
     BLOCKED,
     BUDGET,
@@ -68,6 +69,7 @@ from thalweg.runtime.layout import (
     LEFT,
     LIMIT,
     LISTED,
+    LOOKED,
     MERGE,
     MODE,
     N_IN,
@@ -87,6 +89,7 @@ from thalweg.runtime.layout import (
     PHASE,
     PORT_WORDS,
     PORTS,
+    PREEMPTS,
     QUEUE,
     QUEUE_KIND,
     READERS,
@@ -129,6 +132,7 @@ from thalweg.runtime.rings import (
     unlock_consumer,
 )
 from thalweg.runtime.runnable import any_work, has_input, is_runnable
+from thalweg.runtime.views import refresh_view
 from thalweg.scheduling.measures import SAMPLE_TUPLES
 
 #: What the loop returns.
@@ -137,6 +141,7 @@ PYTHON: Final = 1
 COLLECT: Final = 2
 CHOOSE: Final = 3
 MEETING: Final = 4
+STAYING: Final = 5
 
 #: Values of PHASE: what a worker's unit in Python is.
 NOTHING: Final = 0
@@ -217,6 +222,10 @@ def _begin_visit(mem: Int64s, w: int, me: int, op: int, helping: bool) -> bool:
     mem[me + PART] = EMPTY
     mem[me + UNITS] = max(mem[o + CAPACITY] // 4, 1) if helping else _MANY
     mem[me + BUDGET] = mem[BATCH] if mem[MODE] == BY_ROUND else _tuples_of_slice(mem, w, op)
+    mem[me + LOOKED] = 0
+    if mem[PREEMPTS] and not helping:
+        mem[me + BUDGET] = mem[me + LOOKED] = _MANY
+        mem[me + BEGAN] = now_ns()
     return True
 
 
@@ -397,7 +406,17 @@ def _stays(mem: Int64s, w: int, me: int) -> bool:
     """Whether the visit goes on: one to a queue that never empties ends when the worker is to suspend."""
     if mem[me + UNITS] <= 0 or mem[me + BUDGET] <= 0 or mem[me + HELP] != EMPTY:
         return False
-    return w < load(mem, ACTIVE)
+    return mem[me + UNITS] >= mem[me + LOOKED] and w < load(mem, ACTIVE)
+
+
+@shared
+def _asks_whether_to_stay(mem: Int64s, w: int, me: int) -> bool:
+    """Whether the policy is to say if the visit goes on: it has ended for no other reason than that a unit is done."""
+    if mem[me + UNITS] >= mem[me + LOOKED] or mem[me + HELP] != EMPTY or w >= load(mem, ACTIVE):
+        return False
+    mem[me + LOOKED] = mem[me + UNITS]
+    refresh_view(mem, w)
+    return True
 
 
 @shared
@@ -594,7 +613,7 @@ def _suspended(mem: Int64s) -> None:
 
 @shared
 def work(mem: Int64s, w: int) -> int:
-    """Runs the worker until it stops, or Python is needed: STOPPED, PYTHON, COLLECT, CHOOSE or MEETING."""
+    """Runs the worker until it stops, or Python is needed: STOPPED, PYTHON, COLLECT, CHOOSE, MEETING, STAYING."""
     me = worker_at(mem, w)
     picked = mem[me + PHASE] == PICKED
     if mem[me + PHASE]:
@@ -610,6 +629,8 @@ def work(mem: Int64s, w: int) -> int:
             code = _go_on(mem, w, me)
             if code:
                 return code
+            if _asks_whether_to_stay(mem, w, me):
+                return STAYING
             _end_visit(mem, w, me)
         if w >= load(mem, ACTIVE):
             mem[me + HELP] = EMPTY
@@ -644,6 +665,7 @@ __all__ = [
     "PYTHON",
     "RANGE",
     "STALE_NS",
+    "STAYING",
     "STOPPED",
     "WHOLE",
     "is_runnable",

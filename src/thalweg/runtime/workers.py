@@ -30,10 +30,10 @@ from thalweg.runtime.dispatch import collected, free_handles, new_handle, op_at,
 from thalweg.runtime.meeting import end_round
 from thalweg.runtime.memory import Memory, Placed
 from thalweg.runtime.options import Options, require_policy
-from thalweg.runtime.picks import CompiledPick, compiled_policy
+from thalweg.runtime.picks import CompiledPick, Preemption, compiled_policy, preemption_of
 from thalweg.runtime.reserve import Reserve
 from thalweg.runtime.rounds import OperatorTraits, Rounds
-from thalweg.runtime.worker import CHOOSE, MEETING, PICKED, PYTHON, STOPPED, work
+from thalweg.runtime.worker import CHOOSE, MEETING, PICKED, PYTHON, STAYING, STOPPED, work
 from thalweg.scheduling.rounds import RoundPolicy
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ class Workers:
         self._has_begun = False
         self._keep: list[Any] = []
         self._pick = CompiledPick(0, lambda view, worker: -1)
+        self._preemption: Preemption | None = None
         self._policy = options.policy
         self._set_policy(options.policy)
 
@@ -243,6 +244,9 @@ class Workers:
                 elif code == CHOOSE:
                     mem[me + at.HELP] = self._pick.ask(mem, worker)
                     mem[me + at.PHASE] = PICKED
+                elif code == STAYING and self._preemption is not None:
+                    if self._preemption.ask(mem, worker):
+                        mem[[me + at.UNITS, me + at.LOOKED]] = 0
                 elif code == MEETING and self.rounds is not None:
                     self.rounds.prepare(worker)
                 self.collect()
@@ -303,6 +307,7 @@ class Workers:
     def _set_policy(self, policy: Any) -> None:
         """Tells the workers; the mode comes last, when all that it needs stands."""
         mem = self.mem
+        preemption: Preemption | None = None
         if self._dedicated:
             mem[at.SLICE] = mem[at.WINDOW] = _FOR_EVER
             mode = at.DEDICATED
@@ -321,4 +326,7 @@ class Workers:
             mode = at.BY_PICK if self._pick.address else at.BY_PYTHON
             mem[at.PICK] = self._pick.address
             mem[at.SLICE], mem[at.WINDOW] = policy.slice_ns, policy.window_ns
+            preemption = preemption_of(policy)
+        self._preemption = preemption
+        store(mem, at.PREEMPTS, preemption is not None)
         store(mem, at.MODE, mode)

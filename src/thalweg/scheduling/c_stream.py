@@ -7,7 +7,6 @@ the paper draws among equals, the earliest in the flow is taken, so that runs ca
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -19,10 +18,6 @@ from thalweg.scheduling.simple import least_recently_run
 QUANTUM_NS: Final = 50_000_000
 
 
-#: ``(view, operator, since when it runs, monotonic ns) -> whether it must let others run``.
-Preempt = Callable[[FlowView, int, int], bool]
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CStreamPolicy(PickPolicy):
     """What C-Stream's plug-ins share.
@@ -32,26 +27,6 @@ class CStreamPolicy(PickPolicy):
     """
 
     slice_ns: int = QUANTUM_NS
-
-    def preempt(self, view: FlowView, operator: int, began_ns: int) -> bool:
-        """Whether an operator must let others run, here by the quantum.
-
-        A policy that overrides it is asked by the simulator whenever the operator waits for its next tuple. The engine
-        keeps the quantum between chunks, which by default last 2 ms at most.
-
-        Args:
-            view: the flow now.
-            operator: the one that runs.
-            began_ns: since when, monotonic ns.
-        """
-        return bool(view.now_ns[0] - began_ns >= self.slice_ns)
-
-
-def own_preempt(policy: object) -> Preempt | None:
-    """How a policy preempts if it is not by its quantum, which hosts keep without asking."""
-    found: Preempt | None = getattr(policy, "preempt", None)
-    is_quantum = getattr(type(policy), "preempt", None) is CStreamPolicy.preempt
-    return None if is_quantum else found
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

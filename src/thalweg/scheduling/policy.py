@@ -112,6 +112,8 @@ class FlowView(NamedTuple):
 #: anything between calls. Numba compiles it where it can: a function of a module, or a closure over numbers, that
 #: loops over arrays and calls no other Python function.
 Pick = Callable[[FlowView, int], int]
+#: ``(view, operator, since when it runs, monotonic ns) -> whether it must let others run``.
+Preempt = Callable[[FlowView, int, int], bool]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,3 +140,24 @@ class PickPolicy(abc.ABC):
     @abc.abstractmethod
     def pick_function(self) -> Pick:
         """Who runs next."""
+
+    def preempt(self, view: FlowView, operator: int, began_ns: int) -> bool:
+        """Whether an operator must let others run, here by the time slice (Sahin & Gedik, section 3.2.4: the quantum).
+
+        Hosts keep the time slice without asking. A policy that overrides this is asked in its place: by the simulator
+        where the operator waits for its next tuple, by the engine where it waits for its next chunk. Chunks take 2 ms
+        at most by default. The method changes nothing that another call could see.
+
+        Args:
+            view: the flow now.
+            operator: the one that runs.
+            began_ns: since when, monotonic ns.
+        """
+        return bool(view.now_ns[0] - began_ns >= self.slice_ns)
+
+
+def own_preempt(policy: object) -> Preempt | None:
+    """How a policy preempts if it is not by its time slice."""
+    found: Preempt | None = getattr(policy, "preempt", None)
+    by_slice = getattr(type(policy), "preempt", None) is PickPolicy.preempt
+    return None if by_slice else found

@@ -8,8 +8,7 @@ from typing import Final
 import numba
 
 from thalweg.errors import BuildError
-from thalweg.scheduling.c_stream import own_preempt
-from thalweg.scheduling.policy import FlowView, Pick, PickPolicy
+from thalweg.scheduling.policy import FlowView, Pick, PickPolicy, own_preempt
 from thalweg.simulate.nodes import Node
 from thalweg.simulate.workers import Machine, Worker, WorkerModel
 
