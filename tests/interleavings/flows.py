@@ -15,9 +15,8 @@ from tests.interleavings.workers import FOR_EVER
 
 from thalweg.runtime import layout
 from thalweg.runtime.atomics import EMPTY, give_way, relax
-from thalweg.runtime.layout import INGRESS, KEYED, STATEFUL, OpSpec
+from thalweg.runtime.layout import INGRESS, KEYED, PYTHON, RANGE, STATEFUL, OpSpec
 from thalweg.runtime.memory import lay_out
-from thalweg.runtime.worker import PYTHON, RANGE
 
 Body = Callable[[Memory], None]
 #: Handles that every worker has at hand from the start, so that it shares no free list with others.
@@ -47,7 +46,12 @@ class Flow:
         workers: int = 2,
         rows: Sequence[int] = (),
     ) -> None:
-        self.dispatch, self.worker = structures.dispatch, structures.worker
+        self.places, self.handles, self.room = (
+            structures.places,
+            structures.handles,
+            structures.room,
+        )
+        self.steps, self.worker = structures.steps, structures.worker
         self.runnable, self.finding = structures.runnable, structures.finding
         self.pop, self.pending = structures.rings.mpmc_pop, structures.reorder.pending
         self.parking = structures.parking
@@ -59,20 +63,20 @@ class Flow:
         )
         for w in range(workers + 1):
             for _ in range(_AT_HAND):
-                self.dispatch.recycle(self.memory, w, self.dispatch.new_handle(self.memory))
+                self.handles.recycle(self.memory, w, self.handles.new_handle(self.memory))
 
     # -- what threads do -----------------------------------------------------------------------------------
 
     def submit(self, mem: Memory) -> bool:
         """A new step, by the one source; False when there is no room."""
-        me = self.dispatch.worker_at(mem, self.workers)
-        assert self.worker._has_spare(mem, me)
+        me = self.places.worker_at(mem, self.workers)
+        assert self.worker.has_spare(mem, me)
         handle = mem[me + layout.SPARE]
-        at = self.dispatch.handle_at(mem, handle)
+        at = self.places.handle_at(mem, handle)
         # The address of the rows is 0, where the heap begins.
         for word in (layout.OBJECT, layout.COUNT, layout.PARTS, layout.ENDING):
             mem[at + word] = 0
-        if not self.dispatch.submit(mem, 0, handle):
+        if not self.steps.submit(mem, 0, handle):
             return False
         mem[me + layout.SPARE] = EMPTY
         return True
@@ -87,13 +91,13 @@ class Flow:
         """So many steps; sleeps while there is no room, and then until all have passed."""
         for _ in range(steps):
             while not self.submit(mem):
-                self.dispatch.wait_for_room(mem, 0, FOR_EVER)
-        while not self.dispatch.wait_until_settled(mem, 0, FOR_EVER):
+                self.steps.wait_for_room(mem, 0, FOR_EVER)
+        while not self.steps.wait_until_settled(mem, 0, FOR_EVER):
             pass
 
     def visit(self, mem: Memory, w: int, op: int) -> bool:
         """A worker's visit to an operator; whether it ran a unit. No slice is set, so one unit is all it runs."""
-        worker, me = self.worker, self.dispatch.worker_at(mem, w)
+        worker, me = self.worker, self.places.worker_at(mem, w)
         mem[me + layout.HELP] = EMPTY
         if not worker._begin_visit(mem, w, me, op, False):
             return False
@@ -103,13 +107,13 @@ class Flow:
             assert code == PYTHON, "no handle is left"
             has_run = True
             self._note_unit(mem, me, op)
-            code = worker._resume(mem, w, me) or worker._go_on(mem, w, me)
+            code = worker.resume_unit(mem, w, me) or worker._go_on(mem, w, me)
         worker._end_visit(mem, w, me)
         return has_run
 
     def _note_unit(self, mem: Memory, me: int, op: int) -> None:
         if self.ops[op].kind == KEYED or self._is_sink(op):
-            serial = mem[self.dispatch.handle_at(mem, mem[me + layout.INPUTS]) + layout.SERIAL]
+            serial = mem[self.places.handle_at(mem, mem[me + layout.INPUTS]) + layout.SERIAL]
             part = mem[me + layout.PART] if mem[me + layout.PHASE] == RANGE else EMPTY
             mem.log.append((op, serial, part))
 
@@ -138,15 +142,15 @@ class Flow:
                 self.parking.park(mem, mem[layout.PARKED], key, FOR_EVER)
 
     def _visit_next(self, mem: Memory, w: int) -> bool:
-        op = mem[self.dispatch.worker_at(mem, w) + layout.HELP]
+        op = mem[self.places.worker_at(mem, w) + layout.HELP]
         if op == EMPTY:
             op = self.finding._any_runnable(mem)
         return bool(op != EMPTY and self.visit(mem, w, op))
 
     def has_passed(self, mem: Memory, steps: int) -> bool:
         """Whether so many steps have left every operator."""
-        ops = (self.dispatch.op_at(mem, op) for op in range(len(self.ops)))
-        return all(self.dispatch.sent(mem, o) >= steps for o in ops)
+        ops = (self.places.op_at(mem, op) for op in range(len(self.ops)))
+        return all(self.room.sent(mem, o) >= steps for o in ops)
 
     # -- programs ------------------------------------------------------------------------------------------
 
@@ -178,11 +182,9 @@ class Flow:
     def _check_waiting(self, mem: Memory) -> None:
         for op, spec in enumerate(self.ops):
             if spec.kind != STATEFUL:
-                buffer = mem[self.dispatch.op_at(mem, op) + layout.REORDER]
+                buffer = mem[self.places.op_at(mem, op) + layout.REORDER]
                 if self.pending(mem, buffer) != EMPTY:
-                    assert self.dispatch.full_reader(mem, op) != EMPTY, (
-                        "an output waits beside room"
-                    )
+                    assert self.room.full_reader(mem, op) != EMPTY, "an output waits beside room"
 
     def _check_ranges(self, units: list[tuple[int, int]], steps: int) -> None:
         for step in range(steps):
@@ -199,7 +201,7 @@ class Flow:
         """Every handle is free, once."""
         handles = list(iter(lambda: self.pop(mem, mem[layout.FREE]), EMPTY))
         for w in range(self.workers + 1):
-            me = self.dispatch.worker_at(mem, w)
+            me = self.places.worker_at(mem, w)
             kept = me + layout.KEPT_HANDLES
             handles += mem[kept : kept + mem[me + layout.KEPT]]
             handles += [mem[me + layout.SPARE]] * (mem[me + layout.SPARE] != EMPTY)

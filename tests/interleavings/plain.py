@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 PACKAGE = "thalweg.runtime"
 STRUCTURES = (
-    "rings", "reorder", "buckets", "parking", "dispatch", "runnable", "meeting", "finding", "worker",
+    "rings", "reorder", "buckets", "parking", "places", "worklists", "handles", "room", "dispatch", "steps", "runnable",
+    "meeting", "finding", "tokens", "unit_runs", "worker",
 )  # fmt: skip
 WORKERS = pathlib.Path(__file__).with_name("workers.py")
 
@@ -34,10 +35,17 @@ class Structures:
     reorder: SimpleNamespace
     buckets: SimpleNamespace
     parking: SimpleNamespace
+    places: SimpleNamespace
+    worklists: SimpleNamespace
+    handles: SimpleNamespace
+    room: SimpleNamespace
     dispatch: SimpleNamespace
+    steps: SimpleNamespace
     runnable: SimpleNamespace
     meeting: SimpleNamespace
     finding: SimpleNamespace
+    tokens: SimpleNamespace
+    unit_runs: SimpleNamespace
     worker: SimpleNamespace
     workers: SimpleNamespace
 
@@ -77,7 +85,11 @@ class Structures:
             if mutation.module == name:
                 assert source.count(mutation.old) == 1, f"not found once: {mutation.old!r}"
                 source = source.replace(mutation.old, mutation.new)
+        # A mutation may do without an atomic operation where the module has only those.
+        atomics = self._replaced[f"{PACKAGE}.atomics"]
         namespace: dict[str, Any] = {
+            "load": atomics.load,
+            "store": atomics.store,
             "__name__": f"plain.{name}",
             "__builtins__": {**vars(builtins), "__import__": self._import},
         }

@@ -144,7 +144,7 @@ RELIEVE_AT_THE_END = Mutation(
     "worker", "        relieve(mem, w, op)\n        unlock", "        unlock"
 )
 RELIEVE_WAITING = Mutation(
-    "worker",
+    "unit_runs",
     "    if mem[o + KIND] == STATEFUL:\n        relieve_waiting(mem, w, op)\n",
     "",
 )
@@ -216,7 +216,7 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
         fan_out,
         "stuck",
         Mutation(
-            "dispatch",
+            "room",
             "            if mem[port + CREDIT] <= 0:\n                mem[o + FULL_EDGE]",
             "            if mem[port + CREDIT] <= 0 and edge == 0:\n                mem[o + FULL_EDGE]",
         ),
@@ -224,13 +224,13 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
     "only the reader that had no room the last time is looked at": (
         fan_out,
         "stuck",
-        Mutation("dispatch", "        edge = (hint + i) % count\n", "        edge = hint\n"),
+        Mutation("room", "        edge = (hint + i) % count\n", "        edge = hint\n"),
     ),
     "readers are counted without an atomic operation": (
         two_readers,
         "not every handle free",
         Mutation(
-            "dispatch",
+            "handles",
             "add(mem, at + READERS, -1) != 1:",
             "store(mem, at + READERS, load(mem, at + READERS) - 1) is None and load(mem, at + READERS):",
         ),
@@ -248,7 +248,7 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
         lambda structures: ranges(structures, HYBRID, 1, 2),
         "not one merge",
         Mutation(
-            "worker",
+            "unit_runs",
             "add(mem, at + LEFT, -1) != 1:",
             "store(mem, at + LEFT, load(mem, at + LEFT) - 1) is None and load(mem, at + LEFT):",
         ),
@@ -293,7 +293,7 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
         lambda structures: sleeping_line(structures, 1, 2),
         "deadlock",
         Mutation(
-            "dispatch",
+            "steps",
             "if mem[o + N_OUT] == 0 and sent(mem, o) < steps",
             "if sent(mem, o) < steps",
         ),

@@ -59,7 +59,7 @@ def led(structures: Structures) -> Make:
         mem.extend(flow.memory)
 
         def meet(w: int) -> None:
-            me = flow.dispatch.worker_at(mem, w)
+            me = flow.places.worker_at(mem, w)
             while not mem.log:
                 if meeting.from_round(mem, w, me) != meeting.ASK_ROUND:
                     atomics.give_way()

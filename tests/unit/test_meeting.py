@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from thalweg.runtime import layout as at
 from thalweg.runtime import meeting
 from thalweg.runtime.atomics import EMPTY
-from thalweg.runtime.dispatch import handle_at, new_handle, op_at, submit, worker_at
+from thalweg.runtime.handles import new_handle
 from thalweg.runtime.layout import Int64s, OpSpec
 from thalweg.runtime.meeting import _overdue
 from thalweg.runtime.memory import lay_out
+from thalweg.runtime.places import handle_at, op_at, worker_at
+from thalweg.runtime.steps import submit
 from thalweg.scheduling import overdue
 
 OPERATORS = 6

@@ -18,9 +18,9 @@ from thalweg.runtime import layout as at
 from thalweg.runtime.atomics import EMPTY
 from thalweg.runtime.build import prepare
 from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.dispatch import op_at, worker_at
 from thalweg.runtime.options import Options
 from thalweg.runtime.parallel import ParallelEngine
+from thalweg.runtime.places import op_at, worker_at
 from thalweg.runtime.rounds import Rounds
 from thalweg.scheduling import RoundPolicy, RoundView
 from thalweg.scheduling.round_view import UNLIMITED

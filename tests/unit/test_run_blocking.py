@@ -30,11 +30,11 @@ from thalweg.runtime import wiring
 from thalweg.runtime.build import prepare
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.clocks import now_ns
-from thalweg.runtime.dispatch import worker_at
 from thalweg.runtime.native.blocks import view_block
 from thalweg.runtime.options import Options
 from thalweg.runtime.parallel import ParallelEngine
-from thalweg.runtime.worker import STALE_NS, leave_token, take_token
+from thalweg.runtime.places import worker_at
+from thalweg.runtime.tokens import STALE_NS, leave_token, take_token
 
 __all__ = ["events", "no_thread_left"]
 

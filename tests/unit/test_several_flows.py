@@ -20,9 +20,9 @@ from thalweg.errors import (
 )
 from thalweg.runtime import layout as at
 from thalweg.runtime.atomics import EMPTY
-from thalweg.runtime.dispatch import op_at, worker_at
 from thalweg.runtime.memory import Memory
 from thalweg.runtime.options import Options
+from thalweg.runtime.places import op_at, worker_at
 from thalweg.runtime.reserve import Ranges, Reserve
 
 

@@ -14,12 +14,14 @@ from thalweg.runtime import layout
 from thalweg.runtime.build import prepare
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.clocks import now_ns
-from thalweg.runtime.dispatch import handle_at, new_handle, send_downstream
+from thalweg.runtime.dispatch import send_downstream
+from thalweg.runtime.handles import new_handle
 from thalweg.runtime.options import Options
 from thalweg.runtime.parallel import ParallelEngine
 from thalweg.runtime.picks import view_of
+from thalweg.runtime.places import handle_at
+from thalweg.runtime.unit_runs import is_timed
 from thalweg.runtime.views import refresh_view
-from thalweg.runtime.worker import is_timed
 from thalweg.scheduling import cumulative_selectivity
 from thalweg.scheduling.measures import SAMPLE_TUPLES
 

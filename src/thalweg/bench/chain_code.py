@@ -14,10 +14,12 @@ from thalweg.jit import njit
 from thalweg.runtime import layout as at
 from thalweg.runtime.atomics import shared
 from thalweg.runtime.clocks import now_ns
-from thalweg.runtime.dispatch import block_word, handle_at, has_room, new_handle, submit
+from thalweg.runtime.handles import new_handle
 from thalweg.runtime.layout import Int64s
 from thalweg.runtime.native.calls import get_i, put_i
 from thalweg.runtime.parking import park, prepare
+from thalweg.runtime.places import block_word, handle_at
+from thalweg.runtime.steps import has_room, submit
 
 #: Words of an operator: turns of its loop a tuple; its selectivity in units of 2**-30; its number; whether what it
 #: puts out has left; tuples taken and given so far.

@@ -21,13 +21,14 @@ import numpy.typing as npt
 from thalweg.bench import chain_code as code
 from thalweg.bench.graphs import run_workers, warm_up
 from thalweg.runtime import layout as at
-from thalweg.runtime.dispatch import wait_until_settled, worker_at
 from thalweg.runtime.layout import Int64s, OpSpec
 from thalweg.runtime.memory import Memory, Placed
 from thalweg.runtime.native.calls import address_of
 from thalweg.runtime.parking import parking_init, parking_words
+from thalweg.runtime.places import worker_at
 from thalweg.runtime.reserve import Reserve
 from thalweg.runtime.rounds import OperatorTraits, Rounds
+from thalweg.runtime.steps import wait_until_settled
 from thalweg.scheduling import RoundPolicy
 from thalweg.simulate import Graph, Operator
 

@@ -19,21 +19,14 @@ import numpy as np
 from thalweg.jit import njit
 from thalweg.runtime import layout as at
 from thalweg.runtime.atomics import shared, store
-from thalweg.runtime.dispatch import (
-    block_word,
-    handle_at,
-    new_handle,
-    submit,
-    wait_for_room,
-    wait_until_settled,
-    wake_all,
-    worker_at,
-)
-from thalweg.runtime.layout import Int64s, OpSpec
+from thalweg.runtime.handles import new_handle
+from thalweg.runtime.layout import MEETING, Int64s, OpSpec
 from thalweg.runtime.memory import lay_out
 from thalweg.runtime.native.calls import address_of, call3
+from thalweg.runtime.places import block_word, handle_at, worker_at
 from thalweg.runtime.rounds import OperatorTraits, RoundCosts, Rounds
-from thalweg.runtime.worker import MEETING, work
+from thalweg.runtime.steps import submit, wait_for_room, wait_until_settled, wake_all
+from thalweg.runtime.worker import work
 from thalweg.scheduling import RoundPolicy
 
 T = TypeVar("T")

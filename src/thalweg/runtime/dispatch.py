@@ -1,4 +1,4 @@
-"""How chunks move between operators on shared memory: worklists, reorder buffers, room, and the life of handles.
+"""How chunks move between operators on shared memory: through reorder buffers, in order, where there is room.
 
 Every operator sees every step of the flow, in the order of the steps; so a step's number is its serial everywhere,
 and an operator with several inputs takes the same step from each. A chunk is an int64 *handle* here.
@@ -14,47 +14,22 @@ output's plus the operator's capacity. So worklists and reorder buffers never ov
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from thalweg.runtime.atomics import EMPTY, add, fence, give_way, load, relax, shared, store
-from thalweg.runtime.buckets import (
-    hybrid_add,
-    hybrid_done,
-    hybrid_front,
-    hybrid_hand_over,
-    hybrid_len,
-    hybrid_pending,
-    hybrid_take,
-    partitioned_add,
-    partitioned_done,
-    partitioned_front,
-    partitioned_hand_over,
-    partitioned_len,
-    partitioned_pending,
-    partitioned_take,
-    shared_add,
-    shared_done,
-    shared_front,
-    shared_len,
-    shared_pending,
-    shared_take,
-)
 from thalweg.runtime.clocks import now_ns
+from thalweg.runtime.handles import FEW_ROWS, clock_of, release
 from thalweg.runtime.layout import (
     BLOCKED,
     BY_PICK,
     BY_PYTHON,
     BY_ROUND,
     CAPACITY,
-    CLOCK,
-    CLOCKS,
     COUNT,
     CREDIT,
     DEDICATED,
     EARLIEST,
     EDGES,
-    ENDING,
-    ENDING_NO,
     ENTERED,
     ENTRIES,
     ENTRIES_MASK,
@@ -62,42 +37,20 @@ from thalweg.runtime.layout import (
     ENTRY_WORDS,
     FEEDER,
     FIRST_PORT,
-    FLOW_OPS,
-    FREE,
-    FREE_FN,
-    FULL_EDGE,
-    GARBAGE,
-    HALTED,
-    HANDLE_WORDS,
-    HANDLES,
     HELP,
-    HOLDS,
-    HYBRID,
     IN,
     INGRESS,
-    KEEP,
-    KEPT,
-    KEPT_HANDLES,
-    KEYED,
     KIND,
     LEFT,
     LOCKING,
-    MAKER,
-    MAX_OPS,
     MAX_WORKERS,
     MODE,
-    N_CLOCKS,
     N_IN,
-    N_OPS,
     N_OUT,
-    OBJECT,
-    OP_WORDS,
-    OPS,
     ORDERED,
     OUT,
     PARK,
     PARKED,
-    PARTITIONED,
     PARTITIONS,
     PARTS,
     PORT_WORDS,
@@ -109,282 +62,27 @@ from thalweg.runtime.layout import (
     REORDER,
     RING,
     ROOM,
-    ROUND,
     ROWS,
-    ROWS_LIMIT,
     SERIAL,
     SETTLED,
     SOURCE,
     STACK_WORDS,
     STACKS,
-    STAT_WORDS,
     STATEFUL,
     STATELESS,
-    STATS,
-    STOP,
-    SUBMITTER,
     TIMERS,
-    WORKER_WORDS,
-    WORKERS,
     Int64s,
 )
-from thalweg.runtime.native.calls import call3, get_i
-from thalweg.runtime.parking import cancel, park, prepare, unpark
-from thalweg.runtime.reorder import advance, begin, clear, next_to_send, pending, try_add
-from thalweg.runtime.rings import mpmc_len, mpmc_pop, mpmc_push, spsc_free, spsc_len, spsc_push
-from thalweg.times import BEFORE_ALL, NEVER
+from thalweg.runtime.native.calls import get_i
+from thalweg.runtime.parking import unpark
+from thalweg.runtime.places import handle_at, op_at, worker_at
+from thalweg.runtime.reorder import advance, begin, clear, pending, try_add
+from thalweg.runtime.rings import mpmc_push, spsc_push
+from thalweg.runtime.room import full_reader, sent, without_room
+from thalweg.runtime.worklists import queue_add, queue_pending
+from thalweg.times import BEFORE_ALL
 
-#: Bits of a handle's OBJECT word: a Python object stands under its number; it owns a native block.
-HAS_OBJECT: Final = 1
-OWNS_BLOCK: Final = 2
-#: Chunks with fewer rows do not count towards the rows on their way: the capacities bound them well enough.
-FEW_ROWS: Final = 256
 _UNKNOWN: Final = 1 << 40
-
-
-@shared
-def op_at(mem: Int64s, op: int) -> int:
-    """Where an operator's words begin."""
-    return mem[OPS] + op * OP_WORDS
-
-
-@shared
-def handle_at(mem: Int64s, handle: int) -> int:
-    """Where a handle's words begin."""
-    return mem[HANDLES] + handle * mem[HANDLE_WORDS]
-
-
-@shared
-def worker_at(mem: Int64s, worker: int) -> int:
-    """Where a worker's words begin."""
-    return mem[WORKERS] + worker * mem[WORKER_WORDS]
-
-
-@shared
-def stat_at(mem: Int64s, worker: int, op: int) -> int:
-    """Where the counts of a worker for an operator begin."""
-    return mem[STATS] + (worker * mem[MAX_OPS] + op) * STAT_WORDS
-
-
-@shared
-def block_word(mem: Int64s, at: int, ref: int) -> int:
-    """Where a handle keeps the address of one of its streams' blocks."""
-    return at + CLOCKS + mem[N_CLOCKS] + ref
-
-
-# -- queues by kind --------------------------------------------------------------------------------------------
-
-
-@shared
-def queue_add(mem: Int64s, kind: int, at: int, partition: int, handle: int) -> bool:
-    if kind == HYBRID:
-        return hybrid_add(mem, at, partition, handle)
-    if kind == PARTITIONED:
-        return partitioned_add(mem, at, partition, handle)
-    return shared_add(mem, at, partition, handle)
-
-
-@shared
-def queue_take(mem: Int64s, kind: int, at: int, start: int) -> int:
-    """A partition that the caller owns from now on, or EMPTY."""
-    if kind == HYBRID:
-        return hybrid_take(mem, at)
-    if kind == PARTITIONED:
-        return partitioned_take(mem, at, start)
-    return shared_take(mem, at)
-
-
-@shared
-def queue_front(mem: Int64s, kind: int, at: int, partition: int) -> int:
-    if kind == HYBRID:
-        return hybrid_front(mem, at, partition)
-    if kind == PARTITIONED:
-        return partitioned_front(mem, at, partition)
-    return shared_front(mem, at, partition)
-
-
-@shared
-def queue_done(mem: Int64s, kind: int, at: int, partition: int) -> bool:
-    """Whether the owner goes on with the partition."""
-    if kind == HYBRID:
-        return hybrid_done(mem, at, partition)
-    if kind == PARTITIONED:
-        return partitioned_done(mem, at, partition)
-    return shared_done(mem, at, partition)
-
-
-@shared
-def queue_hand_over(mem: Int64s, kind: int, at: int, partition: int) -> None:
-    """Leaves a partition with units in its queue to others; an owner in the shared queue has one unit only."""
-    if kind == HYBRID:
-        hybrid_hand_over(mem, at, partition)
-    elif kind == PARTITIONED:
-        partitioned_hand_over(mem, at, partition)
-
-
-@shared
-def queue_pending(mem: Int64s, kind: int, at: int, partition: int) -> int:
-    if kind == HYBRID:
-        return hybrid_pending(mem, at, partition)
-    if kind == PARTITIONED:
-        return partitioned_pending(mem, at, partition)
-    return shared_pending(mem, at, partition)
-
-
-@shared
-def queue_len(mem: Int64s, kind: int, at: int) -> int:
-    if kind == HYBRID:
-        return hybrid_len(mem, at)
-    if kind == PARTITIONED:
-        return partitioned_len(mem, at)
-    return shared_len(mem, at)
-
-
-# -- handles ---------------------------------------------------------------------------------------------------
-
-
-@shared
-def new_handle(mem: Int64s) -> int:
-    """A handle nobody uses, or EMPTY: then Python must let go of objects first."""
-    return mpmc_pop(mem, mem[FREE])
-
-
-@shared
-def inherit(mem: Int64s, op: int, source: int, handle: int) -> None:
-    """Makes a handle the output of an operator for the step of its input."""
-    at, old = handle_at(mem, handle), handle_at(mem, source)
-    mem[at + SERIAL] = mem[old + SERIAL]
-    mem[at + ENTRY] = mem[old + ENTRY]
-    mem[at + ENDING] = mem[old + ENDING]
-    mem[at + ROUND] = mem[old + ROUND]
-    mem[at + OBJECT] = 0
-    mem[at + COUNT] = 0
-    mem[at + PARTS] = 0
-    mem[at + HOLDS] = EMPTY
-    mem[at + MAKER] = op
-    mem[block_word(mem, at, 0)] = 0
-    for i in range(mem[N_CLOCKS]):
-        mem[at + CLOCKS + i] = mem[old + CLOCKS + i]
-
-
-@shared
-def join_clocks(mem: Int64s, source: int, handle: int) -> None:
-    """Takes over later clocks of another input of the same step."""
-    at, old = handle_at(mem, handle), handle_at(mem, source)
-    for i in range(mem[N_CLOCKS]):
-        mem[at + CLOCKS + i] = max(mem[at + CLOCKS + i], mem[old + CLOCKS + i])
-
-
-@shared
-def recycle(mem: Int64s, worker: int, handle: int) -> None:
-    """A handle is free: it stays with the worker for its next output, or goes back to all."""
-    me = worker_at(mem, worker)
-    kept = mem[me + KEPT]
-    if kept < KEEP:
-        mem[me + KEPT_HANDLES + kept] = handle
-        mem[me + KEPT] = kept + 1
-    else:
-        give_back(mem, mem[FREE], handle)
-
-
-@shared
-def give_back(mem: Int64s, ring: int, handle: int) -> None:
-    # Only a thread that stopped in the middle of taking a handle can make a push fail, for a moment.
-    while not mpmc_push(mem, ring, handle):
-        give_way()
-
-
-@shared
-def release(mem: Int64s, worker: int, handle: int) -> None:
-    """One reader less; the last one frees the handle, its block and its hold on another handle."""
-    while handle >= 0:
-        at = handle_at(mem, handle)
-        # Who finds itself the only reader needs no atomic operation: only readers make more readers.
-        if load(mem, at + READERS) != 1 and add(mem, at + READERS, -1) != 1:
-            return
-        what, holds = mem[at + OBJECT], mem[at + HOLDS]
-        if mem[at + COUNT] >= FEW_ROWS:
-            o = op_at(mem, mem[at + MAKER])
-            add(mem, op_at(mem, mem[o + SOURCE]) + ROWS, -mem[at + COUNT])
-            unpark(mem, mem[o + ROOM])
-        if what & OWNS_BLOCK:
-            call3(mem[op_at(mem, mem[at + MAKER]) + FREE_FN], mem[block_word(mem, at, 0)], 0, 0)
-        if what & HAS_OBJECT:
-            give_back(mem, mem[GARBAGE], handle)
-        else:
-            recycle(mem, worker, handle)
-        handle = holds
-
-
-# -- sending ---------------------------------------------------------------------------------------------------
-
-
-@shared
-def sent(mem: Int64s, o: int) -> int:
-    """How many steps an operator has put out."""
-    if mem[o + KIND] == STATEFUL:
-        return load(mem, o + OUT)
-    return next_to_send(mem, mem[o + REORDER])
-
-
-@shared
-def full_reader(mem: Int64s, op: int) -> int:
-    """A reader without room, EMPTY when all have some.
-
-    The one that had none the last time is looked at first: beside a thousand others it is the one that matters.
-    """
-    o = op_at(mem, op)
-    count, hint = mem[o + N_OUT], mem[o + FULL_EDGE]
-    for i in range(count):
-        port = mem[PORTS] + mem[mem[o + EDGES] + (hint + i) % count] * PORT_WORDS
-        if room_behind(mem, port) <= 0:
-            return mem[port + READER]
-    return EMPTY
-
-
-@shared
-def room_behind(mem: Int64s, port: int) -> int:
-    """For how many chunks there is room behind a port."""
-    r = op_at(mem, mem[port + READER])
-    if mem[r + KIND] == STATEFUL:
-        return spsc_free(mem, mem[port + RING])
-    return mem[r + CAPACITY] - (load(mem, r + IN) - sent(mem, r))
-
-
-@shared
-def room(mem: Int64s, op: int) -> int:
-    """Chunks that fit into the fullest inbox behind an operator that has readers."""
-    o = op_at(mem, op)
-    least = _UNKNOWN
-    for e in range(mem[o + N_OUT]):
-        least = min(least, room_behind(mem, mem[PORTS] + mem[mem[o + EDGES] + e] * PORT_WORDS))
-    return max(least, 0)
-
-
-@shared
-def without_room(mem: Int64s, op: int) -> int:
-    """As :func:`full_reader`, by the one thread that sends for the operator: it remembers the room that it saw."""
-    o = op_at(mem, op)
-    count, hint = mem[o + N_OUT], mem[o + FULL_EDGE]
-    for i in range(count):
-        edge = (hint + i) % count
-        port = mem[PORTS] + mem[mem[o + EDGES] + edge] * PORT_WORDS
-        if mem[port + CREDIT] <= 0:
-            mem[port + CREDIT] = room_behind(mem, port)
-            if mem[port + CREDIT] <= 0:
-                mem[o + FULL_EDGE] = edge
-                return mem[port + READER]
-    return EMPTY
-
-
-@shared
-def clock_of(mem: Int64s, o: int, at: int) -> int:
-    """Timers of an operator below this time are due in a step."""
-    if mem[at + ENDING] and mem[at + ENDING] == mem[o + ENDING_NO]:
-        return NEVER
-    if mem[o + CLOCK] < 0:
-        return BEFORE_ALL
-    return mem[at + CLOCKS + mem[o + CLOCK]]
 
 
 @shared
@@ -439,19 +137,6 @@ def _enqueue(mem: Int64s, number: int, handle: int) -> None:
     store(mem, o + IN, mem[o + IN] + 1)
     if mem[MODE] == DEDICATED:
         unpark(mem, mem[o + PARK])
-
-
-@shared
-def wake_all(mem: Int64s) -> None:
-    """Wakes workers, sources and who waits for the end."""
-    unpark(mem, mem[PARKED])
-    for op in range(load(mem, N_OPS)):
-        o = op_at(mem, op)
-        if mem[o + KIND] == INGRESS:
-            unpark(mem, mem[o + ROOM])
-            unpark(mem, mem[o + SETTLED])
-        elif mem[MODE] == DEDICATED:
-            unpark(mem, mem[o + PARK])
 
 
 @shared
@@ -619,107 +304,3 @@ def publish(mem: Int64s, worker: int, op: int, handle: int) -> None:
         _ask_for_help(mem, worker, full)
     if moved:
         relieve(mem, worker, op)
-
-
-# -- from outside ----------------------------------------------------------------------------------------------
-
-
-@shared
-def has_room(mem: Int64s, source: int) -> bool:
-    """Whether a flow's ingress may take a step."""
-    o = op_at(mem, source)
-    entered = mem[o + IN] - sent(mem, o)
-    return entered < mem[o + CAPACITY] and load(mem, o + ROWS) < mem[o + ROWS_LIMIT]
-
-
-@shared
-def submit(mem: Int64s, source: int, handle: int) -> bool:
-    """A new step of a flow, by the one thread that may; False when there is no room."""
-    if not has_room(mem, source):
-        return False
-    o = op_at(mem, source)
-    at = handle_at(mem, handle)
-    serial = mem[o + IN]
-    mem[at + SERIAL] = serial
-    mem[at + MAKER] = source
-    mem[at + HOLDS] = EMPTY
-    store(mem, o + IN, serial + 1)
-    publish(mem, mem[o + SUBMITTER], source, handle)
-    return True
-
-
-@shared
-def is_halted(mem: Int64s, source: int) -> bool:
-    """Whether nobody is to wait for a flow any more."""
-    return load(mem, STOP) != 0 or load(mem, op_at(mem, source) + HALTED) != 0
-
-
-@shared
-def wait_for_room(mem: Int64s, source: int, limit_us: int) -> None:
-    """Sleeps until there may be room in a flow, or it is halted."""
-    event = mem[op_at(mem, source) + ROOM]
-    key = prepare(mem, event)
-    if has_room(mem, source) or is_halted(mem, source):
-        cancel(mem, event)
-    else:
-        park(mem, event, key, limit_us)
-
-
-@shared
-def settled(mem: Int64s, source: int) -> bool:
-    """Whether every step that has entered a flow has left its operators without readers, and so all before them.
-
-    An operator counts what it has sent only after its readers may have run it: who slept until *that* count is right
-    might be woken too early by the last of them, and then by nobody.
-    """
-    s = op_at(mem, source)
-    steps = load(mem, s + IN)
-    for op in range(source, source + mem[s + FLOW_OPS]):
-        o = op_at(mem, op)
-        if mem[o + N_OUT] == 0 and sent(mem, o) < steps:
-            return False
-    return True
-
-
-@shared
-def wait_until_settled(mem: Int64s, source: int, limit_us: int) -> bool:
-    """Sleeps for a while unless all of a flow is done; whether it is."""
-    event = mem[op_at(mem, source) + SETTLED]
-    key = prepare(mem, event)
-    if settled(mem, source) or is_halted(mem, source):
-        cancel(mem, event)
-    else:
-        park(mem, event, key, limit_us)
-    return settled(mem, source)
-
-
-@shared
-def collected(mem: Int64s, out: Any) -> int:
-    """Handles whose objects may be let go, into ``out``; they are free from then on by :func:`free_handles`."""
-    count = 0
-    while count < len(out):
-        handle = mpmc_pop(mem, mem[GARBAGE])
-        if handle == EMPTY:
-            break
-        out[count] = handle
-        count += 1
-    return count
-
-
-@shared
-def free_handles(mem: Int64s, handles: Any, count: int) -> None:
-    for i in range(count):
-        give_back(mem, mem[FREE], handles[i])
-
-
-@shared
-def waiting_units(mem: Int64s, o: int) -> int:
-    """How many units an operator's worklist holds, about."""
-    kind = mem[o + KIND]
-    if kind == STATELESS:
-        return mpmc_len(mem, mem[o + QUEUE])
-    if kind == KEYED:
-        return queue_len(mem, mem[o + QUEUE_KIND], mem[o + QUEUE])
-    if kind == STATEFUL:
-        return spsc_len(mem, mem[mem[PORTS] + mem[o + FIRST_PORT] * PORT_WORDS + RING])
-    return 0

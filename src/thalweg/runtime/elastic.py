@@ -24,10 +24,10 @@ import numpy as np
 from thalweg.elasticity import Controller, Limits, OperatorSample, Sample, Suggestion
 from thalweg.runtime import layout as at
 from thalweg.runtime.atomics import EMPTY, load
-from thalweg.runtime.dispatch import op_at, worker_at
 from thalweg.runtime.gauges import count_full, still_running
 from thalweg.runtime.machine import Machine
 from thalweg.runtime.options import Options
+from thalweg.runtime.places import op_at, worker_at
 from thalweg.runtime.wiring import Task, least_threads
 from thalweg.runtime.workers import Workers
 from thalweg.stats import Change

@@ -7,7 +7,6 @@ counted it would have to read the clock, and to write what others read, exactly 
 from __future__ import annotations
 
 from thalweg.runtime.atomics import EMPTY, load, shared
-from thalweg.runtime.dispatch import op_at, room_behind, worker_at
 from thalweg.runtime.layout import (
     ACTIVE,
     FIRST_PORT,
@@ -21,6 +20,8 @@ from thalweg.runtime.layout import (
     PORTS,
     Int64s,
 )
+from thalweg.runtime.places import op_at, worker_at
+from thalweg.runtime.room import room_behind
 
 
 @shared

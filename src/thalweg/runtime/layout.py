@@ -181,6 +181,19 @@ LISTED: Final = 14  # 1: its operator must go back to the free list
 KEPT: Final = 15  # how many free handles it keeps
 SCRATCH: Final = 2 * LINE  # eight words for machine code
 KEPT_HANDLES: Final = 3 * LINE
+#: Values of PHASE: what a worker's unit in Python is.
+NOTHING: Final = 0
+WHOLE: Final = 1  # a chunk of a stateless or stateful operator
+RANGE: Final = 2  # one partition of a chunk
+JOIN: Final = 3  # the merge of a chunk's ranges
+PICKED: Final = 4  # the policy was asked
+#: What the worker loop returns.
+STOPPED: Final = 0
+PYTHON: Final = 1
+COLLECT: Final = 2
+CHOOSE: Final = 3
+MEETING: Final = 4
+STAYING: Final = 5
 #: Values of TOKEN_HELD.
 HOLDS_TOKEN: Final = 1
 RUNS_BESIDE: Final = 2

@@ -14,7 +14,6 @@ from typing import Final
 
 from thalweg.runtime.atomics import EMPTY, add, cas, fence, give_way, load, shared, store
 from thalweg.runtime.clocks import now_ns
-from thalweg.runtime.dispatch import worker_at
 from thalweg.runtime.layout import (
     ACTIVE,
     AGED,
@@ -44,6 +43,7 @@ from thalweg.runtime.layout import (
     Int64s,
 )
 from thalweg.runtime.parking import cancel, park, prepare, unpark
+from thalweg.runtime.places import worker_at
 from thalweg.runtime.runnable import any_work, is_runnable
 
 #: Instead of an operator: Python must prepare the next round.

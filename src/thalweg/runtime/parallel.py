@@ -27,28 +27,25 @@ from thalweg.runtime.atomics import EMPTY, store
 from thalweg.runtime.build import Prepared
 from thalweg.runtime.chunks import Chunk, Column
 from thalweg.runtime.compiler.columns import address
-from thalweg.runtime.dispatch import (
-    HAS_OBJECT,
-    block_word,
-    handle_at,
+from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving, stream_schema
+from thalweg.runtime.handles import HAS_OBJECT
+from thalweg.runtime.keyed_unit import KeyedUnit, Parts
+from thalweg.runtime.native.blocks import chunk_of, payload_of
+from thalweg.runtime.options import DEFAULTS, Options
+from thalweg.runtime.places import block_word, handle_at, op_at
+from thalweg.runtime.reserve import Reserve
+from thalweg.runtime.rounds import Rounds
+from thalweg.runtime.steps import (
     is_halted,
-    op_at,
     settled,
     submit,
     wait_for_room,
     wait_until_settled,
     wake_all,
 )
-from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving, stream_schema
-from thalweg.runtime.keyed_unit import KeyedUnit, Parts
-from thalweg.runtime.native.blocks import chunk_of, payload_of
-from thalweg.runtime.options import DEFAULTS, Options
-from thalweg.runtime.reserve import Reserve
-from thalweg.runtime.rounds import Rounds
 from thalweg.runtime.units import Given, Moment
 from thalweg.runtime.views import dearest_ns, tuples_waiting
 from thalweg.runtime.wiring import Bundle, Task, least_threads, wire
-from thalweg.runtime.worker import JOIN, RANGE
 from thalweg.runtime.workers import Workers
 from thalweg.stats import OperatorProgress
 from thalweg.times import BEFORE_ALL, NEVER
@@ -330,7 +327,7 @@ class ParallelEngine(Engine):
     def _drop(self, me: int, task: Task) -> None:
         mem = self.mem
         phase, first, out = (int(mem[me + word]) for word in (at.PHASE, at.INPUTS, at.SPARE))
-        if phase == RANGE:
+        if phase == at.RANGE:
             # Machine code must not merge what was not run to the end; others may be at other parts of it yet.
             self.set_block(first, 0, 0)
         elif task.spec.is_split:
@@ -346,12 +343,12 @@ class ParallelEngine(Engine):
     def _run(self, me: int, task: Task) -> None:
         mem, phase = self.mem, int(self.mem[me + at.PHASE])
         first, out = int(mem[me + at.INPUTS]), int(mem[me + at.SPARE])
-        if phase == RANGE:
+        if phase == at.RANGE:
             assert task.unit is not None
             part = int(mem[me + at.PART])
             bound = task.run_part(self, first, part, self._moment(first))
             store(mem, int(mem[self.op_at(task.index) + at.EARLIEST]) + part, bound)
-        elif phase == JOIN:
+        elif phase == at.JOIN:
             self.put(out, task, task.join(self, first, self._moment(first)))
         else:
             handles = mem[me + at.INPUTS : me + at.INPUTS + len(task.inputs)].tolist()

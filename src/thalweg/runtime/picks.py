@@ -15,7 +15,6 @@ from thalweg.errors import SchedulingError
 from thalweg.jit import njit
 from thalweg.runtime.atomics import EMPTY
 from thalweg.runtime.compiler.lookup import carray, pointer
-from thalweg.runtime.dispatch import worker_at
 from thalweg.runtime.failures import reason_of
 from thalweg.runtime.layout import (
     BASE,
@@ -28,6 +27,7 @@ from thalweg.runtime.layout import (
     Int64s,
 )
 from thalweg.runtime.native.calls import address_of
+from thalweg.runtime.places import worker_at
 from thalweg.scheduling.policy import FLOATS, FlowView, Pick, PortView, Preempt, own_preempt
 
 _words: Final = pointer(types.int64, 64)

@@ -12,10 +12,11 @@ import numpy as np
 
 from thalweg.runtime import layout as at
 from thalweg.runtime.atomics import EMPTY
-from thalweg.runtime.dispatch import op_at, room, worker_at
 from thalweg.runtime.layout import Int64s
 from thalweg.runtime.meeting import begin_round, end_round, leave_meeting
 from thalweg.runtime.picks import view_of
+from thalweg.runtime.places import op_at, worker_at
+from thalweg.runtime.room import room
 from thalweg.runtime.views import refresh_view
 from thalweg.scheduling.features import FeatureKind, read_feature, stale
 from thalweg.scheduling.policy import FlowView

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from thalweg.runtime.atomics import EMPTY, load, shared
-from thalweg.runtime.dispatch import full_reader, op_at, waiting_units
 from thalweg.runtime.layout import (
     BUSY,
     FIRST_PORT,
@@ -17,7 +16,10 @@ from thalweg.runtime.layout import (
     STATEFUL,
     Int64s,
 )
+from thalweg.runtime.places import op_at
 from thalweg.runtime.rings import spsc_len
+from thalweg.runtime.room import full_reader
+from thalweg.runtime.worklists import waiting_units
 
 
 @shared

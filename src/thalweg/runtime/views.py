@@ -8,7 +8,6 @@ from __future__ import annotations
 from thalweg.runtime.atomics import EMPTY, load, shared, store
 from thalweg.runtime.clocks import now_ns
 from thalweg.runtime.compiler.support import get_f, get_i, put_f, put_i
-from thalweg.runtime.dispatch import full_reader, op_at, sent, stat_at, waiting_units, worker_at
 from thalweg.runtime.layout import (
     BUSY,
     CAPACITY,
@@ -52,7 +51,10 @@ from thalweg.runtime.layout import (
     WINDOW_START,
     Int64s,
 )
+from thalweg.runtime.places import op_at, stat_at, worker_at
 from thalweg.runtime.rings import spsc_len
+from thalweg.runtime.room import full_reader, sent
+from thalweg.runtime.worklists import waiting_units
 from thalweg.scheduling.measures import (
     LEAST_COST_NS,
     LEAST_SELECTIVITY,

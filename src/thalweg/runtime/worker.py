@@ -13,116 +13,66 @@ from __future__ import annotations
 
 from typing import Final
 
-from thalweg.runtime.atomics import EMPTY, add, cas, fence, give_way, load, relax, shared, store
+from thalweg.runtime.atomics import EMPTY, add, fence, give_way, load, relax, shared, store
 from thalweg.runtime.clocks import now_ns
-from thalweg.runtime.dispatch import (
-    OWNS_BLOCK,
-    block_word,
-    clock_of,
-    handle_at,
-    inherit,
-    join_clocks,
-    new_handle,
-    op_at,
-    publish,
-    queue_done,
-    queue_front,
-    queue_hand_over,
-    queue_take,
-    release,
-    relieve,
-    relieve_waiting,
-    stat_at,
-    without_room,
-    worker_at,
-)
+from thalweg.runtime.dispatch import relieve
 from thalweg.runtime.finding import ASK, if_runnable, next_operator
 from thalweg.runtime.layout import (
     ACTIVE,
-    BASE,
     BATCH,
     BEGAN,
-    BESIDE,
     BLOCKED,
     BUDGET,
     BUSY,
     BY_ROUND,
     CAPACITY,
-    COUNT,
-    CTX,
-    ENDING,
-    ENDING_NO,
+    CHOOSE,
+    COLLECT,
     FIRST_PORT,
     FIXED,
-    FN,
     FREE_OPS,
     HELP,
-    HOLDS,
-    HOLDS_TOKEN,
     IDLE,
     INPUTS,
-    IS_SPLIT,
-    KEPT,
-    KEPT_HANDLES,
     KEYED,
     KIND,
-    LEFT,
     LIMIT,
     LISTED,
     LOOKED,
-    MERGE,
+    MEETING,
     MODE,
     N_IN,
     N_OUT,
-    NATIVE,
     NEEDS_TOKEN,
-    OBJECT,
     OP,
     PARK,
     PARKED,
     PART,
     PARTITIONS,
-    PARTS,
     PASSES,
-    PAYLOAD_MASK,
-    PAYLOAD_WORD,
     PHASE,
+    PICKED,
     PORT_WORDS,
     PORTS,
     PREEMPTS,
     QUEUE,
     QUEUE_KIND,
-    READERS,
-    REF,
-    REFUSED,
     RING,
-    RUNS_BESIDE,
-    S_BUSY,
-    S_IN,
-    S_LAST,
     S_NS,
-    S_OUT,
     S_TIMED,
-    S_UNITS,
-    S_WINDOW,
-    SCRATCH,
     SETTLED,
     SLICE,
-    SPARE,
-    SPLIT_ROWS,
-    STARTED,
     STATEFUL,
     STATELESS,
+    STAYING,
     STOP,
-    TOKEN,
-    TOKEN_HELD,
-    TOKEN_SINCE,
+    STOPPED,
     UNITS,
     Int64s,
 )
 from thalweg.runtime.meeting import ASK_ROUND, tell_leader
-from thalweg.runtime.native.calls import call3, get_i
 from thalweg.runtime.parking import cancel, park, prepare, unpark
+from thalweg.runtime.places import op_at, stat_at, worker_at
 from thalweg.runtime.rings import (
     lock_consumer,
     mpmc_pop,
@@ -131,78 +81,16 @@ from thalweg.runtime.rings import (
     spsc_pop,
     unlock_consumer,
 )
-from thalweg.runtime.runnable import any_work, has_input, is_runnable
+from thalweg.runtime.room import without_room
+from thalweg.runtime.runnable import any_work, has_input
+from thalweg.runtime.tokens import leave_token, take_token
+from thalweg.runtime.unit_runs import has_spare, resume_unit, run_range, run_whole
 from thalweg.runtime.views import refresh_view
-from thalweg.scheduling.measures import SAMPLE_TUPLES
+from thalweg.runtime.worklists import queue_front, queue_hand_over, queue_take
 
-#: What the loop returns.
-STOPPED: Final = 0
-PYTHON: Final = 1
-COLLECT: Final = 2
-CHOOSE: Final = 3
-MEETING: Final = 4
-STAYING: Final = 5
-
-#: Values of PHASE: what a worker's unit in Python is.
-NOTHING: Final = 0
-WHOLE: Final = 1  # a chunk of a stateless or stateful operator
-RANGE: Final = 2  # one partition of a chunk
-JOIN: Final = 3  # the merge of a chunk's ranges
-PICKED: Final = 4  # the policy was asked
-
-#: Interpreted code that holds the token for longer than this is probably waiting for something.
-STALE_NS: Final = 10_000_000
 #: A sleeping worker looks for itself from time to time, microseconds.
 _NAP_US: Final = 50_000
 _MANY: Final = 1 << 60
-#: Units with fewer rows are timed only now and then, once the cost is known.
-_TIMED_ROWS: Final = 64
-_TIMED_EVERY: Final = 15
-#: A cost is that of about so many tuples and units of late: what small first steps cost is soon forgotten.
-_REMEMBERED_TUPLES: Final = 4_096
-_REMEMBERED_UNITS: Final = 8
-#: A cost so many times that of the unit that was just timed is forgotten faster.
-_OUTLIER: Final = 4
-
-
-# -- the token of interpreted code -----------------------------------------------------------------------------
-
-
-@shared
-def take_token(mem: Int64s, w: int, me: int, alone: bool) -> bool:
-    """Whether the worker may run interpreted code: alone, or beside one that has done so for so long that it waits.
-
-    However many workers wait in an operator, one stays free for the others: ``alone`` says that nobody else is in it.
-    """
-    if mem[me + TOKEN_HELD]:
-        return True
-    if cas(mem, TOKEN, 0, w + 1):
-        store(mem, TOKEN_SINCE, now_ns())
-        mem[me + TOKEN_HELD] = HOLDS_TOKEN
-        return True
-    if now_ns() - load(mem, TOKEN_SINCE) <= STALE_NS:
-        return False
-    others = add(mem, BESIDE, 1)
-    if not alone and others + 2 >= load(mem, ACTIVE):
-        add(mem, BESIDE, -1)
-        return False
-    mem[me + TOKEN_HELD] = RUNS_BESIDE
-    return True
-
-
-@shared
-def leave_token(mem: Int64s, me: int) -> None:
-    """The worker has run its interpreted code."""
-    if mem[me + TOKEN_HELD] == HOLDS_TOKEN:
-        store(mem, TOKEN, 0)
-        unpark(mem, mem[PARKED])
-    elif mem[me + TOKEN_HELD] == RUNS_BESIDE:
-        add(mem, BESIDE, -1)
-        unpark(mem, mem[PARKED])
-    mem[me + TOKEN_HELD] = 0
-
-
-# -- visits ----------------------------------------------------------------------------------------------------
 
 
 @shared
@@ -268,140 +156,6 @@ def _leave_listed(mem: Int64s, me: int, op: int) -> None:
 
 
 @shared
-def is_timed(mem: Int64s, stat: int, rows: int) -> bool:
-    """Whether the time of a unit of so many tuples is taken: always, until the operator's cost is known."""
-    if rows >= _TIMED_ROWS or mem[stat + S_TIMED] < SAMPLE_TUPLES:
-        return True
-    return mem[stat + S_UNITS] & _TIMED_EVERY == 0
-
-
-@shared
-def _started(mem: Int64s, stat: int, rows: int) -> int:
-    """The time, where this unit's is taken; else 0."""
-    return now_ns() if is_timed(mem, stat, rows) else 0
-
-
-@shared
-def _remember_cost(mem: Int64s, stat: int, rows: int, took: int) -> None:
-    """Adds a unit to the times of tuples; older ones count less and less."""
-    many = mem[stat + S_TIMED] > _REMEMBERED_TUPLES + _REMEMBERED_UNITS * rows
-    # A first unit that made tables or met cold code says little about the next ones.
-    much = mem[stat + S_NS] * rows > _OUTLIER * took * mem[stat + S_TIMED]
-    if many or much:
-        mem[stat + S_NS] >>= 1
-        mem[stat + S_TIMED] >>= 1
-    mem[stat + S_NS] += took
-    mem[stat + S_TIMED] += rows
-
-
-@shared
-def _note(mem: Int64s, me: int, stat: int, started: int, rows_in: int, rows_out: int) -> None:
-    mem[stat + S_UNITS] += 1
-    mem[stat + S_IN] += rows_in
-    mem[stat + S_OUT] += rows_out
-    mem[me + BUDGET] -= max(rows_in, 1)
-    mem[me + UNITS] -= 1
-    mem[me + IDLE] = 0
-    mem[me + REFUSED] = 0
-    took = 0
-    if started:
-        now = now_ns()
-        took = now - started
-        mem[stat + S_LAST] = now
-        # An empty chunk says nothing about what a tuple costs.
-        if rows_in:
-            _remember_cost(mem, stat, rows_in, took)
-    elif mem[stat + S_TIMED]:
-        took = rows_in * mem[stat + S_NS] // mem[stat + S_TIMED]
-    mem[stat + S_WINDOW] += took
-    mem[stat + S_BUSY] += took
-
-
-@shared
-def _input_address(mem: Int64s, o: int, number: int, handle: int) -> int:
-    port = mem[PORTS] + (mem[o + FIRST_PORT] + number) * PORT_WORDS
-    return mem[block_word(mem, handle_at(mem, handle), mem[port + REF])]
-
-
-@shared
-def _take_block(mem: Int64s, o: int, handle: int, block: int) -> None:
-    """Makes a handle the owner of a block that machine code returned."""
-    at = handle_at(mem, handle)
-    mem[block_word(mem, at, 0)] = block
-    if mem[o + IS_SPLIT]:
-        mem[at + PARTS] = get_i(block + 8 * SPLIT_ROWS)
-        return
-    mem[at + OBJECT] = OWNS_BLOCK
-    mem[at + COUNT] = get_i(block)
-    if mem[o + PAYLOAD_WORD]:
-        payload = get_i(block + 8 * mem[o + PAYLOAD_WORD])
-        if payload >= 0:
-            mem[at + HOLDS] = payload & PAYLOAD_MASK
-            add(mem, handle_at(mem, payload & PAYLOAD_MASK) + READERS, 1)
-
-
-@shared
-def _finish_whole(mem: Int64s, w: int, me: int, started: int) -> None:
-    """The unit of a stateless or stateful operator is done: its inputs are let go, its output goes on."""
-    op, out = mem[me + OP], mem[me + SPARE]
-    o = op_at(mem, op)
-    rows_in = 0
-    for i in range(mem[o + N_IN]):
-        handle = mem[me + INPUTS + i]
-        rows_in += mem[handle_at(mem, handle) + COUNT]
-        if mem[o + IS_SPLIT]:
-            # What was split stays until its ranges are merged.
-            mem[handle_at(mem, out) + HOLDS] = handle
-            mem[handle_at(mem, out) + COUNT] = rows_in
-        else:
-            release(mem, w, handle)
-    mem[me + SPARE] = EMPTY
-    _note(mem, me, stat_at(mem, w, op), started, rows_in, mem[handle_at(mem, out) + COUNT])
-    publish(mem, w, op, out)
-    if mem[o + KIND] == STATEFUL:
-        relieve_waiting(mem, w, op)
-
-
-@shared
-def _run_whole(mem: Int64s, w: int, me: int, op: int) -> int:
-    """Runs a unit on the inputs in INPUTS; 0, or PYTHON."""
-    o, out = op_at(mem, op), mem[me + SPARE]
-    first = mem[me + INPUTS]
-    inherit(mem, op, first, out)
-    for i in range(1, mem[o + N_IN]):
-        join_clocks(mem, mem[me + INPUTS + i], out)
-    rows = mem[handle_at(mem, first) + COUNT]
-    started = _started(mem, stat_at(mem, w, op), rows)
-    if mem[o + NATIVE]:
-        at = handle_at(mem, first)
-        scratch = me + SCRATCH
-        mem[scratch] = 0
-        mem[scratch + 1] = clock_of(mem, o, at)
-        mem[scratch + 2] = 1 if mem[at + ENDING] and mem[at + ENDING] == mem[o + ENDING_NO] else 0
-        address = _input_address(mem, o, 0, first)
-        status, block = call3(mem[o + FN], mem[o + CTX], address, mem[BASE] + 8 * scratch)
-        if status == 0 and block != 0:
-            _take_block(mem, o, out, block)
-            _finish_whole(mem, w, me, started)
-            return 0
-    mem[me + PHASE] = WHOLE
-    mem[me + STARTED] = now_ns() if started == 0 else started
-    return PYTHON
-
-
-@shared
-def _has_spare(mem: Int64s, me: int) -> bool:
-    if mem[me + SPARE] == EMPTY:
-        kept = mem[me + KEPT]
-        if kept:
-            mem[me + SPARE] = mem[me + KEPT_HANDLES + kept - 1]
-            mem[me + KEPT] = kept - 1
-        else:
-            mem[me + SPARE] = new_handle(mem)
-    return mem[me + SPARE] != EMPTY
-
-
-@shared
 def _stays(mem: Int64s, w: int, me: int) -> bool:
     """Whether the visit goes on: one to a queue that never empties ends when the worker is to suspend."""
     if mem[me + UNITS] <= 0 or mem[me + BUDGET] <= 0 or mem[me + HELP] != EMPTY:
@@ -423,13 +177,13 @@ def _asks_whether_to_stay(mem: Int64s, w: int, me: int) -> bool:
 def _go_on_stateless(mem: Int64s, w: int, me: int, op: int) -> int:
     queue = mem[op_at(mem, op) + QUEUE]
     while _stays(mem, w, me):
-        if not _has_spare(mem, me):
+        if not has_spare(mem, me):
             return COLLECT
         handle = mpmc_pop(mem, queue)
         if handle == EMPTY:
             return 0
         mem[me + INPUTS] = handle
-        code = _run_whole(mem, w, me, op)
+        code = run_whole(mem, w, me, op)
         if code:
             return code
     return 0
@@ -449,7 +203,7 @@ def _all_ports(mem: Int64s, o: int) -> bool:
 def _go_on_stateful(mem: Int64s, w: int, me: int, op: int) -> int:
     o = op_at(mem, op)
     while _stays(mem, w, me):
-        if not _has_spare(mem, me):
+        if not has_spare(mem, me):
             return COLLECT
         if not _all_ports(mem, o):
             return 0
@@ -465,52 +219,10 @@ def _go_on_stateful(mem: Int64s, w: int, me: int, op: int) -> int:
         for i in range(mem[o + N_IN]):
             ring = mem[mem[PORTS] + (mem[o + FIRST_PORT] + i) * PORT_WORDS + RING]
             mem[me + INPUTS + i] = spsc_pop(mem, ring)
-        code = _run_whole(mem, w, me, op)
+        code = run_whole(mem, w, me, op)
         if code:
             return code
     return 0
-
-
-@shared
-def _finish_range(mem: Int64s, w: int, me: int, op: int, started: int) -> int:
-    """A range is done; the chunk's last one merges. 0, or PYTHON for a merge there."""
-    o, handle, part = op_at(mem, op), mem[me + INPUTS], mem[me + PART]
-    at = handle_at(mem, handle)
-    rows = get_i(mem[at + PARTS] + 8 * part)
-    _note(mem, me, stat_at(mem, w, op), started, rows, 0)
-    if not queue_done(mem, mem[o + QUEUE_KIND], mem[o + QUEUE], part):
-        mem[me + PART] = EMPTY
-    if add(mem, at + LEFT, -1) != 1:
-        return 0
-    out = mem[me + SPARE]
-    inherit(mem, op, handle, out)
-    if mem[o + NATIVE]:
-        address = mem[block_word(mem, at, 0)]
-        status, block = 1, 0
-        if address:
-            status, block = call3(
-                mem[o + MERGE], mem[o + CTX], address, mem[BASE] + 8 * (me + SCRATCH)
-            )
-        if status == 0 and block != 0:
-            _take_block(mem, o, out, block)
-            _finish_join(mem, w, me, op)
-            return 0
-    if mem[me + PART] != EMPTY:
-        # Merging may take long: others go on with the partition.
-        queue_hand_over(mem, mem[o + QUEUE_KIND], mem[o + QUEUE], mem[me + PART])
-        mem[me + PART] = EMPTY
-    mem[me + PHASE] = JOIN
-    mem[me + STARTED] = now_ns()
-    return PYTHON
-
-
-@shared
-def _finish_join(mem: Int64s, w: int, me: int, op: int) -> None:
-    out = mem[me + SPARE]
-    mem[me + SPARE] = EMPTY
-    mem[stat_at(mem, w, op) + S_OUT] += mem[handle_at(mem, out) + COUNT]
-    release(mem, w, mem[me + INPUTS])
-    publish(mem, w, op, out)
 
 
 @shared
@@ -518,52 +230,15 @@ def _go_on_keyed(mem: Int64s, w: int, me: int, op: int) -> int:
     o = op_at(mem, op)
     kind, queue = mem[o + QUEUE_KIND], mem[o + QUEUE]
     while _stays(mem, w, me):
-        if not _has_spare(mem, me):
+        if not has_spare(mem, me):
             return COLLECT
         if mem[me + PART] == EMPTY:
             mem[me + PART] = queue_take(mem, kind, queue, w % mem[o + PARTITIONS])
             if mem[me + PART] == EMPTY:
                 return 0
-        code = _run_range(mem, w, me, op, queue_front(mem, kind, queue, mem[me + PART]))
+        code = run_range(mem, w, me, op, queue_front(mem, kind, queue, mem[me + PART]))
         if code:
             return code
-    return 0
-
-
-@shared
-def _run_range(mem: Int64s, w: int, me: int, op: int, handle: int) -> int:
-    o, at, part = op_at(mem, op), handle_at(mem, handle), mem[me + PART]
-    mem[me + INPUTS] = handle
-    started = _started(mem, stat_at(mem, w, op), get_i(mem[at + PARTS] + 8 * part))
-    if mem[o + NATIVE]:
-        scratch = me + SCRATCH
-        mem[scratch] = part
-        mem[scratch + 1] = clock_of(mem, o, at)
-        mem[scratch + 2] = 1 if mem[at + ENDING] and mem[at + ENDING] == mem[o + ENDING_NO] else 0
-        address = mem[block_word(mem, at, 0)]
-        status, code = 1, 0
-        if address:
-            status, code = call3(mem[o + FN], mem[o + CTX], address, mem[BASE] + 8 * scratch)
-        if status == 0 and code != 0:
-            return _finish_range(mem, w, me, op, started)
-    mem[me + PHASE] = RANGE
-    mem[me + STARTED] = now_ns() if started == 0 else started
-    return PYTHON
-
-
-@shared
-def _resume(mem: Int64s, w: int, me: int) -> int:
-    """Takes up the unit that Python has run; its output, if it has one, is the handle in SPARE."""
-    phase, op = mem[me + PHASE], mem[me + OP]
-    mem[me + PHASE] = NOTHING
-    if mem[me + TOKEN_HELD] == HOLDS_TOKEN:
-        store(mem, TOKEN_SINCE, now_ns())
-    if phase == WHOLE:
-        _finish_whole(mem, w, me, mem[me + STARTED])
-    elif phase == RANGE:
-        return _finish_range(mem, w, me, op, mem[me + STARTED])
-    elif phase == JOIN:
-        _finish_join(mem, w, me, op)
     return 0
 
 
@@ -617,7 +292,7 @@ def work(mem: Int64s, w: int) -> int:
     me = worker_at(mem, w)
     picked = mem[me + PHASE] == PICKED
     if mem[me + PHASE]:
-        code = _resume(mem, w, me)
+        code = resume_unit(mem, w, me)
         if code:
             return code
     while True:
@@ -636,7 +311,7 @@ def work(mem: Int64s, w: int) -> int:
             mem[me + HELP] = EMPTY
             _suspended(mem)
             continue
-        if not _has_spare(mem, me):
+        if not has_spare(mem, me):
             return COLLECT
         op = mem[me + HELP]
         mem[me + HELP] = EMPTY
@@ -656,21 +331,3 @@ def work(mem: Int64s, w: int) -> int:
             _leave_listed(mem, me, op)
             leave_token(mem, me)
             _rest(mem, me)
-
-
-__all__ = [
-    "CHOOSE",
-    "COLLECT",
-    "JOIN",
-    "PYTHON",
-    "RANGE",
-    "STALE_NS",
-    "STAYING",
-    "STOPPED",
-    "WHOLE",
-    "is_runnable",
-    "is_timed",
-    "leave_token",
-    "take_token",
-    "work",
-]

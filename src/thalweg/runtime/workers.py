@@ -26,14 +26,16 @@ from thalweg.jit import CACHE_DIR
 from thalweg.runtime import layout as at
 from thalweg.runtime.atomics import EMPTY, load, store
 from thalweg.runtime.compiler.modules import announce
-from thalweg.runtime.dispatch import collected, free_handles, new_handle, op_at, wake_all, worker_at
+from thalweg.runtime.handles import collected, free_handles, new_handle
 from thalweg.runtime.meeting import end_round
 from thalweg.runtime.memory import Memory, Placed
 from thalweg.runtime.options import Options, require_policy
 from thalweg.runtime.picks import CompiledPick, Preemption, compiled_policy, preemption_of
+from thalweg.runtime.places import op_at, worker_at
 from thalweg.runtime.reserve import Reserve
 from thalweg.runtime.rounds import OperatorTraits, Rounds
-from thalweg.runtime.worker import CHOOSE, MEETING, PICKED, PYTHON, STAYING, STOPPED, work
+from thalweg.runtime.steps import wake_all
+from thalweg.runtime.worker import work
 from thalweg.scheduling.rounds import RoundPolicy
 
 if TYPE_CHECKING:
@@ -237,17 +239,17 @@ class Workers:
     def _work(self, worker: int) -> None:
         mem, me = self.mem, int(worker_at(self.mem, worker))
         try:
-            while (code := work(mem, worker)) != STOPPED:
+            while (code := work(mem, worker)) != at.STOPPED:
                 _is_compiled()
-                if code == PYTHON:
+                if code == at.PYTHON:
                     self._run_timed(me)
-                elif code == CHOOSE:
+                elif code == at.CHOOSE:
                     mem[me + at.HELP] = self._pick.ask(mem, worker)
-                    mem[me + at.PHASE] = PICKED
-                elif code == STAYING and self._preemption is not None:
+                    mem[me + at.PHASE] = at.PICKED
+                elif code == at.STAYING and self._preemption is not None:
                     if self._preemption.ask(mem, worker):
                         mem[[me + at.UNITS, me + at.LOOKED]] = 0
-                elif code == MEETING and self.rounds is not None:
+                elif code == at.MEETING and self.rounds is not None:
                     self.rounds.prepare(worker)
                 self.collect()
         except BaseException as error:
