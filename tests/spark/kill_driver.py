@@ -3,6 +3,8 @@
 The tests start this file as a process of its own, so that they can kill it; they also import it for the flow.
 
     python kill_driver.py INPUT OUTPUT CHECKPOINT SLOTS END MASTER THREADS LOCALITY
+
+SLOTS is a number, or with commas several that batches have in turn behind the first ones, which have one.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import thalweg as tw
+from thalweg.elasticity import Controller, Sample, Suggestion
 from thalweg.locality import Decision, History, RoutingTable, Statistics, evaluate
 from thalweg.records import Schema
 
@@ -185,11 +188,35 @@ def restless(statistics: Statistics, table: RoutingTable, history: History) -> D
     return Decision("in turn", "restless", before, after, made)
 
 
+# -- slots -----------------------------------------------------------------------------------------------
+
+
+class InTurn(Controller):
+    """Another number after each batch that counts."""
+
+    def __init__(self, *levels: int) -> None:
+        super().__init__()
+        self.levels = list(levels)
+
+    def decide(self, sample: Sample) -> tuple[Suggestion, ...]:
+        if not sample.whole or not self.levels:
+            return ()
+        return (Suggestion("threads", None, sample.threads, self.levels.pop(0), "its turn"),)
+
+
+def slots_of(text: str) -> int | tw.spark.Elastic:
+    """What the argument SLOTS means."""
+    turns = [int(word) for word in text.split(",")]
+    if len(turns) == 1:
+        return turns[0]
+    return tw.spark.Elastic(maximum=max(turns), controller=InTurn(*turns), least_rows=1)
+
+
 # -- running ----------------------------------------------------------------------------------------------
 
 
 def start(
-    folder: str, output: str, checkpoint: str, *, slots: int, end: Any = "keep", **more: Any
+    folder: str, output: str, checkpoint: str, *, slots: Any, end: Any = "keep", **more: Any
 ) -> tw.spark.Query:
     """The flow over a folder of files, one file a batch, into Parquet."""
     files = tw.spark.files(folder, format="parquet", max_files_per_trigger=1)
@@ -203,8 +230,9 @@ def main(arguments: list[str]) -> None:
     # With one core a task, slots run in several worker processes at once.
     tw.spark.session(master, threads_per_slot=int(threads), conf=settings())
     asked = restless if locality == "restless" else locality
-    query = start(folder, output, checkpoint, slots=int(slots), end=end, locality=asked)
+    query = start(folder, output, checkpoint, slots=slots_of(slots), end=end, locality=asked)
     query.await_termination()
+    print("slots:", *[progress["slots"] for progress in query.recent_progress])
 
 
 def settings() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""On a cluster of two executors, one of which is killed amid the run: output and state stay those of a serial run."""
+"""On a cluster of two executors, where one is killed or slots change: output and state stay those of a serial run."""
 
 from __future__ import annotations
 
@@ -50,3 +50,13 @@ def test_executors(tmp_path: Path, kills: int) -> None:
     assert running.returncode == 0, (tmp_path / "stderr.txt").read_text()[-3000:]
     assert len(killed) == kills
     witness.compare(tmp_path / "out", tmp_path / "ckpt", rows, end=True)
+
+
+def test_slots_change_while_input_waits(tmp_path: Path) -> None:
+    """All files wait from the begin on, so batches follow each other at once; slots go 1, 3, 2, 4, 1 between them."""
+    rows = driver.make_rows(seed=33, count=250 * 10)
+    driver.write_files(tmp_path / "in", rows, 10)
+    run = Run(tmp_path, tmp_path / "in", MASTER)
+    run.to_the_end("3,2,4,1", "keep")
+    assert "slots: 1 1 3 3 2 2 4 4 1 1\n" in (tmp_path / "stderr.txt").read_text()
+    witness.compare(tmp_path / "out", tmp_path / "ckpt", rows, end=False)

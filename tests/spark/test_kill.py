@@ -61,7 +61,7 @@ class Run:
         self.kills = 0
 
     @contextlib.contextmanager
-    def process(self, slots: int, end: str) -> Iterator[subprocess.Popen[bytes]]:
+    def process(self, slots: int | str, end: str) -> Iterator[subprocess.Popen[bytes]]:
         """A driver in a session of its own; whatever is left of it at the end is killed."""
         places = [self.source, self.folder / "out", self.folder / "ckpt"]
         how = [slots, end, self.master, self.threads, self.locality]
@@ -75,7 +75,7 @@ class Run:
         finally:
             kill_tree(started)
 
-    def to_the_end(self, slots: int, end: str) -> None:
+    def to_the_end(self, slots: int | str, end: str) -> None:
         """Runs until all input is processed."""
         with self.process(slots, end) as running:
             code = running.wait(DEADLINE_S)

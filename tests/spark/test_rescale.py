@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from test_kill import Run
 
 import thalweg as tw
-from thalweg.elasticity import Controller, Sample, Suggestion
 from thalweg.state.inspect import describe
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -223,26 +222,13 @@ def test_stop_amid_a_batch(tmp_path: Path, spark: SparkSession) -> None:
     witness.compare(tmp_path / "out", tmp_path / "ckpt", rows, end=True)
 
 
-class UpAndDown(Controller):
-    """Another number after each batch that counts."""
-
-    def __init__(self, *levels: int) -> None:
-        super().__init__()
-        self.levels = list(levels)
-
-    def decide(self, sample: Sample) -> tuple[Suggestion, ...]:
-        if not sample.whole or not self.levels:
-            return ()
-        return (Suggestion("threads", None, sample.threads, self.levels.pop(0), "its turn"),)
-
-
 def test_slots_that_find_themselves(tmp_path: Path) -> None:
     """A controller moves the slots 1, 3, 2, 4 between batches; then they are set by hand."""
     rows = driver.make_rows(seed=12, count=1_600)
     source = tmp_path / "in"
     source.mkdir()
     places = [str(source), str(tmp_path / "out"), str(tmp_path / "ckpt")]
-    slots = tw.spark.Elastic(controller=UpAndDown(3, 2, 4), maximum=4, least_rows=1)
+    slots = tw.spark.Elastic(controller=driver.InTurn(3, 2, 4), maximum=4, least_rows=1)
     query = driver.start(*places, slots=slots, trigger=None)
     seen = []
     try:
