@@ -65,12 +65,13 @@ class Elastic:
         hardware = simulated.machine_of(self._most)
         rows, story = [], []
         for case in simulated.cases(self._operators, self._side, depth):
-            statics = [
-                simulated.static(case, hardware, n) for n in simulated.levels_up_to(self._most)
-            ]
+            flow = simulated.flowing(case, hardware, self._most)
+            # From the most on down, so that queues stay full.
+            levels = reversed(simulated.levels_up_to(self._most))
+            statics = [simulated.static(flow, case, n) for n in levels][::-1]
             best = max(statics, key=lambda one: one.throughput)
             graph = f"{case.shape}, {self._operators} operators"
-            host = simulated.elastic(case, hardware, self._most, self._periods)
+            host = simulated.elastic(flow, case, self._most, self._periods)
             dedicated = simulated.dedicated(case, hardware)
             measured = {
                 "manual": case.manual,
