@@ -13,6 +13,7 @@ from thalweg import testing
 from thalweg.bench import graphs, haren
 from thalweg.bench.c_stream import PLUG_INS, CStream
 from thalweg.bench.elastic import HIGHS, Elastic, summary
+from thalweg.bench.elastic_spark import elastic_spark
 from thalweg.bench.haren_queries import BURST_MEAN_PER_S, LOAD
 from thalweg.bench.haren_simulated import BURST, SimulatedHaren
 from thalweg.bench.measure import Report, run
@@ -106,11 +107,15 @@ def test_elastic_on_this_machine(tmp_path: Path) -> None:
     bench = Elastic(report, operators=4, periods=8, costs_us=(), most=2)
     flows = {("1 busy", "20 µs"): parametric.one_operator("stateless", 20.0)}
     text = bench.real(2, seconds=0.05, period_s=0.05, flows=flows)
+    assert bench.overhead(2, 0.1, 0.05, 2, flows=flows).startswith("measuring and deciding take ")
     report.finish(text)
-    levels, story = json.loads((tmp_path / "elastic.json").read_text()).values()
-    assert [row["threading"] for row in levels] == ["manual", "dynamic 1", "dynamic 2", "elastic"]
+    levels, story, cost = json.loads((tmp_path / "elastic.json").read_text()).values()
+    assert [row["threading"] for row in levels] == [
+        "manual", "dedicated", "dynamic 1", "dynamic 2", "elastic"
+    ]  # fmt: skip
     assert all(row["rows/s"] > 0 for row in levels)
     assert len(story) == 8 and {row["level"] for row in story} <= {1, 2}
+    assert 0 < cost[0]["% of CPU time"] <= cost[0]["most, %"] < 100
     assert text.startswith("2 threads of this machine: ")
 
 
@@ -164,6 +169,20 @@ def test_prasaad(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "prasaad.json").read_text())
     assert len(found) == 8
     assert {row["heuristic"] for row in found["heuristics (Figure 8)"]} == {"QST", "LP", "ET", "CT"}
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(1800)
+def test_elastic_slots_on_a_cluster(tmp_path: Path) -> None:
+    report = Report("elastic-spark", tmp_path, Console(quiet=True))
+    text = elastic_spark(report, batches=6)
+    report.finish(text)
+    (rows,) = json.loads((tmp_path / "elastic-spark.json").read_text()).values()
+    assert [row["slots"] for row in rows] == ["3", "2", "2", "4", "4", "1"]
+    assert [row["before"] for row in rows] == ["3", "3", "2", "2", "4", "4"]
+    assert all(row["s"] > 0 for row in rows)
+    assert ": of 6 batches, 3 with other slots than the one before, the longest took " in text
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ the papers had.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from thalweg.bench.streams import PARALLEL_FLOPS, PIPELINE_FLOPS, both, wide
 from thalweg.datagen import parametric
 from thalweg.elasticity import ThreadLevels
 from thalweg.flow import Flow
+from thalweg.runtime.options import Options
 from thalweg.simulate.elastic import LAST_SAMPLES
 
 #: U_h, the paper's two values (Figure 11).
@@ -152,14 +154,20 @@ class Elastic:
         rows, story = [], []
         for graph, flow in (flows or self._flows()).items():
             manual = real.static(flow, None, seconds)
-            statics = {n: real.static(flow, n, seconds) for n in range(1, threads + 1)}
+            dedicated = real.static(flow, Options(threading="dedicated"), seconds)
+            statics = {
+                n: real.static(flow, Options(threads=n), seconds) for n in range(1, threads + 1)
+            }
             best = max(statics.values())
             adapted = real.adapt(
                 flow, ThreadLevels(max_cpu_share=1.0), threads,
                 periods=self._periods, period_s=period_s,
             )  # fmt: skip
             shape, cost = graph
-            measured = {"manual": manual, **{f"dynamic {n}": rate for n, rate in statics.items()}}
+            measured = {
+                "manual": manual, "dedicated": dedicated,
+                **{f"dynamic {n}": rate for n, rate in statics.items()},
+            }  # fmt: skip
             rows += [_row(shape, cost, name, rate, best) for name, rate in measured.items()]
             rate = adapted.last_rows_per_s
             rows.append(
@@ -171,6 +179,48 @@ class Elastic:
         self._report.add("thread levels on this machine", rows)
         self._report.add("thread levels on this machine over time", story)
         return f"{threads} threads of this machine: {self._summary()}"
+
+    def overhead(
+        self,
+        threads: int,
+        seconds: float,
+        period_s: float,
+        repeats: int,
+        *,
+        flows: Mapping[str, Flow] | None = None,
+    ) -> str:
+        """What measuring and deciding cost a pipeline at a level that stays; the summary.
+
+        Args:
+            threads: workers.
+            seconds: of a run.
+            period_s: of the controller, s; looks at the inboxes come at most 200 times a second.
+            repeats: runs with it and without it, in turn.
+            flows: by name; by default a pipeline of 10 operators, and one of as many as the other graphs have.
+        """
+        us = PIPELINE_FLOPS[1] / parametric.turns_of_us()
+        pipelines = {
+            f"pipeline, {count} operators": parametric.pipeline(count, us)
+            for count in (10, self._operators)
+        }
+        rows: list[dict[str, Any]] = []
+        for name, one in (flows or pipelines).items():
+            real.static(one, Options(threads=threads), 0.0)  # compiled here
+            found = [
+                real.watched(one, threads, seconds=seconds, period_s=period_s)
+                for _ in range(repeats)
+            ]
+            shares = [run.share for run in found]
+            rows.append(
+                {
+                    "graph": name, "period, s": str(period_s),
+                    "% of CPU time": 100 * statistics.median(shares), "most, %": 100 * max(shares),
+                    "CPU time a row, with / without": statistics.median(run.cpu_per_row for run in found),
+                }
+            )  # fmt: skip
+        self._report.add("measuring and deciding", rows)
+        most = max(row["% of CPU time"] for row in rows)
+        return f"measuring and deciding take {most:.2g} % of CPU time (at most 1 % wanted)"
 
     def _flows(self) -> Flows:
         """By shape and cost: graphs of Schneider & Wu at two costs, and busy operators of Sahin & Gedik."""

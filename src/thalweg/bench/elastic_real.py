@@ -10,7 +10,7 @@ from typing import Final
 
 from thalweg.bench.measure import run
 from thalweg.datagen import parametric
-from thalweg.elasticity import Controller
+from thalweg.elasticity import Controller, Limits, ThreadLevels
 from thalweg.flow import Flow
 from thalweg.operators.nodes import Source
 from thalweg.plan import make_plan
@@ -68,9 +68,8 @@ class Adapted:
         return max(last) - min(last)
 
 
-def static(flow: Flow, threads: int | None, seconds: float) -> float:
-    """Rows a second at a number of threads, or by the serial engine, in about so many seconds."""
-    how = None if threads is None else Options(threads=threads)
+def static(flow: Flow, how: Options | None, seconds: float) -> float:
+    """Rows a second in about so many seconds; ``how`` None is the serial engine (threading ``manual``)."""
     probe = {"tuples": parametric.table(_PROBE_ROWS)}
     # The first time operators are compiled.
     rate = [run(flow, probe, how, chunk_rows=CHUNK_ROWS).rows_per_s for _ in range(2)][-1]
@@ -82,27 +81,77 @@ def adapt(
     flow: Flow, controller: Controller, threads: int, *, periods: int, period_s: float
 ) -> Adapted:
     """Feeds a flow for so many periods of a controller that has up to so many threads."""
-    plan = make_plan(flow)
-    engine = ParallelEngine(
-        prepare(plan),
-        chunk_rows=CHUNK_ROWS,
-        options=Options(threads=threads),
-        leave=lambda edge, chunk, entry_ns: None,
-    )
+    engine = _engine(flow, threads)
     elastic = Elastic(engine.workers, controller, period_s=period_s)
     samples = _Samples(period_s, lambda: elastic.threads)
     try:
         elastic.start()
-        for chunk, bad in _endless(plan.sources[0]):
-            engine.feed("tuples", chunk, bad)
-            for _ in engine.advance():
-                pass
-            if samples.add(len(chunk)) >= periods:
-                break
+        _feed(engine, lambda rows: samples.add(rows) >= periods)
     finally:
         elastic.stop()
         engine.stop()
     return Adapted(samples.levels, samples.rates, tuple(elastic.changes), period_s)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Watched:
+    """What measuring and deciding cost a run in which they change nothing.
+
+    Attributes:
+        share: processor time of the thread that measures and decides, as a share of the process's.
+        cpu_per_row: processor time a row, as a multiple of that of a run without it.
+    """
+
+    share: float
+    cpu_per_row: float
+
+
+def watched(flow: Flow, threads: int, *, seconds: float, period_s: float) -> Watched:
+    """Two runs of so many seconds at one level, without and with a controller, which has no other level to go to."""
+    alone, _ = _cpu_a_row(flow, threads, seconds, None)
+    cpu_per_row, share = _cpu_a_row(flow, threads, seconds, period_s)
+    return Watched(share, cpu_per_row / alone)
+
+
+def _cpu_a_row(
+    flow: Flow, threads: int, seconds: float, period_s: float | None
+) -> tuple[float, float]:
+    """Processor time a row, s, and the share of it that measuring and deciding took; ``period_s`` None: nobody does."""
+    engine = _engine(flow, threads)
+    limits = Limits(threads, threads)
+    elastic = Elastic(engine.workers, ThreadLevels(), period_s=period_s or seconds, limits=limits)
+    cpu, end = time.process_time(), time.perf_counter() + seconds
+    try:
+        if period_s is not None:
+            elastic.start()
+        rows = _feed(engine, lambda rows: time.perf_counter() >= end)
+        cpu = time.process_time() - cpu
+    finally:
+        elastic.stop()
+        engine.stop()
+    return cpu / rows, elastic.cpu_s / cpu
+
+
+def _engine(flow: Flow, threads: int) -> ParallelEngine:
+    return ParallelEngine(
+        prepare(make_plan(flow)),
+        chunk_rows=CHUNK_ROWS,
+        options=Options(threads=threads),
+        leave=lambda edge, chunk, entry_ns: None,
+    )
+
+
+def _feed(engine: ParallelEngine, is_over: Callable[[int], bool]) -> int:
+    """Feeds chunks until that says so of the rows of the last one; how many rows went in."""
+    count = 0
+    for chunk, bad in _endless(engine.plan.sources[0]):
+        engine.feed("tuples", chunk, bad)
+        for _ in engine.advance():
+            pass
+        count += len(chunk)
+        if is_over(len(chunk)):
+            break
+    return count
 
 
 def _endless(source: Source) -> Feed:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -98,6 +101,25 @@ def _shares(operators: Sequence[OperatorProgress]) -> dict[str, float]:
 def best(runs: Sequence[Measured]) -> Measured:
     """The run with the median throughput."""
     return sorted(runs, key=lambda one: one.rows_per_s)[len(runs) // 2]
+
+
+def in_a_process(module: str, *arguments: object) -> dict[str, Any]:
+    """What a module's program prints as its last line, JSON, in a process of its own.
+
+    Raises:
+        RuntimeError: with what the process said, where it failed.
+    """
+    home = str(Path(__file__).resolve().parents[2])
+    paths = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-m", module, *map(str, arguments)],
+        capture_output=True, text=True, env=os.environ | {"PYTHONPATH": paths},
+    )  # fmt: skip
+    if done.returncode:
+        told = " ".join(map(str, arguments))
+        raise RuntimeError(f"{module} {told}: the run failed:\n{done.stderr[-4_000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 class Report:

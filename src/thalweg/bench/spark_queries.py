@@ -10,8 +10,6 @@ of a batch to a task, and to the urgent batch's own time.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from thalweg import scheduling
-from thalweg.bench.measure import Report
+from thalweg.bench.measure import Report, in_a_process
 from thalweg.flow import Flow
 
 #: By name: how the session schedules jobs, and the scheduler's slots and how many are reserved, if there is one.
@@ -61,7 +59,7 @@ def spark_queries(report: Report, *, cores: int, background: Sequence[int], file
     for count in background:
         rows: list[dict[str, Any]] = []
         for name in WAYS:
-            found = _in_a_process(name, cores, count, files)
+            found = in_a_process(__name__, name, cores, count, files)
             latency = 1e3 * np.array(found["latency_s"])
             rows.append(
                 {
@@ -77,24 +75,6 @@ def spark_queries(report: Report, *, cores: int, background: Sequence[int], file
     return (
         f"spark-queries: the urgent query's p95 latency below Spark's default, {'; '.join(summary)}"
     )
-
-
-def _in_a_process(way: str, cores: int, background: int, files: int) -> dict[str, Any]:
-    """What :func:`run` finds in a process of its own.
-
-    Raises:
-        RuntimeError: with what the process said, where it failed.
-    """
-    home = str(Path(__file__).resolve().parents[2])
-    paths = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
-        [sys.executable, "-m", __name__, way, str(cores), str(background), str(files)],
-        capture_output=True, text=True, env=os.environ | {"PYTHONPATH": paths},
-    )  # fmt: skip
-    if done.returncode:
-        raise RuntimeError(f"{way}: the run failed:\n{done.stderr[-4_000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
 
 
 def run(way: str, cores: int, background: int, files: int, folder: Path) -> dict[str, Any]:

@@ -114,10 +114,21 @@ def elastic(
             min=1, help="Threads at most: usable cores, and 176 simulated ones (16: --quick)."
         ),
     ] = None,
+    spark: Annotated[
+        bool,
+        typer.Option("--spark", help="Only slots that change on a local cluster of two executors."),
+    ] = False,
     out: Out = None,
 ) -> None:
-    """Elastic threads and replicas (Schneider & Wu, section 5; Sahin & Gedik, section 5.2)."""
+    """Elastic threads and replicas (Schneider & Wu, section 5; Sahin & Gedik, section 5.2), and slots on Spark."""
+    if spark:
+        from thalweg.bench.elastic_spark import elastic_spark
+
+        report = _report("elastic-spark", out)
+        report.finish(elastic_spark(report, batches=10 if quick else 32))
+        return
     from thalweg.bench.elastic import Elastic, summary
+    from thalweg.elasticity.samples import PERIOD_NS
     from thalweg.runtime.machine import usable_processors
 
     report = _report("elastic", out)
@@ -128,7 +139,12 @@ def elastic(
     if not simulate:
         cores = threads or usable_processors()
         seconds, period_s = (0.2, 0.1) if quick else (5.0, 1.0)
-        parts.insert(0, lambda: bench.real(cores, seconds=seconds, period_s=period_s))
+        watched = (2.0, 1.0, 1) if quick else (20.0, PERIOD_NS * 1e-9, 3)
+        parts = [
+            lambda: bench.real(cores, seconds=seconds, period_s=period_s),
+            lambda: bench.overhead(cores, *watched),
+            *parts,
+        ]
     report.finish(summary(parts))
 
 

@@ -82,6 +82,7 @@ class Elastic:
     Attributes:
         changes: what was done and refused, oldest first.
         stuck: the operators in which threads sit that cannot be suspended.
+        cpu_s: processor time that measuring and deciding took so far, seconds; counted in the thread of :meth:`start`.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Elastic:
         self.controller = controller
         self.changes: list[Change] = []
         self.stuck: tuple[str, ...] = ()
+        self.cpu_s = 0.0
         self._mem = workers.mem
         self._period_ns = max(round(period_s * 1e9), 1)
         self._given_limits = limits
@@ -136,6 +138,7 @@ class Elastic:
                 self.look(now)
                 if now - self._period.begin_ns >= self._period_ns:
                     self.adapt(now)
+                self.cpu_s = time.thread_time()
         except Exception:
             # What it gives is right with any number of threads: the flow goes on.
             _LOG.exception("the controller failed: from now on there are %d threads", self.threads)
