@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# A first example may compile; how long one takes is nobody's promise.
+settings.register_profile("thalweg", deadline=None)
+settings.load_profile("thalweg")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -19,14 +19,10 @@ from thalweg.records import Category, Field, FieldType, Kind, Timer, state, stat
 from thalweg.runtime.chunks import CATEGORIES, Column
 from thalweg.runtime.contracts import BucketState
 from thalweg.runtime.keys import KeySpec
-from thalweg.state.tables import (
-    ALIVE,
-    DIRTY,
-    SAVED,
-    BucketTable,
-    ObjectTable,
-    split_by_bucket,
-)
+from thalweg.state.object_table import ObjectTable
+from thalweg.state.table_code import split_by_bucket
+from thalweg.state.table_form import ALIVE, DIRTY, SAVED
+from thalweg.state.tables import BucketTable
 from thalweg.times import NEVER
 
 

@@ -27,7 +27,7 @@ from thalweg.runtime.coroutine_live import Leave, Live
 from thalweg.runtime.keys import KeySpec
 from thalweg.runtime.ordering import empty_order, order_places, row_order, with_columns
 from thalweg.runtime.units import Given, Moment, Setting
-from thalweg.state.tables import ObjectTable
+from thalweg.state.object_table import ObjectTable
 from thalweg.times import BEFORE_ALL
 
 if TYPE_CHECKING:

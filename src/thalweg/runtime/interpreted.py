@@ -18,7 +18,7 @@ from thalweg.runtime.contracts import KeyedResult, Rejected, StatelessResult, no
 from thalweg.runtime.failures import operator_error, reason_of, shorten
 from thalweg.runtime.keys import KeySpec
 from thalweg.runtime.state_units import StateUnits
-from thalweg.state.tables import ObjectTable
+from thalweg.state.object_table import ObjectTable
 from thalweg.times import NEVER
 
 

@@ -35,7 +35,7 @@ from thalweg.state.paths import FileSystem, resolve
 from thalweg.state.routing_files import read_table
 from thalweg.state.segments import Segment, SegmentUnit
 from thalweg.state.store import Migrate, SegmentPlace, load_buckets, save_operator
-from thalweg.state.tables import arrow_schema
+from thalweg.state.table_form import arrow_schema
 
 #: Engines that a process keeps; older ones are given up, their state is on disk.
 _KEPT: Final = 8

@@ -1,93 +1,49 @@
-"""Tables of keyed state, one a bucket: open addressing for compiled operators, a dict for the others.
+"""The table of a compiled operator's keyed state, one a bucket: open addressing.
 
 A :class:`BucketTable` is a set of parallel arrays that compiled kernels index by entry number. An
 index of 64-bit cells (32 bits of the hash, entry number + 1; 0 is empty; linear probing, at most
 half full) finds the entry of a key, so that a probe that misses touches no other memory. Entries
 never move while a chunk is processed; only :meth:`BucketTable.mark_saved` and
-:meth:`BucketTable.tidy` renumber them. Both tables have one and the same Arrow form (see
-:class:`thalweg.runtime.contracts.BucketState`), so a restart may switch between them.
+:meth:`BucketTable.tidy` renumber them. An interpreted operator's table has the same Arrow form, so
+a restart may switch between them.
 
 Timers are found without a heap: blocks of 32 entries keep a lower bound of their timers, and a
 lookup marks its entry's block as unknown, since the kernel may then change the timer. A search
 reads the bounds of all blocks but the timers of few.
-
-The file is long because both tables and the compiled loops share one layout and one Arrow form.
 """
 
 from __future__ import annotations
 
-import heapq
-import sys
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from thalweg.errors import SchemaError
-from thalweg.hashing import Bytes, UInt64s
-from thalweg.jit import njit
-from thalweg.records import Field, Kind, StateSpec
-from thalweg.runtime.chunks import CATEGORIES, Bools, Column, Int64s, numpy_dtype
+from thalweg.hashing import UInt64s
+from thalweg.records import StateSpec
+from thalweg.runtime.chunks import Bools, Column, Int64s
 from thalweg.runtime.contracts import no_rows
 from thalweg.runtime.keys import KeyBytes, KeySpec
+from thalweg.state.table_code import fill_index, find_bytes, find_due, find_words, gather
+from thalweg.state.table_form import (
+    ALIVE,
+    BLOCK_BITS,
+    DIRTY,
+    FEW,
+    SAVED,
+    Stays,
+    arrow_schema,
+    default_record,
+    table_parts,
+)
 from thalweg.times import BEFORE_ALL, NEVER
 
-#: Bits of ``BucketTable.flags``: the key has a state; it was written since mark_saved; it is on disk.
-ALIVE: Final = 1
-DIRTY: Final = 2
-SAVED: Final = 4
-
-#: The last column of the Arrow form: whether the key's state was dropped.
-DELETED: Final = "_deleted"
-#: The last field of ``BucketTable.records``, set by ``tw.drop`` in a compiled function.
-DROP: Final = "_drop"
-
-#: Says of the hashes of keys which of them stay.
-Stays: TypeAlias = Callable[[UInt64s], Bools]
-
-_BLOCK_BITS: Final = 5
 _FIRST_CAPACITY: Final = 16
 #: A table with fewer entries grows by more, so that growing is rare.
 _SMALL: Final = 1024
-#: Fewer dead entries than this are not worth the work of removing them.
-_FEW: Final = 64
 _NO_BYTES: Final = KeyBytes(np.zeros(1, np.int64), np.zeros(0, np.uint8))
-
-
-def arrow_schema(spec: KeySpec, state: StateSpec) -> pa.Schema:
-    """The Arrow form of a bucket: key fields, state fields, ``_deleted``; to be read by place."""
-    fields = [
-        pa.field(f.name, f.type.arrow, nullable=f.type.optional)
-        for f in (*spec.fields, *state.schema.fields)
-    ]
-    return pa.schema([*fields, pa.field(DELETED, pa.bool_(), nullable=False)])
-
-
-def record_dtype(state: StateSpec) -> np.dtype[Any]:
-    """The array type of a compiled state, with ``_drop`` last.
-
-    Raises:
-        SchemaError: a field is Optional or not of fixed width; such a state is interpreted.
-    """
-    for field in state.schema.fields:
-        if not field.type.fixed_width or field.type.optional:
-            raise SchemaError(
-                f"state {state.name}.{field.name}: {field.type} does not fit a compiled table; it"
-                " holds int, float, bool, tw.Timestamp, tw.Category and tw.Timer, none Optional"
-            )
-    fields = [(f.name, numpy_dtype(f.type.kind)) for f in state.schema.fields]
-    return np.dtype([*fields, (DROP, np.dtype(np.uint8))], align=True)
-
-
-def default_record(state: StateSpec) -> npt.NDArray[Any]:
-    """One record with every field at its default."""
-    record = np.zeros(1, record_dtype(state))
-    for field in state.schema.fields:
-        category = field.type.kind is Kind.CATEGORY
-        record[field.name] = CATEGORIES.code(field.default) if category else field.default
-    return record
 
 
 class BucketTable:
@@ -121,7 +77,7 @@ class BucketTable:
         self.flags = np.zeros(0, np.uint8)
         self._blocks = no_rows()
         self.bounds[0] = NEVER
-        self._tidy_at = _FEW
+        self._tidy_at = FEW
         self._grow(capacity)
 
     @property
@@ -150,12 +106,12 @@ class BucketTable:
         done = 0
         while True:
             if key_bytes is None:
-                done, self.count = _find_words(
+                done, self.count = find_words(
                     self._index, self.hashes, self.words, self._blocks,
                     hashes, words, rows, out, done, self.count,
                 )  # fmt: skip
             else:
-                done, self.count = _find_bytes(
+                done, self.count = find_bytes(
                     self._index, self.hashes, self.words, self._blocks, self.offsets, self.arena,
                     hashes, words, key_bytes.offsets, key_bytes.data, rows, out, done, self.count,
                 )  # fmt: skip
@@ -191,14 +147,14 @@ class BucketTable:
         self.words = _extended(self.words, capacity)
         self.records = _extended(self.records, capacity)
         self.flags = _extended(self.flags, capacity)
-        self._blocks = _extended(self._blocks, (capacity >> _BLOCK_BITS) + 1, BEFORE_ALL)
+        self._blocks = _extended(self._blocks, (capacity >> BLOCK_BITS) + 1, BEFORE_ALL)
         if self.spec.has_text:
             self.offsets = _extended(self.offsets, capacity + 1)
         self._build_index()
 
     def _build_index(self) -> None:
         self._index = np.zeros(1 << (2 * len(self.flags) - 1).bit_length(), np.uint64)
-        _fill_index(self._index, self.hashes, self.count)
+        fill_index(self._index, self.hashes, self.count)
 
     # -- timers -----------------------------------------------------------------------------------
 
@@ -220,7 +176,7 @@ class BucketTable:
             return no_rows()
         out = np.empty(self.count, np.int64)
         timers = self.records[self.state.timer]
-        found, self.bounds[0] = _find_due(timers, self.flags, self._blocks, self.count, clock, out)
+        found, self.bounds[0] = find_due(timers, self.flags, self._blocks, self.count, clock, out)
         return out[:found].copy()
 
     # -- keys -------------------------------------------------------------------------------------
@@ -238,7 +194,7 @@ class BucketTable:
         offsets = np.zeros(len(entries) + 1, np.int64)
         np.cumsum(self.offsets[entries + 1] - self.offsets[entries], out=offsets[1:])
         data = np.empty(int(offsets[-1]), np.uint8)
-        _gather(self.offsets, self.arena, entries, offsets, data)
+        gather(self.offsets, self.arena, entries, offsets, data)
         return KeyBytes(offsets, data)
 
     # -- state files ------------------------------------------------------------------------------
@@ -313,9 +269,9 @@ class BucketTable:
 
     def _remove_dead(self, capacity: int = 0) -> None:
         kept = np.flatnonzero(self.flags[: self.count] & (ALIVE | SAVED))
-        if self.count > _FEW and 2 * len(kept) <= self.count:
+        if self.count > FEW and 2 * len(kept) <= self.count:
             self._keep(kept, capacity)
-        self._tidy_at = 2 * len(kept) + _FEW
+        self._tidy_at = 2 * len(kept) + FEW
 
     def _keep(self, entries: Int64s, capacity: int) -> None:
         """Renumbers the entries: these, in this order, and no others; with room for ``capacity`` at least."""
@@ -328,7 +284,7 @@ class BucketTable:
         self.words = _extended(self.words[entries], capacity)
         self.records = _extended(self.records[entries], capacity)
         self.flags = _extended(self.flags[entries], capacity)
-        self._blocks = np.full((capacity >> _BLOCK_BITS) + 1, BEFORE_ALL, np.int64)
+        self._blocks = np.full((capacity >> BLOCK_BITS) + 1, BEFORE_ALL, np.int64)
         self.count = size
         self._build_index()
 
@@ -349,22 +305,12 @@ class BucketTable:
         self._remove_dead()
 
     def _apply(self, batch: pa.RecordBatch) -> None:
-        keys, states, deleted = _parts(self.spec, self.state, batch)
+        keys, states, deleted = table_parts(self.spec, self.state, batch)
         found = self.spec.rows(keys, batch.num_rows)
         entries = self.lookup(*found, np.arange(batch.num_rows))
         for field, column in zip(self.state.schema.fields, states, strict=True):
             self.records[field.name][entries] = column.values
         self.flags[entries] = np.where(deleted, 0, ALIVE | SAVED)
-
-
-def _parts(
-    spec: KeySpec, state: StateSpec, batch: pa.RecordBatch
-) -> tuple[list[Column], list[Column], Bools]:
-    """The key columns, state columns and deletions of a batch, taken by place."""
-    fields: tuple[Field, ...] = (*spec.fields, *state.schema.fields)
-    columns = [Column.from_arrow(f.type, batch.column(i)) for i, f in enumerate(fields)]
-    deleted = batch.column(len(fields)).to_numpy(zero_copy_only=False)
-    return columns[: len(spec.fields)], columns[len(spec.fields) :], deleted
 
 
 def _extended(values: npt.NDArray[Any], size: int, fill: int = 0) -> npt.NDArray[Any]:
@@ -374,339 +320,3 @@ def _extended(values: npt.NDArray[Any], size: int, fill: int = 0) -> npt.NDArray
     if fill:
         out[len(values) :] = fill
     return out
-
-
-# -- compiled -------------------------------------------------------------------------------------
-
-_LOW: Final = np.uint64(0xFFFFFFFF)
-_HALF: Final = np.uint64(32)
-_EMPTY: Final = np.uint64(0)
-
-
-@njit
-def _cell(hash_: Any, entry: Any) -> Any:
-    return ((hash_ >> _HALF) << _HALF) | np.uint64(entry + 1)
-
-
-@njit
-def _fill_index(index: UInt64s, hashes: UInt64s, count: int) -> None:
-    mask = np.uint64(len(index) - 1)
-    for entry in range(count):
-        slot = hashes[entry] & mask
-        while index[slot] != _EMPTY:
-            slot = (slot + np.uint64(1)) & mask
-        index[slot] = _cell(hashes[entry], entry)
-
-
-@njit
-def _find_words(
-    index: UInt64s, known: UInt64s, stored: Int64s, blocks: Int64s,
-    hashes: UInt64s, words: Int64s, rows: Int64s, out: Int64s, start: int, count: int,
-) -> tuple[int, int]:  # fmt: skip
-    """Fills ``out`` from ``start``; stops at a new key when there is no room for an entry."""
-    entry: Any
-    mask = np.uint64(len(index) - 1)
-    for i in range(start, len(rows)):
-        row = rows[i]
-        slot = hashes[row] & mask
-        entry = -1
-        while index[slot] != _EMPTY:
-            if index[slot] >> _HALF == hashes[row] >> _HALF:
-                entry = np.int64(index[slot] & _LOW) - 1
-                for k in range(words.shape[1]):
-                    if stored[entry, k] != words[row, k]:
-                        entry = -1
-                        break
-                if entry >= 0:
-                    break
-            slot = (slot + np.uint64(1)) & mask
-        if entry < 0:
-            if count == len(known):
-                return i, count
-            entry = count
-            known[entry] = hashes[row]
-            stored[entry] = words[row]
-            index[slot] = _cell(hashes[row], entry)
-            count += 1
-        blocks[entry >> _BLOCK_BITS] = BEFORE_ALL
-        out[i] = entry
-    return len(rows), count
-
-
-@njit
-def _same(a: Bytes, a_start: Any, a_stop: Any, b: Bytes, b_start: Any, b_stop: Any) -> bool:
-    if a_stop - a_start != b_stop - b_start:
-        return False
-    for k in range(a_stop - a_start):  # noqa: SIM110 (Numba compiles no generators)
-        if a[a_start + k] != b[b_start + k]:
-            return False
-    return True
-
-
-@njit
-def _find_bytes(
-    index: UInt64s, known: UInt64s, stored: Int64s, blocks: Int64s, ends: Int64s, arena: Bytes,
-    hashes: UInt64s, words: Int64s, offsets: Int64s, data: Bytes, rows: Int64s, out: Int64s,
-    start: int, count: int,
-) -> tuple[int, int]:  # fmt: skip
-    """Fills ``out`` from ``start``; stops at a new key when there is no room for it."""
-    entry: Any
-    mask = np.uint64(len(index) - 1)
-    for i in range(start, len(rows)):
-        row = rows[i]
-        first, last = offsets[row], offsets[row + 1]
-        slot = hashes[row] & mask
-        entry = -1
-        while index[slot] != _EMPTY:
-            if index[slot] >> _HALF == hashes[row] >> _HALF:
-                entry = np.int64(index[slot] & _LOW) - 1
-                if _same(arena, ends[entry], ends[entry + 1], data, first, last):
-                    break
-                entry = -1
-            slot = (slot + np.uint64(1)) & mask
-        if entry < 0:
-            if count == len(known) or ends[count] + last - first > len(arena):
-                return i, count
-            entry = count
-            known[entry] = hashes[row]
-            stored[entry] = words[row]
-            for k in range(last - first):
-                arena[ends[entry] + k] = data[first + k]
-            ends[entry + 1] = ends[entry] + last - first
-            index[slot] = _cell(hashes[row], entry)
-            count += 1
-        blocks[entry >> _BLOCK_BITS] = BEFORE_ALL
-        out[i] = entry
-    return len(rows), count
-
-
-@njit
-def _find_due(
-    timers: Any, flags: Bytes, blocks: Int64s, count: int, clock: int, out: Int64s
-) -> tuple[int, int]:
-    """Writes the entries due to ``out``; returns how many and the least timer of the others."""
-    found = 0
-    least = NEVER
-    for block in range((count + (1 << _BLOCK_BITS) - 1) >> _BLOCK_BITS):
-        if blocks[block] < clock:
-            before = found
-            bound = NEVER
-            first = block << _BLOCK_BITS
-            for entry in range(first, min(count, first + (1 << _BLOCK_BITS))):
-                if flags[entry] & ALIVE:
-                    if timers[entry] < clock:
-                        out[found] = entry
-                        found += 1
-                    else:
-                        bound = min(bound, timers[entry])
-            least = min(least, bound)
-            # Firing changes the timers that were due, so their block stays unknown.
-            blocks[block] = bound if found == before else BEFORE_ALL
-        else:
-            least = min(least, blocks[block])
-    return found, least
-
-
-@njit
-def _gather(ends: Int64s, arena: Bytes, entries: Int64s, offsets: Int64s, out: Bytes) -> None:
-    for i in range(len(entries)):
-        start = ends[entries[i]]
-        for k in range(offsets[i + 1] - offsets[i]):
-            out[offsets[i] + k] = arena[start + k]
-
-
-@njit
-def _count_buckets(buckets: Int64s, starts: Int64s, order: Int64s) -> None:
-    for i in range(len(buckets)):
-        starts[buckets[i] + 1] += 1
-    for b in range(1, len(starts)):
-        starts[b] += starts[b - 1]
-    at = starts[:-1].copy()
-    for i in range(len(buckets)):
-        order[at[buckets[i]]] = i
-        at[buckets[i]] += 1
-
-
-def split_by_bucket(buckets: Int64s, nbuckets: int) -> tuple[Int64s, Int64s]:
-    """The rows of each bucket, in their order: bucket b has ``order[starts[b]:starts[b + 1]]``."""
-    order = np.empty(len(buckets), np.int64)
-    starts = np.zeros(nbuckets + 1, np.int64)
-    _count_buckets(buckets, starts, order)
-    return order, starts
-
-
-# -- interpreted ----------------------------------------------------------------------------------
-
-
-class ObjectTable:
-    """The state of one bucket of an interpreted keyed operator: Python key -> state object.
-
-    Keys are in the canonical form of :meth:`KeySpec.python_keys`. One thread at a time.
-    """
-
-    def __init__(self, spec: KeySpec, state: StateSpec) -> None:
-        self.spec = spec
-        self.state = state
-        self.schema = arrow_schema(spec, state)
-        self._states: dict[Any, Any] = {}
-        self._saved: set[Any] = set()
-        #: keys written since mark_saved, oldest first (a dict, since a set has no order)
-        self._dirty: dict[Any, None] = {}
-        #: keys whose timer may differ from what the heap says
-        self._stirred: dict[Any, None] = {}
-        #: (timer, ticket, key); an item is void unless the key's state has that very timer
-        self._heap: list[tuple[int, int, Any]] = []
-        self._tickets = 0
-
-    def get(self, key: Any) -> Any | None:
-        """The state of the key, None when it has none."""
-        return self._states.get(key)
-
-    def get_or_new(self, key: Any) -> Any:
-        """The state of the key; a key without one gets a fresh one, which counts as written."""
-        found = self._states.get(key)
-        if found is None:
-            found = self._states[key] = self.state.new()
-            self.touch(key)
-        return found
-
-    def touch(self, key: Any) -> None:
-        """Tells that the key's state is changed, before or after it is, in the same chunk."""
-        self._dirty[key] = None
-        if self.state.timer is not None:
-            self._stirred[key] = None
-
-    def drop(self, key: Any) -> None:
-        """Removes the state of the key, if it has one."""
-        if self._states.pop(key, None) is not None:
-            self._dirty[key] = None
-
-    def replace(self, key: Any, state: Any) -> None:
-        """Gives the key this state."""
-        self._states[key] = state
-        self.touch(key)
-
-    # -- timers -----------------------------------------------------------------------------------
-
-    @property
-    def next_timer(self) -> int:
-        """The least timer, NEVER when there is none."""
-        self._settle()
-        while self._heap and self._timer(self._heap[0][2]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else NEVER
-
-    def due(self, clock: int) -> list[Any]:
-        """The keys whose timer is below the clock, in no order.
-
-        The caller fires them all, and touches or drops each: they are not told twice.
-        """
-        self._settle()
-        out: dict[Any, None] = {}
-        while self._heap and self._heap[0][0] < clock:
-            time, _, key = heapq.heappop(self._heap)
-            if self._timer(key) == time:
-                out[key] = None
-        return list(out)
-
-    def _timer(self, key: Any) -> int | None:
-        found = self._states.get(key)
-        if found is None or self.state.timer is None:
-            return None
-        time: int | None = getattr(found, self.state.timer)
-        return time
-
-    def _settle(self) -> None:
-        for key in self._stirred:
-            time = self._timer(key)
-            if time is not None and time != NEVER:
-                self._tickets += 1
-                heapq.heappush(self._heap, (time, self._tickets, key))
-        self._stirred.clear()
-        # Each change of a timer leaves a void item behind.
-        if len(self._heap) > 2 * len(self._states) + _FEW:
-            self._heap.clear()
-            self._stirred = dict.fromkeys(self._states)
-            self._settle()
-
-    # -- state files ------------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        """How many keys have a state."""
-        return len(self._states)
-
-    @property
-    def nbytes(self) -> int:
-        """Memory held, bytes; an estimate from the first state."""
-        sample = next(iter(self._states.items()), None)
-        if sample is None:
-            return sys.getsizeof(self._states)
-        key, state = sample
-        parts = (key, state, *(getattr(state, name) for name in self.state.schema.names))
-        return sys.getsizeof(self._states) + len(self._states) * sum(map(sys.getsizeof, parts))
-
-    @property
-    def dirty(self) -> bool:
-        """Whether there is a delta to write."""
-        return any(key in self._states or key in self._saved for key in self._dirty)
-
-    def delta(self) -> pa.RecordBatch:
-        """The keys written since :meth:`mark_saved`; dropped ones have the default state."""
-        return self._to_arrow(
-            [key for key in self._dirty if key in self._states or key in self._saved]
-        )
-
-    def snapshot(self) -> pa.RecordBatch:
-        """Every key that has a state."""
-        return self._to_arrow(list(self._states))
-
-    def _to_arrow(self, keys: list[Any]) -> pa.RecordBatch:
-        fresh = self.state.new()
-        values = [self.state.values(self._states.get(key, fresh)) for key in keys]
-        columns = self.spec.columns_of(keys)
-        for i, field in enumerate(self.state.schema.fields):
-            columns.append(Column.from_python(field.type, [one[i] for one in values]))
-        deleted = pa.array([key not in self._states for key in keys], pa.bool_())
-        arrays = [*(column.to_arrow() for column in columns), deleted]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-    def take_out(self, stays: Stays) -> pa.RecordBatch:
-        """Drops the keys that do not stay and gives what :meth:`snapshot` said of them."""
-        keys = list(self._states)
-        stay = stays(self.spec.hashes(self.spec.columns_of(keys), len(keys))).tolist()
-        gone = [key for key, stayed in zip(keys, stay, strict=True) if not stayed]
-        rows = self._to_arrow(gone)
-        for key in gone:
-            self.drop(key)
-        return rows
-
-    def mark_saved(self) -> None:
-        """What was just written is on disk from now on."""
-        for key in self._dirty:
-            if key in self._states:
-                self._saved.add(key)
-            else:
-                self._saved.discard(key)
-        self._dirty.clear()
-
-    def load(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Becomes the state of these batches, oldest first; all of it counts as saved."""
-        self._states.clear()
-        self._saved.clear()
-        self._dirty.clear()
-        self._stirred.clear()
-        self._heap.clear()
-        self.apply(batches)
-
-    def apply(self, deltas: Sequence[pa.RecordBatch]) -> None:
-        """Takes over deltas, oldest first, as saved; only when there is nothing dirty here."""
-        for batch in deltas:
-            keys, states, deleted = _parts(self.spec, self.state, batch)
-            values = [column.to_python() for column in states]
-            for i, key in enumerate(self.spec.python_keys(keys, batch.num_rows)):
-                if deleted[i]:
-                    self._states.pop(key, None)
-                else:
-                    self._states[key] = self.state.restore([one[i] for one in values])
-                self.touch(key)
-        self.mark_saved()

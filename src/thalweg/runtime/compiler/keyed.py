@@ -31,7 +31,9 @@ from thalweg.runtime.contracts import KeyedResult, Rejected
 from thalweg.runtime.failures import reason_of, shorten
 from thalweg.runtime.keys import KeyRows
 from thalweg.runtime.state_units import StateUnits
-from thalweg.state.tables import ALIVE, DIRTY, BucketTable, default_record, split_by_bucket
+from thalweg.state.table_code import split_by_bucket
+from thalweg.state.table_form import ALIVE, DIRTY, default_record
+from thalweg.state.tables import BucketTable
 
 
 def check_keyed(spec: KeyedSpec) -> tuple[bool, str]:

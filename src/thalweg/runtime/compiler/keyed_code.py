@@ -18,7 +18,7 @@ from thalweg.runtime.compiler.lookup import RANGE_WIDTH, TABLE_WIDTH
 from thalweg.runtime.compiler.source import FunctionSource, describe
 from thalweg.runtime.compiler.unit import Unit
 from thalweg.runtime.keys import KeySpec
-from thalweg.state.tables import ALIVE, DIRTY, record_dtype
+from thalweg.state.table_form import ALIVE, DIRTY, record_dtype
 from thalweg.times import NEVER
 
 #: Offsets in the control array.

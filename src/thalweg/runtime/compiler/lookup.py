@@ -20,7 +20,8 @@ from thalweg.jit import njit
 from thalweg.runtime.chunks import Int64s
 from thalweg.runtime.compiler.columns import address
 from thalweg.runtime.keys import KeyBytes, KeyRows
-from thalweg.state.tables import BucketTable, _find_bytes, _find_due, _find_words
+from thalweg.state.table_code import find_bytes, find_due, find_words
+from thalweg.state.tables import BucketTable
 
 #: Numba exports these without types.
 types: Final[Any] = _untyped_types
@@ -83,7 +84,7 @@ def _find_all_words(
         blocks = carray(_int64s(at[6]), at[11])
         bounds = carray(_int64s(at[3]), 2)
         start, end = ranges[r, 1], ranges[r, 2]
-        done, bounds[1] = _find_words(
+        done, bounds[1] = find_words(
             index, known, stored, blocks, hashes, words, order[start:end], out[start:end], done, bounds[1],
         )  # fmt: skip
         if done < end - start:
@@ -109,7 +110,7 @@ def _find_all_bytes(
         arena = carray(_bytes(at[8]), at[12])
         bounds = carray(_int64s(at[3]), 2)
         start, end = ranges[r, 1], ranges[r, 2]
-        done, bounds[1] = _find_bytes(
+        done, bounds[1] = find_bytes(
             index, known, stored, blocks, ends, arena, hashes, words, offsets, data,
             order[start:end], out[start:end], done, bounds[1],
         )  # fmt: skip
@@ -135,7 +136,7 @@ def _find_all_due(
         timers = np.lib.stride_tricks.as_strided(first, (count,), (size,))
         flags = carray(_bytes(at[1]), at[10])
         blocks = carray(_int64s(at[6]), at[11])
-        found, bounds[0] = _find_due(timers, flags, blocks, count, clock, out[total:])
+        found, bounds[0] = find_due(timers, flags, blocks, count, clock, out[total:])
         if found:
             ranges[used, 0], ranges[used, 1], ranges[used, 2] = bucket, total, total + found
             used += 1

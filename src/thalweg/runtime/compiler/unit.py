@@ -10,7 +10,7 @@ from thalweg.records import Schema, StateSpec
 from thalweg.runtime.chunks import CATEGORIES
 from thalweg.runtime.compiler.kinds import Type, field_type, record_type
 from thalweg.runtime.compiler.reasons import NotCompilable
-from thalweg.state.tables import record_dtype
+from thalweg.state.table_form import record_dtype
 
 #: (function as text, argument types, what it is for): one generated function each.
 Instance = tuple[str, tuple[Type, ...], str]

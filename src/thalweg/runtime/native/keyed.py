@@ -32,7 +32,7 @@ from thalweg.runtime.native.keyed_merge import merge_keyed, run_serial
 from thalweg.runtime.native.keyed_ranks import CategoryRanks
 from thalweg.runtime.native.keyed_run import drop_due, run_partition
 from thalweg.runtime.native.keyed_split import free_split, split_keyed
-from thalweg.state.tables import record_dtype
+from thalweg.state.table_form import record_dtype
 from thalweg.times import NEVER
 
 _KEY_KINDS: Final = {

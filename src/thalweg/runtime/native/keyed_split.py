@@ -1,7 +1,7 @@
 """Splitting a chunk by the bucket of its keys, in machine code: hashes, the rows by bucket, ranges, partitions.
 
 The results are bit for bit those of :meth:`thalweg.runtime.keys.KeySpec.rows`,
-:func:`thalweg.hashing.bucket_of` and :func:`thalweg.state.tables.split_by_bucket`.
+:func:`thalweg.hashing.bucket_of` and :func:`thalweg.state.table_code.split_by_bucket`.
 """
 
 from __future__ import annotations
