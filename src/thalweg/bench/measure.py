@@ -138,7 +138,7 @@ class Report:
         self._found[experiment] = [dict(row) for row in rows]
         table = Table(title=experiment, title_justify="left")
         for key in rows[0]:
-            table.add_column(key, justify="right" if _is_number(rows[0][key]) else "left")
+            table.add_column(key, justify="right" if is_number(rows[0][key]) else "left")
         for row in rows:
             table.add_row(*(_shown(value) for value in row.values()))
         self.console.print(table)
@@ -155,57 +155,15 @@ class Report:
 
     def _draw(self, folder: Path) -> None:
         try:
-            from matplotlib.figure import Figure
+            from thalweg.bench.plots import draw
         except ImportError:
             self.console.print("no plots: they need matplotlib (pip install 'thalweg[bench]')")
             return
-        for number, (experiment, rows) in enumerate(self._found.items()):
-            if "period" in rows[0]:
-                self._draw_over_time(folder / f"{self.name}-{number}.png", experiment, rows)
-                continue
-            labels = [" ".join(str(v) for v in row.values() if not _is_number(v)) for row in rows]
-            keys = [key for key in rows[0] if key in ("rows/s", "speed-up", "mean ms", "ratio")]
-            if not keys:
-                continue
-            figure = Figure(figsize=(9, 2.2 * len(keys)), layout="constrained")
-            for axes, key in zip(
-                figure.subplots(len(keys), 1, squeeze=False)[:, 0], keys, strict=True
-            ):
-                axes.bar(range(len(rows)), [row[key] for row in rows])
-                axes.set_xticks(range(len(rows)), labels, rotation=60, ha="right", fontsize=6)
-                axes.set_ylabel(key)
-            figure.suptitle(experiment)
-            figure.savefig(folder / f"{self.name}-{number}.png", dpi=120)
-
-    def _draw_over_time(
-        self, path: Path, experiment: str, rows: Sequence[Mapping[str, Any]]
-    ) -> None:
-        """Threads and throughput by period, a panel for each graph (as Figure 10 of Schneider & Wu)."""
-        from matplotlib.figure import Figure
-
-        graphs = list(dict.fromkeys(row["graph"] for row in rows))
-        columns = min(3, len(graphs))
-        lines = -(-len(graphs) // columns)
-        figure = Figure(figsize=(4 * columns, 2.5 * lines), layout="constrained")
-        panels = figure.subplots(lines, columns, squeeze=False).ravel()
-        for axes, graph in zip(panels, graphs, strict=False):
-            mine = [row for row in rows if row["graph"] == graph]
-            periods = [row["period"] for row in mine]
-            axes.plot(periods, [row["tuples/s"] for row in mine], color="tab:blue")
-            axes.set_ylim(bottom=0)
-            axes.set_title(graph, fontsize=8)
-            axes.set_ylabel("tuples/s", color="tab:blue", fontsize=7)
-            threads = axes.twinx()
-            threads.step(periods, [row["level"] for row in mine], where="mid", color="tab:red")
-            threads.set_ylim(bottom=0)
-            threads.set_ylabel("threads", color="tab:red", fontsize=7)
-        for axes in panels[len(graphs) :]:
-            axes.set_axis_off()
-        figure.suptitle(experiment)
-        figure.savefig(path, dpi=120)
+        draw(folder, self.name, self._found)
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a cell is a measurement, not a label."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

@@ -148,13 +148,24 @@ def elastic(
     report.finish(summary(parts))
 
 
-def caneill(quick: Quick = False, out: Out = None) -> None:
-    """Routing tables on real data: locality, balance and cost of counting (Caneill et al., section 4.3)."""
+def caneill(
+    quick: Quick = False,
+    cluster: Annotated[
+        bool, typer.Option(help="Also a synthetic workload on a Spark cluster of this machine.")
+    ] = True,
+    out: Out = None,
+) -> None:
+    """Routing tables: locality and balance on real data, throughput on a cluster (Caneill et al., section 4)."""
     from thalweg.bench.caneill import Caneill
 
     report = _report("caneill", out)
     periods, pairs = (4, (300, 10_000)) if quick else (10, (100, 300, 1_000, 3_000, 10_000))
-    report.finish(Caneill(report, periods=periods, pairs=pairs).all())
+    summary = Caneill(report, periods=periods, pairs=pairs).all()
+    if cluster:
+        from thalweg.bench.caneill_cluster import FULL, QUICK, CaneillCluster
+
+        summary += "\n" + CaneillCluster(report, QUICK if quick else FULL).all()
+    report.finish(summary)
 
 
 def spark_queries(

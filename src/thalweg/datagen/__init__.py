@@ -15,6 +15,7 @@ from __future__ import annotations
 from thalweg.datagen.calls import CALL_SCHEMA, FIRST_AREA, Call, call_records
 from thalweg.datagen.clicks import ACTIONS, CLICK_SCHEMA, Click, clickstream
 from thalweg.datagen.items import CATEGORIES
+from thalweg.datagen.pairs import KEY_PAIR_SCHEMA, KeyPair, key_pairs
 from thalweg.datagen.sales import MAX_LINES, SALE_SCHEMA, Sale, store_sales
 from thalweg.datagen.writers import FORMATS, drip, write_files
 
@@ -25,14 +26,17 @@ __all__ = [
     "CLICK_SCHEMA",
     "FIRST_AREA",
     "FORMATS",
+    "KEY_PAIR_SCHEMA",
     "MAX_LINES",
     "SALE_SCHEMA",
     "Call",
     "Click",
+    "KeyPair",
     "Sale",
     "call_records",
     "clickstream",
     "drip",
+    "key_pairs",
     "store_sales",
     "write_files",
 ]

@@ -48,7 +48,7 @@ _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 
 #: No second compiler, which is most of a young JVM's CPU time, and the collector without helper threads.
-_LIGHT: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+LIGHT_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def session(
@@ -94,7 +94,7 @@ def session(
         prepare_java()
     settings = _all_settings(master, threads_per_slot, asked)
     if light_jvm and master is not None and master.startswith("local"):
-        settings[_JAVA_OPTIONS] = f"{_LIGHT} {settings[_JAVA_OPTIONS]}".strip()
+        settings[_JAVA_OPTIONS] = f"{LIGHT_JVM} {settings[_JAVA_OPTIONS]}".strip()
     return _start(app_name, settings)
 
 

@@ -21,7 +21,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ import pyspark
 from thalweg.errors import EnvironmentProblem
 from thalweg.spark.java import prepare_java
 
-_MASTER: Final = "127.0.0.1"
+_LOOPBACK: Final = "127.0.0.1"
 _MASTER_CLASS: Final = "org.apache.spark.deploy.master.Master"
 _WORKER_CLASS: Final = "org.apache.spark.deploy.worker.Worker"
 #: Enough for a process that hands out work and does none.
@@ -61,14 +61,38 @@ class Cluster:
     processes: tuple[subprocess.Popen[bytes], ...]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Machines:
+    """Where the processes of a cluster run.
+
+    Attributes:
+        driver: the address of this process and of the master.
+        workers: the address of each worker.
+        enter: by worker, what its command is put behind, such as a program that enters a network of its own.
+    """
+
+    driver: str
+    workers: tuple[str, ...]
+    enter: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def here(cls, workers: int) -> Machines:
+        """This machine with its loopback addresses."""
+        hosts = tuple(worker_host(i) for i in range(workers))
+        return cls(_LOOPBACK, hosts, ((),) * workers)
+
+
 @contextlib.contextmanager
-def standalone(*, workers: int = 2, cores: int = 1, memory: str = "1g") -> Iterator[Cluster]:
+def standalone(
+    *, workers: int = 2, cores: int = 1, memory: str = "1g", machines: Machines | None = None
+) -> Iterator[Cluster]:
     """A cluster that lasts as long as the block, also when SIGTERM ends it; a session must be stopped inside.
 
     Args:
         workers: each has one executor.
         cores: of each worker.
         memory: of each worker's executor, as Spark writes it.
+        machines: of as many workers; None: the loopback device.
 
     Raises:
         EnvironmentProblem: a process ended or did not answer in time; with the end of its log.
@@ -79,25 +103,30 @@ def standalone(*, workers: int = 2, cores: int = 1, memory: str = "1g") -> Itera
     started: list[subprocess.Popen[bytes]] = []
     with _terminated():
         try:
-            yield from _running(folder, started, workers, cores, memory)
+            places = Machines.here(workers) if machines is None else machines
+            yield from _running(folder, started, places, cores, memory)
         finally:
             _stop(started)
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _running(
-    folder: Path, started: list[subprocess.Popen[bytes]], workers: int, cores: int, memory: str
+    folder: Path,
+    started: list[subprocess.Popen[bytes]],
+    machines: Machines,
+    cores: int,
+    memory: str,
 ) -> Iterator[Cluster]:
     """Starts the processes, which are added to ``started``, and gives the cluster."""
-    port, page = free_port(_MASTER), free_port(_MASTER)
-    started.append(_master(folder, port, page))
-    status = _wait_for(folder, started, page, workers=0)
-    hosts = tuple(worker_host(i) for i in range(workers))
-    for number, host in enumerate(hosts):
-        started.append(_worker(folder, number, host, cores, memory, status["url"]))
-    _wait_for(folder, started, page, workers=workers)
-    settings = _settings(folder, cores, memory)
-    yield Cluster(status["url"], hosts, settings, folder, tuple(started))
+    port, page = free_port(machines.driver), free_port(machines.driver)
+    url = f"http://{machines.driver}:{page}/json/"
+    started.append(_master(folder, machines.driver, port, page))
+    status = _wait_for(folder, started, url, workers=0)
+    for number in range(len(machines.workers)):
+        started.append(_worker(folder, number, machines, cores, memory, status["url"]))
+    _wait_for(folder, started, url, workers=len(machines.workers))
+    settings = _settings(folder, machines.driver, cores, memory)
+    yield Cluster(status["url"], machines.workers, settings, folder, tuple(started))
 
 
 @contextlib.contextmanager
@@ -114,25 +143,26 @@ def _terminated() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _master(folder: Path, port: int, page: int) -> subprocess.Popen[bytes]:
-    arguments = ["--host", _MASTER, "--port", str(port), "--webui-port", str(page)]
-    return _daemon(folder, "master", _MASTER, _MASTER_CLASS, *arguments)
+def _master(folder: Path, host: str, port: int, page: int) -> subprocess.Popen[bytes]:
+    arguments = ["--host", host, "--port", str(port), "--webui-port", str(page)]
+    return _daemon(folder, "master", host, (), _MASTER_CLASS, *arguments)
 
 
 def _worker(
-    folder: Path, number: int, host: str, cores: int, memory: str, master: str
+    folder: Path, number: int, machines: Machines, cores: int, memory: str, master: str
 ) -> subprocess.Popen[bytes]:
+    host, enter = machines.workers[number], machines.enter[number]
     work = folder / f"worker-{number}"
     resources = ["--cores", str(cores), "--memory", memory, "--work-dir", str(work)]
     places = ["--host", host, "--port", "0", "--webui-port", "0"]
-    return _daemon(folder, work.name, host, _WORKER_CLASS, *places, *resources, master)
+    return _daemon(folder, work.name, host, enter, _WORKER_CLASS, *places, *resources, master)
 
 
-def _settings(folder: Path, cores: int, memory: str) -> dict[str, str]:
-    """A driver that is seen on the loopback device only, and one executor a worker with all its cores."""
+def _settings(folder: Path, driver: str, cores: int, memory: str) -> dict[str, str]:
+    """A driver that is seen at its address only, and one executor a worker with all its cores."""
     return {
-        "spark.driver.host": _MASTER,
-        "spark.driver.bindAddress": _MASTER,
+        "spark.driver.host": driver,
+        "spark.driver.bindAddress": driver,
         "spark.executor.cores": str(cores),
         "spark.executor.memory": memory,
         "spark.local.dir": str(folder / "driver"),
@@ -149,7 +179,7 @@ def _python_path() -> str:
 
 
 def _daemon(
-    folder: Path, name: str, host: str, java_class: str, *arguments: str
+    folder: Path, name: str, host: str, enter: Sequence[str], java_class: str, *arguments: str
 ) -> subprocess.Popen[bytes]:
     """A process of Spark's own, with its output in a log. Spark's script becomes that process, so ids are right."""
     home = Path(pyspark.__file__).parent
@@ -163,7 +193,7 @@ def _daemon(
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": _python_path(),
     }
-    command = [str(home / "bin" / "spark-class"), java_class, *arguments]
+    command = [*enter, str(home / "bin" / "spark-class"), java_class, *arguments]
     with _log(folder, name).open("wb") as log:
         # A session of its own: Ctrl-C is for the driver, which ends the cluster last.
         return subprocess.Popen(
@@ -176,7 +206,7 @@ def _log(folder: Path, name: str) -> Path:
 
 
 def _wait_for(
-    folder: Path, started: list[subprocess.Popen[bytes]], page: int, *, workers: int
+    folder: Path, started: list[subprocess.Popen[bytes]], page: str, *, workers: int
 ) -> dict[str, Any]:
     """What the master says of itself once so many workers are registered.
 
@@ -195,10 +225,10 @@ def _wait_for(
     raise _not_started(folder, len(started) - 1, f"was not ready after {_START_S:.0f} s")
 
 
-def _status(page: int) -> dict[str, Any] | None:
+def _status(page: str) -> dict[str, Any] | None:
     """The master's page as data; None while there is none."""
     try:
-        with urllib.request.urlopen(f"http://{_MASTER}:{page}/json/", timeout=5) as answer:
+        with urllib.request.urlopen(page, timeout=5) as answer:
             status: dict[str, Any] = json.load(answer)
     except (OSError, urllib.error.URLError, ValueError):
         return None
@@ -239,7 +269,7 @@ def worker_host(number: int) -> str:
     try:
         free_port(own)
     except OSError:
-        return _MASTER
+        return _LOOPBACK
     return own
 
 

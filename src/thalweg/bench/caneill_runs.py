@@ -1,0 +1,295 @@
+"""Runs of the synthetic workload on a standalone cluster: rows, seconds, bytes between executors, CPU time.
+
+Runs in a process of its own, in a network of its own where cards can be had: ``python -m thalweg.bench.caneill_runs``
+takes a :class:`Job` as JSON and prints what :func:`run` gives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple
+
+import psutil
+
+from thalweg import datagen
+from thalweg.bench import network
+from thalweg.bench.caneill_flow import COUNTING, local_table, make_flow, worst_table
+from thalweg.locality import Online
+from thalweg.state.routing_files import save_table
+
+#: Keys of each of the two fields.
+KEYS: Final = 1_000
+#: Batches in front that only warm up.
+WARM_UP: Final = 2
+#: Rows a batch at most, where the padding is small.
+_MOST_ROWS: Final = 50_000
+_EXECUTOR_MEMORY: Final = "1g"
+_STOP_S: Final = 30.0
+
+
+class Setting(NamedTuple):
+    """What is measured together: its ways take turns.
+
+    Attributes:
+        ways: "hashed", "table", "worst", "counting", "online".
+        padding: bytes a tuple.
+        locality: share of the tuples whose keys are partners.
+        gbit_s: of each executor's network card, each way; None: not limited.
+        batches: measured ones of a run.
+        repeats: runs of each way.
+    """
+
+    ways: tuple[str, ...]
+    padding: int
+    locality: float = 0.8
+    gbit_s: float | None = None
+    batches: int = 5
+    repeats: int = 1
+
+
+class Job(NamedTuple):
+    """Settings for one cluster.
+
+    Attributes:
+        workers: each has an executor of one core and a slot.
+        batch_mb: about so large is a batch.
+        settings: one after the other.
+    """
+
+    workers: int
+    batch_mb: float
+    settings: tuple[Setting, ...]
+
+
+class Batch(NamedTuple):
+    """A measured batch.
+
+    Attributes:
+        rows: tuples.
+        wall_s: from its begin to its commit record.
+        local, remote: bytes that the second operator's slots read from their own executor and from others; None where
+            Spark's numbers came too late.
+        stay: the share of tuples between the operators that stayed in their slot.
+        moved: keys that get another slot behind it.
+    """
+
+    rows: int
+    wall_s: float
+    local: int | None
+    remote: int | None
+    stay: float
+    moved: int
+
+    @classmethod
+    def of(cls, progress: Mapping[str, Any]) -> Batch:
+        """What a query's progress says of a batch; the exchange in front of the first operator does not count."""
+        said = progress["locality"]
+        between: tuple[int | None, int | None] = (None, None)
+        if len(said["remote_bytes"]) > 1:
+            between = said["local_bytes"][1], said["remote_bytes"][1]
+        stay, moved = said["stay"], said["keys_moved"]
+        return cls(progress["rows"], progress["batch_s"], *between, stay, moved)
+
+
+class Run(NamedTuple):
+    """A run: its measured batches, and the CPU time of driver, executors and their Python during them, s."""
+
+    batches: tuple[Batch, ...]
+    cpu_s: float
+
+    @property
+    def rows_per_s(self) -> float:
+        """Of the median batch."""
+        return statistics.median(one.rows / one.wall_s for one in self.batches)
+
+    @property
+    def cpu_us(self) -> float:
+        """A tuple."""
+        return 1e6 * self.cpu_s / sum(one.rows for one in self.batches)
+
+    @property
+    def remote_bytes(self) -> float:
+        """A tuple, between the two operators."""
+        known = [one for one in self.batches if one.remote is not None]
+        return sum(one.remote or 0 for one in known) / max(sum(one.rows for one in known), 1)
+
+    @property
+    def remote_share(self) -> float:
+        """Of the bytes between the two operators."""
+        both = [(one.local or 0, one.remote or 0) for one in self.batches]
+        return sum(remote for _, remote in both) / max(sum(map(sum, both)), 1)
+
+
+#: By way, its runs.
+Found = dict[str, list[Run]]
+
+
+def in_a_process(job: Job) -> Iterator[Found]:
+    """What :func:`run` finds in a process of its own, setting by setting.
+
+    Raises:
+        RuntimeError: with what the process said, where it failed.
+    """
+    home = str(Path(__file__).resolve().parents[2])
+    paths = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-m", __name__, json.dumps(job)]
+    if network.is_possible():
+        command = network.own_network(command)
+    environment = os.environ | {"PYTHONPATH": paths}
+    with tempfile.TemporaryFile("w+") as wrong:
+        for line in _lines_of(command, environment, wrong):
+            found = json.loads(line)
+            yield {way: [_run_of(*one) for one in runs] for way, runs in found.items()}
+
+
+def _lines_of(
+    command: Sequence[str], environment: Mapping[str, str], wrong: IO[str]
+) -> Iterator[str]:
+    """What a process writes, as it comes; when this one is interrupted, it may end what it started first."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=wrong, text=True, env=environment) as child:
+        assert child.stdout is not None
+        try:
+            yield from child.stdout
+        except BaseException:
+            # Ctrl-C has reached it as well.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(_STOP_S)
+            child.terminate()
+            raise
+    if child.returncode:
+        wrong.seek(0)
+        raise RuntimeError(f"the cluster's runs failed:\n{wrong.read()[-4_000:]}")
+
+
+def _run_of(batches: Sequence[Sequence[Any]], cpu_s: float) -> Run:
+    return Run(tuple(Batch(*one) for one in batches), cpu_s)
+
+
+def _job_of(workers: int, batch_mb: float, settings: Sequence[Sequence[Any]]) -> Job:
+    return Job(workers, batch_mb, tuple(Setting(*one) for one in settings))
+
+
+def run(job: Job) -> Iterator[Found]:
+    """Starts a cluster and measures the settings, one after the other; with cards where the process has a network."""
+    from thalweg import spark as ts
+    from thalweg.spark.session import LIGHT_JVM
+    from thalweg.spark.standalone import standalone
+
+    with contextlib.ExitStack() as stack:
+        cards = stack.enter_context(network.network(job.workers)) if _is_alone() else None
+        machines = None if cards is None else cards.machines
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="thalweg-bench-")))
+        cluster = stack.enter_context(
+            standalone(workers=job.workers, memory=_EXECUTOR_MEMORY, machines=machines)
+        )
+        # Young JVMs would spend more on their second compiler than on the rows.
+        light = {f"spark.{who}.extraJavaOptions": LIGHT_JVM for who in ("driver", "executor")}
+        session = ts.session(cluster.master, conf={**cluster.settings, **light})
+        stack.callback(session.stop)
+        for number, setting in enumerate(job.settings):
+            if cards is not None:
+                cards.limit(setting.gbit_s)
+            place = folder / str(number)
+            measuring = _Measuring(setting, job, place)
+            if number == 0:
+                measuring.warm_up()
+            yield measuring.all()
+            shutil.rmtree(place)
+
+
+def _is_alone() -> bool:
+    """Whether this process has a network of its own: nothing in it is up."""
+    return not any(one.isup for one in psutil.net_if_stats().values())
+
+
+class _Measuring:
+    """The runs of a setting, over the same files.
+
+    Args:
+        setting: what is measured.
+        job: that it belongs to.
+        folder: for files, tables and checkpoints.
+    """
+
+    def __init__(self, setting: Setting, job: Job, folder: Path) -> None:
+        self._setting = setting
+        self._slots = job.workers
+        self._folder = folder
+        self._routings: dict[str, Any] = {
+            "hashed": "off",
+            "table": str(folder / "table.json"),
+            "worst": str(folder / "worst.json"),
+            "counting": COUNTING,
+            "online": Online(every=max(setting.batches // 3, 1), drop=None, imbalance=None),
+        }
+        files = WARM_UP + setting.batches
+        rows = files * min(int(job.batch_mb * 1e6 / (setting.padding + 16)), _MOST_ROWS)
+        pairs = datagen.key_pairs(rows, KEYS, locality=setting.locality, padding=setting.padding)
+        self._files = datagen.write_files(pairs, folder / "made", rows=rows, files=files)
+        save_table(self._routings["table"], local_table(KEYS, job.workers))
+        save_table(self._routings["worst"], worst_table(KEYS, job.workers))
+
+    def all(self) -> Found:
+        """Every way as often as wanted, in turn."""
+        found: Found = {way: [] for way in self._setting.ways}
+        for turn in range(self._setting.repeats):
+            for way in self._setting.ways:
+                found[way].append(self._run(way, self._folder / f"{way}-{turn}"))
+        return found
+
+    def warm_up(self) -> None:
+        """A run that is not counted: the compilers of young executors work for long."""
+        self._run(self._setting.ways[0], self._folder / "warm-up")
+
+    def _run(self, way: str, folder: Path) -> Run:
+        from thalweg import spark as ts
+
+        given = folder / "in"
+        given.mkdir(parents=True)
+        source = ts.files(str(given), format="parquet", max_files_per_trigger=1)
+        query = ts.start(
+            make_flow(), {"pairs": source}, {}, checkpoint=str(folder / "checkpoint"), slots=self._slots,
+            locality=self._routings[way],
+        )  # fmt: skip
+        try:
+            self._feed(given, self._files[:WARM_UP])
+            query.process_all_available()
+            before = _cpu_s()
+            self._feed(given, self._files[WARM_UP:])
+            query.process_all_available()
+            cpu_s = _cpu_s() - before
+        finally:
+            query.stop()
+        batches = [Batch.of(one) for one in query.recent_progress if one["rows"]]
+        return Run(tuple(batches[WARM_UP:]), cpu_s)
+
+    @staticmethod
+    def _feed(given: Path, files: Sequence[Path]) -> None:
+        for file in files:
+            os.link(file, given / file.name)
+
+
+def _cpu_s() -> float:
+    """The CPU time so far of this process, of all that it started, and of what they started and that has ended."""
+    here = psutil.Process()
+    total = 0.0
+    for one in [here, *here.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = one.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+if __name__ == "__main__":
+    for ran in run(_job_of(*json.loads(sys.argv[1]))):
+        print(json.dumps(ran), flush=True)

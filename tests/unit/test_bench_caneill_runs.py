@@ -1,0 +1,129 @@
+"""The bench on a cluster without one: its flow and tables, what it takes from a batch's progress, its network."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import thalweg as tw
+from thalweg import datagen
+from thalweg.bench import network
+from thalweg.bench.caneill_flow import (
+    COUNTING,
+    FIRST,
+    SECOND,
+    hashed_table,
+    local_table,
+    make_flow,
+    worst_table,
+)
+from thalweg.bench.caneill_runs import Batch, Run
+from thalweg.locality import KeyCount, KeyLoads, Online, PairCount, RoutingTable, Statistics
+from thalweg.locality.triggers import History
+
+KEYS = 400
+
+
+def partners_together(table: RoutingTable) -> float:
+    """The share of keys whose partner is in their slot."""
+    same = [table.slot_of(FIRST, key) == table.slot_of(SECOND, KEYS + key) for key in range(KEYS)]
+    return sum(same) / KEYS
+
+
+@pytest.mark.parametrize("slots", [2, 3])
+def test_tables(slots: int) -> None:
+    """A table brings all partners together, the worst one none, hashing a slot's share; both fill slots alike."""
+    table, worst, hashed = local_table(KEYS, slots), worst_table(KEYS, slots), hashed_table(slots)
+    assert partners_together(table) == 1.0
+    assert partners_together(worst) == 0.0
+    assert abs(partners_together(hashed) - 1 / slots) < 0.1
+    for made in (table, worst):
+        for operator, start in ((FIRST, 0), (SECOND, KEYS)):
+            slots_of = [made.slot_of(operator, key) for key in range(start, start + KEYS)]
+            counts = [slots_of.count(slot) for slot in range(slots)]
+            assert max(counts) - min(counts) <= 1
+
+
+def test_the_flow_counts_both_keys() -> None:
+    rows = [datagen.KeyPair(0, 2, b"a"), datagen.KeyPair(1, 2, b"b"), datagen.KeyPair(1, 3, b"c")]
+    result = tw.run(make_flow(), {"pairs": rows})
+    assert [tuple(row) for row in result.rows("counts")] == [(2, 1), (2, 2), (3, 1)]
+
+
+def test_counting_never_moves_a_key() -> None:
+    """Statistics that call for a table, and many batches: none is made."""
+    table = hashed_table(2)
+    pairs = tuple(PairCount((FIRST, key), (SECOND, KEYS + key), 100) for key in range(KEYS))
+    loads = {}
+    for name, start in ((FIRST, 0), (SECOND, KEYS)):
+        keys = tuple(KeyCount(start + key, 0, 100) for key in range(KEYS))
+        loads[name] = KeyLoads(name, 100 * KEYS, keys, (0,) * 128)
+    statistics = Statistics((FIRST, SECOND), loads, pairs)
+    assert Online(every=1)(statistics, table, History(batches=1_000)).assignment is not None
+    decision = COUNTING(statistics, table, History(batches=1_000, promised=1.0))
+    assert decision.assignment is None and decision.cause is None
+
+
+def progress(remote: list[int], *, moved: int = 0) -> dict[str, object]:
+    said = {
+        "local_bytes": [7, 60, 1][: len(remote)], "remote_bytes": remote, "stay": 0.9, "keys_moved": moved,
+    }  # fmt: skip
+    return {"rows": 10, "batch_s": 0.5, "locality": said}
+
+
+def test_only_the_hop_between_the_keys_counts() -> None:
+    """Of three exchanges the first one spreads the input, the last one gathers; late numbers are none."""
+    batch = Batch.of(progress([90, 40, 5], moved=3))
+    assert batch == Batch(10, 0.5, 60, 40, 0.9, 3)
+    assert Batch.of(progress([])) == Batch(10, 0.5, None, None, 0.9, 0)
+
+
+def test_figures_of_a_run() -> None:
+    """Batches without Spark's numbers have rows but no bytes; the rate is that of the median batch."""
+    batches = (
+        Batch(100, 1.0, 60, 40, 0.9, 0),
+        Batch(100, 4.0, None, None, 0.9, 0),
+        Batch(100, 2.0, 0, 100, 0.9, 0),
+    )
+    run = Run(batches, cpu_s=0.003)
+    assert run.rows_per_s == 50
+    assert run.remote_bytes == 140 / 200
+    assert run.remote_share == 140 / 200
+    assert run.cpu_us == pytest.approx(10)
+
+
+_TALK = """
+import subprocess, sys
+from thalweg.bench.network import network
+server = "import socket, sys; s = socket.create_server((sys.argv[1], 5000)); print(flush=True);"
+server += "s.accept()[0].sendall(b'x')"
+client = "import socket, sys; print(socket.create_connection((sys.argv[1], 5000)).recv(1))"
+with network(2) as made:
+    made.limit(1.0)
+    first, second = made.machines.enter
+    for enter in made.machines.enter:
+        print("rate 1Gbit" in subprocess.check_output([*enter, "tc", "qdisc", "show", "dev", "card"], text=True))
+    made.limit(None)
+    print("tbf" in subprocess.check_output(["tc", "qdisc", "show"], text=True))
+    python = [sys.executable, "-c"]
+    address = made.machines.workers[1]
+    listening = subprocess.Popen([*second, *python, server, address], stdout=subprocess.PIPE)
+    listening.stdout.readline()
+    print(subprocess.check_output([*first, *python, client, address], text=True).strip())
+    listening.wait()
+"""
+
+
+@pytest.mark.skipif(not network.is_possible(), reason="no network namespaces here")
+def test_machines_of_a_network() -> None:
+    """They reach each other by their cards, which have a limit exactly while there is to be one."""
+    done = subprocess.run(
+        network.own_network([sys.executable, "-c", _TALK]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["True", "True", "False", "b'x'"]
