@@ -89,6 +89,7 @@ def test_figures_of_a_run() -> None:
     )
     run = Run(batches, cpu_s=0.003)
     assert run.rows_per_s == 50
+    assert run.best_per_s == 100
     assert run.remote_bytes == 140 / 200
     assert run.remote_share == 140 / 200
     assert run.cpu_us == pytest.approx(10)
