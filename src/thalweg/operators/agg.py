@@ -4,7 +4,8 @@ Each aggregate says which state fields it needs and gives the source text of its
 :mod:`thalweg.operators.library` puts the texts of all aggregates of a window into one function, so that a
 window with five aggregates is still one compiled pass.
 
-NaN is greater than every number, as in Spark SQL, so that no result depends on the order of the rows.
+NaN is greater than every number, as in Spark SQL, and an extreme of -0.0 is given as 0.0, so that neither depends on
+the order of the rows.
 """
 
 from __future__ import annotations
@@ -144,7 +145,9 @@ def _extreme(name: str, aggregate: Aggregate, kind: FieldType, row: Schema) -> P
         f"    state.{name}_ = row.{aggregate.field}",
         f"    state.{name}_seen = True",
     )
-    text = f"state.{name}_ if state.{name}_seen else None" if kind.optional else f"state.{name}_"
+    text = f"{held} + 0.0" if kind.kind is Kind.FLOAT else held  # 0.0 for -0.0
+    if kind.optional:
+        text = f"{text} if state.{name}_seen else None"
     return Part((value, seen), kind, update, text)
 
 
