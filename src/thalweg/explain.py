@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from thalweg.flow import Flow
+from thalweg.operators.combining import described
 from thalweg.operators.functions import Function
 from thalweg.operators.nodes import (
     Batches,
+    Combine,
     Coroutine,
     Digest,
     Keyed,
@@ -138,6 +140,8 @@ class _Page:
             yield _stamp(node)
         elif isinstance(node, Digest):
             yield "adds a digest of the row"
+        elif isinstance(node, Combine):
+            yield f"one row for those of a chunk with the same {', '.join(node.by)}: {', '.join(described(node))}"
         elif isinstance(node, Sink):
             yield (
                 "ordered: one task writes"
@@ -156,7 +160,7 @@ class _Page:
         if isinstance(node, Coroutine):
             return f"{_where(node.function)} interpreted: it has its own driver loop".strip()
         if not isinstance(node, (Stateless, Keyed)):
-            return "built in" if isinstance(node, (Stamp, Digest, Union, OwnTime)) else ""
+            return "built in" if isinstance(node, (Stamp, Digest, Combine, Union, OwnTime)) else ""
         if self.found is None:
             verdict = Verdict(False, _NOT_TRIED)
         else:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from thalweg.errors import BuildError, SchemaError
-from thalweg.operators import key_order, library
+from thalweg.operators import combining, key_order, library
 from thalweg.operators.agg import Aggregate
 from thalweg.operators.arguments import Duration, span
 from thalweg.operators.functions import Function, Returns, check_parameters, returns_of
 from thalweg.operators.nodes import (
     Compile,
     Errors,
+    Grouping,
     Key,
     Keyed,
     OwnTime,
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
 class KeyedStream:
     """A stream by key: the verbs see each key's rows in order, with a state of their own."""
 
-    def __init__(self, stream: Stream, key: Key) -> None:
+    def __init__(self, stream: Stream, key: Key, grouping: Grouping = "fields") -> None:
         self._stream = stream
         self._key = key
+        self._grouping = grouping
 
     def process(
         self,
@@ -50,6 +52,7 @@ class KeyedStream:
         passed, ``on_timer(state, key, time)`` is called, just before the first tuple with a greater time; then
         the state is dropped unless the timer was set again. ``key`` is a tuple if there are several key fields.
         """
+        self._need_whole_keys(name or "process", "a function has state that only it understands")
         return self._process(function, state, on_timer, name, into, errors, compile)
 
     def window(
@@ -96,10 +99,15 @@ class KeyedStream:
         field = stamped.schema.fields[-1]
         item = self._stream.schema
         if function is None:
+            if self._grouping == "partial":
+                partial = combining.split(label, item, (*self._key.fields, field), aggregates)
+                stamped = stamped._combine(label, partial)
+                item, aggregates = partial.record, partial.merging
             made = library.window(label, item, self._key.fields, field, length, aggregates)
             returns = Returns(made.out)
         else:
             _refuse_both(label, aggregates)
+            self._need_whole_keys(label, "a function sees all rows of a window")
             returns = self._rows_function(function, label, into)
             made = library.collect(
                 label, stamped.schema, item, len(self._key.fields), field, length, function,
@@ -122,6 +130,7 @@ class KeyedStream:
         is the time of that row, and a row exactly ``gap`` later still joins. Arguments as for :meth:`window`.
         """
         label = name or "sessions"
+        self._need_whole_keys(label, "a session ends by the gap between all rows of its key")
         time = self._event_time(label)
         length = span(time, gap, f"operator {label!r}: gap")
         if length < 0:
@@ -150,6 +159,7 @@ class KeyedStream:
         Rows left out whose payload differs from the kept row's go to ``.conflicts``.
         """
         label = name or "dedupe"
+        self._need_whole_keys(label, "dedupe keeps the first of all rows of a key")
         stream = self._ordered(label)
         digested = stream._digest()
         payload = digested.schema.names[-1]
@@ -171,6 +181,10 @@ class KeyedStream:
         return main._deduped(own, dataclasses.replace(other, own=own))
 
     # -- the common parts ---------------------------------------------------------------------------------
+
+    def _need_whole_keys(self, label: str, reason: str) -> None:
+        if self._grouping == "partial":
+            raise combining.refusal(label, reason)
 
     def _event_time(self, label: str) -> FieldType:
         if self._stream.time is None:

@@ -16,9 +16,11 @@ import pyarrow as pa
 
 from thalweg.errors import DataError, OperatorError
 from thalweg.flow import Flow
+from thalweg.operators.combining import alone
 from thalweg.operators.digest import digest
 from thalweg.operators.nodes import (
     Batches,
+    Combine,
     Coroutine,
     Digest,
     Keyed,
@@ -256,6 +258,8 @@ class _Run:
                 self.give(Ref(node.index), node.record.coerce((*row, value)))
         elif isinstance(node, Digest):
             self.give(Ref(node.index), node.record.coerce((*row, digest(row))))
+        elif isinstance(node, Combine):
+            self.give(Ref(node.index), node.record.coerce(alone(node, row)))
         elif isinstance(node, Batches):
             self.batches(node, row)
         elif isinstance(node, Coroutine):

@@ -14,14 +14,17 @@ from thalweg.keyed import KeyedStream
 from thalweg.loops import LoopVerbs
 from thalweg.operators import key_order, library
 from thalweg.operators.agg import Aggregate
-from thalweg.operators.arguments import Duration, key_field, lateness_span, time_field
+from thalweg.operators.arguments import Duration, choice, key_field, lateness_span, time_field
+from thalweg.operators.combining import Partial, refusal
 from thalweg.operators.functions import Function, Returns, check_parameters, returns_of
 from thalweg.operators.nodes import (
     REJECTED,
     Batches,
+    Combine,
     Compile,
     Digest,
     Errors,
+    Grouping,
     Key,
     OrderBy,
     Ref,
@@ -148,7 +151,11 @@ class Stream(LoopVerbs):
         )
 
     def key_by(
-        self, *keys: str | Callable[..., Any], buckets: int = 128, into: Any = None
+        self,
+        *keys: str | Callable[..., Any],
+        buckets: int = 128,
+        into: Any = None,
+        grouping: Grouping = "fields",
     ) -> KeyedStream:
         """The stream by key: names of fields, or one function ``row -> key`` with an annotated return type.
 
@@ -157,12 +164,18 @@ class Stream(LoopVerbs):
             buckets: into how many shares the key space is cut: the unit of parallelism, of state files and of
                 migration; it stays the same for the life of a checkpoint.
             into: the key's type for a function without annotation (int, str, tw.Category, ...).
+            grouping: ``"fields"``: all rows of a key go to one slot, in order. ``"partial"``, for windows of
+                aggregates that merge exactly (count, min, max, sum of an int): rows of a key become parts of its
+                aggregates where they are, which are merged in the key's slot, so that a hot key is no hot slot.
         """
+        choice("grouping", grouping, ("fields", "partial"), "key_by")
         if not isinstance(buckets, int) or isinstance(buckets, bool) or not 1 <= buckets <= 65_536:
             raise BuildError(f"key_by: buckets is a number from 1 to 65536, got {buckets!r}")
         if not keys:
             raise BuildError("key_by needs a field name, several, or a function")
         if any(callable(key) for key in keys):
+            if grouping == "partial":
+                raise refusal("key_by", "a function makes the key; put the key into a field by map")
             return KeyedStream(self, self._key_function(keys, buckets, into))
         fields = tuple(self.schema.field(str(key)) for key in keys)
         for field in fields:
@@ -172,7 +185,7 @@ class Stream(LoopVerbs):
                 )
         if len({field.name for field in fields}) < len(fields):
             raise BuildError(f"key_by: a field is named twice in {keys}")
-        return KeyedStream(self, Key(fields, None, buckets))
+        return KeyedStream(self, Key(fields, None, buckets), grouping)
 
     def window(
         self,
@@ -330,6 +343,13 @@ class Stream(LoopVerbs):
         node = Stamp(
             flow._next(), flow._stateless_name(what), self.ref, record, size, every, origin
         )
+        return flow._add(node, self.time, self.own)
+
+    def _combine(self, label: str, partial: Partial) -> Stream:
+        flow, record = self.flow, partial.record
+        by = record.names[: len(record.names) - len(partial.parts)]
+        name = flow._stateless_name(f"{label}/combine")
+        node = Combine(flow._next(), name, self.ref, record, by, partial.parts)
         return flow._add(node, self.time, self.own)
 
     def _digest(self) -> Stream:

@@ -402,6 +402,35 @@ def _tumbling(on: Sequence[tw.Stream], step: Step, name: str) -> tw.Stream:
     return made.map(from_window, name=f"{name}_out")
 
 
+#: Keys and aggregates of all types; what depends on the order of rows cannot be split.
+PARTS = {
+    **AGGREGATES,
+    "least": tw.agg.min("value"),
+    "most": tw.agg.max("value"),
+    "maybe_least": tw.agg.min("maybe"),
+    "maybe_most": tw.agg.max("maybe"),
+    "some": tw.agg.sum("maybe"),
+    "first_name": tw.agg.min("name"),
+    "last_tag": tw.agg.max("tag"),
+}
+
+
+def from_parts(row: Any) -> Event:
+    text = f"{row.maybe_least} {row.maybe_most} {row.some} {row.first_name}"
+    value = row.least if row.least == row.least else row.most
+    return Event(row.start, row.n % 4, text, row.last_tag, value, row.n, row.total, 0)
+
+
+def _partial_window(on: Sequence[tw.Stream], step: Step, name: str) -> tw.Stream:
+    size, every, start = SIZES[step.param % len(SIZES)]
+    keys = [one for one in KEYS if not callable(one[0])]
+    keyed = on[0].key_by(
+        *keys[step.key % len(keys)], buckets=(128, 4, 1)[step.param % 3], grouping="partial"
+    )
+    made = keyed.window(size, every=every, start=start, name=name, **PARTS)
+    return made.map(from_parts, name=f"{name}_out")
+
+
 def _whole_window(on: Sequence[tw.Stream], step: Step, name: str) -> tw.Stream:
     size, every, start = SIZES[step.param % len(SIZES)]
     function = two_best if step.key % 2 else summary
@@ -466,6 +495,7 @@ OPERATORS: dict[str, Operator] = {
     "count_all": _process(running, Total),
     "all_quiet": _process(track, Timed, all_quiet),
     "window": Operator(_tumbling, timed=True, grows=True),
+    "window_of_parts": Operator(_partial_window, timed=True, grows=True),
     "window_all": Operator(_whole_window, timed=True, grows=True),
     "window_function": Operator(_window_function, timed=True, grows=True),
     "sessions": Operator(_sessions, timed=True),

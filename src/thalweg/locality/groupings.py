@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -18,9 +18,7 @@ from thalweg.hashing import Int64s, UInt64s, bucket_of, hash_words
 from thalweg.jit import njit
 from thalweg.locality.routing import RoutingTable
 from thalweg.operators.agg import Aggregate
-
-#: The aggregates whose parts can be merged to the very value of the whole; a mean is a sum by a count.
-MERGEABLE: Final = ("count", "sum", "min", "max", "mean")
+from thalweg.operators.combining import MERGEABLE
 
 
 class Grouping(Protocol):

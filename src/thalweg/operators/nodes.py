@@ -10,12 +10,15 @@ import dataclasses
 import enum
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
+from thalweg.operators.agg import Aggregate
 from thalweg.operators.functions import Function
 from thalweg.records import Field, Schema, StateSpec
 
 Errors = Literal["fail", "reject"]
 Compile = Literal["auto", "require", "never"]
 Order = Literal["total", "key"]
+#: How a stream by key is split between slots: all rows of a key to one; or parts of its aggregates.
+Grouping = Literal["fields", "partial"]
 #: What makes a keyed operator's timers due: the flow's clock; the next row of the key, or the end ("own", where
 #: time is each key's own); only the end, before all other timers ("end").
 Timing = Literal["clock", "own", "end"]
@@ -193,6 +196,23 @@ class Digest(Reader):
 
     input: Ref
     record: Schema
+
+    KIND = OperatorKind.STATELESS
+
+
+@dataclasses.dataclass(frozen=True)
+class Combine(Reader):
+    """Makes one row of those of a chunk that are equal in the fields ``by``: parts of aggregates, to be merged.
+
+    How many rows it gives depends on how the stream is cut; what a merging operator makes of them does not
+    (:mod:`thalweg.operators.combining`). A row stands where the first one that it is made of stood.
+    """
+
+    input: Ref
+    record: Schema
+    by: tuple[str, ...]
+    #: by further field of the record, what it is of the rows
+    parts: tuple[tuple[str, Aggregate], ...]
 
     KIND = OperatorKind.STATELESS
 

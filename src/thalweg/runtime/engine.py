@@ -13,6 +13,7 @@ from typing import Any
 from thalweg.operators.nodes import (
     REJECTED,
     Batches,
+    Combine,
     Coroutine,
     Digest,
     Keyed,
@@ -31,6 +32,7 @@ from thalweg.plan import LEVEL, OWN, Edge, Plan, Unit, branch
 from thalweg.records import Schema
 from thalweg.runtime.build import Builder, Prepared
 from thalweg.runtime.chunks import Chunk
+from thalweg.runtime.combine import CombineUnit
 from thalweg.runtime.coroutine_unit import CoroutineUnit
 from thalweg.runtime.ingress import Gate, Ingress, cuts, event_columns
 from thalweg.runtime.keyed_unit import KeyedUnit
@@ -342,6 +344,7 @@ class Engine:
             Batches: BatchesUnit,
             Stamp: StampUnit,
             Digest: DigestUnit,
+            Combine: CombineUnit,
             Union: UnionUnit,
             OrderBy: OrderByUnit,
             OwnTime: OwnTimeUnit,
