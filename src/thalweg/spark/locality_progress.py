@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from thalweg.locality.routing import keyed_operators
+from thalweg.operators.nodes import Combine
 from thalweg.plan import Plan
 from thalweg.spark.exchanges import Exchange, co_located
 from thalweg.spark.locality import Routed, TopKeys
@@ -52,7 +53,7 @@ def locality_progress(
         "remote_bytes": [one.remote_bytes for one in exchanges],
         **_moves(routed, reports),
         "top_keys": {name: list(keys) for name, keys in top.keys.items()} if top else {},
-        "notes": list(_notes(slots, top)) if top else [],
+        "notes": list(_notes(plan, slots, top)) if top else [],
     }
 
 
@@ -104,12 +105,21 @@ def _moves(routed: Routed, reports: Sequence[Mapping[str, Any]]) -> dict[str, An
     }
 
 
-def _notes(slots: int, top: TopKeys) -> Any:
-    """Says of keys that fill a slot by themselves that their order has a price."""
+def _notes(plan: Plan, slots: int, top: TopKeys) -> Any:
+    """Says of keys that fill a slot by themselves that their order has a price, and what has none."""
+    whole = {
+        node.name for node in plan.keyed if not isinstance(plan.node(node.input.node), Combine)
+    }
     for name, keys in top.keys.items():
+        reason = (
+            "they are kept in order, so they stay on one slot; a window of counts, int sums, min or max can"
+            " have them in parts, by key_by(..., grouping='partial')"
+            if name in whole
+            else "they are parts already, so larger batches or chunks make them fewer"
+        )
         for key, share in keys:
             if share * slots > HOT:
                 yield (
                     f"key {key!r} of {name} has {share:.0%} of its tuples, more than a slot's fair share of"
-                    f" {1 / slots:.0%}: they are kept in order, so they stay on one slot"
+                    f" {1 / slots:.0%}: {reason}"
                 )
