@@ -16,6 +16,7 @@ from thalweg.elasticity import (
     Replicas,
     Sample,
     Suggestion,
+    ThreadLevels,
     Utilization,
 )
 
@@ -271,6 +272,14 @@ def test_settled_when_both_are() -> None:
     assert not controller.settled
     controller.refused(found, "no")
     assert controller.settled
+
+
+def test_inputs_are_looked_at_as_often_as_the_eager_one_needs() -> None:
+    """Levels are found without them; of congestion from 1 % on a share must be exact to less."""
+    replicas = Replicas()
+    assert replicas.looks * replicas.congestion >= 5
+    assert ThreadLevels().looks == Utilization().looks < replicas.looks
+    assert Combined().looks == Combined(Replicas(), ThreadLevels()).looks == replicas.looks
 
 
 def best_rate(costs_us: list[float], threads: int) -> float:

@@ -29,6 +29,7 @@ class Combined(Controller):
         self.threads = ThreadLevels() if threads is None else threads
         self.replicas = Replicas() if replicas is None else replicas
         self.initial_replicas = self.replicas.initial_replicas
+        self.looks = max(self.threads.looks, self.replicas.looks)
 
     def start(self, limits: Limits) -> None:
         super().start(limits)

@@ -19,9 +19,12 @@ class Controller(abc.ABC):
         limits: the thread levels that the host allows.
         initial_replicas: how many may work at first on each operator on which several may; None: as many as there
             are threads.
+        looks: so many times a period the host should look whether inputs are full: ``write_blocked`` and
+            ``output_blocked`` are exact to one of them. Each wakes up a thread.
     """
 
     initial_replicas: int | None = None
+    looks: int = 500
 
     def __init__(self) -> None:
         self.limits = Limits(1, 1)

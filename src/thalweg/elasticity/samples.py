@@ -9,6 +9,9 @@ from thalweg.errors import BuildError
 
 #: The period of adaptation, ns (Schneider & Wu, 4.2.2; Sahin & Gedik's Δ, 5.2): 10 s.
 PERIOD_NS: Final = 10_000_000_000
+#: Looks a period that suffice where nobody asks whether inputs are full: a period behind a change then begins at most
+#: this part of it late.
+FEW_LOOKS: Final = 50
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

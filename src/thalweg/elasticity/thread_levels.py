@@ -28,7 +28,7 @@ from thalweg.checks import require_int, require_share
 from thalweg.elasticity.controller import Controller
 from thalweg.elasticity.curve import Curve
 from thalweg.elasticity.measures import relative_difference
-from thalweg.elasticity.samples import Limits, Sample, Suggestion
+from thalweg.elasticity.samples import FEW_LOOKS, Limits, Sample, Suggestion
 from thalweg.errors import BuildError
 
 
@@ -59,6 +59,8 @@ class ThreadLevels(Controller):
     Raises:
         BuildError: a parameter makes no sense.
     """
+
+    looks = FEW_LOOKS
 
     def __init__(
         self,

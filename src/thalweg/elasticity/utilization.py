@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from thalweg.checks import require_share
 from thalweg.elasticity.controller import Controller
-from thalweg.elasticity.samples import Limits, Sample, Suggestion
+from thalweg.elasticity.samples import FEW_LOOKS, Limits, Sample, Suggestion
 from thalweg.errors import BuildError
 
 
@@ -26,6 +26,8 @@ class Utilization(Controller):
     Raises:
         BuildError: a parameter makes no sense.
     """
+
+    looks = FEW_LOOKS
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ stuck in a user's function: they are counted as threads that cannot be suspended
 (Schneider & Wu, section 4.2.3). Nothing has to be drained: a worker leaves between two units, and what it leaves
 behind in a queue others take up; the order of the output is that of the reorder buffers under any number of threads.
 
-A thread of its own looks at the inboxes some hundred times a period (see :mod:`thalweg.runtime.gauges`). All else
+A thread of its own looks at the inboxes as often as the controller needs (see :mod:`thalweg.runtime.gauges`). All else
 is differences of the counts that workers keep anyway.
 """
 
@@ -33,9 +33,7 @@ from thalweg.runtime.workers import Workers
 from thalweg.stats import Change
 
 _LOG: Final = logging.getLogger("thalweg")
-#: So many looks at the inboxes a period: shares are exact to a fraction of the share that counts as congested.
-_LOOKS: Final = 500
-#: But not more often than this, seconds: each costs some microseconds of one processor.
+#: Looks at the inboxes come no more often than this, seconds: each wakes up a thread.
 _SHORTEST_LOOK_S: Final = 0.005
 #: How long the thread is waited for at the end, seconds.
 _GRACE_S: Final = 2.0
@@ -131,7 +129,7 @@ class Elastic:
             self._thread.join(_GRACE_S)
 
     def _run(self) -> None:
-        pause_s = max(self._period_ns * 1e-9 / _LOOKS, _SHORTEST_LOOK_S)
+        pause_s = max(self._period_ns * 1e-9 / self.controller.looks, _SHORTEST_LOOK_S)
         try:
             while not self._stop.wait(pause_s):
                 now = time.monotonic_ns()
