@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -15,12 +16,15 @@ from task_host import tagged
 
 import thalweg as tw
 from thalweg.plan import Plan, make_plan
+from thalweg.reference import run_reference
+from thalweg.reference_keys import sort_key
 from thalweg.runtime.build import prepare
 from thalweg.runtime.chunks import Chunk
 from thalweg.spark import inputs as io
 from thalweg.spark import tasks, worker
 from thalweg.spark.batches import Store
 from thalweg.spark.manifest import manifest_of
+from thalweg.spark.pairs import PAIRS, Read, pairs_body
 from thalweg.spark.pickling import pickled_plan
 from thalweg.spark.progress import sum_counts
 from thalweg.spark.transport import Blob, decode, from_batch, to_batches
@@ -28,6 +32,7 @@ from thalweg.spark.worker import StageJob, segment_of
 from thalweg.state import cleaning
 from thalweg.state import manifest as manifests
 from thalweg.state import record as records
+from thalweg.state.inspect import read_state
 
 
 class SlotsHost:
@@ -115,10 +120,37 @@ class SlotsHost:
             there = _shuffled(tasks.later_stage(job, stage), there, job.slots)
         return _shuffled(tasks.last_merge(job), there, job.slots)
 
+    def pairs(self, rows: Sequence[Any], reads: Sequence[Read]) -> pa.Table:
+        """The pre-pass over a batch."""
+        source = Chunk.from_rows(self.plan.sources[0].out, list(rows)).to_arrow()
+        body = pairs_body(self._job(2, 0, 0, False), reads)
+        return pa.Table.from_batches(list(body(tagged([source]))), PAIRS)
+
     @staticmethod
     def forget() -> None:
         """What new worker processes know: nothing."""
         worker.forget_engines()
+
+
+def check(flow: tw.Flow, host: SlotsHost, folder: Path, rows: Sequence[Any]) -> None:
+    """Sinks and states are those of the reference runner at the end of the rows."""
+    plan = make_plan(flow)
+    wanted = run_reference(flow, {plan.sources[0].name: rows}, end=True)
+    for sink in plan.sinks:
+        assert host.rows[sink.name] == wanted.sinks[sink.name], sink.name
+    for node in plan.keyed:
+        held = wanted.states[node.name]
+        expected = [
+            (*(key if isinstance(key, tuple) else (key,)), *node.state.values(held[key]))
+            for key in sorted(held, key=sort_key)
+        ]
+        table = read_state(str(folder), node.name)
+        columns = [
+            column.cast("int64") if str(column.type).startswith("timestamp") else column
+            for column in table.columns
+        ]
+        found = list(zip(*[column.to_pylist() for column in columns], strict=True))
+        assert found == expected, node.name
 
 
 def _shuffled(body: Any, blobs: Iterable[Blob], slots: int) -> list[Blob]:

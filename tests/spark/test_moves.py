@@ -11,13 +11,9 @@ import kill_driver as driver
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slots_host import SlotsHost
+from slots_host import SlotsHost, check
 
 from thalweg.locality import RoutingTable, keyed_operators
-from thalweg.plan import make_plan
-from thalweg.reference import run_reference
-from thalweg.reference_keys import sort_key
-from thalweg.state.inspect import read_state
 from thalweg.state.routing_files import epochs, write_table
 
 FLOW = driver.make_flow()
@@ -121,7 +117,7 @@ def test_random_moves(
     for place, step in enumerate(steps):
         part = rows[60 * place : 60 * (place + 1)]
         made.run(part, step, (seed, place), ends=place == len(steps) - 1)
-    check(made.host, folder, rows)
+    check(FLOW, made.host, folder, rows)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -141,25 +137,4 @@ def test_move_and_rescale(tmp_path: Path, threads: int) -> None:
         assert record is not None
         units = record.chains["number"]
         assert sum(unit >= 128 for unit in units) > 3 or not place
-    check(made.host, tmp_path, rows)
-
-
-def check(host: SlotsHost, folder: Path, rows: list[driver.Click]) -> None:
-    """Sinks and states are those of the reference runner."""
-    wanted = run_reference(FLOW, {"clicks": rows}, end=True)
-    for sink in driver.SINKS:
-        assert host.rows[sink] == wanted.sinks[sink], sink
-    nodes = {node.name: node for node in make_plan(FLOW).keyed}
-    for name in driver.STATEFUL:
-        held = wanted.states[name]
-        expected = [
-            (*(key if isinstance(key, tuple) else (key,)), *nodes[name].state.values(held[key]))
-            for key in sorted(held, key=sort_key)
-        ]
-        table = read_state(str(folder), name)
-        columns = [
-            column.cast("int64") if str(column.type).startswith("timestamp") else column
-            for column in table.columns
-        ]
-        found = list(zip(*[column.to_pylist() for column in columns], strict=True))
-        assert found == expected, name
+    check(FLOW, made.host, tmp_path, rows)

@@ -42,6 +42,11 @@ class Slots:
                 "routing: expected a tw.locality.RoutingTable, tw.locality.Online() or None, got"
                 f" {type(routing).__name__}"
             )
+        if isinstance(routing, Online) and routing.first_seen:
+            raise BuildError(
+                "routing: first_seen places the keys of a batch before it runs, and the slots of one process have no"
+                " batches; leave it out here, it is for tw.spark.start"
+            )
 
     def engine(self, prepared: Prepared, chunk_rows: int) -> SlottedEngine:
         """The engine of a flow."""

@@ -54,6 +54,7 @@ class FirstSeen:
         known: other keys that have state already, where their bucket is.
         cap: the most tuples of a part by the mean.
         max_keys: the most keys to place.
+        loads: the tuples of each part so far, by operator, where others have placed keys before; None: there are none.
 
     Raises:
         BuildError: ``cap`` is below 1.
@@ -67,6 +68,7 @@ class FirstSeen:
         known: frozenset[OperatorKey] = frozenset(),
         cap: float = CAP,
         max_keys: int = MAX_KEYS,
+        loads: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         if cap < 1:
             raise BuildError(f"expected cap ≥ 1, got {cap}")
@@ -79,7 +81,15 @@ class FirstSeen:
         for end in known:
             self._parts.setdefault(end, self._by_hash(end))
         self._placed: dict[OperatorKey, int] = {}
-        self._loads = {name: [0] * assignment.parts for name in assignment.buckets}
+        self._loads = {
+            name: list(loads[name]) if loads else [0] * assignment.parts
+            for name in assignment.buckets
+        }
+
+    @property
+    def loads(self) -> dict[str, list[int]]:
+        """By operator, the tuples of each part."""
+        return {name: list(loads) for name, loads in self._loads.items()}
 
     def assignment(self) -> Assignment:
         """The assignment with all keys that were placed, as the next reconfiguration starts from it."""

@@ -54,12 +54,14 @@ class BatchPlanned:
         slots: how many it is to have.
         follows: the epoch that holds from this batch on, by the commit record before it; None: there is none.
         new_keys: the slots of keys that come for the first time in this batch and have no state.
+        freed_keys: pinned keys that have no state, and need their pins no more.
     """
 
     batch: int
     slots: int
     follows: int | None
     new_keys: Mapping[OperatorKey, int] = dataclasses.field(default_factory=dict)
+    freed_keys: frozenset[OperatorKey] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -171,6 +173,17 @@ class Manager:
     _decision: Decision | None = None
     _story: deque[str] = dataclasses.field(default_factory=lambda: deque(maxlen=_STORY))
 
+    def holds(self, follows: int | None) -> RoutingTable | None:
+        """The table that holds behind a record that names this epoch; None while only its file knows."""
+        if follows is None:
+            return self.first
+        return self.table if self.table is not None and self.table.epoch == follows else None
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a batch runs behind which another table holds, made from statistics."""
+        return self._next is not self._running
+
     def handle(self, event: Event) -> list[Action]:
         """What is to be done, in this order.
 
@@ -216,8 +229,8 @@ class Manager:
         running = self.table
         if event.slots != running.slots:
             running = running.rescaled(event.slots, epoch=self._unused())
-        if event.new_keys:
-            running = running.placed(event.new_keys, epoch=self._unused())
+        if event.new_keys or event.freed_keys:
+            running = running.placed(event.new_keys, freed=event.freed_keys, epoch=self._unused())
         if running is not self.table:
             yield self._write(running)
         decision, following, moves = None, running, Moves()

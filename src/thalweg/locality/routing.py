@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
 import numpy as np
@@ -259,16 +259,26 @@ class RoutingTable:
             used[group] += 1
         return pins
 
-    def placed(self, keys: Mapping[OperatorKey, int], *, epoch: int | None = None) -> RoutingTable:
+    def placed(
+        self,
+        keys: Mapping[OperatorKey, int],
+        *,
+        freed: Set[OperatorKey] = frozenset(),
+        epoch: int | None = None,
+    ) -> RoutingTable:
         """The table with keys pinned that were seen for the first time.
 
-        Their state, which is to come, need not move: the caller knows that they have none yet.
+        No state moves: the caller knows that none of these keys has any.
 
         Args:
             keys: the slot of each.
+            freed: keys that are no longer pinned.
             epoch: of the new table; None: the next one.
         """
-        pins = {name: dict(routes.pins) for name, routes in self.operators.items()}
+        pins = {
+            name: {key: group for key, group in routes.pins.items() if (name, key) not in freed}
+            for name, routes in self.operators.items()
+        }
         new = {(n, canonical_key(self._routes(n).types, k)): slot for (n, k), slot in keys.items()}
         pins = self._grouped(pins, new)
         operators = {

@@ -97,6 +97,8 @@ class Online:
         alpha: the greatest imbalance of each operator that a new table is made for.
         seed: of the cuts that are tried.
         partition: makes assignments; None: :func:`thalweg.locality.partition`.
+        first_seen: whether keys that have no state yet are placed beside their partners before a batch runs, instead of
+            by hash; on Spark. It reads each batch's input once more, so it is for streams whose keys keep changing.
 
     Raises:
         BuildError: a number is out of range.
@@ -110,6 +112,7 @@ class Online:
     alpha: float = ALPHA
     seed: int = 0
     partition: Partition | None = None
+    first_seen: bool = False
 
     def __post_init__(self) -> None:
         wrong = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import time
 import uuid
@@ -36,6 +37,7 @@ from thalweg.spark.locality import Asked, KeyRouting, Routed, followed
 from thalweg.spark.locality_progress import locality_progress
 from thalweg.spark.manifest import manifest_of
 from thalweg.spark.map_in_arrow import map_in_arrow
+from thalweg.spark.pairs import read_pairs
 from thalweg.spark.pickling import pickled_plan
 from thalweg.spark.placement import Placement
 from thalweg.spark.progress import RECENT, batch_progress, sum_counts
@@ -179,7 +181,7 @@ class Batches:
         previous = (
             None if self.store is None else records.previous(self.store.fs, self.store.root, batch)
         )
-        job, routed = self._planned(batch, previous, ends=ends)
+        job, routed = self._planned(frame, batch, previous, ends=ends)
         places = self._placement.next_batch(job.slots)
         result = self.lowered(frame, job, places)
         with tagged(self.spark, job.attempt), self._persisted(result):
@@ -209,13 +211,14 @@ class Batches:
         return [dataclasses.asdict(one) for one in changes]
 
     def _planned(
-        self, batch: int, previous: records.CommitRecord | None, *, ends: bool
+        self, frame: DataFrame, batch: int, previous: records.CommitRecord | None, *, ends: bool
     ) -> tuple[StageJob, Routed]:
         """What the tasks of a batch must know, and the tables by which it is routed."""
         job = self.job(batch, previous, ends=ends)
         if self._routing is None:
             return job, Routed()
-        routed = self._routing.plan(batch, job.slots, previous)
+        read = functools.partial(read_pairs, frame, job)
+        routed = self._routing.plan(batch, job.slots, previous, read)
         return dataclasses.replace(
             job,
             epoch=routed.epoch,

@@ -8,6 +8,7 @@ anywhere leaves the table before or the next one, with the state that belongs to
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
@@ -45,6 +46,8 @@ from thalweg.locality.triggers import Decision, History, Propose
 from thalweg.plan import Plan
 from thalweg.runtime.keys import KeySpec
 from thalweg.spark.counting import ToldParam
+from thalweg.spark.new_keys import NewKeys, Placing
+from thalweg.spark.pairs import ReadPairs
 from thalweg.state.paths import FileSystem, delete, join
 from thalweg.state.record import CommitRecord
 from thalweg.state.routing_files import epochs, load_table, read_table, table_path, write_table
@@ -94,11 +97,19 @@ class TopKeys:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Routed:
-    """By which tables a batch is routed: its own, and that of the next one if it is another; 0 for none."""
+    """By which tables a batch is routed: its own, and that of the next one if it is another; 0 for none.
+
+    Attributes:
+        run: what the manager said; None where there are no tables.
+        placing: what was decided for new keys, None where nobody asked.
+        pre_pass_s: what that took.
+    """
 
     epoch: int = 0
     next_epoch: int = 0
     run: RunBatch | None = None
+    placing: Placing | None = None
+    pre_pass_s: float = 0.0
 
 
 def followed(epoch: int) -> dict[str, int]:
@@ -142,6 +153,8 @@ class KeyRouting:
             propose, first = self._propose(asked, plan, latest, slots)
             newest = max(epochs(fs, root), default=0)
             self._manager = Manager(first, propose, newest=newest)
+        places = isinstance(propose, Online) and propose.first_seen
+        self._new_keys = NewKeys(plan, fs, root) if places else None
         #: takes what tasks count; None where nobody wants to know
         learns = propose is not None and not isinstance(propose, Fixed)
         self.told: Any = context.accumulator([], ToldParam()) if learns else None
@@ -175,22 +188,49 @@ class KeyRouting:
 
     # -- a batch ---------------------------------------------------------------------------------------------
 
-    def plan(self, batch: int, slots: int, previous: CommitRecord | None) -> Routed:
-        """The tables of a batch; what is new is on stable storage when it returns."""
+    def plan(
+        self, batch: int, slots: int, previous: CommitRecord | None, read_pairs: ReadPairs
+    ) -> Routed:
+        """The tables of a batch; what is new is on stable storage when it returns.
+
+        Args:
+            read_pairs: runs the pre-pass over the batch, if new keys are to be placed.
+        """
         if self._manager is None:
             return Routed()
         follows = None if previous is None else previous.extra.get(FOLLOWS)
         if self._is_due():
             self._manager.handle(StatisticsArrived(self._statistics()))
-        run = self._done(self._manager.handle(BatchPlanned(batch, slots, follows)))
+        began = time.perf_counter()
+        placing = self._placing(slots, previous, follows, read_pairs)
+        pre_pass_s = time.perf_counter() - began
+        new, freed = (placing.keys, placing.freed) if placing else ({}, frozenset())
+        run = self._done(self._manager.handle(BatchPlanned(batch, slots, follows, new, freed)))
         assert run is not None
         epoch = run.table.epoch
-        return Routed(epoch, run.following if run.following != epoch else 0, run)
+        then = run.following if run.following != epoch else 0
+        return Routed(epoch, then, run, placing, pre_pass_s if placing else 0.0)
+
+    def _placing(
+        self, slots: int, previous: CommitRecord | None, follows: int | None, read_pairs: ReadPairs
+    ) -> Placing | None:
+        """What of the batch's keys is placed; with one slot there is only one place."""
+        if self._new_keys is None or self._manager is None or slots == 1:
+            return None
+        table = self._manager.holds(follows)
+        if table is None:
+            assert follows is not None
+            table = read_table(self._fs, self._root, follows)
+        if table.slots != slots:
+            table = table.rescaled(slots)
+        return self._new_keys.place(read_pairs(self._new_keys.reads), table, previous)
 
     def committed(self, batch: int) -> None:
         """The batch's commit record is written."""
         if self._manager is not None:
             self._batches += 1
+            if self._new_keys is not None:
+                self._new_keys.committed(new_table=self._manager.is_moving)
             self._done(self._manager.handle(BatchCommitted(batch)))
 
     def _done(self, actions: Iterable[Action]) -> RunBatch | None:

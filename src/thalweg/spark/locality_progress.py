@@ -52,6 +52,7 @@ def locality_progress(
         "local_bytes": [one.local_bytes for one in exchanges],
         "remote_bytes": [one.remote_bytes for one in exchanges],
         **_moves(routed, reports),
+        **_placed(routed),
         "top_keys": {name: list(keys) for name, keys in top.keys.items()} if top else {},
         "notes": list(_notes(plan, slots, top)) if top else [],
     }
@@ -102,6 +103,18 @@ def _moves(routed: Routed, reports: Sequence[Mapping[str, Any]]) -> dict[str, An
         "states_moved": sum(unit[3] for unit in moved),
         "bytes_moved": sum(unit[4] for unit in moved),
         "decision": run.decision.reason if run and run.decision else "",
+    }
+
+
+def _placed(routed: Routed) -> dict[str, Any]:
+    """What came of new keys, where they are placed."""
+    placing = routed.placing
+    if placing is None:
+        return {}
+    return {
+        "keys_placed": len(placing.keys),
+        "keys_not_placed": placing.left,
+        "pre_pass_s": routed.pre_pass_s,
     }
 
 
