@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -50,24 +51,24 @@ def _bars(rows: Rows) -> Figure | None:
 
 
 def _lines(rows: Rows, step: str) -> Figure:
-    """A panel for each unit, by the last word of the names, with a line for each measurement."""
+    """A line for each measurement; those whose names end with the same word have a panel of their own."""
     names = [name for name in rows[0] if name != step and is_number(rows[0][name])]
-    units = list(dict.fromkeys(_unit(name) for name in names))
+    ends = collections.Counter(name.rpartition(" ")[2] for name in names)
+    panels: dict[str, list[str]] = {}
+    for name in names:
+        end = name.rpartition(" ")[2]
+        panels.setdefault(end if ends[end] > 1 else "", []).append(name)
     steps = [str(row[step]) for row in rows]
-    figure = Figure(figsize=(7, 2.4 * len(units)), layout="constrained")
-    panels = figure.subplots(len(units), 1, squeeze=False)[:, 0]
-    for axes, unit in zip(panels, units, strict=True):
-        for name in (name for name in names if _unit(name) == unit):
+    figure = Figure(figsize=(7, 2.4 * len(panels)), layout="constrained")
+    for axes, mine in zip(
+        figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels.values(), strict=True
+    ):
+        for name in mine:
             axes.plot(steps, [row[name] for row in rows], label=name)
         axes.set_ylim(bottom=0)
         axes.legend(fontsize=7)
         axes.set_xlabel(step, fontsize=7)
     return figure
-
-
-def _unit(name: str) -> str:
-    """Names that end alike share a panel; those of one word do."""
-    return name.rpartition(" ")[2] if " " in name else ""
 
 
 def _graphs(rows: Rows) -> Figure:
