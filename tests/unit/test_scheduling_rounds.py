@@ -212,6 +212,49 @@ def test_a_placements_parameters_are_checked() -> None:
         Balanced(shares_at_most=0)
 
 
+class Weighed(RoundPolicy):
+    """As a user writes it: a plain class with attributes of its own."""
+
+    def __init__(self, weight: float) -> None:
+        super().__init__(period_s=0.02)
+        self.weight = weight
+
+    def features(self) -> frozenset[str | Feature]:
+        return frozenset({"worklist"})
+
+    def priorities(self, view: RoundView) -> Sequence[tuple[float, ...]]:
+        return [(self.weight * one.worklist,) for one in view.operators]
+
+
+class Unprepared(Weighed):
+    """Does without what its base would do."""
+
+    def __init__(self) -> None:
+        self.weight = -1.0
+
+
+class NoFeatures(Weighed):
+    def features(self) -> Any:
+        return None
+
+
+def test_a_plain_class_is_a_policy() -> None:
+    """Also one whose ``__init__`` calls none of its base: it has the defaults then."""
+    view = chain(3, worklist=[1, 3, 2])
+    assert plan_round(Weighed(2.0), view, 1).lists == ((1, 2, 0),)
+    assert plan_round(Unprepared(), view, 1).lists == ((0, 2, 1),)
+    assert (Weighed(1.0).period_ns, Unprepared().period_ns) == (20_000_000, 100_000_000)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ByTag().period_s = 1.0  # type: ignore[misc]
+
+
+def test_features_that_are_no_set_are_refused() -> None:
+    with pytest.raises(SchedulingError, match=r"policy NoFeatures: features\(\) must give a set"):
+        required_features(NoFeatures(1.0))
+    with pytest.raises(BuildError, match="features must be several names"):
+        tw.scheduling.by(lambda operator, view: 1, features="worklist")
+
+
 def test_required_features_are_those_of_both_functions() -> None:
     """F: used by f and g (Haren, 4.2), by name."""
     mine = feature("level", kind="external", read=len)

@@ -235,6 +235,76 @@ def test_a_class_without_a_policy_ends_the_run() -> None:
         bounded(lambda: tw.run(flows, given, policy=policy, classes=dict.fromkeys(NAMES, 3)))
 
 
+def fan_out(name: str) -> tw.Flow:
+    flow = tw.Flow(name)
+    rows = flow.source("in", Row, order_by="ts").map(doubled, name="trunk")
+    for branch in ("left", "right"):
+        rows.map(doubled, name=branch).sink(f"to {branch}")
+    return flow
+
+
+@pytest.mark.usefixtures("no_thread_left")
+def test_a_policy_that_does_not_suit_a_flow_is_refused_before_others_suffer() -> None:
+    """Neither the flow nor the policy comes in; what runs goes on."""
+    source = tw.push_source()
+    line = tw.Flow("line")
+    line.source("in", Row, order_by="ts").map(doubled).sink("out")
+    with tw.start(threads=2, policy=scheduling.Chain()) as running:
+        first = running.add(line, {"in": source})
+        with pytest.raises(SchedulingError, match="policy Chain"):
+            running.add(fan_out("forked"), INPUTS["urgent"])
+        assert list(running.flows) == ["line"]
+        running.policy = scheduling.MultiClass({0: scheduling.FirstComeFirstServed()})
+        with pytest.raises(SchedulingError, match="class 5"):
+            running.add(flow_of("late"), INPUTS["urgent"], priority_class=5)
+        second = running.add(fan_out("forked"), INPUTS["urgent"])
+        with pytest.raises(SchedulingError, match="policy Chain"):
+            running.policy = scheduling.Chain()
+        with pytest.raises(SchedulingError, match="no idea"):
+            running.policy = scheduling.by(lambda operator, view: {}["no idea"])
+        assert isinstance(running.policy, scheduling.MultiClass)
+        source.push(Row(1, 1, 1))
+        source.close()
+        assert bounded(first.result).rows("out") == [Row(1, 1, 2)]
+        assert len(bounded(second.result).rows("to left")) == len(INPUTS["urgent"]["in"])
+
+
+@pytest.mark.usefixtures("no_thread_left")
+def test_a_policy_that_fails_later_ends_all() -> None:
+    """The next flow is told why."""
+    failing = scheduling.by(lambda operator, view: 1 // (operator.worklist < 1))
+    with tw.start(threads=1, policy=failing) as running:
+        run = running.add(flow_of("one"), INPUTS["urgent"])
+        with pytest.raises(SchedulingError, match="ZeroDivisionError"):
+            bounded(run.result)
+        with pytest.raises(BuildError, match=r"all flows have ended here.*ZeroDivisionError"):
+            running.add(flow_of("two"), INPUTS["urgent"])
+
+
+def test_more_flows_than_usual() -> None:
+    flows = []
+    for number in range(70):
+        flow = tw.Flow(f"flow {number}")
+        flow.source("in", Row, order_by="ts").map(doubled).sink("out")
+        flows.append(flow)
+    results = bounded(
+        lambda: tw.run(flows, {one.name: {"in": [Row(1, 1, 1)]} for one in flows}, threads=2)
+    )
+    assert all(one.rows("out") == [Row(1, 1, 2)] for one in results.values())
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True, "two"])
+def test_numbers_of_threads_that_are_none(count: Any) -> None:
+    with tw.start(threads=2) as running, pytest.raises(BuildError, match="threads: expected"):
+        running.set_threads(count)
+
+
+@pytest.mark.parametrize("value", [-1, 1.0, True, "high"])
+def test_classes_that_are_none(value: Any) -> None:
+    with tw.start(threads=2) as running, pytest.raises(BuildError, match="a priority class is"):
+        running.add(flow_of("one"), INPUTS["urgent"], priority_class=value)
+
+
 def test_wrong_arguments() -> None:
     one, two = flow_of("one"), flow_of("two")
     given = {"one": INPUTS["urgent"], "two": INPUTS["urgent"]}
@@ -246,7 +316,7 @@ def test_wrong_arguments() -> None:
         (lambda: tw.run([one, two], given, classes={"tow": 1}), "classes: there is no flow 'tow'"),
         (
             lambda: tw.run([one, two], given, classes={"two": "low"}),
-            "priority_class: expected an int",
+            "a priority class is an int",
         ),  # type: ignore[dict-item]
         (lambda: tw.run([one, two], given, {"one": {"x": tw.each(print)}}), "'x'"),
         (lambda: tw.run([one, two], given, threading="manual"), "manual"),  # type: ignore[call-overload]

@@ -14,6 +14,7 @@ from thalweg.flow import Flow
 from thalweg.locality import Online, RoutingTable
 from thalweg.runtime.feeding import Event
 from thalweg.runtime.options import Options
+from thalweg.runtime.reserve import Reserve
 
 #: How often a caller that waits for several flows looks at each of them, seconds.
 _LOOK_S: Final = 0.05
@@ -156,7 +157,7 @@ def _run_several(
         _check_names(what, given, names)
     if how is None:
         raise BuildError("threading: 'manual' runs one flow, not several side by side")
-    with Running(how) as running:
+    with Running(how, Reserve.of_flows(len(flows))) as running:
         runs = [
             running.prepare(
                 flow, inputs.get(name, {}), sinks.get(name), chunk_rows=chunk_rows,

@@ -12,8 +12,9 @@ from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow import Flow
 from thalweg.runtime.background import Background
 from thalweg.runtime.elastic import elastic_of
+from thalweg.runtime.failures import reason_of
 from thalweg.runtime.feeding import Event
-from thalweg.runtime.options import Options
+from thalweg.runtime.options import Options, require_count
 from thalweg.runtime.reserve import Reserve
 from thalweg.runtime.workers import Workers
 from thalweg.stats import RunProgress
@@ -126,6 +127,7 @@ class Running:
         Raises:
             BuildError: something does not fit, or a flow of that name runs.
             EnvironmentProblem: there is no room for one more flow.
+            SchedulingError: the policy is none for this flow.
         """
         run = self.prepare(
             flow, inputs, sinks, priority_class=priority_class, chunk_rows=chunk_rows
@@ -145,8 +147,11 @@ class Running:
         """As :meth:`add`, but nothing of it runs until :meth:`begin`."""
         if self._is_stopped:
             raise BuildError("add: these flows were stopped; begin anew with tw.start")
-        if isinstance(priority_class, bool) or not isinstance(priority_class, int):
-            raise BuildError(f"priority_class: expected an int, got {priority_class!r}")
+        if (error := self._workers.error) is not None:
+            raise BuildError(
+                f"add: all flows have ended here, since {reason_of(error)}; begin anew with tw.start"
+            ) from error
+        _require_class(flow, priority_class)
         plan = required_plan(flow, inputs)
         known = self._flows.get(plan.flow)
         if known is not None and known.is_active:
@@ -176,7 +181,11 @@ class Running:
 
     @property
     def policy(self) -> Any:
-        """Who runs next; may be replaced while flows run."""
+        """Who runs next; may be replaced while flows run.
+
+        Raises:
+            SchedulingError: it is none for the flows that there are; the one before goes on.
+        """
         return self._workers.policy
 
     @policy.setter
@@ -184,7 +193,12 @@ class Running:
         self._workers.policy = policy
 
     def set_threads(self, count: int) -> None:
-        """So many workers run from now on, at most those that it was started with."""
+        """So many workers run from now on, at most those that it was started with.
+
+        Raises:
+            BuildError: that is no number of 1 or more.
+        """
+        require_count("threads", count)
         self._workers.set_threads(count)
 
     def stop(self) -> None:
@@ -206,6 +220,14 @@ class Running:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+
+def _require_class(flow: Any, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        name = getattr(flow, "name", flow)
+        raise BuildError(
+            f"flow {name!r}: a priority class is an int, 0 the most urgent, got {value!r}"
+        )
 
 
 def start(

@@ -49,6 +49,16 @@ class Reserve:
     flows: int = 64
 
     @staticmethod
+    def of_flows(count: int) -> Reserve:
+        """The default for 64 flows or fewer, and as much a flow for more."""
+        usual = Reserve()
+        times = -(-count // usual.flows)
+        return dataclasses.replace(
+            usual, operators=times * usual.operators, ports=times * usual.ports, handles=times * usual.handles,
+            words=times * usual.words, flows=times * usual.flows,
+        )  # fmt: skip
+
+    @staticmethod
     def exactly(
         flows: Sequence[Sequence[OpSpec]], *, workers: int, refs: int, clocks: int
     ) -> Reserve:

@@ -21,7 +21,13 @@ from thalweg.runtime.views import refresh_view
 from thalweg.scheduling.features import FeatureKind, read_feature, stale
 from thalweg.scheduling.policy import FlowView
 from thalweg.scheduling.round_view import NOTHING, UNLIMITED, OperatorStats, RoundView
-from thalweg.scheduling.rounds import RoundPolicy, assigned, ordered, required_features
+from thalweg.scheduling.rounds import (
+    RoundPolicy,
+    assigned,
+    ordered,
+    plan_round,
+    required_features,
+)
 
 #: The features that only running shows: for their sake an operator that has not run for long is run once.
 _SHOWN_BY_RUNNING: Final = FeatureKind.INTRINSIC
@@ -178,6 +184,25 @@ class Rounds:
         self._units = np.zeros(len(self._traits), np.int64)
         self._own: list[Mapping[str, float]] = [NOTHING] * len(self._traits)
 
+    @staticmethod
+    def try_out(mem: Int64s, traits: Mapping[int, OperatorTraits], policy: RoundPolicy) -> None:
+        """Plans a round for operators of which nothing is known yet, and throws it away.
+
+        Raises:
+            SchedulingError: what the policy gives for them is no round, or it raised.
+        """
+        own = [one for one in required_features(policy) if one.read is not None]
+        places = sorted(traits)
+        operators = tuple(
+            _unknown(mem, place, index, traits[place])._replace(
+                own={one.name: read_feature(one, traits[place].name, policy.name) for one in own}
+            )
+            for index, place in enumerate(places)
+        )
+        number = {place: index for index, place in enumerate(places)}
+        view = RoundView(operators, *_neighbours(mem, number), time.monotonic_ns())
+        plan_round(policy, view, 1)
+
     @property
     def policy(self) -> RoundPolicy:
         """What the next round is planned by."""
@@ -321,6 +346,15 @@ class Rounds:
         entries[:, at.E_SINCE] = [at.ONCE if op in lagging else EMPTY for op in operators]
         mem[me + at.LISTED_OPS] = count
         mem[me + at.LAGGING] = len(lagging.intersection(operators))
+
+
+def _unknown(mem: Int64s, place: int, index: int, traits: OperatorTraits) -> OperatorStats:
+    """An operator that has not run yet."""
+    kind, limit = (int(mem[op_at(mem, place) + word]) for word in (at.KIND, at.LIMIT))
+    return OperatorStats(
+        index, traits.name, traits.flow, kind, traits.priority_class, traits.rank,
+        limit=0 if kind == at.INGRESS else limit, tags=traits.tags,
+    )  # fmt: skip
 
 
 def _neighbours(

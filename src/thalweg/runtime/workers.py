@@ -100,6 +100,8 @@ class Workers:
         self._keep: list[Any] = []
         self._pick = CompiledPick(0, lambda view, worker: -1)
         self._preemption: Preemption | None = None
+        #: why all flows have ended, if that is nobody's alone
+        self.error: BaseException | None = None
         self._policy = options.policy
         self._set_policy(options.policy)
 
@@ -110,6 +112,7 @@ class Workers:
 
         Raises:
             EnvironmentProblem: there is no room for it.
+            SchedulingError: the policy is none for it.
         """
         with self._changing:
             self.memory.reclaim(idle=not self._threads)
@@ -125,6 +128,11 @@ class Workers:
             for place, task in zip(placed.places, engine.tasks, strict=True):
                 self._owners[place] = engine, task
             self._flows[engine] = placed
+            try:
+                self._try_out(self._policy)
+            except BaseException:
+                self._take_out(engine)
+                raise
             self._tell_rounds()
             if self._has_begun:
                 self._start_threads()
@@ -133,12 +141,20 @@ class Workers:
     def remove(self, engine: ParallelEngine) -> None:
         """Takes out an engine of which nothing is on its way."""
         with self._changing:
-            if (placed := self._flows.pop(engine, None)) is None:
-                return
-            self._tell_rounds()
-            self.memory.remove(placed)
-            for place in placed.places:
-                self._owners[place] = None
+            if engine in self._flows:
+                self._take_out(engine)
+                self._tell_rounds()
+
+    def _take_out(self, engine: ParallelEngine) -> None:
+        placed = self._flows.pop(engine)
+        self.memory.remove(placed)
+        for place in placed.places:
+            self._owners[place] = None
+
+    def _try_out(self, policy: Any) -> None:
+        """Whether a policy of rounds can do with the flows that there are: it must not fail when it is too late."""
+        if isinstance(policy, RoundPolicy) and not self._dedicated and self._flows:
+            Rounds.try_out(self.mem, self._traits(), policy)
 
     def _tell_rounds(self) -> None:
         if self.rounds is not None:
@@ -254,6 +270,7 @@ class Workers:
                 self.collect()
         except BaseException as error:
             # A policy's, say: it is nobody's alone.
+            self.error = self.error or error
             for engine in list(self._flows):
                 engine.fail(error)
             self.halt()
@@ -294,7 +311,11 @@ class Workers:
 
     @property
     def policy(self) -> Any:
-        """Who runs next; may be replaced at any time, but under threading ``dedicated`` says nothing."""
+        """Who runs next; may be replaced at any time, but under threading ``dedicated`` says nothing.
+
+        Raises:
+            SchedulingError: it is none for the flows that there are; the one before goes on.
+        """
         return self._policy
 
     @policy.setter
@@ -302,6 +323,7 @@ class Workers:
         if policy is not None:
             require_policy(policy)
         with self._changing:
+            self._try_out(policy)
             self._policy = policy
             self._set_policy(policy)
         wake_all(self.mem)

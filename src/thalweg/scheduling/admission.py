@@ -29,7 +29,7 @@ _KEPT = 0.8
 _AT_ONCE_NS = 1_000_000_000
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class MostUrgentFirst(RoundPolicy):
     """The most urgent class first; inside it, who has the oldest waiting input."""
 
@@ -168,6 +168,8 @@ class Admission:
             )
         require_int(self, 1, slots=slots)
         require_int(self, 0, reserved=reserved)
+        if not isinstance(classes, Mapping | None):
+            raise BuildError(f"classes: expected a mapping, query to class, got {classes!r}")
         for query, its in (classes or {}).items():
             if isinstance(its, bool) or not isinstance(its, int) or its < 0:
                 raise BuildError(

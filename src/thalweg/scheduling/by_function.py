@@ -15,7 +15,7 @@ from thalweg.scheduling.rounds import RoundPolicy
 Rank = Callable[[OperatorStats, RoundView], float | tuple[float, ...]]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ByFunction(RoundPolicy):
     """Operators by what a function says of each."""
 
@@ -63,5 +63,9 @@ def by(
     """
     if not callable(rank):
         raise BuildError(f"by: the rank must be a function of an operator and a view, not {rank!r}")
+    if isinstance(features, str):
+        raise BuildError(
+            f"by: features must be several names, such as [{features!r}], not {features!r}"
+        )
     needs = frozenset[str | Feature](BUILT_IN if features is None else features)
     return ByFunction(rank=rank, needs=needs, **parameters)

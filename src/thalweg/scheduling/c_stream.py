@@ -18,7 +18,7 @@ from thalweg.scheduling.simple import least_recently_run
 QUANTUM_NS: Final = 50_000_000
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class CStreamPolicy(PickPolicy):
     """What C-Stream's plug-ins share.
 
@@ -29,7 +29,7 @@ class CStreamPolicy(PickPolicy):
     slice_ns: int = QUANTUM_NS
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class MaxQueueLength(CStreamPolicy):
     """The operator with the longest queue at any of its input ports; a source that can run comes first."""
 
@@ -55,7 +55,7 @@ class MaxQueueLength(CStreamPolicy):
         return max_queue_length
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class MinLatency(CStreamPolicy):
     """The operator with the oldest tuple at the front of any of its input ports; a source counts from its last run."""
 
@@ -73,7 +73,7 @@ class MinLatency(CStreamPolicy):
         return min_latency
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class LeastRecentlyRun(CStreamPolicy):
     """The operator that has not run for the longest time."""
 
@@ -81,7 +81,7 @@ class LeastRecentlyRun(CStreamPolicy):
         return least_recently_run
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class MaxRunningTime(CStreamPolicy):
     """The operator that can be expected to run for longest before it must wait.
 

@@ -22,7 +22,7 @@ from thalweg.scheduling.rounds import RoundPolicy, checked_priorities
 MOST_PATHS: Final = 10_000
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class FirstComeFirstServed(RoundPolicy):
     """FCFS: the operator whose oldest waiting tuple entered the flow first.
 
@@ -37,7 +37,7 @@ class FirstComeFirstServed(RoundPolicy):
         return [(age,) for age in view.oldest_ages_ns()]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class HighestRate(RoundPolicy):
     """HR: the operator from which on most tuples reach the end a ns of work (Sharaf et al., the global output rate).
 
@@ -62,7 +62,7 @@ class HighestRate(RoundPolicy):
         return [(out / time,) for out, time in zip(leaving, taking, strict=True)]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Chain(RoundPolicy):
     """Chain (Babcock et al.): the operator that gets rid of most tuples a ns of work, alone or with those behind it.
 
@@ -179,7 +179,7 @@ def lower_envelope(costs: Sequence[float], selectivities: Sequence[float]) -> li
     return [slope for slope, _, _, operators in segments for _ in range(operators)]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class MultiClass(RoundPolicy):
     """A policy for each priority class: operators of class 0 first, then those of class 1, and so on (7.4).
 

@@ -116,7 +116,7 @@ Pick = Callable[[FlowView, int], int]
 Preempt = Callable[[FlowView, int, int], bool]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PickPolicy(abc.ABC):
     """A policy that is asked at each visit; the worker stays for a time slice, or until the input runs out.
 

@@ -21,7 +21,7 @@ from thalweg.scheduling.policy import FlowView, Pick, PickPolicy
 CAPACITY: Final = 100_000
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class QueueSizeThrottling(PickPolicy):
     """QST: the earliest operator that has put out too little for those behind it (section 6.1, eq. 1).
 
@@ -61,7 +61,7 @@ class QueueSizeThrottling(PickPolicy):
         return queue_size_throttling
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class LastInPipeline(PickPolicy):
     """LP: the latest operator that can run (section 6.2). The lowest latency in the paper's measurements."""
 
@@ -76,7 +76,7 @@ class LastInPipeline(PickPolicy):
         return last_in_pipeline
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class EstimatedTime(PickPolicy):
     """ET: the operator whose worklist would take longest, with one more worker on it (section 6.3, eq. 2).
 
@@ -99,7 +99,7 @@ class EstimatedTime(PickPolicy):
         return estimated_time
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class CurrentThroughput(PickPolicy):
     """CT: the operator that is furthest behind in the current window (section 6.4, eq. 3).
 

@@ -12,7 +12,7 @@ import itertools
 import math
 import numbers
 import operator as operators
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from thalweg.checks import require_int
@@ -46,11 +46,15 @@ class Periods:
 #: P and b of the paper's evaluation (7.2).
 PERIOD_S: Final = 0.1
 BATCH_ROWS: Final = 10
+_BALANCED: Final = Balanced()
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RoundPolicy(abc.ABC):
     """A policy that is asked once a period.
+
+    A policy of one's own needs no more than :meth:`features` and :meth:`priorities`; it may have an ``__init__`` and
+    attributes like any class, and need not be a dataclass.
 
     Attributes:
         period_s: P, how long a round lasts, s.
@@ -72,7 +76,7 @@ class RoundPolicy(abc.ABC):
     starve_after_s: float | Periods | None = Periods(10)
     stale_after_s: float | Periods = Periods(2)
     round_grace_s: float | Periods = Periods(0.1)
-    placement: Placement = dataclasses.field(default_factory=Balanced)
+    placement: Placement = _BALANCED
 
     def __post_init__(self) -> None:
         for name in ("period_s", "stale_after_s", "round_grace_s", "starve_after_s"):
@@ -151,7 +155,13 @@ def required_features(policy: RoundPolicy) -> tuple[Feature, ...]:
         SchedulingError: a name is no built-in feature, or two features of one's own have the same.
     """
     known: dict[str, Feature] = {}
-    for asked in {*policy.features(), *policy.placement.features()}:
+    needs = policy.features()
+    if isinstance(needs, str) or not isinstance(needs, Collection):
+        raise SchedulingError(
+            f"policy {policy.name}: features() must give a set of names and features, not {needs!r}",
+            policy=policy.name,
+        )
+    for asked in {*needs, *policy.placement.features()}:
         found = asked if isinstance(asked, Feature) else BUILT_IN.get(asked)
         if found is None:
             raise SchedulingError(

@@ -17,7 +17,7 @@ def least_recently_run(view: FlowView, worker: int) -> int:
     return oldest
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Random(PickPolicy):
     """Any operator that can run, each as likely as the others.
 
@@ -62,7 +62,7 @@ class Random(PickPolicy):
         return random
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RoundRobin(PickPolicy):
     """The next operator that can run behind the one that ran last, around the flow."""
 

@@ -9,7 +9,7 @@ from thalweg.scheduling.policy import Pick, PickPolicy
 from thalweg.scheduling.simple import least_recently_run
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class FreeList(PickPolicy):
     """The operator that has not run for the longest time; no measure is needed.
 

@@ -50,7 +50,9 @@ def session_here() -> SparkSession:
     """
     session = SparkSession.getActiveSession()
     if session is None:
-        raise EnvironmentProblem("no Spark session runs here; build one with tw.spark.session()")
+        raise EnvironmentProblem(
+            "no Spark session is active in this thread; build one with tw.spark.session(), or pass session="
+        )
     return session
 
 

@@ -311,6 +311,10 @@ def start(
     asked = trigger_of(trigger)
     spark = session_here()
     if scheduler is not None:
+        if not isinstance(scheduler, Scheduler):
+            raise BuildError(
+                f"scheduler: expected a tw.spark.Scheduler, which takes the policy, got {scheduler!r}"
+            )
         scheduler.check(spark, plan.flow, next(io.unbounded(inputs), "") if streaming else "")
     numbers = numbers_of(spark, slots, threads)
     store = Store.open(checkpoint, state) if streaming and checkpoint is not None else None
