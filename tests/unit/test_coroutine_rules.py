@@ -10,7 +10,7 @@ import pytest
 
 import thalweg as tw
 from thalweg import testing
-from thalweg.runtime.coroutine_body import REFUSED, WITHOUT_PROGRESS
+from thalweg.runtime.coroutine_body import PUSHED, REFUSED, WITHOUT_PROGRESS
 from thalweg.runtime.options import Options
 
 
@@ -135,6 +135,38 @@ def test_pushes_for_ever(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
         HOSTS[host](flow_of(pushes_for_ever), INPUTS)
 
 
+async def never_waits(one: tw.Input[Row], two: tw.Input[Row], out: tw.Output[Row]) -> None:
+    while True:
+        await out.push(Row(0, "on"))
+
+
+async def pushes_behind_the_end(
+    one: tw.Input[Row], two: tw.Input[Row], out: tw.Output[Row]
+) -> None:
+    while await tw.wait_for_all(one):
+        one.pop()
+    while True:
+        await out.push(Row(0, "on"))
+
+
+async def pushes_what_it_peeks(one: tw.Input[Row], two: tw.Input[Row], out: tw.Output[Row]) -> None:
+    while await tw.wait_for_all(one):
+        await out.push(one.peek())
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("function", [never_waits, pushes_behind_the_end, pushes_what_it_peeks])
+def test_pushes_without_reading(function: Any, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No wait tells such a loop anything, so the number of its rows ends it; the error names the line where it is."""
+    assert PUSHED >= 10_000_000
+    monkeypatch.setattr("thalweg.runtime.coroutine_body.PUSHED", 5_000)
+    text, first = inspect.getsourcelines(function)
+    loop, push = first + len(text) - 2, first + len(text) - 1
+    message = f"it pushes on and on at line ({loop}|{push}): more than 5,000 rows"
+    with pytest.raises(tw.OperatorError, match=message):
+        HOSTS[host](flow_of(function), INPUTS)
+
+
 # -- what is no mistake ----------------------------------------------------------------------------------
 
 
@@ -159,9 +191,19 @@ async def drains(one: tw.Input[Row], two: tw.Input[Row], out: tw.Output[Row]) ->
             return
 
 
-@pytest.mark.parametrize("function", [scans, drains])
-def test_long_loops(function: Any) -> None:
-    """A loop that gets somewhere may ask as often as it likes."""
+async def flushes(one: tw.Input[Row], two: tw.Input[Row], out: tw.Output[Row]) -> None:
+    """Leaves all rows where they are, and puts them out at the end without a wait."""
+    while await tw.wait_for_all({one: len(one) + 1}):
+        pass
+    while len(one):
+        await out.push(one.pop())
+
+
+@pytest.mark.parametrize("function", [scans, drains, flushes])
+def test_long_loops(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that gets somewhere may ask as often as it likes, and push what it reads."""
+    if function is flushes:
+        monkeypatch.setattr("thalweg.runtime.coroutine_body.PUSHED", 2 * WITHOUT_PROGRESS)
     inputs = {"one": rows("a" * 5 * WITHOUT_PROGRESS), "two": []}
     result = testing.assert_same(flow_of(function), inputs, seeds=range(2), compile=("never",))
     assert len(result.sinks["out"]) in (1, 5 * WITHOUT_PROGRESS)

@@ -2,7 +2,7 @@
 
 One that waits in a circle is an error, not a thread that is lost: neither may it ask over and over for what can never
 come, nor for what is there already without reading it. Algorithm 4 of C-Stream as printed allows both (Sahin &
-Gedik, section 3.2.1).
+Gedik, section 3.2.1). Nor may it push on and on without reading: nobody else gets a turn, and the rows fill memory.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from thalweg.runtime.failures import coroutine_error, refusal
 WITHOUT_PROGRESS: Final = 1_000
 #: So many in a row that say "never again" are, too, though it pushed in between: what it held is out by then.
 REFUSED: Final = 1_000_000
+#: So many rows pushed while nothing was read, and nothing came, are one, too. Of operators with inputs: a source may.
+PUSHED: Final = 10_000_000
 
 
 class Body:
@@ -57,11 +59,12 @@ class Body:
         self._outputs = outputs
         self._mine = frozenset(map(id, (*inputs, *outputs)))
         self._coroutine: Coroutine[Any, Any, Any] | None = None
-        #: answers since the last look whether they lead anywhere, whether it has pushed since, and how often it was
-        #: told "never again" since something moved at its ports
+        #: answers, and pushes among them, since the last look whether they lead anywhere
         self._answers = 0
-        self._pushed = False
+        self._pushes = 0
+        #: since something moved at its ports: how often it was told "never again", and how many rows it has pushed
         self._refused = 0
+        self._pushed = 0
         #: what had come and gone at its ports at the last look, and the most that it was asking of each at those looks
         self._seen: tuple[int, ...] = ()
         self._asked: dict[Input[Any], int] = {}
@@ -71,7 +74,7 @@ class Body:
 
         Raises:
             OperatorError: it raised, awaited something else than a wait on its ports or a push, did not await a
-                push, or goes on waiting for what can never come.
+                push, goes on waiting for what can never come, or pushes without end.
         """
         self._check_progress(answer)
         try:
@@ -125,17 +128,23 @@ class Body:
         refused = answer is not None and not answer
         self._answers += 1
         self._refused += refused
-        self._pushed = self._pushed or (isinstance(self.request, Push) and not refused)
+        self._pushes += isinstance(self.request, Push) and not refused
         if self._answers < WITHOUT_PROGRESS:
             return
-        moved, pushed = self._has_moved(), self._pushed
-        self._answers, self._pushed = 0, False
+        moved, pushes = self._has_moved(), self._pushes
+        self._answers = self._pushes = 0
+        self._pushed += pushes
         if moved:
-            self._refused = 0
+            self._refused = self._pushed = 0
             self._asked.clear()
         more = self._asks_for_more()
-        if self._refused > REFUSED or not (moved or pushed or more):
+        if self._refused > REFUSED or not (moved or pushes or more):
             raise self._refuse(self._circle(bool(refused)))
+        if self._inputs and self._pushed > PUSHED:
+            raise self._refuse(
+                f"it pushes on and on {self._where()}: more than {PUSHED:,} rows, and it read nothing in between;"
+                " let the loop end, or wait for rows and pop them"
+            )
 
     def _circle(self, refused: bool) -> str:
         if refused:
