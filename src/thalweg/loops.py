@@ -52,7 +52,8 @@ class LoopVerbs:
             combine: ``combine(left, right) -> R``, or ``R | None`` to leave pairs out. Without it the output has
                 the fields of the left, then those of the right without its key; a name that is there gets
                 ``_right`` behind it.
-            on: the key's field, several, or a mapping of the left's fields to the right's.
+            on: the key's field, several, or a mapping of the left's fields to the right's. With ``on=[]`` all
+                rows have one key: only their times decide.
             within: how far apart the two may be.
             name: the operator's name.
             into: the output record of a function without annotation.
@@ -64,7 +65,7 @@ class LoopVerbs:
         for mine, theirs in pairs:
             _check_key(label, left.schema.field(mine), right.schema.field(theirs))
         kept, record = _flat(left.schema, right.schema, [theirs for _, theirs in pairs])
-        made, out = _combine(label, (left, right), combine, into, record, kept)
+        made, out = _combine(name, (left, right), combine, into, record, kept)
         one, two = left._stamp("event_time"), right._stamp("event_time")
         keys = (
             tuple(left.schema.index(mine) for mine, _ in pairs),
@@ -96,7 +97,7 @@ class LoopVerbs:
         left, right, label = self._me, other, f"operator {name!r}"
         time = _event_time(label, left, right)
         record = _nested({"left": left, "right": right})
-        made, out = _combine(label, (left, right), combine, into, record)
+        made, out = _combine(name, (left, right), combine, into, record)
         return self.flow.operator(
             name, driver_loops.zip_within, left=left._stamp("event_time"), right=right._stamp("event_time"),
             timeout=_positive(time, timeout, f"{label}: timeout"), combine=made,
@@ -132,6 +133,10 @@ class LoopVerbs:
         if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
             raise BuildError(f"{label}: rows is a number from 1, got {rows!r}")
         length = _positive(_event_time(label, self._me), per, f"{label}: per")
+        if not length:
+            raise BuildError(
+                f"{label}: per must be longer than 0, got {per!r}: a span of no length bounds no rows"
+            )
         return self.flow.operator(
             name, driver_loops.throttle, rows=self._me._stamp("event_time"), most=rows, per=length,
             kept=driver_loops.throttle_state(), into={"passed": self.schema, "excess": self.schema},
@@ -192,7 +197,7 @@ def barrier(
         raise BuildError(
             f"{label}: a barrier has two inputs or more: barrier(views=..., sales=...)"
         )
-    made, out = _combine(label, list(streams.values()), combine, into, _nested(streams))
+    made, out = _combine(name, list(streams.values()), combine, into, _nested(streams))
     if not by_time:
         return flow.operator(
             name,
@@ -251,7 +256,7 @@ def _positive(time: FieldType, value: Duration, where: str) -> int:
 
 
 def _combine(
-    label: str,
+    name: str,
     streams: Sequence[Stream],
     function: Any,
     into: Any,
@@ -262,12 +267,12 @@ def _combine(
     records = tuple(one.schema for one in streams)
     if function is None:
         return Combine(records, None, places), record
-    made = Function.of(function, label)
-    check_parameters(made, label, [f"row{i}" for i in range(len(records))])
-    returns = returns_of(made, label, into, may_be_nothing=False)
+    made = Function.of(function, name)
+    check_parameters(made, name, [f"row{i}" for i in range(len(records))])
+    returns = returns_of(made, name, into, may_be_nothing=False)
     if returns.many:
         raise BuildError(
-            f"{label}: {made.where} gives several records; it makes one of the rows, or None"
+            f"operator {name!r}: {made.where} gives several records; it makes one of the rows, or None"
         )
     assert returns.schema is not None
     return Combine(records, function), returns.schema

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from thalweg.flow import Flow
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Stream(LoopVerbs):
     """An ordered stream of records; the verbs append operators to its flow.
 
@@ -273,6 +273,11 @@ class Stream(LoopVerbs):
         """
         label = self.flow._stateful_name(name, "sink")
         self.flow._nodes.append(Sink(self.flow._next(), label, self.ref, self.schema, ordered))
+
+    def __repr__(self) -> str:
+        """``<Stream of Sale, 'out' of 'pairs' in Flow('shop', 3 operators)>``."""
+        made_by = self.flow._nodes[self.ref.node - 1].name
+        return f"<Stream of {self.schema.name}, {self.ref.port!r} of {made_by!r} in {self.flow!r}>"
 
     # -- the common parts of the verbs ------------------------------------------------------------------
 

@@ -216,6 +216,18 @@ def test_join(left: list[Keyed], right: list[Keyed], within: int, seeds: list[in
     assert later == sorted(later)
 
 
+def test_join_by_time_alone() -> None:
+    """Without a key all rows that are near enough make pairs."""
+    flow, a, b = flow_of("a", "b", record=Keyed)
+    a.join(b, on=[], within=1).sink("out")
+    inputs = {
+        "a": [Keyed(1, 1.0, "a"), Keyed(5, None, "b")],
+        "b": [Keyed(2, 2.0, "x"), Keyed(6, 3.0, "y")],
+    }
+    result = check(flow, inputs)
+    assert [(row.v, row.v_right) for row in result.sinks["out"]] == [("a", "x"), ("b", "y")]
+
+
 def test_join_keeps_what_can_still_match() -> None:
     """Rows leave the state when the time is past in which they can find a partner."""
     flow, a, b = flow_of("a", "b", record=Keyed)
@@ -314,7 +326,10 @@ def test_split_to_nowhere() -> None:
         (lambda a, u: a.join(a, on="v", within=-1), "within must not be negative"),
         (lambda a, u: a.join(a, on="w", within=1), "has no field 'w'"),
         (lambda a, u: a.join(a, on={"t": "v"}, within=1), "of one type on both sides"),
-        (lambda a, u: a.join(a, lambda x: x, on="v", within=1, into=Value), "is called with"),
+        (lambda a, u: a.join(a, lambda x: x, on="v", within=1, into=Value), "^operator 'join': .* is called with"),
+        (lambda a, u: a.zip(a, lambda x: x, timeout=1, into=Value), "^operator 'zip': .* is called with"),
+        (lambda a, u: a.flow.barrier(lambda x: x, a=a, b=a), "^operator 'barrier': .* is called with"),
+        (lambda a, u: a.throttle(1, 0), "per must be longer than 0"),
         (lambda a, u: a.join(a, lambda x, y: x, on="v", within=1), "does not say what it returns"),
         (lambda a, u: a.zip(u, timeout=1), "works by event time"),
         (lambda a, u: a.throttle(0, 1), "rows is a number from 1"),

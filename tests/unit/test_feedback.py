@@ -310,13 +310,19 @@ def by_a_verb() -> None:
     source.map(as_rule).union(rule)
 
 
+def as_a_stream() -> None:
+    _, _, rule = start()
+    rule.sink("out")
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (through_data, r"data port 'rule'.*\n  paired -> some -> as_rule -> paired.rule\n.*tw.Control\[Rule\]"),
         (not_downstream, "'as_rule' does not come from operator 'limited'"),
-        (unread, "nobody reads it, or it is connected already"),
-        (twice_connected, "nobody reads it, or it is connected already"),
+        (unread, "nobody reads it; give it to a tw.Control port first"),
+        (twice_connected, "it is connected to 'as_rule' already, and takes one stream"),
+        (as_a_stream, "feedback 'rule' has no sink: it is where rows come back to"),
         (not_connected, r"'limited' reads feedback 'rule', which is not connected; end it with rule.connect\(stream\)"),
         (other_record, "it carries Rule.* but the stream has Row"),
         (other_flow, "takes a stream of this flow"),

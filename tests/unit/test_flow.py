@@ -106,7 +106,7 @@ REFUSED: list[tuple[Build, str]] = [
     (lambda f, s: f.source("x", dict), "a record is a typing.NamedTuple class or a pyarrow.Schema, got"),
     # stateless
     (lambda f, s: s.map(5), "operator 'map': expected a function, got 5"),
-    (lambda f, s: s.map(later), "operator 'map': later is a coroutine; .* write def"),
+    (lambda f, s: s.map(later), "operator 'map': later is async def; .* write def"),
     (lambda f, s: s.map(silent), r"operator 'silent': silent \(test_flow.py:\d+\) returns nothing"),
     (lambda f, s: s.map(unannotated), r"'unannotated': unannotated \(test_flow.py:\d+\) does not say .* into=Record"),
     (lambda f, s: s.map(several), r"'several': several \(test_flow.py:\d+\) gives several records .* use flat_map"),

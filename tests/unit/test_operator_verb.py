@@ -363,6 +363,19 @@ async def other_record(rows: tw.Input[Pair]) -> None:
     await tw.wait_for_all(rows)
 
 
+class Undeclared:
+    n: int = 0
+
+
+async def undeclared_state(rows: tw.Input, kept: Undeclared) -> None:
+    await tw.wait_for_all(rows)
+
+
+async def yields(rows: tw.Input[Row], out: tw.Output[Row]) -> Any:
+    while await tw.wait_for_all(rows):
+        yield rows.pop()
+
+
 def plain(rows: tw.Input) -> None:
     pass
 
@@ -374,6 +387,10 @@ Make = Callable[[tw.Flow, tw.Stream], object]
     ("make", "message"),
     [
         (lambda f, a: f.operator("x", plain, rows=a), "plain is not a coroutine"),
+        (lambda f, a: f.operator("x", yields, rows=a), r"yields has a yield, .* by await out.push\(row\)"),
+        (lambda f, a: a.map(yields, name="x"), "yields is async def; this verb calls a plain function"),
+        (lambda f, a: a.map(pairs, name="x"), "pairs is async def; this verb calls a plain function"),
+        (lambda f, a: f.operator("x", undeclared_state, rows=a), "'kept' that is no port.* its class with @tw.state"),
         (lambda f, a: f.operator("x", 3, rows=a), "expected a function"),
         (lambda f, a: f.operator("", pairs, a=a, b=a), "name is a text"),
         (lambda f, a: f.operator("a", pairs, a=a, b=a), "two operators are called 'a'"),
@@ -406,6 +423,18 @@ def test_refused(make: Make, message: str) -> None:
     flow, (a,) = sources("a")
     with pytest.raises(tw.BuildError, match=message):
         make(flow, a)
+
+
+def test_streams_in_messages() -> None:
+    """A stream is told by what makes it, its record and its flow, in a line."""
+    flow, (a,) = sources("a")
+    low = a.split(lambda row: "low", ["low", "high"]).low
+    assert repr(a) == "<Stream of Row, 'out' of 'a' in Flow('test', 2 operators)>"
+    assert repr(low) == "<Stream of Row, 'low' of 'split' in Flow('test', 2 operators)>"
+    with pytest.raises(
+        tw.BuildError, match=r"pass rows=\[stream, ...\], not <Stream of Row, 'out' of 'a'"
+    ):
+        flow.operator("x", any_number, rows=a)
 
 
 def test_refused_with_place() -> None:

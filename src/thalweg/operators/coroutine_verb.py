@@ -227,7 +227,7 @@ class _Verb:
             elif not one.has_default:
                 raise self._error(
                     f"has a parameter {one.name!r} that is no port: annotate it tw.Input, tw.Output or"
-                    " tw.Control, or give it a value"
+                    " tw.Control, declare its class with @tw.state if it must outlive a wait, or give it a value"
                 )
 
     def _record(self, record: Any, port: str) -> Schema:

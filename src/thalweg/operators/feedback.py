@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import heapq
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from thalweg.errors import BuildError
 from thalweg.operators.nodes import Coroutine, Keyed, Node, OrderBy, Ref
@@ -37,6 +37,8 @@ class Feedback:
     schema: Schema
     time: FieldType | None = None
     own: None = None
+    #: the operator whose stream is sent back; "" until it is connected
+    _source: str = dataclasses.field(default="", init=False)
 
     @property
     def ref(self) -> Ref:
@@ -45,6 +47,17 @@ class Feedback:
 
     def __repr__(self) -> str:
         return f"Feedback({self.name!r}), which tw.Control ports of flow.operator read only"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Verbs of streams that are tried here: it has no rows of its own to give."""
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise BuildError(
+                f"feedback {self.name!r} has no {name}: it is where rows come back to, to be read at a tw.Control port"
+                f" (flow.operator(..., rule={self.name})); call the verb on the stream that is connected to it"
+            )
 
     def connect(self, stream: Stream) -> None:
         """Sends the rows of a stream back to where the feedback was given.
@@ -65,10 +78,13 @@ class Feedback:
             )
         nodes = self.flow._nodes
         readers = [node for node in nodes if self.ref in _fed_back(node)]
+        if not readers and self._source:
+            raise BuildError(
+                f"{label}: it is connected to {self._source!r} already, and takes one stream; connect the union of two"
+            )
         if not readers:
             raise BuildError(
-                f"{label}: nobody reads it, or it is connected already; give it to a tw.Control port first:"
-                f" flow.operator(..., rule={self.name})"
+                f"{label}: nobody reads it; give it to a tw.Control port first: flow.operator(..., rule={self.name})"
             )
         changed = list(nodes)
         for reader in readers:
@@ -77,6 +93,7 @@ class Feedback:
             changed[reader.index - 1] = _connected(reader, self.ref, stream.ref)
         loops_of(changed)
         nodes[:] = changed
+        self._source = nodes[stream.ref.node - 1].name
 
 
 def _fed_back(node: Node) -> list[Ref]:

@@ -37,14 +37,22 @@ class Function:
         """
         if not callable(call):
             raise BuildError(f"operator {operator!r}: expected a function, got {call!r}")
+        label = getattr(call, "__qualname__", call)
+        if coroutine and inspect.isasyncgenfunction(call):
+            raise BuildError(
+                f"operator {operator!r}: {label} has a yield, which makes it an async generator; an operator puts out"
+                " a row by await out.push(row)"
+            )
         if coroutine and not inspect.iscoroutinefunction(call):
             raise BuildError(
-                f"operator {operator!r}: {getattr(call, '__qualname__', call)} is not a coroutine; an operator with"
+                f"operator {operator!r}: {label} is not a coroutine; an operator with"
                 " its own driver loop is written async def, and awaits tw.wait_for_all(...) and out.push(row)"
             )
-        if not coroutine and inspect.iscoroutinefunction(call):
+        if not coroutine and (
+            inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call)
+        ):
             raise BuildError(
-                f"operator {operator!r}: {call.__qualname__} is a coroutine; this verb calls a plain function"
+                f"operator {operator!r}: {label} is async def; this verb calls a plain function"
                 " for each tuple, write def instead of async def, or pass it to flow.operator"
             )
         inner = inspect.unwrap(call)
