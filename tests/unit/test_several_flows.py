@@ -341,6 +341,24 @@ def test_a_name_that_runs_and_flows_that_were_stopped() -> None:
         running.add(flow_of("two"), INPUTS["urgent"])
 
 
+@pytest.mark.usefixtures("no_thread_left")
+def test_a_flow_that_is_stopped_before_it_begins() -> None:
+    """It never does, says so, and its name is free again."""
+    with tw.start(threads=2) as running:
+        run = running.prepare(flow_of("one"), INPUTS["urgent"])
+        assert run.is_active
+        run.stop()
+        assert not run.is_active and run.wait() and run.exception is None
+        with pytest.raises(ThalwegError, match="was stopped before its end"):
+            run.result()
+        running.begin()
+        other = running.add(flow_of("one"), INPUTS["urgent"])
+        bounded(other.result)
+        never = running.prepare(flow_of("two"), INPUTS["urgent"])
+    with pytest.raises(ThalwegError, match="was stopped before its end"):
+        never.result()
+
+
 def test_a_long_flow_fits() -> None:
     """Streams that nobody reads, two of each operator, take no room."""
     flow = tw.Flow("long")

@@ -157,7 +157,8 @@ def _run_several(
         _check_names(what, given, names)
     if how is None:
         raise BuildError("threading: 'manual' runs one flow, not several side by side")
-    with Running(how, Reserve.of_flows(len(flows))) as running:
+    more = len(flows) > Reserve().flows
+    with Running(how, Reserve.of_flows(len(flows)) if more else None) as running:
         runs = [
             running.prepare(
                 flow, inputs.get(name, {}), sinks.get(name), chunk_rows=chunk_rows,

@@ -35,8 +35,8 @@ class FlowRun:
         return self._host.run(self._stop)
 
     def begin(self) -> None:
-        """Begins, unless it has already."""
-        if not self._background.has_begun:
+        """Begins, unless it has already, or was stopped."""
+        if not self._background.has_begun and not self._is_stopped:
             self._background.start()
 
     @property
@@ -46,8 +46,12 @@ class FlowRun:
 
     @property
     def is_active(self) -> bool:
-        """Whether it still runs."""
-        return not self._background.has_ended
+        """Whether it still runs, or will."""
+        return not (self._background.has_ended or self._never_begins)
+
+    @property
+    def _never_begins(self) -> bool:
+        return self._is_stopped and not self._background.has_begun
 
     @property
     def exception(self) -> BaseException | None:
@@ -60,7 +64,7 @@ class FlowRun:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Waits until it has ended, for so long at most; whether it has."""
-        return self._background.wait(timeout_s)
+        return self._never_begins or self._background.wait(timeout_s)
 
     def result(self, timeout_s: float | None = None) -> Result:
         """Waits for the end of its inputs, and gives what its sinks kept.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
+from collections.abc import Hashable
 from typing import Any, Final
 
 import numba
@@ -143,11 +144,10 @@ def _view_at(place: int, n: int) -> FlowView:
 
 
 def compiled_policy(policy: Any) -> CompiledPick:
-    """The pick of a policy; of those that can be hashed, equal ones are compiled once."""
-    try:
+    """The pick of a policy; of those that say themselves when they are equal, equal ones are compiled once."""
+    if "__eq__" in vars(type(policy)) and isinstance(policy, Hashable):
         return _compiled_once(policy)
-    except TypeError:
-        return compile_pick(policy.pick_function(), type(policy).__name__)
+    return compile_pick(policy.pick_function(), type(policy).__name__)
 
 
 @functools.lru_cache(maxsize=64)
