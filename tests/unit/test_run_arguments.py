@@ -11,6 +11,7 @@ from tests.unit.engine_kit import ROWS, Count, Row, bounded, count, no_thread_le
 import thalweg as tw
 from thalweg import scheduling
 from thalweg.runtime.options import Options
+from thalweg.runtime.picks import compiled_policy
 
 __all__ = ["no_thread_left"]
 
@@ -185,3 +186,28 @@ def test_a_policy_without_its_numbers_is_refused(number: str, value: Any) -> Non
     policy = Policy(none_at_all, **{number: value})
     with pytest.raises(tw.BuildError, match=f"Policy: {number}"):
         tw.run(flow_of(), {"in": ROWS}, threads=2, policy=policy)
+
+
+class Weighed(scheduling.PickPolicy):
+    """A plain class, which is equal to another one of it whatever its own attributes are."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__()
+        self.first = first
+
+    def pick_function(self) -> Any:
+        first = self.first
+
+        def pick(view: Any, worker: int) -> int:
+            return first
+
+        return pick
+
+
+def test_picks_of_plain_classes_are_not_mixed_up() -> None:
+    """What is compiled is each one's own."""
+    one, two = compiled_policy(Weighed(1)), compiled_policy(Weighed(2))
+    assert one.address != two.address
+    assert compiled_policy(scheduling.LastInPipeline()) is compiled_policy(
+        scheduling.LastInPipeline()
+    )
