@@ -7,7 +7,7 @@ Nothing runs here. Sources begin streams (:mod:`thalweg.streams`), whose verbs a
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from thalweg import loops
@@ -16,6 +16,7 @@ from thalweg.operators import key_order
 from thalweg.operators.arguments import Duration, choice, lateness_span, time_field
 from thalweg.operators.coroutine_verb import check_times, coroutine_node
 from thalweg.operators.feedback import Feedback
+from thalweg.operators.functions import Function
 from thalweg.operators.generators import source_of
 from thalweg.operators.nodes import (
     PORT_ROWS,
@@ -212,17 +213,8 @@ class Flow:
         Raises:
             BuildError: a parameter lacks its stream, record or annotation, or the inputs have no order in common.
         """
-        node = coroutine_node(self, name, function, given, into, max_waiting, capacity)
-        if not node.in_ports:
-            return _outputs(node, self._add_generator(node))
-        time = check_times(node, given)
-        self._nodes.append(node)
-        return _outputs(
-            node,
-            [
-                Stream(self, Ref(node.index, port.name), port.record, time)
-                for port in node.out_ports
-            ],
+        return self._operator(
+            name, function, given, into=into, max_waiting=max_waiting, capacity=capacity
         )
 
     def feedback(self, name: str, record: Any) -> Feedback:
@@ -259,6 +251,31 @@ class Flow:
         self._nodes.append(node)
         assert node.out is not None
         return Stream(self, Ref(node.index), node.out, time, own)
+
+    def _operator(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        given: Mapping[str, Any],
+        *,
+        into: Any = None,
+        max_waiting: int | None = None,
+        capacity: int = PORT_ROWS,
+        user: Function | None = None,
+    ) -> Any:
+        """See :meth:`operator`; ``user`` is the function that messages name, of a library operator that calls one."""
+        node = coroutine_node(self, name, function, given, into, max_waiting, capacity, user)
+        if not node.in_ports:
+            return _outputs(node, self._add_generator(node))
+        time = check_times(node, given)
+        self._nodes.append(node)
+        return _outputs(
+            node,
+            [
+                Stream(self, Ref(node.index, port.name), port.record, time)
+                for port in node.out_ports
+            ],
+        )
 
     def _add_generator(self, node: Coroutine) -> list[Stream]:
         """An operator without inputs, as the source that it is; its streams."""

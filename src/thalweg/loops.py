@@ -65,17 +65,18 @@ class LoopVerbs:
         for mine, theirs in pairs:
             _check_key(label, left.schema.field(mine), right.schema.field(theirs))
         kept, record = _flat(left.schema, right.schema, [theirs for _, theirs in pairs])
-        made, out = _combine(name, (left, right), combine, into, record, kept)
+        made, out, user = _combine(name, (left, right), combine, into, record, kept)
         one, two = left._stamp("event_time"), right._stamp("event_time")
         keys = (
             tuple(left.schema.index(mine) for mine, _ in pairs),
             tuple(right.schema.index(theirs) for _, theirs in pairs),
         )
-        joined: Stream = self.flow.operator(
-            name, driver_loops.join, left=one, right=two, into=out, keys=keys, combine=made,
-            within=_positive(time, within, f"{label}: within"),
-            held=driver_loops.join_state(one.schema, two.schema),
-        )  # fmt: skip
+        given = {
+            "left": one, "right": two, "keys": keys, "combine": made,
+            "within": _positive(time, within, f"{label}: within"),
+            "held": driver_loops.join_state(one.schema, two.schema),
+        }  # fmt: skip
+        joined: Stream = self.flow._operator(name, driver_loops.join, given, into=out, user=user)
         return joined
 
     def zip(
@@ -97,12 +98,13 @@ class LoopVerbs:
         left, right, label = self._me, other, f"operator {name!r}"
         time = _event_time(label, left, right)
         record = _nested({"left": left, "right": right})
-        made, out = _combine(name, (left, right), combine, into, record)
-        return self.flow.operator(
-            name, driver_loops.zip_within, left=left._stamp("event_time"), right=right._stamp("event_time"),
-            timeout=_positive(time, timeout, f"{label}: timeout"), combine=made,
-            into={"pairs": out, "left_over": left.schema, "right_over": right.schema},
-        )  # fmt: skip
+        made, out, user = _combine(name, (left, right), combine, into, record)
+        given = {
+            "left": left._stamp("event_time"), "right": right._stamp("event_time"),
+            "timeout": _positive(time, timeout, f"{label}: timeout"), "combine": made,
+        }  # fmt: skip
+        outputs = {"pairs": out, "left_over": left.schema, "right_over": right.schema}
+        return self.flow._operator(name, driver_loops.zip_within, given, into=outputs, user=user)
 
     def gate(
         self,
@@ -121,11 +123,13 @@ class LoopVerbs:
             opened: how it is before the first.
             name: the operator's name.
         """
-        check_parameters(Function.of(is_open, name), name, ["row"])
-        return self.flow.operator(
-            name, driver_loops.gate, rows=self._me, switch=switch, is_open=is_open,
-            kept=driver_loops.gate_state(opened), into={"passed": self.schema, "stopped": self.schema},
-        )  # fmt: skip
+        user = Function.of(is_open, name)
+        check_parameters(user, name, ["row"])
+        given = {
+            "rows": self._me, "switch": switch, "is_open": is_open, "kept": driver_loops.gate_state(opened),
+        }  # fmt: skip
+        outputs = {"passed": self.schema, "stopped": self.schema}
+        return self.flow._operator(name, driver_loops.gate, given, into=outputs, user=user)
 
     def throttle(self, rows: int, per: Duration, *, name: str = "throttle") -> Any:
         """At most ``rows`` rows in any span ``per`` of event time: (passed, excess)."""
@@ -170,10 +174,11 @@ class LoopVerbs:
             raise BuildError(
                 f"operator {name!r}: outputs are two names or more, all different, got {outputs!r}"
             )
-        check_parameters(Function.of(choose, name), name, ["row"])
-        return self.flow.operator(
-            name, driver_loops.split(name, outputs), rows=self._me, choose=choose,
-            into=dict.fromkeys(outputs, self.schema),
+        user = Function.of(choose, name)
+        check_parameters(user, name, ["row"])
+        return self.flow._operator(
+            name, driver_loops.split(name, outputs), {"rows": self._me, "choose": choose},
+            into=dict.fromkeys(outputs, self.schema), user=user,
         )  # fmt: skip
 
     @property
@@ -197,21 +202,17 @@ def barrier(
         raise BuildError(
             f"{label}: a barrier has two inputs or more: barrier(views=..., sales=...)"
         )
-    made, out = _combine(name, list(streams.values()), combine, into, _nested(streams))
+    made, out, user = _combine(name, list(streams.values()), combine, into, _nested(streams))
     if not by_time:
-        return flow.operator(
-            name,
-            driver_loops.barrier,
-            rows=streams,
-            combine=made,
-            into=out,
-            max_waiting=max_waiting,
-        )
+        return flow._operator(
+            name, driver_loops.barrier, {"rows": streams, "combine": made},
+            into=out, max_waiting=max_waiting, user=user,
+        )  # fmt: skip
     _event_time(label, *streams.values())
     stamped = {one: stream._stamp("event_time") for one, stream in streams.items()}
-    return flow.operator(
-        name, driver_loops.barrier_by_time, rows=stamped, combine=made, max_waiting=max_waiting,
-        into={"matched": out, "unmatched": Unmatched},
+    return flow._operator(
+        name, driver_loops.barrier_by_time, {"rows": stamped, "combine": made},
+        into={"matched": out, "unmatched": Unmatched}, max_waiting=max_waiting, user=user,
     )  # fmt: skip
 
 
@@ -262,11 +263,11 @@ def _combine(
     into: Any,
     record: Schema,
     places: tuple[tuple[int, ...], ...] | None = None,
-) -> tuple[Combine, Schema]:
-    """How rows are combined, and the record that it gives; ``record`` without a function."""
+) -> tuple[Combine, Schema, Function | None]:
+    """How rows are combined, the record that it gives (``record`` without a function), and the user's function."""
     records = tuple(one.schema for one in streams)
     if function is None:
-        return Combine(records, None, places), record
+        return Combine(records, None, places), record, None
     made = Function.of(function, name)
     check_parameters(made, name, [f"row{i}" for i in range(len(records))])
     returns = returns_of(made, name, into, may_be_nothing=False)
@@ -275,7 +276,7 @@ def _combine(
             f"operator {name!r}: {made.where} gives several records; it makes one of the rows, or None"
         )
     assert returns.schema is not None
-    return Combine(records, function), returns.schema
+    return Combine(records, function), returns.schema, made
 
 
 def _nested(streams: Mapping[str, Stream]) -> Schema:

@@ -40,7 +40,7 @@ class ReferenceCoroutine:
         ]
         outputs = [Output[Any](port.parameter) for port in node.out_ports]
         self.body = Body(
-            node.name, node.function, lambda: call(node, inputs, outputs, kept.own), inputs, outputs
+            node.name, node.told, lambda: call(node, inputs, outputs, kept.own), inputs, outputs
         )
 
     def put(self, port: int, row: Any, time: int) -> Took:
@@ -80,7 +80,7 @@ class ReferenceCoroutine:
         while not body.done:
             if isinstance(body.request, Push):
                 port = self._ports[body.request.output.name]
-                self._pushed.append((port.name, fitted(self.node, port, body.request.row)))
+                self._pushed.append((port.name, fitted(self.node, port, body.request)))
                 body.resume(True)
                 continue
             assert body.request is not None

@@ -108,8 +108,8 @@ MISTAKES = [
     (peeks_too_far, r"there is no row at 1; wait for it first\n.*raised at line \d+"),
     (raises, r"failed: ZeroDivisionError: nothing to share\n.*raised at line \d+"),
     (raises_at_the_end, r"failed: ValueError: no total\n.*raised at line \d+"),
-    (forgets_await, r"a push to 'out' is not awaited"),
-    (pushes_what_does_not_fit, r"a row pushed to 'out' does not fit"),
+    (forgets_await, r"a push to 'out' at line \d+ is not awaited"),
+    (pushes_what_does_not_fit, r"a row pushed to 'out' at line \d+ does not fit"),
 ]
 
 
@@ -124,6 +124,50 @@ def test_mistakes(function: Any, message: str, host: str) -> None:
     assert f"{function.__name__} in " in str(caught.value)
     assert f"test_coroutine_rules.py:{first}" in str(caught.value)
     assert caught.value.operator == "rule"
+
+
+async def put(out: tw.Output[Row], row: Any) -> None:
+    await out.push(row)
+
+
+async def forgets_one_await(one: tw.Input[Row], two: tw.Input[Row], out: tw.Output[Row]) -> None:
+    await put(out, Row(1, "fine"))
+    out.push(Row(2, "lost"))
+    await out.push(Row(3, "fine"))
+
+
+async def has_a_helper(one: tw.Input[Row], two: tw.Input[Row], out: tw.Output[Row]) -> None:
+    await put(out, Row(1, "fine"))
+    await put(out, "misfit")
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(
+    ("function", "in_function", "line", "message"),
+    [
+        (forgets_one_await, forgets_one_await, 2, "a push to 'out' at line {} is not awaited"),
+        (has_a_helper, put, 1, "a row pushed to 'out' at line {} does not fit"),
+    ],
+)
+def test_line_of_the_push(
+    function: Any, in_function: Any, line: int, message: str, host: str
+) -> None:
+    """A push that is at fault is told by its own line, not by that of the next await or of a caller."""
+    first = inspect.getsourcelines(in_function)[1]
+    with pytest.raises(tw.OperatorError, match=message.format(first + line)):
+        HOSTS[host](flow_of(function), INPUTS)
+
+
+def test_line_in_another_file() -> None:
+    """A push of a helper that stands elsewhere is told by file and line."""
+    scope: dict[str, Any] = {}
+    exec(compile("\n\ndef put(out, row):\n    return out.push(row)\n", "helpers.py", "exec"), scope)
+
+    async def function(one: tw.Input[Row], two: tw.Input[Row], out: tw.Output[Row]) -> None:
+        await scope["put"](out, "misfit")
+
+    with pytest.raises(tw.OperatorError, match=r"pushed to 'out' at helpers\.py:4 does not fit"):
+        tw.run(flow_of(function), INPUTS)
 
 
 @pytest.mark.parametrize("host", ["reference", "engine"])

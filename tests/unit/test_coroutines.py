@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import thalweg as tw
-from thalweg.operators.coroutines import Control, Input, Output, Queue
+from thalweg.operators.coroutines import Control, Input, Output, Push, Queue
 from thalweg.operators.functions import Function
 from thalweg.runtime.coroutine import Growth, Network, Operator, State
 from thalweg.runtime.coroutine_body import Body
@@ -27,8 +27,8 @@ class Made:
         self.net = Network(leave=self._leave, **options)
         self.operators: dict[str, Operator] = {}
 
-    def _leave(self, output: Output[Any], row: Any) -> None:
-        self.out.setdefault(output.name, []).append(row)
+    def _leave(self, push: Push[Any]) -> None:
+        self.out.setdefault(push.output.name, []).append(push.row)
 
     def add(self, function: Any, *arguments: Any, name: str = "") -> Operator:
         label = name or function.__name__
@@ -335,6 +335,15 @@ async def foreign(rows: Input[int], out: Output[int]) -> None:
     await asyncio.sleep(0)
 
 
+async def sleeps(rows: Input[int], out: Output[int]) -> None:
+    await asyncio.sleep(0.01)
+
+
+async def has_a_timeout(rows: Input[int], out: Output[int]) -> None:
+    async with asyncio.timeout(1):
+        await tw.wait_for_all(rows)
+
+
 async def not_awaited(rows: Input[int], out: Output[int]) -> None:
     out.push(1)
     await tw.wait_for_all(rows)
@@ -388,8 +397,10 @@ async def raises(rows: Input[int], out: Output[int]) -> None:
     ("function", "message"),
     [
         (foreign, "nothing of asyncio"),
-        (not_awaited, r"a push to 'out' is not awaited.*write await out.push\(row\)"),
-        (not_awaited_at_the_end, "a push to 'out' is not awaited"),
+        (sleeps, r"no running event loop\n.*raised at line \d+\n  there is no asyncio here"),
+        (has_a_timeout, r"no running event loop\n.*raised at line \d+\n  there is no asyncio here"),
+        (not_awaited, r"a push to 'out' at line \d+ is not awaited.*write await out.push\(row\)"),
+        (not_awaited_at_the_end, r"a push to 'out' at line \d+ is not awaited"),
         (forgot_await, "a wait needs await"),
         (ignores_the_answer, "it goes on and on"),
         (other_port, "'elsewhere'.* is not one of its ports"),

@@ -309,12 +309,54 @@ def test_split() -> None:
 
 
 def test_split_to_nowhere() -> None:
-    """A name that is no output is an error that names it."""
+    """A name that is no output is an error that names it, and the function that gave it."""
     flow, a = flow_of("a")
-    flow_made = a.split(lambda row: "middle", ["low", "high"])
-    flow_made.low.sink("low")
-    with pytest.raises(tw.OperatorError, match="no output 'middle'; there are low, high"):
+
+    def choose(row: Value) -> str:
+        return "middle"
+
+    a.split(choose, ["low", "high"]).low.sink("low")
+    line = choose.__code__.co_firstlineno
+    message = rf"no output 'middle'; there are low, high\n  function: choose in .*test_driver_loops.py:{line}$"
+    with pytest.raises(tw.OperatorError, match=message):
         tw.run(flow, {"a": values(1)})
+
+
+def fails(*rows: Value) -> Any:
+    raise KeyError("gone")
+
+
+def misfits(*rows: Value) -> Any:
+    return Value("late", "x")  # type: ignore[arg-type]
+
+
+COMBINING = [
+    lambda a, function: a.flow.barrier(function, a=a, b=a, into=Value),
+    lambda a, function: a.flow.barrier(function, by_time=True, a=a, b=a, into=Value).matched,
+    lambda a, function: a.join(a, function, on="v", within=1, into=Value),
+    lambda a, function: a.zip(a, function, timeout=1, into=Value).pairs,
+]
+DECIDING = [
+    lambda a, function: a.gate(a, function).passed,
+    lambda a, function: a.split(function, ["low", "high"]).low,
+]
+
+
+@pytest.mark.parametrize("run", [tw.run, testing.run, testing.reference])
+@pytest.mark.parametrize(
+    ("make", "function", "message"),
+    [(make, fails, "failed: KeyError: 'gone'") for make in COMBINING + DECIDING]
+    + [(make, misfits, "a row pushed to '[a-z]+' does not fit") for make in COMBINING],
+)
+def test_errors_name_the_function(make: Any, function: Any, message: str, run: Any) -> None:
+    """Where the user's function fails, the message names it and its line, not the loop that calls it."""
+    flow, a = flow_of("a")
+    make(a, function).sink("out")
+    first = function.__code__.co_firstlineno
+    raised = f", raised at line {first + 1}" if function is fails else ""
+    place = rf"\n  function: {function.__name__} in .*test_driver_loops.py:{first}{raised}$"
+    with pytest.raises(tw.OperatorError, match=f"{message}.*{place}"):
+        run(flow, {"a": values(1, 2)})
 
 
 @pytest.mark.parametrize(

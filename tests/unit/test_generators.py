@@ -197,7 +197,7 @@ def test_failures() -> None:
 
     for function, message in (
         (raises, "KeyError: 'gone'"),
-        (misfits, "pushed to 'out' does not fit"),
+        (misfits, r"pushed to 'out' at line \d+ does not fit"),
     ):
         for run in (tw.run, testing.run, testing.reference):
             flow = tw.Flow("made")

@@ -469,5 +469,5 @@ def test_pushed_row_does_not_fit() -> None:
 
     flow, (a,) = sources("a")
     flow.operator("wrong", wrong, rows=a).sink("out")
-    with pytest.raises(tw.OperatorError, match=r"a row pushed to 'out' does not fit: Row.ts"):
+    with pytest.raises(tw.OperatorError, match=r"pushed to 'out' at line \d+ does not fit: Row.ts"):
         tw.run(flow, {"a": rows("a")})

@@ -50,6 +50,7 @@ def coroutine_node(
     into: Any,
     max_waiting: int | None,
     capacity: int,
+    user: Function | None = None,
 ) -> Coroutine:
     """The node of an ``async def`` operator.
 
@@ -61,6 +62,7 @@ def coroutine_node(
         into: the record of its output, or records by output.
         max_waiting: the most rows that may wait at an input.
         capacity: the rows from which on an input's sources wait.
+        user: of a library operator, the user's function that it calls, for messages.
 
     Raises:
         BuildError: a parameter lacks its stream, record or annotation, or something does not fit it.
@@ -69,7 +71,8 @@ def coroutine_node(
         raise BuildError(f"flow.operator: the operator's name is a text, got {name!r}")
     full = flow._stateful_name(name, "operator")
     made = Function.of(function, full, coroutine=True)
-    return _Verb(flow, full, made, dict(given)).node(into, max_waiting, capacity)
+    node = _Verb(flow, full, made, dict(given)).node(into, max_waiting, capacity)
+    return dataclasses.replace(node, user=user)
 
 
 class _Verb:

@@ -13,6 +13,8 @@ to whoever steps the coroutine (:mod:`thalweg.runtime.coroutine`), and comes bac
 from __future__ import annotations
 
 import collections
+import sys
+import types
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Generic, TypeVar, overload
 
@@ -140,35 +142,49 @@ class Output(Generic[Row]):
         self.name = name
         self.readers = list(readers)
         #: pushes that were made but not awaited: rows that would be lost without a word
-        self.unawaited = 0
+        self.unawaited: list[Push[Any]] = []
 
     def push(self, row: Row) -> Push[Row]:
         """``await out.push(row)`` puts out a row; it waits while the queue of a reader is full.
 
         The answer is True; for an operator without inputs it is False once a stop was asked for: no wait tells it.
         """
-        self.unawaited += 1
-        return Push(self, row)
+        caller = sys._getframe(1)
+        push = Push(self, row, (caller.f_code, caller.f_lasti))
+        self.unawaited.append(push)
+        return push
 
     def __repr__(self) -> str:
         return f"Output({self.name!r})"
 
 
 class Push(Generic[Row]):
-    """An output's row on its way; await it once."""
+    """An output's row on its way; await it once.
 
-    __slots__ = ("awaited", "output", "row")
+    ``made_at`` is the code that made it and the offset of the instruction there. Only errors ask :attr:`where` for
+    the line, since to find it takes as long as a push.
+    """
 
-    def __init__(self, output: Output[Row], row: Row) -> None:
+    __slots__ = ("awaited", "made_at", "output", "row")
+
+    def __init__(self, output: Output[Row], row: Row, made_at: tuple[types.CodeType, int]) -> None:
         self.output = output
         self.row = row
         self.awaited = False
+        self.made_at = made_at
+
+    @property
+    def where(self) -> tuple[str, int]:
+        """File and line of the call of ``push``; line 0 where the code does not tell."""
+        code, offset = self.made_at
+        lines = (line for start, end, line in code.co_lines() if start <= offset < end)
+        return code.co_filename, next(lines, None) or 0
 
     def __await__(self) -> Generator[Any, Any, bool]:
         if self.awaited:
             raise RuntimeError(f"a push to {self.output.name!r} is awaited twice")
         self.awaited = True
-        self.output.unawaited -= 1
+        self.output.unawaited.remove(self)
         answer: bool = yield self
         return answer
 

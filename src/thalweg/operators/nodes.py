@@ -341,6 +341,8 @@ class Coroutine(Node):
     max_waiting: int | None
     #: the rows from which on an input's sources wait, where they can
     capacity: int = PORT_ROWS
+    #: the user's function that the library's loop calls, in operators that the library wrote
+    user: Function | None = dataclasses.field(default=None, compare=False)
 
     KIND = OperatorKind.STATEFUL
 
@@ -348,6 +350,11 @@ class Coroutine(Node):
     def key(self) -> Key:
         """It has one state, as a keyed operator without key."""
         return Key((), None, 1)
+
+    @property
+    def told(self) -> Function:
+        """The function that messages name: the user's where there is one."""
+        return self.user or self.function
 
     @property
     def inputs(self) -> tuple[Ref, ...]:

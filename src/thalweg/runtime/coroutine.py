@@ -83,7 +83,7 @@ class Network:
         *,
         quantum: int = 1000,
         max_rows: int | None = None,
-        leave: Callable[[Output[Any], Any], None] | None = None,
+        leave: Callable[[Push[Any]], None] | None = None,
     ) -> None:
         self._quantum = quantum
         self._max_rows = max_rows
@@ -221,7 +221,7 @@ class Network:
 
     def _push(self, push: Push[Any]) -> None:
         if not push.output.readers and self._leave is not None:
-            self._leave(push.output, push.row)
+            self._leave(push)
         for queue in push.output.readers:
             queue.put(push.row)
             self._written(queue)

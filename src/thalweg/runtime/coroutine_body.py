@@ -104,6 +104,15 @@ class Body:
         except Exception as error:
             raise coroutine_error(self.name, self._function, error) from error
 
+    def _where(self) -> str:
+        """`` at line 12``: the innermost line of the function's own file where it stands; "" without one."""
+        line, awaited = 0, self._coroutine
+        while (frame := getattr(awaited, "cr_frame", None)) is not None:
+            if frame.f_code.co_filename == self._function.file:
+                line = frame.f_lineno
+            awaited = getattr(awaited, "cr_await", None)
+        return f" at line {line}" if line else ""
+
     def _check(self, request: Any) -> None:
         if not isinstance(request, (Wait, Push)):
             raise self._refuse(
@@ -118,8 +127,9 @@ class Body:
     def _check_pushes(self) -> None:
         for output in self._outputs:
             if output.unawaited:
+                where = _place(output.unawaited[0], self._function)
                 raise self._refuse(
-                    f"a push to {output.name!r} is not awaited, so its row would be lost;"
+                    f"a push to {output.name!r}{where} is not awaited, so its row would be lost;"
                     f" write await {output.name}.push(row)"
                 )
 
@@ -142,18 +152,18 @@ class Body:
             raise self._refuse(self._circle(bool(refused)))
         if self._inputs and self._pushed > PUSHED:
             raise self._refuse(
-                f"it pushes on and on {self._where()}: more than {PUSHED:,} rows, and it read nothing in between;"
+                f"it pushes on and on{self._where()}: more than {PUSHED:,} rows, and it read nothing in between;"
                 " let the loop end, or wait for rows and pop them"
             )
 
     def _circle(self, refused: bool) -> str:
         if refused:
             return (
-                f"it goes on and on {self._where()}, though a wait or push said that it is over; leave the loop when"
+                f"it goes on and on{self._where()}, though a wait or push said that it is over; leave the loop when"
                 " a wait gives False (wait_for_all) or no port (wait_for_any), or when a push gives False"
             )
         return (
-            f"it waits in a circle {self._where()}: {WITHOUT_PROGRESS:,} times in a row what it waits for was there,"
+            f"it waits in a circle{self._where()}: {WITHOUT_PROGRESS:,} times in a row what it waits for was there,"
             " and it read nothing; pop what it has seen, or wait for more: {port: len(port) + 1}"
         )
 
@@ -173,23 +183,26 @@ class Body:
         self._asked |= more
         return bool(more)
 
-    def _where(self) -> str:
-        frame = getattr(self._coroutine, "cr_frame", None)
-        return f"at line {frame.f_lineno}" if frame is not None else "at its start"
-
     def _refuse(self, what: str) -> OperatorError:
         self.close()
         return refusal(self.name, self._function, what)
 
 
-def fitted(node: Node, port: OutPort, row: Any) -> Any:
+def _place(push: Push[Any], function: Function) -> str:
+    """Where a push was made: the line, and the file where it is not the function's."""
+    file, line = push.where
+    return f" at line {line}" if file == function.file else f" at {file}:{line}"
+
+
+def fitted(node: Node, port: OutPort, push: Push[Any]) -> Any:
     """A pushed row as a record of the output.
 
     Raises:
         OperatorError: it does not fit.
     """
     try:
-        return port.record.coerce(row)
+        return port.record.coerce(push.row)
     except TypeError as error:
-        what = f"a row pushed to {port.parameter!r} does not fit: {error}"
-        raise refusal(node.name, node.function, what) from error
+        where = _place(push, node.function) if node.told is node.function else ""
+        what = f"a row pushed to {port.parameter!r}{where} does not fit: {error}"
+        raise refusal(node.name, node.told, what) from error

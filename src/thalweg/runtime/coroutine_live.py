@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from thalweg.errors import OperatorError
 from thalweg.operators.coroutine_verb import Kept, call
-from thalweg.operators.coroutines import Control, Input, Output, Queue, Wait
+from thalweg.operators.coroutines import Control, Input, Output, Push, Queue, Wait
 from thalweg.operators.nodes import Coroutine
 from thalweg.runtime.coroutine import Network, State
 from thalweg.runtime.coroutine_body import Body
 
 _LOG: Final = logging.getLogger("thalweg")
 #: Is given what the coroutine pushes.
-Leave = Callable[[Output[Any], Any], None]
+Leave = Callable[[Push[Any]], None]
 
 
 class Live:
@@ -34,7 +34,7 @@ class Live:
         ]
         outputs = [Output[Any](port.parameter) for port in node.out_ports]
         body = Body(
-            node.name, node.function, lambda: call(node, inputs, outputs, kept.own), inputs, outputs
+            node.name, node.told, lambda: call(node, inputs, outputs, kept.own), inputs, outputs
         )
         self._network = Network(leave=leave)
         self._operator = self._network.add(body, self.queues, outputs)

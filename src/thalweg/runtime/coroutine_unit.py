@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from thalweg.operators.coroutine_verb import Kept
-from thalweg.operators.coroutines import Output
+from thalweg.operators.coroutines import Push
 from thalweg.operators.nodes import Coroutine, OutPort, Ref
 from thalweg.plan import LEVEL, TIME, Closing, counter
 from thalweg.records import Schema
@@ -245,8 +245,9 @@ class CoroutineUnit:
             self._setting.count(self.node.name, dropped=live.dropped, unread=live.unread)
         live.dropped = live.unread = 0
 
-    def _leave(self, output: Output[Any], row: Any) -> None:
-        self._pushed.add(output.name, fitted(self.node, self._ports[output.name], row))
+    def _leave(self, push: Push[Any]) -> None:
+        name = push.output.name
+        self._pushed.add(name, fitted(self.node, self._ports[name], push))
 
     def _chunk(self, port: OutPort, order: Chunk, last_time: int) -> Chunk:
         """The rows of one output with their places."""

@@ -9,6 +9,11 @@ from thalweg.errors import OperatorError
 from thalweg.operators.functions import Function
 
 _LONGEST = 300
+#: What asyncio raises outside its own loop, and what is said then.
+_NO_LOOP = "no running event loop"
+_NO_ASYNCIO = (
+    "there is no asyncio here: an operator awaits tw.wait_for_all, tw.wait_for_any and push only"
+)
 
 
 def shorten(value: Any, longest: int = _LONGEST) -> str:
@@ -40,9 +45,11 @@ def operator_error(
 
 def coroutine_error(operator: str, function: Function, error: BaseException) -> OperatorError:
     """The error that stops a query when an operator with its own driver loop raised."""
+    of_asyncio = isinstance(error, RuntimeError) and str(error) == _NO_LOOP
+    hint = f"\n  {_NO_ASYNCIO}" if of_asyncio else ""
     return OperatorError(
         f"operator {operator!r} failed: {reason_of(error)}\n"
-        f"{_place(function)}{_raised_at(function, error)}",
+        f"{_place(function)}{_raised_at(function, error)}{hint}",
         operator=operator,
     )
 

@@ -24,12 +24,12 @@ def made_rows(node: Coroutine) -> Iterator[Any]:
     ports = {port.parameter: port for port in node.out_ports}
     outputs = [Output[Any](name) for name in ports]
     own = Kept.of(node, None).own
-    body = Body(node.name, node.function, lambda: call(node, [], outputs, own), [], outputs)
+    body = Body(node.name, node.told, lambda: call(node, [], outputs, own), [], outputs)
     body.resume(None)
     try:
         while isinstance(body.request, Push):
             port = ports[body.request.output.name]
-            yield tagged(node, port, fitted(node, port, body.request.row))
+            yield tagged(node, port, fitted(node, port, body.request))
             body.resume(True)
     except GeneratorExit:
         while not body.done:
