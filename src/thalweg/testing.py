@@ -467,7 +467,7 @@ def difference(flow: Flow, expected: Result, got: Result) -> str:
         if found:
             return f"sink {name!r}: {found}"
     plan = make_plan(flow)
-    parts = _counts_of_parts(plan)
+    parts = counts_of_parts(plan)
     for name in sorted(expected.counts.keys() | got.counts.keys()):
         one, other = (
             {what: n for what, n in all_of.get(name, {}).items() if (name, what) not in parts}
@@ -484,7 +484,7 @@ def difference(flow: Flow, expected: Result, got: Result) -> str:
     return ""
 
 
-def _counts_of_parts(plan: Plan) -> set[tuple[str, str]]:
+def counts_of_parts(plan: Plan) -> set[tuple[str, str]]:
     """The counts that depend on how a stream is cut: of partial aggregates, which are merged in the next operator."""
     return {
         place
@@ -597,6 +597,7 @@ __all__ = [
     "Session",
     "assert_recut",
     "assert_same",
+    "counts_of_parts",
     "depends_on_cuts",
     "difference",
     "random_cuts",

@@ -88,6 +88,9 @@ def test_refused(tmp_path: Path, spark: SparkSession) -> None:
         ({"locality": missing, "slots": 2}, tw.CheckpointError, "no routing table"),
         ({"locality": "online", "slots": 200}, tw.BuildError, "128 buckets"),
         ({"locality": 7, "slots": 2}, tw.BuildError, "got 7"),
+        ({"locality": "", "slots": 2}, tw.BuildError, "got ''"),
+        ({"locality": tw.locality.Online, "slots": 2}, tw.BuildError, "got <class"),
+        ({"locality": tmp_path / "three.json", "slots": 2}, tw.BuildError, "for 3 slots"),
     ]
     for place, (arguments, error, text) in enumerate(wrong):
         checkpoint = str(tmp_path / f"ckpt{place}")
@@ -100,6 +103,19 @@ def test_refused(tmp_path: Path, spark: SparkSession) -> None:
     given = {"rows": tw.spark.files(str(tmp_path / "in"), format="parquet")}
     with pytest.raises(tw.BuildError, match="no operator by key"):
         tw.spark.start(flow, given, {}, checkpoint=str(tmp_path / "ckpt9"), locality="online")
+
+
+def test_more_slots_than_a_table_can_have(tmp_path: Path) -> None:
+    """The call refuses them; the query goes on."""
+    driver.write_files(tmp_path / "in", driver.make_rows(seed=55, count=100), 1)
+    query = driver.start(*places(tmp_path), slots=2, locality="online", trigger=None)
+    try:
+        with pytest.raises(tw.BuildError, match=r"129 slots, but operator .* has 128 buckets"):
+            query.rescale(slots=129)
+        query.process_all_available()
+        assert query.last_progress["slots"] == 2
+    finally:
+        query.stop()
 
 
 def test_a_lost_table(tmp_path: Path) -> None:

@@ -154,6 +154,21 @@ def test_noise_is_borne_for_as_long_as_there_are_credits() -> None:
     assert not host.controller.settled
 
 
+@pytest.mark.parametrize("reconsiders", [False, True])
+def test_noise_at_a_level_of_which_nothing_is_known(reconsiders: bool) -> None:
+    """While credits are used up, a stuck thread or a change elsewhere brings it to a level that was never read."""
+    controller = ThreadLevels(change_in_load="credits")
+    controller.start(Limits(1, 2))
+    for throughput in (1_000.0, 500.0):
+        controller.decide(period(1, throughput, cpu_share=1.0))
+    if reconsiders:
+        controller.reconsider()
+    else:
+        controller.decide(period(1, 500.0, cpu_share=1.0, unsuspendable=1))
+    for level in (2, 1, 2):
+        controller.decide(period(level, 500.0, cpu_share=1.0, unsuspendable=not reconsiders))
+
+
 def test_credits_come_back() -> None:
     """One period as before, and there are five again."""
     host = settled_host(ThreadLevels(), 2)

@@ -382,6 +382,12 @@ def test_history_begins_anew() -> None:
     ("arguments", "message"),
     [
         ({"every": 0}, "every ≥ 1, got 0"),
+        ({"every": "3"}, "every to be an int or None, got '3'"),
+        ({"min_tuples": -1}, "min_tuples ≥ 0, got -1"),
+        ({"seed": "a"}, "seed to be an int, got 'a'"),
+        ({"drop": True}, "drop to be a number or None, got True"),
+        ({"partition": 3}, "partition to be a function or None, got 3"),
+        ({"first_seen": "yes"}, "first_seen to be True or False, got 'yes'"),
         ({"drop": 1.0}, "0 < drop < 1, got 1.0"),
         ({"imbalance": 1.0}, "imbalance > 1, got 1.0"),
         ({"alpha": 0.5}, "alpha ≥ 1, got 0.5"),

@@ -23,13 +23,15 @@ from thalweg.times import NEVER, text
 def show(
     checkpoint: Annotated[str, typer.Argument(help="The checkpoint folder of a query.")],
     operator: Annotated[str, typer.Option(help="Only this operator's keys.")] = "",
-    key: Annotated[str, typer.Option(help="Only this key; several fields with commas.")] = "",
+    key: Annotated[
+        str | None, typer.Option(help="Only this key; several fields with commas.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=0, help="At most so many keys an operator.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
 ) -> None:
     """Show what a checkpoint holds: operators, counts, and the state of keys."""
     info = describe(checkpoint)
-    if key and not operator:
+    if key is not None and not operator:
         raise typer.BadParameter("--key needs --operator NAME", param_hint="--key")
     wanted = [operator] if operator else [one.name for one in info.operators if one.used]
     tables = {name: _state(checkpoint, info, name, limit, key) for name in wanted}
@@ -49,15 +51,17 @@ def show(
         console.print(_keys_table(table, _timers(info, name), limit))
 
 
-def _state(checkpoint: str, info: CheckpointInfo, name: str, limit: int, key: str) -> pa.Table:
-    if not key:
+def _state(
+    checkpoint: str, info: CheckpointInfo, name: str, limit: int, key: str | None
+) -> pa.Table:
+    if key is None:
         return read_state(checkpoint, name, limit=limit)
     one = next((one for one in info.operators if one.name == name), None)
     fields = len(one.keys) if one else 1
     parts = tuple(key.split(",")) if fields > 1 else (key,)
     table = read_state(checkpoint, name, limit=limit, key=parts)
     if not table.num_rows:
-        raise CheckpointError(f"operator {name!r} has no state of the key {key}")
+        raise CheckpointError(f"operator {name!r} has no state of the key {key!r}")
     return table
 
 

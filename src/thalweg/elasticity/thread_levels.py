@@ -190,7 +190,7 @@ class ThreadLevels(Controller):
         known = None
         if self._changed(level, throughput):
             known = self._recall(level, throughput)
-        elif self._credits < self.noise_credits:
+        elif self._credits < self.noise_credits and level in self._curve.readings:
             # Noise, or already another load: in neither case what this level gives under the present one.
             self._curve.readings[level].last_time = self._time
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Literal, Protocol, TypeAlias
 
 from thalweg.errors import BuildError
@@ -115,7 +115,9 @@ class Online:
     first_seen: bool = False
 
     def __post_init__(self) -> None:
-        wrong = []
+        wrong = [*self._wrong_types()]
+        if wrong:
+            raise BuildError(f"online reconfiguration: expected {'; '.join(wrong)}")
         if self.every is not None and self.every < 1:
             wrong.append(f"every ≥ 1, got {self.every}")
         if self.drop is not None and not 0 < self.drop < 1:
@@ -126,8 +128,31 @@ class Online:
             wrong.append(f"alpha ≥ 1, got {self.alpha}")
         if self.move_cost < 0:
             wrong.append(f"move_cost ≥ 0, got {self.move_cost}")
+        if self.min_tuples < 0:
+            wrong.append(f"min_tuples ≥ 0, got {self.min_tuples}")
         if wrong:
             raise BuildError(f"online reconfiguration: expected {'; '.join(wrong)}")
+
+    def _wrong_types(self) -> Iterator[str]:
+        kinds = {
+            "every": (int, "an int or None"),
+            "drop": (int | float, "a number or None"),
+            "imbalance": (int | float, "a number or None"),
+            "move_cost": (int | float, "a number"),
+            "min_tuples": (int, "an int"),
+            "alpha": (int | float, "a number"),
+            "seed": (int, "an int"),
+        }
+        for name, (kind, what) in kinds.items():
+            value = getattr(self, name)
+            if value is None and what.endswith("None"):
+                continue
+            if isinstance(value, bool) or not isinstance(value, kind):
+                yield f"{name} to be {what}, got {value!r}"
+        if self.partition is not None and not callable(self.partition):
+            yield f"partition to be a function or None, got {self.partition!r}"
+        if not isinstance(self.first_seen, bool):
+            yield f"first_seen to be True or False, got {self.first_seen!r}"
 
     def __call__(self, statistics: Statistics, table: RoutingTable, history: History) -> Decision:
         """Whether there is a better table; see :class:`Propose`."""

@@ -148,6 +148,15 @@ class Batches:
         if store is not None:
             self._open(store, locality)
 
+    def require_slots(self, slots: int) -> None:
+        """Refuses a number of slots that the query cannot have.
+
+        Raises:
+            BuildError: a routing table of so many cannot be.
+        """
+        if self._routing is not None:
+            self._routing.require_slots(slots)
+
     def _open(self, store: Store, locality: Asked) -> None:
         new = manifest_of(self.plan)
         if manifests.read(store.fs, store.root) is None:

@@ -8,6 +8,7 @@ anywhere leaves the table before or the next one, with the state that belongs to
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
@@ -53,7 +54,7 @@ from thalweg.state.record import CommitRecord
 from thalweg.state.routing_files import epochs, load_table, read_table, table_path, write_table
 
 #: What ``start(locality=…)`` takes: "off", "online", the path of a table, or who proposes tables.
-Asked: TypeAlias = Literal["off", "online"] | str | Propose
+Asked: TypeAlias = Literal["off", "online"] | str | os.PathLike[str] | Propose
 #: The entry of a commit record that names the epoch of the next batch.
 FOLLOWS: Final = "routing"
 #: Statistics are looked at every so many batches.
@@ -176,15 +177,24 @@ class KeyRouting:
             )
         if asked == "online":
             return Online(), hashed
-        if callable(asked):
+        if callable(asked) and not isinstance(asked, type):
             return asked, hashed
-        if not isinstance(asked, str):
+        if not isinstance(asked, str | os.PathLike) or not os.fspath(asked):
             raise BuildError(
                 f'locality is "off", "online", the path of a table or tw.locality.Online(…), got {asked!r}'
             )
-        table = load_table(asked)
+        table = load_table(os.fspath(asked))
         table.require(self._operators, slots)
         return (None, table) if latest is None else (Fixed(table), hashed)
+
+    def require_slots(self, slots: int) -> None:
+        """Refuses a number of slots for which there can be no table.
+
+        Raises:
+            BuildError: there are fewer buckets.
+        """
+        if self._manager is not None:
+            RoutingTable.hashed(self._operators, slots)
 
     # -- a batch ---------------------------------------------------------------------------------------------
 

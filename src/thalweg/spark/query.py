@@ -181,9 +181,13 @@ class Query:
         """Runs with another number of slots from the next batch on; the state moves with its buckets.
 
         With ``slots="auto"`` that ends the search for a number.
+
+        Raises:
+            BuildError: it is no number of slots, or more than the routing table of this query can have.
         """
         if not isinstance(slots, int) or isinstance(slots, bool) or slots < 1:
             raise BuildError(f"rescale: slots is a number of 1 or more, got {slots!r}")
+        self._batches.require_slots(slots)
         self._batches.numbers.slots = slots
         self._command(command="rescale", slots=slots)
 
