@@ -92,8 +92,6 @@ def options_of(
         raise BuildError(
             f"threading: expected 'manual', 'dedicated' or 'dynamic', got {threading!r}"
         )
-    if threads is not None and threading != "dynamic":
-        raise BuildError(f"threads: threading {threading!r} leaves nothing to choose")
     if threads == "auto":
         threads, controller = usable_processors(), controller or ThreadLevels()
     if threads is not None:
