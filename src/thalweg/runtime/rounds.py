@@ -188,15 +188,15 @@ class Rounds:
     def try_out(mem: Int64s, traits: Mapping[int, OperatorTraits], policy: RoundPolicy) -> None:
         """Plans a round for operators of which nothing is known yet, and throws it away.
 
+        Features of the user's own are not read for it: each is 1.
+
         Raises:
             SchedulingError: what the policy gives for them is no round, or it raised.
         """
-        own = [one for one in required_features(policy) if one.read is not None]
+        own = {one.name: 1.0 for one in required_features(policy) if one.read is not None}
         places = sorted(traits)
         operators = tuple(
-            _unknown(mem, place, index, traits[place])._replace(
-                own={one.name: read_feature(one, traits[place].name, policy.name) for one in own}
-            )
+            _unknown(mem, place, index, traits[place])._replace(own=own)
             for index, place in enumerate(places)
         )
         number = {place: index for index, place in enumerate(places)}
