@@ -9,25 +9,7 @@ from tests.stress.pinned import ITEMS, run_pinned
 from thalweg.jit import njit
 from thalweg.runtime import buckets
 from thalweg.runtime.atomics import EMPTY, LINE, Words, add, back_off, load, new_words, relax, store
-from thalweg.runtime.buckets import (
-    hybrid_add,
-    hybrid_done,
-    hybrid_front,
-    hybrid_hand_over,
-    hybrid_pending,
-    hybrid_take,
-    partitioned_add,
-    partitioned_done,
-    partitioned_front,
-    partitioned_hand_over,
-    partitioned_pending,
-    partitioned_take,
-    shared_add,
-    shared_done,
-    shared_front,
-    shared_pending,
-    shared_take,
-)
+from thalweg.runtime.layout import HYBRID, PARTITIONED, SHARED
 from thalweg.runtime.parking import cancel, park, parking_init, parking_words, prepare, unpark
 from thalweg.runtime.reorder import (
     next_serial,
@@ -46,6 +28,14 @@ from thalweg.runtime.rings import (
     spsc_init,
     spsc_pop,
     spsc_words,
+)
+from thalweg.runtime.worklists import (
+    queue_add,
+    queue_done,
+    queue_front,
+    queue_hand_over,
+    queue_pending,
+    queue_take,
 )
 
 # -- the reorder buffer ----------------------------------------------------------------------------------------
@@ -108,7 +98,7 @@ def test_outputs_leave_in_serial_order(
 # -- queues of keyed operators ---------------------------------------------------------------------------------
 
 PARTITIONS, DEPTH = 8, 16
-HYBRID, PARTITIONED, SHARED = KINDS = "hybrid", "partitioned", "shared"
+KINDS = {"hybrid": HYBRID, "partitioned": PARTITIONED, "shared": SHARED}
 QUEUE = LINE
 
 
@@ -119,97 +109,44 @@ def partition_of(i: int) -> int:
 
 
 @njit
-def add_to(kind: str, mem: Words, p: int, v: int) -> bool:
-    if kind == HYBRID:
-        return hybrid_add(mem, QUEUE, p, v)
-    if kind == PARTITIONED:
-        return partitioned_add(mem, QUEUE, p, v)
-    return shared_add(mem, QUEUE, p, v)
-
-
-@njit
-def pending_of(kind: str, mem: Words, p: int) -> int:
-    if kind == HYBRID:
-        return hybrid_pending(mem, QUEUE, p)
-    if kind == PARTITIONED:
-        return partitioned_pending(mem, QUEUE, p)
-    return shared_pending(mem, QUEUE, p)
-
-
-@njit
-def take_from(kind: str, mem: Words, start: int) -> int:
-    if kind == HYBRID:
-        return hybrid_take(mem, QUEUE)
-    if kind == PARTITIONED:
-        return partitioned_take(mem, QUEUE, start)
-    return shared_take(mem, QUEUE)
-
-
-@njit
-def front_of(kind: str, mem: Words, p: int) -> int:
-    if kind == HYBRID:
-        return hybrid_front(mem, QUEUE, p)
-    if kind == PARTITIONED:
-        return partitioned_front(mem, QUEUE, p)
-    return shared_front(mem, QUEUE, p)
-
-
-@njit
-def done_with(kind: str, mem: Words, p: int) -> bool:
-    if kind == HYBRID:
-        return hybrid_done(mem, QUEUE, p)
-    if kind == PARTITIONED:
-        return partitioned_done(mem, QUEUE, p)
-    return shared_done(mem, QUEUE, p)
-
-
-@njit
-def leave(kind: str, mem: Words, p: int) -> None:
-    if kind == HYBRID:
-        hybrid_hand_over(mem, QUEUE, p)
-    else:
-        partitioned_hand_over(mem, QUEUE, p)
-
-
-@njit
-def produce(kind: str, mem: Words, tuples: int) -> int:
+def produce(kind: int, mem: Words, tuples: int) -> int:
     """Adds places in the sequence of their partition, keeping to the depth; how many were refused."""
     added = np.zeros(PARTITIONS, np.int64)
     refused = 0
     for i in range(tuples):
         p = partition_of(i)
         tries = 0
-        while pending_of(kind, mem, p) >= DEPTH:
+        while queue_pending(mem, kind, QUEUE, p) >= DEPTH:
             tries = back_off(tries)
-        refused += not add_to(kind, mem, p, added[p])
+        refused += not queue_add(mem, kind, QUEUE, p, added[p])
         added[p] += 1
     store(mem, 0, 1)
     for p in range(PARTITIONS):
         tries = 0
-        while pending_of(kind, mem, p) > 0:
+        while queue_pending(mem, kind, QUEUE, p) > 0:
             tries = back_off(tries)
     store(mem, 0, 2)
     return refused
 
 
 @njit
-def consume(kind: str, mem: Words, next_place: Words, turns: int) -> int:
+def consume(kind: int, mem: Words, next_place: Words, turns: int) -> int:
     """Until all is done; how many tuples did not come in their place. What is known of a partition is not protected."""
     bad, tries, p = 0, 0, 0
     while load(mem, 0) < 2:
-        p = take_from(kind, mem, max(p, 0))
+        p = queue_take(mem, kind, QUEUE, max(p, 0))
         if p == EMPTY:
             tries = back_off(tries)
             continue
         tries = 0
         more, left = True, turns
         while more and left > 0:
-            bad += front_of(kind, mem, p) != next_place[LINE * p]
+            bad += queue_front(mem, kind, QUEUE, p) != next_place[LINE * p]
             next_place[LINE * p] += 1
-            more = done_with(kind, mem, p)
+            more = queue_done(mem, kind, QUEUE, p)
             left -= 1
         if more:
-            leave(kind, mem, p)
+            queue_hand_over(mem, kind, QUEUE, p)
     return bad
 
 
@@ -223,8 +160,9 @@ def test_partitions_are_worked_off_in_order(
     mem, next_place = new_words(LINE + words(PARTITIONS, DEPTH)), new_words(LINE * PARTITIONS)
     init(mem, QUEUE, PARTITIONS, DEPTH)
     tuples //= 4
-    bodies = [lambda: consume(kind, mem, next_place, turns)] * workers
-    assert run_pinned([lambda: produce(kind, mem, tuples), *bodies]) == [0] * (workers + 1)
+    queue = KINDS[kind]
+    bodies = [lambda: consume(queue, mem, next_place, turns)] * workers
+    assert run_pinned([lambda: produce(queue, mem, tuples), *bodies]) == [0] * (workers + 1)
     assert next_place.sum() == tuples
 
 

@@ -7,9 +7,6 @@ What a unit of work put out waits in the operator's reorder buffer (Prasaad et a
 and is then sent downstream if every reader has room. Where one has none the output stays, the flag is cleared and
 the reader becomes the worker's next operator (Schneider & Wu, Fig. 5: reSchedule, without its recursion). Whoever
 makes room sends on what waited for it.
-
-Room is counted from an operator's inbox to its output: a chunk is let in only if its serial lies below the next
-output's plus the operator's capacity. So worklists and reorder buffers never overflow.
 """
 
 from __future__ import annotations
