@@ -106,7 +106,7 @@ def test_elastic_on_this_machine(tmp_path: Path) -> None:
     report = Report("elastic", tmp_path, Console(quiet=True))
     bench = Elastic(report, operators=4, periods=8, costs_us=(), most=2)
     flows = {("1 busy", "20 µs"): parametric.one_operator("stateless", 20.0)}
-    text = bench.real(2, seconds=0.05, period_s=0.05, flows=flows)
+    text = bench.real(2, period_s=0.05, flows=flows)
     assert bench.overhead(2, 0.1, 0.05, 2, flows=flows).startswith("measuring and deciding take ")
     report.finish(text)
     levels, story, cost = json.loads((tmp_path / "elastic.json").read_text()).values()

@@ -8,6 +8,7 @@ the papers had.
 
 from __future__ import annotations
 
+import functools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -137,27 +138,26 @@ class Elastic:
 
     # -- on this machine --------------------------------------------------------------------------------------------
 
-    def real(
-        self, threads: int, *, seconds: float, period_s: float, flows: Flows | None = None
-    ) -> str:
+    def real(self, threads: int, *, period_s: float, flows: Flows | None = None) -> str:
         """The same graphs on this machine's processors, as flows of compiled functions; the summary.
 
         Nothing is held back for other programs, unlike by default: of few processors the feeding thread takes one.
 
         Args:
             threads: workers at most.
-            seconds: about how long a run at a level takes.
-            period_s: of a controller, s.
+            period_s: of a controller, s; a level is measured for as many periods as count at the end of an elastic
+                run, after one that does not count.
             flows: by shape and cost; by default those of both papers.
         """
         self._near, self._settled = {}, []
         rows, story = [], []
         for graph, flow in (flows or self._flows()).items():
-            manual = real.static(flow, None, seconds)
-            dedicated = real.static(flow, Options(threading="dedicated"), seconds)
-            statics = {
-                n: real.static(flow, Options(threads=n), seconds) for n in range(1, threads + 1)
-            }
+            statically = functools.partial(
+                real.static, flow, warm_up_s=period_s, seconds=LAST_SAMPLES * period_s
+            )
+            manual = statically(None)
+            dedicated = statically(Options(threading="dedicated"))
+            statics = {n: statically(Options(threads=n)) for n in range(1, threads + 1)}
             best = max(statics.values())
             adapted = real.adapt(
                 flow, ThreadLevels(max_cpu_share=1.0), threads,
@@ -205,7 +205,7 @@ class Elastic:
         }
         rows: list[dict[str, Any]] = []
         for name, one in (flows or pipelines).items():
-            real.static(one, Options(threads=threads), 0.0)  # compiled here
+            real.static(one, Options(threads=threads), warm_up_s=0.0, seconds=0.01)  # compiled here
             found = [
                 real.watched(one, threads, seconds=seconds, period_s=period_s)
                 for _ in range(repeats)

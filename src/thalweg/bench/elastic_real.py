@@ -1,4 +1,8 @@
-"""Flows on this machine's processors at fixed numbers of threads, and under a controller while rows go in."""
+"""Flows on this machine's processors at fixed numbers of threads, and under a controller while rows go in.
+
+Both are fed the same way and for as long as it takes: rows are made, cut into steps and handed over by one thread,
+which waits where the engine has no room. Only what goes in once queues are full counts.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from thalweg.bench.measure import run
 from thalweg.datagen import parametric
 from thalweg.elasticity import Controller, Limits, ThreadLevels
 from thalweg.flow import Flow
@@ -16,6 +19,7 @@ from thalweg.operators.nodes import Source
 from thalweg.plan import make_plan
 from thalweg.runtime.build import prepare
 from thalweg.runtime.elastic import Elastic
+from thalweg.runtime.engine import Engine
 from thalweg.runtime.io import as_source, never
 from thalweg.runtime.io.contracts import Feed
 from thalweg.runtime.options import Options
@@ -25,10 +29,6 @@ from thalweg.stats import Change
 
 #: Rows of a step.
 CHUNK_ROWS: Final = 64
-#: Rows of an input at most: 24 bytes each.
-_MOST_ROWS: Final = 5_000_000
-#: Rows with which the rate is found out.
-_PROBE_ROWS: Final = 4_000
 #: Rows that are made at once where there is no end of them.
 _PIECE_ROWS: Final = 100_000
 
@@ -68,20 +68,42 @@ class Adapted:
         return max(last) - min(last)
 
 
-def static(flow: Flow, how: Options | None, seconds: float) -> float:
-    """Rows a second in about so many seconds; ``how`` None is the serial engine (threading ``manual``)."""
-    probe = {"tuples": parametric.table(_PROBE_ROWS)}
-    # The first time operators are compiled.
-    rate = [run(flow, probe, how, chunk_rows=CHUNK_ROWS).rows_per_s for _ in range(2)][-1]
-    rows = min(max(round(rate * seconds), _PROBE_ROWS), _MOST_ROWS)
-    return run(flow, {"tuples": parametric.table(rows)}, how, chunk_rows=CHUNK_ROWS).rows_per_s
+def static(flow: Flow, how: Options | None, *, warm_up_s: float, seconds: float) -> float:
+    """Rows a second that go in in so many seconds, once as many as the first ones have warmed up and filled queues.
+
+    Args:
+        flow: reads ``tuples``.
+        how: threading of the engine; None is the serial one (threading ``manual``).
+        warm_up_s: how long rows go in before it counts, s.
+        seconds: how long it counts, s.
+    """
+    engine = _engine(flow, how)
+    begin = time.perf_counter() + warm_up_s
+    counted, first, last = 0, 0.0, 0.0
+
+    def is_over(rows: int) -> bool:
+        nonlocal counted, first, last
+        last = time.perf_counter()
+        if last < begin:
+            return False
+        if not first:
+            first = last
+        else:
+            counted += rows
+        return last >= first + seconds
+
+    try:
+        _feed(engine, is_over)
+    finally:
+        engine.stop()
+    return counted / (last - first)
 
 
 def adapt(
     flow: Flow, controller: Controller, threads: int, *, periods: int, period_s: float
 ) -> Adapted:
     """Feeds a flow for so many periods of a controller that has up to so many threads."""
-    engine = _engine(flow, threads)
+    engine = _parallel(flow, Options(threads=threads))
     elastic = Elastic(engine.workers, controller, period_s=period_s)
     samples = _Samples(period_s, lambda: elastic.threads)
     try:
@@ -117,7 +139,7 @@ def _cpu_a_row(
     flow: Flow, threads: int, seconds: float, period_s: float | None
 ) -> tuple[float, float]:
     """Processor time a row, s, and the share of it that measuring and deciding took; ``period_s`` None: nobody does."""
-    engine = _engine(flow, threads)
+    engine = _parallel(flow, Options(threads=threads))
     limits = Limits(threads, threads)
     elastic = Elastic(engine.workers, ThreadLevels(), period_s=period_s or seconds, limits=limits)
     cpu, end = time.process_time(), time.perf_counter() + seconds
@@ -132,16 +154,22 @@ def _cpu_a_row(
     return cpu / rows, elastic.cpu_s / cpu
 
 
-def _engine(flow: Flow, threads: int) -> ParallelEngine:
+def _engine(flow: Flow, how: Options | None) -> Engine | ParallelEngine:
+    if how is not None:
+        return _parallel(flow, how)
+    return Engine(prepare(make_plan(flow)), chunk_rows=CHUNK_ROWS)
+
+
+def _parallel(flow: Flow, how: Options) -> ParallelEngine:
     return ParallelEngine(
         prepare(make_plan(flow)),
         chunk_rows=CHUNK_ROWS,
-        options=Options(threads=threads),
+        options=how,
         leave=lambda edge, chunk, entry_ns: None,
     )
 
 
-def _feed(engine: ParallelEngine, is_over: Callable[[int], bool]) -> int:
+def _feed(engine: Engine | ParallelEngine, is_over: Callable[[int], bool]) -> int:
     """Feeds chunks until that says so of the rows of the last one; how many rows went in."""
     count = 0
     for chunk, bad in _endless(engine.plan.sources[0]):

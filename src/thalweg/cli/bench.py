@@ -138,10 +138,10 @@ def elastic(
     parts = [bench.simulated]
     if not simulate:
         cores = threads or usable_processors()
-        seconds, period_s = (0.2, 0.1) if quick else (5.0, 1.0)
+        period_s = 0.25 if quick else 1.0
         watched = (2.0, 1.0, 1) if quick else (20.0, PERIOD_NS * 1e-9, 3)
         parts = [
-            lambda: bench.real(cores, seconds=seconds, period_s=period_s),
+            lambda: bench.real(cores, period_s=period_s),
             lambda: bench.overhead(cores, *watched),
             *parts,
         ]

@@ -12,29 +12,30 @@ import dataclasses
 import math
 
 from thalweg.elasticity.samples import Limits
+from thalweg.elasticity.work import Rates, Weights, sum_of
 
 
 @dataclasses.dataclass(slots=True)
 class Reading:
-    """What is known of a level (Schneider & Wu, Fig. 6).
+    """What is known of a level (Schneider & Wu, Fig. 6); all but counts in tuples a second, by operator.
 
     Attributes:
-        first: the first throughput since the level is trusted, tuples a second.
+        first: the first period since the level is trusted.
         last: the last one.
         total: the sum of all since then; count: of how many.
         last_time: the period of the last one.
     """
 
-    first: float
-    last: float
-    total: float
+    first: Rates
+    last: Rates
+    total: Rates
     count: int
     last_time: int
 
-    def add(self, throughput: float, time: int) -> None:
+    def add(self, rates: Rates, time: int) -> None:
         """One more period at this level."""
-        self.last = throughput
-        self.total += throughput
+        self.last = rates
+        self.total = sum_of(self.total, rates)
         self.count += 1
         self.last_time = time
 
@@ -44,6 +45,7 @@ class Curve:
 
     Args:
         limits: the levels there are.
+        weights: what the tuples of each operator count.
         sensitivity: what differs by no more than this share is equal (SENS of Fig. 7).
         noisy_sensitivity: the same once readings of one level were seen to vary. The error of readings adds to what
             is given up for fewer threads, so less of that is left.
@@ -58,6 +60,7 @@ class Curve:
     def __init__(
         self,
         limits: Limits,
+        weights: Weights,
         *,
         sensitivity: float,
         noisy_sensitivity: float,
@@ -67,6 +70,7 @@ class Curve:
         self.limits = limits
         self.readings: dict[int, Reading] = {}
         self.refused: set[int] = set()
+        self._weights = weights
         self._sensitivity = sensitivity
         self._noisy_sensitivity = noisy_sensitivity
         self._thrift = thrift
@@ -77,18 +81,24 @@ class Curve:
         self.readings.pop(level, None)
         self.refused.add(level)
 
-    def record(self, level: int, throughput: float, time: int) -> None:
+    def record(self, level: int, rates: Rates, time: int) -> None:
         """A period at this level ended."""
         self.refused.discard(level)
         if level in self.readings:
-            self.readings[level].add(throughput, time)
+            self.readings[level].add(rates, time)
         else:
-            self.readings[level] = Reading(throughput, throughput, throughput, 1, time)
+            self.readings[level] = Reading(rates, rates, rates, 1, time)
+
+    def mean(self, level: int) -> Rates:
+        """What a trusted level gives, by operator."""
+        reading = self.readings[level]
+        if not self._averaged:
+            return reading.last
+        return tuple(total / reading.count for total in reading.total)
 
     def value(self, level: int) -> float:
         """The throughput of a trusted level, tuples a second."""
-        reading = self.readings[level]
-        return reading.total / reading.count if self._averaged else reading.last
+        return self._weights.throughput(self.mean(level))
 
     def known(self) -> list[int]:
         """The trusted levels within the limits, lowest first."""
@@ -160,9 +170,12 @@ class Curve:
 
     def _varies(self) -> bool:
         """Whether readings of one level differed so much that a single one cannot be trusted."""
-        return self._averaged and any(
-            abs(reading.last - reading.first) > self._sensitivity / 4 * reading.first
+        ends = (
+            (self._weights.throughput(reading.first), self._weights.throughput(reading.last))
             for reading in self.readings.values()
+        )
+        return self._averaged and any(
+            abs(last - first) > self._sensitivity / 4 * first for first, last in ends
         )
 
     def _halfway(self, low: int, high: int) -> int | None:

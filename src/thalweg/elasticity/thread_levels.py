@@ -5,6 +5,7 @@ where throughput rises and prefer what is not yet trusted; they come to rest whe
 below and not clearly less than above. What differs from the paper, and can be switched off by
 ``change_in_load="paper"``:
 
+- Tuples count by what they cost (:mod:`thalweg.elasticity.work`).
 - A trend that is too small to go by from one level to the next is followed if it may add up further above.
 - A level found is kept until the load changes. The load has changed when throughput stays off its first value by a
   fifth for more than a few periods. The paper forgets everything at each change of 5 %, and says itself (5.4) that it
@@ -29,14 +30,15 @@ from thalweg.elasticity.controller import Controller
 from thalweg.elasticity.curve import Curve
 from thalweg.elasticity.measures import relative_difference
 from thalweg.elasticity.samples import FEW_LOOKS, Limits, Sample, Suggestion
+from thalweg.elasticity.work import Rates, Weights, rates_of
 from thalweg.errors import BuildError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Load:
-    """A load as it was: what levels gave under it, and the best of them."""
+    """A load as it was: what levels gave under it, by operator, and the best of them."""
 
-    values: Mapping[int, float]
+    rates: Mapping[int, Rates]
     best: int
 
 
@@ -100,6 +102,7 @@ class ThreadLevels(Controller):
         #: The present limits: those of the host, raised by stuck threads.
         self._now: Limits
         self._loads: list[_Load]
+        self._weights: Weights
         self._time: int
         self._curve: Curve
         #: The level at which the search ended; None: it goes on.
@@ -115,6 +118,7 @@ class ThreadLevels(Controller):
         super().start(limits)
         self._now = limits
         self._loads = []
+        self._weights = Weights(by_cost=self.change_in_load == "credits")
         self._time = 0
         self._forget()
 
@@ -142,7 +146,8 @@ class ThreadLevels(Controller):
         level = sample.threads
         if level != self._now.clamp(level):
             return self._move(level, self._now.clamp(level), self._why_outside(sample))
-        known = self._learn(level, sample.throughput)
+        self._weights.learn(sample)
+        known = self._learn(level, rates_of(sample))
         if known is not None:
             why = f"the load changed to one known before, which {known} threads served best"
             return self._move(level, known, why)
@@ -162,6 +167,7 @@ class ThreadLevels(Controller):
         """Trusts no level any more, and searches."""
         self._curve = Curve(
             self._now,
+            self._weights,
             sensitivity=self.sensitivity,
             noisy_sensitivity=self.noisy_sensitivity,
             thrift=self.thrift,
@@ -180,7 +186,7 @@ class ThreadLevels(Controller):
             self._kept = None
             self._searched = 0
 
-    def _learn(self, level: int, throughput: float) -> int | None:
+    def _learn(self, level: int, rates: Rates) -> int | None:
         """Records a period, having first forgotten what no longer holds.
 
         Returns:
@@ -188,24 +194,24 @@ class ThreadLevels(Controller):
         """
         self._time += 1
         known = None
-        if self._changed(level, throughput):
-            known = self._recall(level, throughput)
+        if self._changed(level, rates):
+            known = self._recall(level, rates)
         elif self._credits < self.noise_credits and level in self._curve.readings:
             # Noise, or already another load: in neither case what this level gives under the present one.
             self._curve.readings[level].last_time = self._time
             return None
-        self._curve.record(level, throughput, self._time)
+        self._curve.record(level, rates, self._time)
         return known
 
-    def _changed(self, level: int, throughput: float) -> bool:
+    def _changed(self, level: int, rates: Rates) -> bool:
         """Whether the load is another (changeInLoad of Fig. 7)."""
         reading = self._curve.readings.get(level)
         if reading is None:
             return False
+        off = self._apart(rates, reading.first)
         if self.change_in_load == "paper":
-            off = relative_difference(throughput, reading.first) > self.sensitivity
-            return off and reading.last_time == self._time - 1
-        if relative_difference(throughput, reading.first) <= self.load_change:
+            return off > self.sensitivity and reading.last_time == self._time - 1
+        if off <= self.load_change:
             self._credits = self.noise_credits
             return False
         # Back at a level after some time: what was seen meanwhile was seen under who knows which load.
@@ -214,22 +220,25 @@ class ThreadLevels(Controller):
         self._credits -= 1
         return self._credits < 0
 
-    def _recall(self, level: int, throughput: float) -> int | None:
+    def _apart(self, one: Rates, other: Rates) -> float:
+        """By which share of the lower one two throughputs differ."""
+        return relative_difference(self._weights.throughput(one), self._weights.throughput(other))
+
+    def _recall(self, level: int, rates: Rates) -> int | None:
         """Forgets the curve, or goes back to one that has this throughput at this level; gives that one's level."""
         self._remember()
         self._forget()
-        fits = [
-            load
-            for load in self._loads
-            if level in load.values
-            and relative_difference(throughput, load.values[level]) <= self.load_change / 2
-        ]
-        if not fits:
+        apart = {
+            number: self._apart(rates, load.rates[level])
+            for number, load in enumerate(self._loads)
+            if level in load.rates
+        }
+        nearest = min(apart, key=apart.__getitem__, default=None)
+        if nearest is None or apart[nearest] > self.load_change / 2:
             return None
-        load = min(fits, key=lambda one: relative_difference(throughput, one.values[level]))
-        self._loads.remove(load)
-        for known, value in load.values.items():
-            self._curve.record(known, value, 0)
+        load = self._loads.pop(nearest)
+        for known, seen in load.rates.items():
+            self._curve.record(known, seen, 0)
         self._kept = load.best
         return load.best
 
@@ -237,8 +246,8 @@ class ThreadLevels(Controller):
         """Keeps what was learned under the load that is over, if its best level was found."""
         if self._kept is None or self.change_in_load == "paper" or not self.remembered:
             return
-        values = {level: self._curve.value(level) for level in self._curve.known()}
-        self._loads = [*self._loads[1 - self.remembered :], _Load(values, self._kept)]
+        rates = {level: self._curve.mean(level) for level in self._curve.known()}
+        self._loads = [*self._loads[1 - self.remembered :], _Load(rates, self._kept)]
 
     # --- where to go ----------------------------------------------------------------------------------------------
 

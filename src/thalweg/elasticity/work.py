@@ -1,0 +1,62 @@
+"""How much work a flow did in a period, as one number that does not depend on which operators happened to run.
+
+IBM Streams takes the tuples of all operators together for throughput (Schneider & Wu, 4.2). Operators run in bursts,
+though: one that costs nothing may take all that a queue holds in no time, and nothing in the next period. Where such
+tuples count as much as those of an operator with work to do, one period's throughput is twice the next one's. So here a
+tuple counts by what it costs. Where all cost the same, this is the paper's measure; over long times the two are
+proportional, since whatever an operator took its readers take as well.
+
+What is known of costs grows with time. Levels stay comparable, as all that is kept of them is tuples by operator, and
+these are weighed anew whenever two are compared.
+"""
+
+from __future__ import annotations
+
+from operator import add, mul
+from typing import Final
+
+from thalweg.elasticity.samples import Sample
+
+#: Tuples a second, by operator.
+Rates = tuple[float, ...]
+
+
+def rates_of(sample: Sample) -> Rates:
+    """Of a period, tuples a second by operator; of all together where these are not known."""
+    tuples = tuple(one.tuples for one in sample.operators) or (sample.tuples,)
+    per_second: Final = 1e9 / sample.period_ns
+    return tuple(count * per_second for count in tuples)
+
+
+def sum_of(one: Rates, other: Rates) -> Rates:
+    """Both together, operator by operator."""
+    return tuple(map(add, one, other))
+
+
+class Weights:
+    """What a tuple of each operator counts; by default as much as any other.
+
+    Args:
+        by_cost: whether it counts by its cost.
+    """
+
+    def __init__(self, *, by_cost: bool) -> None:
+        self._by_cost = by_cost
+        self._weights: Rates = ()
+        self._seen: Rates = ()
+
+    def learn(self, sample: Sample) -> None:
+        """Takes over what tuples cost by now, in such a unit that the tuples seen so far count as many as they are."""
+        rates = rates_of(sample)
+        self._seen = sum_of(self._seen, rates) if len(self._seen) == len(rates) else rates
+        costs = tuple(max(one.cost_ns, 0.0) for one in sample.operators) if self._by_cost else ()
+        weighed = sum(map(mul, costs, self._seen))
+        if weighed > 0:
+            unit = sum(self._seen) / weighed
+            self._weights = tuple(cost * unit for cost in costs)
+        else:
+            self._weights = (1.0,) * len(rates)
+
+    def throughput(self, rates: Rates) -> float:
+        """Tuples a second, each as much as it counts."""
+        return sum(map(mul, self._weights, rates), 0.0)
