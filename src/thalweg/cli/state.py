@@ -24,7 +24,11 @@ def show(
     checkpoint: Annotated[str, typer.Argument(help="The checkpoint folder of a query.")],
     operator: Annotated[str, typer.Option(help="Only this operator's keys.")] = "",
     key: Annotated[
-        str | None, typer.Option(help="Only this key; several fields with commas.")
+        str | None,
+        typer.Option(
+            help="Only this key; several fields with commas. Or a JSON array of the fields, which can have null and"
+            """ texts with commas: --key '["a,b", null]'."""
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(min=0, help="At most so many keys an operator.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
@@ -57,12 +61,22 @@ def _state(
     if key is None:
         return read_state(checkpoint, name, limit=limit)
     one = next((one for one in info.operators if one.name == name), None)
-    fields = len(one.keys) if one else 1
-    parts = tuple(key.split(",")) if fields > 1 else (key,)
+    parts = _key_parts(key, len(one.keys) if one else 1)
     table = read_state(checkpoint, name, limit=limit, key=parts)
     if not table.num_rows:
         raise CheckpointError(f"operator {name!r} has no state of the key {key!r}")
     return table
+
+
+def _key_parts(key: str, fields: int) -> tuple[Any, ...]:
+    """The fields of a key as a user writes it: a JSON array, or texts with commas between them."""
+    if key.startswith("["):
+        try:
+            return tuple(orjson.loads(key))
+        except orjson.JSONDecodeError as error:
+            if fields > 1:
+                raise CheckpointError(f"--key {key}: it is not a JSON array: {error}") from error
+    return tuple(key.split(",")) if fields > 1 else (key,)
 
 
 def _timers(info: CheckpointInfo, name: str) -> dict[str, bool]:

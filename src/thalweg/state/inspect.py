@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -184,9 +185,17 @@ def _only(table: pa.Table, keys: Sequence[str], key: Any) -> pa.Table:
                 wanted = wanted.cast(column.type)
         except (pa.ArrowException, OverflowError) as error:
             raise CheckpointError(f"key {name}: expected {column.type}, got {value!r}") from error
-        same = pc.equal(column, wanted) if wanted.is_valid else pc.is_null(column)
-        table = table.filter(pc.fill_null(same, False))
+        table = table.filter(pc.fill_null(_equal(column, wanted), False))
     return table
+
+
+def _equal(column: pa.ChunkedArray, wanted: pa.Scalar) -> pa.ChunkedArray:
+    """Which values are that one; keys are equal where they are both null, or both NaN."""
+    if not wanted.is_valid:
+        return pc.is_null(column)
+    if pa.types.is_floating(column.type) and math.isnan(wanted.as_py()):
+        return pc.is_nan(column)
+    return pc.equal(column, wanted)
 
 
 def describe_file(location: str) -> dict[str, str]:
