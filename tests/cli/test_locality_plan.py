@@ -106,3 +106,17 @@ def test_more_slots_than_buckets_are_refused(flow_file: Path, tmp_path: Path) ->
     code, said = plan(flow_file, "--source", file, "--slots", 200)
     assert code == 1
     assert "has 128 buckets" in said
+
+
+def test_a_place_that_cannot_be_written_is_refused_first(flow_file: Path, tmp_path: Path) -> None:
+    """Before the flow is loaded or a row is read: the sample is not even there."""
+    sample = tmp_path / "nope.csv"
+    for out, why in (
+        (tmp_path / "none" / "table.json", "there is no folder"),
+        (flow_file / "table.json", "there is no folder"),
+        (tmp_path, "it is a folder; name a file in it"),
+    ):
+        code, said = plan(flow_file, "--source", sample, "--slots", 2, "--out", out)
+        assert code == 1
+        assert "the table cannot be written" in said and why in said
+        assert "nope.csv" not in said

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -259,6 +262,45 @@ def test_a_text_of_a_newer_version_is_refused() -> None:
     text = encode_table(RoutingTable.hashed(OPERATORS, 2)).replace(b'"format": 1', b'"format": 2')
     with pytest.raises(CheckpointError, match="newer version of Thalweg"):
         decode_table(text)
+
+
+def signed(**fields: Any) -> bytes:
+    """A text with its checksum, however odd its fields are."""
+    plain = {"format": 1, "epoch": 3, "slots": 2, "groups": [0, 1], "operators": {}, **fields}
+    digest = hashlib.sha256(orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return orjson.dumps({**plain, "checksum": digest[:16]})
+
+
+def operator(**fields: Any) -> dict[str, Any]:
+    return {"at": {"key": ["str"], "buckets": [0, 1], "pins": {}, **fields}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"{}", "it is no routing table: it lacks format"),
+        (b"[]", "it is no routing table: expected an object, got an array"),
+        (b"{nonsense", "it is not JSON: "),
+        (b'{"format": "1"}', "expected format to be a whole number, got a text"),
+        (b'{"format": 1, "epoch": 3}', "it lacks slots, groups, operators, checksum"),
+        (signed(slots=None), "expected slots to be a whole number, got null"),
+        (signed(groups=[0, "1"]), "expected groups to be numbers of slots"),
+        (signed(operators={"at": 5}), "operator 'at' is no routing table: expected an object"),
+        (signed(operators={"at": {}}), "operator 'at' is no routing table: it lacks key, buckets"),
+        (signed(operators=operator(key=[1])), "expected the key of 'at' to be names of types"),
+        (signed(operators=operator(key=["word"])), "'word' is not a valid Kind"),
+        (signed(operators=operator(buckets=[0.5, 1])), "the buckets of 'at' to be numbers"),
+        (signed(operators=operator(pins={"0": [{"x": 1}]})), "cannot have the key {'x': 1}"),
+        (signed(operators=operator(pins={"0": 5})), "the keys in group '0' of 'at' to be an array"),
+        (signed(operators=operator(pins={"x": ["a"]})), "cannot have the key 'a' in group 'x'"),
+    ],
+)
+def test_texts_that_are_no_tables(text: bytes, message: str) -> None:
+    """What is missing or odd is named, also under a right checksum."""
+    with pytest.raises(CheckpointError, match=re.escape(message)) as raised:
+        decode_table(text, "table.json")
+    assert str(raised.value).startswith(f"table.json ({len(text)} bytes) cannot be read: ")
+    assert "KeyError" not in str(raised.value)
 
 
 # -- errors ------------------------------------------------------------------------------------------------

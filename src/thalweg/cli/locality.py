@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -14,7 +15,7 @@ import thalweg as tw
 from thalweg.cli.arguments import Given, read_inputs
 from thalweg.cli.failures import told
 from thalweg.cli.loading import load_flow
-from thalweg.errors import BuildError
+from thalweg.errors import BuildError, EnvironmentProblem
 from thalweg.plan import Plan, make_plan
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def plan(
     from thalweg.locality import RoutingTable, encode_table, evaluate, keyed_operators, partition
     from thalweg.sampling import sample
 
+    if out is not None:
+        _require_place(out)
     flow = load_flow(place)
     made = make_plan(flow)
     operators = keyed_operators(made)
@@ -70,6 +73,24 @@ def plan(
     if out is not None:
         out.write_bytes(encode_table(before.assigned(assignment)))
         typer.echo(f"written: {out}, {len(assignment.keys):,} keys pinned")
+
+
+def _require_place(out: Path) -> None:
+    """Refuses a place that no file can be written to, before the work.
+
+    Raises:
+        EnvironmentProblem: it says why.
+    """
+    folder = out.absolute().parent
+    if out.is_dir():
+        why = "it is a folder; name a file in it"
+    elif not folder.is_dir():
+        why = f"there is no folder {folder}"
+    elif not os.access(out if out.exists() else folder, os.W_OK):
+        why = "this user may not write there"
+    else:
+        return
+    raise EnvironmentProblem(f"--out {out}: the table cannot be written: {why}")
 
 
 def _rows(plan: Plan, inputs: Mapping[str, Given]) -> dict[str, Iterator[Any]]:

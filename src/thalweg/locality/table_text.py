@@ -23,6 +23,14 @@ from thalweg.records import FieldType, Kind
 
 FORMAT: Final = 1
 
+_FIELDS: Final = {"epoch": int, "slots": int, "groups": list, "operators": dict, "checksum": str}
+_ROUTES: Final = {"key": list, "buckets": list, "pins": dict}
+#: What JSON's values are called.
+_NAMES: Final = {
+    dict: "an object", list: "an array", str: "a text", int: "a whole number", float: "a number",
+    bool: "true or false", type(None): "null",
+}  # fmt: skip
+
 
 def encode_table(table: RoutingTable) -> bytes:
     """The table as text, the same for equal tables."""
@@ -41,24 +49,64 @@ def decode_table(content: bytes, where: str = "the routing table") -> RoutingTab
         CheckpointError: it is torn, was changed by hand, or is of a newer version.
     """
     try:
-        plain = orjson.loads(content)
-        if plain["format"] > FORMAT:
-            raise ValueError("it was written by a newer version of Thalweg; use that version")
-        if plain.pop("checksum") != _checksum(plain):
-            raise ValueError(
-                "its checksum is not that of its content: it was torn or changed by hand"
-            )
-        return RoutingTable(
-            epoch=plain["epoch"],
-            slots=plain["slots"],
-            groups=tuple(plain["groups"]),
-            operators={name: _routes(one) for name, one in plain["operators"].items()},
-        )
-    except (ValueError, TypeError, LookupError, AttributeError, BuildError) as error:
+        return _table(_whole(content))
+    except (ValueError, BuildError) as error:
         raise CheckpointError(
-            f"{where} ({len(content)} bytes) cannot be read: {type(error).__name__}: {str(error)[:300]}\n"
+            f"{where} ({len(content)} bytes) cannot be read: {str(error)[:300]}\n"
             "Make it anew, or bring it back from a copy."
         ) from error
+
+
+def _whole(content: bytes) -> dict[str, Any]:
+    """The text's object, as it was written.
+
+    Raises:
+        ValueError: it is no table, is of a newer version, or is not as it was written.
+    """
+    try:
+        plain: dict[str, Any] = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON: {error}") from error
+    _require("it", plain, {"format": int})
+    if plain["format"] > FORMAT:
+        raise ValueError("it was written by a newer version of Thalweg; use that version")
+    _require("it", plain, _FIELDS)
+    if plain.pop("checksum") != _checksum(plain):
+        raise ValueError("its checksum is not that of its content: it was torn or changed by hand")
+    return plain
+
+
+def _require(what: str, plain: Any, fields: Mapping[str, type]) -> None:
+    """Refuses what lacks a field, or has one of another type."""
+    if not isinstance(plain, dict):
+        raise ValueError(
+            f"{what} is no routing table: expected an object, got {_NAMES[type(plain)]}"
+        )
+    missing = [name for name in fields if name not in plain]
+    if missing:
+        raise ValueError(f"{what} is no routing table: it lacks {', '.join(missing)}")
+    for name, kind in fields.items():
+        value = plain[name]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise ValueError(
+                f"{what} is no routing table: expected {name} to be {_NAMES[kind]}, got"
+                f" {_NAMES[type(value)]}"
+            )
+
+
+def _table(plain: Mapping[str, Any]) -> RoutingTable:
+    return RoutingTable(
+        epoch=plain["epoch"],
+        slots=plain["slots"],
+        groups=_slots("groups", plain["groups"]),
+        operators={name: _routes(name, one) for name, one in plain["operators"].items()},
+    )
+
+
+def _slots(what: str, values: list[Any]) -> tuple[int, ...]:
+    if not all(type(one) is int for one in values):
+        raise ValueError(f"expected {what} to be numbers of slots")
+    return tuple(values)
 
 
 def _plain(table: RoutingTable) -> dict[str, Any]:
@@ -85,14 +133,23 @@ def _by_group(pins: Mapping[Key, int]) -> dict[str, list[Any]]:
     return {str(group): sorted(keys, key=orjson.dumps) for group, keys in sorted(found.items())}
 
 
-def _routes(plain: Mapping[str, Any]) -> Routes:
+def _routes(operator: str, plain: Any) -> Routes:
+    _require(f"operator {operator!r}", plain, _ROUTES)
+    if not all(isinstance(one, str) for one in plain["key"]):
+        raise ValueError(f"expected the key of {operator!r} to be names of types")
     types = tuple(map(_type, plain["key"]))
-    pins = {
-        canonical_key(types, _key_of(key)): int(group)
-        for group, keys in plain["pins"].items()
-        for key in keys
-    }
-    return Routes(types, tuple(plain["buckets"]), pins)
+    pins = {}
+    for group, keys in plain["pins"].items():
+        if not isinstance(keys, list):
+            raise ValueError(f"expected the keys in group {group!r} of {operator!r} to be an array")
+        for key in keys:
+            try:
+                pins[canonical_key(types, _key_of(key))] = int(group)
+            except (ValueError, TypeError, LookupError, BuildError) as error:
+                raise ValueError(
+                    f"operator {operator!r} cannot have the key {key!r} in group {group!r}: {error}"
+                ) from error
+    return Routes(types, _slots(f"the buckets of {operator!r}", plain["buckets"]), pins)
 
 
 def _type(text: str) -> FieldType:
