@@ -72,15 +72,15 @@ class Latency:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """The threads of a run, or how many of them may run an operator, were changed, or were not.
+    """The threads of a run, how many of them may run an operator, or the routing table were changed, or were not.
 
     Attributes:
         seconds: since the run began.
-        what: ``threads`` or ``replicas``.
-        operator: whose replicas; empty for threads.
-        before: how many there were.
-        after: how many there are from then on; where it was refused, how many were asked for.
-        reason: of the controller.
+        what: ``threads``, ``replicas`` or ``table``.
+        operator: whose replicas; empty for all else.
+        before: how many there were; the epoch of the table before.
+        after: how many there are from then on; where it was refused, how many were asked for; the epoch of the table.
+        reason: of the controller, or of the reconfiguration, with how many keys get another slot.
         refused: why it was not done; empty where it was.
     """
 
@@ -105,7 +105,7 @@ class RunProgress:
         operators: in topological order.
         idle: sources for which others wait.
         threads: how many workers may run now; 1 where the calling thread runs all.
-        changes: of threads and replicas, by a controller, in order.
+        changes: of threads and replicas by a controller, or of the routing table between slots, in order.
         stuck: the operators in which threads sit that were told to suspend.
     """
 

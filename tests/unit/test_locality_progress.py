@@ -8,10 +8,22 @@ import numpy as np
 import pytest
 
 import thalweg as tw
+from thalweg.locality import (
+    Decision,
+    KeyLoads,
+    KeyMove,
+    Moves,
+    RoutingTable,
+    Statistics,
+    evaluate,
+    keyed_operators,
+)
+from thalweg.locality.reconfiguration import RunBatch
 from thalweg.plan import Plan, make_plan
+from thalweg.spark.elastic import Change
 from thalweg.spark.exchanges import Exchange
 from thalweg.spark.locality import Routed, TopKeys
-from thalweg.spark.locality_progress import locality_progress
+from thalweg.spark.locality_progress import locality_progress, table_changes
 
 
 class Row(NamedTuple):
@@ -48,6 +60,9 @@ REPORTS = [
         1, "two", 35, segments=[["two", "f", [[3, "delta", 0, 9, 90], [130, "moved", 1, 4, 64]]]]
     ),
 ]
+NOTHING = Statistics(
+    ("one", "two"), {name: KeyLoads(name, 0, (), (0,) * 128) for name in ("one", "two")}, ()
+)
 EXCHANGES = [Exchange(10, 20, ("0", "1")), Exchange(30, 5, ("0", "1"))]
 
 
@@ -59,6 +74,18 @@ def test_sums() -> None:
     assert said["remote_bytes"] == [20, 5] and said["co_located"] == 1.0 and said["executors"] == 2
     assert said["epoch"] == 3 and said["states_moved"] == 4 and said["bytes_moved"] == 64
     assert said["top_keys"] == {} and said["notes"] == []
+
+
+def test_a_new_table_is_a_change() -> None:
+    """From which epoch to which, why, and how many keys get another slot; a batch without one has none."""
+    before = evaluate(RoutingTable.hashed(keyed_operators(plan()), 2).assignment(), NOTHING)
+    moved = KeyMove("one", 5, 0, 128, 0, 1)
+    inside = KeyMove("one", 6, 0, 129, 0, 0)
+    table = RoutingTable.hashed(keyed_operators(plan()), 2)
+    run = RunBatch(7, table, Moves((moved, inside)), 4, Decision("in turn", "better", before))
+    (change,) = table_changes(7, Routed(3, 4, run))
+    assert change == Change(7, "table", 3, 4, "better; 1 keys move")
+    assert table_changes(7, Routed(3, 0, run)) == [] == table_changes(7, Routed())
 
 
 def test_nothing_counted() -> None:

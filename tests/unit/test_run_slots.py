@@ -88,6 +88,15 @@ def test_online(caplog: pytest.LogCaptureFixture) -> None:
     assert result.rows("out") == EXPECTED
     (first, *_) = [one.message for one in caplog.records if "routing table 1" in one.message]
     assert "to 1.00" in first
+    change = result.progress.changes[0]
+    assert (change.what, change.before, change.after, change.refused) == ("table", 0, 1, "")
+    assert "to 1.00" in change.reason and change.reason.endswith(" keys move")
+    assert 0 < change.seconds < result.progress.seconds
+
+
+def test_no_changes_by_hash() -> None:
+    """Without reconfigurations there is none to tell."""
+    assert tw.run(tags(), {"tweets": TWEETS[:100]}, slots=2).progress.changes == ()
 
 
 @pytest.mark.parametrize(

@@ -122,9 +122,11 @@ def run(
     plan = required_plan(flow, inputs)
     if slots is not None:
         _refuse_beside_slots(threads, threading, policy, controller, options)
-        made = Slots(slots, routing).engine
+        made = Slots(slots, routing)
         rows = SLOT_ROWS if chunk_rows is None else chunk_rows
-        return FlowHost(plan, inputs, sinks or {}, rows, None, engine_of=made).run(Event())
+        return FlowHost(
+            plan, inputs, sinks or {}, rows, None, engine_of=made.engine, changes=made.changes
+        ).run(Event())
     if routing is not None:
         raise BuildError("routing: is between slots; say how many there are, slots=")
     how = options or options_of(

@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ from thalweg.runtime.options import Options, require_count, require_policy
 from thalweg.runtime.parallel import STEP_ROWS, ParallelEngine
 from thalweg.runtime.port_room import PortRooms
 from thalweg.runtime.workers import Workers
-from thalweg.stats import LatencyHistogram, RunProgress
+from thalweg.stats import Change, LatencyHistogram, RunProgress
 
 
 @dataclasses.dataclass(slots=True)
@@ -155,6 +155,7 @@ class FlowHost:
         priority_class: of the flow, for policies that ask for it.
         elastic: changes the threads that it shares.
         engine_of: makes another engine than ``how`` says, with so many rows a step.
+        changes: grows by what that engine changes.
     """
 
     def __init__(
@@ -169,8 +170,10 @@ class FlowHost:
         priority_class: int = 0,
         elastic: Elastic | None = None,
         engine_of: Callable[[Prepared, int], Engine] | None = None,
+        changes: Sequence[Change] = (),
     ) -> None:
         self.plan = plan
+        self._changes = changes
         self._rows = _source_rows(chunk_rows, how)
         inputs = {**inputs, **generators(plan)}
         self._sources = {s.name: as_source(s.name, inputs[s.name]) for s in plan.sources}
@@ -278,7 +281,7 @@ class FlowHost:
             latency={name: one for name, one in latency.items() if one is not None},
             operators=self.engine.operators(),
             threads=self._threads(),
-            changes=tuple(self._elastic.changes) if self._elastic is not None else (),
+            changes=tuple(self._changes if self._elastic is None else self._elastic.changes),
             stuck=self._elastic.stuck if self._elastic is not None else (),
         )
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import time
 from typing import Any, Final
 
 from thalweg.errors import BuildError
-from thalweg.locality import History, Online, RoutingTable, Statistics
+from thalweg.locality import History, Online, RoutingTable, Statistics, moves_between
 from thalweg.runtime.build import Prepared
 from thalweg.runtime.exchange import Decide, SlottedEngine
 from thalweg.runtime.options import require_count
+from thalweg.stats import Change
 
 log = logging.getLogger("thalweg")
 
@@ -33,6 +35,8 @@ class Slots:
 
     count: int
     routing: RoutingTable | Online | None = None
+    #: the new tables, in order
+    changes: list[Change] = dataclasses.field(default_factory=list, init=False, compare=False)
 
     def __post_init__(self) -> None:
         require_count("slots", self.count)
@@ -57,13 +61,18 @@ class Slots:
             table=self.routing if isinstance(self.routing, RoutingTable) else None,
             chunk_rows=chunk_rows,
             counts_keys=online is not None,
-            decide=None if online is None else deciding(online),
+            decide=None if online is None else deciding(online, self.changes),
         )
 
 
-def deciding(online: Online) -> Decide:
-    """Decides as an online reconfiguration does, and remembers what came of it."""
-    history = History()
+def deciding(online: Online, changes: list[Change]) -> Decide:
+    """Decides as an online reconfiguration does, and remembers what came of it.
+
+    Args:
+        online: says whether there is a better table.
+        changes: takes an entry for each new table; its seconds are counted from this call.
+    """
+    history, began_ns = History(), time.monotonic_ns()
 
     def decide(counted: Statistics | None, table: RoutingTable) -> RoutingTable | None:
         nonlocal history
@@ -74,7 +83,15 @@ def deciding(online: Online) -> Decide:
         if decision.assignment is None:
             return None
         made = table.assigned(decision.assignment)
-        log.info("routing table %d: %s", made.epoch, decision.reason)
+        moved = moves_between(table, made).between_slots
+        reason = f"{decision.reason}; {moved} keys move"
+        seconds = (time.monotonic_ns() - began_ns) * 1e-9
+        changes.append(
+            Change(
+                seconds=seconds, what="table", operator="", before=table.epoch, after=made.epoch, reason=reason,
+            )
+        )  # fmt: skip
+        log.info("routing table %d: %s", made.epoch, reason)
         return made
 
     return decide

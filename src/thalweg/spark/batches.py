@@ -29,12 +29,12 @@ from thalweg.operators.nodes import Sink
 from thalweg.plan import Plan
 from thalweg.runtime.build import prepare
 from thalweg.spark import inputs as io
-from thalweg.spark.elastic import Adaptation
+from thalweg.spark.elastic import Adaptation, Change
 from thalweg.spark.exchanges import Exchange, exchanges, tagged
 from thalweg.spark.failures import function_failed, write_failed
 from thalweg.spark.lease import Lease
 from thalweg.spark.locality import Asked, KeyRouting, Routed, followed
-from thalweg.spark.locality_progress import locality_progress
+from thalweg.spark.locality_progress import locality_progress, table_changes
 from thalweg.spark.manifest import manifest_of
 from thalweg.spark.map_in_arrow import map_in_arrow
 from thalweg.spark.pairs import read_pairs
@@ -208,16 +208,16 @@ class Batches:
             locality=self._locality(job, routed, told.reports, found),
         )  # fmt: skip
         progress["threads"] = job.threads
-        progress["changes"] = self._adapt(progress)
+        changes = [*self._adapt(progress), *table_changes(batch, routed)]
+        progress["changes"] = [dataclasses.asdict(one) for one in changes]
         self.progress.append(progress)
 
-    def _adapt(self, progress: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _adapt(self, progress: Mapping[str, Any]) -> Sequence[Change]:
         """Changes the numbers of slots and threads for the next batch, if that is left to us."""
         tuples = sum(counts.get("in", 0) for counts in progress["operators"].values())
-        changes = self.numbers.batch_done(
+        return self.numbers.batch_done(
             progress["batch"], rows=progress["rows"], tuples=tuples, wall_s=progress["batch_s"]
         )
-        return [dataclasses.asdict(one) for one in changes]
 
     def _planned(
         self, frame: DataFrame, batch: int, previous: records.CommitRecord | None, *, ends: bool

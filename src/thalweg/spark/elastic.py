@@ -60,10 +60,10 @@ class Elastic:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """A number that was changed behind a batch, and why."""
+    """A number that was changed behind a batch, or the epoch of the routing table, and why."""
 
     batch: int
-    what: Literal["slots", "threads"]
+    what: Literal["slots", "threads", "table"]
     before: int
     after: int
     reason: str

@@ -10,6 +10,7 @@ import numpy as np
 from thalweg.locality.routing import keyed_operators
 from thalweg.operators.nodes import Combine
 from thalweg.plan import Plan
+from thalweg.spark.elastic import Change
 from thalweg.spark.exchanges import Exchange, co_located
 from thalweg.spark.locality import Routed, TopKeys
 
@@ -56,6 +57,15 @@ def locality_progress(
         "top_keys": {name: list(keys) for name, keys in top.keys.items()} if top else {},
         "notes": list(_notes(plan, slots, top)) if top else [],
     }
+
+
+def table_changes(batch: int, routed: Routed) -> list[Change]:
+    """The table that holds behind a batch, where it is another one."""
+    run = routed.run
+    if run is None or run.decision is None or not routed.next_epoch:
+        return []
+    reason = f"{run.decision.reason}; {run.moves.between_slots} keys move"
+    return [Change(batch, "table", routed.epoch, routed.next_epoch, reason)]
 
 
 def _sums(pairs: Any) -> tuple[int, int]:
