@@ -13,6 +13,7 @@ from thalweg import testing
 from thalweg.bench import graphs, haren
 from thalweg.bench.c_stream import PLUG_INS, CStream
 from thalweg.bench.elastic import HIGHS, Elastic, summary
+from thalweg.bench.elastic_real import Graph
 from thalweg.bench.elastic_spark import elastic_spark
 from thalweg.bench.haren_queries import BURST_MEAN_PER_S, LOAD
 from thalweg.bench.haren_simulated import BURST, SimulatedHaren
@@ -105,9 +106,9 @@ def test_elastic_in_virtual_time(tmp_path: Path) -> None:
 def test_elastic_on_this_machine(tmp_path: Path) -> None:
     report = Report("elastic", tmp_path, Console(quiet=True))
     bench = Elastic(report, operators=4, periods=8, costs_us=(), most=2)
-    flows = {("1 busy", "20 µs"): parametric.one_operator("stateless", 20.0)}
-    text = bench.real(2, period_s=0.05, flows=flows)
-    assert bench.overhead(2, 0.1, 0.05, 2, flows=flows).startswith("measuring and deciding take ")
+    graphs = {("1 busy", "20 µs"): Graph.of(parametric.one_operator("stateless", 20.0), 20.0)}
+    text = bench.real(2, period_s=0.05, graphs=graphs)
+    assert bench.overhead(2, 0.1, 0.05, 2, graphs=graphs).startswith("measuring and deciding take ")
     report.finish(text)
     levels, story, cost = json.loads((tmp_path / "elastic.json").read_text()).values()
     assert [row["threading"] for row in levels] == [

@@ -26,7 +26,7 @@ from thalweg.simulate.elastic import LAST_SAMPLES
 #: U_h, the paper's two values (Figure 11).
 HIGHS: Final = (0.95, 0.90)
 #: By shape and cost.
-Flows = Mapping[tuple[str, str], Flow]
+Graphs = Mapping[tuple[str, str], real.Graph]
 
 
 class Elastic:
@@ -38,10 +38,18 @@ class Elastic:
         periods: of an elastic run.
         costs_us: of busy operators, µs.
         most: simulated threads at most.
+        all_costs: whether graphs are measured with all three costs on this machine, too, or with the ends.
     """
 
     def __init__(
-        self, report: Report, *, operators: int, periods: int, costs_us: Sequence[int], most: int
+        self,
+        report: Report,
+        *,
+        operators: int,
+        periods: int,
+        costs_us: Sequence[int],
+        most: int,
+        all_costs: bool = True,
     ) -> None:
         self._report = report
         self._operators = operators
@@ -49,6 +57,7 @@ class Elastic:
         self._periods = periods
         self._costs_us = costs_us
         self._most = most
+        self._all_costs = all_costs
         #: By graph, how near an elastic run came to the best static level, and after how many periods it was at rest.
         self._near: dict[str, float] = {}
         self._settled: list[int] = []
@@ -138,7 +147,7 @@ class Elastic:
 
     # -- on this machine --------------------------------------------------------------------------------------------
 
-    def real(self, threads: int, *, period_s: float, flows: Flows | None = None) -> str:
+    def real(self, threads: int, *, period_s: float, graphs: Graphs | None = None) -> str:
         """The same graphs on this machine's processors, as flows of compiled functions; the summary.
 
         Nothing is held back for other programs, unlike by default: of few processors the feeding thread takes one.
@@ -147,23 +156,22 @@ class Elastic:
             threads: workers at most.
             period_s: of a controller, s; a level is measured for as many periods as count at the end of an elastic
                 run, after one that does not count.
-            flows: by shape and cost; by default those of both papers.
+            graphs: by shape and cost; by default those of both papers.
         """
         self._near, self._settled = {}, []
-        rows, story = [], []
-        for graph, flow in (flows or self._flows()).items():
+        rows, story, chosen = [], [], {}
+        for (shape, cost), graph in (graphs or self._graphs()).items():
             statically = functools.partial(
-                real.static, flow, warm_up_s=period_s, seconds=LAST_SAMPLES * period_s
+                real.static, graph, warm_up_s=period_s, seconds=LAST_SAMPLES * period_s
             )
             manual = statically(None)
             dedicated = statically(Options(threading="dedicated"))
             statics = {n: statically(Options(threads=n)) for n in range(1, threads + 1)}
             best = max(statics.values())
             adapted = real.adapt(
-                flow, ThreadLevels(max_cpu_share=1.0), threads,
+                graph, ThreadLevels(max_cpu_share=1.0), threads,
                 periods=self._periods, period_s=period_s,
             )  # fmt: skip
-            shape, cost = graph
             measured = {
                 "manual": manual, "dedicated": dedicated,
                 **{f"dynamic {n}": rate for n, rate in statics.items()},
@@ -174,11 +182,16 @@ class Elastic:
                 _row(shape, cost, "elastic", rate, best)
                 | _behaviour(adapted.levels[-1], adapted.settled_after, adapted.swing)
             )
+            chosen[f"{shape} {cost}"] = statics[adapted.levels[-1]] / best
             self._note(f"{shape} {cost}", rate / best, adapted.settled_after)
             story += _story(f"{shape} {cost}", adapted.levels, adapted.rows_per_s)
         self._report.add("thread levels on this machine", rows)
         self._report.add("thread levels on this machine over time", story)
-        return f"{threads} threads of this machine: {self._summary()}"
+        worst = min(chosen, key=chosen.__getitem__)
+        return (
+            f"{threads} threads of this machine: {self._summary()}; at the levels that they ended at static runs reach "
+            f"at least {chosen[worst]:.0%} ({worst})"
+        )
 
     def overhead(
         self,
@@ -187,7 +200,7 @@ class Elastic:
         period_s: float,
         repeats: int,
         *,
-        flows: Mapping[str, Flow] | None = None,
+        graphs: Graphs | None = None,
     ) -> str:
         """What measuring and deciding cost a pipeline at a level that stays; the summary.
 
@@ -196,15 +209,17 @@ class Elastic:
             seconds: of a run.
             period_s: of the controller, s; looks at the inboxes come at most 200 times a second.
             repeats: runs with it and without it, in turn.
-            flows: by name; by default a pipeline of 10 operators, and one of as many as the other graphs have.
+            graphs: by shape and cost; by default a pipeline of 10 operators, and one as long as graphs are.
         """
         us = PIPELINE_FLOPS[1] / parametric.turns_of_us()
-        pipelines = {
-            f"pipeline, {count} operators": parametric.pipeline(count, us)
+        pipelines: Graphs = {
+            (f"pipeline, {count} operators", f"{PIPELINE_FLOPS[1]} flops"): real.Graph.of(
+                parametric.pipeline(count, us), count * us
+            )
             for count in (10, self._operators)
         }
         rows: list[dict[str, Any]] = []
-        for name, one in (flows or pipelines).items():
+        for (name, _), one in (graphs or pipelines).items():
             real.static(one, Options(threads=threads), warm_up_s=0.0, seconds=0.01)  # compiled here
             found = [
                 real.watched(one, threads, seconds=seconds, period_s=period_s)
@@ -222,21 +237,23 @@ class Elastic:
         most = max(row["% of CPU time"] for row in rows)
         return f"measuring and deciding take {most:.2g} % of CPU time (at most 1 % wanted)"
 
-    def _flows(self) -> Flows:
-        """By shape and cost: graphs of Schneider & Wu at two costs, and busy operators of Sahin & Gedik."""
-        us = {
-            flops: flops / parametric.turns_of_us() for flops in (*PIPELINE_FLOPS, *PARALLEL_FLOPS)
+    def _graphs(self) -> Graphs:
+        """By shape and cost: graphs of Schneider & Wu, and busy operators of Sahin & Gedik."""
+        count, side = self._operators, self._side
+        shapes: dict[str, tuple[Callable[[float], Flow], Sequence[int]]] = {
+            "pipeline": (functools.partial(parametric.pipeline, count), PIPELINE_FLOPS),
+            "both": (functools.partial(both, side, count // side), PIPELINE_FLOPS),
+            "data parallel": (functools.partial(wide, count), PARALLEL_FLOPS),
         }
-        depth = self._operators // self._side
-        made: dict[tuple[str, str], Flow] = {}
-        for flops in PIPELINE_FLOPS[::2]:
-            made["pipeline", f"{flops} flops"] = parametric.pipeline(self._operators, us[flops])
-            made["both", f"{flops} flops"] = both(self._side, depth, us[flops])
-        for flops in PARALLEL_FLOPS[:2]:
-            made["data parallel", f"{flops} flops"] = wide(self._operators, us[flops])
-        for cost_us in (self._costs_us[0], self._costs_us[-1]):
-            made["1 busy", f"{cost_us} µs"] = parametric.one_operator("stateless", cost_us)
-            made["2 busy", f"{cost_us} µs"] = parametric.pipeline(2, cost_us)
+        made: dict[tuple[str, str], real.Graph] = {}
+        for shape, (make, all_flops) in shapes.items():
+            for flops in all_flops if self._all_costs else all_flops[::2]:
+                us = flops / parametric.turns_of_us()
+                made[shape, f"{flops} flops"] = real.Graph.of(make(us), count * us)
+        for us in (self._costs_us[0], self._costs_us[-1]):
+            one, two = parametric.one_operator("stateless", us), parametric.pipeline(2, us)
+            made["1 busy", f"{us} µs"] = real.Graph.of(one, us)
+            made["2 busy", f"{us} µs"] = real.Graph.of(two, 2 * us)
         return made
 
     # -- results ----------------------------------------------------------------------------------------------------

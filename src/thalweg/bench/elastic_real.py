@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from thalweg.datagen import parametric
 from thalweg.elasticity import Controller, Limits, ThreadLevels
@@ -27,10 +27,24 @@ from thalweg.runtime.parallel import ParallelEngine
 from thalweg.simulate.elastic import LAST_SAMPLES
 from thalweg.stats import Change
 
-#: Rows of a step.
-CHUNK_ROWS: Final = 64
+#: Rows of a step at most ...
+_CHUNK_ROWS: Final = 64
+#: ... and how long one thread works on one at most, µs, where rows are not dearer: steps are to be short in a period.
+_CHUNK_US: Final = 50_000
 #: Rows that are made at once where there is no end of them.
 _PIECE_ROWS: Final = 100_000
+
+
+class Graph(NamedTuple):
+    """A flow that reads ``tuples``, and how many rows a step of it has."""
+
+    flow: Flow
+    chunk_rows: int
+
+    @classmethod
+    def of(cls, flow: Flow, row_us: float) -> Graph:
+        """With as many rows a step as suit what a row costs all operators together, µs."""
+        return cls(flow, max(1, min(_CHUNK_ROWS, int(_CHUNK_US / row_us))))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,16 +82,16 @@ class Adapted:
         return max(last) - min(last)
 
 
-def static(flow: Flow, how: Options | None, *, warm_up_s: float, seconds: float) -> float:
+def static(graph: Graph, how: Options | None, *, warm_up_s: float, seconds: float) -> float:
     """Rows a second that go in in so many seconds, once as many as the first ones have warmed up and filled queues.
 
     Args:
-        flow: reads ``tuples``.
+        graph: what is fed.
         how: threading of the engine; None is the serial one (threading ``manual``).
         warm_up_s: how long rows go in before it counts, s.
         seconds: how long it counts, s.
     """
-    engine = _engine(flow, how)
+    engine = _engine(graph, how)
     begin = time.perf_counter() + warm_up_s
     counted, first, last = 0, 0.0, 0.0
 
@@ -93,22 +107,22 @@ def static(flow: Flow, how: Options | None, *, warm_up_s: float, seconds: float)
         return last >= first + seconds
 
     try:
-        _feed(engine, is_over)
+        _feed(engine, graph.chunk_rows, is_over)
     finally:
         engine.stop()
     return counted / (last - first)
 
 
 def adapt(
-    flow: Flow, controller: Controller, threads: int, *, periods: int, period_s: float
+    graph: Graph, controller: Controller, threads: int, *, periods: int, period_s: float
 ) -> Adapted:
     """Feeds a flow for so many periods of a controller that has up to so many threads."""
-    engine = _parallel(flow, Options(threads=threads))
+    engine = _parallel(graph, Options(threads=threads))
     elastic = Elastic(engine.workers, controller, period_s=period_s)
     samples = _Samples(period_s, lambda: elastic.threads)
     try:
         elastic.start()
-        _feed(engine, lambda rows: samples.add(rows) >= periods)
+        _feed(engine, graph.chunk_rows, lambda rows: samples.add(rows) >= periods)
     finally:
         elastic.stop()
         engine.stop()
@@ -128,25 +142,25 @@ class Watched:
     cpu_per_row: float
 
 
-def watched(flow: Flow, threads: int, *, seconds: float, period_s: float) -> Watched:
+def watched(graph: Graph, threads: int, *, seconds: float, period_s: float) -> Watched:
     """Two runs of so many seconds at one level, without and with a controller, which has no other level to go to."""
-    alone, _ = _cpu_a_row(flow, threads, seconds, None)
-    cpu_per_row, share = _cpu_a_row(flow, threads, seconds, period_s)
+    alone, _ = _cpu_a_row(graph, threads, seconds, None)
+    cpu_per_row, share = _cpu_a_row(graph, threads, seconds, period_s)
     return Watched(share, cpu_per_row / alone)
 
 
 def _cpu_a_row(
-    flow: Flow, threads: int, seconds: float, period_s: float | None
+    graph: Graph, threads: int, seconds: float, period_s: float | None
 ) -> tuple[float, float]:
     """Processor time a row, s, and the share of it that measuring and deciding took; ``period_s`` None: nobody does."""
-    engine = _parallel(flow, Options(threads=threads))
+    engine = _parallel(graph, Options(threads=threads))
     limits = Limits(threads, threads)
     elastic = Elastic(engine.workers, ThreadLevels(), period_s=period_s or seconds, limits=limits)
     cpu, end = time.process_time(), time.perf_counter() + seconds
     try:
         if period_s is not None:
             elastic.start()
-        rows = _feed(engine, lambda rows: time.perf_counter() >= end)
+        rows = _feed(engine, graph.chunk_rows, lambda rows: time.perf_counter() >= end)
         cpu = time.process_time() - cpu
     finally:
         elastic.stop()
@@ -154,25 +168,25 @@ def _cpu_a_row(
     return cpu / rows, elastic.cpu_s / cpu
 
 
-def _engine(flow: Flow, how: Options | None) -> Engine | ParallelEngine:
+def _engine(graph: Graph, how: Options | None) -> Engine | ParallelEngine:
     if how is not None:
-        return _parallel(flow, how)
-    return Engine(prepare(make_plan(flow)), chunk_rows=CHUNK_ROWS)
+        return _parallel(graph, how)
+    return Engine(prepare(make_plan(graph.flow)), chunk_rows=graph.chunk_rows)
 
 
-def _parallel(flow: Flow, how: Options) -> ParallelEngine:
+def _parallel(graph: Graph, how: Options) -> ParallelEngine:
     return ParallelEngine(
-        prepare(make_plan(flow)),
-        chunk_rows=CHUNK_ROWS,
+        prepare(make_plan(graph.flow)),
+        chunk_rows=graph.chunk_rows,
         options=how,
         leave=lambda edge, chunk, entry_ns: None,
     )
 
 
-def _feed(engine: Engine | ParallelEngine, is_over: Callable[[int], bool]) -> int:
+def _feed(engine: Engine | ParallelEngine, chunk_rows: int, is_over: Callable[[int], bool]) -> int:
     """Feeds chunks until that says so of the rows of the last one; how many rows went in."""
     count = 0
-    for chunk, bad in _endless(engine.plan.sources[0]):
+    for chunk, bad in _endless(engine.plan.sources[0], chunk_rows):
         engine.feed("tuples", chunk, bad)
         for _ in engine.advance():
             pass
@@ -182,11 +196,11 @@ def _feed(engine: Engine | ParallelEngine, is_over: Callable[[int], bool]) -> in
     return count
 
 
-def _endless(source: Source) -> Feed:
+def _endless(source: Source, chunk_rows: int) -> Feed:
     """Chunks for a source, without an end."""
     for number in itertools.count():
         piece = parametric.table(_PIECE_ROWS, seed=number, start=number * _PIECE_ROWS)
-        yield from as_source("tuples", piece).rows(source, CHUNK_ROWS, never())
+        yield from as_source("tuples", piece).rows(source, chunk_rows, never())
 
 
 class _Samples:

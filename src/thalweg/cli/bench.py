@@ -134,7 +134,14 @@ def elastic(
     report = _report("elastic", out)
     most = threads if simulate and threads else 16 if quick else 176
     operators, periods, costs_us = (24, 20, (20, 140)) if quick else (1_000, 24, (20, 60, 80, 140, 200))  # fmt: skip
-    bench = Elastic(report, operators=operators, periods=periods, costs_us=costs_us, most=most)
+    bench = Elastic(
+        report,
+        operators=operators,
+        periods=periods,
+        costs_us=costs_us,
+        most=most,
+        all_costs=not quick,
+    )
     parts = [bench.simulated]
     if not simulate:
         cores = threads or usable_processors()
