@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from typing import Any, NamedTuple
 
 import pytest
@@ -268,3 +269,18 @@ def test_listeners_hear_of_compilations_only() -> None:
     finally:
         remove()
     assert heard == ["fresh"]
+
+
+def test_a_function_of_many_operators_is_compiled_once() -> None:
+    """Names of operators are no part of the machine code."""
+    number = time.time_ns() % 1_000_000_007
+    schema = Schema.of(Pair)
+
+    def changed(pair: Pair) -> bool:
+        return pair.a != number
+
+    steps = [Step("filter", name, changed, schema) for name in ("first", "second")]
+    one, two = (stateless_kernel([step], schema, reject=False) for step in steps)
+    assert one.kernel is two.kernel
+    rows = Chunk.from_rows(schema, [Pair(number, 1), Pair(number + 1, 1)])
+    assert [kernel(rows).source.tolist() for kernel in (one, two)] == [[1], [1]]

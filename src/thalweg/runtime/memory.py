@@ -72,8 +72,9 @@ class Placed:
     first_port: int
     submitter: int
     handles: int
-    #: where its queues and buffers stand, and where the next of them is put
+    #: where its queues and buffers stand, how many words they take, and where the next of them is put
     queues: int
+    words: int
     next: int
     #: by worker, the turns of its loop when the flow was removed
     passes: list[int] = dataclasses.field(default_factory=list)
@@ -248,9 +249,10 @@ class Memory:
 
     def _placed(self, ops: Sequence[OpSpec]) -> Placed:
         ports = sum(len(op.reads) for op in ops)
+        words = words_of(ops)
         wanted = {
             "operators": (self._operators, len(ops)), "ports": (self._ports, ports),
-            "flows": (self._submitters, 1), "words": (self._queues, words_of(ops)),
+            "flows": (self._submitters, 1), "words": (self._queues, words),
         }  # fmt: skip
         if self.handles_with(ops) > self.reserve.handles:
             raise _no_room("handles", self.reserve)
@@ -264,14 +266,15 @@ class Memory:
             taken.append((ranges, first, count))
         first, first_port, submitter, queues = (one[1] for one in taken)
         return Placed(
-            ops, first, first_port, submitter, handles_of(ops) + KEPT, queues=queues, next=queues
-        )
+            ops, first, first_port, submitter, handles_of(ops) + KEPT,
+            queues=queues, words=words, next=queues,
+        )  # fmt: skip
 
     def _block(self, placed: Placed, words: int) -> int:
         """The next words of the flow's own."""
         first = placed.next
         placed.next += whole_lines(words)
-        assert placed.next <= placed.queues + words_of(placed.ops), "more words than it said"
+        assert placed.next <= placed.queues + placed.words, "more words than it said"
         self.mem[first : placed.next] = 0
         return first
 
@@ -386,7 +389,7 @@ class Memory:
         self._operators.give(placed.first, len(placed.ops))
         self._ports.give(placed.first_port, placed.ports)
         self._submitters.give(placed.submitter, 1)
-        self._queues.give(placed.queues, words_of(placed.ops))
+        self._queues.give(placed.queues, placed.words)
 
 
 def lay_out(

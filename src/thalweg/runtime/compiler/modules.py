@@ -78,11 +78,11 @@ def load(names: str, text: str) -> types.ModuleType:
     Raises:
         NotCompilable: Numba refuses it, which the checks before should have foreseen.
     """
-    text = _HEAD.format(names=names) + text
-    name = f"k{fingerprint(text)}"
+    # Whose code it is makes no difference to it: a function that many operators call is compiled once.
+    name = f"k{fingerprint(_HEAD + text)}"
     with _lock:
         if name not in _loaded:
-            _loaded[name] = _import(names, name, text)
+            _loaded[name] = _import(names, name, _HEAD.format(names=names) + text)
         return _loaded[name]
 
 

@@ -114,7 +114,7 @@ def _write_store(unit: Unit, record: Type) -> str:
 
 def _write_step(unit: Unit, place: int, step: Step, given: Type, out: Type, following: str) -> str:
     """One step as ``name(_x, _n, row)``, which returns the new number of outputs."""
-    name = unit.name(f"{step.kind}_{step.name}")
+    name = unit.name(step.kind)
     counter = word("_x[2]", COUNTS + place)
     count = f"    {put_word('_x[2]', COUNTS + place, f'{counter} + 1')}"
     if step.kind == "filter":
@@ -123,7 +123,7 @@ def _write_step(unit: Unit, place: int, step: Step, given: Type, out: Type, foll
         body = "\n".join([*lines, f"    return {following}(_x, _n, _r)"])
         unit.parts.append(f"@inner\ndef {name}(_x, _n, _r):\n{body}\n")
         return name
-    emit = unit.name(f"emit_{step.name}")
+    emit = unit.name("emit")
     fields = [f"_{i}" for i in range(len(out.items))]
     inner = f"{out.label}({', '.join(fields)})"
     unit.parts.append(
