@@ -53,16 +53,25 @@ def test_sketches_of_a_sample_know_its_keys() -> None:
 def test_on_a_cluster(tmp_path: Path) -> None:
     """Bytes are no matter of speed: a table keeps between executors what hashing sends, the worst one sends more."""
     report = Report("caneill", tmp_path, Console(quiet=True))
-    size = caneill_cluster.Size(4.0, (), (4,), (4,), (), (2,), batches=1, repeats=1)
+    size = caneill_cluster.Size(4.0, (), (4,), (4,), (), (1,), batches=1, repeats=1, cost_repeats=2)
     text = caneill_cluster.CaneillCluster(report, size).all()
     report.finish(text)
-    by_padding, costs, story = json.loads((tmp_path / "caneill.json").read_text()).values()
-    assert [row["routing"] for row in by_padding] == ["hashed", "table", "worst"]
-    hashed, table, worst = by_padding
-    assert table["remote B a row"] < 0.45 * hashed["remote B a row"]
-    assert worst["remote B a row"] > 1.3 * hashed["remote B a row"]
+    found = json.loads((tmp_path / "caneill.json").read_text())
+    by_padding, by_source, costs, story, alone, means = found.values()
+    for rows in (by_padding, by_source):
+        hashed, table, worst = rows
+        assert [row["routing"] for row in rows] == ["hashed", "table", "worst"]
+        assert table["remote B a row"] < 0.45 * hashed["remote B a row"]
+        assert worst["remote B a row"] > 1.3 * hashed["remote B a row"]
+        assert table["fewer"] == 1 - table["remote B a row"] / hashed["remote B a row"]
+    # Half of the tuples go to the other executor, with 12 kB of padding or without any.
+    assert all(row["from source B a row"] > 4_000 for row in by_source)
+    assert all(0 < row["from source B a row"] < 500 for row in by_padding)
     assert [row["way"] for row in costs] == ["hashed", "counting", "table"]
-    assert all(row["CPU µs a row"] > 0 for row in costs)
+    assert all(row["least"] <= row["to hashed"] <= row["most"] for row in costs)
+    assert costs[0]["to hashed"] == 1
     assert len(story) == 6 and story[-1]["online stay"] > story[0]["online stay"]
     assert any(row["keys that move"] for row in story)
-    assert text.startswith("caneill on a cluster, a table by hashing: 4 kB no limit")
+    assert [(row["workers"], row["routing"]) for row in alone] == [("1", "hashed")]
+    assert [(row["workers"], row["routing"]) for row in means] == [("1", "hashed")]
+    assert text.startswith("caneill on a cluster: a table by hashing: 4 kB no limit")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zlib
 
 import pytest
 
 import thalweg as tw
 from thalweg import datagen
-from thalweg.bench import network
+from thalweg.bench import caneill_cluster, network
 from thalweg.bench.caneill_flow import (
     COUNTING,
     FIRST,
@@ -17,9 +18,10 @@ from thalweg.bench.caneill_flow import (
     hashed_table,
     local_table,
     make_flow,
+    padding_of,
     worst_table,
 )
-from thalweg.bench.caneill_runs import Batch, Run
+from thalweg.bench.caneill_runs import Batch, Run, Setting
 from thalweg.locality import KeyCount, KeyLoads, Online, PairCount, RoutingTable, Statistics
 from thalweg.locality.triggers import History
 
@@ -52,6 +54,21 @@ def test_the_flow_counts_both_keys() -> None:
     assert [tuple(row) for row in result.rows("counts")] == [(2, 1), (2, 2), (3, 1)]
 
 
+def test_the_first_operator_may_make_the_padding() -> None:
+    """It goes with every tuple to the second operator, where nobody looks at it: the counts are the same."""
+    rows = [datagen.KeyPair(i % 3, 3 + i % 2, b"") for i in range(9)]
+    plain = tw.run(make_flow(), {"pairs": rows}).rows("counts")
+    assert tw.run(make_flow(100), {"pairs": rows}).rows("counts") == plain
+
+
+def test_paddings_do_not_compress() -> None:
+    """Those of a block of 64 kB, which is as far back as LZ4 looks, are all different; nothing in one repeats."""
+    made = [padding_of(4_000, number) for number in range(16)]
+    assert [len(one) for one in made] == [4_000] * 16
+    assert len(zlib.compress(b"".join(made))) > 0.99 * 16 * 4_000
+    assert padding_of(4_000, 3) == made[3]
+
+
 def test_counting_never_moves_a_key() -> None:
     """Statistics that call for a table, and many batches: none is made."""
     table = hashed_table(2)
@@ -76,23 +93,47 @@ def progress(remote: list[int], *, moved: int = 0) -> dict[str, object]:
 def test_only_the_hop_between_the_keys_counts() -> None:
     """Of three exchanges the first one spreads the input, the last one gathers; late numbers are none."""
     batch = Batch.of(progress([90, 40, 5], moved=3))
-    assert batch == Batch(10, 0.5, 60, 40, 0.9, 3)
-    assert Batch.of(progress([])) == Batch(10, 0.5, None, None, 0.9, 0)
+    assert batch == Batch(10, 0.5, 60, 40, 0.9, 3, before=90)
+    assert Batch.of(progress([])) == Batch(10, 0.5, None, None, 0.9, 0, before=None)
+
+
+def test_one_slot_exchanges_nothing() -> None:
+    batch = Batch.of({"rows": 10, "batch_s": 0.5, "locality": {}})
+    assert batch == Batch(10, 0.5, None, None, 1.0, 0, before=None)
+    assert Run((batch,), 0.0).remote_bytes == Run((batch,), 0.0).before_bytes == 0
 
 
 def test_figures_of_a_run() -> None:
     """Batches without Spark's numbers have rows but no bytes; the rate is that of the median batch."""
     batches = (
-        Batch(100, 1.0, 60, 40, 0.9, 0),
-        Batch(100, 4.0, None, None, 0.9, 0),
-        Batch(100, 2.0, 0, 100, 0.9, 0),
+        Batch(100, 1.0, 60, 40, 0.9, 0, 300),
+        Batch(100, 4.0, None, None, 0.9, 0, None),
+        Batch(100, 2.0, 0, 100, 0.9, 0, 100),
     )
     run = Run(batches, cpu_s=0.003)
     assert run.rows_per_s == 50
     assert run.best_per_s == 100
     assert run.remote_bytes == 140 / 200
     assert run.remote_share == 140 / 200
+    assert run.before_bytes == 400 / 200
     assert run.cpu_us == pytest.approx(10)
+
+
+def batch(wall_s: float, moved: int = 0) -> Batch:
+    return Batch(100, wall_s, 0, 0, 0.5, moved, 0)
+
+
+def test_means_behind_the_first_reconfiguration() -> None:
+    """Of both runs the same batches count, the mean is of all their rows; without a reconfiguration all count."""
+    setting = Setting(("hashed", "online"), 4_000, batches=4)
+    hashed = Run(tuple(map(batch, (9.0, 9.0, 1.0, 3.0))), 0.0)
+    online = Run((batch(9.0), batch(9.0, moved=5), batch(1.0), batch(1.0, moved=1)), 0.0)
+    found = {"hashed": [hashed], "online": [online]}
+    plain, routed = caneill_cluster._means(setting, found)
+    assert (plain["routing"], plain["rows/s"], plain["batches"]) == ("hashed", 50, 2)
+    assert (routed["routing"], routed["rows/s"], routed["batches"]) == ("online", 100, 2)
+    [alone] = caneill_cluster._means(setting, {"hashed": [hashed]})
+    assert alone["batches"] == 4
 
 
 _TALK = """

@@ -1,4 +1,4 @@
-"""The synthetic workload of Caneill et al., 4.2 and 4.4, on a cluster of this machine: Figures 7, 8, 9 and 13.
+"""The synthetic workload of Caneill et al., 4.2 and 4.4, on a cluster of this machine: Figures 7, 8, 9, 13 and 14.
 
 Executors have a core and a slot each. Where Linux lets us (:mod:`thalweg.bench.network`) each has a network card of its
 own with a limited rate; elsewhere the runs with a limit are left out. The processes share the processors of one
@@ -7,15 +7,24 @@ machine, so rows/s of several workers do not add up as those of machines would; 
 
 from __future__ import annotations
 
+import collections
+import itertools
 import statistics
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from thalweg.bench import network
 from thalweg.bench.caneill_runs import Batch, Found, Job, Run, Setting, in_a_process
 from thalweg.bench.measure import Report
 
 ROUTED: Final = ("hashed", "table", "worst")
+EXPERIMENTS: Final = ("padding", "source", "locality", "cost", "time", "workers")
+#: kB a tuple where the padding is not what varies.
+_LARGE: Final = 12
+#: kB a tuple of Figure 14, and of the run over time without a limit.
+_SMALL: Final = 4
+
+_Rows: TypeAlias = list[dict[str, Any]]
 
 
 class Size(NamedTuple):
@@ -26,11 +35,12 @@ class Size(NamedTuple):
         gbit_s: limits of network cards. For an executor of one core 0.1 lies between the paper's two networks, whose
             servers had 0.05 and 0.5 a core.
         paddings: kB a tuple, for Figure 9.
-        counting: of these, where the cost of counting is measured.
+        counting: kB a tuple where the cost of counting is measured.
         localities: for Figure 8, besides the 0.8 of the paddings.
-        workers: numbers of executors, for Figure 7; the first one is for all other experiments.
+        workers: numbers of executors, for Figures 7 and 14; other experiments have two.
         batches: measured ones of a run; six times as many where one run is shown over time.
         repeats: runs of each way.
+        cost_repeats: the same, where the cost of counting is measured.
     """
 
     batch_mb: float
@@ -41,12 +51,22 @@ class Size(NamedTuple):
     workers: tuple[int, ...]
     batches: int
     repeats: int
+    cost_repeats: int
 
 
-QUICK: Final = Size(6.0, (0.1,), (4, 12), (4,), (), (2,), batches=2, repeats=1)
+QUICK: Final = Size(12.0, (0.1,), (4, 12), (4,), (), (), batches=2, repeats=1, cost_repeats=1)
 FULL: Final = Size(
-    48.0, (1.0, 0.1), (0, 4, 8, 12, 20), (0, 4), (0.6, 0.7, 0.9, 1.0), (2, 3), batches=5, repeats=3
-)
+    24.0, (1.0, 0.1), (0, 4, 12, 20), (0, 4), (0.6, 0.7, 0.9, 1.0), (1, 2, 3),
+    batches=3, repeats=1, cost_repeats=5,
+)  # fmt: skip
+
+
+class _Experiment(NamedTuple):
+    """What is measured on one cluster, and what is said of it; the text is for the summary."""
+
+    workers: int
+    settings: Sequence[Setting]
+    show: Callable[[Sequence[Setting], Sequence[Found]], str]
 
 
 class CaneillCluster:
@@ -61,6 +81,8 @@ class CaneillCluster:
         self._report = report
         self._size = size
         self._gbit_s = size.gbit_s if network.is_possible() else ()
+        #: the lines of Figures 7 and 14, which are of several clusters
+        self._by_workers: dict[str, _Rows] = {}
         if not self._gbit_s:
             report.console.print(
                 "no network namespaces here (Linux, unshare, ip, tc): nothing limits the network, runs with a limit"
@@ -69,32 +91,70 @@ class CaneillCluster:
 
     def all(self) -> str:
         """Runs every experiment; the summary."""
-        first, *more = self._size.workers
-        by_padding = [
-            self._setting(padding, rate=rate)
-            for padding in self._size.paddings
-            for rate in (None, *self._gbit_s)
-        ]
+        return self.measure(EXPERIMENTS)
+
+    def measure(self, names: Sequence[str]) -> str:
+        """Runs some of the experiments, those of as many workers on one cluster; the summary."""
+        asked = [one for name in names for one in self._experiments(name) if one.settings]
+        told = []
+        for workers, group in itertools.groupby(asked, key=lambda one: one.workers):
+            mine = list(group)
+            settings = tuple(setting for one in mine for setting in one.settings)
+            found = in_a_process(Job(workers, self._size.batch_mb, settings))
+            told += [
+                one.show(one.settings, list(itertools.islice(found, len(one.settings))))
+                for one in mine
+            ]
+            # Nothing is left, but the process may still say that it ended badly.
+            collections.deque(found, maxlen=0)
+        for name, rows in self._by_workers.items():
+            self._report.add(f"cluster: {name}", rows)
+        return f"caneill on a cluster: {'; '.join(filter(None, told))}"
+
+    def _experiments(self, name: str) -> Iterator[_Experiment]:
+        size, slowest = self._size, min(self._gbit_s, default=None)
+        if name == "padding":
+            each = [
+                self._setting(kb, rate=rate)
+                for kb in size.paddings
+                for rate in (None, *self._gbit_s)
+            ]
+            yield _Experiment(2, each, self._padding)
+        elif name == "source":
+            each = [
+                self._setting(_LARGE, rate=rate)._replace(beside=False)
+                for rate in self._gbit_s or (None,)
+            ]
+            yield _Experiment(2, each, self._source)
+        elif name == "locality":
+            each = [self._setting(_LARGE, share, rate=slowest) for share in size.localities]
+            yield _Experiment(2, each, self._locality)
+        elif name == "cost":
+            ways = ("hashed", "counting", "table")
+            each = [
+                self._setting(kb, ways=ways)._replace(repeats=size.cost_repeats)
+                for kb in size.counting
+            ]
+            yield _Experiment(2, each, self._costs)
+        elif name == "time":
+            each = [
+                self._over_time(_SMALL, None),
+                *(self._over_time(_LARGE, one) for one in self._gbit_s),
+            ]
+            yield _Experiment(2, each, self._stories)
+        else:
+            yield from map(self._parallel, size.workers)
+
+    def _parallel(self, workers: int) -> _Experiment:
+        """Figures 7 and 14; a single worker has nothing to route."""
         slowest = min(self._gbit_s, default=None)
-        by_locality = [self._setting(12, one, rate=slowest) for one in self._size.localities]
-        counting = [
-            self._setting(padding, ways=("hashed", "counting", "table"))
-            for padding in self._size.counting
-        ]
-        online = [self._over_time(4, None), *(self._over_time(12, one) for one in self._gbit_s)]
-        settings = (*by_padding, *by_locality, *counting, *online)
-        found = in_a_process(Job(first, self._size.batch_mb, settings))
-        rows = self._compared(
-            "by padding (Figure 9)", by_padding, [next(found) for _ in by_padding]
-        )
-        if by_locality:
-            self._compared(
-                "by locality (Figure 8)", by_locality, [next(found) for _ in by_locality]
-            )
-        self._costs(counting, [next(found) for _ in counting])
-        longest = [self._story(one, ran) for one, ran in zip(online, found, strict=True)]
-        self._by_workers(more)
-        return _summary(rows, max(longest))
+        rates = (None,) if slowest is None else (None, slowest)
+        compared = [self._setting(_LARGE, rate=rate) for rate in rates]
+        online = self._over_time(_SMALL, slowest)
+        if workers == 1:
+            compared = [one._replace(ways=("hashed",)) for one in compared]
+            online = online._replace(ways=("hashed",))
+        return _Experiment(workers, [*compared, online], self._workers(workers))
 
     def _setting(
         self,
@@ -111,33 +171,42 @@ class CaneillCluster:
     def _over_time(self, padding: int, rate: float | None) -> Setting:
         return Setting(("hashed", "online"), padding * 1_000, 0.8, rate, 6 * self._size.batches, 1)
 
-    def _compared(
-        self, name: str, settings: Sequence[Setting], found: Sequence[Found]
-    ) -> list[dict[str, Any]]:
-        """A line a setting and way."""
-        rows = [
-            {**_labels(setting), "routing": way, **_figures(runs, ran["hashed"])}
-            for setting, ran in zip(settings, found, strict=True)
-            for way, runs in ran.items()
-        ]
-        self._report.add(f"cluster: {name}", rows)
-        return rows
+    def _padding(self, settings: Sequence[Setting], found: Sequence[Found]) -> str:
+        rows = _compared(settings, found)
+        self._report.add("cluster: by padding (Figure 9)", rows)
+        return _summary("a table by hashing", rows)
 
-    def _costs(self, settings: Sequence[Setting], found: Sequence[Found]) -> None:
-        """What counting keys and routing by a table cost of all CPU time."""
-        rows = []
+    def _source(self, settings: Sequence[Setting], found: Sequence[Found]) -> str:
+        rows = _compared(settings, found)
+        self._report.add("cluster: the padding comes from one source task", rows)
+        return _summary("where one source task sends the padding", rows)
+
+    def _locality(self, settings: Sequence[Setting], found: Sequence[Found]) -> str:
+        self._report.add("cluster: by locality (Figure 8)", _compared(settings, found))
+        return ""
+
+    def _costs(self, settings: Sequence[Setting], found: Sequence[Found]) -> str:
+        """What counting keys and routing by a table cost of all CPU time, turn by turn by the run by hash."""
+        rows: _Rows = []
         for setting, ran in zip(settings, found, strict=True):
-            plain = statistics.median(one.cpu_us for one in ran["hashed"])
             for way, runs in ran.items():
-                each = [one.cpu_us for one in runs]
-                us = statistics.median(each)
+                ratios = [
+                    one.cpu_us / plain.cpu_us
+                    for one, plain in zip(runs, ran["hashed"], strict=True)
+                ]
                 rows.append(
                     {
-                        "padding": _kb(setting), "way": way, "CPU µs a row": us,
-                        "least": min(each), "most": max(each), "to hashed": us / plain,
+                        "padding": _kb(setting), "way": way,
+                        "CPU µs a row": statistics.median(one.cpu_us for one in runs),
+                        "to hashed": statistics.median(ratios), "least": min(ratios), "most": max(ratios),
                     }
                 )  # fmt: skip
         self._report.add("cluster: CPU time of counting keys and of a table", rows)
+        return ""
+
+    def _stories(self, settings: Sequence[Setting], found: Sequence[Found]) -> str:
+        longest = max(map(self._story, settings, found))
+        return f"around a reconfiguration a batch took at most {longest:.2f} times the median"
 
     def _story(self, setting: Setting, found: Found) -> float:
         """Figure 13: batches around a reconfiguration; the longest one behind its begin by the median."""
@@ -158,13 +227,42 @@ class CaneillCluster:
         )
         return longest
 
-    def _by_workers(self, more: Sequence[int]) -> None:
-        """Figure 7, beyond the first number of workers."""
-        rates = (None, *self._gbit_s[-1:])
-        settings = tuple(self._setting(12, rate=rate) for rate in rates)
-        for workers in more:
-            found = list(in_a_process(Job(workers, self._size.batch_mb, settings)))
-            self._compared(f"{workers} workers (Figure 7)", settings, found)
+    def _workers(self, workers: int) -> Callable[[Sequence[Setting], Sequence[Found]], str]:
+        """What is kept of so many workers, until all numbers have been measured."""
+
+        def show(settings: Sequence[Setting], found: Sequence[Found]) -> str:
+            label = {"workers": str(workers)}
+            compared = _compared(settings[:-1], found[:-1])
+            means = _means(settings[-1], found[-1])
+            for name, rows in (
+                ("by workers (Figure 7)", compared),
+                ("mean behind the first reconfiguration, by workers (Figure 14)", means),
+            ):
+                self._by_workers.setdefault(name, []).extend({**label, **row} for row in rows)
+            return ""
+
+        return show
+
+
+def _compared(settings: Sequence[Setting], found: Sequence[Found]) -> _Rows:
+    """A line a setting and way."""
+    return [
+        {**_labels(setting), "routing": way, **_figures(runs, ran["hashed"])}
+        for setting, ran in zip(settings, found, strict=True)
+        for way, runs in ran.items()
+    ]
+
+
+def _means(setting: Setting, found: Found) -> _Rows:
+    """Rows a second of each way, over the batches behind the first reconfiguration of the run that has some."""
+    [online] = found.get("online", found["hashed"])
+    start = next((i + 1 for i, one in enumerate(online.batches) if one.moved), 0)
+    rows: _Rows = []
+    for way, [run] in found.items():
+        batches = run.batches[start:]
+        rate = sum(one.rows for one in batches) / sum(one.wall_s for one in batches)
+        rows.append({**_labels(setting), "routing": way, "rows/s": rate, "batches": len(batches)})
+    return rows
 
 
 def _labels(setting: Setting) -> dict[str, str]:
@@ -190,8 +288,9 @@ def _figures(runs: Sequence[Run], hashed: Sequence[Run]) -> dict[str, float]:
     before = statistics.median(one.remote_bytes for one in hashed)
     return {
         "rows/s": rate, "ratio": rate / plain, "ratio of the best": best / best_plain,
-        "remote B a row": remote, "fewer": 1 - remote / before,
+        "remote B a row": remote, "fewer": 1 - remote / before if before else 0.0,
         "remote share": statistics.median(one.remote_share for one in runs),
+        "from source B a row": statistics.median(one.before_bytes for one in runs),
     }  # fmt: skip
 
 
@@ -202,13 +301,10 @@ def _reconfigured(run: Run) -> list[Batch]:
     return [run.batches[i] for i in sorted(near)] or list(run.batches)
 
 
-def _summary(rows: Sequence[dict[str, Any]], longest: float) -> str:
+def _summary(name: str, rows: Sequence[dict[str, Any]]) -> str:
     tables = [row for row in rows if row["routing"] == "table"]
     said = ", ".join(
         f"{row['padding']} {row['network']} {row['ratio']:.2f}x and {row['fewer']:.0%} fewer bytes"
         for row in tables
     )
-    return (
-        f"caneill on a cluster, a table by hashing: {said}; around a reconfiguration a batch took at most"
-        f" {longest:.2f} times the median"
-    )
+    return f"{name}: {said}"

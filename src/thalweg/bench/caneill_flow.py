@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from thalweg.datagen import KeyPair
 from thalweg.flow import Flow
@@ -12,6 +15,8 @@ from thalweg.records import state
 
 FIRST: Final = "by_first"
 SECOND: Final = "by_second"
+#: Different paddings of a size; so many that LZ4, which looks back 64 kB, seldom meets one twice.
+_PADDINGS: Final = 1_009
 #: Never proposes a table: what is left of learning is counting and looking.
 COUNTING: Final = Online(every=None, drop=None, imbalance=None)
 
@@ -42,11 +47,36 @@ def count_second(count: Count, pair: KeyPair) -> Counted:
     return Counted(pair.second, count.tuples)
 
 
-def make_flow() -> Flow:
-    """Tuples by their first and then by their second key."""
+@functools.lru_cache(maxsize=1)
+def _paddings(size: int) -> list[bytes]:
+    """Random paddings of so many bytes, the same in every process."""
+    rng = np.random.default_rng(size)
+    return [rng.bytes(size) for _ in range(_PADDINGS)]
+
+
+def padding_of(size: int, number: int) -> bytes:
+    """A padding of so many bytes that nothing on the way compresses."""
+    return _paddings(size)[number % _PADDINGS]
+
+
+def make_flow(padding: int = 0) -> Flow:
+    """Tuples by their first and then by their second key.
+
+    Args:
+        padding: bytes that the first operator gives each tuple, as if a source beside it had made them; 0: it hands
+            on what the source gave.
+    """
+
+    def count_and_pad(count: Count, pair: KeyPair) -> KeyPair:
+        count.tuples += 1
+        # Keys take turns, so that tuples that follow each other differ in their paddings.
+        number = count.tuples * 31 + pair.first
+        return KeyPair(pair.first, pair.second, padding_of(padding, number))
+
     flow = Flow("caneill")
     counted = flow.source("pairs", KeyPair).key_by("first")
-    handed = counted.process(count_first, state=Count, name=FIRST)
+    first = count_and_pad if padding else count_first
+    handed = counted.process(first, state=Count, name=FIRST)
     handed.key_by("second").process(count_second, state=Count, name=SECOND).sink("counts")
     return flow
 

@@ -46,6 +46,9 @@ class Setting(NamedTuple):
         gbit_s: of each executor's network card, each way; None: not limited.
         batches: measured ones of a run.
         repeats: runs of each way.
+        beside: the padding is made by the first operator, so that only the hop between the operators carries it, as
+            where each server of the paper has a source; else the one source task makes it, and the hop before that
+            carries it too.
     """
 
     ways: tuple[str, ...]
@@ -54,6 +57,7 @@ class Setting(NamedTuple):
     gbit_s: float | None = None
     batches: int = 5
     repeats: int = 1
+    beside: bool = True
 
 
 class Job(NamedTuple):
@@ -80,6 +84,7 @@ class Batch(NamedTuple):
             Spark's numbers came too late.
         stay: the share of tuples between the operators that stayed in their slot.
         moved: keys that get another slot behind it.
+        before: bytes that the first operator's slots read from other executors, from the source; as above.
     """
 
     rows: int
@@ -88,16 +93,19 @@ class Batch(NamedTuple):
     remote: int | None
     stay: float
     moved: int
+    before: int | None
 
     @classmethod
     def of(cls, progress: Mapping[str, Any]) -> Batch:
-        """What a query's progress says of a batch; the exchange in front of the first operator does not count."""
-        said = progress["locality"]
+        """What a query's progress says of a batch; in one slot, where nothing is exchanged, all tuples stay."""
+        said = progress["locality"] or {"remote_bytes": [], "stay": 1.0, "keys_moved": 0}
         between: tuple[int | None, int | None] = (None, None)
+        before = None
         if len(said["remote_bytes"]) > 1:
             between = said["local_bytes"][1], said["remote_bytes"][1]
+            before = said["remote_bytes"][0]
         stay, moved = said["stay"], said["keys_moved"]
-        return cls(progress["rows"], progress["batch_s"], *between, stay, moved)
+        return cls(progress["rows"], progress["batch_s"], *between, stay, moved, before)
 
 
 class Run(NamedTuple):
@@ -126,6 +134,12 @@ class Run(NamedTuple):
         """A tuple, between the two operators."""
         known = [one for one in self.batches if one.remote is not None]
         return sum(one.remote or 0 for one in known) / max(sum(one.rows for one in known), 1)
+
+    @property
+    def before_bytes(self) -> float:
+        """A tuple, from the source to other executors."""
+        known = [one for one in self.batches if one.before is not None]
+        return sum(one.before or 0 for one in known) / max(sum(one.rows for one in known), 1)
 
     @property
     def remote_share(self) -> float:
@@ -239,7 +253,8 @@ class _Measuring:
         }
         files = WARM_UP + setting.batches
         rows = files * min(int(job.batch_mb * 1e6 / (setting.padding + 16)), _MOST_ROWS)
-        pairs = datagen.key_pairs(rows, KEYS, locality=setting.locality, padding=setting.padding)
+        brought = 0 if setting.beside else setting.padding
+        pairs = datagen.key_pairs(rows, KEYS, locality=setting.locality, padding=brought)
         self._files = datagen.write_files(pairs, folder / "made", rows=rows, files=files)
         save_table(self._routings["table"], local_table(KEYS, job.workers))
         save_table(self._routings["worst"], worst_table(KEYS, job.workers))
@@ -262,8 +277,9 @@ class _Measuring:
         given = folder / "in"
         given.mkdir(parents=True)
         source = ts.files(str(given), format="parquet", max_files_per_trigger=1)
+        made = self._setting.padding if self._setting.beside else 0
         query = ts.start(
-            make_flow(), {"pairs": source}, {}, checkpoint=str(folder / "checkpoint"), slots=self._slots,
+            make_flow(made), {"pairs": source}, {}, checkpoint=str(folder / "checkpoint"), slots=self._slots,
             locality=self._routings[way],
         )  # fmt: skip
         try:
