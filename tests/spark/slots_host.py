@@ -44,6 +44,7 @@ class SlotsHost:
 
     def __init__(self, flow: tw.Flow, folder: str, threads: int = 1) -> None:
         self.threads = threads
+        self.chunk_rows = 65_536
         #: what takes the tasks' counts
         self.told: Any = None
         self.plan: Plan = make_plan(flow)
@@ -101,7 +102,7 @@ class SlotsHost:
             ends=ends,
             options={self.plan.sources[0].name: io.InputOptions(None)},
             defaults={},
-            chunk_rows=65_536,
+            chunk_rows=self.chunk_rows,
             wanted=frozenset(sink.index for sink in self.plan.sinks),
             threads=self.threads,
             told=self.told,

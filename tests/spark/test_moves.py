@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from slots_host import SlotsHost, check
 
 from thalweg.locality import RoutingTable, keyed_operators
+from thalweg.runtime.native.keyed_layout import ROWS_IN
+from thalweg.runtime.parallel import ParallelEngine
+from thalweg.spark import worker
 from thalweg.state.routing_files import epochs, write_table
 
 FLOW = driver.make_flow()
@@ -106,14 +109,19 @@ class Driver:
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.integers(0, 10_000), STEPS)
+@given(st.integers(0, 10_000), STEPS, st.integers(1, 3), st.sampled_from([1, 7, 65_536]))
 def test_random_moves(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, steps: list[Step]
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    steps: list[Step],
+    threads: int,
+    chunk_rows: int,
 ) -> None:
     """Any tables at any batches, rescales, lost batches: outputs, and every key's state once, as in a serial run."""
     folder = tmp_path_factory.mktemp("moves")
     rows = driver.make_rows(seed, 60 * len(steps))
-    made = Driver(folder)
+    made = Driver(folder, threads)
+    made.host.chunk_rows = chunk_rows
     for place, step in enumerate(steps):
         part = rows[60 * place : 60 * (place + 1)]
         made.run(part, step, (seed, place), ends=place == len(steps) - 1)
@@ -138,3 +146,30 @@ def test_move_and_rescale(tmp_path: Path, threads: int) -> None:
         units = record.chains["number"]
         assert sum(unit >= 128 for unit in units) > 3 or not place
     check(FLOW, made.host, tmp_path, rows)
+
+
+def rows_in_machine_code(name: str) -> int:
+    """How many rows machine code has taken for an operator, in the engines that this process keeps."""
+    return sum(
+        int(task.keyed.counts[ROWS_IN])
+        for hot in worker._ENGINES.values()
+        if isinstance(hot.engine, ParallelEngine)
+        for task in hot.engine.tasks
+        if task.keyed is not None and task.spec.name == name
+    )
+
+
+def test_machine_code_with_a_table(tmp_path: Path) -> None:
+    """Pins, learnt over several slots, hold in one slot of two threads as well; its operators run as without them."""
+    rows = driver.make_rows(5, 240)
+    made = Driver(tmp_path, 2)
+    made.host.forget()
+    try:
+        made.run(rows[:60], (3, True, False, False), 1, ends=False)
+        assert rows_in_machine_code("number") == 0
+        made.run(rows[60:120], (1, True, False, False), 2, ends=False)
+        made.run(rows[120:], (1, False, False, False), 3, ends=True)
+        assert rows_in_machine_code("number") > 150
+        check(FLOW, made.host, tmp_path, rows)
+    finally:
+        made.host.forget()

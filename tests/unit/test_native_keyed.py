@@ -46,6 +46,7 @@ from thalweg.runtime.native.keyed_ranks import MOST, CategoryRanks, rank_of
 from thalweg.runtime.native.keyed_run import run_partition
 from thalweg.runtime.native.keyed_split import split_keyed
 from thalweg.runtime.ordering import keyed_chunk, with_columns
+from thalweg.runtime.state_units import StateUnits
 from thalweg.times import BEFORE_ALL, NEVER
 
 
@@ -148,11 +149,27 @@ def rows_by_partition(split: int, count: int) -> Any:
     return np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(place))
 
 
+def random_pins(spec: KeyedSpec, rows: list[Any], seed: int) -> StateUnits:
+    """Units with half of the keys pinned to five groups; for an odd seed to one."""
+    chunk, random = Chunk.from_rows(EVENTS, rows), np.random.default_rng(seed)
+    hashes = spec.key.hashes([chunk.column(name) for name in spec.key.names], len(rows))
+    pinned = {
+        h: int(random.integers(1 if seed % 2 else 5)) for h in np.unique(hashes).tolist()[::2]
+    }
+    return StateUnits.pinning(16, 5, pinned)
+
+
 class InParts:
     """The machine code, driven as a worker drives it, partitions in an arbitrary order."""
 
-    def __init__(self, operators: list[CompiledKeyed], seed: int) -> None:
+    def __init__(
+        self, operators: list[CompiledKeyed], seed: int, units: StateUnits | None = None
+    ) -> None:
         self.native = NativeKeyed(operators, timed=True, order_names=[TIME])
+        if units is not None:
+            for operator in operators:
+                operator.set_units(units)
+            self.native.set_units(units, units.partitions(len(operators), range(seed % 9, 21, 2)))
         self.random = np.random.default_rng(seed)
         #: chunks whose outputs Python ordered
         self.joined = 0
@@ -306,6 +323,32 @@ def serial(native: NativeKeyed, chunk: Chunk, clock: int) -> tuple[Chunk, list[A
     found = chunk_of(place, native.spec.out or NOTHING, [TIME], chunk.columns)
     free_block(place, 0, 0)
     return found, [], 0
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda s: f"{s.name}-{'-'.join(s.key.names)}")
+def test_pinned_keys_give_what_others_give(spec: KeyedSpec) -> None:
+    """The state of a pinned key is in the unit of its group, and nothing else differs; small chunks and large ones."""
+    make = keyed_kernel(spec, buckets=16, reject=True)
+
+    @quick
+    @given(inputs, st.integers(1, 60), st.integers(0, 99), st.integers(1, 5))
+    def holds(rows: list[Any], size: int, seed: int, pieces: int) -> None:
+        units = random_pins(spec, rows, seed)
+        whole, parts = InOnePiece(make()), InParts([make() for _ in range(pieces)], seed, units)
+        for start in range(0, len(rows), size):
+            some = rows[start : start + size]
+            chunk, clock = timed_chunk(some), some[-1].ts - seed % 3
+            expected = whole.step(chunk, clock, ending=False)
+            assert text(parts.step(chunk, clock, ending=False)) == text(expected)
+        found: dict[str, str] = {}
+        for operator in parts.native.operators:
+            found |= states(operator)
+            for unit, table in operator.tables.items():
+                hashes = spec.key.hashes_of(table.snapshot())
+                assert (units.of(hashes) == unit).all()
+        assert found == states(whole.operator)
+
+    holds()
 
 
 def test_state_saved_and_loaded_between_chunks() -> None:

@@ -2,12 +2,15 @@
 
 A tuple that leaves for the next keyed operator does not say by which key it came. But it has the place in the stream's
 order of the tuple that it was made from, so both are joined by that (:mod:`thalweg.runtime.parents`).
+
+Keys in fields are read from what arrives at the stage, where its operators by key begin. A key that a function of the
+user computes is not computed again: the operator tells it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +22,7 @@ from thalweg.locality.routing import keyed_operators
 from thalweg.locality.sketch import KeySketch
 from thalweg.locality.summary import KeySummary
 from thalweg.operators.nodes import Keyed
-from thalweg.plan import KEY, LEVEL
+from thalweg.plan import KEY, LEVEL, Edge
 from thalweg.runtime.chunks import Chunk, Column
 from thalweg.runtime.engine import Engine
 from thalweg.runtime.keyed_unit import KeyedUnit
@@ -65,15 +68,34 @@ class KeyCounter:
         #: pairs whose keys are in one slot when both go by hash, and all pairs
         self.hashed, self.pairs = 0, 0
         for name, unit in self._units.items():
-            unit.observer = self._observer(name, unit)
+            if unit.has_key_function:
+                unit.observer = self._observer(name, unit)
 
     def _observer(self, name: str, unit: KeyedUnit) -> Any:
         def took(chunk: Chunk, columns: Sequence[Column], places: Int64s) -> None:
-            hashes = unit.spec.hashes(columns, len(places))
-            keys = _Keys(chunk, places, unit.spec, columns, hashes)
-            self._arrived.setdefault(name, []).append(keys)
+            self._took(name, unit.spec, chunk, columns, places)
 
         return took
+
+    def _took(
+        self,
+        name: str,
+        spec: KeySpec,
+        chunk: Chunk,
+        columns: Sequence[Column],
+        places: Int64s,
+    ) -> None:
+        hashes = spec.hashes(columns, len(places))
+        keys = _Keys(chunk, places, spec, columns, hashes)
+        self._arrived.setdefault(name, []).append(keys)
+
+    def arrived(self, arriving: Mapping[Edge, Chunk]) -> None:
+        """Rows arrive at the stage, by edge; to be told before they are processed."""
+        for name, unit in self._units.items():
+            chunk = arriving.get(Edge(unit.node.index, 0))
+            if chunk is not None and len(chunk) and not unit.has_key_function:
+                columns = [chunk.column(field.name) for field in unit.spec.fields]
+                self._took(name, unit.spec, chunk, columns, np.arange(len(chunk)))
 
     def summary(self) -> KeySummary:
         """What was counted since it began, or since :meth:`reset`."""

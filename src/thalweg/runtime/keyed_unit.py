@@ -1,7 +1,7 @@
 """A keyed (or stateful) operator as a unit: in one piece, or split by partition for many threads.
 
-A *partition* is a contiguous group of the operator's buckets; partitions share nothing, so threads may run
-different ones at once. A chunk is split by partition (:meth:`KeyedUnit.split`), its parts are run
+A *partition* is a run of the operator's state units; partitions share nothing, so threads may run different ones
+at once. A chunk is split by partition (:meth:`KeyedUnit.split`), its parts are run
 (:meth:`KeyedUnit.run_part`), and their outputs are joined in the order of the stream (:meth:`KeyedUnit.join`).
 """
 
@@ -31,24 +31,25 @@ from thalweg.times import BEFORE_ALL, NEVER
 
 
 class Partitions(MutableMapping[int, Any]):
-    """The tables of an operator that stands in several pieces, by bucket."""
+    """The tables of an operator that stands in several pieces, by state unit."""
 
-    def __init__(self, operators: Sequence[KeyedOperator], buckets: int) -> None:
+    def __init__(self, operators: Sequence[KeyedOperator], partitions: Int64s) -> None:
+        """``partitions``: by state unit, the piece that has it."""
         self._operators = operators
-        self._buckets = buckets
+        self._partitions = partitions
 
-    def owner(self, bucket: int) -> KeyedOperator:
-        """The piece that has a bucket."""
-        return self._operators[bucket * len(self._operators) // self._buckets]
+    def owner(self, unit: int) -> KeyedOperator:
+        """The piece that has a unit."""
+        return self._operators[int(self._partitions[unit])]
 
-    def __getitem__(self, bucket: int) -> Any:
-        return self.owner(bucket).tables[bucket]
+    def __getitem__(self, unit: int) -> Any:
+        return self.owner(unit).tables[unit]
 
-    def __setitem__(self, bucket: int, table: Any) -> None:
-        self.owner(bucket).tables[bucket] = table
+    def __setitem__(self, unit: int, table: Any) -> None:
+        self.owner(unit).tables[unit] = table
 
-    def __delitem__(self, bucket: int) -> None:
-        del self.owner(bucket).tables[bucket]
+    def __delitem__(self, unit: int) -> None:
+        del self.owner(unit).tables[unit]
 
     def __iter__(self) -> Iterator[int]:
         return itertools.chain.from_iterable(list(one.tables) for one in self._operators)
@@ -101,20 +102,30 @@ class KeyedUnit:
         self._domain = setting.plan.domains[node.index - 1]
         self._schema = node.record or Schema("Nothing", ())
         self.units = StateUnits.of_buckets(node.key.buckets)
-        self._tables = Partitions(self.operators, self.units.count)
-        #: is told the rows that arrive, their key columns, and the places of the rows that have a key
+        #: by state unit, its partition
+        self.partitions = self.units.partitions(len(self.operators))
+        self._tables = Partitions(self.operators, self.partitions)
+        #: is told the rows that arrive, their key columns, and the places of the rows that have a key; not those that
+        #: machine code runs
         self.observer: Callable[[Chunk, Sequence[Column], Int64s], None] | None = None
 
-    def set_units(self, units: StateUnits) -> None:
-        """By what the state is kept from now on; tables that are held already must be those of these units."""
-        held = dict(self._tables) if self.units.count != units.count else {}
-        self.units = units
-        self._tables = Partitions(self.operators, units.count)
+    def set_units(self, units: StateUnits, owned: Sequence[int] | None = None) -> None:
+        """By what the state is kept from now on; tables that are held already must be those of these units.
+
+        Args:
+            units: buckets, and groups of pinned keys.
+            owned: those of this slot, which partitions have equal shares of; None for all.
+        """
+        partitions = units.partitions(len(self.operators), owned)
+        if units is self.units and np.array_equal(partitions, self.partitions):
+            return
+        held = dict(self._tables)
+        self.units, self.partitions = units, partitions
+        self._tables = Partitions(self.operators, partitions)
         for operator in self.operators:
-            if held:
-                operator.tables.clear()
+            operator.tables.clear()
             operator.set_units(units)
-        self._tables.update(held)  # another number of units puts some into another piece
+        self._tables.update(held)
 
     @property
     def spec(self) -> KeySpec:
@@ -151,19 +162,19 @@ class KeyedUnit:
     def split(self, inputs: Sequence[Chunk], moment: Moment) -> Parts:
         """The chunk with its rows by partition; touches no state."""
         parts = self.find(inputs[0], moment)
-        count, units = len(self.operators), self.units.count
+        count = len(self.operators)
         parts.results = [None] * count
         first = self.operators[0]
         if isinstance(first, CompiledKeyed):
             parts.split = split = first.split(parts.chunk, parts.keys, parts.times)
-            owners = split.ranges[:, BUCKET] * count // units
+            owners = self.partitions[split.ranges[:, BUCKET]]
             parts.first = np.searchsorted(owners, np.arange(count + 1))
             sizes = np.r_[0, np.cumsum(split.ranges[:, END] - split.ranges[:, START])]
             parts.rows = np.diff(sizes[parts.first])
             return parts
         if len(parts.chunk):
             hashes = self._keys.spec.hashes(parts.keys, len(parts.chunk))
-            owners = self.units.of(hashes) * count // units
+            owners = self.partitions[self.units.of(hashes)]
             parts.order = np.argsort(owners, kind="stable")
             parts.rows = np.bincount(owners, minlength=count)
         parts.first = np.r_[0, np.cumsum(parts.rows)]

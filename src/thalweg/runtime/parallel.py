@@ -302,7 +302,8 @@ class ParallelEngine(Engine):
         """Tells machine code where tables stand, and the runtime about the timers in them."""
         for index, task in enumerate(self.tasks):
             unit = task.unit
-            if task.keyed is not None:
+            if task.keyed is not None and unit is not None:
+                task.keyed.set_units(unit.units, unit.partitions)
                 task.keyed.sync()
                 continue
             if unit is None or not task.spec.timers:

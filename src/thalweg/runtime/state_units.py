@@ -8,7 +8,7 @@ bucket. Keys are known by their stable hash here: of two keys with one hash both
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -68,8 +68,28 @@ class StateUnits:
         """The unit of each hash."""
         units = bucket_of(hashes, self.buckets)
         if len(self.hashes):
-            _pin(self.index, self.hashes, self.pins, self.buckets, hashes, units)
+            pin_units(self.index, self.hashes, self.pins, self.buckets, hashes, units)
         return units
+
+    def partitions(self, count: int, owned: Sequence[int] | None = None) -> Int64s:
+        """The units in runs for threads to share: by unit, the number of its partition, which never falls.
+
+        The units that are owned are spread evenly. Their load is not known; where keys are pinned, all groups together
+        count as much as all buckets, for there are few of them, and they have the keys that come most.
+
+        Args:
+            count: how many partitions there are.
+            owned: the units that a slot owns; None for all.
+        """
+        mine = np.zeros(self.count, np.bool_)
+        mine[slice(None) if owned is None else np.asarray(owned, np.int64)] = True
+        weights = mine.astype(np.int64)
+        buckets, groups = weights[: self.buckets], weights[self.buckets :]
+        if len(self.hashes) and buckets.any() and groups.any():
+            weights = np.concatenate([buckets * groups.sum(), groups * buckets.sum()])
+        before = np.cumsum(weights) - weights
+        found: Int64s = np.minimum(before * count // max(int(weights.sum()), 1), count - 1)
+        return found
 
 
 @njit
@@ -83,9 +103,10 @@ def _fill(index: Int64s, hashes: UInt64s) -> None:
 
 
 @njit
-def _pin(
+def pin_units(
     index: Int64s, known: UInt64s, pins: Int64s, buckets: int, hashes: UInt64s, units: Int64s
 ) -> None:
+    """Replaces the buckets in ``units`` by the units of the pin groups, where hashes are pinned."""
     mask = np.uint64(len(index) - 1)
     for i in range(len(hashes)):
         cell = hashes[i] & mask

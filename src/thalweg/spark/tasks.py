@@ -210,6 +210,8 @@ def _later_stage(job: StageJob, stage: int, batches: Iterator[pa.RecordBatch]) -
                 if at == number
             }
             sender.ending(phase.ending, phase.round)
+            if counter is not None:
+                counter.arrived(arriving)
             for leaving in _phase(engine, phase, arriving):
                 yield from sender.send(leaving)
             if counter is not None:

@@ -96,8 +96,8 @@ class HotEngine:
     """An engine with the tags of its tables; tables of buckets that another slot owns now are set aside."""
 
     engine: Engine
-    #: what the job must say alike for the engine to serve it again
-    form: tuple[int, bool] = (1, False)
+    #: the threads that it was made for
+    threads: int = 1
     tags: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
     aside: dict[str, dict[int, Any]] = dataclasses.field(default_factory=dict)
     #: by gate, the batch and attempt whose rows it holds
@@ -154,40 +154,22 @@ def _place(job: StageJob, stage: int | None) -> tuple[str, int | None]:
 def _taken(job: StageJob, stage: int | None) -> HotEngine | None:
     """The engine that was kept, if it runs the way the job says."""
     hot = _ENGINES.pop(_place(job, stage), None) if job.durable else None
-    if hot is not None and hot.form != _form(job):
+    if hot is not None and hot.threads != job.threads:
         hot.engine.stop()
         return None
     return hot
 
 
-def _form(job: StageJob) -> tuple[int, bool]:
-    """What of a job decides how its engine is made: threads, and whether they do without machine code for keys.
-
-    It knows no pinned keys, and nobody could count what it takes.
-    """
-    return job.threads, job.threads > 1 and (bool(job.epoch) or job.told is not None)
-
-
 def _made(job: StageJob, stage: int | None) -> HotEngine:
-    threads, pinned = _form(job)
-    made = make_engine(
-        plan_of(job), stage, chunk_rows=job.chunk_rows, threads=threads, pinned=pinned
-    )
-    return HotEngine(made, (threads, pinned))
+    made = make_engine(plan_of(job), stage, chunk_rows=job.chunk_rows, threads=job.threads)
+    return HotEngine(made, job.threads)
 
 
-def make_engine(
-    prepared: Prepared,
-    stage: int | None,
-    *,
-    chunk_rows: int,
-    threads: int,
-    pinned: bool = False,
-) -> Engine:
-    """An engine of a slot; threads that it has start with its first step. Machine code knows no pinned keys."""
+def make_engine(prepared: Prepared, stage: int | None, *, chunk_rows: int, threads: int) -> Engine:
+    """An engine of a slot; threads that it has start with its first step."""
     if threads == 1:
         return Engine(prepared, stage=stage, chunk_rows=chunk_rows)
-    options = Options(threads=threads, native=not pinned)
+    options = Options(threads=threads)
     return ParallelEngine(prepared, stage=stage, chunk_rows=chunk_rows, options=options)
 
 
@@ -250,9 +232,10 @@ def _load(job: StageJob, hot: HotEngine, slot: int) -> None:
     fs, path = resolve(job.root)
     for name, unit in hot.engine.keyed.items():
         route = routes_of(job)[name]
+        owned = route.owned(slot)
         if isinstance(unit, KeyedUnit):
-            unit.set_units(route.units)
-        mine = set(route.owned(slot))
+            unit.set_units(route.units, owned)
+        mine = set(owned)
         aside = hot.aside.setdefault(name, {})
         for bucket in [b for b in unit.tables if b not in mine]:
             aside[bucket] = unit.tables.pop(bucket)

@@ -184,6 +184,8 @@ class StageSlot:
 
     def _run(self, step: _Open, arriving: dict[Edge, Chunk]) -> None:
         phase = step.phase
+        if self._counter is not None:
+            self._counter.arrived(arriving)
         step.leaving.append(
             self.engine.step(
                 {}, phase.clocks, ending=phase.ending, round=phase.round, arriving=arriving

@@ -32,6 +32,7 @@ from thalweg.runtime.native.keyed_merge import merge_keyed, run_serial
 from thalweg.runtime.native.keyed_ranks import CategoryRanks
 from thalweg.runtime.native.keyed_run import drop_due, run_partition
 from thalweg.runtime.native.keyed_split import free_split, split_keyed
+from thalweg.runtime.state_units import StateUnits
 from thalweg.state.table_form import record_dtype
 from thalweg.times import NEVER
 
@@ -82,8 +83,6 @@ class NativeKeyed:
         self.earliest = np.full(len(operators), NEVER, np.int64)
         #: rows in, rows out, timers disarmed, of chunks that machine code merged
         self.counts = np.zeros(at.COUNT_WORDS, np.int64)
-        self._buckets = operators[0].buckets
-        self._least = np.full(self._buckets, NEVER, np.int64)
         record = self.spec.out or Schema("Nothing", ())
         texts = any(not field.type.fixed_width for field in record.fields)
         self.shape = BlockShape(record, order_names, columns=int(texts))
@@ -94,6 +93,8 @@ class NativeKeyed:
         self._ranks = CategoryRanks()
         self._keep: list[Any] = []
         self.context = self._context(order_names)
+        units = operators[0].units
+        self._use(units, units.partitions(len(operators)))
         #: addresses: of the context, of the functions that workers call, and of those that free what they gave
         self.ctx = address(self.context)
         self.split, self.run = address_of(split_keyed), address_of(run_partition)
@@ -121,18 +122,17 @@ class NativeKeyed:
             for field in spec.key.fields
         ]  # fmt: skip
         kinds = [_kind_words(field.type) for field in outputs]
-        areas, area_words = self._areas(len(buffers.table), dtype.itemsize)
+        self._sizes = len(buffers.table), dtype.itemsize
         timed = self._timed and spec.timer is not None
         words = {
             at.KERNEL: address_of(self.operators[0].kernel), at.PARTITIONS: len(self.operators),
-            at.BUCKETS: self._buckets, at.WIDTH: spec.key.width, at.NULL_WORD: spec.key.has_null_word,
+            at.BUCKETS: self.operators[0].buckets, at.WIDTH: spec.key.width, at.NULL_WORD: spec.key.has_null_word,
             at.KEY_FIELDS: len(keys), at.KEYS: self._kept(keys), at.IN_FIELDS: len(names),
             at.OUT_FIELDS: len(kinds), at.OUT_KINDS: self._kept(kinds),
             at.COLUMNS: len(buffers.places), at.PLACES: self._kept(buffers.places),
             at.WIDE: buffers.counts[0], at.SMALL: buffers.counts[1],
             at.TIMED: self._timed, at.OUT_TIMED: TIME in order_names,
-            at.EARLIEST: address(self.earliest), at.LEAST: address(self._least),
-            at.AREAS: address(areas), at.AREA_WORDS: area_words, at.RECORD_SIZE: dtype.itemsize,
+            at.EARLIEST: address(self.earliest), at.RECORD_SIZE: dtype.itemsize,
             at.TIMER_OFFSET: dtype.fields[spec.timer][1] if timed and spec.timer else -1,
             at.COUNTS: address(self.counts), at.HAS_TEXT: self.payload_word != 0,
             at.SHAPE: self.shape.address, at.RANKS: self._ranks.place,
@@ -141,27 +141,41 @@ class NativeKeyed:
             ctx[word] = value
         return ctx
 
-    def _areas(self, table_words: int, record_size: int) -> tuple[Int64s, int]:
-        """The partitions' work areas, each on cache lines of its own; and the words of one."""
+    def _use(self, units: StateUnits, partitions: Int64s) -> None:
+        self.units, self._partitions = units, partitions
+        self._least = np.full(units.count, NEVER, np.int64)
+        words = {
+            at.UNITS: units.count, at.PARTITION_OF: address(partitions), at.LEAST: address(self._least),
+            at.PINNED: len(units.hashes), at.PIN_HASHES: address(units.hashes), at.PIN_GROUPS: address(units.pins),
+            at.PIN_INDEX: address(units.index), at.PIN_CELLS: len(units.index),
+        }  # fmt: skip
+        for word, value in words.items():
+            self.context[word] = value
+        self._make_areas(*self._sizes)
+
+    def _make_areas(self, table_words: int, record_size: int) -> None:
+        """The partitions' work areas, each on cache lines of its own."""
         count = len(self.operators)
+        bounds = np.searchsorted(self._partitions, np.arange(count + 1))
+        sizes = np.diff(bounds).tolist()
+        self._due = [np.zeros((1 + RANGE_WIDTH) * size, np.int64) for size in sizes]
         chunk = at.AREA_HEAD
         out = chunk + code.COLUMNS + 2 * len(self.spec.source.names)
         backup = out + table_words
         words = -(-(backup + -(-record_size // 8)) // 8) * 8 + 8
-        self._area_words, self.areas = words, np.zeros((count, words), np.int64)
+        self.areas = np.zeros((count, words), np.int64)
+        self.context[at.AREAS], self.context[at.AREA_WORDS] = address(self.areas), words
         for number, (area, operator) in enumerate(zip(self.areas, self.operators, strict=True)):
             start = address(area)
-            first, last = (-(-(number + i) * self._buckets // count) for i in (0, 1))
             area[at.TABLES] = operator.places.place
-            area[at.FIRST_BUCKET], area[at.LAST_BUCKET] = first, last
-            area[at.CANDIDATES] = self._kept(np.zeros(last - first))
-            area[at.DUE_RANGES] = self._kept(np.zeros((last - first, RANGE_WIDTH)))
+            area[at.FIRST_UNIT], area[at.LAST_UNIT] = bounds[number : number + 2]
+            area[at.CANDIDATES] = address(self._due[number])
+            area[at.DUE_RANGES] = address(self._due[number]) + 8 * sizes[number]
             area[at.CHUNK], area[at.OUT_TABLE] = start + 8 * chunk, start + 8 * out
             area[at.BACKUP_PLACE] = start + 8 * backup
             area[chunk + code.TABLES] = operator.places.place
             area[chunk + code.DEFAULT] = operator.default_place
             area[chunk + code.BACKUP] = start + 8 * backup
-        return self.areas, words
 
     def _buffers(self, capacity: int) -> Buffers:
         return Buffers(self.spec.out, code.OUT_WORDS + self.spec.words, capacity)
@@ -173,6 +187,11 @@ class NativeKeyed:
         self.earliest = values
         self.context[at.EARLIEST] = place
 
+    def set_units(self, units: StateUnits, partitions: Int64s) -> None:
+        """By what state is kept, and the partition of each unit, as the operators know it; no unit may be running."""
+        if units is not self.units or partitions is not self._partitions:
+            self._use(units, partitions)
+
     def sync(self) -> None:
         """Takes over what Python did to the tables; no unit may be running."""
         for number, operator in enumerate(self.operators):
@@ -182,10 +201,10 @@ class NativeKeyed:
     def sync_bounds(self, number: int) -> int:
         """Takes over what Python did to a partition's timers; a lower bound of them."""
         tables = self.operators[number].tables
-        first, last = self.areas[number, [at.FIRST_BUCKET, at.LAST_BUCKET]]
+        first, last = self.areas[number, [at.FIRST_UNIT, at.LAST_UNIT]]
         self._least[first:last] = NEVER
-        for bucket, table in tables.items():
-            self._least[bucket] = table.next_timer
+        for unit, table in tables.items():
+            self._least[unit] = table.next_timer
         bound = int(self._least[first:last].min(initial=NEVER))
         self.earliest[number] = bound
         return bound
@@ -247,7 +266,7 @@ class NativeKeyed:
         run = self._run(int(area[at.BUFFER]), int(_view(int(area[at.OUT_TABLE]), 1)[0]), control)
         ctypes.memmove(run.backup_place, int(area[at.BACKUP_PLACE]), run.backup.nbytes)
         firing = area[at.PHASE] == at.IN_TIMERS
-        ranges, entries = self._due(area) if firing else (split.ranges, split.entries)
+        ranges, entries = self._firing(area) if firing else (split.ranges, split.entries)
         if control[code.RANGE] < control[code.LAST]:
             # The kernel starts again at the call that raised, and raises where its exception is seen.
             table = operator.tables[int(ranges[control[code.RANGE], BUCKET])]
@@ -260,7 +279,7 @@ class NativeKeyed:
             operator.fire_due(split, run, clock, sorted(operator.tables))
         self._held[at_split, number] = operator.result(split, run)
 
-    def _due(self, area: Int64s) -> tuple[Int64s, Int64s]:
+    def _firing(self, area: Int64s) -> tuple[Int64s, Int64s]:
         """The ranges and entries whose timers were firing."""
         count = int(area[at.CONTROL + code.LAST])
         ranges = (

@@ -14,7 +14,7 @@ from thalweg.runtime.compiler.keyed_code import CONTROL_SIZE
 # -- context ---------------------------------------------------------------------------------------------------
 KERNEL: Final = 0  # address of the generated kernel
 PARTITIONS: Final = 1
-BUCKETS: Final = 2
+BUCKETS: Final = 2  # of the key space
 WIDTH: Final = 3  # words of a key
 NULL_WORD: Final = 4  # 1: the last of them is the null mask
 KEY_FIELDS: Final = 5
@@ -29,7 +29,7 @@ SMALL: Final = 13  # and of those of 1 byte
 TIMED: Final = 14  # 1: rows have times and timers may fire
 OUT_TIMED: Final = 15  # 1: outputs carry their time
 EARLIEST: Final = 16  # address of a lower bound of each partition's timers
-LEAST: Final = 17  # address of a lower bound of each bucket's timers
+LEAST: Final = 17  # address of a lower bound of each state unit's timers
 AREAS: Final = 18  # address of the partitions' work areas
 AREA_WORDS: Final = 19
 RECORD_SIZE: Final = 20
@@ -39,7 +39,14 @@ SERIAL: Final = 23  # a split chunk that run_serial left to Python, 0 none
 HAS_TEXT: Final = 24  # 1: a field of the output is of variable width
 SHAPE: Final = 25  # address of the shape of output blocks
 RANKS: Final = 26  # address of the ranks of categories
-CONTEXT_WORDS: Final = 27
+UNITS: Final = 27  # state units: the buckets, then the groups of pinned keys
+PARTITION_OF: Final = 28  # address of the partition of each, ascending
+PINNED: Final = 29  # pinned keys; addresses, as in StateUnits, of
+PIN_HASHES: Final = 30  # their hashes,
+PIN_GROUPS: Final = 31  # their groups,
+PIN_INDEX: Final = 32  # and the index of the hashes
+PIN_CELLS: Final = 33  # cells of the index
+CONTEXT_WORDS: Final = 34
 
 #: Words of a key field, and its kinds.
 KEY_WORDS: Final = 3
@@ -60,10 +67,10 @@ COUNT_WORDS: Final = 8
 # -- work area of a partition ----------------------------------------------------------------------------------
 TABLES: Final = 0  # address of its table of tables
 PHASE: Final = 1  # how far the unit at hand has come
-FIRST_BUCKET: Final = 2
-LAST_BUCKET: Final = 3  # + 1
-CANDIDATES: Final = 4  # address of an int64 a bucket of the partition
-DUE_RANGES: Final = 5  # address of a range a bucket of the partition
+FIRST_UNIT: Final = 2  # the state units of the partition
+LAST_UNIT: Final = 3  # + 1
+CANDIDATES: Final = 4  # address of an int64 a unit of the partition
+DUE_RANGES: Final = 5  # address of a range a unit of the partition
 DUE_ENTRIES: Final = 6  # address of the entries whose timers fire, 0 none
 BUFFER: Final = 7  # address of the outputs, 0 none
 GUESS: Final = 8  # outputs of the last unit that had some
@@ -85,7 +92,7 @@ ROWS: Final = 0
 ROWS_BY_PARTITION: Final = 1  # address of int64[partitions]
 FIRST: Final = 2  # address of int64[partitions + 1]: the first range of each
 IN_BLOCK: Final = 3  # address of the chunk
-ORDER: Final = 4  # address of int64[rows]: rows by bucket
+ORDER: Final = 4  # address of int64[rows]: rows by state unit
 ENTRIES: Final = 5  # address of int64[rows]
 HASHES: Final = 6  # address of uint64[rows]
 WORDS: Final = 7  # address of int64[rows, width]

@@ -49,7 +49,7 @@ def _find(ctx: int, area: int, split: int, first: int, last: int) -> bool:
     rows = field(split, at.ROWS)
     found, _ = _find_all_words(
         carray(int64s(ranges), (last, RANGE_WIDTH)),
-        carray(int64s(tables), (field(ctx, at.BUCKETS), TABLE_WIDTH)),
+        carray(int64s(tables), (field(ctx, at.UNITS), TABLE_WIDTH)),
         carray(_uint64s(field(split, at.HASHES)), rows),
         carray(int64s(field(split, at.WORDS)), (rows, field(ctx, at.WIDTH))),
         carray(int64s(field(split, at.ORDER)), rows),
@@ -169,7 +169,7 @@ def _due(ctx: int, area: int, clock: int) -> int:
         field(ctx, at.LEAST), field(area, at.TABLES), field(area, at.CANDIDATES),
     )  # fmt: skip
     count = total = 0
-    for bucket in range(field(area, at.FIRST_BUCKET), field(area, at.LAST_BUCKET)):
+    for bucket in range(field(area, at.FIRST_UNIT), field(area, at.LAST_UNIT)):
         if get_i(least + 8 * bucket) < clock:
             put_i(candidates + 8 * count, bucket)
             count += 1
@@ -181,7 +181,7 @@ def _due(ctx: int, area: int, clock: int) -> int:
         return -1
     used, found = _find_all_due(
         carray(int64s(candidates), count),
-        carray(int64s(tables), (field(ctx, at.BUCKETS), TABLE_WIDTH)),
+        carray(int64s(tables), (field(ctx, at.UNITS), TABLE_WIDTH)),
         field(ctx, at.RECORD_SIZE),
         field(ctx, at.TIMER_OFFSET),
         clock,
@@ -220,7 +220,7 @@ def _fire(ctx: int, area: int, clock: int) -> bool:
 @shared
 def _lowest(ctx: int, area: int) -> int:
     lowest = NEVER
-    for bucket in range(field(area, at.FIRST_BUCKET), field(area, at.LAST_BUCKET)):
+    for bucket in range(field(area, at.FIRST_UNIT), field(area, at.LAST_UNIT)):
         lowest = min(lowest, get_i(field(ctx, at.LEAST) + 8 * bucket))
     return lowest
 

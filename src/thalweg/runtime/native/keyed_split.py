@@ -1,7 +1,7 @@
-"""Splitting a chunk by the bucket of its keys, in machine code: hashes, the rows by bucket, ranges, partitions.
+"""Splitting a chunk by the state unit of its keys, in machine code: hashes, the rows by unit, ranges, partitions.
 
 The results are bit for bit those of :meth:`thalweg.runtime.keys.KeySpec.rows`,
-:func:`thalweg.hashing.bucket_of` and :func:`thalweg.state.table_code.split_by_bucket`.
+:meth:`thalweg.runtime.state_units.StateUnits.of` and :func:`thalweg.state.table_code.split_by_bucket`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from thalweg.runtime.compiler.lookup import RANGE_WIDTH, pointer
 from thalweg.runtime.compiler.support import get_b, get_i, get_u, put_i
 from thalweg.runtime.native import keyed_layout as at
 from thalweg.runtime.native.calls import free, malloc, types
+from thalweg.runtime.state_units import pin_units
 
 carray: Final[Any] = vars(numba)["carray"]
 int64s: Final = pointer(types.int64, 64)
+uint64s: Final = pointer(types.uint64, 64)
 
 #: Decorates what sees memory as arrays and is called by functions that count no references (callees inherit that).
 arrays: Final = cast("Decorator", functools.partial(njit, _nrt=True))
-#: Up to so many rows are sorted by insertion; counting would look at every bucket.
+#: Up to so many rows are sorted by insertion; counting would look at every unit.
 _FEW: Final = 24
 _SIGN: Final = -(2**63)
 _NOT_SIGN: Final = 2**63 - 1
 _INFINITE: Final = 0x7FF0000000000000
-_BUCKET_BYTES: Final = 8 * RANGE_WIDTH
+_RANGE_BYTES: Final = 8 * RANGE_WIDTH
 
 
 @shared
@@ -44,12 +46,6 @@ def field(base: int, word: int) -> int:
 def put(base: int, word: int, value: int) -> None:
     """Writes a word of a structure."""
     put_i(base + 8 * word, value)
-
-
-@shared
-def owner_of(bucket: int, partitions: int, buckets: int) -> int:
-    """The partition of a bucket."""
-    return bucket * partitions // buckets
 
 
 # -- keys ------------------------------------------------------------------------------------------------------
@@ -113,47 +109,61 @@ def _put_hashes(words: int, width: int, rows: int, buckets: int, hashes: int, fo
         put_i(found + 8 * r, np.int64((high * np.uint64(buckets)) >> np.uint64(32)))
 
 
+@arrays
+def _put_pins(ctx: int, rows: int, hashes: int, found: int) -> None:
+    """The units of pinned keys instead of their buckets."""
+    count = field(ctx, at.PINNED)
+    pin_units(
+        carray(int64s(field(ctx, at.PIN_INDEX)), field(ctx, at.PIN_CELLS)),
+        carray(uint64s(field(ctx, at.PIN_HASHES)), count),
+        carray(int64s(field(ctx, at.PIN_GROUPS)), count),
+        field(ctx, at.BUCKETS),
+        carray(uint64s(hashes), rows),
+        carray(int64s(found), rows),
+    )
+
+
 # -- order -----------------------------------------------------------------------------------------------------
 
 
 @shared
 def _sort_few(found: int, rows: int, order: int, ranges: int) -> int:
-    """Rows by bucket, and the ranges; how many there are."""
+    """Rows by state unit, and the ranges; how many there are."""
     for r in range(rows):
-        bucket, i = get_i(found + 8 * r), r
-        while i > 0 and get_i(found + 8 * get_i(order + 8 * i - 8)) > bucket:
+        unit, i = get_i(found + 8 * r), r
+        while i > 0 and get_i(found + 8 * get_i(order + 8 * i - 8)) > unit:
             put_i(order + 8 * i, get_i(order + 8 * i - 8))
             i -= 1
         put_i(order + 8 * i, r)
     count, last = 0, -1
     for i in range(rows):
-        bucket = get_i(found + 8 * get_i(order + 8 * i))
-        if bucket != last:
-            put_i(ranges + _BUCKET_BYTES * count, bucket)
-            put_i(ranges + _BUCKET_BYTES * count + 8, i)
-            last = bucket
+        unit = get_i(found + 8 * get_i(order + 8 * i))
+        if unit != last:
+            put_i(ranges + _RANGE_BYTES * count, unit)
+            put_i(ranges + _RANGE_BYTES * count + 8, i)
+            last = unit
             count += 1
-        put_i(ranges + _BUCKET_BYTES * (count - 1) + 16, i + 1)
+        put_i(ranges + _RANGE_BYTES * (count - 1) + 16, i + 1)
     return count
 
 
 @shared
-def _sort_many(found: int, rows: int, order: int, ranges: int, starts: int, buckets: int) -> int:
-    """As :func:`_sort_few` by counting; ``starts`` is room for a word a bucket."""
-    for b in range(buckets):
-        put_i(starts + 8 * b, 0)
+def _sort_many(found: int, rows: int, order: int, ranges: int, starts: int, units: int) -> int:
+    """As :func:`_sort_few` by counting; ``starts`` is room for a word a unit."""
+    for u in range(units):
+        put_i(starts + 8 * u, 0)
     for r in range(rows):
         place = starts + 8 * get_i(found + 8 * r)
         put_i(place, get_i(place) + 1)
     count = done = 0
-    for b in range(buckets):
-        size = get_i(starts + 8 * b)
-        put_i(starts + 8 * b, done)
+    for u in range(units):
+        size = get_i(starts + 8 * u)
+        put_i(starts + 8 * u, done)
         if size > 0:
-            put_i(ranges + _BUCKET_BYTES * count, b)
-            put_i(ranges + _BUCKET_BYTES * count + 8, done)
+            put_i(ranges + _RANGE_BYTES * count, u)
+            put_i(ranges + _RANGE_BYTES * count + 8, done)
             done += size
-            put_i(ranges + _BUCKET_BYTES * count + 16, done)
+            put_i(ranges + _RANGE_BYTES * count + 16, done)
             count += 1
     for r in range(rows):
         place = starts + 8 * get_i(found + 8 * r)
@@ -165,7 +175,7 @@ def _sort_many(found: int, rows: int, order: int, ranges: int, starts: int, buck
 @shared
 def _divide(ctx: int, split: int, count: int) -> None:
     """The rows and the first range of each partition."""
-    partitions, buckets = field(ctx, at.PARTITIONS), field(ctx, at.BUCKETS)
+    partitions, partition_of = field(ctx, at.PARTITIONS), field(ctx, at.PARTITION_OF)
     rows, first, ranges = (
         field(split, at.ROWS_BY_PARTITION), field(split, at.FIRST), field(split, at.RANGES),
     )  # fmt: skip
@@ -173,8 +183,8 @@ def _divide(ctx: int, split: int, count: int) -> None:
         put_i(rows + 8 * p, 0)
     begun = 0
     for r in range(count):
-        one = ranges + _BUCKET_BYTES * r
-        owner = owner_of(get_i(one), partitions, buckets)
+        one = ranges + _RANGE_BYTES * r
+        owner = get_i(partition_of + 8 * get_i(one))
         while begun <= owner:
             put_i(first + 8 * begun, r)
             begun += 1
@@ -187,11 +197,11 @@ def _divide(ctx: int, split: int, count: int) -> None:
 @shared
 def _new_split(ctx: int, block: int, rows: int) -> int:
     """One piece of memory with room for everything but the outputs; 0 when there is none."""
-    partitions, buckets, width = (
-        field(ctx, at.PARTITIONS), field(ctx, at.BUCKETS), field(ctx, at.WIDTH),
+    partitions, units, width = (
+        field(ctx, at.PARTITIONS), field(ctx, at.UNITS), field(ctx, at.WIDTH),
     )  # fmt: skip
-    counting = buckets if rows > _FEW else 0
-    most = min(rows, buckets)
+    counting = units if rows > _FEW else 0
+    most = min(rows, units)
     head = at.SPLIT_WORDS + 2 * partitions + 1 + at.PART_WORDS * partitions
     split: int = malloc(8 * (head + (3 + width) * rows + RANGE_WIDTH * most + counting))
     if split == 0:
@@ -217,17 +227,20 @@ def _new_split(ctx: int, block: int, rows: int) -> int:
 
 @shared
 def split_keyed(ctx: int, block: int, scratch: int) -> int:
-    """The chunk at ``block`` split by bucket and partition; touches no state. 0: needs Python."""
-    rows, buckets = get_i(block), field(ctx, at.BUCKETS)
+    """The chunk at ``block`` split by state unit and partition; touches no state. 0: needs Python."""
+    rows, units = get_i(block), field(ctx, at.UNITS)
     split = _new_split(ctx, block, rows)
     if split == 0:
         return 0
     words, found, ranges = field(split, at.WORDS), field(split, at.ENTRIES), field(split, at.RANGES)
     _put_words(ctx, block, rows, words)
-    _put_hashes(words, field(ctx, at.WIDTH), rows, buckets, field(split, at.HASHES), found)
+    buckets, hashes = field(ctx, at.BUCKETS), field(split, at.HASHES)
+    _put_hashes(words, field(ctx, at.WIDTH), rows, buckets, hashes, found)
+    if field(ctx, at.PINNED):
+        _put_pins(ctx, rows, hashes, found)
     if rows > _FEW:
-        room = ranges + _BUCKET_BYTES * min(rows, buckets)
-        count = _sort_many(found, rows, field(split, at.ORDER), ranges, room, buckets)
+        room = ranges + _RANGE_BYTES * min(rows, units)
+        count = _sort_many(found, rows, field(split, at.ORDER), ranges, room, units)
     else:
         count = _sort_few(found, rows, field(split, at.ORDER), ranges)
     _divide(ctx, split, count)
