@@ -23,6 +23,7 @@ from thalweg.runtime.chunks import Chunk
 from thalweg.spark import inputs as io
 from thalweg.spark import tasks, worker
 from thalweg.spark.batches import Store
+from thalweg.spark.locality import followed
 from thalweg.spark.manifest import manifest_of
 from thalweg.spark.pairs import PAIRS, Read, pairs_body
 from thalweg.spark.pickling import pickled_plan
@@ -33,6 +34,17 @@ from thalweg.state import cleaning
 from thalweg.state import manifest as manifests
 from thalweg.state import record as records
 from thalweg.state.inspect import read_state
+
+
+class Told:
+    """Stands for the accumulator of counts."""
+
+    def __init__(self) -> None:
+        self.value: list[Any] = []
+
+    def add(self, more: list[Any]) -> None:
+        """What a task has counted."""
+        self.value += more
 
 
 class SlotsHost:
@@ -47,6 +59,8 @@ class SlotsHost:
         self.chunk_rows = 65_536
         #: what takes the tasks' counts
         self.told: Any = None
+        #: of the last batch
+        self.attempt = ""
         self.plan: Plan = make_plan(flow)
         self._pickled = pickled_plan(prepare(self.plan))
         self._fingerprint = hashlib.sha256(self._pickled).hexdigest()
@@ -58,9 +72,13 @@ class SlotsHost:
     def batch(
         self, rows: Sequence[Any], *, slots: int, epoch: int = 0, next_epoch: int = 0,
         ends: bool = False, commit: bool = True,
-    ) -> None:  # fmt: skip
-        """One batch; without ``commit`` it is lost like that of a driver that is killed before its record."""
+    ) -> list[dict[str, Any]]:  # fmt: skip
+        """One batch; without ``commit`` it is lost like that of a driver that is killed before its record.
+
+        Gives what its tasks report.
+        """
         job = self._job(slots, epoch, next_epoch, ends)
+        self.attempt = job.attempt
         reports, found = [], []
         for blob in self._blobs(job, rows):
             if blob.kind == "sink":
@@ -76,6 +94,7 @@ class SlotsHost:
                 for blob in found:
                     if blob.node == sink.index:
                         self.rows[sink.name] += decode(blob.data, sink.record, ()).rows()
+        return reports
 
     def _commit(self, job: StageJob, reports: Sequence[Any]) -> None:
         gates = {name: facts for said in reports for name, facts in said["gates"].items()}
@@ -83,7 +102,7 @@ class SlotsHost:
             self.record, job.batch, job.attempt,
             [segment_of(one) for said in reports for one in said["segments"]],
             sum_counts(said["counts"] for said in reports), slots=job.slots,
-            extra={"gates": gates},
+            extra={"gates": gates, **followed(job.next_epoch or job.epoch)},
         )  # fmt: skip
         records.write(self.store.fs, self.store.root, record)
         keep = [record] if self.record is None else [self.record, record]

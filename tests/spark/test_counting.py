@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import kill_driver as driver
 import pyarrow as pa
 import pytest
-from slots_host import SlotsHost
+from slots_host import SlotsHost, Told
 
 import thalweg as tw
 from thalweg.locality import KeySummary, Statistics
@@ -16,16 +16,6 @@ from thalweg.locality.summary import merged
 from thalweg.plan import make_plan
 from thalweg.runtime.keys import KeySpec
 from thalweg.sampling import sample
-
-
-class Told:
-    """Stands for the accumulator."""
-
-    def __init__(self) -> None:
-        self.value: list[Any] = []
-
-    def add(self, more: list[Any]) -> None:
-        self.value += more
 
 
 class Post(NamedTuple):

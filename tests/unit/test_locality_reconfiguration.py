@@ -365,7 +365,7 @@ def test_a_refused_table_is_not_made_again_at_once() -> None:
     for _ in range(6):
         decision = online(counted(0, 1_000), apart(), history)
         causes.append(decision.cause)
-        history = history.after(decision)
+        history = history.after(decision, 2)
     assert causes == ["imbalance rose", None, None, None, None, "imbalance rose"]
     assert (history.batches, history.refused) == (10, 9)
 
@@ -374,8 +374,8 @@ def test_history_begins_anew() -> None:
     """A table that is used resets the count and says what it promises."""
     online = Online(partition=bring_together, every=1, imbalance=None)
     decision = online(counted(900, 100), apart(), History(batches=7))
-    assert History(batches=7, refused=3).after(decision) == History(promised=0.9)
-    assert History(batches=7).after(None) == History(batches=8)
+    assert History(batches=7, refused=3).after(decision, 2) == History(promised=0.9, slots=2)
+    assert History(batches=7, slots=3).after(None, 2) == History(batches=8, slots=3)
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def deciding(online: Online, changes: list[Change]) -> Decide:
         if counted is None:
             return None
         decision = online(counted, table, history)
-        history = history.after(decision)
+        history = history.after(decision, table.slots)
         if decision.assignment is None:
             return None
         made = table.assigned(decision.assignment)

@@ -251,7 +251,7 @@ class Manager:
         if following is None or event.batch != planned.batch:
             raise self._impossible()
         self.phase, self.table = Phase.IDLE, following
-        self.history = self.history.after(self._decision)
+        self.history = self.history.after(self._decision, following.slots)
         self._planned = self._running = self._next = self._decision = None
         if following is not running:
             self.statistics = None

@@ -14,7 +14,7 @@ from thalweg.locality.routing import RoutingTable
 from thalweg.locality.statistics import Statistics
 
 #: Why a reconfiguration was considered.
-Cause: TypeAlias = Literal["in turn", "locality fell", "imbalance rose"]
+Cause: TypeAlias = Literal["in turn", "locality fell", "imbalance rose", "slots changed"]
 #: Makes an assignment from statistics, parts and the assignment of now; see :func:`thalweg.locality.partition`.
 Partition: TypeAlias = Callable[[Statistics, int, Assignment], Assignment]
 
@@ -52,18 +52,25 @@ class History:
         batches: since the last reconfiguration.
         refused: of these, when a new table was made and not used; None: since then none was.
         promised: the locality that the table of now was made for, None if it was not made from statistics.
+        slots: for how many the last table was made, used or not; None: there was none.
     """
 
     batches: int = 0
     refused: int | None = None
     promised: float | None = None
+    slots: int | None = None
 
-    def after(self, decision: Decision | None) -> History:
-        """The history when a batch is committed for which that was decided."""
+    def after(self, decision: Decision | None, slots: int) -> History:
+        """The history when a batch is committed for which that was decided, of so many slots."""
+        made = decision is not None and decision.after is not None
         if decision is not None and decision.assignment is not None and decision.after is not None:
-            return History(promised=decision.after.locality)
-        refused = decision is not None and decision.after is not None
-        return History(self.batches + 1, self.batches if refused else self.refused, self.promised)
+            return History(promised=decision.after.locality, slots=slots)
+        return History(
+            self.batches + 1,
+            self.batches if made else self.refused,
+            self.promised,
+            slots if made else self.slots,
+        )
 
 
 class Propose(Protocol):
@@ -84,9 +91,10 @@ class Online:
     """Reconfigures while the stream runs.
 
     A new table is made every ``every`` batches; sooner when the share of pairs that stay in their slot is ``drop``
-    below what the last table was made for, or an operator's imbalance is above ``imbalance``. It is used if it gains
-    more than it costs in as many tuples as were counted, or if it cures an imbalance that called for it; after one
-    that was not, the next is made ``every`` batches later.
+    below what the last table was made for, or an operator's imbalance is above ``imbalance``; and at once when the
+    last one was made for another number of slots. It is used if it gains more than it costs in as many tuples as were
+    counted, or if it cures an imbalance where that or the slots called for it; after one that was not, the next is made
+    ``every`` batches later.
 
     Args:
         every: batches; None: only by drift.
@@ -162,7 +170,7 @@ class Online:
         counted = max(tuples, *(loads.total for loads in statistics.loads.values()), 0)
         if counted < self.min_tuples:
             return Decision(None, f"{counted} tuples counted, {self.min_tuples} wanted", before)
-        cause = self._cause(before, history)
+        cause = self._cause(before, history, table.slots)
         if cause is None:
             return Decision(None, f"{history.batches} batches, no drift", before)
         made = self._assignment(statistics, table.slots, now)
@@ -180,7 +188,9 @@ class Online:
             move_cost=self.move_cost,
         )
 
-    def _cause(self, before: Outcome, history: History) -> Cause | None:
+    def _cause(self, before: Outcome, history: History, slots: int) -> Cause | None:
+        if history.slots not in (None, slots):
+            return "slots changed"
         every = EVERY if self.every is None else self.every
         if history.refused is not None and history.batches <= history.refused + every:
             return None
@@ -200,7 +210,8 @@ class Online:
     ) -> Decision:
         gain = (after.locality - before.locality) * tuples
         cost = self.move_cost * made.report.moved
-        cures = cause == "imbalance rose" and self._excess(after) < self._excess(before)
+        calls = self.imbalance is not None and cause in ("imbalance rose", "slots changed")
+        cures = calls and self._excess(after) < self._excess(before)
         used = cures or gain > cost
         reason = (
             f"{cause}: locality {before.locality:.2f} to {after.locality:.2f}, imbalance {before.worst:.2f} to"

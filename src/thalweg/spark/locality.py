@@ -161,6 +161,9 @@ class KeyRouting:
         self.told: Any = context.accumulator([], ToldParam()) if learns else None
         self._look = min(LOOK, propose.every or LOOK) if isinstance(propose, Online) else 1
         self._summary: KeySummary | None = None
+        #: what the manager was told last, and what the table of now was made from
+        self._shown: KeySummary | None = None
+        self._learnt: KeySummary | None = None
         self._batches = 0
         #: counted in the last batch
         self.counted: KeySummary | None = None
@@ -209,8 +212,9 @@ class KeyRouting:
         if self._manager is None:
             return Routed()
         follows = None if previous is None else previous.extra.get(FOLLOWS)
-        if self._is_due():
-            self._manager.handle(StatisticsArrived(self._statistics()))
+        if self._is_due() or self._is_rescaled(slots, follows):
+            self._shown = self._counts(slots, follows)
+            self._manager.handle(StatisticsArrived(self._statistics(self._shown)))
         began = time.perf_counter()
         placing = self._placing(slots, previous, follows, read_pairs)
         pre_pass_s = time.perf_counter() - began
@@ -257,7 +261,7 @@ class KeyRouting:
                 case RunBatch():
                     run = action
                 case ResetStatistics():
-                    self._summary, self._batches = None, 0
+                    self._learnt, self._summary, self._batches = self._shown, None, 0
                 case PruneTables():
                     for epoch in set(epochs(self._fs, self._root)) - action.keep:
                         delete(self._fs, join(self._root, table_path(epoch)))
@@ -298,9 +302,25 @@ class KeyRouting:
             return True
         return self._summary is not None and self._batches % self._look == 0
 
-    def _statistics(self) -> Statistics:
-        if self._summary is not None:
-            return self._summary.statistics(self._decode)
+    def _is_rescaled(self, slots: int, follows: int | None) -> bool:
+        """Whether a batch has other slots than its table, and it is known how keys lead to each other."""
+        assert self._manager is not None
+        table = self._manager.holds(follows)
+        known = self._summary is not None or self._learnt is not None
+        return known and table is not None and table.slots != slots
+
+    def _counts(self, slots: int, follows: int | None) -> KeySummary | None:
+        """What was counted since the last table; for another number of slots also what that was made from.
+
+        The keys that it brought together are to stay so, also those that have not come since.
+        """
+        if self._is_rescaled(slots, follows) and self._learnt is not None:
+            return self._learnt if self._summary is None else _joined(self._learnt, self._summary)
+        return self._summary
+
+    def _statistics(self, counts: KeySummary | None) -> Statistics:
+        if counts is not None:
+            return counts.statistics(self._decode)
         none = {
             name: KeyLoads(name, 0, (), (0,) * buckets)
             for name, (_, buckets) in self._operators.items()
