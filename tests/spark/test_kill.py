@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import kill_driver as driver
@@ -43,7 +43,17 @@ DEADLINE_S = 600.0
 
 
 class Run:
-    """The driver as a process, with a folder for output and checkpoint, threads a slot, and how keys are routed."""
+    """The driver as a process.
+
+    Args:
+        folder: for output and checkpoint.
+        source: the input.
+        master: Spark's.
+        threads: of each slot.
+        locality: how keys are routed.
+        program: the driver's file.
+        moments: what a kill may wait for.
+    """
 
     def __init__(
         self,
@@ -52,12 +62,16 @@ class Run:
         master: str = "local[2]",
         threads: int = 1,
         locality: str = "off",
+        program: str = driver.__file__,
+        moments: Mapping[str, str] = MOMENTS,
     ) -> None:
         self.folder = folder
         self.source = source
         self.master = master
         self.threads = threads
         self.locality = locality
+        self.program = program
+        self.moments = moments
         self.kills = 0
 
     @contextlib.contextmanager
@@ -65,7 +79,7 @@ class Run:
         """A driver in a session of its own; whatever is left of it at the end is killed."""
         places = [self.source, self.folder / "out", self.folder / "ckpt"]
         how = [slots, end, self.master, self.threads, self.locality]
-        command = [sys.executable, driver.__file__, *map(str, [*places, *how])]
+        command = [sys.executable, self.program, *map(str, [*places, *how])]
         with (self.folder / "stderr.txt").open("ab") as log:
             started = subprocess.Popen(
                 command, start_new_session=True, stdout=log, stderr=log, env=environment()
@@ -87,26 +101,30 @@ class Run:
         *,
         tear_log: bool,
         moment: str | None = None,
-        slots: int | None = None,
+        slots: int | str | None = None,
+        later_s: float = 0.0,
     ) -> bool:
         """Runs up to a random moment and kills; False when all input was processed before.
 
         Args:
             rng: chooses the moment and the number of slots where they are not given.
             tear_log: whether to remove the newest entry of Spark's commit log, too.
-            moment: one of MOMENTS.
-            slots: the number of slots of the run.
+            moment: one of the run's.
+            slots: the number of slots of the run, or how they change.
+            later_s: the kill comes up to so many seconds behind the moment.
         """
-        moment = moment or rng.choice([*MOMENTS, "some time"])
+        moment = moment or rng.choice([*self.moments, "some time"])
         with self.process(slots or rng.choice((1, 2, 3)), "keep") as running:
             reached = self._wait_for(moment, rng, running)
+            if reached and later_s:
+                time.sleep(rng.random() * later_s)
         self.kills += reached
         if reached and tear_log:
             forget_newest_commit(self.folder / "ckpt" / "spark" / "commits")
         return reached
 
     def _wait_for(self, moment: str, rng: random.Random, running: subprocess.Popen[bytes]) -> bool:
-        seen = {name: self.newest(name) for name in MOMENTS}
+        seen = {name: self.newest(name) for name in self.moments}
         later = rng.choice((1, 1, 2))
         deadline = time.monotonic() + DEADLINE_S
         chance = None
@@ -125,7 +143,7 @@ class Run:
 
     def newest(self, moment: str) -> int:
         """The newest batch of which a moment was reached; -1 before the first."""
-        pattern = self.folder / MOMENTS[moment]
+        pattern = self.folder / self.moments[moment]
         before, _, after = pattern.name.partition("{}")
         names = os.listdir(pattern.parent) if pattern.parent.is_dir() else []
         numbers = [
