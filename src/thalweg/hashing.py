@@ -271,3 +271,17 @@ def bucket_of(hashes: UInt64s, buckets: int) -> Int64s:
     out = np.empty(len(hashes), np.int64)
     _buckets(hashes, np.uint64(buckets), out)
     return out
+
+
+def contains(known: UInt64s, hashes: UInt64s) -> npt.NDArray[np.bool_]:
+    """For each hash, whether it is among others.
+
+    Args:
+        known: ascending.
+        hashes: to look for.
+    """
+    if not len(known):
+        return np.zeros(len(hashes), np.bool_)
+    places = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+    found: npt.NDArray[np.bool_] = known[places] == hashes
+    return found

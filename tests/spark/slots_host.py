@@ -20,12 +20,13 @@ from thalweg.reference import run_reference
 from thalweg.reference_keys import sort_key
 from thalweg.runtime.build import prepare
 from thalweg.runtime.chunks import Chunk
+from thalweg.runtime.pairs import PAIRS, Read
 from thalweg.spark import inputs as io
 from thalweg.spark import tasks, worker
 from thalweg.spark.batches import Store
 from thalweg.spark.locality import followed
 from thalweg.spark.manifest import manifest_of
-from thalweg.spark.pairs import PAIRS, Read, pairs_body
+from thalweg.spark.pairs import pairs_body
 from thalweg.spark.pickling import pickled_plan
 from thalweg.spark.progress import sum_counts
 from thalweg.spark.transport import Blob, decode, from_batch, to_batches

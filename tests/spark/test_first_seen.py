@@ -25,7 +25,7 @@ from thalweg.locality.links import foreseen_links, links_of
 from thalweg.plan import make_plan
 from thalweg.reference import run_reference
 from thalweg.spark import known_keys
-from thalweg.spark.new_keys import NewKeys
+from thalweg.spark.new_keys import NewKeys, Pace
 
 STEPS = st.lists(
     st.tuples(
@@ -107,6 +107,32 @@ def test_keys_with_state_are_known(tmp_path: Path) -> None:
     assert known.follow(None) and not len(known)
 
 
+def test_pace() -> None:
+    """All batches while keys are placed; after one with few, 1, 2, 4, 8, 8, … are passed over."""
+    pace = Pace()
+    shares = iter([0.3, 0.01, 0.009, 0.0, 0.0, 0.0, 0.0, 0.5, 0.5, 0.5])
+    due = []
+    for _ in range(33):
+        due.append(pace.is_due())
+        if due[-1]:
+            pace.found(next(shares))
+    looked = [place for place, one in enumerate(due) if one]
+    assert looked == [0, 1, 2, 4, 7, 12, 21, 30, 31, 32]
+
+
+def test_nothing_new_is_looked_for_less_often(tmp_path: Path) -> None:
+    """The same keys again and again: a pre-pass that places none is followed by batches without one."""
+    rows = driver.make_rows(6, 60)
+    made = Driver(tmp_path, 10_000)
+    due = []
+    for _ in range(6):
+        due.append(made.keys.is_due())
+        if due[-1]:
+            made.run(rows, 2, moves=False)
+    assert due == [True, True, False, True, False, False]
+    assert made.placings[0].keys and not made.placings[1].keys
+
+
 def test_failing_rows_are_the_batchs_affair(tmp_path: Path) -> None:
     """A function that raises in the pre-pass gives no pairs there; the batch tells the error."""
 
@@ -140,13 +166,10 @@ def test_foreseen() -> None:
 
 
 def test_refused(tmp_path: Path) -> None:
-    """A flow of which nothing can be foreseen, and slots of one process, which have no batches."""
+    """A flow of which nothing can be foreseen."""
     host = SlotsHost(driver.make_flow(), str(tmp_path))
     with pytest.raises(tw.BuildError, match="key of total is computed by a function"):
         NewKeys(host.plan, host.store.fs, host.store.root)
-    online = tw.locality.Online(first_seen=True)
-    with pytest.raises(tw.BuildError, match="have no batches"):
-        tw.run(FLOW, {"clicks": []}, slots=2, routing=online)
 
 
 def test_pairs_of_a_batch(tmp_path: Path) -> None:

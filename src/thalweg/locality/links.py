@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from thalweg.errors import BuildError
 from thalweg.locality.routing import routed_by
 from thalweg.locality.summary import Link
 from thalweg.operators.nodes import Coroutine, Keyed, OrderBy, Ref
@@ -75,6 +76,22 @@ def foreseen_links(plan: Plan) -> tuple[list[Foreseen], dict[Link, str]]:
         if not ways:
             reasons[link] = _why_not(right)
     return found, reasons
+
+
+def required_links(plan: Plan) -> tuple[list[Foreseen], list[str]]:
+    """The links whose pairs can be read beforehand, and why others cannot.
+
+    Raises:
+        BuildError: there is none; it says why.
+    """
+    found, reasons = foreseen_links(plan)
+    if not found:
+        why = "; ".join(reasons.values()) or "no two operators by key follow each other"
+        raise BuildError(
+            f"locality: first_seen places keys by what is known before they are routed, and in flow {plan.flow!r}"
+            f" nothing is: {why}.\nLeave first_seen out, or let the record before carry the key's fields"
+        )
+    return found, list(reasons.values())
 
 
 def _why_not(node: Keyed) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from thalweg.hashing import UInt64s
+from thalweg.hashing import UInt64s, contains
 from thalweg.locality.routing import routed_by
 from thalweg.plan import Plan
 from thalweg.runtime.chunks import Bools
@@ -64,12 +64,7 @@ class KnownKeys:
 
     def has(self, operator: str, hashes: UInt64s) -> Bools:
         """For each key of an operator that is routed by its own keys, whether it may have state."""
-        known = self._hashes.get(operator, _NONE)
-        if not len(known):
-            return np.zeros(len(hashes), np.bool_)
-        places = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-        found: Bools = known[places] == hashes
-        return found
+        return contains(self._hashes.get(operator, _NONE), hashes)
 
     def _forget(self) -> None:
         self._read, self._hashes = frozenset(), {}

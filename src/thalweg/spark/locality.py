@@ -231,6 +231,8 @@ class KeyRouting:
         """What of the batch's keys is placed; with one slot there is only one place."""
         if self._new_keys is None or self._manager is None or slots == 1:
             return None
+        if not self._new_keys.is_due():
+            return Placing()
         table = self._manager.holds(follows)
         if table is None:
             assert follows is not None

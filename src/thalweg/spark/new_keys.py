@@ -13,20 +13,17 @@ import dataclasses
 import itertools
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from thalweg.errors import BuildError
-from thalweg.hashing import UInt64s, bucket_of
-from thalweg.locality import FirstSeen, OperatorKey, PairCount, RoutingTable
-from thalweg.locality.links import foreseen_links
+from thalweg.locality import FirstSeen, OperatorKey, RoutingTable
+from thalweg.locality.links import required_links
 from thalweg.plan import Plan
 from thalweg.runtime.keys import KeySpec
+from thalweg.runtime.pairs import BatchPairs, Read, reads_of
 from thalweg.spark.known_keys import KnownKeys
-from thalweg.spark.pairs import Read, reads_of
 from thalweg.state.paths import FileSystem
 from thalweg.state.record import CommitRecord
 
@@ -35,6 +32,33 @@ log = logging.getLogger("thalweg.spark.locality")
 #: Pinned keys, learnt ones included, up to which new ones are placed: a table of so many is written before every
 #: batch that has new keys, and read and hashed by each of its worker processes (0.1 s or so).
 PINS: Final = 50_000
+
+
+#: A pre-pass has found next to nothing where the keys that it gave places have a smaller share of the pairs.
+FEW: Final = 0.01
+#: Batches at most that no pre-pass runs over, one after the other.
+PAUSE: Final = 8
+
+
+class Pace:
+    """Which batches a pre-pass runs over: all, until it finds next to nothing; then ever fewer, until it does."""
+
+    def __init__(self) -> None:
+        self._pause = self._left = 0
+
+    def is_due(self) -> bool:
+        """Whether the batch that comes next is looked at."""
+        self._left -= 1
+        return self._left < 0
+
+    def found(self, share: float) -> None:
+        """What came of it.
+
+        Args:
+            share: of the tuples of the batch's pairs, those with a key that got a place.
+        """
+        self._pause = min(max(2 * self._pause, 1), PAUSE) if share < FEW else 0
+        self._left = self._pause
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,30 +89,32 @@ class NewKeys:
     """
 
     def __init__(self, plan: Plan, fs: FileSystem, root: str, *, pins: int = PINS) -> None:
-        self._links, reasons = foreseen_links(plan)
-        if not self._links:
-            why = "; ".join(reasons.values()) or "no two operators by key follow each other"
-            raise BuildError(
-                f"locality: first_seen places keys by what is known before a batch runs, and in flow {plan.flow!r}"
-                f" nothing is: {why}.\nLeave first_seen out, or let the record before carry the key's fields"
-            )
-        for reason in reasons.values():
+        self._links, reasons = required_links(plan)
+        for reason in reasons:
             log.info("first_seen: %s, so such keys go by hash until a table has them", reason)
         nodes = {node.name: node for node in plan.keyed}
         self.reads: list[Read] = reads_of(self._links, nodes)
         self._specs = {name: KeySpec(node.key.fields) for name, node in nodes.items()}
         self._buckets = {name: node.key.buckets for name, node in nodes.items()}
         self._known = KnownKeys(plan, fs, root)
+        self._pace = Pace()
         self._pins = pins
         #: by operator, the tuples of each slot since the last new table, and with the batch that runs
         self._loads: Mapping[str, list[int]] | None = None
         self._loads_then: Mapping[str, list[int]] | None = None
 
+    def is_due(self) -> bool:
+        """Whether a pre-pass is to run over the batch that comes next."""
+        due = self._pace.is_due()
+        if not due:
+            self._loads_then = self._loads
+        return due
+
     def place(self, pairs: pa.Table, table: RoutingTable, record: CommitRecord | None) -> Placing:
         """Where the new keys of a batch go.
 
         Args:
-            pairs: those of the batch, see :mod:`thalweg.spark.pairs`.
+            pairs: those of the batch, see :mod:`thalweg.runtime.pairs`.
             table: that would hold in it without new keys.
             record: of the batch before.
 
@@ -96,9 +122,12 @@ class NewKeys:
             CheckpointError: a state file is missing or torn.
         """
         self._loads_then = self._loads
-        if not pairs.num_rows or not self._known.follow(record):
+        if not pairs.num_rows:
             return Placing()
-        batch = _Batch(pairs, [one.link for one in self._links], self._specs)
+        if not self._known.follow(record):
+            self._pace.found(0.0)
+            return Placing()
+        batch = BatchPairs(pairs, [one.link for one in self._links], self._specs)
         has_state = frozenset(self._ends_with_state(batch, table))
         new = {e for e in batch.hashes if e not in has_state and not _is_pinned(table, e)}
         room, freed = self._room(table, batch, len(new))
@@ -115,13 +144,14 @@ class NewKeys:
         )
         placed = places.place(batch.pairs)
         self._loads_then = places.loads
+        self._pace.found(batch.share(placed.keys.keys()))
         return Placing(placed.keys, freed, placed.full)
 
     def committed(self, *, new_table: bool) -> None:
         """The batch is; loads begin anew where the next one has another table that was made from statistics."""
         self._loads = None if new_table else self._loads_then
 
-    def _ends_with_state(self, batch: _Batch, table: RoutingTable) -> Iterator[OperatorKey]:
+    def _ends_with_state(self, batch: BatchPairs, table: RoutingTable) -> Iterator[OperatorKey]:
         """The batch's keys that may have state; with those that share the hash of a pinned key, and so its place."""
         for name, (keys, hashes) in batch.operators.items():
             pinned = np.fromiter(table.operators[name].pinned, np.uint64)
@@ -129,7 +159,7 @@ class NewKeys:
             yield from ((name, keys[place]) for place in np.flatnonzero(taken).tolist())
 
     def _room(
-        self, table: RoutingTable, batch: _Batch, wanted: int
+        self, table: RoutingTable, batch: BatchPairs, wanted: int
     ) -> tuple[int, frozenset[OperatorKey]]:
         """How many keys may be placed, and which pins go for that: old ones, of keys without state."""
         room = self._pins - sum(len(routes.pins) for routes in table.operators.values())
@@ -138,7 +168,7 @@ class NewKeys:
         freed = frozenset(itertools.islice(self._idle(table, batch), wanted - max(room, 0)))
         return max(room + len(freed), 0), freed
 
-    def _idle(self, table: RoutingTable, batch: _Batch) -> Iterator[OperatorKey]:
+    def _idle(self, table: RoutingTable, batch: BatchPairs) -> Iterator[OperatorKey]:
         """Pinned keys without state that do not come in the batch, by operator, the oldest first."""
         for name, routes in table.operators.items():
             keys = list(routes.pins)
@@ -151,55 +181,3 @@ class NewKeys:
 
 def _is_pinned(table: RoutingTable, end: OperatorKey) -> bool:
     return end[1] in table.operators[end[0]].pins
-
-
-class _Batch:
-    """The pairs of a batch with their keys as users see them.
-
-    Attributes:
-        pairs: each once.
-        operators: by name, the keys and their hashes.
-        hashes: by operator and key.
-    """
-
-    def __init__(
-        self, pairs: pa.Table, links: list[tuple[str, str]], specs: Mapping[str, KeySpec]
-    ) -> None:
-        self._specs = specs
-        counts: dict[tuple[OperatorKey, OperatorKey], int] = {}
-        names: dict[str, list[pa.Array]] = {}
-        for place, link in enumerate(links):
-            mine = pairs.filter(pc.equal(pairs.column("link"), place))
-            columns = [mine.column(side).combine_chunks() for side in ("left", "right")]
-            for name, column in zip(link, columns, strict=True):
-                names.setdefault(name, []).append(column.unique())
-            ends = [self._ends(name, column) for name, column in zip(link, columns, strict=True)]
-            for left, right, tuples in zip(*ends, mine.column("tuples").to_pylist(), strict=True):
-                # A link may be read at several operators.
-                counts[left, right] = counts.get((left, right), 0) + tuples
-        self.pairs = [PairCount(*pair, tuples) for pair, tuples in counts.items()]
-        self.operators: dict[str, tuple[list[Any], UInt64s]] = {}
-        self.hashes: dict[OperatorKey, int] = {}
-        for name, parts in names.items():
-            unique = pa.concat_arrays(parts).unique()
-            ends_here = self._ends(name, unique)
-            hashes = specs[name].hashes(specs[name].decode_ordered(unique), len(unique))
-            self.operators[name] = [key for _, key in ends_here], hashes
-            self.hashes |= zip(ends_here, hashes.tolist(), strict=True)
-
-    def _ends(self, name: str, names: pa.Array) -> list[OperatorKey]:
-        """An operator's keys from their ordered bytes."""
-        spec = self._specs[name]
-        return [(name, key) for key in spec.python_keys(spec.decode_ordered(names), len(names))]
-
-    def buckets(self, counts: Mapping[str, int]) -> dict[OperatorKey, int]:
-        """The bucket of each key.
-
-        Args:
-            counts: the buckets of each operator.
-        """
-        found: dict[OperatorKey, int] = {}
-        for name, (keys, hashes) in self.operators.items():
-            places = bucket_of(hashes, counts[name]).tolist()
-            found |= zip(((name, key) for key in keys), places, strict=True)
-        return found
