@@ -8,13 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from thalweg import testing
+from thalweg.embedded.new_keys import NewKeys
 from thalweg.flow import Flow
 from thalweg.locality import Assignment, Report, RoutingTable, Statistics, keyed_operators
+from thalweg.locality.links import foreseen_links
 from thalweg.operators.nodes import Keyed, Stateless
 from thalweg.plan import Plan, make_plan
-from thalweg.runtime.build import prepare
+from thalweg.runtime.build import Prepared, prepare
 from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.exchange import SlottedEngine, Stepped, Threads
+from thalweg.runtime.engine import Leaving
+from thalweg.runtime.exchange import Placer, SlottedEngine, Stepped, Threads
 from thalweg.runtime.io import as_source, never
 
 #: The most slots.
@@ -60,6 +63,29 @@ def random_table(
     )
 
 
+class AnyTable:
+    """In front of some steps another table, whatever their rows are."""
+
+    def __init__(self, chooser: random.Random) -> None:
+        self._chooser = chooser
+
+    def look(self, leaving: Leaving) -> bool:
+        return self._chooser.random() < 0.3
+
+    def table(self, table: RoutingTable) -> RoutingTable | None:
+        if self._chooser.random() < 0.2:
+            return None
+        return random_table(self._chooser, None, table)
+
+
+def placer(prepared: Prepared, chooser: random.Random) -> Placer:
+    """That of new keys, with room for a few or for all, where the flow has any that can be placed."""
+    links, _ = foreseen_links(prepared.plan)
+    if not links or chooser.random() < 0.3:
+        return AnyTable(chooser)
+    return NewKeys(prepared, pins=chooser.choice([3, 1_000]))
+
+
 @dataclasses.dataclass
 class Ran:
     """What a run gave, how many reconfigurations took hold, and what was counted behind the last."""
@@ -78,8 +104,13 @@ def run(
     chunk_rows: int = 3,
     cut: Callable[[random.Random, int], list[int]] = testing.random_cuts,
     often: float = 0.5,
+    places: bool = False,
 ) -> Ran:
-    """Runs a flow to its end, reconfigured between steps as often as can be."""
+    """Runs a flow to its end, reconfigured between steps as often as can be.
+
+    Args:
+        places: whether new keys are placed in the steps that bring them, too.
+    """
 
     def transport(handle: Any, is_host: Any) -> Any:
         if threads:
@@ -93,8 +124,10 @@ def run(
 
     operators = keyed_operators(plan)
     most = min(SLOTS, max((count for _, count in operators.values()), default=SLOTS))
+    prepared = prepare(plan)
     engine = SlottedEngine(
-        prepare(plan), slots=chooser.randint(1, most), chunk_rows=chunk_rows, counts_keys=True, transport=transport
+        prepared, slots=chooser.randint(1, most), chunk_rows=chunk_rows, counts_keys=True,
+        placer=placer(prepared, chooser) if places else None, transport=transport,
     )  # fmt: skip
     found: dict[str, list[Chunk]] = {sink.name: [] for sink in plan.sinks}
 

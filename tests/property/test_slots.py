@@ -19,7 +19,7 @@ Case = tuple[Recipe, dict[str, list[Any]]]
 _SEEDS = st.lists(st.integers(0, 9_999), min_size=2, max_size=2)
 
 
-def check(case: Case, seeds: list[int], *, threads: bool = False) -> int:
+def check(case: Case, seeds: list[int], *, threads: bool = False, places: bool = False) -> int:
     """Runs a flow in slots; the number of reconfigurations."""
     recipe, inputs = case
     flow = recipe.build()
@@ -30,7 +30,7 @@ def check(case: Case, seeds: list[int], *, threads: bool = False) -> int:
         chooser = random.Random(seed)
         whole = testing.depends_on_cuts(plan)
         ran = slots_kit.run(
-            plan, inputs, chooser, threads=threads,
+            plan, inputs, chooser, threads=threads, places=places,
             chunk_rows=65_536 if whole else chooser.choice([1, 2, 3, 7]),
             cut=(lambda chooser, rows: []) if whole else testing.random_cuts,
         )  # fmt: skip
@@ -47,6 +47,13 @@ def test_random_flows(case: Case, seeds: list[int]) -> None:
     check(case, seeds)
 
 
+@settings(max_examples=40, **COMMON)
+@given(st.one_of(cases(), cases(timed=False)), _SEEDS)
+def test_random_flows_with_new_keys_placed(case: Case, seeds: list[int]) -> None:
+    """The same while new keys get their places in the steps that bring them, between other reconfigurations."""
+    check(case, seeds, places=True)
+
+
 CHAINS = {
     "two": (Step("running", (0,), 3), Step("sessions", (1,), 4)),
     "three": (Step("running", (0,)), Step("alarms", (1,), 3), Step("quiet", (2,), 5)),
@@ -60,6 +67,15 @@ def test_chains(chain: str, threads: bool) -> None:
     recipe = Recipe((SourceStep(3),), CHAINS[chain])
     inputs = {"in0": random_rows(5, 120)}
     assert check((recipe, inputs), [1, 2], threads=threads) > 6
+
+
+@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("chain", CHAINS)
+def test_chains_with_new_keys_placed(chain: str, threads: bool) -> None:
+    """Two and three keyed operators in a row, whose new keys get their places."""
+    recipe = Recipe((SourceStep(3),), CHAINS[chain])
+    inputs = {"in0": random_rows(6, 120)}
+    assert check((recipe, inputs), [1, 2, 3, 4], threads=threads, places=True) > 12
 
 
 @pytest.mark.parametrize("chain", CHAINS)

@@ -7,6 +7,7 @@ import logging
 import time
 from typing import Any, Final
 
+from thalweg.embedded.new_keys import NewKeys
 from thalweg.errors import BuildError
 from thalweg.locality import History, Online, RoutingTable, Statistics, moves_between
 from thalweg.runtime.build import Prepared
@@ -46,14 +47,13 @@ class Slots:
                 "routing: expected a tw.locality.RoutingTable, tw.locality.Online() or None, got"
                 f" {type(routing).__name__}"
             )
-        if isinstance(routing, Online) and routing.first_seen:
-            raise BuildError(
-                "routing: first_seen places the keys of a batch before it runs, and the slots of one process have no"
-                " batches; leave it out here, it is for tw.spark.start"
-            )
 
     def engine(self, prepared: Prepared, chunk_rows: int) -> SlottedEngine:
-        """The engine of a flow."""
+        """The engine of a flow.
+
+        Raises:
+            BuildError: the routing does not fit the flow.
+        """
         online = self.routing if isinstance(self.routing, Online) else None
         return SlottedEngine(
             prepared,
@@ -62,6 +62,7 @@ class Slots:
             chunk_rows=chunk_rows,
             counts_keys=online is not None,
             decide=None if online is None else deciding(online, self.changes),
+            placer=NewKeys(prepared) if online is not None and online.first_seen else None,
         )
 
 

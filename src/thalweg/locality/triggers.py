@@ -105,8 +105,8 @@ class Online:
         alpha: the greatest imbalance of each operator that a new table is made for.
         seed: of the cuts that are tried.
         partition: makes assignments; None: :func:`thalweg.locality.partition`.
-        first_seen: whether keys that have no state yet are placed beside their partners before a batch runs, instead of
-            by hash; on Spark. It reads each batch's input once more, so it is for streams whose keys keep changing.
+        first_seen: whether keys that have no state yet are placed beside their partners before they are routed, instead
+            of by hash. On Spark it reads each batch's input once more, so it is for streams whose keys keep changing.
 
     Raises:
         BuildError: a number is out of range.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thalweg.runtime.exchange.slotted import Decide, SlottedEngine
+from thalweg.runtime.exchange.slotted import Decide, Placer, SlottedEngine
 from thalweg.runtime.exchange.transport import Stepped, Threads, Transport
 
-__all__ = ["Decide", "SlottedEngine", "Stepped", "Threads", "Transport"]
+__all__ = ["Decide", "Placer", "SlottedEngine", "Stepped", "Threads", "Transport"]

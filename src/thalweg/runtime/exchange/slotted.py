@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -56,6 +56,24 @@ MakeTransport: TypeAlias = Callable[[Handle, Callable[[Place], bool]], Transport
 Decide: TypeAlias = Callable[[Statistics | None, RoutingTable], RoutingTable | None]
 
 
+class Placer(Protocol):
+    """Makes the next table by what is about to be routed."""
+
+    def look(self, leaving: Leaving) -> bool:
+        """Whether rows that leave the ingress call for another table.
+
+        Args:
+            leaving: what the ingress gives in a step.
+        """
+
+    def table(self, table: RoutingTable) -> RoutingTable | None:
+        """The table that they call for; None to leave it.
+
+        Args:
+            table: the one that holds.
+        """
+
+
 class _Stage(enum.Enum):
     """How far a reconfiguration is."""
 
@@ -81,6 +99,7 @@ class SlottedEngine(Engine):
         counts_keys: whether the slots count keys and pairs of keys, for reconfigurations.
         decide: asked for a better table every ``look_every`` steps; None: only :meth:`reconfigure` asks.
         look_every: steps.
+        placer: gives new keys their places, in the step that brings them; None: they go by hash.
         transport: makes what carries messages.
 
     Raises:
@@ -97,6 +116,7 @@ class SlottedEngine(Engine):
         counts_keys: bool = False,
         decide: Decide | None = None,
         look_every: int = LOOK_EVERY,
+        placer: Placer | None = None,
         transport: MakeTransport = Threads,
     ) -> None:
         super().__init__(prepared, stage=0, chunk_rows=chunk_rows)
@@ -120,6 +140,7 @@ class SlottedEngine(Engine):
         self._decide = decide
         self._looks = decide
         self._look_every = look_every
+        self._placer = placer
         self._coming: RoutingTable | None = None
         self._transport = transport(self._handle, self._is_host)
         for slot in range(slots):
@@ -157,8 +178,11 @@ class SlottedEngine(Engine):
     ) -> Leaving:
         """Runs the ingress and sends what it gives on its way; gives what has arrived for the sinks meanwhile."""
         leaving = super().step(given, clocks, ending=ending, round=round, arriving=arriving)
+        found: Leaving = {}
         if self._stage is _Stage.READY and not ending:
             self._propagate()
+        if self._placer is not None and not ending and self._placer.look(leaving):
+            self._place(self._placer, found)
         phase = Phase(dict(self.moment.clocks), ending, round)
         parts = self._routes.parts(leaving, 0, self.table)
         self._transport.send(
@@ -168,7 +192,7 @@ class SlottedEngine(Engine):
         self._next += 1
         if self._looks is not None and not self._next % self._look_every:
             self.reconfigure(self._looks)
-        return self._collect(IN_FLIGHT)
+        return self._collect(IN_FLIGHT, found)
 
     def settle(self) -> Iterator[Leaving]:
         """What the steps give that are still on their way."""
@@ -178,9 +202,14 @@ class SlottedEngine(Engine):
                 self.setting.count(name, **counts)
             place.engine.counts.clear()
 
-    def _collect(self, in_flight: int) -> Leaving:
-        """Hears messages, and waits for as many as it takes until no more steps are on their way than that."""
-        found: Leaving = {}
+    def _collect(self, in_flight: int, found: Leaving | None = None) -> Leaving:
+        """Hears messages, and waits for as many as it takes until no more steps are on their way than that.
+
+        Args:
+            in_flight: steps.
+            found: what has arrived for the sinks before.
+        """
+        found = {} if found is None else found
         while True:
             behind = self._next - (self._collected.step or 0) > in_flight
             envelope = self._transport.receive(wait=behind)
@@ -294,6 +323,10 @@ class SlottedEngine(Engine):
         if router is None:
             self._stage = _Stage.NONE
             return
+        self._hand_out(router)
+
+    def _hand_out(self, router: RoutingTable) -> None:
+        """Sends a table to all that it concerns, with what each of them gives and gets."""
         router.require(self._operators, router.slots)
         if router.epoch <= self.table.epoch:
             raise BuildError(
@@ -315,6 +348,34 @@ class SlottedEngine(Engine):
         """Keys by what sketches call them."""
         spec = self._specs[operator]
         return spec.python_keys(spec.decode_ordered(names), len(names))
+
+    def _place(self, placer: Placer, found: Leaving) -> None:
+        """Reconfigures in front of the step that is to be sent, behind all that is under way.
+
+        The keys that are placed have no state as a rule; if one has, it is handed over like any other.
+        """
+        self._wait_for(_Stage.NONE, found)
+        router = placer.table(self.table)
+        if router is None:
+            return
+        counted = self._summary
+        self._hand_out(router)
+        self._wait_for(_Stage.READY, found)
+        self._propagate()
+        # No key that was counted is elsewhere.
+        self._summary = counted
+
+    def _wait_for(self, stage: _Stage, found: Leaving) -> None:
+        """Hears messages until a reconfiguration is so far."""
+        while self._stage is not stage:
+            if self._stage is _Stage.READY:
+                self._propagate()
+                continue
+            envelope = self._transport.receive(wait=True)
+            if envelope is None:
+                raise RuntimeError(f"a reconfiguration never comes beyond its {self._stage.value}")
+            self._hear(envelope.sender, envelope.message)
+            self._take_steps(found)
 
     def _propagate(self) -> None:
         """From the next step on tuples go by the new table; the places are told in front of it."""
