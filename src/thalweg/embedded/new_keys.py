@@ -26,7 +26,7 @@ from thalweg.runtime.pairs import BatchPairs, PairReader, reads_of
 log = logging.getLogger("thalweg")
 
 #: Pinned keys, learnt ones included, up to which new ones are placed: each step that has new keys makes a table of so
-#: many, at 10 µs a key.
+#: many, at 4 µs a key.
 PINS: Final = 10_000
 _NONE: Final = np.zeros(0, np.uint64)
 

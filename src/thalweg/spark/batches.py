@@ -212,12 +212,11 @@ class Batches:
         progress["changes"] = [dataclasses.asdict(one) for one in changes]
         self.progress.append(progress)
 
-    def _adapt(self, progress: Mapping[str, Any]) -> Sequence[Change]:
+    def _adapt(self, said: Mapping[str, Any]) -> Sequence[Change]:
         """Changes the numbers of slots and threads for the next batch, if that is left to us."""
-        tuples = sum(counts.get("in", 0) for counts in progress["operators"].values())
-        return self.numbers.batch_done(
-            progress["batch"], rows=progress["rows"], tuples=tuples, wall_s=progress["batch_s"]
-        )
+        tuples = sum(counts.get("in", 0) for counts in said["operators"].values())
+        batch, rows, wall_s = (said[name] for name in ("batch", "rows", "batch_s"))
+        return self.numbers.batch_done(batch, rows=rows, tuples=tuples, wall_s=wall_s)
 
     def _planned(
         self, frame: DataFrame, batch: int, previous: records.CommitRecord | None, *, ends: bool
