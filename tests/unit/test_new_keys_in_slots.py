@@ -86,6 +86,13 @@ def test_no_room() -> None:
     assert table.epoch == 1
 
 
+def test_one_slot() -> None:
+    """There is nothing to choose, and no table is made."""
+    rows, table = run(1, 100)
+    assert rows == tw.testing.reference(tags(), {"tweets": TWEETS}).rows("out")
+    assert table.epoch == 0
+
+
 @pytest.mark.parametrize("make_flow", [tags, wrong])
 def test_run(make_flow: Callable[[], tw.Flow]) -> None:
     """As a user asks for it; also where the guess is wrong and keys come that nobody foresaw."""

@@ -72,14 +72,14 @@ class NewKeys:
         )
 
     def table(self, table: RoutingTable) -> RoutingTable | None:
-        """The table with the new keys pinned; None where there is no room."""
+        """The table with the new keys pinned; None where there is no room, or only one place."""
         batch, self._batch = self._batch, None
         assert batch is not None
         known = self._known(batch, table)
         for name, hashes in batch.key_hashes.items():
             self._seen[name] = np.union1d(self._seen.get(name, _NONE), hashes)
         room = self._pins - sum(len(routes.pins) for routes in table.operators.values())
-        if room <= 0:
+        if room <= 0 or table.slots == 1:
             return None
         buckets = batch.buckets(self._buckets)
         places = FirstSeen(
