@@ -68,10 +68,13 @@ def test_on_a_cluster(tmp_path: Path) -> None:
     assert all(row["from source B a row"] > 4_000 for row in by_source)
     assert all(0 < row["from source B a row"] < 500 for row in by_padding)
     assert [row["way"] for row in costs] == ["hashed", "counting", "table"]
-    assert all(row["least"] <= row["to hashed"] <= row["most"] for row in costs)
-    assert costs[0]["to hashed"] == 1
+    for what in ("CPU", "rows/s"):
+        assert costs[0][f"{what} to hashed"] == 1
+        for row in costs:
+            assert row[f"{what}, least"] <= row[f"{what} to hashed"] <= row[f"{what}, most"]
     assert len(story) == 6 and story[-1]["online stay"] > story[0]["online stay"]
     assert any(row["keys that move"] for row in story)
     assert [(row["workers"], row["routing"]) for row in alone] == [("1", "hashed")]
     assert [(row["workers"], row["routing"]) for row in means] == [("1", "hashed")]
     assert text.startswith("caneill on a cluster: a table by hashing: 4 kB no limit")
+    assert f"by none: 4 kB {costs[1]['CPU to hashed']:.2f}x" in text

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import zlib
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import thalweg as tw
 from thalweg import datagen
@@ -22,6 +25,7 @@ from thalweg.bench.caneill_flow import (
     worst_table,
 )
 from thalweg.bench.caneill_runs import Batch, Run, Setting
+from thalweg.bench.measure import Report
 from thalweg.locality import KeyCount, KeyLoads, Online, PairCount, RoutingTable, Statistics
 from thalweg.locality.triggers import History
 
@@ -134,6 +138,30 @@ def test_means_behind_the_first_reconfiguration() -> None:
     assert (routed["routing"], routed["rows/s"], routed["batches"]) == ("online", 100, 2)
     [alone] = caneill_cluster._means(setting, {"hashed": [hashed]})
     assert alone["batches"] == 4
+
+
+def test_costs_are_compared_turn_by_turn(tmp_path: Path) -> None:
+    """A machine that gets slower from turn to turn says nothing of the ways: what a turn's runs differ by counts."""
+
+    def run(wall_s: float, cpu_s: float) -> Run:
+        return Run((batch(wall_s),), cpu_s)
+
+    found = {
+        "hashed": [run(1.0, 1.0), run(2.0, 2.0), run(10.0, 10.0)],
+        "counting": [run(1.0, 1.1), run(4.0, 2.0), run(8.0, 10.5)],
+    }
+    report = Report("caneill", tmp_path, Console(quiet=True))
+    setting = Setting(("hashed", "counting"), 4_000, repeats=3)
+    size = caneill_cluster.QUICK
+    text = caneill_cluster.CaneillCluster(report, size)._costs([setting], [found])
+    assert text == "CPU time of counting by none: 4 kB 1.05x"
+    report.finish(text)
+    [rows] = json.loads((tmp_path / "caneill.json").read_text()).values()
+    assert rows[1] == {
+        "padding": "4 kB", "way": "counting", "CPU µs a row": pytest.approx(2e4),
+        "CPU to hashed": pytest.approx(1.05), "CPU, least": 1.0, "CPU, most": pytest.approx(1.1),
+        "rows/s to hashed": 1.0, "rows/s, least": 0.5, "rows/s, most": 1.25,
+    }  # fmt: skip
 
 
 _TALK = """
