@@ -21,7 +21,7 @@ ROUTED: Final = ("hashed", "table", "worst")
 EXPERIMENTS: Final = ("padding", "source", "locality", "cost", "time", "workers")
 #: kB a tuple where the padding is not what varies.
 _LARGE: Final = 12
-#: kB a tuple of Figure 14, and of the run over time without a limit.
+#: kB a tuple of Figure 14.
 _SMALL: Final = 4
 
 _Rows: TypeAlias = list[dict[str, Any]]
@@ -36,6 +36,7 @@ class Size(NamedTuple):
             servers had 0.05 and 0.5 a core.
         paddings: kB a tuple, for Figure 9.
         counting: kB a tuple where the cost of counting is measured.
+        over_time: kB a tuple and limit, for Figure 13.
         localities: for Figure 8, besides the 0.8 of the paddings.
         workers: numbers of executors, for Figures 7 and 14; other experiments have two.
         batches: measured ones of a run; six times as many where one run is shown over time.
@@ -47,6 +48,7 @@ class Size(NamedTuple):
     gbit_s: tuple[float, ...]
     paddings: tuple[int, ...]
     counting: tuple[int, ...]
+    over_time: tuple[tuple[int, float | None], ...]
     localities: tuple[float, ...]
     workers: tuple[int, ...]
     batches: int
@@ -54,9 +56,11 @@ class Size(NamedTuple):
     cost_repeats: int
 
 
-QUICK: Final = Size(12.0, (0.1,), (4, 12), (4,), (), (), batches=2, repeats=1, cost_repeats=1)
+QUICK: Final = Size(
+    12.0, (0.1,), (12,), (4,), ((4, None),), (), (), batches=2, repeats=1, cost_repeats=1
+)
 FULL: Final = Size(
-    24.0, (1.0, 0.1), (0, 4, 12, 20), (0, 4), (0.6, 0.7, 0.9, 1.0), (1, 2, 3),
+    24.0, (1.0, 0.1), (0, 4, 12, 20), (0, 4), ((4, None), (12, 1.0), (12, 0.1)), (0.6, 0.7, 0.9, 1.0), (1, 2, 3),
     batches=3, repeats=1, cost_repeats=5,
 )  # fmt: skip
 
@@ -138,8 +142,9 @@ class CaneillCluster:
             yield _Experiment(2, each, self._costs)
         elif name == "time":
             each = [
-                self._over_time(_SMALL, None),
-                *(self._over_time(_LARGE, one) for one in self._gbit_s),
+                self._over_time(kb, rate)
+                for kb, rate in size.over_time
+                if rate is None or rate in self._gbit_s
             ]
             yield _Experiment(2, each, self._stories)
         else:
