@@ -61,6 +61,8 @@ class PairReader:
         self._prepared = prepared
         self._reads = reads
         self._finders = {read.first: self._finder(read.first) for read in reads}
+        ends = {end for read in reads for end in (read.left, read.right)}
+        self._specs = {end: KeySpec(self._keyed(end).key.fields) for end in ends}
         self._parts: list[pa.Table] = []
 
     def _finder(self, index: int) -> KeyFinder:
@@ -88,8 +90,8 @@ class PairReader:
                 columns if end == first else self._carried(end, chunk, places)
                 for end in (read.left, read.right)
             )
-            keys = [self._spec(read.left).ordered_bytes(left, len(places))]
-            keys.append(self._spec(read.right).ordered_bytes(right, len(places)))
+            keys = [self._specs[read.left].ordered_bytes(left, len(places))]
+            keys.append(self._specs[read.right].ordered_bytes(right, len(places)))
             link = pa.array(np.full(len(places), place, np.int32))
             ones = pa.array(np.ones(len(places), np.int64))
             self._parts.append(_summed(pa.table([link, *keys, ones], schema=PAIRS)))
@@ -99,12 +101,9 @@ class PairReader:
         assert isinstance(node, Keyed)
         return node
 
-    def _spec(self, index: int) -> KeySpec:
-        return KeySpec(self._keyed(index).key.fields)
-
     def _carried(self, index: int, chunk: Chunk, places: Int64s) -> list[Column]:
         """The key of an operator further on, which the rows have already."""
-        return [chunk.column(name).take(places) for name in self._spec(index).names]
+        return [chunk.column(name).take(places) for name in self._specs[index].names]
 
 
 def _summed(pairs: pa.Table) -> pa.Table:
