@@ -231,7 +231,10 @@ def test_who_leaves_while_waiting_is_forgotten() -> None:
         ({"slots": 0}, "slots must be an int of at least 1"),
         ({"slots": 2, "reserved": 2}, "2 of 2 places reserved"),
         ({"reserved": -1}, "reserved must be an int of at least 0"),
-        ({"classes": {"a": True}}, "the class of query 'a' must be an int from 0 on, not True"),
+        (
+            {"classes": {"a": True}},
+            "query 'a': a priority class is an int, 0 the most urgent, not True",
+        ),
         ({"policy": tw.scheduling.RoundRobin()}, "goes by a round policy"),
     ],
 )

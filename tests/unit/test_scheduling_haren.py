@@ -343,8 +343,11 @@ def test_every_class_needs_a_policy() -> None:
     [
         (lambda: MultiClass({}), "a policy for each class, not {}"),
         (lambda: MultiClass([Chain()]), "a policy for each class, not"),
-        (lambda: MultiClass({-1: Chain()}), "a class must be an int of at least 0, not -1"),
-        (lambda: MultiClass({"a": Chain()}), "a class must be .* not 'a'"),
+        (
+            lambda: MultiClass({-1: Chain()}),
+            "MultiClass: a priority class is an int, 0 the most urgent, not -1",
+        ),
+        (lambda: MultiClass({"a": Chain()}), "a priority class is .* not 'a'"),
         (lambda: MultiClass({0: "chain"}), "class 0 needs a round policy, not 'chain'"),
         (lambda: MultiClass({0: Chain()}, period_s=0), "MultiClass: period_s must be"),
         (lambda: Chain(fanout="sum"), "Chain: fanout must be 'error' or 'max', not 'sum'"),

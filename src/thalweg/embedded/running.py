@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal
 
+from thalweg.checks import require_class, require_count
 from thalweg.elasticity import Controller
 from thalweg.embedded.host import FlowHost, Result, options_of, required_plan
 from thalweg.errors import BuildError, ThalwegError
@@ -14,7 +15,7 @@ from thalweg.runtime.background import Background
 from thalweg.runtime.elastic import elastic_of
 from thalweg.runtime.failures import reason_of
 from thalweg.runtime.feeding import Event
-from thalweg.runtime.options import Options, require_count
+from thalweg.runtime.options import Options
 from thalweg.runtime.reserve import Reserve
 from thalweg.runtime.workers import Workers
 from thalweg.stats import RunProgress
@@ -155,7 +156,7 @@ class Running:
             raise BuildError(
                 f"add: all flows have ended here, since {reason_of(error)}; begin anew with tw.start"
             ) from error
-        _require_class(flow, priority_class)
+        require_class(f"flow {getattr(flow, 'name', flow)!r}", priority_class)
         plan = required_plan(flow, inputs)
         known = self._flows.get(plan.flow)
         if known is not None and known.is_active:
@@ -224,14 +225,6 @@ class Running:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
-
-
-def _require_class(flow: Any, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        name = getattr(flow, "name", flow)
-        raise BuildError(
-            f"flow {name!r}: a priority class is an int, 0 the most urgent, got {value!r}"
-        )
 
 
 def start(

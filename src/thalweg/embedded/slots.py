@@ -7,12 +7,12 @@ import logging
 import time
 from typing import Any, Final
 
+from thalweg.checks import require_count
 from thalweg.embedded.new_keys import NewKeys
 from thalweg.errors import BuildError
 from thalweg.locality import History, Online, RoutingTable, Statistics, moves_between
 from thalweg.runtime.build import Prepared
 from thalweg.runtime.exchange import Decide, SlottedEngine
-from thalweg.runtime.options import require_count
 from thalweg.stats import Change
 
 log = logging.getLogger("thalweg")

@@ -16,7 +16,7 @@ import enum
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from thalweg.checks import require_int
+from thalweg.checks import require_class, require_int
 from thalweg.errors import BuildError, SchedulingError
 from thalweg.scheduling.features import Feature, read_feature
 from thalweg.scheduling.measures import PRIOR_COST_NS
@@ -171,10 +171,7 @@ class Admission:
         if not isinstance(classes, Mapping | None):
             raise BuildError(f"classes: expected a mapping, query to class, got {classes!r}")
         for query, its in (classes or {}).items():
-            if isinstance(its, bool) or not isinstance(its, int) or its < 0:
-                raise BuildError(
-                    f"the class of query {query!r} must be an int from 0 on, not {its!r}"
-                )
+            require_class(f"query {query!r}", its)
         if reserved >= slots:
             raise BuildError(
                 f"{reserved} of {slots} places reserved: the other classes would get none"

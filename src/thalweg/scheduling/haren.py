@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
+from thalweg.checks import require_class
 from thalweg.errors import BuildError, SchedulingError
 from thalweg.scheduling.features import Feature
 from thalweg.scheduling.policy import INGRESS
@@ -198,10 +199,7 @@ class MultiClass(RoundPolicy):
         if not isinstance(self.classes, Mapping) or not self.classes:
             raise BuildError(f"MultiClass: a policy for each class, not {self.classes!r}")
         for number, policy in self.classes.items():
-            if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-                raise BuildError(
-                    f"MultiClass: a class must be an int of at least 0, not {number!r}"
-                )
+            require_class("MultiClass", number)
             if not isinstance(policy, RoundPolicy):
                 raise BuildError(f"MultiClass: class {number} needs a round policy, not {policy!r}")
 

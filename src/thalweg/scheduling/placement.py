@@ -10,6 +10,7 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
+from thalweg.checks import is_int_from
 from thalweg.errors import BuildError
 from thalweg.scheduling.features import Feature
 from thalweg.scheduling.round_view import RoundView
@@ -60,7 +61,7 @@ class Balanced(Placement):
 
     def __post_init__(self) -> None:
         most = self.shares_at_most
-        if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+        if most is not None and not is_int_from(most, 1):
             raise BuildError(
                 f"Balanced: shares_at_most must be an int of at least 1 or None, not {most!r}"
             )

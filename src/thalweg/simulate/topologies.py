@@ -10,6 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
+from thalweg.checks import is_int_from
 from thalweg.errors import BuildError
 from thalweg.simulate.arrivals import Arrivals, Saturated
 from thalweg.simulate.graph import Graph, Operator, Source
@@ -196,5 +197,5 @@ def _row(
 
 def _require_counts(**counts: int) -> None:
     for name, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        if not is_int_from(count, 1):
             raise BuildError(f"{name} must be an int of at least 1, not {count!r}")

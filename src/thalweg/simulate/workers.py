@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 
+from thalweg.checks import is_int_from
 from thalweg.errors import BuildError
 from thalweg.simulate.board import Board
 from thalweg.simulate.events import Events
@@ -219,5 +220,5 @@ class WorkerModel(ThreadModel):
 
 def require_threads(threads: int) -> None:
     """Refuses a level that is none."""
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+    if not is_int_from(threads, 1):
         raise BuildError(f"threads must be an int of at least 1, not {threads!r}")
