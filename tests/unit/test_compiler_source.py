@@ -1,5 +1,6 @@
 """Functions are found, described and frozen: lambdas, closures, notebooks, scripts, other processes."""
 
+import logging
 import pathlib
 import pickle
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -246,7 +248,9 @@ def test_a_script_is_compiled_once_for_all_processes(tmp_path: pathlib.Path) -> 
             check=True,
             timeout=120,
         )
-        seen.append(run.stdout.splitlines())
+        # Where the machine is busy, it also says that compiling takes a while.
+        long = "thalweg compiling operators (first run"
+        seen.append([line for line in run.stdout.splitlines() if not line.startswith(long)])
     assert seen[0] == ["thalweg compiling halve, some …", "hits 0", "rows [1, 5]"] or seen[0][
         1:
     ] == [
@@ -254,6 +258,46 @@ def test_a_script_is_compiled_once_for_all_processes(tmp_path: pathlib.Path) -> 
         "rows [1, 5]",
     ]
     assert seen[1] == ["hits 1", seen[0][-1]]
+
+
+class FakeTimer:
+    """Fires when it is told to."""
+
+    def __init__(self, after_s: float, function: Callable[[], None]) -> None:
+        self.after_s, self.fire = after_s, function
+        self.calls: list[str] = []
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def cancel(self) -> None:
+        self.calls.append("cancel")
+
+    def join(self) -> None:
+        self.calls.append("join")
+
+
+def test_long_compilations_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Short ones are silent, but add up; each timer has ended behind its compilation."""
+    timers: list[FakeTimer] = []
+
+    def timer(after_s: float, function: Callable[[], None]) -> FakeTimer:
+        timers.append(FakeTimer(after_s, function))
+        return timers[-1]
+
+    now_s = iter([10.0, 11.5, 20.0, 29.0])
+    patience = modules.Patience(2.0, timer=timer, clock=lambda: next(now_s))
+    with caplog.at_level(logging.WARNING, "thalweg"):
+        with patience.during("short"):
+            pass
+        assert caplog.messages == []
+        with patience.during("long"):
+            timers[-1].fire()
+        with patience.during("another"):
+            pass
+    assert caplog.messages == ["compiling operators (first run; cached afterwards), now long …"]
+    assert [one.after_s for one in timers] == [2.0, 0.5]
+    assert all(one.calls == ["start", "cancel", "join"] for one in timers)
 
 
 def test_listeners_hear_of_compilations_only() -> None:

@@ -322,6 +322,17 @@ def test_split_to_nowhere() -> None:
         tw.run(flow, {"a": values(1)})
 
 
+@pytest.mark.parametrize("chosen", [5, False, ["low", 5]])
+def test_split_by_what_is_no_name(chosen: Any) -> None:
+    """It says what was given, and what could be."""
+    flow, a = flow_of("a")
+    a.split(lambda row: chosen, ["low", "high"]).low.sink("low")
+    with pytest.raises(
+        tw.OperatorError, match=r"(choose gave|no output) (5|False).*there are low, high"
+    ):
+        tw.run(flow, {"a": values(1)})
+
+
 def fails(*rows: Value) -> Any:
     raise KeyError("gone")
 

@@ -15,6 +15,7 @@ from tests.unit.engine_kit import ROWS, Count, Row, bounded, count, events, no_t
 
 import thalweg as tw
 from thalweg.elasticity import Combined, Controller, Limits, Sample, Suggestion, ThreadLevels
+from thalweg.embedded.host import options_of
 from thalweg.plan import make_plan
 from thalweg.runtime import layout as at
 from thalweg.runtime.build import prepare
@@ -411,12 +412,35 @@ def test_auto() -> None:
         ({"controller": ThreadLevels(), "threading": "manual"}, "leaves nothing to change"),
         ({"threads": "all"}, "threads: expected"),
         ({"threads": "auto", "period_s": 0}, "period_s: expected seconds above 0"),
+        ({"threads": "auto", "period_s": "x"}, "period_s: expected seconds above 0, got 'x'"),
+        ({"period_s": float("nan")}, "period_s: expected seconds above 0, got nan"),
+        ({"threads": "auto", "threading": "manual"}, "threads: 'auto' .* leaves nothing to change"),
+        ({"threads": "auto", "threading": "dedicated"}, "threads: 'auto'"),
     ],
 )
 def test_arguments_are_checked(wrong: dict[str, Any], message: str) -> None:
     """What makes no sense is refused before anything runs."""
     with pytest.raises(tw.BuildError, match=message):
         tw.run(a_flow(), {"in": ROWS}, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("threads", "threading", "told"),
+    [
+        (4, "manual", "threads=4: threading 'manual' runs all in the thread"),
+        (4, "dedicated", "threads=4: threading 'dedicated' has one for each operator"),
+        (1, "manual", None),
+        (None, "dedicated", None),
+    ],
+)
+def test_threads_that_are_not_heeded(
+    threads: int | None, threading: Any, told: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The run goes on, as it did before anybody said so."""
+    with caplog.at_level(logging.WARNING, "thalweg"):
+        options_of(threads, threading, None)
+    heard = [one for one in caplog.messages if "threads" in one]
+    assert [one.startswith(told or "") for one in heard] == [True] * (told is not None)
 
 
 def test_options_are_checked() -> None:

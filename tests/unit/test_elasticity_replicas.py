@@ -192,6 +192,23 @@ def test_parameters_are_checked(wrong: dict[str, Any]) -> None:
         Replicas(**wrong)
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Combined(Replicas(), ThreadLevels()), "threads must be .* not Replicas"),
+        (lambda: Combined(replicas=ThreadLevels()), "replicas must be .* not ThreadLevels"),
+        (lambda: Combined(replicas=Utilization()), "replicas must be .* not Utilization"),
+        (lambda: Combined(Combined()), "threads must be .* not Combined"),
+        (lambda: Combined(ThreadLevels), "threads must be .* not the class ThreadLevels"),  # type: ignore[arg-type]
+        (lambda: Combined(replicas=4), "replicas must be .* not int"),  # type: ignore[arg-type]
+    ],
+)
+def test_roles_are_checked(make: Any, message: str) -> None:
+    """With what was meant: one of threads, then one of replicas."""
+    with pytest.raises(tw.BuildError, match=rf"(?s){message}.*expected: Combined\(threads="):
+        make()
+
+
 # --- together -----------------------------------------------------------------------------------------------------
 
 
@@ -279,7 +296,7 @@ def test_inputs_are_looked_at_as_often_as_the_eager_one_needs() -> None:
     replicas = Replicas()
     assert replicas.looks * replicas.congestion >= 5
     assert ThreadLevels().looks == Utilization().looks < replicas.looks
-    assert Combined().looks == Combined(Replicas(), ThreadLevels()).looks == replicas.looks
+    assert Combined().looks == Combined(Utilization(), Replicas()).looks == replicas.looks
 
 
 def best_rate(costs_us: list[float], threads: int) -> float:

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import logging
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from thalweg.elasticity import Controller, Sample, Suggestion
+from thalweg.elasticity import (
+    Combined,
+    Controller,
+    Replicas,
+    Sample,
+    Suggestion,
+    ThreadLevels,
+    Utilization,
+)
 from thalweg.errors import BuildError
+from thalweg.locality import RoutingTable
+from thalweg.records import FieldType, Kind
 from thalweg.spark import Elastic
+from thalweg.spark.arguments import (
+    refuse_elastic_with_table,
+    refuse_shared_controller,
+    warn_of_minimum,
+)
 from thalweg.spark.elastic import Adaptation, Change, elastic
+from thalweg.state.routing_files import save_table
 
 ROWS = 100_000
 
@@ -140,6 +158,9 @@ def test_numbers_that_make_no_sense(given: Any, message: str) -> None:
         ({"maximum": "8"}, "maximum is a number"),
         ({"minimum": 3, "maximum": 2}, "at least 3 and at most 2"),
         ({"controller": "ThreadLevels"}, "one of thalweg.elasticity"),
+        ({"controller": Combined()}, "controller Combined goes by .* take ThreadLevels"),
+        ({"controller": Replicas()}, "controller Replicas goes by"),
+        ({"controller": Utilization()}, "controller Utilization goes by"),
         ({"least_rows": -1}, "least_rows is a number"),
     ],
 )
@@ -152,3 +173,44 @@ def test_what_is_given() -> None:
     given: Sequence[Any] = (3, None, Elastic(minimum=2))
     assert [elastic("slots", one) for one in given] == list(given)
     assert elastic("slots", "auto") == Elastic()
+
+
+def test_one_controller_finds_one_number() -> None:
+    """The default is made anew for each."""
+    shared = ThreadLevels()
+    with pytest.raises(BuildError, match="give each its own"):
+        refuse_shared_controller(Elastic(controller=shared), Elastic(controller=shared))
+    refuse_shared_controller(Elastic(controller=shared), Elastic(controller=ThreadLevels()))
+    refuse_shared_controller(Elastic(), Elastic())
+    refuse_shared_controller(Elastic(controller=shared), 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "warns"),
+    [
+        (Elastic(minimum=64), True),
+        (Elastic(minimum=64, maximum=128), False),
+        (Elastic(minimum=2), False),
+        (64, False),
+    ],
+)
+def test_a_minimum_above_what_there_is(
+    given: Any, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing would be left to find, which is said; who gives a maximum above it knows."""
+    with caplog.at_level(logging.WARNING, "thalweg"):
+        warn_of_minimum("slots", given, 2, "the cluster runs at a time")
+    told = "slots: Elastic(minimum=64) is more than the 2 the cluster runs at a time"
+    assert [told in one for one in caplog.messages] == [True] * warns
+
+
+def test_no_number_is_found_for_a_table_of_a_file(tmp_path: pathlib.Path) -> None:
+    """The message says for how many slots the table is."""
+    table = str(tmp_path / "table.json")
+    save_table(table, RoutingTable.hashed({"word": ((FieldType(Kind.STR),), 12)}, 4))
+    for slots in ("auto", Elastic(maximum=8)):
+        with pytest.raises(BuildError, match=r"table.json is for 4 slots.*slots=4, or locality="):
+            refuse_elastic_with_table(slots, table)
+        for locality in ("off", "online"):
+            refuse_elastic_with_table(slots, locality)
+    refuse_elastic_with_table(4, table)

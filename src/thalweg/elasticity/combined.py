@@ -12,6 +12,8 @@ from thalweg.elasticity.controller import Controller
 from thalweg.elasticity.replicas import Replicas
 from thalweg.elasticity.samples import Limits, Sample, Suggestion
 from thalweg.elasticity.thread_levels import ThreadLevels
+from thalweg.elasticity.utilization import Utilization
+from thalweg.errors import BuildError
 
 
 class Combined(Controller):
@@ -20,12 +22,19 @@ class Combined(Controller):
     Args:
         threads: suggests thread levels.
         replicas: suggests replicas.
+
+    Raises:
+        BuildError: one is no controller, or one for the other role.
     """
 
     def __init__(
         self, threads: Controller | None = None, replicas: Controller | None = None
     ) -> None:
         super().__init__()
+        _require(
+            "threads", threads, (Replicas, Combined), "of thread levels, such as ThreadLevels()"
+        )
+        _require("replicas", replicas, (ThreadLevels, Utilization, Combined), "such as Replicas()")
         self.threads = ThreadLevels() if threads is None else threads
         self.replicas = Replicas() if replicas is None else replicas
         self.initial_replicas = self.replicas.initial_replicas
@@ -63,3 +72,16 @@ class Combined(Controller):
     def refused(self, suggestion: Suggestion, reason: str) -> None:
         self.threads.refused(suggestion, reason)
         self.replicas.refused(suggestion, reason)
+
+
+def _require(
+    role: str, given: Controller | None, others: tuple[type[Controller], ...], expected: str
+) -> None:
+    """Refuses what is no controller, or known to be one for another role."""
+    if given is None or (isinstance(given, Controller) and not isinstance(given, others)):
+        return
+    kind = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+    raise BuildError(
+        f"Combined: {role} must be a controller {expected}, not {kind}"
+        "\n  expected: Combined(threads=ThreadLevels(), replicas=Replicas())"
+    )

@@ -6,12 +6,14 @@ import contextlib
 import dataclasses
 import inspect
 import itertools
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 
+from thalweg.checks import require_count
 from thalweg.elasticity import ThreadLevels
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
@@ -25,7 +27,7 @@ from thalweg.runtime.io import CollectSink, RowSink, as_source, choose_sinks, op
 from thalweg.runtime.io.contracts import Feed
 from thalweg.runtime.io.generators import generators
 from thalweg.runtime.machine import usable_processors
-from thalweg.runtime.options import Options, require_count, require_policy
+from thalweg.runtime.options import Options, require_period, require_policy
 from thalweg.runtime.parallel import STEP_ROWS, ParallelEngine
 from thalweg.runtime.port_room import PortRooms
 from thalweg.runtime.workers import Workers
@@ -68,6 +70,7 @@ def _closing(feed: Feed) -> Iterator[Feed]:
             feed.close()
 
 
+_LOG: Final = logging.getLogger("thalweg")
 #: Inputs that are there already and have fewer rows in all are run by the calling thread.
 _SMALL: Final = 50_000
 
@@ -92,10 +95,16 @@ def options_of(
         raise BuildError(
             f"threading: expected 'manual', 'dedicated' or 'dynamic', got {threading!r}"
         )
+    require_period(period_s)
     if threads == "auto":
+        if threading != "dynamic":
+            raise BuildError(
+                f"threads: 'auto' finds their number, and threading {threading!r} leaves nothing to change"
+            )
         threads, controller = usable_processors(), controller or ThreadLevels()
     if threads is not None:
         require_count("threads", threads)
+        _warn_of_threads(int(threads), threading)
     if policy is not None:
         require_policy(policy)
         if threading != "dynamic":
@@ -113,6 +122,18 @@ def options_of(
     if policy is None and ((threads is None and is_small) or (count == 1 and is_alone)):
         return None
     return Options(threads=count, policy=policy)
+
+
+def _warn_of_threads(threads: int, threading: str) -> None:
+    """Says where the number of threads follows from the threading."""
+    if threading == "dedicated":
+        _LOG.warning("threads=%d: threading 'dedicated' has one for each operator", threads)
+    elif threading == "manual" and threads > 1:
+        _LOG.warning(
+            "threads=%d: threading 'manual' runs all in the thread that brings the rows; leave threading out to have"
+            " %d",
+            threads, threads,
+        )  # fmt: skip
 
 
 def are_small(plan: Plan, inputs: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import keyword
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from thalweg.errors import BuildError
@@ -272,9 +272,16 @@ def names_of(chosen: Any, known: Sequence[str]) -> Sequence[str]:
     """The outputs that a split function named.
 
     Raises:
-        ValueError: one of them is not an output.
+        ValueError: one of them is not an output, or there are no names at all.
     """
-    names = [chosen] if isinstance(chosen, str) else list(chosen or ())
+    if chosen is None:
+        return ()
+    if not isinstance(chosen, Iterable):
+        raise ValueError(
+            f"choose gave {chosen!r}; expected the name of an output, several of them, or None;"
+            f" there are {', '.join(known)}"
+        )
+    names = [chosen] if isinstance(chosen, str) else list(chosen)
     for name in names:
         if name not in known:
             raise ValueError(f"there is no output {name!r}; there are {', '.join(known)}")

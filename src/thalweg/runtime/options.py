@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, Final, Literal
 
+from thalweg.checks import require_count
 from thalweg.elasticity.controller import Controller
 from thalweg.errors import BuildError
 from thalweg.scheduling.rounds import RoundPolicy, required_features
@@ -72,8 +74,7 @@ class Options:
             require_controller(self.controller)
             if self.threading == "dedicated":
                 raise BuildError("controller: threading 'dedicated' leaves nothing to change")
-        if isinstance(self.period_s, bool) or not self.period_s > 0:
-            raise BuildError(f"period_s: expected seconds above 0, got {self.period_s!r}")
+        require_period(self.period_s)
 
     def pieces(self, buckets: int) -> int:
         """The number of partitions of an operator with so many buckets."""
@@ -81,10 +82,11 @@ class Options:
         return max(1, min(buckets, wanted))
 
 
-def require_count(name: str, value: Any) -> None:
-    """Refuses what is not an int from 1 on."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BuildError(f"{name}: expected a number from 1 on, got {value!r}")
+def require_period(seconds: Any) -> None:
+    """Refuses what is no length of time above 0."""
+    is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if not is_number or not 0 < seconds < math.inf:
+        raise BuildError(f"period_s: expected seconds above 0, got {seconds!r}")
 
 
 def require_controller(controller: Any) -> None:

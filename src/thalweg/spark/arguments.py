@@ -3,29 +3,89 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from thalweg.checks import require_count
 from thalweg.errors import BuildError
 from thalweg.plan import Plan
-from thalweg.runtime.options import require_count
 from thalweg.spark import inputs as io
 from thalweg.spark.elastic import Adaptation, Elastic, elastic
+from thalweg.state.routing_files import load_table
 from thalweg.times import duration
 
 log = logging.getLogger("thalweg")
 
 
 def numbers_of(spark: SparkSession, slots: Any, threads: Any) -> Adaptation:
-    """How many slots and threads, given or to be found."""
+    """How many slots and threads, given or to be found.
+
+    Raises:
+        BuildError: they are no numbers, or both are to be found by one controller.
+    """
     wanted, each = elastic("slots", slots), elastic("threads", threads)
+    refuse_shared_controller(wanted, each)
     if not isinstance(each, Elastic):
         each = threads_of(spark, each)
     cores = cores_of_task(spark)
     most = spark.sparkContext.defaultParallelism // cores
+    warn_of_minimum("slots", wanted, most, "the cluster runs at a time")
+    warn_of_minimum("threads", each, cores, "cores of a task")
     return Adaptation(1 if wanted is None else wanted, each, most_slots=most, most_threads=cores)
+
+
+def refuse_shared_controller(slots: Any, threads: Any) -> None:
+    """A controller knows one number.
+
+    Raises:
+        BuildError: both numbers have the same one.
+    """
+    both = isinstance(slots, Elastic) and isinstance(threads, Elastic)
+    if both and slots.controller is not None and slots.controller is threads.controller:
+        raise BuildError(
+            "slots and threads: both have the same controller, which can find one number; give each its own"
+        )
+
+
+def warn_of_minimum(what: str, given: Any, most: int, why: str) -> None:
+    """Says where the least wanted is more than there is: then nothing is left to find.
+
+    Args:
+        what: ``slots`` or ``threads``.
+        given: the number, or how it is to be found.
+        most: what there is.
+        why: what these are, behind their number.
+    """
+    if isinstance(given, Elastic) and given.maximum is None and given.minimum > max(most, 1):
+        log.warning(
+            "%s: Elastic(minimum=%d) is more than the %d %s: there will be %d all the time; give a smaller minimum, or"
+            " a maximum above it if so many are meant",
+            what, given.minimum, most, why, given.minimum,
+        )  # fmt: skip
+
+
+def refuse_elastic_with_table(slots: Any, locality: Any) -> None:
+    """A routing table from a file is for one number of slots, so that number cannot be found.
+
+    Args:
+        slots: as given to ``start``.
+        locality: as given to ``start``.
+
+    Raises:
+        BuildError: saying for which number the table is.
+    """
+    is_path = isinstance(locality, os.PathLike) or (
+        isinstance(locality, str) and locality not in ("", "off", "online")
+    )
+    if is_path and isinstance(elastic("slots", slots), Elastic):
+        count = load_table(os.fspath(locality)).slots
+        raise BuildError(
+            f"slots: the table {os.fspath(locality)} is for {count} slots, so their number cannot be found; give"
+            f" slots={count}, or locality='online', which makes tables for any number"
+        )
 
 
 def cores_of_task(spark: SparkSession) -> int:

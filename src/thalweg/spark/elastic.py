@@ -12,7 +12,17 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-from thalweg.elasticity import Controller, Limits, Sample, Suggestion, ThreadLevels
+from thalweg.checks import is_int_from
+from thalweg.elasticity import (
+    Combined,
+    Controller,
+    Limits,
+    Replicas,
+    Sample,
+    Suggestion,
+    ThreadLevels,
+    Utilization,
+)
 from thalweg.errors import BuildError
 
 _LOG: Final = logging.getLogger("thalweg")
@@ -29,11 +39,12 @@ class Elastic:
     Attributes:
         minimum: not fewer.
         maximum: not more; None: what the cluster has (slots), the cores of a task (threads).
-        controller: what decides, of :mod:`thalweg.elasticity`, one for each query; None: ``ThreadLevels()``.
+        controller: what decides, one for each number of each query; it must go by throughput, which is all that is
+            known of a batch. None: ``ThreadLevels()``.
         least_rows: batches with fewer rows say nothing.
 
     Raises:
-        BuildError: a number makes no sense.
+        BuildError: a number makes no sense, or the controller does not go by throughput.
     """
 
     minimum: int = 1
@@ -46,7 +57,7 @@ class Elastic:
             value = getattr(self, name)
             if name == "maximum" and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if not is_int_from(value, 1):
                 raise BuildError(f"Elastic: {name} is a number of 1 or more, got {value!r}")
         if self.maximum is not None and self.maximum < self.minimum:
             raise BuildError(
@@ -55,6 +66,12 @@ class Elastic:
         if self.controller is not None and not isinstance(self.controller, Controller):
             raise BuildError(
                 f"Elastic: controller is one of thalweg.elasticity, got {self.controller!r}"
+            )
+        if isinstance(self.controller, Combined | Replicas | Utilization):
+            name = type(self.controller).__name__
+            raise BuildError(
+                f"Elastic: controller {name} goes by what inputs and threads do, and of a batch only throughput is"
+                " known; take ThreadLevels()"
             )
 
 
@@ -189,6 +206,6 @@ def elastic(what: str, given: Any) -> int | Elastic | None:
         return Elastic()
     if given is None or isinstance(given, Elastic):
         return given
-    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
-        raise BuildError(f"{what} is a number of 1 or more, 'auto' or an Elastic, got {given!r}")
-    return given
+    if is_int_from(given, 1):
+        return given
+    raise BuildError(f"{what} is a number of 1 or more, 'auto' or an Elastic, got {given!r}")

@@ -17,7 +17,14 @@ from thalweg.flow import Flow
 from thalweg.plan import make_plan
 from thalweg.runtime.engine import CHUNK_ROWS
 from thalweg.spark import inputs as io
-from thalweg.spark.arguments import check, numbers_of, session_here, trigger_of, warn
+from thalweg.spark.arguments import (
+    check,
+    numbers_of,
+    refuse_elastic_with_table,
+    session_here,
+    trigger_of,
+    warn,
+)
 from thalweg.spark.batches import Batches, Store
 from thalweg.spark.elastic import Elastic
 from thalweg.spark.failures import readable, tell_once
@@ -320,6 +327,7 @@ def start(
                 f"scheduler: expected a tw.spark.Scheduler, which takes the policy, got {scheduler!r}"
             )
         scheduler.check(spark, plan.flow, next(io.unbounded(inputs), "") if streaming else "")
+    refuse_elastic_with_table(slots, locality)
     numbers = numbers_of(spark, slots, threads)
     store = Store.open(checkpoint, state) if streaming and checkpoint is not None else None
     try:

@@ -6,6 +6,7 @@ compiled code across processes, and a changed one never meets a stale cache.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import logging
@@ -14,9 +15,10 @@ import pathlib
 import sys
 import tempfile
 import threading
+import time
 import types
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Protocol
 
 from thalweg.jit import CACHE_DIR
 from thalweg.runtime.compiler.reasons import NotCompilable
@@ -42,6 +44,17 @@ NAN = float("nan")
 
 '''
 
+
+class Timer(Protocol):
+    """What of ``threading.Timer`` is used."""
+
+    def start(self) -> None: ...
+
+    def cancel(self) -> None: ...
+
+    def join(self) -> None: ...
+
+
 #: Called with the operators' names before a compilation that takes seconds; a command line shows it.
 Listener = Callable[[str], None]
 
@@ -62,6 +75,52 @@ def announce(names: str) -> None:
     _LOG.info("compiling %s …", names)
     for listener in tuple(_listeners):
         listener(names)
+
+
+class Patience:
+    """Says, once a process, that compiling goes on for long; shorter compilations are silent.
+
+    Args:
+        after_s: how long all compilations together may take before it is said, seconds.
+        timer: makes a timer of seconds and a function.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        after_s: float = 2.0,
+        *,
+        timer: Callable[[float, Callable[[], None]], Timer] = threading.Timer,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._left_s = after_s
+        self._timer = timer
+        self._clock = clock
+        self._is_told = False
+
+    @contextlib.contextmanager
+    def during(self, names: str) -> Iterator[None]:
+        """A compilation of these operators."""
+        if self._is_told:
+            yield
+            return
+        began_s = self._clock()
+        timer = self._timer(max(self._left_s, 0.0), lambda: self._tell(names))
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            # One that has fired is about to end: no thread outlives the compilation.
+            timer.join()
+            self._left_s -= self._clock() - began_s
+
+    def _tell(self, names: str) -> None:
+        self._is_told = True
+        _LOG.warning("compiling operators (first run; cached afterwards), now %s …", names)
+
+
+_PATIENCE: Final = Patience()
 
 
 def fingerprint(text: str) -> str:
@@ -93,10 +152,13 @@ def _import(names: str, name: str, text: str) -> types.ModuleType:
     if not file.exists():
         # Numba's cache index hangs on the time of the file: it is written once and never again.
         _write(file, text)
-    if not done.exists():
-        announce(names)
     try:
-        module = _execute(name, file)
+        if done.exists():
+            module = _execute(name, file)
+        else:
+            announce(names)
+            with _PATIENCE.during(names):
+                module = _execute(name, file)
     except Exception as error:
         sys.modules.pop(f"{_PACKAGE}.{name}", None)
         if type(error).__module__.startswith("numba"):
