@@ -4,7 +4,8 @@ The tests start this file as a process of its own, so that they can kill it; the
 
     python moves_driver.py INPUT OUTPUT CHECKPOINT SLOTS END MASTER THREADS LOCALITY
 
-SLOTS is a number, or with commas those that batches have in turn. LOCALITY is ``off`` or ``online``.
+SLOTS is a number, or with commas those that batches have in turn behind the first one, which has the least. LOCALITY is
+``off`` or ``online``.
 """
 
 from __future__ import annotations
@@ -52,13 +53,11 @@ class EachBatch(Controller):
 
 def slots_of(text: str) -> int | tw.spark.Elastic:
     """What the argument SLOTS means."""
-    first, *others = [int(word) for word in text.split(",")]
-    if not others:
-        return first
-    controller = EachBatch(*others, first)
-    # The first batch has the least.
+    levels = [int(word) for word in text.split(",")]
+    if len(levels) == 1:
+        return levels[0]
     return tw.spark.Elastic(
-        minimum=first, maximum=max(first, *others), controller=controller, least_rows=1
+        minimum=min(levels), maximum=max(levels), controller=EachBatch(*levels), least_rows=1
     )
 
 
