@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from thalweg.elasticity.measures import relative_difference
 from thalweg.elasticity.samples import Limits
 from thalweg.elasticity.work import Rates, Weights, sum_of
 
@@ -154,6 +155,8 @@ class Curve:
     def doubtful(self, level: int, readings: int) -> int | None:
         """The level to measure once more before ``level`` is kept: itself or a neighbour; None: none.
 
+        A neighbour is, if it may be as good for all that readings of one level were seen to differ.
+
         Args:
             readings: how often a level is measured at least before it is kept.
         """
@@ -164,18 +167,24 @@ class Curve:
             return None
         known = self.known()
         at = known.index(level)
-        beside = [*known[at + 1 : at + 2], *known[max(at - 1, 0) : at]]
+        reach = self.value(level) / (1 + 2 * self._spread())
+        neighbours = [*known[at + 1 : at + 2], *known[max(at - 1, 0) : at]]
+        beside = [k for k in neighbours if self.value(k) >= reach]
         least = min(beside, key=lambda k: self.readings[k].count, default=level)
         return least if self.readings[least].count < mine.count else level
 
     def _varies(self) -> bool:
         """Whether readings of one level differed so much that a single one cannot be trusted."""
-        ends = (
-            (self._weights.throughput(reading.first), self._weights.throughput(reading.last))
-            for reading in self.readings.values()
-        )
-        return self._averaged and any(
-            abs(last - first) > self._sensitivity / 4 * first for first, last in ends
+        return self._averaged and self._spread() > self._sensitivity / 4
+
+    def _spread(self) -> float:
+        """By how much the first and the last reading of a level differ at most, as a share of the smaller one."""
+        return max(
+            (
+                relative_difference(*map(self._weights.throughput, (reading.first, reading.last)))
+                for reading in self.readings.values()
+            ),
+            default=0.0,
         )
 
     def _halfway(self, low: int, high: int) -> int | None:

@@ -43,19 +43,27 @@ class Weights:
     def __init__(self, *, by_cost: bool) -> None:
         self._by_cost = by_cost
         self._weights: Rates = ()
-        self._seen: Rates = ()
+        #: by operator, what was seen so far, tuples and their costs; periods count alike, however long
+        self._tuples: Rates = ()
+        self._costs: Rates = ()
 
     def learn(self, sample: Sample) -> None:
-        """Takes over what tuples cost by now, in such a unit that the tuples seen so far count as many as they are."""
+        """Takes over what tuples cost on average, in such a unit that those seen so far count as many as they are."""
         rates = rates_of(sample)
-        self._seen = sum_of(self._seen, rates) if len(self._seen) == len(rates) else rates
-        costs = tuple(max(one.cost_ns, 0.0) for one in sample.operators) if self._by_cost else ()
-        weighed = sum(map(mul, costs, self._seen))
-        if weighed > 0:
-            unit = sum(self._seen) / weighed
-            self._weights = tuple(cost * unit for cost in costs)
-        else:
-            self._weights = (1.0,) * len(rates)
+        self._weights = (1.0,) * len(rates)
+        if not self._by_cost or not sample.operators:
+            return
+        if len(self._tuples) != len(rates):
+            self._tuples = self._costs = (0.0,) * len(rates)
+        self._tuples = sum_of(self._tuples, rates)
+        cost = (one.cost_ns * rate for one, rate in zip(sample.operators, rates, strict=True))
+        self._costs = sum_of(self._costs, tuple(cost))
+        if sum(self._costs) > 0:
+            unit = sum(self._tuples) / sum(self._costs)
+            self._weights = tuple(
+                cost * unit / tuples if tuples else 0.0
+                for cost, tuples in zip(self._costs, self._tuples, strict=True)
+            )
 
     def throughput(self, rates: Rates) -> float:
         """Tuples a second, each as much as it counts."""
