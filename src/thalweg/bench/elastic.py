@@ -161,9 +161,7 @@ class Elastic:
         self._near, self._settled = {}, []
         rows, story, chosen = [], [], {}
         for (shape, cost), graph in (graphs or self._graphs()).items():
-            statically = functools.partial(
-                real.static, graph, warm_up_s=period_s, seconds=LAST_SAMPLES * period_s
-            )
+            statically = functools.partial(real.static, graph, period_s=period_s)
             manual = statically(None)
             dedicated = statically(Options(threading="dedicated"))
             statics = {n: statically(Options(threads=n)) for n in range(1, threads + 1)}
@@ -220,7 +218,7 @@ class Elastic:
         }
         rows: list[dict[str, Any]] = []
         for (name, _), one in (graphs or pipelines).items():
-            real.static(one, Options(threads=threads), warm_up_s=0.0, seconds=0.01)  # compiled here
+            real.static(one, Options(threads=threads), period_s=0.001)  # compiled here
             found = [
                 real.watched(one, threads, seconds=seconds, period_s=period_s)
                 for _ in range(repeats)

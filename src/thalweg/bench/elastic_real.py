@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from thalweg.datagen import parametric
@@ -72,8 +73,7 @@ class Adapted:
     @property
     def last_rows_per_s(self) -> float:
         """The mean of the last five periods."""
-        last = self.rows_per_s[-LAST_SAMPLES:]
-        return sum(last) / len(last)
+        return _last_mean(self.rows_per_s)
 
     @property
     def swing(self) -> int:
@@ -82,35 +82,21 @@ class Adapted:
         return max(last) - min(last)
 
 
-def static(graph: Graph, how: Options | None, *, warm_up_s: float, seconds: float) -> float:
-    """Rows a second that go in in so many seconds, once as many as the first ones have warmed up and filled queues.
+def static(graph: Graph, how: Options | None, *, period_s: float) -> float:
+    """Rows a second that go in: the mean of as many periods as count of an elastic run, behind one that fills queues.
 
     Args:
         graph: what is fed.
         how: threading of the engine; None is the serial one (threading ``manual``).
-        warm_up_s: how long rows go in before it counts, s.
-        seconds: how long it counts, s.
+        period_s: of a period, s.
     """
     engine = _engine(graph, how)
-    begin = time.perf_counter() + warm_up_s
-    counted, first, last = 0, 0.0, 0.0
-
-    def is_over(rows: int) -> bool:
-        nonlocal counted, first, last
-        last = time.perf_counter()
-        if last < begin:
-            return False
-        if not first:
-            first = last
-        else:
-            counted += rows
-        return last >= first + seconds
-
+    samples = _Samples(period_s)
     try:
-        _feed(engine, graph.chunk_rows, is_over)
+        _feed(engine, graph.chunk_rows, lambda rows: samples.add(rows) > LAST_SAMPLES)
     finally:
         engine.stop()
-    return counted / (last - first)
+    return _last_mean(samples.rates)
 
 
 def adapt(
@@ -203,10 +189,14 @@ def _endless(source: Source, chunk_rows: int) -> Feed:
         yield from as_source("tuples", piece).rows(source, chunk_rows, never())
 
 
+def _last_mean(rates: Sequence[float]) -> float:
+    return statistics.fmean(rates[-LAST_SAMPLES:])
+
+
 class _Samples:
     """Rows and threads by period."""
 
-    def __init__(self, period_s: float, threads: Callable[[], int]) -> None:
+    def __init__(self, period_s: float, threads: Callable[[], int] = lambda: 0) -> None:
         self.levels: list[int] = []
         self.rates: list[float] = []
         self._period_s = period_s
