@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from thalweg.errors import BuildError
 from thalweg.plan import Plan
 from thalweg.spark import inputs as io
 from thalweg.spark.elastic import Adaptation, Elastic, elastic
+from thalweg.spark.locality import asked_path
 from thalweg.state.routing_files import load_table
 from thalweg.times import duration
 
@@ -77,13 +77,11 @@ def refuse_elastic_with_table(slots: Any, locality: Any) -> None:
     Raises:
         BuildError: saying for which number the table is.
     """
-    is_path = isinstance(locality, os.PathLike) or (
-        isinstance(locality, str) and locality not in ("", "off", "online")
-    )
-    if is_path and isinstance(elastic("slots", slots), Elastic):
-        count = load_table(os.fspath(locality)).slots
+    path = asked_path(locality)
+    if path is not None and isinstance(elastic("slots", slots), Elastic):
+        count = load_table(path).slots
         raise BuildError(
-            f"slots: the table {os.fspath(locality)} is for {count} slots, so their number cannot be found; give"
+            f"slots: the table {path} is for {count} slots, so their number cannot be found; give"
             f" slots={count}, or locality='online', which makes tables for any number"
         )
 

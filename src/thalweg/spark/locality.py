@@ -68,6 +68,13 @@ def _joined(one: KeySummary | None, other: KeySummary) -> KeySummary:
     return other if one is None else one.merge(other).top(pairs=PAIRS, keys=KEYS)
 
 
+def asked_path(asked: Any) -> str | None:
+    """The path of a table, where it is one that is asked for."""
+    if not isinstance(asked, str | os.PathLike) or asked in ("off", "online"):
+        return None
+    return os.fspath(asked) or None
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fixed:
     """Proposes one table, made offline, until it holds; for a checkpoint that has state already."""
@@ -182,11 +189,12 @@ class KeyRouting:
             return Online(), hashed
         if callable(asked) and not isinstance(asked, type):
             return asked, hashed
-        if not isinstance(asked, str | os.PathLike) or not os.fspath(asked):
+        path = asked_path(asked)
+        if path is None:
             raise BuildError(
                 f'locality is "off", "online", the path of a table or tw.locality.Online(…), got {asked!r}'
             )
-        table = load_table(os.fspath(asked))
+        table = load_table(path)
         table.require(self._operators, slots)
         return (None, table) if latest is None else (Fixed(table), hashed)
 
