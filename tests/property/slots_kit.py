@@ -10,7 +10,7 @@ from typing import Any
 from thalweg import testing
 from thalweg.embedded.new_keys import NewKeys
 from thalweg.flow import Flow
-from thalweg.locality import Assignment, Report, RoutingTable, Statistics, keyed_operators
+from thalweg.locality import Assignment, Online, Report, RoutingTable, Statistics, keyed_operators
 from thalweg.locality.links import foreseen_links
 from thalweg.operators.nodes import Keyed, Stateless
 from thalweg.plan import Plan, make_plan
@@ -126,7 +126,7 @@ def run(
     most = min(SLOTS, max((count for _, count in operators.values()), default=SLOTS))
     prepared = prepare(plan)
     engine = SlottedEngine(
-        prepared, slots=chooser.randint(1, most), chunk_rows=chunk_rows, counts_keys=True,
+        prepared, slots=chooser.randint(1, most), chunk_rows=chunk_rows, recent=Online().recent_counts(),
         placer=placer(prepared, chooser) if places else None, transport=transport,
     )  # fmt: skip
     found: dict[str, list[Chunk]] = {sink.name: [] for sink in plan.sinks}

@@ -12,7 +12,6 @@ from slots_host import SlotsHost, Told
 
 import thalweg as tw
 from thalweg.locality import KeySummary, Statistics
-from thalweg.locality.summary import merged
 from thalweg.plan import make_plan
 from thalweg.runtime.keys import KeySpec
 from thalweg.sampling import sample
@@ -89,7 +88,7 @@ def counted(flow: tw.Flow, folder: Path, rows: list[Any], slots: int, threads: i
         part = rows[place * share : (place + 1) * share] if place < 2 else rows[2 * share :]
         host.batch(part, slots=slots, ends=place == 2)
     host.forget()
-    return merged([KeySummary.from_bytes(data) for _, _, _, data in told.value])
+    return KeySummary.merged([KeySummary.from_bytes(data) for _, _, _, data in told.value])
 
 
 def compare(flow: tw.Flow, found: KeySummary, wanted: Statistics) -> None:

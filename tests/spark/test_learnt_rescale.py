@@ -98,6 +98,23 @@ def test_another_number_of_slots(tmp_path: Path, before: int, after: int) -> Non
     check(FLOW, driver.host, tmp_path, rows)
 
 
+def test_what_was_counted_long_ago_does_not_hide_a_change(tmp_path: Path) -> None:
+    """After many batches users turn to other tags; the tables follow within some ``every`` batches."""
+    driver = Driver(tmp_path, Online(every=2, drop=None, imbalance=None, min_tuples=100), 3)
+    rows = posts(200)
+    turned = [one._replace(tags=f"t{(one.user * 7 + 3) % TAGS}") for one in rows]
+    fed = []
+    for number in range(38):
+        now = rows if number < 30 else turned
+        part = [one._replace(ts=200_000_000 * number + one.ts) for one in now]
+        fed += part
+        _, stay = driver.run(part, 3, ends=number == 37)
+        if number == 30:
+            assert stay < 0.6
+    assert stay > 0.95
+    check(FLOW, driver.host, tmp_path, fed)
+
+
 def test_a_driver_that_begins_anew_has_counted_nothing(tmp_path: Path) -> None:
     """Then pins stay in their groups, which get other owners, until it has counted enough."""
     rows = posts(6 * 400)

@@ -13,7 +13,6 @@ from locality_kit import BUCKETS, count, flights
 from thalweg.errors import BuildError
 from thalweg.hashing import bucket_of, hash_texts
 from thalweg.locality import KeySketch, KeySummary, Statistics, evaluate, partition
-from thalweg.locality.summary import merged
 
 Rows = Sequence[tuple[str, ...]]
 LINK = ("left", "right")
@@ -46,7 +45,7 @@ def by_slots(rows: Rows, slots: int, **sizes: int) -> list[KeySketch]:
 def learnt(sketches: Sequence[KeySketch]) -> Statistics:
     """What the driver makes of them, after they were sent."""
     sent = [one.summary().to_bytes() for one in sketches]
-    return merged([KeySummary.from_bytes(data) for data in sent]).statistics(decode)
+    return KeySummary.merged([KeySummary.from_bytes(data) for data in sent]).statistics(decode)
 
 
 @pytest.mark.parametrize("column", ["flight", "tailnum"])
@@ -192,4 +191,4 @@ def test_wrong_arguments_are_refused() -> None:
         KeySketch(dict.fromkeys(LINK, 8), [("left", "other")])
     one, other = (KeySketch(dict.fromkeys(LINK, n), [LINK]).summary() for n in (8, 16))
     with pytest.raises(BuildError, match="cannot be merged"):
-        one.merge(other)
+        KeySummary.merged([one, other])

@@ -85,13 +85,40 @@ def test_merged_sketches_keep_the_guarantees(
     """Errors add up, and of sketches of m counters the m most frequent are again a sketch of m counters."""
     one, two = sketch_of(left, m1), sketch_of(right, m2)
     true = collections.Counter(row for rows in left + right for row in rows)
-    merged = one.counts().merge(two.counts())
+    merged = Counts.merged([one.counts(), two.counts()])
     check(merged, true, one.total / m1 + two.total / m2)
-    check(two.counts().merge(one.counts()), true, one.total / m1 + two.total / m2)
+    check(Counts.merged([two.counts(), one.counts()]), true, one.total / m1 + two.total / m2)
     m = min(m1, m2)
     top = merged.top(m)
     assert len(top) <= m
     check(top, true, merged.total / m)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(STREAMS, CAPACITIES), min_size=1, max_size=5), st.integers(1, 60))
+def test_any_number_of_sketches_is_merged(
+    given_parts: list[tuple[list[list[Item]], int]], size: int
+) -> None:
+    """The guarantees hold of all at once, and ``top`` takes the same items as sorting them all."""
+    parts = [(sketch_of(stream, capacity), capacity) for stream, capacity in given_parts]
+    true = collections.Counter(row for stream, _ in given_parts for rows in stream for row in rows)
+    merged = Counts.merged([one.counts() for one, _ in parts])
+    check(merged, true, sum(one.total / capacity for one, capacity in parts))
+    ranked = sorted(listed(merged).items(), key=lambda one: (-one[1][0], one[0]))
+    top = merged.top(size)
+    assert list(listed(top).items()) == ranked[:size]
+    assert top.floor == max([merged.floor, *(count for _, (count, _) in ranked[size:])])
+
+
+def test_items_that_are_mixed_alike_are_kept_apart() -> None:
+    """Merging sorts items by one number made of both hashes; two items with the same one are still two."""
+    mix = 0x9E3779B97F4A7C15
+    one = (5, 7)
+    other = ((5 ^ (7 * mix) ^ (9 * mix)) % 2**64, 9)
+    parts = []
+    for rows in ([one, other, one], [other, one], [one, other]):
+        parts.append(sketch_of([rows], 4).counts())
+    assert listed(Counts.merged(parts)) == {one: (4, 0), other: (3, 0)}
 
 
 def test_a_frequent_pair_is_always_listed() -> None:

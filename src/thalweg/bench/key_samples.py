@@ -14,7 +14,6 @@ import thalweg as tw
 from thalweg import data
 from thalweg.hashing import UInt64s, bucket_of
 from thalweg.locality import Key, KeySketch, KeySummary, Statistics
-from thalweg.locality.summary import merged
 from thalweg.plan import make_plan
 from thalweg.runtime.io import files, never
 from thalweg.sampling import Sample, sample
@@ -141,7 +140,9 @@ def sketched(
         return [known[link.index(name)][int(code)] for code in names.to_pylist()]
 
     # Two operators take each row, and one link.
-    return Counted(merged(summaries).statistics(decode), nbytes, cpu / max(3 * len(owners), 1))
+    return Counted(
+        KeySummary.merged(summaries).statistics(decode), nbytes, cpu / max(3 * len(owners), 1)
+    )
 
 
 def _columns(taken: Sample, start: float, stop: float) -> tuple[tuple[str, str], list[list[Key]]]:

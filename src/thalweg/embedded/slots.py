@@ -60,7 +60,7 @@ class Slots:
             slots=self.count,
             table=self.routing if isinstance(self.routing, RoutingTable) else None,
             chunk_rows=chunk_rows,
-            counts_keys=online is not None,
+            recent=None if online is None else online.recent_counts(),
             decide=None if online is None else deciding(online, self.changes),
             placer=NewKeys(prepared) if online is not None and online.first_seen else None,
         )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -40,21 +39,27 @@ class KeySummary:
     pairs: Mapping[Link, Counts]
     names: Mapping[str, Names]
 
-    def merge(self, other: KeySummary) -> KeySummary:
-        """The counts of both.
+    @classmethod
+    def merged(cls, parts: Sequence[KeySummary]) -> KeySummary:
+        """The counts of several slots or times, at least one.
 
         Raises:
             BuildError: they are of different operators or links.
         """
-        shape, others = self._shape(), other._shape()
-        if shape != others:
-            raise BuildError(f"counts of {shape} cannot be merged with counts of {others}")
-        return KeySummary(
-            {name: one + other.buckets[name] for name, one in self.buckets.items()},
-            {name: one.merge(other.keys[name]) for name, one in self.keys.items()},
-            {link: one.merge(other.pairs[link]) for link, one in self.pairs.items()},
-            {name: _joined(one, other.names[name]) for name, one in self.names.items()},
-        )
+        one, *others = parts
+        for other in others:
+            if other._shape() != one._shape():
+                raise BuildError(
+                    f"counts of {one._shape()} cannot be merged with counts of {other._shape()}"
+                )
+        if not others:
+            return one
+        return cls(
+            {name: sum((p.buckets[name] for p in others), start) for name, start in one.buckets.items()},
+            {name: Counts.merged([part.keys[name] for part in parts]) for name in one.keys},
+            {link: Counts.merged([part.pairs[link] for part in parts]) for link in one.pairs},
+            {name: _all_names([part.names[name] for part in parts]) for name in one.names},
+        )  # fmt: skip
 
     def top(self, *, pairs: int, keys: int) -> KeySummary:
         """Only the most frequent pairs and keys, shared out as a sketch shares its counters, and the names of these."""
@@ -69,8 +74,11 @@ class KeySummary:
             known = [kept_keys[name].items[:, 0]]
             for link, one in kept_pairs.items():
                 known += [one.items[:, side] for side in (0, 1) if link[side] == name]
-            places = np.flatnonzero(np.isin(hashes, np.concatenate(known)))
-            names[name] = (hashes[places], texts.take(pa.array(places)))
+            places = KeyNames(hashes).places(np.concatenate(known))
+            used = np.zeros(len(hashes), np.bool_)
+            used[places[places >= 0]] = True
+            kept = np.flatnonzero(used)
+            names[name] = (hashes[kept], texts.take(pa.array(kept)))
         return KeySummary(self.buckets, kept_keys, kept_pairs, names)
 
     def _shape(self) -> dict[str, Any]:
@@ -118,7 +126,8 @@ class KeySummary:
             decode: tells keys by their names.
         """
         keys = {
-            name: _Keys(decode(name, names), hashes) for name, (hashes, names) in self.names.items()
+            name: _Keys(name, decode(name, names), hashes)
+            for name, (hashes, names) in self.names.items()
         }
         pairs = [pair for link in self.pairs for pair in self._link_pairs(link, keys)]
         loads = {name: self._loads(name, keys[name]) for name in self.buckets}
@@ -129,13 +138,10 @@ class KeySummary:
         left, right = (keys[name] for name in link)
         lefts, rights = left.places(counts.items[:, 0]), right.places(counts.items[:, 1])
         sure = counts.counts > counts.errors
-        for i in np.flatnonzero((lefts >= 0) & (rights >= 0) & sure).tolist():
-            yield PairCount(
-                (link[0], left.keys[lefts[i]]),
-                (link[1], right.keys[rights[i]]),
-                int(counts.counts[i]),
-                int(counts.errors[i]),
-            )
+        known = np.flatnonzero((lefts >= 0) & (rights >= 0) & sure)
+        columns = (lefts, rights, counts.counts, counts.errors)
+        for at, to, count, error in zip(*(one[known].tolist() for one in columns), strict=True):
+            yield PairCount(left.ends[at], right.ends[to], count, error)
 
     def _loads(self, name: str, keys: _Keys) -> KeyLoads:
         counts = self.keys[name]
@@ -150,9 +156,11 @@ class KeySummary:
         buckets = bucket_of(keys.hashes, len(self.buckets[name]))
         rest = self.buckets[name].copy()
         np.subtract.at(rest, buckets, sure)
+        found = np.flatnonzero(sure)
+        columns = (found, buckets[found], most[found], (most - sure)[found])
         known = tuple(
-            KeyCount(keys.keys[i], int(buckets[i]), int(most[i]), int(most[i] - sure[i]))
-            for i in np.flatnonzero(sure).tolist()
+            KeyCount(keys.keys[place], bucket, count, error)
+            for place, bucket, count, error in zip(*(one.tolist() for one in columns), strict=True)
         )
         unpinned = tuple(np.maximum(rest, 0).tolist())
         return KeyLoads(name, int(self.buckets[name].sum()), known, unpinned)
@@ -184,8 +192,10 @@ class KeySummary:
 class _Keys:
     """An operator's keys and their hashes, in ascending order."""
 
-    def __init__(self, keys: list[Key], hashes: UInt64s) -> None:
+    def __init__(self, operator: str, keys: list[Key], hashes: UInt64s) -> None:
         self.keys = keys
+        #: as the ends of pairs, each made once: many small objects are dear to the garbage collector
+        self.ends = [(operator, key) for key in keys]
         self.hashes = hashes
 
     def places(self, hashes: UInt64s) -> Int64s:
@@ -193,9 +203,12 @@ class _Keys:
         return KeyNames(self.hashes).places(np.ascontiguousarray(hashes))
 
 
-def _joined(one: Names, other: Names) -> Names:
-    names = KeyNames(*one)
-    names.add(*other)
+def _all_names(parts: Sequence[Names]) -> Names:
+    names = KeyNames()
+    names.add(
+        np.concatenate([hashes for hashes, _ in parts]),
+        pa.concat_arrays([texts.cast(pa.binary()) for _, texts in parts]),
+    )
     return names.hashes, names.names
 
 
@@ -204,8 +217,3 @@ def _batches(data: bytes) -> Iterator[pa.RecordBatch]:
     while reader.tell() < len(data):
         with pa.ipc.open_stream(reader) as stream:
             yield from stream
-
-
-def merged(summaries: list[KeySummary]) -> KeySummary:
-    """The counts of several slots; at least one."""
-    return functools.reduce(KeySummary.merge, summaries)

@@ -10,6 +10,7 @@ from thalweg.errors import BuildError
 from thalweg.locality.assignment import Assignment
 from thalweg.locality.evaluate import Outcome, evaluate
 from thalweg.locality.key_graph import ALPHA, partition
+from thalweg.locality.recent import RecentCounts
 from thalweg.locality.routing import RoutingTable
 from thalweg.locality.statistics import Statistics
 
@@ -80,7 +81,7 @@ class Propose(Protocol):
         """The decision.
 
         Args:
-            statistics: what was counted since the last reconfiguration.
+            statistics: what was counted lately, and since the last reconfiguration.
             table: the one that holds.
             history: since then.
         """
@@ -94,7 +95,7 @@ class Online:
     below what the last table was made for, or an operator's imbalance is above ``imbalance``; and at once when the
     last one was made for another number of slots. It is used if it gains more than it costs in as many tuples as were
     counted, or if it cures an imbalance where that or the slots called for it; after one that was not, the next is made
-    ``every`` batches later.
+    ``every`` batches later. Only what came lately counts: see :meth:`recent_counts`.
 
     Args:
         every: batches; None: only by drift.
@@ -175,6 +176,11 @@ class Online:
             return Decision(None, f"{history.batches} batches, no drift", before)
         made = self._assignment(statistics, table.slots, now)
         return self._judge(cause, before, evaluate(made, statistics), made, tuples)
+
+    def recent_counts(self) -> RecentCounts:
+        """What it is to decide by: the counts of the last ``every`` to ``2 * every`` batches, or of more where these
+        have fewer than ``min_tuples`` tuples."""
+        return RecentCounts(self.every or EVERY, self.min_tuples)
 
     def _assignment(self, statistics: Statistics, parts: int, now: Assignment) -> Assignment:
         if self.partition is not None:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 from pyspark import SparkContext
 
@@ -29,7 +28,7 @@ from thalweg.locality import (
     evaluate,
     keyed_operators,
 )
-from thalweg.locality.names import KeyNames
+from thalweg.locality.recent import joined
 from thalweg.locality.reconfiguration import (
     Action,
     BatchCommitted,
@@ -42,11 +41,10 @@ from thalweg.locality.reconfiguration import (
     TableRead,
     WriteTable,
 )
-from thalweg.locality.sketch import KEYS, PAIRS
 from thalweg.locality.triggers import Decision, History, Propose
 from thalweg.plan import Plan
 from thalweg.runtime.keys import KeySpec
-from thalweg.spark.counting import ToldParam
+from thalweg.spark.counting import ToldParam, bucket_loads, top_keys
 from thalweg.spark.new_keys import NewKeys, Placing
 from thalweg.spark.pairs import ReadPairs
 from thalweg.state.paths import FileSystem, delete, join
@@ -61,11 +59,6 @@ FOLLOWS: Final = "routing"
 LOOK: Final = 5
 #: Keys of each operator that progress shows.
 TOP: Final = 3
-
-
-def _joined(one: KeySummary | None, other: KeySummary) -> KeySummary:
-    """Both counts, no longer than one sketch."""
-    return other if one is None else one.merge(other).top(pairs=PAIRS, keys=KEYS)
 
 
 def asked_path(asked: Any) -> str | None:
@@ -167,13 +160,13 @@ class KeyRouting:
         learns = propose is not None and not isinstance(propose, Fixed)
         self.told: Any = context.accumulator([], ToldParam()) if learns else None
         self._look = min(LOOK, propose.every or LOOK) if isinstance(propose, Online) else 1
-        self._summary: KeySummary | None = None
+        self._recent = (propose if isinstance(propose, Online) else Online()).recent_counts()
         #: what the manager was told last, and what the table of now was made from
         self._shown: KeySummary | None = None
         self._learnt: KeySummary | None = None
         self._batches = 0
-        #: counted in the last batch
-        self.counted: KeySummary | None = None
+        #: what each task of the last batch counted
+        self._counted: list[KeySummary] = []
 
     def _propose(
         self, asked: Asked, plan: Plan, latest: CommitRecord | None, slots: int
@@ -271,7 +264,8 @@ class KeyRouting:
                 case RunBatch():
                     run = action
                 case ResetStatistics():
-                    self._learnt, self._summary, self._batches = self._shown, None, 0
+                    self._learnt, self._batches = self._shown, 0
+                    self._recent.clear()
                 case PruneTables():
                     for epoch in set(epochs(self._fs, self._root)) - action.keep:
                         delete(self._fs, join(self._root, table_path(epoch)))
@@ -286,37 +280,30 @@ class KeyRouting:
         # A task that ran again tells again.
         parts = {(stage, slot): data for of, stage, slot, data in self.told.value if of == attempt}
         self.told.value = []
-        self.counted = None
-        for _, data in sorted(parts.items()):
-            self.counted = _joined(self.counted, KeySummary.from_bytes(data))
-        if self.counted is not None:
-            self._summary = _joined(self._summary, self.counted)
+        self._counted = [KeySummary.from_bytes(data) for _, data in sorted(parts.items())]
+        self._recent.add(self._counted)
 
     def top_keys(self) -> TopKeys | None:
         """The keys that most tuples of the last batch had; None where nothing was counted."""
-        if self.counted is None:
+        if not self._counted:
             return None
-        found = {}
-        for name, counts in self.counted.keys.items():
-            hashes, names = self.counted.names[name]
-            top = counts.top(TOP)
-            places = KeyNames(hashes, names).places(np.ascontiguousarray(top.items[:, 0]))
-            keys = self._decode(name, names.take(pa.array(places[places >= 0])))
-            total = max(int(self.counted.buckets[name].sum()), 1)
-            shares = (top.counts[places >= 0] / total).tolist()
-            found[name] = list(zip(keys, shares, strict=True))
-        return TopKeys(found, dict(self.counted.buckets))
+        loads, found = bucket_loads(self._counted), {}
+        for name, buckets in loads.items():
+            names, counts = top_keys(self._counted, name, TOP)
+            shares = counts / max(int(buckets.sum()), 1)
+            found[name] = list(zip(self._decode(name, names), shares.tolist(), strict=True))
+        return TopKeys(found, loads)
 
     def _is_due(self) -> bool:
         if self.told is None:
             return True
-        return self._summary is not None and self._batches % self._look == 0
+        return bool(self._recent) and self._batches % self._look == 0
 
     def _is_rescaled(self, slots: int, follows: int | None) -> bool:
         """Whether a batch has other slots than its table, and it is known how keys lead to each other."""
         assert self._manager is not None
         table = self._manager.holds(follows)
-        known = self._summary is not None or self._learnt is not None
+        known = bool(self._recent) or self._learnt is not None
         return known and table is not None and table.slots != slots
 
     def _counts(self, slots: int, follows: int | None) -> KeySummary | None:
@@ -324,9 +311,10 @@ class KeyRouting:
 
         The keys that it brought together are to stay so, also those that have not come since.
         """
+        counted = self._recent.summary()
         if self._is_rescaled(slots, follows) and self._learnt is not None:
-            return self._learnt if self._summary is None else _joined(self._learnt, self._summary)
-        return self._summary
+            return self._learnt if counted is None else joined([self._learnt, counted])
+        return counted
 
     def _statistics(self, counts: KeySummary | None) -> Statistics:
         if counts is not None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from thalweg.errors import BuildError
 from thalweg.locality import KeySummary, RoutingTable, Statistics, keyed_operators, moves_between
+from thalweg.locality.recent import RecentCounts
 from thalweg.plan import Edge
 from thalweg.runtime.build import Prepared
 from thalweg.runtime.chunks import Chunk
@@ -96,7 +97,7 @@ class SlottedEngine(Engine):
         slots: how many slots.
         table: which keys go where; None: by hash.
         chunk_rows: about how many rows a step has.
-        counts_keys: whether the slots count keys and pairs of keys, for reconfigurations.
+        recent: takes what the slots count of keys and pairs of keys, for reconfigurations; None: they count nothing.
         decide: asked for a better table every ``look_every`` steps; None: only :meth:`reconfigure` asks.
         look_every: steps.
         placer: gives new keys their places, in the step that brings them; None: they go by hash.
@@ -113,7 +114,7 @@ class SlottedEngine(Engine):
         slots: int,
         table: RoutingTable | None = None,
         chunk_rows: int = CHUNK_ROWS,
-        counts_keys: bool = False,
+        recent: RecentCounts | None = None,
         decide: Decide | None = None,
         look_every: int = LOOK_EVERY,
         placer: Placer | None = None,
@@ -126,7 +127,9 @@ class SlottedEngine(Engine):
         table.require(operators, slots)
         self.table = table
         self._prepared = prepared
-        self._counts_keys = counts_keys
+        self._recent = recent
+        #: the answers to the last look
+        self._heard_counts: list[KeySummary] = []
         self._operators = operators
         self._specs = {node.name: KeySpec(node.key.fields) for node in prepared.plan.keyed}
         self._routes = Routes(prepared)
@@ -136,7 +139,6 @@ class SlottedEngine(Engine):
         self.places: dict[Place, StageSlot] = {}
         self._stage = _Stage.NONE
         self._awaited: set[Place] = set()
-        self._summary: KeySummary | None = None
         self._decide = decide
         self._looks = decide
         self._look_every = look_every
@@ -156,7 +158,7 @@ class SlottedEngine(Engine):
                     INGRESS,
                     self.table,
                     joins=joins,
-                    counts_keys=self._counts_keys,
+                    counts_keys=self._recent is not None,
                 )
 
     def _is_host(self, place: Place) -> bool:
@@ -290,10 +292,7 @@ class SlottedEngine(Engine):
                 return
             case SendMetrics():
                 if message.summary is not None:
-                    known = self._summary
-                    self._summary = (
-                        message.summary if known is None else known.merge(message.summary)
-                    )
+                    self._heard_counts.append(message.summary)
             case AckReconf() | Settled():
                 pass
             case _:
@@ -317,13 +316,20 @@ class SlottedEngine(Engine):
 
     def _send_tables(self) -> None:
         assert self._decide is not None
-        summary = self._summary
-        counted = None if summary is None else summary.statistics(self._named)
-        router = self._decide(counted, self.table)
+        router = self._decide(self._counted(), self.table)
         if router is None:
             self._stage = _Stage.NONE
             return
         self._hand_out(router)
+
+    def _counted(self) -> Statistics | None:
+        """What was counted lately, with the answers to this look; None where nothing was."""
+        if self._recent is None:
+            return None
+        self._recent.add(self._heard_counts)
+        self._heard_counts = []
+        summary = self._recent.summary()
+        return None if summary is None else summary.statistics(self._named)
 
     def _hand_out(self, router: RoutingTable) -> None:
         """Sends a table to all that it concerns, with what each of them gives and gets."""
@@ -358,12 +364,10 @@ class SlottedEngine(Engine):
         router = placer.table(self.table)
         if router is None:
             return
-        counted = self._summary
         self._hand_out(router)
         self._wait_for(_Stage.READY, found)
-        self._propagate()
-        # No key that was counted is elsewhere.
-        self._summary = counted
+        # No key that was counted is elsewhere, so the counts still hold.
+        self._propagate(keep=True)
 
     def _wait_for(self, stage: _Stage, found: Leaving) -> None:
         """Hears messages until a reconfiguration is so far."""
@@ -377,8 +381,11 @@ class SlottedEngine(Engine):
             self._hear(envelope.sender, envelope.message)
             self._take_steps(found)
 
-    def _propagate(self) -> None:
-        """From the next step on tuples go by the new table; the places are told in front of it."""
+    def _propagate(self, *, keep: bool = False) -> None:
+        """From the next step on tuples go by the new table; the places are told in front of it.
+
+        Unless counts are to be kept, they are of keys that are elsewhere now (3.2).
+        """
         router = self._coming
         assert router is not None
         slots = max(self.table.slots, router.slots)
@@ -388,5 +395,6 @@ class SlottedEngine(Engine):
             Envelope(INGRESS, place, Propagate(router.epoch, self._next))
             for place in receivers(0, self.plan.depth, slots)
         )
-        # What was counted is of keys that are elsewhere now (3.2).
-        self.table, self._coming, self._summary = router, None, None
+        self.table, self._coming = router, None
+        if self._recent is not None and not keep:
+            self._recent.clear()
