@@ -41,7 +41,7 @@ class Size(NamedTuple):
         workers: numbers of executors, for Figures 7 and 14; other experiments have two.
         batches: measured ones of a run; six times as many where one run is shown over time.
         repeats: runs of each way.
-        cost_repeats: the same, where the cost of counting is measured.
+        cost_batches, cost_repeats: the same, where the cost of counting is measured.
     """
 
     batch_mb: float
@@ -53,15 +53,26 @@ class Size(NamedTuple):
     workers: tuple[int, ...]
     batches: int
     repeats: int
+    cost_batches: int
     cost_repeats: int
 
 
 QUICK: Final = Size(
-    12.0, (0.1,), (12,), (4,), ((4, None),), (), (), batches=2, repeats=1, cost_repeats=1
+    12.0,
+    (0.1,),
+    (12,),
+    (4,),
+    ((4, None),),
+    (),
+    (),
+    batches=2,
+    repeats=1,
+    cost_batches=2,
+    cost_repeats=1,
 )
 FULL: Final = Size(
     24.0, (1.0, 0.1), (0, 4, 12, 20), (0, 4), ((4, None), (12, 1.0), (12, 0.1)), (0.6, 0.7, 0.9, 1.0), (1, 2, 3),
-    batches=3, repeats=1, cost_repeats=5,
+    batches=3, repeats=1, cost_batches=20, cost_repeats=6,
 )  # fmt: skip
 
 
@@ -136,7 +147,9 @@ class CaneillCluster:
         elif name == "cost":
             ways = ("hashed", "counting", "table")
             each = [
-                self._setting(kb, ways=ways)._replace(repeats=size.cost_repeats)
+                self._setting(kb, ways=ways)._replace(
+                    batches=size.cost_batches, repeats=size.cost_repeats
+                )
                 for kb in size.counting
             ]
             yield _Experiment(2, each, self._costs)
