@@ -129,7 +129,7 @@ def batch(wall_s: float, moved: int = 0) -> Batch:
 
 def test_means_behind_the_first_reconfiguration() -> None:
     """Of both runs the same batches count, the mean is of all their rows; without a reconfiguration all count."""
-    setting = Setting(("hashed", "online"), 4_000, batches=4)
+    setting = Setting(("hashed", "online"), 4_000, 24.0, batches=4)
     hashed = Run(tuple(map(batch, (9.0, 9.0, 1.0, 3.0))), 0.0)
     online = Run((batch(9.0), batch(9.0, moved=5), batch(1.0), batch(1.0, moved=1)), 0.0)
     found = {"hashed": [hashed], "online": [online]}
@@ -151,7 +151,7 @@ def test_costs_are_compared_turn_by_turn(tmp_path: Path) -> None:
         "counting": [run(1.0, 1.1), run(4.0, 2.0), run(8.0, 10.5)],
     }
     report = Report("caneill", tmp_path, Console(quiet=True))
-    setting = Setting(("hashed", "counting"), 4_000, repeats=3)
+    setting = Setting(("hashed", "counting"), 4_000, 24.0, repeats=3)
     size = caneill_cluster.QUICK
     text = caneill_cluster.CaneillCluster(report, size)._costs([setting], [found])
     assert text == "CPU time of counting by none: 4 kB 1.05x"

@@ -42,6 +42,7 @@ class Setting(NamedTuple):
     Attributes:
         ways: "hashed", "table", "worst", "counting", "online".
         padding: bytes a tuple.
+        batch_mb: about so large is a batch.
         locality: share of the tuples whose keys are partners.
         gbit_s: of each executor's network card, each way; None: not limited.
         batches: measured ones of a run.
@@ -53,6 +54,7 @@ class Setting(NamedTuple):
 
     ways: tuple[str, ...]
     padding: int
+    batch_mb: float
     locality: float = 0.8
     gbit_s: float | None = None
     batches: int = 5
@@ -65,12 +67,10 @@ class Job(NamedTuple):
 
     Attributes:
         workers: each has an executor of one core and a slot.
-        batch_mb: about so large is a batch.
         settings: one after the other.
     """
 
     workers: int
-    batch_mb: float
     settings: tuple[Setting, ...]
 
 
@@ -194,8 +194,8 @@ def _run_of(batches: Sequence[Sequence[Any]], cpu_s: float) -> Run:
     return Run(tuple(Batch(*one) for one in batches), cpu_s)
 
 
-def _job_of(workers: int, batch_mb: float, settings: Sequence[Sequence[Any]]) -> Job:
-    return Job(workers, batch_mb, tuple(Setting(*one) for one in settings))
+def _job_of(workers: int, settings: Sequence[Sequence[Any]]) -> Job:
+    return Job(workers, tuple(Setting(*one) for one in settings))
 
 
 def run(job: Job) -> Iterator[Found]:
@@ -219,7 +219,7 @@ def run(job: Job) -> Iterator[Found]:
             if cards is not None:
                 cards.limit(setting.gbit_s)
             place = folder / str(number)
-            measuring = _Measuring(setting, job, place)
+            measuring = _Measuring(setting, job.workers, place)
             if number == 0:
                 measuring.warm_up()
             yield measuring.all()
@@ -236,13 +236,13 @@ class _Measuring:
 
     Args:
         setting: what is measured.
-        job: that it belongs to.
+        slots: as many as workers.
         folder: for files, tables and checkpoints.
     """
 
-    def __init__(self, setting: Setting, job: Job, folder: Path) -> None:
+    def __init__(self, setting: Setting, slots: int, folder: Path) -> None:
         self._setting = setting
-        self._slots = job.workers
+        self._slots = slots
         self._folder = folder
         self._routings: dict[str, Any] = {
             "hashed": "off",
@@ -252,12 +252,12 @@ class _Measuring:
             "online": Online(every=max(setting.batches // 3, 1), drop=None, imbalance=None),
         }
         files = WARM_UP + setting.batches
-        rows = files * min(int(job.batch_mb * 1e6 / (setting.padding + 16)), _MOST_ROWS)
+        rows = files * min(int(setting.batch_mb * 1e6 / (setting.padding + 16)), _MOST_ROWS)
         brought = 0 if setting.beside else setting.padding
         pairs = datagen.key_pairs(rows, KEYS, locality=setting.locality, padding=brought)
         self._files = datagen.write_files(pairs, folder / "made", rows=rows, files=files)
-        save_table(self._routings["table"], local_table(KEYS, job.workers))
-        save_table(self._routings["worst"], worst_table(KEYS, job.workers))
+        save_table(self._routings["table"], local_table(KEYS, slots))
+        save_table(self._routings["worst"], worst_table(KEYS, slots))
 
     def all(self) -> Found:
         """Every way as often as wanted, in turn; there and back again, since young processes get faster."""
