@@ -54,7 +54,17 @@ def test_on_a_cluster(tmp_path: Path) -> None:
     """Bytes are no matter of speed: a table keeps between executors what hashing sends, the worst one sends more."""
     report = Report("caneill", tmp_path, Console(quiet=True))
     size = caneill_cluster.Size(
-        4.0, (), (4,), (4,), ((4, None),), (), (1,), batches=1, repeats=1, cost_batches=1, cost_repeats=2
+        4.0,
+        (),
+        (4,),
+        (4,),
+        ((4, None),),
+        (),
+        (1,),
+        batches=1,
+        repeats=1,
+        cost_batches=1,
+        cost_repeats=2,
     )
     text = caneill_cluster.CaneillCluster(report, size).all()
     report.finish(text)

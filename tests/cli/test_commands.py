@@ -80,7 +80,7 @@ def test_explain(flow_file: Path) -> None:
         (None, "", "there is no file"),
         ("x = 1\n", "", "has no flow; make one at its top level"),
         ("x = 1\n", ":x", "x is a int, not a flow"),
-        ("x = 1\n", ":y", "has no y, not a flow"),
+        ("x = 1\n", ":y", "it has no flow y; flows in it: none"),
         ("import thalweg as tw\na = tw.Flow('a')\nb = tw.Flow('b')\n", "", "several flows: a, b"),
         ("def broken(:\n", "", "cannot be run: invalid syntax (line 1)"),
         ("x = 1\ny = 1 / 0\n", "", "ZeroDivisionError: division by zero (line 2)"),

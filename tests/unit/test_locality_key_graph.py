@@ -20,7 +20,7 @@ from thalweg.locality import (
     evaluate,
     partition,
 )
-from thalweg.locality.key_graph import ALPHA, key_graph
+from thalweg.locality.key_graph import ALPHA, SEEDS, key_graph
 
 Rows = Sequence[tuple[object, ...]]
 
@@ -173,20 +173,26 @@ def test_uncertain_tuples_are_no_edges() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "message"),
     [
-        {"parts": 0},
-        {"parts": 2, "alpha": 0.9},
-        {"parts": 2, "move_cost": -1.0},
-        {"parts": 2, "max_pins": -1},
+        ({"parts": 0}, "expected parts ≥ 1, got 0"),
+        ({"parts": 2, "alpha": 0.9}, "expected alpha ≥ 1 and finite, got 0.9"),
+        ({"parts": 2, "alpha": float("inf")}, "expected alpha ≥ 1 and finite, got inf"),
+        ({"parts": 2, "move_cost": -1.0}, "expected move_cost ≥ 0 and finite, got -1.0"),
+        ({"parts": 2, "seed": -1}, "expected seed from 0 to 2147482648, got -1"),
+        ({"parts": 2, "max_pins": -1}, "expected max_pins ≥ 0, got -1"),
     ],
 )
-def test_arguments_are_checked(wrong: dict[str, float]) -> None:
+def test_arguments_are_checked(wrong: dict[str, float], message: str) -> None:
     """What cannot be is refused, with what came."""
-    with pytest.raises(
-        BuildError, match="expected parts ≥ 1, alpha ≥ 1, move_cost ≥ 0 and max_pins ≥ 0"
-    ):
+    with pytest.raises(BuildError, match=message):
         partition(count([(1, 2)], ("a", "b")), **wrong)  # type: ignore[arg-type]
+
+
+def test_the_greatest_seed_is_one() -> None:
+    """METIS takes it, with all that is added."""
+    statistics = count([(n % 5, n % 3) for n in range(100)], ("a", "b"))
+    assert partition(statistics, parts=2, seed=SEEDS).keys
 
 
 def test_another_flows_assignment_is_refused() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import random
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -390,11 +392,42 @@ def test_history_begins_anew() -> None:
         ({"first_seen": "yes"}, "first_seen to be True or False, got 'yes'"),
         ({"drop": 1.0}, "0 < drop < 1, got 1.0"),
         ({"imbalance": 1.0}, "imbalance > 1, got 1.0"),
-        ({"alpha": 0.5}, "alpha ≥ 1, got 0.5"),
-        ({"move_cost": -1.0}, "move_cost ≥ 0, got -1.0"),
+        ({"imbalance": math.nan}, "imbalance > 1, got nan"),
+        ({"alpha": 0.5}, "alpha ≥ 1 and finite, got 0.5"),
+        ({"alpha": math.inf}, "alpha ≥ 1 and finite, got inf"),
+        ({"alpha": math.nan}, "alpha ≥ 1 and finite, got nan"),
+        ({"move_cost": -1.0}, "move_cost ≥ 0 and finite, got -1.0"),
+        ({"move_cost": math.nan}, "move_cost ≥ 0 and finite, got nan"),
+        ({"seed": -1}, "seed from 0 to 2147482648, got -1"),
+        ({"seed": 2**70}, "seed from 0 to 2147482648, got 1180591620717411303424"),
     ],
 )
 def test_numbers_out_of_range(arguments: dict[str, float], message: str) -> None:
     """Each number is checked when it is given."""
     with pytest.raises(BuildError, match=message):
         Online(**arguments)  # type: ignore[arg-type]
+
+
+def fails(*_: Any) -> Any:
+    raise ZeroDivisionError("of the user's making")
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (
+            fails,
+            r"partition=<function fails .*raised ZeroDivisionError\(\"of the user's making\"\)",
+        ),
+        (lambda *_: None, "is to give a tw.locality.Assignment, not None"),
+        (
+            lambda statistics, parts, now: bring_together(statistics, parts + 1, now),
+            "is to assign to 2 parts, not 3",
+        ),
+    ],
+)
+def test_a_partition_function_that_is_none(function: Any, message: str) -> None:
+    """What the user's function does wrong is said with its name."""
+    online = Online(partition=function, every=1, imbalance=None)
+    with pytest.raises(BuildError, match=message):
+        online(counted(900, 100), apart(), History(batches=7))

@@ -18,6 +18,7 @@ from thalweg.runtime.build import prepare
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.exchange import SlottedEngine
 from thalweg.runtime.io import as_source, never
+from thalweg.runtime.pairs import LONGEST, PairReader
 
 #: Keys are placed, and no table is made from counts.
 PLACED = Online(every=None, drop=None, imbalance=None, first_seen=True)
@@ -84,6 +85,22 @@ def test_no_room() -> None:
     assert rows == tw.testing.reference(tags(), {"tweets": TWEETS}).rows("out")
     assert sum(len(one.pins) for one in table.operators.values()) == 10
     assert table.epoch == 1
+
+
+def test_long_keys_go_by_hash() -> None:
+    """A table holds no names that are longer than LONGEST, and each process would have to read them."""
+    long = [one._replace(tag=one.tag + "x" * LONGEST * (n % 2)) for n, one in enumerate(TWEETS)]
+    plan = make_plan(tags())
+    placer = NewKeys(prepare(plan))
+    reader = PairReader(prepare(plan), placer._reader._reads)
+    [(chunk, _)] = as_source("tweets", long).rows(plan.sources[0], len(long), never())
+    reader.take(placer._reader._reads[0].first, chunk)
+    pairs = reader.pairs()
+    assert 0 < pairs.num_rows < len({(one.region, one.tag) for one in long})
+    assert max(map(len, pairs.column("right").to_pylist())) <= LONGEST
+    expected = tw.testing.reference(tags(), {"tweets": long}).rows("out")
+    result = tw.run(tags(), {"tweets": long}, slots=4, routing=PLACED, chunk_rows=50)
+    assert result.rows("out") == expected
 
 
 def test_one_slot() -> None:

@@ -11,6 +11,7 @@ import pytest
 import thalweg as tw
 from thalweg.locality import Assignment, Online, Report, RoutingTable, keyed_operators
 from thalweg.plan import make_plan
+from thalweg.state.routing_files import save_table
 
 
 class Tweet(NamedTuple):
@@ -80,6 +81,26 @@ def test_by_a_table(tmp_path: Path) -> None:
         tw.run(tags(), {"tweets": TWEETS}, slots=2, routing=table)
 
 
+def test_routing_as_users_say_it(tmp_path: Path) -> None:
+    """The path of a table, and the words that Spark's locality= takes."""
+    path = tmp_path / "table.json"
+    save_table(str(path), RoutingTable.hashed(keyed_operators(make_plan(tags())), 3))
+    for routing in (path, str(path), "online", "off"):
+        result = tw.run(tags(), {"tweets": TWEETS}, slots=3, routing=routing)
+        assert result.rows("out") == EXPECTED
+    path.write_text("{")
+    with pytest.raises(tw.CheckpointError, match=r"table\.json"):
+        tw.run(tags(), {"tweets": TWEETS}, slots=3, routing=path)
+    with pytest.raises(tw.CheckpointError, match=r"there is no routing table .*none\.json"):
+        tw.run(tags(), {"tweets": TWEETS}, slots=3, routing=tmp_path / "none.json")
+
+
+def test_far_too_many_slots() -> None:
+    """Refused before anything is made for each of them."""
+    with pytest.raises(tw.BuildError, match="take 128 slots or fewer"):
+        tw.run(tags(), {"tweets": TWEETS}, slots=10**12)
+
+
 def test_online(caplog: pytest.LogCaptureFixture) -> None:
     """Tables are made from what is counted while rows pass: keys that come together get to one slot."""
     caplog.set_level(logging.INFO, "thalweg")
@@ -105,7 +126,7 @@ def test_no_changes_by_hash() -> None:
         ({"slots": 0}, "slots"),
         ({"slots": 2, "threads": 2}, "leave out threads"),
         ({"slots": 2, "threading": "manual"}, "leave out threading"),
-        ({"slots": 2, "routing": "online"}, r"tw\.locality\.Online\(\) or None, got str"),
+        ({"slots": 2, "routing": 3}, r"tw\.locality\.Online\(\) or None, got int"),
         ({"routing": Online()}, "say how many there are, slots="),
         ({"slots": 129}, "129 slots, but operator 'region' has 128 buckets"),
     ],

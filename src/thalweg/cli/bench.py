@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from thalweg.bench.measure import Report
 
-Quick = Annotated[bool, typer.Option("--quick", help="Small sizes, one run each: a minute or two.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Small sizes, one run each: some minutes.")]
 Threads = Annotated[
     int | None, typer.Option(min=1, help="Workers at most; all usable cores by default.")
 ]

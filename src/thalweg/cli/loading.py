@@ -32,8 +32,13 @@ def load_flow(place: str) -> Flow:
         found = getattr(module, name, None)
         if isinstance(found, Flow):
             return found
-        what = f"{name} is a {type(found).__name__}" if hasattr(module, name) else f"has no {name}"
-        raise typer.BadParameter(f"{file}: {what}, not a flow; flows in it: {_names(flows)}")
+        is_there = hasattr(module, name)
+        what = (
+            f"{name} is a {type(found).__name__}, not a flow"
+            if is_there
+            else f"it has no flow {name}"
+        )
+        raise typer.BadParameter(f"{file}: {what}; flows in it: {_names(flows)}")
     if "flow" in flows:
         return flows["flow"]
     if len(set(map(id, flows.values()))) == 1:

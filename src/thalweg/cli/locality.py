@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Keys that are shown of each operator.
 _SHOWN: Final = 3
+#: Keys that fill a slot by themselves and are told of.
+_HEAVY: Final = 5
 _CHUNK_ROWS: Final = 8_192
 
 
@@ -61,6 +63,8 @@ def plan(
     before = RoutingTable.hashed(operators, slots)
     taken = sample(flow, _rows(made, read_inputs(source, made.sources)))
     statistics = taken.statistics()
+    if not any(loads.total for loads in statistics.loads.values()):
+        typer.echo("no row came to an operator by key: the table is that of hashing", err=True)
     assignment = partition(statistics, parts=slots, alpha=alpha, seed=seed)
     _show(statistics, before.assignment(), assignment)
     if statistics.pairs:
@@ -111,7 +115,7 @@ def _show(statistics: Statistics, before: Assignment, after: Assignment) -> None
     from thalweg.locality import evaluate
 
     hashed, planned = evaluate(before, statistics), evaluate(after, statistics)
-    table = Table(title=f"{after.parts} slots", title_justify="left")
+    table = Table(title=f"{after.parts} slot{'s' * (after.parts > 1)}", title_justify="left")
     for column in ("operator", "tuples", "keys"):
         table.add_column(column, justify="left" if column == "operator" else "right")
     table.add_column("imbalance, hashed", justify="right")
@@ -132,11 +136,14 @@ def _show(statistics: Statistics, before: Assignment, after: Assignment) -> None
         )
     else:
         typer.echo("no two operators by key follow each other: the table is for balance only")
-    for heavy in after.report.heavy:
+    heaviest = sorted(after.report.heavy, key=lambda one: -one.share)
+    for heavy in heaviest[:_HEAVY]:
         typer.echo(
             f"key {heavy.key!r} of {heavy.operator} has {heavy.share:.1%} of the tuples, so that its slot has"
             f" {heavy.imbalance:.2f} times the mean at least"
         )
+    if len(heaviest) > _HEAVY:
+        typer.echo(f"so it is with {len(heaviest) - _HEAVY:,} keys more")
 
 
 def _top(statistics: Statistics, name: str) -> str:

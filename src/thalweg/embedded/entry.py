@@ -8,10 +8,9 @@ from typing import Any, Final, Literal, overload
 from thalweg.elasticity import Controller
 from thalweg.embedded.host import FlowHost, Result, are_small, options_of, required_plan
 from thalweg.embedded.running import FlowRun, Running
-from thalweg.embedded.slots import SLOT_ROWS, Slots
+from thalweg.embedded.slots import SLOT_ROWS, Routing, Slots, routing_of
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
-from thalweg.locality import Online, RoutingTable
 from thalweg.runtime.feeding import Event
 from thalweg.runtime.options import Options
 from thalweg.runtime.reserve import Reserve
@@ -34,7 +33,7 @@ def run(
     chunk_rows: int | None = None,
     options: Options | None = None,
     slots: int | None = None,
-    routing: RoutingTable | Online | None = None,
+    routing: Routing = None,
 ) -> Result: ...
 
 
@@ -69,7 +68,7 @@ def run(
     chunk_rows: int | None = None,
     options: Options | None = None,
     slots: int | None = None,
-    routing: RoutingTable | Online | None = None,
+    routing: Routing = None,
 ) -> Result | dict[str, Result]:
     """Runs a flow, or several side by side, in this process until their inputs end, and returns their outputs.
 
@@ -99,8 +98,8 @@ def run(
         options: all that there is to say about a run in many threads, instead of threads, threading and policy.
         slots: runs one flow as on a cluster: in so many slots, each in a thread of its own, between which tuples go by
             key. Instead of threads and all that is about them.
-        routing: between slots: by hash (None), by a ``tw.locality.RoutingTable``, or by tables that
-            ``tw.locality.Online()`` makes while the flow runs.
+        routing: between slots: by hash (None), by a ``tw.locality.RoutingTable`` or the path of one, or by tables that
+            ``tw.locality.Online()`` (or "online") makes while the flow runs.
 
     Raises:
         BuildError: an input is missing, there is no source or sink of a name, or what was given does not fit.
@@ -122,7 +121,7 @@ def run(
     plan = required_plan(flow, inputs)
     if slots is not None:
         _refuse_beside_slots(threads, threading, policy, controller, options)
-        made = Slots(slots, routing)
+        made = Slots(slots, routing_of(routing))
         rows = SLOT_ROWS if chunk_rows is None else chunk_rows
         return FlowHost(
             plan, inputs, sinks or {}, rows, None, engine_of=made.engine, changes=made.changes

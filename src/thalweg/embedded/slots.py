@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import time
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from thalweg.checks import require_count
 from thalweg.embedded.new_keys import NewKeys
@@ -13,12 +14,38 @@ from thalweg.errors import BuildError
 from thalweg.locality import History, Online, RoutingTable, Statistics, moves_between
 from thalweg.runtime.build import Prepared
 from thalweg.runtime.exchange import Decide, SlottedEngine
+from thalweg.state.routing_files import load_table
 from thalweg.stats import Change
 
 log = logging.getLogger("thalweg")
 
 #: Rows of a step, unless the caller says otherwise.
 SLOT_ROWS: Final = 8_192
+
+
+#: How tuples go between slots, as users say it.
+Routing: TypeAlias = RoutingTable | Online | str | os.PathLike[str] | None
+
+
+def routing_of(given: Routing) -> RoutingTable | Online | None:
+    """What is meant: "online" is ``Online()``, None and "off" are hashing, another text is the path of a table.
+
+    Raises:
+        BuildError: it is none of these.
+        CheckpointError: there is no table at the path, or it is torn.
+    """
+    if given is None or given == "off":
+        return None
+    if isinstance(given, str) and given == "online":
+        return Online()
+    if isinstance(given, str | os.PathLike):
+        return load_table(os.fspath(given))
+    if not isinstance(given, RoutingTable | Online):
+        raise BuildError(
+            "routing: expected a tw.locality.RoutingTable, the path of one, tw.locality.Online() or None, got"
+            f" {type(given).__name__}"
+        )
+    return given
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,7 +58,7 @@ class Slots:
             is a look at the table, every 16 steps.
 
     Raises:
-        BuildError: the count is not 1 or more, or the routing is something else.
+        BuildError: the count is not 1 or more.
     """
 
     count: int
@@ -41,12 +68,6 @@ class Slots:
 
     def __post_init__(self) -> None:
         require_count("slots", self.count)
-        routing: Any = self.routing
-        if routing is not None and not isinstance(routing, (RoutingTable, Online)):
-            raise BuildError(
-                "routing: expected a tw.locality.RoutingTable, tw.locality.Online() or None, got"
-                f" {type(routing).__name__}"
-            )
 
     def engine(self, prepared: Prepared, chunk_rows: int) -> SlottedEngine:
         """The engine of a flow.

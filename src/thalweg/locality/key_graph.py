@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +31,8 @@ from thalweg.locality.statistics import KeyCount, OperatorKey, Statistics
 
 #: The greatest imbalance by default: METIS's default, and the paper's (4.3).
 ALPHA: Final = 1.03
+#: The greatest seed; METIS has 32 bits for it, and some are added.
+SEEDS: Final = 2**31 - 1_000
 #: The most keys that are pinned.
 MAX_PINS: Final = 100_000
 #: What it costs to move a key, in tuples that could have stayed on their slot.
@@ -118,6 +121,16 @@ def _adjacency(ends: Int64s, size: int) -> tuple[Int64s, Int64s, Int64s]:
     return starts.astype(np.int64), codes % max(size, 1), edges
 
 
+def wrong_numbers(*, alpha: float, move_cost: float, seed: int) -> Iterator[str]:
+    """Says of each that is out of range what was expected."""
+    if not 1 <= alpha < math.inf:
+        yield f"alpha ≥ 1 and finite, got {alpha}"
+    if not 0 <= move_cost < math.inf:
+        yield f"move_cost ≥ 0 and finite, got {move_cost}"
+    if not 0 <= seed <= SEEDS:
+        yield f"seed from 0 to {SEEDS}, got {seed}"
+
+
 def partition(
     statistics: Statistics,
     *,
@@ -144,15 +157,17 @@ def partition(
         max_pins: the most keys to pin, those with the most tuples first.
 
     Raises:
-        BuildError: ``parts`` or ``alpha`` is below 1, or ``move_cost`` or ``max_pins`` below 0; ``current`` is of
-            other operators or another number of buckets.
+        BuildError: ``parts`` is below 1, ``max_pins`` below 0, or another number out of range, see
+            :func:`wrong_numbers`; ``current`` is of other operators or another number of buckets.
         EnvironmentProblem: METIS is needed and cannot be loaded.
     """
-    if parts < 1 or alpha < 1 or move_cost < 0 or max_pins < 0:
-        raise BuildError(
-            "expected parts ≥ 1, alpha ≥ 1, move_cost ≥ 0 and max_pins ≥ 0,"
-            f" got {parts}, {alpha}, {move_cost} and {max_pins}"
-        )
+    wrong = list(wrong_numbers(alpha=alpha, move_cost=move_cost, seed=seed))
+    if parts < 1:
+        wrong.append(f"parts ≥ 1, got {parts}")
+    if max_pins < 0:
+        wrong.append(f"max_pins ≥ 0, got {max_pins}")
+    if wrong:
+        raise BuildError(f"partition: expected {', '.join(wrong)}")
     pinned = {} if current is None else current.keys
     graph = key_graph(statistics, parts=parts, pinned=pinned)
     homes = _homes(graph, statistics, current, parts)

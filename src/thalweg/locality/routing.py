@@ -108,16 +108,7 @@ class RoutingTable:
             require_hashable(routes.types, name)
             self._require_slots(f"the buckets of operator {name!r}", routes.buckets)
             self._require_pins(name, routes)
-        self._require_work()
-
-    def _require_work(self) -> None:
-        sizes = {name: len(routes.buckets) for name, routes in self.operators.items()}
-        most = max(sizes, key=sizes.__getitem__, default=None)
-        if most is not None and self.slots > sizes[most]:
-            raise BuildError(
-                f"{self.slots} slots, but operator {most!r} has {sizes[most]} buckets, and no other one has more: a"
-                f" slot without a bucket has nothing to do; take {sizes[most]} slots or fewer"
-            )
+        _require_work(self.slots, {name: len(r.buckets) for name, r in self.operators.items()})
 
     def _require_slots(self, what: str, owners: Sequence[int]) -> None:
         wrong = [slot for slot in owners if not 0 <= slot < self.slots]
@@ -148,6 +139,7 @@ class RoutingTable:
             slots: how many.
             groups: how many pin groups there will be; None: four a slot.
         """
+        _require_work(slots, {name: buckets for name, (_, buckets) in operators.items()})
         count = GROUPS_A_SLOT * slots if groups is None else groups
         routes = {
             name: Routes(types, tuple(spread(buckets, slots)))
@@ -389,3 +381,13 @@ def routed_by(plan: Plan) -> dict[str, str]:
             if isinstance(home, Keyed) and home.key.fields:
                 found[node.name] = home.name
     return found
+
+
+def _require_work(slots: int, buckets: Mapping[str, int]) -> None:
+    """Refuses slots that no operator has a bucket for."""
+    most = max(buckets, key=buckets.__getitem__, default=None)
+    if most is not None and slots > buckets[most]:
+        raise BuildError(
+            f"{slots} slots, but operator {most!r} has {buckets[most]} buckets, and no other one has more: a"
+            f" slot without a bucket has nothing to do; take {buckets[most]} slots or fewer"
+        )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from thalweg.errors import BuildError
 from thalweg.locality.assignment import Assignment
 from thalweg.locality.evaluate import Outcome, evaluate
-from thalweg.locality.key_graph import ALPHA, partition
+from thalweg.locality.key_graph import ALPHA, partition, wrong_numbers
 from thalweg.locality.recent import RecentCounts
 from thalweg.locality.routing import RoutingTable
 from thalweg.locality.statistics import Statistics
@@ -131,12 +131,9 @@ class Online:
             wrong.append(f"every ≥ 1, got {self.every}")
         if self.drop is not None and not 0 < self.drop < 1:
             wrong.append(f"0 < drop < 1, got {self.drop}")
-        if self.imbalance is not None and self.imbalance <= 1:
+        if self.imbalance is not None and not self.imbalance > 1:
             wrong.append(f"imbalance > 1, got {self.imbalance}")
-        if self.alpha < 1:
-            wrong.append(f"alpha ≥ 1, got {self.alpha}")
-        if self.move_cost < 0:
-            wrong.append(f"move_cost ≥ 0, got {self.move_cost}")
+        wrong += wrong_numbers(alpha=self.alpha, move_cost=self.move_cost, seed=self.seed)
         if self.min_tuples < 0:
             wrong.append(f"min_tuples ≥ 0, got {self.min_tuples}")
         if wrong:
@@ -184,7 +181,7 @@ class Online:
 
     def _assignment(self, statistics: Statistics, parts: int, now: Assignment) -> Assignment:
         if self.partition is not None:
-            return self.partition(statistics, parts, now)
+            return self._asked(self.partition, statistics, parts, now)
         return partition(
             statistics,
             parts=parts,
@@ -193,6 +190,29 @@ class Online:
             current=now,
             move_cost=self.move_cost,
         )
+
+    @staticmethod
+    def _asked(
+        function: Partition, statistics: Statistics, parts: int, now: Assignment
+    ) -> Assignment:
+        """What the user's function makes.
+
+        Raises:
+            BuildError: it raises, or makes something else than an assignment to as many parts.
+        """
+        try:
+            made: Any = function(statistics, parts, now)
+        except Exception as error:
+            raise BuildError(f"Online(partition={function!r}) raised {error!r}") from error
+        if not isinstance(made, Assignment):
+            raise BuildError(
+                f"Online(partition={function!r}) is to give a tw.locality.Assignment, not {made!r:.60}"
+            )
+        if made.parts != parts:
+            raise BuildError(
+                f"Online(partition={function!r}) is to assign to {parts} parts, not {made.parts}"
+            )
+        return made
 
     def _cause(self, before: Outcome, history: History, slots: int) -> Cause | None:
         if history.slots not in (None, slots):

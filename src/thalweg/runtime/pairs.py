@@ -22,6 +22,8 @@ from thalweg.runtime.keys import KeySpec
 
 #: Pairs that are looked at in one go, the most frequent; keys of others go by hash.
 MOST: Final = 100_000
+#: A longer key, in ordered bytes, goes by hash: it would be in each new table, and in each process.
+LONGEST: Final = 1_000
 
 #: A pair: the place of its :class:`Read`, its keys as ordered bytes, and how often it comes.
 PAIRS: Final = pa.schema(
@@ -94,7 +96,8 @@ class PairReader:
             keys.append(self._specs[read.right].ordered_bytes(right, len(places)))
             link = pa.array(np.full(len(places), place, np.int32))
             ones = pa.array(np.ones(len(places), np.int64))
-            self._parts.append(_summed(pa.table([link, *keys, ones], schema=PAIRS)))
+            pairs = pa.table([link, *keys, ones], schema=PAIRS)
+            self._parts.append(_summed(pairs.filter(_are_short(*keys))))
 
     def _keyed(self, index: int) -> Keyed:
         node = self._prepared.plan.node(index)
@@ -104,6 +107,12 @@ class PairReader:
     def _carried(self, index: int, chunk: Chunk, places: Int64s) -> list[Column]:
         """The key of an operator further on, which the rows have already."""
         return [chunk.column(name).take(places) for name in self._specs[index].names]
+
+
+def _are_short(left: pa.Array, right: pa.Array) -> pa.Array:
+    return pc.less_equal(
+        pc.max_element_wise(pc.binary_length(left), pc.binary_length(right)), LONGEST
+    )
 
 
 def _summed(pairs: pa.Table) -> pa.Table:
