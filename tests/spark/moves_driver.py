@@ -5,7 +5,7 @@ The tests start this file as a process of its own, so that they can kill it; the
     python moves_driver.py INPUT OUTPUT CHECKPOINT SLOTS END MASTER THREADS LOCALITY
 
 SLOTS is a number, or with commas those that batches have in turn behind the first one, which has the least. LOCALITY is
-``off`` or ``online``.
+``off``, ``online`` (new keys are placed) or ``learnt`` (from counts alone).
 """
 
 from __future__ import annotations
@@ -64,13 +64,11 @@ def slots_of(text: str) -> int | tw.spark.Elastic:
 def main(arguments: list[str]) -> None:
     folder, output, checkpoint, slots, end, master, threads, locality = arguments
     tw.spark.session(master, threads_per_slot=int(threads), conf=settings())
-    online = tw.locality.Online(
-        every=2, drop=None, imbalance=None, move_cost=0.1, min_tuples=10, first_seen=True
-    )
-    asked: Any = online if locality == "online" else locality
     files = tw.spark.files(folder, format="parquet", max_files_per_trigger=1)
     sinks = {name: tw.spark.parquet(f"{output}/{name}") for name in SINKS}
-    given: dict[str, Any] = {"trigger": "available_now", "end": end, "locality": asked}
+    given: dict[str, Any] = {
+        "trigger": "available_now", "end": end, "locality": ASKED.get(locality, locality),
+    }  # fmt: skip
     query = tw.spark.start(
         new_keys_host.FLOW, {"clicks": files}, sinks, checkpoint=checkpoint,
         slots=slots_of(slots), **given,
@@ -81,6 +79,13 @@ def main(arguments: list[str]) -> None:
         print(one["batch"], one["slots"], *[said.get(name) for name in SAID], flush=True)
 
 
+#: What LOCALITY may mean; a driver that is killed soon has to learn early.
+ASKED = {
+    "online": tw.locality.Online(
+        every=2, drop=None, imbalance=None, move_cost=0.1, min_tuples=10, first_seen=True
+    ),
+    "learnt": tw.locality.Online(every=1, drop=None, imbalance=None, move_cost=0.0, min_tuples=10),
+}
 #: Of a batch's locality, what the program prints.
 SAID = ("epoch", "keys_placed", "keys_moved", "states_moved", "decision")
 

@@ -88,7 +88,7 @@ def test_kills_amid_placing_and_moving(tmp_path: Path, undisturbed: Run, seed: i
         mine, other = (read_state(str(one.folder / "ckpt"), name) for one in (run, undisturbed))
         assert mine.to_pylist() == other.to_pylist(), name
     assert counts_of(run) == counts_of(undisturbed)
-    require_one_unit_a_key(run)
+    assert require_one_unit_a_key(run) > FILES
 
 
 def rows_of(run: Run, sink: str) -> list[dict[str, Any]]:
@@ -108,13 +108,15 @@ def counts_of(run: Run) -> dict[str, dict[str, int]]:
     }
 
 
-def require_one_unit_a_key(run: Run) -> None:
-    """Each key is in the state unit that the table of the newest record says, and in no other; some are pinned."""
+def require_one_unit_a_key(run: Run) -> int:
+    """Each key is in the state unit that the table of the newest record says, and in no other; some are pinned.
+
+    Gives the table's epoch.
+    """
     fs, root = resolve(str(run.folder / "ckpt" / "thalweg"))
     record = latest(fs, root)
     assert record is not None
     table = read_table(fs, root, record.extra["routing"])
-    assert table.epoch > FILES
     plan = make_plan(driver.new_keys_host.FLOW)
     homes, nodes = routed_by(plan), {node.name: node for node in plan.keyed}
     pinned = 0
@@ -126,6 +128,7 @@ def require_one_unit_a_key(run: Run) -> None:
                 assert set(routes.units_of(hashes).tolist()) <= {unit}, (name, unit)
                 pinned += len(hashes) if unit >= len(routes.buckets) else 0
     assert pinned
+    return table.epoch
 
 
 def alive(rows: pa.RecordBatch) -> pa.RecordBatch:

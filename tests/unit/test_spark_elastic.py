@@ -117,6 +117,29 @@ def test_the_batch_behind_a_change_says_nothing() -> None:
     assert controller.told[-1].now_ns == 600_000_000
 
 
+def test_the_batch_that_moves_keys_to_a_table_for_new_slots_says_nothing() -> None:
+    """Tables at other times are no reason: there may be one in each batch."""
+    controller = Scripted(2)
+    numbers = adaptation(Elastic(controller=controller))
+    for batch, new_table in enumerate([False, True, True, True, False, True, False]):
+        numbers.batch_done(batch, rows=ROWS, tuples=ROWS, wall_s=1.0, new_table=new_table)
+    assert [(one.threads, one.whole) for one in controller.told] == [
+        (1, False), (1, True), (2, False), (2, False), (2, True), (2, True), (2, True),
+    ]  # fmt: skip
+
+
+def test_no_more_slots_than_a_table_can_have() -> None:
+    for most, levels in ((3, [2, 3]), (None, [2, 8]), (9, [2, 8])):
+        controller = Scripted(2, 8)
+        numbers = adaptation(Elastic(controller=controller, minimum=2))
+        numbers.limit_slots(most)
+        assert numbers.most_slots == controller.limits.maximum == min(most or 8, 8)
+        assert [one.after for one in run(numbers, 6, lambda s, t: 1e6)] == levels
+    given = adaptation(4)
+    given.limit_slots(3)
+    assert given.slots == 4
+
+
 def test_small_batches_say_nothing() -> None:
     controller = Scripted(2)
     run(adaptation(Elastic(controller=controller, least_rows=ROWS + 1)), 5, lambda s, t: 1e6)

@@ -30,7 +30,7 @@ from thalweg.plan import Plan
 from thalweg.runtime.build import prepare
 from thalweg.spark import inputs as io
 from thalweg.spark.elastic import Adaptation, Change
-from thalweg.spark.exchanges import Exchange, exchanges, tagged
+from thalweg.spark.exchanges import exchanges, tagged
 from thalweg.spark.failures import function_failed, write_failed
 from thalweg.spark.lease import Lease
 from thalweg.spark.locality import Asked, KeyRouting, Routed, followed
@@ -158,10 +158,9 @@ class Batches:
             self._routing.require_slots(slots)
 
     def _open(self, store: Store, locality: Asked) -> None:
-        new = manifest_of(self.plan)
         if manifests.read(store.fs, store.root) is None:
             refuse_used_folders(self.sinks)
-        carried = manifests.reconcile(store.fs, store.root, new)
+        carried = manifests.reconcile(store.fs, store.root, manifest_of(self.plan))
         self._defaults = {name: carried.defaults(name) for name in carried.operators}
         latest = records.latest(store.fs, store.root)
         if latest is not None and latest.finished:
@@ -170,10 +169,11 @@ class Batches:
                 "Start with a new checkpoint folder to process more."
             )
         self.counts = {k: dict(v) for k, v in latest.counters.items()} if latest else {}
-        context = self.spark.sparkContext
+        context, slots = self.spark.sparkContext, self.numbers.slots
         self._routing = KeyRouting(
-            context, self.plan, store.fs, store.root, locality, latest, self.numbers.slots
+            context, self.plan, store.fs, store.root, locality, latest, slots
         )
+        self.numbers.limit_slots(self._routing.most_slots)
 
     def run(
         self, frame: DataFrame, batch: int, *, ends: bool, admission_wait_s: float = 0.0
@@ -201,22 +201,24 @@ class Batches:
             self._routing.collect(job.attempt)
             self._routing.committed(batch)
         wall_s = time.perf_counter() - started
-        found = exchanges(self.spark, job.attempt) if job.slots > 1 else []
         progress = batch_progress(
             self.plan, record, told.reports, self.progress,
             wall_s=wall_s, admission_wait_s=admission_wait_s,
-            locality=self._locality(job, routed, told.reports, found),
+            locality=self._locality(job, routed, told.reports),
         )  # fmt: skip
         progress["threads"] = job.threads
-        changes = [*self._adapt(progress), *table_changes(batch, routed)]
+        changes = self._adapt(progress, table_changes(batch, routed))
         progress["changes"] = [dataclasses.asdict(one) for one in changes]
         self.progress.append(progress)
 
-    def _adapt(self, said: Mapping[str, Any]) -> Sequence[Change]:
-        """Changes the numbers of slots and threads for the next batch, if that is left to us."""
+    def _adapt(self, said: Mapping[str, Any], tables: Sequence[Change]) -> Sequence[Change]:
+        """Changes the numbers of slots and threads for the next batch, if that is left to us; all its changes."""
         tuples = sum(counts.get("in", 0) for counts in said["operators"].values())
         batch, rows, wall_s = (said[name] for name in ("batch", "rows", "batch_s"))
-        return self.numbers.batch_done(batch, rows=rows, tuples=tuples, wall_s=wall_s)
+        found = self.numbers.batch_done(
+            batch, rows=rows, tuples=tuples, wall_s=wall_s, new_table=bool(tables)
+        )
+        return [*found, *tables]
 
     def _planned(
         self, frame: DataFrame, batch: int, previous: records.CommitRecord | None, *, ends: bool
@@ -235,12 +237,9 @@ class Batches:
         ), routed
 
     def _locality(
-        self,
-        job: StageJob,
-        routed: Routed,
-        reports: Sequence[Mapping[str, Any]],
-        found: Sequence[Exchange],
+        self, job: StageJob, routed: Routed, reports: Sequence[Mapping[str, Any]]
     ) -> dict[str, Any]:
+        found = exchanges(self.spark, job.attempt) if job.slots > 1 else []
         if not found and routed.run is None:
             return {}
         top = None if self._routing is None else self._routing.top_keys()

@@ -2,7 +2,8 @@
 
 A batch is a period of adaptation, and its running time is the period's length, so a query that waits for rows says
 nothing (Schneider & Wu, 4.2.2, measure throughput the same way). What follows a change is left out: its first batch
-moves state. One change at a time, threads before slots: threads cost no exchange of rows.
+moves state, and so does the next one, where the first has made a routing table for the new number of slots. One change
+at a time, threads before slots: threads cost no exchange of rows.
 """
 
 from __future__ import annotations
@@ -129,6 +130,8 @@ class Adaptation:
         self._now_ns = 0
         #: the numbers that the last batch ran with
         self._before: tuple[int, int] | None = None
+        #: whether the next batch moves keys to where a table for these slots has them
+        self._settles = False
         self.changes: list[Change] = []
 
     @property
@@ -156,7 +159,22 @@ class Adaptation:
         """The most that a slot may have."""
         return self._threads.limits.maximum
 
-    def batch_done(self, batch: int, *, rows: int, tuples: int, wall_s: float) -> Sequence[Change]:
+    def limit_slots(self, most: int | None) -> None:
+        """Finds no more slots than these; to be said before the first batch.
+
+        Args:
+            most: not fewer than the least that were asked for; None for no limit.
+        """
+        number = self._slots
+        if most is None or number.controller is None or number.limits.maximum <= most:
+            return
+        _LOG.info("slots: %d at most, since no operator has more buckets", most)
+        number.limits = Limits(number.limits.minimum, most)
+        number.controller.start(number.limits)
+
+    def batch_done(
+        self, batch: int, *, rows: int, tuples: int, wall_s: float, new_table: bool = False
+    ) -> Sequence[Change]:
         """A batch has run with the present numbers; what changes for the next one.
 
         Args:
@@ -164,10 +182,13 @@ class Adaptation:
             rows: that its sources gave.
             tuples: that all its operators took.
             wall_s: how long it ran.
+            new_table: whether another routing table, made from statistics, holds from the next batch on.
         """
         numbers = self.slots, self.threads
-        whole = self._before == numbers
-        self._before = numbers
+        same = self._before == numbers
+        whole = same and not self._settles
+        # Not behind every table: there may be one in each batch.
+        self._before, self._settles = numbers, new_table and not same
         length_ns = max(round(wall_s * 1e9), 1)
         self._now_ns += length_ns
         for one, other in ((self._threads, self._slots), (self._slots, self._threads)):

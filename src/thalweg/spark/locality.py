@@ -191,6 +191,13 @@ class KeyRouting:
         table.require(self._operators, slots)
         return (None, table) if latest is None else (Fixed(table), hashed)
 
+    @property
+    def most_slots(self) -> int | None:
+        """For more slots there can be no table; None where there are none."""
+        if self._manager is None:
+            return None
+        return max((buckets for _, buckets in self._operators.values()), default=None)
+
     def require_slots(self, slots: int) -> None:
         """Refuses a number of slots for which there can be no table.
 
