@@ -13,10 +13,15 @@ import pyarrow as pa
 import pytest
 import witness
 from pyspark.sql import SparkSession
+from slots_host import SlotsHost
 from task_host import TaskHost
 
 import thalweg as tw
+from thalweg.plan import make_plan
+from thalweg.runtime.build import prepare
+from thalweg.runtime.parallel import STEP_ROWS
 from thalweg.spark import worker
+from thalweg.state.inspect import read_state
 
 pytestmark = pytest.mark.spark
 
@@ -118,6 +123,54 @@ def test_an_engine_that_is_evicted_is_stopped(
     for number in range(4):
         TaskHost(make_flow(), str(tmp_path / str(number)), threads=2).run(rows(1))
         assert len(workers()) == 2 * min(number + 1, 2)
+
+
+# -- steps ------------------------------------------------------------------------------------------------
+
+
+def later(state: Sum, row: Row) -> Row:
+    state.total += row.value % 7
+    return Row(row.value % 11, state.total)
+
+
+def two_keys(compile: Any) -> tw.Flow:
+    flow = tw.Flow("two")
+    added = flow.source("rows", Row).key_by("key").process(add, state=Sum, name="add")
+    added.key_by("key").process(later, state=Sum, name="later", compile=compile).sink("out")
+    return flow
+
+
+def step_rows(flow: tw.Flow, stage: int | None, chunk_rows: int, threads: int = 2) -> int:
+    prepared = prepare(make_plan(flow))
+    engine = worker.make_engine(prepared, stage, chunk_rows=chunk_rows, threads=threads)
+    try:
+        return engine.step_rows()
+    finally:
+        engine.stop()
+
+
+def test_how_long_steps_are() -> None:
+    """Short where machine code runs all operators of a slot; else a step has a price, and is as long as asked for."""
+    compiled, partly = two_keys("auto"), two_keys("never")
+    assert step_rows(compiled, None, 65_536) == STEP_ROWS
+    assert step_rows(compiled, None, 100) == 100
+    assert step_rows(compiled, None, 65_536, threads=1) == 65_536
+    assert step_rows(partly, None, 65_536) == 65_536
+    for stage in (0, 1):
+        assert step_rows(compiled, stage, 65_536) == 65_536
+
+
+def test_batches_of_several_steps(tmp_path: Path) -> None:
+    """Rows and states are those of one thread, which has a step for all."""
+    given = [Row(n * 7919 % 501, 1 + n % 13) for n in range(2 * STEP_ROWS + 5)]
+    found = []
+    for threads in (1, 2):
+        host = SlotsHost(two_keys("auto"), str(tmp_path / str(threads)), threads)
+        for ends in (False, True):
+            host.batch(given, slots=1, ends=ends)
+        states = [read_state(str(tmp_path / str(threads)), name) for name in ("add", "later")]
+        found.append((host.rows["out"], [one.to_pylist() for one in states]))
+    assert found[0] == found[1] and len(found[0][0]) == 2 * len(given)
 
 
 # -- queries ----------------------------------------------------------------------------------------------

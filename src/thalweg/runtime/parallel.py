@@ -131,6 +131,11 @@ class ParallelEngine(Engine):
         )
 
     @property
+    def is_native(self) -> bool:
+        """Whether machine code runs all its operators, so that a step costs Python next to nothing."""
+        return all(task.spec.native for task in self.tasks[1:] if not task.leaves)
+
+    @property
     def refs(self) -> int:
         """The most streams that one of its operators puts out."""
         return max(1, *(len(task.refs) for task in self.tasks))

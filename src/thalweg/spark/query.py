@@ -296,7 +296,8 @@ def start(
             batch after batch. Batch inputs run once, here, and end.
         end: what the end of an available-now run means: ``"keep"`` leaves sessions and windows open for the
             next run, ``"drain"`` ends the input for good.
-        chunk_rows: about how many rows move at once.
+        chunk_rows: about how many rows move at once; at most 16,384 in one slot of several threads all of whose
+            operators are compiled, where larger steps cost more.
         scheduler: shares the cluster with other queries by a policy; it knows this one by the flow's name.
         locality: how tuples find their slots. ``"off"``: by the hash of their key, or by the table that a checkpoint
             has already. ``"online"``: keys that come together are brought together while the query runs

@@ -26,7 +26,7 @@ from thalweg.runtime.ingress import Gate
 from thalweg.runtime.keyed_unit import KeyedUnit
 from thalweg.runtime.keys import KeySpec
 from thalweg.runtime.options import Options
-from thalweg.runtime.parallel import ParallelEngine
+from thalweg.runtime.parallel import STEP_ROWS, ParallelEngine
 from thalweg.spark.gates import GateState, gate_facts, set_gate_facts
 from thalweg.spark.routes import Routes, hash_routes, node_slot, table_routes
 from thalweg.state import record as records
@@ -170,7 +170,11 @@ def make_engine(prepared: Prepared, stage: int | None, *, chunk_rows: int, threa
     if threads == 1:
         return Engine(prepared, stage=stage, chunk_rows=chunk_rows)
     options = Options(threads=threads)
-    return ParallelEngine(prepared, stage=stage, chunk_rows=chunk_rows, options=options)
+    made = ParallelEngine(prepared, stage=stage, chunk_rows=chunk_rows, options=options)
+    if stage is None and made.is_native:
+        # For larger ones the allocator gives memory back and takes it anew, page by page, at each step.
+        made.chunk_rows = min(chunk_rows, STEP_ROWS)
+    return made
 
 
 def compile_all(prepared: Prepared, threads: int) -> None:
