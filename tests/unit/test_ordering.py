@@ -172,3 +172,11 @@ def test_sorted_rows_stay_where_they_are() -> None:
     places = order_places(chunk([1, 2, 3], _time=[1, 1, 2], _seq=[5, 4, 0]))
     assert places is not None
     assert places.tolist() == [1, 0, 2]
+
+
+def test_rows_that_stand_in_order_are_not_the_operators_buffers() -> None:
+    """An operator may write over its buffers of numbers in the next step."""
+    found = result([1, 2], ints(0, 1), ints(0, 0), [])
+    out = keyed_chunk(chunk([0, 0]), found, SCHEMA, SPEC, 4, None)
+    assert numbers(out) == [1, 2]
+    assert not np.shares_memory(out.columns[0].values, found.columns[0].values)

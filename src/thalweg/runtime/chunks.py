@@ -8,7 +8,7 @@ Category travels as the 64-bit stable hash of its text; :data:`CATEGORIES` turns
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +31,14 @@ _NUMPY: Final = {
     Kind.CATEGORY: np.dtype(np.int64),
     Kind.TIMER: np.dtype(np.int64),
 }
+
+
+#: Bytes values of more than so many bytes on average are put together at once.
+_LONG_BYTES: Final = 256
+#: An array of bytes holds at most so many.
+_MOST_BYTES: Final = 2**31 - 1
+#: About so many bytes of a chunk become Python objects at a time.
+_WINDOW_BYTES: Final = 1 << 20
 
 
 def numpy_dtype(kind: Kind) -> np.dtype[Any]:
@@ -128,6 +136,8 @@ class Column:
             return cls.from_arrow(kind, pa.array(values, pa.int64()).view(kind.arrow))
         if kind.kind in (Kind.LIST, Kind.RECORD):
             return cls(kind, pa.array([_plain(v) for v in values], kind.arrow))
+        if kind.kind is Kind.BYTES:
+            return cls(kind, _bytes_array(values))
         return cls.from_arrow(kind, pa.array(values, kind.arrow))
 
     def to_arrow(self) -> pa.Array:
@@ -186,6 +196,22 @@ class Column:
             return cls(kind, values)
         valid = [np.ones(len(p), np.bool_) if p.valid is None else p.valid for p in parts]
         return cls(kind, values, np.concatenate(valid))
+
+
+def _bytes_array(values: Sequence[Any]) -> pa.Array:
+    """Bytes as an array; long ones in memory of their size, not in memory that grows while it is filled."""
+    sizes = [0 if one is None else len(one) for one in values]
+    size = sum(sizes)
+    if size < _LONG_BYTES * len(sizes) or size > _MOST_BYTES or None in values:
+        return pa.array(values, pa.binary())
+    ends = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=ends[1:])
+    data = pa.allocate_buffer(size)
+    room, at = memoryview(data).cast("B"), 0
+    for value, length in zip(values, sizes, strict=True):
+        room[at : at + length] = value
+        at += length
+    return pa.Array.from_buffers(pa.binary(), len(sizes), [None, pa.py_buffer(ends), data])
 
 
 def _plain(value: Any) -> Any:
@@ -271,6 +297,14 @@ class Chunk:
         return pa.RecordBatch.from_arrays(
             [c.to_arrow() for c in self.columns], schema=self.schema.arrow
         )
+
+    def each_row(self) -> Iterator[Any]:
+        """The tuples as of :meth:`rows`, made some at a time: large values are not all there at once."""
+        size = sum(one.values.nbytes for one in self.columns)
+        count = max(1, min(self.length, size // _WINDOW_BYTES))
+        step = -(-self.length // count)
+        for start in range(0, self.length, max(step, 1)):
+            yield from self.slice(start, min(start + step, self.length)).rows()
 
     def rows(self) -> list[Any]:
         """The tuples as instances of the user's record class."""

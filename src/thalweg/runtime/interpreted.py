@@ -125,7 +125,7 @@ class InterpretedKeyed:
             python_keys = self._spec.python_keys(keys, len(chunk))
             buckets = self.units.of(self._spec.hashes(keys, len(chunk))).tolist()
             at = [0] * len(chunk) if times is None else times.tolist()
-            for place, row in enumerate(chunk.rows()):
+            for place, row in enumerate(chunk.each_row()):
                 self._row(
                     self.table(buckets[place]),
                     python_keys[place],

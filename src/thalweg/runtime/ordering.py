@@ -62,7 +62,7 @@ def keyed_chunk(
     by_row = result.source >= 0
     if by_row.all():
         rows = np.argsort(result.source, kind="stable")
-        out = out.take(rows)
+        out = _in_order(out, rows)
         out.order = row_order(chunk, result.source[rows], counter)
         return _with_own(out, result.time, rows)
     row_places = np.flatnonzero(by_row)
@@ -80,6 +80,15 @@ def keyed_chunk(
         name: take_order(concat_order([of_rows[name], of_timers[name]]), merged) for name in of_rows
     }
     return _with_own(out, result.time, places[merged])
+
+
+def _in_order(out: Chunk, rows: Int64s) -> Chunk:
+    """All rows of the chunk in this order. What never changes is not copied where they stand in it."""
+    if not np.array_equal(rows, np.arange(len(rows))):
+        return out.take(rows)
+    # Arrays of fixed width may be an operator's buffers.
+    columns = [one.take(rows) if one.type.fixed_width else one for one in out.columns]
+    return Chunk(out.schema, columns, len(rows))
 
 
 def _with_own(out: Chunk, times: Int64s, places: Int64s) -> Chunk:

@@ -17,7 +17,7 @@ from thalweg.runtime.engine import Engine, Leaving
 from thalweg.runtime.key_counting import KeyCounter
 from thalweg.runtime.keyed_unit import KeyFinder
 from thalweg.spark.routes import Routes, node_slot
-from thalweg.spark.transport import DRIVER, Blob, encode, pieces
+from thalweg.spark.transport import DRIVER, Blob, encode, pieces, taken, to_json
 from thalweg.spark.worker import StageJob, plan_of, routes_of
 from thalweg.times import BEFORE_ALL
 
@@ -47,17 +47,16 @@ class Router:
         self._finders: dict[int, KeyFinder] = {}
 
     def route(self, edge: Edge, chunk: Chunk, here: int) -> Iterator[tuple[int, Chunk]]:
-        """The parts of a chunk with the slot that each goes to."""
+        """The parts of a chunk, none too large for a blob, with the slot that each goes to."""
         node = self._plan.node(edge.node)
-        one_slot = isinstance(node, (OrderBy, Coroutine))
-        if one_slot or (isinstance(node, Sink) and node.ordered):
-            yield node_slot(node, self._slots), chunk
-        elif isinstance(node, Keyed) and node.key.fields:
+        if isinstance(node, Keyed) and node.key.fields:
             yield from self._by_key(node, chunk, here)
-        elif isinstance(node, Keyed):
-            yield node_slot(node, self._slots), chunk
-        else:
-            yield here, chunk
+            return
+        one_slot = isinstance(node, (OrderBy, Coroutine, Keyed))
+        one_slot = one_slot or (isinstance(node, Sink) and node.ordered)
+        slot = node_slot(node, self._slots) if one_slot else here
+        for piece in pieces(chunk):
+            yield slot, piece
 
     def _by_key(self, node: Keyed, chunk: Chunk, here: int) -> Iterator[tuple[int, Chunk]]:
         slots = self._slots_of(node, chunk)
@@ -66,8 +65,8 @@ class Router:
         routed[1] += len(slots)
         for slot in range(self._slots):
             places = np.flatnonzero(slots == slot)
-            if len(places):
-                yield slot, chunk if len(places) == len(chunk) else chunk.take(places)
+            for piece in taken(chunk, places):
+                yield slot, piece
 
     def _slots_of(self, node: Keyed, chunk: Chunk) -> Any:
         if node.index not in self._finders:
@@ -137,14 +136,13 @@ class Sender:
                 if isinstance(node, Sink) and not node.ordered:
                     yield from sink_blobs(node.index, chunk, self._slot)
                     continue
-                for slot, part in self._router.route(edge, chunk, self._slot):
-                    for piece in pieces(part):
-                        data = encode(piece, order)
-                        yield Blob(stage, slot, "chunk", edge.node, edge.port, self._phase, data)
+                for slot, piece in self._router.route(edge, chunk, self._slot):
+                    data = encode(piece, order)
+                    yield Blob(stage, slot, "chunk", edge.node, edge.port, self._phase, data)
 
     def clocks(self, phases: list[Phase]) -> Iterator[Blob]:
         """The punctuations: the phases for every later stage and slot, also those without rows."""
-        data = orjson.dumps([[sorted(p.clocks.items()), p.ending, p.round] for p in phases])
+        data = to_json([[sorted(p.clocks.items()), p.ending, p.round] for p in phases])
         for stage in range(self._stage + 1, self._engine.plan.depth):
             for slot in range(self._slots):
                 yield Blob(stage, slot, "clock", 0, 0, 0, data)

@@ -188,16 +188,9 @@ def later_stage(job: StageJob, stage: int) -> Body:
 
 def _later_stage(job: StageJob, stage: int, batches: Iterator[pa.RecordBatch]) -> Iterator[Blob]:
     slot = _slot()
-    mine: dict[tuple[int, Edge], list[bytes]] = {}
+    mine: dict[tuple[int, Edge], list[pa.Buffer]] = {}
     phases: list[Phase] = []
-    for batch in batches:
-        for blob in from_batch(batch):
-            if blob.stage != stage:
-                yield blob
-            elif blob.kind == "clock":
-                merge_phases(phases, blob.data)
-            else:
-                mine.setdefault((blob.phase, Edge(blob.node, blob.port)), []).append(blob.data)
+    yield from _sorted_out(stage, batches, mine, phases)
     started = _Started.now()
     with hot_engine(job, stage, slot) as hot:
         engine = hot.engine
@@ -227,6 +220,23 @@ def _later_stage(job: StageJob, stage: int, batches: Iterator[pa.RecordBatch]) -
     yield report(stage, slot, {**said, **facts, **started.spent()})
 
 
+def _sorted_out(
+    stage: int,
+    batches: Iterator[pa.RecordBatch],
+    mine: dict[tuple[int, Edge], list[pa.Buffer]],
+    phases: list[Phase],
+) -> Iterator[Blob]:
+    """Puts what a stage reads into ``mine``, by phase and edge, and into ``phases``; gives on what others read."""
+    for batch in batches:
+        for blob in from_batch(batch):
+            if blob.stage != stage:
+                yield blob
+            elif blob.kind == "clock":
+                merge_phases(phases, blob.data)
+            else:
+                mine.setdefault((blob.phase, Edge(blob.node, blob.port)), []).append(blob.data)
+
+
 def _phase(engine: Engine, phase: Phase, arriving: dict[Edge, Chunk]) -> Iterator[Leaving]:
     """Runs a phase; the clocks that the stage's order_by operators set are the phase's for the stages behind."""
     ending = frozenset(phase.ending)
@@ -238,11 +248,13 @@ def _phase(engine: Engine, phase: Phase, arriving: dict[Edge, Chunk]) -> Iterato
     phase.clocks.update((g.node.index, own[g.node.index]) for g in arrived if g.node.index in own)
 
 
-def _merged(engine: Engine, edge: Edge, blobs: list[bytes]) -> Chunk:
+def _merged(engine: Engine, edge: Edge, blobs: list[pa.Buffer]) -> Chunk:
+    """The rows of an edge; blobs are taken out of the list, so that what is unpacked need not be kept."""
     ref = engine.plan.node(edge.node).inputs[edge.port]
     order = engine.edge_columns(ref, edge)
     schema = stream_schema(engine.plan, ref)
-    return merge([decode(data, schema, order) for data in blobs], order)
+    blobs.reverse()
+    return merge([decode(blobs.pop(), schema, order) for _ in range(len(blobs))], order)
 
 
 def last_merge(job: StageJob) -> Body:

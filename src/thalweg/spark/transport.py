@@ -6,10 +6,10 @@ blocks, not rows; the schema of the frame is the same for every flow; and a chun
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,14 +17,23 @@ import pyarrow.ipc as ipc
 
 from thalweg.plan import KEY
 from thalweg.records import Kind, Schema
-from thalweg.runtime.chunks import CATEGORIES, Chunk, Column
+from thalweg.runtime.chunks import CATEGORIES, Chunk, Column, Int64s
 from thalweg.runtime.ordering import empty_order
 
-#: A blob holds at most about so many bytes, well under Spark's limit of an Arrow batch.
-BLOB_BYTES: Final = 8 << 20
+#: A blob holds at most about so many bytes. On its way it is copied a dozen times, here and in the JVM: what fits a
+#: processor's cache, and buffers that are used again, cost less than fresh memory; smaller ones cost more calls.
+BLOB_BYTES: Final = 1 << 20
 
 #: Blobs cross the JVM four times on their way to another slot; what is not sent need not be copied.
-_OPTIONS: Final = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_LZ4: Final = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_PLAIN: Final = ipc.IpcWriteOptions(compression=None, use_threads=False)
+_CODEC: Final = pa.Codec("lz4")
+#: LZ4 looks back so far; of larger columns so much is tried.
+_SAMPLE_BYTES: Final = 64 << 10
+#: Less is not worth unpacking.
+_WORTH: Final = 0.9
+#: Arrow's readers want numbers at multiples of so many bytes.
+_ALIGNED: Final = 8
 
 #: The frame between stages. ``stage`` is where the blob is read, ``slot`` the slot that reads it.
 FRAME: Final = "stage int, slot int, kind string, node int, port int, phase int, data binary"
@@ -81,11 +90,16 @@ def from_batch(batch: pa.RecordBatch) -> Iterator[Blob]:
 
 def report(stage: int, slot: int, content: Any) -> Blob:
     """A message to the driver, plain JSON values."""
+    return Blob(DRIVER, slot, "report", stage, 0, 0, to_json(content))
+
+
+def to_json(content: Any) -> bytes:
+    """Plain values as JSON, with spaces behind it so that the blobs that follow it in a column are aligned."""
     data = orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS)
-    return Blob(DRIVER, slot, "report", stage, 0, 0, data)
+    return data.ljust(-(-len(data) // _ALIGNED) * _ALIGNED)
 
 
-def encode(chunk: Chunk, order: Sequence[str]) -> bytes:
+def encode(chunk: Chunk, order: Sequence[str]) -> pa.Buffer:
     """A chunk with these order columns as an Arrow IPC stream; categories as dictionaries of their texts.
 
     Order columns of zeros, such as the level of rows, are left out.
@@ -102,10 +116,23 @@ def encode(chunk: Chunk, order: Sequence[str]) -> bytes:
         arrays.append(values if isinstance(values, pa.Array) else pa.array(values))
         names.append(name)
     batch = pa.RecordBatch.from_arrays(arrays, names=names)
-    sink = io.BytesIO()
-    with ipc.new_stream(sink, batch.schema, options=_OPTIONS) as writer:
+    sink = pa.BufferOutputStream()
+    with ipc.new_stream(sink, batch.schema, options=_LZ4 if _shrinks(arrays) else _PLAIN) as writer:
         writer.write_batch(batch)
     return sink.getvalue()
+
+
+def _shrinks(arrays: Sequence[pa.Array]) -> bool:
+    """Whether LZ4 is likely to make the arrays smaller; what it does to a sample of the largest tells."""
+    sizes = [array.nbytes for array in arrays]
+    largest = max(sizes, default=0)
+    if largest < max(2 * _SAMPLE_BYTES, sum(sizes) / 2):
+        return True
+    data = arrays[sizes.index(largest)].buffers()[-1]
+    if data is None or data.size < _SAMPLE_BYTES:
+        return True
+    sample = data.slice((data.size - _SAMPLE_BYTES) // 2, _SAMPLE_BYTES)
+    return bool(_CODEC.compress(sample).size < _WORTH * _SAMPLE_BYTES)
 
 
 def _wire(column: Column) -> pa.Array:
@@ -117,8 +144,8 @@ def _wire(column: Column) -> pa.Array:
 
 
 def decode(data: bytes | pa.Buffer, schema: Schema, order: Sequence[str]) -> Chunk:
-    """The chunk of :func:`encode`."""
-    batch = ipc.open_stream(data).read_next_batch()
+    """The chunk of :func:`encode`; its columns may be views of ``data``."""
+    batch = ipc.open_stream(_aligned(data)).read_next_batch()
     columns = [
         Column.from_arrow(field.type, batch.column(i)) for i, field in enumerate(schema.fields)
     ]
@@ -131,13 +158,38 @@ def decode(data: bytes | pa.Buffer, schema: Schema, order: Sequence[str]) -> Chu
     return Chunk(schema, columns, batch.num_rows, hidden)
 
 
+def _aligned(data: bytes | pa.Buffer) -> pa.Buffer:
+    buffer = pa.py_buffer(data)
+    if buffer.address % _ALIGNED == 0:
+        return buffer
+    copy = pa.allocate_buffer(buffer.size)
+    np.frombuffer(copy, np.uint8)[:] = np.frombuffer(buffer, np.uint8)
+    return copy
+
+
 def pieces(chunk: Chunk) -> Iterator[Chunk]:
     """The chunk in pieces whose blobs are not too large."""
-    size = sum(_nbytes(column) for column in chunk.columns) + 8 * len(chunk.order) * len(chunk)
-    count = max(1, -(-size // BLOB_BYTES))
-    rows = max(1, -(-len(chunk) // count))
+    rows = _rows(chunk)
     for start in range(0, len(chunk), rows):
         yield chunk.slice(start, min(start + rows, len(chunk)))
+
+
+def taken(chunk: Chunk, places: Int64s) -> Iterator[Chunk]:
+    """The rows of a chunk at these places, which ascend, in such pieces; copied a piece at a time."""
+    if len(places) == len(chunk):
+        yield from pieces(chunk)
+        return
+    rows = _rows(chunk)
+    for start in range(0, len(places), rows):
+        # Rows of one place may be larger than those of others.
+        yield from pieces(chunk.take(places[start : start + rows]))
+
+
+def _rows(chunk: Chunk) -> int:
+    """How many rows of the chunk a blob takes, at least one."""
+    size = sum(_nbytes(column) for column in chunk.columns) + 8 * len(chunk.order) * len(chunk)
+    count = max(1, -(-size // BLOB_BYTES))
+    return max(1, -(-len(chunk) // count))
 
 
 def _nbytes(column: Column) -> int:
