@@ -34,6 +34,12 @@ _ALWAYS: Final = {
     "spark.scheduler.mode": "FAIR",
     # Rows cross to Python in batches: smaller ones cost twice as much a row, larger ones gain nothing.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    # Wide rows, and the blobs of other stages, cross in buffers that both sides use again: 64 MB, Spark's default, are
+    # fresh memory each time.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
+    # Arrow's allocator in Python workers keeps what it has freed for some seconds, for the next batch: fresh pages cost
+    # more than the copies into them.
+    "spark.executorEnv.MIMALLOC_PURGE_DELAY": "10000",
     # Hot state and compiled functions live in the worker process between batches.
     "spark.python.worker.reuse": "true",
     "spark.ui.enabled": "false",
