@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -11,16 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from locality_kit import BUCKETS, count, flights, hashed
 
-from thalweg.errors import BuildError
+from thalweg.errors import BuildError, EnvironmentProblem
 from thalweg.locality import (
     Assignment,
     KeyCount,
     KeyLoads,
     Statistics,
+    balance,
     evaluate,
     partition,
 )
-from thalweg.locality.key_graph import ALPHA, SEEDS, key_graph
+from thalweg.locality.key_graph import ALPHA, SEEDS, get_ready, key_graph
+from thalweg.locality.triggers import Online
 
 Rows = Sequence[tuple[object, ...]]
 
@@ -187,6 +190,25 @@ def test_arguments_are_checked(wrong: dict[str, float], message: str) -> None:
     """What cannot be is refused, with what came."""
     with pytest.raises(BuildError, match=message):
         partition(count([(1, 2)], ("a", "b")), **wrong)  # type: ignore[arg-type]
+
+
+def test_after_getting_ready_nothing_is_left_to_compile() -> None:
+    """A table that is made later, also one that starts from where keys are, calls what was compiled before."""
+    compiled = (balance._losses, balance._unload, balance._climb)
+    get_ready()
+    before = [list(one.signatures) for one in compiled]
+    assert all(before)
+    statistics = count([(n % 50, n % 7) for n in range(1_000)], ("a", "b"))
+    partition(statistics, parts=3, current=hashed(("a", "b"), 3), move_cost=2.0)
+    assert [list(one.signatures) for one in compiled] == before
+
+
+def test_without_metis_nothing_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tables are to be made with is missed at the start, not when rows have come."""
+    monkeypatch.setitem(sys.modules, "pymetis", None)
+    with pytest.raises(EnvironmentProblem, match="pip install pymetis"):
+        Online().get_ready()
+    Online(partition=lambda statistics, parts, now: now).get_ready()
 
 
 def test_the_greatest_seed_is_one() -> None:

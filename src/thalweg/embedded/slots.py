@@ -74,8 +74,11 @@ class Slots:
 
         Raises:
             BuildError: the routing does not fit the flow.
+            EnvironmentProblem: METIS is needed and cannot be loaded.
         """
         online = self.routing if isinstance(self.routing, Online) else None
+        if online is not None:
+            online.get_ready()
         return SlottedEngine(
             prepared,
             slots=self.count,

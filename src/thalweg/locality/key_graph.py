@@ -27,7 +27,7 @@ from thalweg.hashing import Int64s
 from thalweg.locality.assignment import Assignment, HeavyKey, Report
 from thalweg.locality.balance import Cut, improve, loads_of, repair
 from thalweg.locality.evaluate import evaluate
-from thalweg.locality.statistics import KeyCount, OperatorKey, Statistics
+from thalweg.locality.statistics import KeyCount, KeyLoads, OperatorKey, PairCount, Statistics
 
 #: The greatest imbalance by default: METIS's default, and the paper's (4.3).
 ALPHA: Final = 1.03
@@ -119,6 +119,22 @@ def _adjacency(ends: Int64s, size: int) -> tuple[Int64s, Int64s, Int64s]:
     np.add.at(edges, places.ravel(), tuples)
     starts = np.searchsorted(codes // max(size, 1), np.arange(size + 1))
     return starts.astype(np.int64), codes % max(size, 1), edges
+
+
+def get_ready() -> None:
+    """Loads METIS and compiles what :func:`partition` is made of: some seconds, once for each version.
+
+    Else it is the first batch behind which a table is made that takes so much longer.
+
+    Raises:
+        EnvironmentProblem: METIS cannot be loaded.
+    """
+    loads = {
+        name: KeyLoads(name, 2, tuple(KeyCount(key, key, 1) for key in (0, 1)), (0, 0))
+        for name in "ab"
+    }
+    pairs = tuple(PairCount(("a", key), ("b", 1 - key), 1) for key in (0, 1))
+    partition(Statistics(("a", "b"), loads, pairs), parts=2)
 
 
 def wrong_numbers(*, alpha: float, move_cost: float, seed: int) -> Iterator[str]:

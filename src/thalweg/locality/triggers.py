@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from thalweg.errors import BuildError
 from thalweg.locality.assignment import Assignment
 from thalweg.locality.evaluate import Outcome, evaluate
-from thalweg.locality.key_graph import ALPHA, partition, wrong_numbers
+from thalweg.locality.key_graph import ALPHA, get_ready, partition, wrong_numbers
 from thalweg.locality.recent import RecentCounts
 from thalweg.locality.routing import RoutingTable
 from thalweg.locality.statistics import Statistics
@@ -173,6 +173,15 @@ class Online:
             return Decision(None, f"{history.batches} batches, no drift", before)
         made = self._assignment(statistics, table.slots, now)
         return self._judge(cause, before, evaluate(made, statistics), made, tuples)
+
+    def get_ready(self) -> None:
+        """Does what would keep the first new table waiting; see :func:`thalweg.locality.key_graph.get_ready`.
+
+        Raises:
+            EnvironmentProblem: METIS is needed and cannot be loaded.
+        """
+        if self.partition is None:
+            get_ready()
 
     def recent_counts(self) -> RecentCounts:
         """What it is to decide by: the counts of the last ``every`` to ``2 * every`` batches, or of more where these

@@ -133,6 +133,7 @@ class KeyRouting:
         BuildError: the flow has no keyed operator, the table is for another flow or number of slots, or there are more
             slots than buckets.
         CheckpointError: a table cannot be read.
+        EnvironmentProblem: METIS is needed and cannot be loaded.
     """
 
     def __init__(
@@ -179,7 +180,9 @@ class KeyRouting:
                 f"locality: flow {plan.flow!r} has no operator by key, so there is nothing to route"
             )
         if asked == "online":
-            return Online(), hashed
+            asked = Online()
+        if isinstance(asked, Online):
+            asked.get_ready()
         if callable(asked) and not isinstance(asked, type):
             return asked, hashed
         path = asked_path(asked)
