@@ -14,7 +14,7 @@ from thalweg.errors import BuildError
 from thalweg.locality import History, Online, RoutingTable, Statistics, moves_between
 from thalweg.runtime.build import Prepared
 from thalweg.runtime.exchange import Decide, SlottedEngine
-from thalweg.state.routing_files import load_table
+from thalweg.state.routing_files import asked_path, load_table
 from thalweg.stats import Change
 
 log = logging.getLogger("thalweg")
@@ -38,8 +38,9 @@ def routing_of(given: Routing) -> RoutingTable | Online | None:
         return None
     if isinstance(given, str) and given == "online":
         return Online()
-    if isinstance(given, str | os.PathLike):
-        return load_table(os.fspath(given))
+    path = asked_path(given)
+    if path is not None:
+        return load_table(path)
     if not isinstance(given, RoutingTable | Online):
         raise BuildError(
             "routing: expected a tw.locality.RoutingTable, the path of one, tw.locality.Online() or None, got"

@@ -63,11 +63,14 @@ class RecentCounts:
         self._rounds, self._tuples = 0, {}
 
     def _joined_newer(self) -> KeySummary | None:
-        if len(self._newer) > 1:
-            self._newer = [joined(self._newer)]
-        return self._newer[0] if self._newer else None
+        if not self._newer:
+            return None
+        self._newer = [joined(self._newer)]
+        return self._newer[0]
 
 
 def joined(parts: Sequence[KeySummary]) -> KeySummary:
-    """Counts together, at least one, no longer than one sketch."""
+    """Counts together, at least one, no longer than one sketch; none of them is longer."""
+    if len(parts) == 1:
+        return parts[0]
     return KeySummary.merged(parts).top(pairs=PAIRS, keys=KEYS)

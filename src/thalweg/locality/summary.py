@@ -47,19 +47,16 @@ class KeySummary:
             BuildError: they are of different operators or links.
         """
         one, *others = parts
-        for other in others:
-            if other._shape() != one._shape():
-                raise BuildError(
-                    f"counts of {one._shape()} cannot be merged with counts of {other._shape()}"
-                )
-        if not others:
-            return one
+        shape = one._shape()
+        for other in map(KeySummary._shape, others):
+            if other != shape:
+                raise BuildError(f"counts of {shape} cannot be merged with counts of {other}")
         return cls(
-            {name: sum((p.buckets[name] for p in others), start) for name, start in one.buckets.items()},
+            bucket_loads(parts),
             {name: Counts.merged([part.keys[name] for part in parts]) for name in one.keys},
             {link: Counts.merged([part.pairs[link] for part in parts]) for link in one.pairs},
             {name: _all_names([part.names[name] for part in parts]) for name in one.names},
-        )  # fmt: skip
+        )
 
     def top(self, *, pairs: int, keys: int) -> KeySummary:
         """Only the most frequent pairs and keys, shared out as a sketch shares its counters, and the names of these."""
@@ -203,11 +200,18 @@ class _Keys:
         return KeyNames(self.hashes).places(np.ascontiguousarray(hashes))
 
 
+def bucket_loads(parts: Sequence[KeySummary]) -> dict[str, Int64s]:
+    """By operator, the tuples of each bucket in all parts."""
+    return {
+        name: np.sum([part.buckets[name] for part in parts], axis=0) for name in parts[0].buckets
+    }
+
+
 def _all_names(parts: Sequence[Names]) -> Names:
     names = KeyNames()
     names.add(
         np.concatenate([hashes for hashes, _ in parts]),
-        pa.concat_arrays([texts.cast(pa.binary()) for _, texts in parts]),
+        pa.concat_arrays([texts for _, texts in parts]),
     )
     return names.hashes, names.names
 

@@ -13,8 +13,7 @@ from thalweg.errors import BuildError
 from thalweg.plan import Plan
 from thalweg.spark import inputs as io
 from thalweg.spark.elastic import Adaptation, Elastic, elastic
-from thalweg.spark.locality import asked_path
-from thalweg.state.routing_files import load_table
+from thalweg.state.routing_files import asked_path, load_table
 from thalweg.times import duration
 
 log = logging.getLogger("thalweg")

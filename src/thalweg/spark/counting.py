@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -27,13 +27,6 @@ class ToldParam(AccumulatorParam[Told]):
     def addInPlace(self, value1: Told, value2: Told) -> Told:
         value1 += value2
         return value1
-
-
-def bucket_loads(parts: Sequence[KeySummary]) -> Mapping[str, Int64s]:
-    """By operator, the tuples of each bucket."""
-    return {
-        name: np.sum([part.buckets[name] for part in parts], axis=0) for name in parts[0].buckets
-    }
 
 
 def top_keys(parts: Sequence[KeySummary], name: str, size: int) -> tuple[pa.Array, Int64s]:

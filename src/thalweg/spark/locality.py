@@ -41,15 +41,23 @@ from thalweg.locality.reconfiguration import (
     TableRead,
     WriteTable,
 )
+from thalweg.locality.summary import bucket_loads
 from thalweg.locality.triggers import Decision, History, Propose
 from thalweg.plan import Plan
 from thalweg.runtime.keys import KeySpec
-from thalweg.spark.counting import ToldParam, bucket_loads, top_keys
+from thalweg.spark.counting import ToldParam, top_keys
 from thalweg.spark.new_keys import NewKeys, Placing
 from thalweg.spark.pairs import ReadPairs
 from thalweg.state.paths import FileSystem, delete, join
 from thalweg.state.record import CommitRecord
-from thalweg.state.routing_files import epochs, load_table, read_table, table_path, write_table
+from thalweg.state.routing_files import (
+    asked_path,
+    epochs,
+    load_table,
+    read_table,
+    table_path,
+    write_table,
+)
 
 #: What ``start(locality=…)`` takes: "off", "online", the path of a table, or who proposes tables.
 Asked: TypeAlias = Literal["off", "online"] | str | os.PathLike[str] | Propose
@@ -59,13 +67,6 @@ FOLLOWS: Final = "routing"
 LOOK: Final = 5
 #: Keys of each operator that progress shows.
 TOP: Final = 3
-
-
-def asked_path(asked: Any) -> str | None:
-    """The path of a table, where it is one that is asked for."""
-    if not isinstance(asked, str | os.PathLike) or asked in ("off", "online"):
-        return None
-    return os.fspath(asked) or None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

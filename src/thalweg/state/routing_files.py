@@ -5,6 +5,9 @@ A file that no commit record names is what a batch left that did not end; it is 
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 from thalweg.errors import CheckpointError
 from thalweg.locality.routing import RoutingTable
 from thalweg.locality.table_text import decode_table, encode_table
@@ -61,6 +64,13 @@ def prune_tables(fs: FileSystem, root: str, keep_from: int) -> None:
     for epoch in epochs(fs, root):
         if epoch < keep_from:
             delete(fs, join(root, table_path(epoch)))
+
+
+def asked_path(asked: Any) -> str | None:
+    """The path of a table, where it is one that is asked for."""
+    if not isinstance(asked, str | os.PathLike) or asked in ("off", "online"):
+        return None
+    return os.fspath(asked) or None
 
 
 def load_table(location: str) -> RoutingTable:
