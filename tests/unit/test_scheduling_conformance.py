@@ -79,7 +79,9 @@ def test_every_policy_is_here() -> None:
     assert concrete <= {type(one) for one in [*PICKS, *ROUNDS, *PLACEMENTS]}
 
 
-@pytest.mark.parametrize("policy", [*PICKS, *round_policies()], ids=repr)
+@pytest.mark.parametrize(
+    "policy", [*PICKS, *round_policies()], ids=lambda policy: type(policy).__name__
+)
 def test_policies_are_frozen_records(policy: Any) -> None:
     """Equal parameters, equal policy; none changes under an engine."""
     assert dataclasses.replace(policy) == policy
