@@ -10,6 +10,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SLOW ?=
 EXHAUSTIVE ?=
+# Processes that share the tests, file by file; each that comes to Spark starts one of its own.
+WORKERS ?= 2
 # More arguments: make test ARGS="-k order", make bench ARGS="--quick"
 ARGS ?=
 
@@ -22,7 +24,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check $(PIP_QUIET) -c 
 help:
 	@echo "make demo        see it run"
 	@echo "make cluster-demo a Spark cluster on this machine, and tuples that stay where they are"
-	@echo "make test        run the tests (SLOW=1: also slow ones, about an hour; EXHAUSTIVE=1: all)"
+	@echo "make test        run the tests (SLOW=1: also slow ones, some 40 minutes; EXHAUSTIVE=1: all; WORKERS=2)"
 	@echo "make test-quick  run the unit tests that need neither Spark nor patience"
 	@echo "make check       lint, format, types, layers"
 	@echo "make format      put the code into its format"
@@ -57,7 +59,7 @@ cluster-demo: $(VENV)/.installed
 	@$(BIN)/thalweg locality demo $(ARGS)
 
 test: $(VENV)/.dev-installed
-	@$(BIN)/python -m pytest -q $(if $(filter-out 0,$(SLOW)),--slow) $(if $(filter-out 0,$(EXHAUSTIVE)),--exhaustive) $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(if $(filter-out 0,$(SLOW)),--slow) $(if $(filter-out 0,$(EXHAUSTIVE)),--exhaustive) $(ARGS)
 
 test-quick: $(VENV)/.dev-installed
 	@$(BIN)/python -m pytest -q tests/unit -m "not slow and not spark" $(ARGS)

@@ -52,7 +52,7 @@ def test_theorem_3_1_with_store_buffers() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.exhaustive), 2, 3])
 def test_theorem_3_1_deeper(size: int) -> None:
     explore(sending(Structures(), 2, 2, size), bound=3)
     explore(sending(Structures(), 3, 1, size), bound=3)

@@ -66,7 +66,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in (2, 3))]
+)
 def test_kills_amid_placing_and_moving(tmp_path: Path, undisturbed: Run, seed: int) -> None:
     """Four kills each, on every step at least once in all; then rows, states and counts are those of the other run."""
     rng = random.Random(seed)

@@ -11,8 +11,12 @@ import pytest
 
 T = TypeVar("T")
 
-#: How many items a test passes on: by default, and with --slow.
-ITEMS = [1_000_000, pytest.param(20_000_000, marks=pytest.mark.slow)]
+#: How many items a test passes on: by default, with --slow, and with --exhaustive.
+ITEMS = [
+    1_000_000,
+    pytest.param(5_000_000, marks=pytest.mark.slow),
+    pytest.param(20_000_000, marks=pytest.mark.exhaustive),
+]
 
 
 def run_pinned(bodies: Sequence[Callable[[], T]]) -> list[T]:
