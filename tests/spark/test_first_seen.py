@@ -259,7 +259,8 @@ def start_requests(folder: Path, sink: Any, *, first_seen: bool) -> tw.spark.Que
         {"out": sink},
         checkpoint=str(folder / "ckpt"),
         slots=6,
-        locality=tw.locality.Online(every=4, first_seen=first_seen),
+        # Clients come some times only: moving one for a tuple each would not be worth it.
+        locality=tw.locality.Online(every=4, move_cost=0.5, first_seen=first_seen),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from locality_kit import BUCKETS, count
 from reconfiguration_kit import OPERATORS, Row, Storage, check, new_table, run_batch, serial
 
 from thalweg.errors import BuildError, ThalwegError
@@ -24,6 +25,7 @@ from thalweg.locality import (
     Report,
     Statistics,
     decode_table,
+    partition,
 )
 from thalweg.locality.evaluate import evaluate
 from thalweg.locality.reconfiguration import (
@@ -431,3 +433,22 @@ def test_a_partition_function_that_is_none(function: Any, message: str) -> None:
     online = Online(partition=function, every=1, imbalance=None)
     with pytest.raises(BuildError, match=message):
         online(counted(900, 100), apart(), History(batches=7))
+
+
+def test_tuples_that_come_by_chance_move_no_keys() -> None:
+    """Partners stay together; a new cut would please the others as they were counted, and not those to come."""
+    chance = random.Random(7)
+    rows = []
+    for _ in range(6_000):
+        left = chance.randrange(200)
+        right = left if chance.random() < 0.8 else chance.randrange(200, 2_000)
+        rows.append((f"u{left}", f"t{right}"))
+    first, second = (count(part, ("a", "b")) for part in (rows[:3_000], rows[3_000:]))
+    assignment = partition(first, parts=2)
+    operators = {name: (OPERATORS["a"][0], BUCKETS) for name in ("a", "b")}
+    table = RoutingTable.hashed(operators, 2).assigned(assignment)
+    decision = Online(every=1, drop=None, imbalance=None)(second, table, History(batches=1))
+    assert decision.after is not None
+    seen = (decision.after.locality - decision.before.locality) * len(rows[3_000:])
+    assert seen > 1.5 * decision.cost and decision.gain < 0.5 * decision.cost
+    assert decision.assignment is None and "not worth it" in decision.reason

@@ -33,7 +33,8 @@ class Decision:
         before: what the table of now gives on the statistics.
         after: what the new one gives, where one was made.
         assignment: the new one, if it is to be used.
-        gain, cost: in tuples: those that no longer leave their slot, and what moving keys is worth.
+        gain, cost: in tuples: those that no longer leave their slot, of pairs that came more than once, and what moving
+            keys is worth.
     """
 
     cause: Cause | None
@@ -94,8 +95,9 @@ class Online:
     A new table is made every ``every`` batches; sooner when the share of pairs that stay in their slot is ``drop``
     below what the last table was made for, or an operator's imbalance is above ``imbalance``; and at once when the
     last one was made for another number of slots. It is used if it gains more than it costs in as many tuples as were
-    counted, or if it cures an imbalance where that or the slots called for it; after one that was not, the next is made
-    ``every`` batches later. Only what came lately counts: see :meth:`recent_counts`.
+    counted (of pairs that came once nothing is gained: they need not come again), or if it cures an imbalance where
+    that or the slots called for it; after one that was not, the next is made ``every`` batches later. Only what came
+    lately counts: see :meth:`recent_counts`.
 
     Args:
         every: batches; None: only by drift.
@@ -172,7 +174,8 @@ class Online:
         if cause is None:
             return Decision(None, f"{history.batches} batches, no drift", before)
         made = self._assignment(statistics, table.slots, now)
-        return self._judge(cause, before, evaluate(made, statistics), made, tuples)
+        gain = _gain(statistics, now, made)
+        return self._judge(cause, before, evaluate(made, statistics), made, gain)
 
     def get_ready(self) -> None:
         """Does what would keep the first new table waiting; see :func:`thalweg.locality.key_graph.get_ready`.
@@ -241,9 +244,8 @@ class Online:
         return "in turn" if self.every is not None and history.batches >= self.every else None
 
     def _judge(
-        self, cause: Cause, before: Outcome, after: Outcome, made: Assignment, tuples: int
+        self, cause: Cause, before: Outcome, after: Outcome, made: Assignment, gain: float
     ) -> Decision:
-        gain = (after.locality - before.locality) * tuples
         cost = self.move_cost * made.report.moved
         calls = self.imbalance is not None and cause in ("imbalance rose", "slots changed")
         cures = calls and self._excess(after) < self._excess(before)
@@ -258,3 +260,15 @@ class Online:
         """By how much operators are above the limit, added up: one that cannot be balanced hides no other."""
         limit = self.imbalance or 1.0
         return sum(max(found - limit, 0.0) for found in outcome.imbalance.values())
+
+
+def _gain(statistics: Statistics, before: Assignment, after: Assignment) -> float:
+    """The tuples that would stay more, as far as pairs that came more than once tell.
+
+    A cut is made for the very tuples that it is judged by. Each left out in turn, it would have known nothing of a pair
+    that came once: such tuples please any new cut, and say nothing of those that are to come.
+    """
+    again = tuple(pair for pair in statistics.pairs if pair.sure > 1)
+    known = dataclasses.replace(statistics, pairs=again)
+    tuples = sum(pair.sure for pair in again)
+    return (evaluate(after, known).locality - evaluate(before, known).locality) * tuples
