@@ -147,20 +147,28 @@ def test_costs_are_compared_turn_by_turn(tmp_path: Path) -> None:
         return Run((batch(wall_s),), cpu_s)
 
     found = {
-        "hashed": [run(1.0, 1.0), run(2.0, 2.0), run(10.0, 10.0)],
-        "counting": [run(1.0, 1.1), run(4.0, 2.0), run(8.0, 10.5)],
+        "hashed": [run(1.0, 1.0), run(2.0, 2.0), run(9.0, 9.0)],
+        "counting": [run(1.5, 1.1), run(3.5, 2.2), run(9.0, 9.3)],
     }
     report = Report("caneill", tmp_path, Console(quiet=True))
-    setting = Setting(("hashed", "counting"), 4_000, 24.0, repeats=3)
+    setting = Setting(("hashed", "counting"), 4_000, 24.0, batches=3, by_batch=True)
     size = caneill_cluster.QUICK
     text = caneill_cluster.CaneillCluster(report, size)._costs([setting], [found])
     assert text == "CPU time of counting by none: 4 kB 1.05x"
     report.finish(text)
     [rows] = json.loads((tmp_path / "caneill.json").read_text()).values()
     assert rows[1] == {
-        "padding": "4 kB", "way": "counting", "CPU µs a row": pytest.approx(2e4),
-        "CPU to hashed": pytest.approx(1.05), "CPU, least": 1.0, "CPU, most": pytest.approx(1.1),
-        "rows/s to hashed": 1.0, "rows/s, least": 0.5, "rows/s, most": 1.25,
+        "padding": "4 kB", "way": "counting", "turns": 3, "CPU µs a row": pytest.approx(42_000),
+        "CPU to hashed": pytest.approx(1.05), "CPU ±": pytest.approx(0.1 / 3**0.5 / 4),
+        "time to hashed": pytest.approx(1 + 2 / 12), "time ±": pytest.approx(0.7637626 / 3**0.5 / 4),
+    }  # fmt: skip
+
+
+def test_turns_that_others_disturb_are_left_out() -> None:
+    plain = [1.0] * 20
+    each = [*[1.1] * 18, 9.0, 0.2]
+    assert caneill_cluster._ratio("CPU", each, plain) == {
+        "CPU to hashed": pytest.approx(1.1), "CPU ±": pytest.approx(0.0),
     }  # fmt: skip
 
 

@@ -44,7 +44,7 @@ class Size(NamedTuple):
         workers: numbers of executors, for Figures 7 and 14; other experiments have two.
         batches: measured ones of a run; six times as many where one run is shown over time.
         repeats: runs of each way.
-        cost_batches, cost_repeats: the same, where the cost of counting is measured.
+        turns: batches of each way, where the cost of counting is measured.
     """
 
     batch_mb: float
@@ -56,8 +56,7 @@ class Size(NamedTuple):
     workers: tuple[int, ...]
     batches: int
     repeats: int
-    cost_batches: int
-    cost_repeats: int
+    turns: int
 
 
 QUICK: Final = Size(
@@ -70,12 +69,11 @@ QUICK: Final = Size(
     (),
     batches=2,
     repeats=1,
-    cost_batches=2,
-    cost_repeats=1,
+    turns=2,
 )
 FULL: Final = Size(
     24.0, (1.0, 0.1), (0, 4, 12, 20), (0, 4), ((4, None), (12, 1.0), (12, 0.1)), (0.6, 0.7, 0.9, 1.0), (1, 2, 3),
-    batches=3, repeats=1, cost_batches=20, cost_repeats=6,
+    batches=3, repeats=1, turns=60,
 )  # fmt: skip
 
 
@@ -153,9 +151,7 @@ class CaneillCluster:
         elif name == "cost":
             ways = ("hashed", "counting", "table")
             each = [
-                self._setting(kb, ways=ways)._replace(
-                    batches=size.cost_batches, repeats=size.cost_repeats
-                )
+                self._setting(kb, ways=ways)._replace(batches=size.turns, by_batch=True)
                 for kb in size.counting
             ]
             yield _Experiment(2, each, self._costs)
@@ -217,22 +213,20 @@ class CaneillCluster:
         return ""
 
     def _costs(self, settings: Sequence[Setting], found: Sequence[Found]) -> str:
-        """CPU time and rows/s with counting and with a table, turn by turn by the run by hash, and how both vary."""
+        """CPU and wall time of a row with counting and with a table, by those of the same turn by hash."""
         rows: _Rows = []
         for setting, ran in zip(settings, found, strict=True):
+            hashed = ran["hashed"]
             for way, runs in ran.items():
-                turns = list(zip(runs, ran["hashed"], strict=True))
-                cpu = [one.cpu_us / plain.cpu_us for one, plain in turns]
-                rates = [one.rows_per_s / plain.rows_per_s for one, plain in turns]
-                us = statistics.median(one.cpu_us for one in runs)
+                us = statistics.mean(one.cpu_us for one in runs)
                 rows.append(
-                    {"padding": _kb(setting), "way": way, "CPU µs a row": us}
-                    | _spread("CPU", cpu)
-                    | _spread("rows/s", rates)
+                    {"padding": _kb(setting), "way": way, "turns": len(runs), "CPU µs a row": us}
+                    | _ratio("CPU", [one.cpu_us for one in runs], [one.cpu_us for one in hashed])
+                    | _ratio(
+                        "time", *([1 / one.rows_per_s for one in each] for each in (runs, hashed))
+                    )
                 )
-        self._report.add(
-            "cluster: CPU time and rows/s, counting and by a table, turn by turn", rows
-        )
+        self._report.add("cluster: CPU and wall time, counting and by a table, turn by turn", rows)
         counting = [row for row in rows if row["way"] == "counting"]
         said = ", ".join(f"{row['padding']} {row['CPU to hashed']:.2f}x" for row in counting)
         return f"CPU time of counting by none: {said}"
@@ -286,9 +280,18 @@ def _compared(settings: Sequence[Setting], found: Sequence[Found]) -> _Rows:
     ]
 
 
-def _spread(name: str, ratios: Sequence[float]) -> dict[str, float]:
+def _ratio(name: str, each: Sequence[float], plain: Sequence[float]) -> dict[str, float]:
+    """The mean by that of hashing, and the standard error of what they differ by in the same turn.
+
+    Of the turns that differ most, a tenth on either side is left out: other programs of the machine.
+    """
+    differ = sorted(one - other for one, other in zip(each, plain, strict=True))
+    cut = len(differ) // 10
+    kept = differ[cut : len(differ) - cut]
+    error = statistics.stdev(kept) / len(kept) ** 0.5 if len(kept) > 1 else 0.0
+    usual = statistics.mean(plain)
     return {
-        f"{name} to hashed": statistics.median(ratios), f"{name}, least": min(ratios), f"{name}, most": max(ratios),
+        f"{name} to hashed": 1 + statistics.mean(kept) / usual, f"{name} ±": error / usual,
     }  # fmt: skip
 
 

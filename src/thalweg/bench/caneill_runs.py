@@ -14,9 +14,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 import psutil
 
@@ -26,6 +26,9 @@ from thalweg.bench.caneill_flow import COUNTING, local_table, make_flow, worst_t
 from thalweg.locality import Online
 from thalweg.state.routing_files import save_table
 
+if TYPE_CHECKING:
+    from thalweg.spark import Query
+
 #: Keys of each of the two fields.
 KEYS: Final = 1_000
 #: Batches in front that only warm up.
@@ -33,6 +36,12 @@ WARM_UP: Final = 2
 #: Rows a batch at most, where the padding is small.
 _MOST_ROWS: Final = 50_000
 _EXECUTOR_MEMORY: Final = "1g"
+#: A young driver would spend more on its second compiler than on the rows. Executors have the collector that a JVM
+#: takes where it sees one core; what they do with a row is so little code that it is soon compiled, and fast then.
+_JAVA: Final = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC",
+}
 _STOP_S: Final = 30.0
 
 
@@ -50,6 +59,8 @@ class Setting(NamedTuple):
         beside: the padding is made by the first operator, so that only the hop between the operators carries it, as
             where each server of the paper has a source; else the one source task makes it, and the hop before that
             carries it too.
+        by_batch: the ways take turns batch by batch, by queries of the same executors, and each batch is a run: what
+            executors do at one time and not at another, as compiling, befalls all ways alike.
     """
 
     ways: tuple[str, ...]
@@ -60,6 +71,7 @@ class Setting(NamedTuple):
     batches: int = 5
     repeats: int = 1
     beside: bool = True
+    by_batch: bool = False
 
 
 class Job(NamedTuple):
@@ -201,7 +213,6 @@ def _job_of(workers: int, settings: Sequence[Sequence[Any]]) -> Job:
 def run(job: Job) -> Iterator[Found]:
     """Starts a cluster and measures the settings, one after the other; with cards where the process has a network."""
     from thalweg import spark as ts
-    from thalweg.spark.session import LIGHT_JVM
     from thalweg.spark.standalone import standalone
 
     with contextlib.ExitStack() as stack:
@@ -211,9 +222,7 @@ def run(job: Job) -> Iterator[Found]:
         cluster = stack.enter_context(
             standalone(workers=job.workers, memory=_EXECUTOR_MEMORY, machines=machines)
         )
-        # Young JVMs would spend more on their second compiler than on the rows.
-        light = {f"spark.{who}.extraJavaOptions": LIGHT_JVM for who in ("driver", "executor")}
-        session = ts.session(cluster.master, conf={**cluster.settings, **light})
+        session = ts.session(cluster.master, conf={**cluster.settings, **_JAVA})
         stack.callback(session.stop)
         for number, setting in enumerate(job.settings):
             if cards is not None:
@@ -261,21 +270,37 @@ class _Measuring:
 
     def all(self) -> Found:
         """Every way as often as wanted, in turn; there and back again, since young processes get faster."""
+        setting = self._setting
+        if setting.by_batch:
+            with contextlib.ExitStack() as stack:
+                fed = {way: stack.enter_context(self._fed(way)) for way in setting.ways}
+                turns = [[file] for file in self._files[WARM_UP:]]
+                return self._in_turn(lambda way, turn: fed[way].run(turns[turn]), len(turns))
+        return self._in_turn(self._run, setting.repeats)
+
+    def _in_turn(self, run: Callable[[str, int], Run], turns: int) -> Found:
         found: Found = {way: [] for way in self._setting.ways}
-        for turn in range(self._setting.repeats):
+        for turn in range(turns):
             for way in self._setting.ways[:: -1 if turn % 2 else 1]:
-                found[way].append(self._run(way, self._folder / f"{way}-{turn}"))
+                found[way].append(run(way, turn))
         return found
 
     def warm_up(self) -> None:
         """A run that is not counted: the compilers of young executors work for long."""
-        self._run(self._setting.ways[0], self._folder / "warm-up")
+        self._run(self._setting.ways[0])
 
-    def _run(self, way: str, folder: Path) -> Run:
+    def _run(self, way: str, turn: int = 0) -> Run:
+        with self._fed(way) as fed:
+            return fed.run(self._files[WARM_UP:])
+
+    @contextlib.contextmanager
+    def _fed(self, way: str) -> Iterator[_Fed]:
+        """A query of a way that has warmed up."""
         from thalweg import spark as ts
 
+        folder = Path(tempfile.mkdtemp(prefix=f"{way}-", dir=self._folder))
         given = folder / "in"
-        given.mkdir(parents=True)
+        given.mkdir()
         source = ts.files(str(given), format="parquet", max_files_per_trigger=1)
         made = self._setting.padding if self._setting.beside else 0
         query = ts.start(
@@ -283,21 +308,34 @@ class _Measuring:
             locality=self._routings[way],
         )  # fmt: skip
         try:
-            self._feed(given, self._files[:WARM_UP])
-            query.process_all_available()
-            before = _cpu_s()
-            self._feed(given, self._files[WARM_UP:])
-            query.process_all_available()
-            cpu_s = _cpu_s() - before
+            fed = _Fed(query, given)
+            fed.run(self._files[:WARM_UP])
+            yield fed
         finally:
             query.stop()
-        batches = [Batch.of(one) for one in query.recent_progress if one["rows"]]
-        return Run(tuple(batches[WARM_UP:]), cpu_s)
 
-    @staticmethod
-    def _feed(given: Path, files: Sequence[Path]) -> None:
+
+class _Fed:
+    """A query, and the folder whose files it reads.
+
+    Args:
+        query: it takes a file a batch.
+        given: the folder.
+    """
+
+    def __init__(self, query: Query, given: Path) -> None:
+        self._query = query
+        self._given = given
+
+    def run(self, files: Sequence[Path]) -> Run:
+        """Gives it files, and waits until it has taken them."""
+        before = _cpu_s()
         for file in files:
-            os.link(file, given / file.name)
+            os.link(file, self._given / file.name)
+        self._query.process_all_available()
+        cpu_s = _cpu_s() - before
+        batches = [Batch.of(one) for one in self._query.recent_progress if one["rows"]]
+        return Run(tuple(batches[-len(files) :]), cpu_s)
 
 
 def _cpu_s() -> float:
