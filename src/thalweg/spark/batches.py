@@ -36,7 +36,7 @@ from thalweg.spark.lease import Lease
 from thalweg.spark.locality import Asked, KeyRouting, Routed, followed
 from thalweg.spark.locality_progress import locality_progress, table_changes
 from thalweg.spark.manifest import manifest_of
-from thalweg.spark.map_in_arrow import map_in_arrow
+from thalweg.spark.map_in_arrow import import_names, map_in_arrow
 from thalweg.spark.pairs import read_pairs
 from thalweg.spark.pickling import pickled_plan
 from thalweg.spark.placement import Placement
@@ -128,6 +128,7 @@ class Batches:
         chunk_rows: int,
         locality: Asked = "off",
     ) -> None:
+        import_names(spark)
         self.spark = spark
         self.plan = plan
         self.store = store
@@ -274,7 +275,7 @@ class Batches:
         bodies = [whole_flow(job) if job.slots == 1 else first_stage(job)]
         if job.slots > 1:
             bodies += [later_stage(job, stage) for stage in range(1, self.plan.depth)]
-            if any(sink.ordered for sink in self.plan.sinks):
+            if any(sink.ordered and sink.index in job.wanted for sink in self.plan.sinks):
                 bodies.append(last_merge(job))
         out = self._placement.placed(frame.coalesce(1), places[:1])
         for number, body in enumerate(bodies):
@@ -287,7 +288,7 @@ class Batches:
     @contextlib.contextmanager
     def _persisted(self, frame: DataFrame) -> Iterator[None]:
         """Keeps the frame where it is used more than once: by sinks that get a DataFrame."""
-        if not any(isinstance(sink, (FileSink, FrameSink)) for sink in self.sinks.values()):
+        if not self._reads_twice():
             yield
             return
         frame.persist()
@@ -295,6 +296,10 @@ class Batches:
             yield
         finally:
             frame.unpersist()
+
+    def _reads_twice(self) -> bool:
+        """Whether Spark reads what the tasks made for a sink, besides what the driver takes."""
+        return any(isinstance(sink, (FileSink, FrameSink)) for sink in self.sinks.values())
 
     def _told(self, result: DataFrame) -> _Told:
         """Runs the batch: what the tasks reported, rows by sink, and the rows of sinks on the driver.
@@ -307,11 +312,12 @@ class Batches:
             for node in self.plan.sinks
             if isinstance(self.sinks.get(node.name), (MemorySink, ConsoleSink, TableSink))
         ]
-        wanted = (result["kind"] == "report") | result["node"].isin(here)
-        data = f.when(wanted, result["data"]).alias("data")
-        names = [name for name in result.columns if name != "data"]
+        if self._reads_twice():
+            wanted = (result["kind"] == "report") | result["node"].isin(here)
+            data = f.when(wanted, result["data"]).alias("data")
+            result = result.select(*[name for name in result.columns if name != "data"], data)
         told = _Told([], collections.Counter(), {})
-        for batch in result.select(*names, data).toArrow().to_batches():
+        for batch in result.toArrow().to_batches():
             for blob in from_batch(batch):
                 told.add(blob)
         return told

@@ -7,13 +7,29 @@ neither the driver nor the worker uses it on this path. The same function made o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from py4j.java_gateway import java_import
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from pyspark.util import PythonEvalType
 
+#: What PySpark asks the JVM for at each function, by the last part of the name: found at once where imported by its
+#: full name, else searched in the jars under each package that it has imported.
+_ASKED: Final = (
+    "org.apache.spark.api.python.PythonUtils",
+    "org.apache.spark.api.python.SimplePythonFunction",
+    "org.apache.spark.sql.api.python.PythonSQLUtils",
+)
+
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def import_names(spark: SparkSession) -> None:
+    """Makes the JVM find at once what :func:`map_in_arrow` asks it for."""
+    for name in _ASKED:
+        java_import(spark._jvm, name)
 
 
 def map_in_arrow(

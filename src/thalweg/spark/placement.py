@@ -80,6 +80,7 @@ class Placement:
         self._spark = spark
         self._first = first
         self._works = _wanted(spark)
+        self._zip: _Zip | None = None
         #: ids, by slot, of the last batch
         self._before: dict[int, str] = {}
 
@@ -99,7 +100,8 @@ class Placement:
         if not locations or not self._works:
             return frame
         try:
-            return _placed(frame, locations)
+            self._zip = self._zip or _Zip(self._spark)
+            return self._zip.placed(frame, locations)
         except (Py4JError, TypeError) as error:
             self._works = False
             log.warning(
@@ -127,38 +129,56 @@ def executors_of(spark: SparkSession) -> list[Executor]:
     return sorted(executors, key=lambda one: (len(one.id), one.id))
 
 
-def _placed(frame: DataFrame, locations: Sequence[str]) -> DataFrame:
-    """The frame over an RDD that zips its rows with nothing, at these locations.
+class _Zip:
+    """Zips the rows of frames with nothing, at given locations.
 
-    What zips is a class of Spark's own that passes rows on and counts them, so that executors need no code of ours.
+    What zips is a class of Spark's own that passes rows on and counts them, so that executors need no code of ours. All
+    that frames do not differ in is made once: each part of a Java name, asked for, is searched in all of Spark's jars.
+
+    Raises:
+        TypeError: this version of Spark has other classes.
     """
-    spark = frame.sparkSession
-    jvm: Any = spark._jvm
-    java_class = jvm.java.lang.Class.forName
-    tags: Any = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$")
-    row = tags.apply(java_class(_ROW))
-    nowhere = [jvm.scala.Tuple2(None, _seq(jvm, [place])) for place in locations]
-    places = _spark(spark).makeRDD(_seq(jvm, nowhere), row)
-    execution: Any = frame._jdf.queryExecution()
-    passing = jvm.org.apache.spark.sql.execution.debug.DebugEvaluatorFactory(
-        _spark(spark).longAccumulator(),
-        0,
-        jvm.java.lang.reflect.Array.newInstance(java_class(_SETS), 0),
-        execution.executedPlan().output(),
-    )
-    zipped = jvm.org.apache.spark.rdd.ZippedPartitionsWithEvaluatorRDD(
-        execution.toRdd(), places, passing, row, row
-    )
-    session: Any = spark._jsparkSession
-    made = session.internalCreateDataFrame(zipped, frame._jdf.schema(), False)
-    return DataFrame(made, spark)
 
+    def __init__(self, spark: SparkSession) -> None:
+        jvm: Any = spark._jvm
+        java_class = jvm.java.lang.Class.forName
+        tags: Any = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$")
+        self._spark = _spark(spark)
+        self._row = tags.apply(java_class(_ROW))
+        self._pair, self._list, self._to_seq = (
+            jvm.scala.Tuple2, jvm.java.util.ArrayList, jvm.PythonUtils.toSeq
+        )  # fmt: skip
+        self._passing = jvm.org.apache.spark.sql.execution.debug.DebugEvaluatorFactory
+        self._counts = (
+            self._spark.longAccumulator(),
+            0,
+            jvm.java.lang.reflect.Array.newInstance(java_class(_SETS), 0),
+        )
+        self._zipped = jvm.org.apache.spark.rdd.ZippedPartitionsWithEvaluatorRDD
+        #: the newest locations, and the RDD that has its partitions there
+        self._places: tuple[Sequence[str], Any] = ((), None)
 
-def _seq(jvm: Any, values: Sequence[Any]) -> Any:
-    listed = jvm.java.util.ArrayList()
-    for value in values:
-        listed.add(value)
-    return jvm.PythonUtils.toSeq(listed)
+    def placed(self, frame: DataFrame, locations: Sequence[str]) -> DataFrame:
+        """The frame, each partition with its preference."""
+        execution: Any = frame._jdf.queryExecution()
+        passing = self._passing(*self._counts, execution.executedPlan().output())
+        places = self._at(locations)
+        zipped = self._zipped(execution.toRdd(), places, passing, self._row, self._row)
+        session: Any = frame.sparkSession._jsparkSession
+        made = session.internalCreateDataFrame(zipped, frame._jdf.schema(), False)
+        return DataFrame(made, frame.sparkSession)
+
+    def _at(self, locations: Sequence[str]) -> Any:
+        if self._places[0] != locations:
+            nowhere = [self._pair(None, self._seq([place])) for place in locations]
+            self._places = (list(locations), self._spark.makeRDD(self._seq(nowhere), self._row))
+        return self._places[1]
+
+    def _seq(self, values: Sequence[Any]) -> Any:
+        listed = self._list()
+        for value in values:
+            listed.add(value)
+        return self._to_seq(listed)
 
 
 def _spark(spark: SparkSession) -> Any:

@@ -14,6 +14,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc as ipc
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from thalweg.plan import KEY
 from thalweg.records import Kind, Schema
@@ -35,8 +36,19 @@ _WORTH: Final = 0.9
 #: Arrow's readers want numbers at multiples of so many bytes.
 _ALIGNED: Final = 8
 
-#: The frame between stages. ``stage`` is where the blob is read, ``slot`` the slot that reads it.
-FRAME: Final = "stage int, slot int, kind string, node int, port int, phase int, data binary"
+#: The frame between stages. ``stage`` is where the blob is read, ``slot`` the slot that reads it. As a type, since the
+#: JVM would be asked what a text means.
+FRAME: Final = StructType(
+    [
+        StructField("stage", IntegerType()),
+        StructField("slot", IntegerType()),
+        StructField("kind", StringType()),
+        StructField("node", IntegerType()),
+        StructField("port", IntegerType()),
+        StructField("phase", IntegerType()),
+        StructField("data", BinaryType()),
+    ]
+)
 _ARROW: Final = pa.schema(
     [
         pa.field("stage", pa.int32()),
