@@ -24,6 +24,8 @@ log = logging.getLogger("thalweg")
 
 _DRIVER: Final = "driver"
 _ROW: Final = "org.apache.spark.sql.catalyst.InternalRow"
+#: So many RDDs without rows are kept; slots change their places seldom.
+_PLACES: Final = 16
 _SETS: Final = "org.apache.spark.sql.execution.debug.package$SetAccumulator"
 
 
@@ -155,8 +157,8 @@ class _Zip:
             jvm.java.lang.reflect.Array.newInstance(java_class(_SETS), 0),
         )
         self._zipped = jvm.org.apache.spark.rdd.ZippedPartitionsWithEvaluatorRDD
-        #: the newest locations, and the RDD that has its partitions there
-        self._places: tuple[Sequence[str], Any] = ((), None)
+        #: by locations, an RDD that has its partitions there
+        self._places: dict[tuple[str, ...], Any] = {}
 
     def placed(self, frame: DataFrame, locations: Sequence[str]) -> DataFrame:
         """The frame, each partition with its preference."""
@@ -169,10 +171,13 @@ class _Zip:
         return DataFrame(made, frame.sparkSession)
 
     def _at(self, locations: Sequence[str]) -> Any:
-        if self._places[0] != locations:
+        key = tuple(locations)
+        if key not in self._places:
+            if len(self._places) >= _PLACES:
+                self._places.clear()
             nowhere = [self._pair(None, self._seq([place])) for place in locations]
-            self._places = (list(locations), self._spark.makeRDD(self._seq(nowhere), self._row))
-        return self._places[1]
+            self._places[key] = self._spark.makeRDD(self._seq(nowhere), self._row)
+        return self._places[key]
 
     def _seq(self, values: Sequence[Any]) -> Any:
         listed = self._list()
