@@ -119,6 +119,8 @@ def check(plan: Plan, inputs: Mapping[str, Any], sinks: Mapping[str, Any], end: 
 
     io.refuse_embedded_only(plan)
     check_names(plan, inputs)
+    if not isinstance(sinks, Mapping):
+        raise BuildError(f"sinks: expected what is written by sink name, a dict, got {sinks!r:.60}")
     names = {sink.name for sink in plan.sinks}
     for extra in sorted(sinks.keys() - names):
         raise BuildError(

@@ -47,9 +47,9 @@ from thalweg.spark.sinks import (
     FrameSink,
     MemorySink,
     TableSink,
-    as_sink,
     decode_frame,
     refuse_used_folders,
+    sinks_of,
 )
 from thalweg.spark.tasks import first_stage, last_merge, later_stage, whole_flow
 from thalweg.spark.transport import FRAME, Blob, decode, from_batch
@@ -134,7 +134,7 @@ class Batches:
         self.store = store
         #: how many slots and threads
         self.numbers = numbers
-        self.sinks = {name: as_sink(name, given) for name, given in sinks.items()}
+        self.sinks = sinks_of(sinks)
         self.progress: collections.deque[dict[str, Any]] = collections.deque(maxlen=RECENT)
         self.finished = False
         self._chunk_rows = chunk_rows

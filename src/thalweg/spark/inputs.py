@@ -82,8 +82,13 @@ def files(
         options: of the format, see :class:`thalweg.readers.ReadOptions`.
 
     Raises:
-        BuildError: an option does not belong to the format.
+        BuildError: an option does not belong to the format, or no file may come.
     """
+    most = max_files_per_trigger
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+        raise BuildError(
+            f"files: max_files_per_trigger is a whole number, at least 1, not {most!r}"
+        )
     return Files(
         absolute(str(path)),
         read_options("files", format, options),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import pyarrow as pa
@@ -217,12 +217,39 @@ def as_sink(name: str, given: Any) -> Sink:
     """
     if isinstance(given, (FileSink, FrameSink, TableSink, MemorySink, ConsoleSink)):
         return given
+    makers = (parquet, json, csv, console, memory, foreach_batch, foreach_table)
+    if any(given is one for one in makers):
+        raise BuildError(
+            f"sink {name!r}: tw.spark.{given.__name__} is to be called: {given.__name__}(…)"
+        )
     if callable(given):
         return FrameSink(given)
     raise BuildError(
         f"sink {name!r}: expected tw.spark.parquet(...), json, csv, console(), memory() or a function"
         f" (frame, batch_id), got {type(given).__name__}"
     )
+
+
+def sinks_of(given: Mapping[str, Any]) -> dict[str, Sink]:
+    """What was given for the sinks, by name.
+
+    Raises:
+        BuildError: something is no sink, or two of them would write over each other.
+    """
+    sinks = {name: as_sink(name, one) for name, one in given.items()}
+    taken: dict[Any, str] = {}
+    for name, sink in sinks.items():
+        target: Any = None
+        if isinstance(sink, MemorySink):
+            target = id(sink)
+        elif isinstance(sink, FileSink):
+            target = resolve(sink.path)[1].rstrip("/")
+        if target is not None and (other := taken.setdefault(target, name)) != name:
+            what = sink.path if isinstance(sink, FileSink) else "one memory()"
+            raise BuildError(
+                f"sinks {other!r} and {name!r} would both write to {what}, one over the other; give each its own"
+            )
+    return sinks
 
 
 def refuse_used_folders(sinks: dict[str, Sink]) -> None:

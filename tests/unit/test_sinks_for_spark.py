@@ -1,0 +1,64 @@
+"""What is taken for a sink of a query on Spark, before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import thalweg as tw
+from thalweg.plan import make_plan
+from thalweg.spark.arguments import check
+from thalweg.spark.sinks import FrameSink, sinks_of
+
+
+class Row(NamedTuple):
+    number: int
+
+
+def test_each_sink_has_a_target_of_its_own(tmp_path: Path) -> None:
+    kept = tw.spark.memory()
+    with pytest.raises(
+        tw.BuildError, match=r"sinks 'one' and 'two' would both write to one memory"
+    ):
+        sinks_of({"one": kept, "two": kept})
+    folder = tmp_path / "out"
+    same = {"one": tw.spark.json(str(folder)), "two": tw.spark.parquet(f"file://{folder}/")}
+    with pytest.raises(tw.BuildError, match=r"'one' and 'two' would both write to .*out"):
+        sinks_of(same)
+
+
+def test_targets_that_may_be_shared(tmp_path: Path) -> None:
+    """A function is told apart by nobody; other folders and memories are others."""
+
+    def put(frame: Any, batch: int) -> None: ...
+
+    made = sinks_of(
+        {
+            "one": put, "two": put, "three": tw.spark.memory(), "four": tw.spark.memory(),
+            "five": tw.spark.csv(str(tmp_path / "a")), "six": tw.spark.csv(str(tmp_path / "b")),
+        }
+    )  # fmt: skip
+    assert list(made) == ["one", "two", "three", "four", "five", "six"]
+    assert isinstance(made["one"], FrameSink) and made["one"].function is put
+
+
+@pytest.mark.parametrize("name", ["memory", "console", "parquet"])
+def test_a_sink_whose_call_was_forgotten(name: str) -> None:
+    with pytest.raises(tw.BuildError, match=rf"tw.spark.{name} is to be called: {name}\(…\)"):
+        sinks_of({"out": getattr(tw.spark, name)})
+
+
+def test_sinks_are_given_by_name() -> None:
+    flow = tw.Flow("plain")
+    flow.source("rows", Row).sink("out")
+    plan, files = make_plan(flow), tw.spark.files("in", format="json")
+    with pytest.raises(tw.BuildError, match="sinks: expected what is written by sink name, a dict"):
+        check(plan, {"rows": files}, [tw.spark.memory()], "keep")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("most", [0, -1, True, 1.5])
+def test_files_a_batch(most: Any) -> None:
+    with pytest.raises(tw.BuildError, match="max_files_per_trigger is a whole number, at least 1"):
+        tw.spark.files("in", format="text", max_files_per_trigger=most)
