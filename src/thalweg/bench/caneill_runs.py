@@ -36,12 +36,9 @@ WARM_UP: Final = 2
 #: Rows a batch at most, where the padding is small.
 _MOST_ROWS: Final = 50_000
 _EXECUTOR_MEMORY: Final = "1g"
-#: A young driver would spend more on its second compiler than on the rows. Executors have the collector that a JVM
-#: takes where it sees one core; what they do with a row is so little code that it is soon compiled, and fast then.
-_JAVA: Final = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC",
-}
+#: The collector that a JVM takes where it sees one core. What executors do with a row is so little code that it is soon
+#: compiled, and fast then.
+_EXECUTOR_JVM: Final = "-XX:+UseSerialGC"
 _STOP_S: Final = 30.0
 
 
@@ -213,6 +210,7 @@ def _job_of(workers: int, settings: Sequence[Sequence[Any]]) -> Job:
 def run(job: Job) -> Iterator[Found]:
     """Starts a cluster and measures the settings, one after the other; with cards where the process has a network."""
     from thalweg import spark as ts
+    from thalweg.spark.session import LIGHT_JVM
     from thalweg.spark.standalone import standalone
 
     with contextlib.ExitStack() as stack:
@@ -222,7 +220,12 @@ def run(job: Job) -> Iterator[Found]:
         cluster = stack.enter_context(
             standalone(workers=job.workers, memory=_EXECUTOR_MEMORY, machines=machines)
         )
-        session = ts.session(cluster.master, conf={**cluster.settings, **_JAVA})
+        java = {
+            # A young driver would spend more on its second compiler than on the batches.
+            "spark.driver.extraJavaOptions": LIGHT_JVM,
+            "spark.executor.extraJavaOptions": _EXECUTOR_JVM,
+        }
+        session = ts.session(cluster.master, conf={**cluster.settings, **java})
         stack.callback(session.stop)
         for number, setting in enumerate(job.settings):
             if cards is not None:
