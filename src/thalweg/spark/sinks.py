@@ -243,7 +243,8 @@ def sinks_of(given: Mapping[str, Any]) -> dict[str, Sink]:
         if isinstance(sink, MemorySink):
             target = id(sink)
         elif isinstance(sink, FileSink):
-            target = resolve(sink.path)[1].rstrip("/")
+            fs, path = resolve(sink.path)
+            target = fs.type_name, path.rstrip("/")
         if target is not None and (other := taken.setdefault(target, name)) != name:
             what = sink.path if isinstance(sink, FileSink) else "one memory()"
             raise BuildError(
