@@ -2,7 +2,8 @@
 
 Buckets, routing tables and category codes hang on it, so it is part of the format of a checkpoint.
 The algorithm is the public XXH64 (github.com/Cyan4973/xxHash, doc/xxhash_spec.md); Python's own
-``hash`` is salted per process and therefore never used. Canonical forms:
+``hash`` is salted per process and therefore never used. Here are its compiled forms; Python calls
+``xxhash.xxh64_intdigest``. Canonical forms:
 
 - A *text* (str, bytes, Category) hashes as XXH64 of its bytes (UTF-8 for str), without a length or
   an end mark. A Category's code is this hash, read as a signed 64-bit integer.
@@ -42,56 +43,7 @@ _P3: Final = 0x165667B19E3779F9
 _P4: Final = 0x85EBCA77C2B2AE63
 _P5: Final = 0x27D4EB2F165667C5
 _MASK: Final = 2**64 - 1
-_TURNS: Final = (1, 7, 12, 18)
 
-
-# -- plain Python: the form that reads like the specification --------------------------------------
-
-
-def _rotate(value: int, by: int) -> int:
-    return ((value << by) | (value >> (64 - by))) & _MASK
-
-
-def _round(lane: int, word: int) -> int:
-    return _rotate((lane + word * _P2) & _MASK, 31) * _P1 & _MASK
-
-
-def hash_bytes(data: bytes) -> int:
-    """XXH64 with seed 0 of some bytes; the plain form that the compiled ones are tested against."""
-    size, at = len(data), 0
-    if size >= 32:
-        lanes = [(_P1 + _P2) & _MASK, _P2, 0, -_P1 & _MASK]
-        for at in range(0, size - 31, 32):
-            for i in range(4):
-                word = int.from_bytes(data[at + 8 * i : at + 8 * i + 8], "little")
-                lanes[i] = _round(lanes[i], word)
-        at += 32
-        value = sum(_rotate(lane, by) for lane, by in zip(lanes, _TURNS, strict=True)) & _MASK
-        for lane in lanes:
-            value = ((value ^ _round(0, lane)) * _P1 + _P4) & _MASK
-    else:
-        value = _P5
-    return _finish(data[at:], (value + size) & _MASK)
-
-
-def _finish(rest: bytes, value: int) -> int:
-    at = 0
-    while at + 8 <= len(rest):
-        word = int.from_bytes(rest[at : at + 8], "little")
-        value = (_rotate(value ^ _round(0, word), 27) * _P1 + _P4) & _MASK
-        at += 8
-    if at + 4 <= len(rest):
-        word = int.from_bytes(rest[at : at + 4], "little")
-        value = (_rotate(value ^ (word * _P1 & _MASK), 23) * _P2 + _P3) & _MASK
-        at += 4
-    for byte in rest[at:]:
-        value = _rotate(value ^ (byte * _P5 & _MASK), 11) * _P1 & _MASK
-    value = (value ^ (value >> 33)) * _P2 & _MASK
-    value = (value ^ (value >> 29)) * _P3 & _MASK
-    return value ^ (value >> 32)
-
-
-# -- compiled --------------------------------------------------------------------------------------
 
 _U1: Final = np.uint64(_P1)
 _U2: Final = np.uint64(_P2)
@@ -103,33 +55,33 @@ _LAST_LANE: Final = np.uint64(-_P1 & _MASK)
 _ZERO: Final = np.uint64(0)
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _turn(value: Any, by: Any) -> Any:
     return (value << np.uint64(by)) | (value >> np.uint64(64 - by))
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _mix(lane: Any, word: Any) -> Any:
     return _turn(lane + word * _U2, 31) * _U1
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _merge(value: Any, lane: Any) -> Any:
     return (value ^ _mix(_ZERO, lane)) * _U1 + _U4
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _join(a: Any, b: Any, c: Any, d: Any) -> Any:
     value = _turn(a, 1) + _turn(b, 7) + _turn(c, 12) + _turn(d, 18)
     return _merge(_merge(_merge(_merge(value, a), b), c), d)
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _word_step(value: Any, word: Any) -> Any:
     return _turn(value ^ _mix(_ZERO, word), 27) * _U1 + _U4
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _avalanche(value: Any) -> Any:
     value = (value ^ (value >> np.uint64(33))) * _U2
     value = (value ^ (value >> np.uint64(29))) * _U3

@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from xxhash import xxh64_intdigest
+
 from thalweg import data
-from thalweg.hashing import hash_bytes
 from thalweg.locality import Assignment, ExactCounts, Report, Statistics
 
 BUCKETS = 128
@@ -18,7 +19,7 @@ BUCKETS = 128
 
 def buckets_of(_: str, keys: Sequence[Any]) -> list[int]:
     """Buckets by the stable hash of the key as text."""
-    return [(hash_bytes(str(key).encode()) >> 32) * BUCKETS >> 32 for key in keys]
+    return [(xxh64_intdigest(str(key).encode()) >> 32) * BUCKETS >> 32 for key in keys]
 
 
 def count(rows: Iterable[Sequence[Any]], names: Sequence[str]) -> Statistics:

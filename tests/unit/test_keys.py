@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from xxhash import xxh64_intdigest
 
 from thalweg.errors import SchemaError
-from thalweg.hashing import hash_bytes
 from thalweg.records import Field, FieldType, Kind
 from thalweg.runtime.chunks import CATEGORIES, Column
 from thalweg.runtime.keys import KeyRows, KeySpec
@@ -155,7 +155,7 @@ def plain_word(kind: Kind, value: Any) -> int:
         if math.isnan(value):
             return 0x7FF8000000000000
         return int(struct.unpack("<Q", struct.pack("<d", value + 0.0))[0])
-    return hash_bytes(value.encode()) if kind is Kind.CATEGORY else int(value) & (2**64 - 1)
+    return xxh64_intdigest(value.encode()) if kind is Kind.CATEGORY else int(value) & (2**64 - 1)
 
 
 def plain_hash(spec: KeySpec, key: Any, ordered: bytes) -> int:
@@ -164,12 +164,12 @@ def plain_hash(spec: KeySpec, key: Any, ordered: bytes) -> int:
     types = [field.type for field in spec.fields]
     if not all(one.fixed_width for one in types):
         if len(types) == 1 and not types[0].optional:
-            return hash_bytes(key.encode() if isinstance(key, str) else key)
-        return hash_bytes(ordered)
+            return xxh64_intdigest(key.encode() if isinstance(key, str) else key)
+        return xxh64_intdigest(ordered)
     words = [plain_word(one.kind, v) for one, v in zip(types, fields, strict=True)]
     if any(one.optional for one in types):
         words.append(sum(1 << i for i, v in enumerate(fields) if v is None))
-    return hash_bytes(b"".join(word.to_bytes(8, "little") for word in words))
+    return xxh64_intdigest(b"".join(word.to_bytes(8, "little") for word in words))
 
 
 @given(keyed())

@@ -11,8 +11,10 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
+from xxhash import xxh64_intdigest
+
 from thalweg.errors import SchemaError
-from thalweg.hashing import NAN_BITS, hash_bytes
+from thalweg.hashing import NAN_BITS
 from thalweg.records import FieldType, Kind
 
 #: Types of a key's fields; none is the one key ``()``.
@@ -63,12 +65,12 @@ def hash_key(types: Sequence[FieldType], key: Any) -> int:
     values = (key,) if len(types) == 1 else key
     if any(one.kind in _TEXT for one in types):
         if len(types) == 1 and not types[0].optional:
-            return hash_bytes(_utf8(key))
-        return hash_bytes(b"".join(map(_ordered, types, values)))
+            return xxh64_intdigest(_utf8(key))
+        return xxh64_intdigest(b"".join(map(_ordered, types, values)))
     words = b"".join(_word(one, value) for one, value in zip(types, values, strict=True))
     if any(one.optional for one in types):
         words += sum((value is None) << i for i, value in enumerate(values)).to_bytes(8, "little")
-    return hash_bytes(words)
+    return xxh64_intdigest(words)
 
 
 def _utf8(value: str | bytes) -> bytes:
@@ -80,7 +82,7 @@ def _bits(kind: FieldType, value: Any) -> int:
     if value is None:
         return 0
     if kind.kind is Kind.CATEGORY:
-        return hash_bytes(_utf8(value))
+        return xxh64_intdigest(_utf8(value))
     if kind.kind is Kind.FLOAT:
         return NAN_BITS if value != value else int(struct.unpack("<Q", struct.pack("<d", value))[0])
     return int(value) & _MASK

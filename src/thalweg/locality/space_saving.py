@@ -158,7 +158,7 @@ class SpaceSaving:
 # Compiled helpers take the arrays that they use: a tuple of all arrays costs five times the work itself to hand over.
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _home(heads: Any, first: Any, second: Any) -> Any:
     """The chain of an item."""
     mixed = (first ^ (second * _MIX)) * _MIX

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from thalweg.hashing import hash_bytes
+from xxhash import xxh64_intdigest
 
 
 def digest(row: tuple[Any, ...]) -> int:
     """XXH64 of the tuple's text form, as a signed 64-bit integer; NaN equals NaN, -0.0 equals 0.0."""
-    value = hash_bytes(repr(_plain(row)).encode("utf-8", "surrogatepass"))
+    value = xxh64_intdigest(repr(_plain(row)).encode("utf-8", "surrogatepass"))
     return value - 2**64 if value >= 2**63 else value
 
 

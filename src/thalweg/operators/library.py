@@ -11,8 +11,9 @@ import linecache
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from xxhash import xxh64_intdigest
+
 from thalweg.errors import BuildError
-from thalweg.hashing import hash_bytes
 from thalweg.operators.agg import Aggregate, Part, bind
 from thalweg.records import Field, FieldType, Kind, Schema, StateSpec, make_state
 from thalweg.times import NEVER
@@ -29,7 +30,7 @@ class Made(NamedTuple):
 
 def make_functions(name: str, text: str, scope: Mapping[str, Any]) -> dict[str, Any]:
     """Compiles source text whose lines tracebacks and the compiler can find again."""
-    file = f"<thalweg {name} {hash_bytes(text.encode()):016x}>"
+    file = f"<thalweg {name} {xxh64_intdigest(text.encode()):016x}>"
     namespace: dict[str, Any] = {"__name__": "thalweg_generated", **scope}
     exec(compile(text, file, "exec"), namespace)
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)

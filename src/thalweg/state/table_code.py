@@ -59,7 +59,9 @@ def find_words(
                 return i, count
             entry = count
             known[entry] = hashes[row]
-            stored[entry] = words[row]
+            # Word by word: a copy of a whole row takes Numba a second to compile.
+            for k in range(words.shape[1]):
+                stored[entry, k] = words[row, k]
             index[slot] = _cell(hashes[row], entry)
             count += 1
         blocks[entry >> BLOCK_BITS] = BEFORE_ALL
@@ -103,7 +105,8 @@ def find_bytes(
                 return i, count
             entry = count
             known[entry] = hashes[row]
-            stored[entry] = words[row]
+            for k in range(words.shape[1]):
+                stored[entry, k] = words[row, k]
             for k in range(last - first):
                 arena[ends[entry] + k] = data[first + k]
             ends[entry + 1] = ends[entry] + last - first
