@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, overload
 
 from thalweg.elasticity import Controller
-from thalweg.embedded.host import FlowHost, Result, are_small, options_of, required_plan
+from thalweg.embedded.amount import MODERATE, SMALL, rows_at_most
+from thalweg.embedded.host import FlowHost, Result, options_of, required_plan
 from thalweg.embedded.running import FlowRun, Running
 from thalweg.embedded.slots import SLOT_ROWS, Routing, Slots, routing_of
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
+from thalweg.plan import Plan
 from thalweg.runtime.feeding import Event
+from thalweg.runtime.machine import usable_processors
 from thalweg.runtime.options import Options
 from thalweg.runtime.reserve import Reserve
 
@@ -130,9 +133,24 @@ def run(
         raise BuildError("routing: is between slots; say how many there are, slots=")
     how = options or options_of(
         threads, threading, policy, controller, period_s,
-        is_alone=True, is_small=are_small(plan, inputs),
+        is_alone=True, is_small=threads is None and _needs_one_thread(plan, inputs),
     )  # fmt: skip
     return FlowHost(plan, inputs, sinks or {}, chunk_rows, how).run(Event())
+
+
+def _needs_one_thread(plan: Plan, inputs: Mapping[str, Any]) -> bool:
+    """Whether the calling thread alone is done before others would have begun."""
+    rows = rows_at_most(plan, inputs)
+    if rows < SMALL:
+        return True
+    if rows >= MODERATE or usable_processors() == 1:
+        return False
+    from thalweg.embedded.warm import is_warm, warm_beside  # this module is what it runs
+
+    if is_warm():
+        return False
+    warm_beside()
+    return True
 
 
 def _refuse_beside_slots(

@@ -71,8 +71,6 @@ def _closing(feed: Feed) -> Iterator[Feed]:
 
 
 _LOG: Final = logging.getLogger("thalweg")
-#: Inputs that are there already and have fewer rows in all are run by the calling thread.
-_SMALL: Final = 50_000
 
 
 def options_of(
@@ -134,21 +132,6 @@ def _warn_of_threads(threads: int, threading: str) -> None:
             " %d",
             threads, threads,
         )  # fmt: skip
-
-
-def are_small(plan: Plan, inputs: Mapping[str, Any]) -> bool:
-    """Whether all inputs are there already and have few rows."""
-    if any(source.made_by is not None for source in plan.sources):
-        return False
-    rows = 0
-    for given in inputs.values():
-        if isinstance(given, (pa.Table, pa.RecordBatch)):
-            rows += given.num_rows
-        elif isinstance(given, (list, tuple)):
-            rows += len(given)
-        else:
-            return False
-    return rows < _SMALL
 
 
 def _source_rows(chunk_rows: int | None, how: Options | None) -> int:

@@ -15,7 +15,7 @@ from numba.core.dispatcher import Dispatcher
 
 from thalweg.jit.kernels import KernelCache, when_compiling
 
-__all__ = ["OPTIONS", "Decorator", "njit", "when_compiling"]
+__all__ = ["OPTIONS", "Decorator", "is_kept", "njit", "when_compiling"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -49,3 +49,9 @@ def _njit(function: Any = None, /, *, signature: str | None = None, **options: A
 
 #: ``numba.njit`` with :data:`OPTIONS` and the cache. With ``signature`` it compiles (or loads) at once.
 njit: Final = cast("Decorator", _njit)
+
+
+def is_kept(function: Callable[..., Any], signature: Any) -> bool:
+    """Whether a function has been compiled for a signature, by this process or, as far as it can be found, another."""
+    cache = vars(function).get("_cache") if isinstance(function, Dispatcher) else None
+    return not isinstance(cache, KernelCache) or cache.is_kept(signature)

@@ -80,16 +80,27 @@ class KernelCache(_Cache):
             _tell()
         return found
 
+    def is_kept(self, sig: Any) -> bool:
+        """Whether there is something for a signature, here or in a file."""
+        context = self._dispatcher.targetctx
+        return sig in self._dispatcher.overloads or any(
+            file.exists() for file in self._files(sig, context)
+        )
+
     def _find(self, sig: Any, target_context: Any) -> Any:
-        target_context.refresh()
-        name = self._file_name(sig, target_context.codegen())
-        for folder in (own_folder(), shared_folder()):
-            if name is None or folder is None:
-                continue
-            content = read(folder / name)
+        for file in self._files(sig, target_context):
+            content = read(file)
             if content is not None:
                 return _CompileResult._rebuild(target_context, *pickle.loads(content))
         return None
+
+    def _files(self, sig: Any, target_context: Any) -> Iterator[pathlib.Path]:
+        """Where what was compiled for a signature may be."""
+        target_context.refresh()
+        name = self._file_name(sig, target_context.codegen())
+        for folder in (own_folder(), shared_folder()):
+            if name is not None and folder is not None:
+                yield folder / name
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keeps a result; a full disk does not stop the run."""

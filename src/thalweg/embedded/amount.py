@@ -1,0 +1,52 @@
+"""How much there is to read, as far as that can be told before: who reads little needs no threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from thalweg.errors import DataError
+from thalweg.plan import Plan
+from thalweg.readers.streams import CODECS
+from thalweg.runtime.io.files import FileSource, find
+
+#: Inputs that have fewer rows in all are run by the calling thread.
+SMALL: Final = 50_000
+#: Inputs that have fewer rows in all do not wait for the worker loop, where that is still to be compiled.
+MODERATE: Final = 2_000_000
+#: Bytes of a row in a file, on the low side: a row that is longer makes an input look larger than it is.
+_TEXT_BYTES: Final = 40
+_PACKED_BYTES: Final = 8
+
+
+def rows_at_most(plan: Plan, inputs: Mapping[str, Any]) -> float:
+    """About how many rows all inputs have, rather too many than too few; infinite where nobody can tell."""
+    if any(source.made_by is not None for source in plan.sources):
+        return float("inf")
+    return sum(map(_rows_of, inputs.values()), 0.0)
+
+
+def _rows_of(given: Any) -> float:
+    if isinstance(given, (pa.Table, pa.RecordBatch)):
+        return float(given.num_rows)
+    if isinstance(given, (list, tuple)):
+        return len(given)
+    if isinstance(given, FileSource):
+        return _rows_of_files(given)
+    return float("inf")
+
+
+def _rows_of_files(given: FileSource) -> float:
+    try:
+        found = find(given.paths, recursive=given.recursive)
+        return sum(_rows_of_file(one.path, given.options.format) for one in found)
+    except (DataError, OSError):
+        return 0.0  # whoever opens them says what is wrong with them
+
+
+def _rows_of_file(path: str, format: str) -> float:
+    is_packed = format == "parquet" or os.path.splitext(path)[1].lower() in CODECS
+    return os.stat(path).st_size / (_PACKED_BYTES if is_packed else _TEXT_BYTES)
