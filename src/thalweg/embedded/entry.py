@@ -10,6 +10,7 @@ from thalweg.embedded.amount import MODERATE, SMALL, rows_at_most
 from thalweg.embedded.host import FlowHost, Result, options_of, required_plan
 from thalweg.embedded.running import FlowRun, Running
 from thalweg.embedded.slots import SLOT_ROWS, Routing, Slots, routing_of
+from thalweg.embedded.warm import is_warm, warm_beside
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
 from thalweg.plan import Plan
@@ -145,8 +146,6 @@ def _needs_one_thread(plan: Plan, inputs: Mapping[str, Any]) -> bool:
         return True
     if rows >= MODERATE or usable_processors() == 1:
         return False
-    from thalweg.embedded.warm import is_warm, warm_beside  # this module is what it runs
-
     if is_warm():
         return False
     warm_beside()

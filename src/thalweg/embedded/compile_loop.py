@@ -1,0 +1,43 @@
+"""``python -m thalweg.embedded.compile_loop`` compiles the worker loop: it runs a small flow in two threads.
+
+What that compiles stays in the cache. One such process at a time works on a cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from typing import NamedTuple
+
+from thalweg.embedded.entry import run
+from thalweg.flow import Flow
+from thalweg.jit.folder import own_folder
+from thalweg.operators import agg
+from thalweg.runtime.options import Options
+
+
+class Row(NamedTuple):
+    """Of the flow that is run."""
+
+    at: int
+    key: int
+
+
+def main(*, waits: bool = False) -> None:
+    """Compiles, unless another process is at it, which is waited for or not."""
+    folder = own_folder()
+    if folder is None:
+        return
+    with open(folder / "warm.lock", "w") as lock, contextlib.suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        flow = Flow("warm")
+        rows = flow.source("rows", Row, order_by="at")
+        rows.key_by("key").sessions(5, rows=agg.count()).sink("sessions")
+        inputs = {"rows": [Row(at, at % 3) for at in range(100)]}
+        run(flow, inputs, options=Options(threads=2))
+
+
+if __name__ == "__main__":
+    os.nice(5)
+    main()

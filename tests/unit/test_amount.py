@@ -1,0 +1,67 @@
+"""Little input needs no threads, and a first run does not wait for the worker loop."""
+
+from __future__ import annotations
+
+import gzip
+import pathlib
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+
+import thalweg as tw
+from thalweg.embedded import entry
+from thalweg.embedded.amount import MODERATE, SMALL, rows_at_most
+from thalweg.plan import make_plan
+
+
+class Row(NamedTuple):
+    """An int."""
+
+    n: int
+
+
+def flow() -> tw.Flow:
+    made = tw.Flow("amount")
+    made.source("rows", Row).sink("out")
+    return made
+
+
+def rows_of(given: Any) -> float:
+    return rows_at_most(make_plan(flow()), {"rows": given})
+
+
+def test_what_is_there_is_counted(tmp_path: pathlib.Path) -> None:
+    """Tables and lists by their rows, files by their bytes, on the high side; of an iterator nobody knows."""
+    assert rows_of([Row(1)] * 7) == 7
+    assert rows_of(pa.table({"n": [1, 2, 3]})) == 3
+    assert rows_of(iter([Row(1)])) == float("inf")
+    file = tmp_path / "rows.csv"
+    file.write_text("n\n" + "123456789012345678901234567890123456789\n" * 1_000)
+    assert 1_000 <= rows_of(tw.files(file)) < 1_100
+    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(file.read_bytes(), mtime=0))
+    assert rows_of(tw.files(tmp_path / "rows.csv.gz")) > 0
+    assert rows_of(tw.files(tmp_path / "missing.csv")) == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "warm", "threads", "compiles"),
+    [
+        (SMALL - 1, False, 1, False),
+        (SMALL, True, 2, False),
+        (SMALL, False, 1, True),
+        (MODERATE, False, 2, False),
+        (MODERATE, True, 2, False),
+    ],
+)
+def test_who_waits_for_the_worker_loop(
+    monkeypatch: pytest.MonkeyPatch, rows: int, warm: bool, threads: int, compiles: bool
+) -> None:
+    """Small inputs never do, moderate ones only where it is compiled already, large ones always."""
+    started = []
+    monkeypatch.setattr(entry, "usable_processors", lambda: 2)
+    monkeypatch.setattr(entry, "is_warm", lambda: warm)
+    monkeypatch.setattr(entry, "warm_beside", lambda: started.append(1))
+    monkeypatch.setattr(entry, "rows_at_most", lambda plan, inputs: float(rows))
+    assert entry._needs_one_thread(make_plan(flow()), {}) is (threads == 1)
+    assert bool(started) is compiles
