@@ -10,7 +10,6 @@ from thalweg.embedded.amount import MODERATE, SMALL, rows_at_most
 from thalweg.embedded.host import FlowHost, Result, options_of, required_plan
 from thalweg.embedded.running import FlowRun, Running
 from thalweg.embedded.slots import SLOT_ROWS, Routing, Slots, routing_of
-from thalweg.embedded.warm import is_warm, warm_beside
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
 from thalweg.plan import Plan
@@ -18,6 +17,7 @@ from thalweg.runtime.feeding import Event
 from thalweg.runtime.machine import usable_processors
 from thalweg.runtime.options import Options
 from thalweg.runtime.reserve import Reserve
+from thalweg.runtime.warm import is_warm, warm_beside
 
 #: How often a caller that waits for several flows looks at each of them, seconds.
 _LOOK_S: Final = 0.05
