@@ -693,6 +693,15 @@ def random_rows(seed: int, count: int) -> list[Event]:
     ]
 
 
+def idle_rows(seed: int) -> list[Event]:
+    """Rows in order of time, with long pauses; some keys come again after one, others stay silent for ever."""
+    rows = sorted(random_rows(seed, 24), key=lambda row: row.ts)
+    return [
+        row._replace(ts=row.ts + place // 6 * 40, key=row.key % 3 if place % 2 else row.key + 10 * (place // 6))
+        for place, row in enumerate(rows)
+    ]  # fmt: skip
+
+
 @st.composite
 def cases(draw: st.DrawFn, **options: Any) -> tuple[Recipe, dict[str, list[Any]]]:
     """A recipe with rows for it."""

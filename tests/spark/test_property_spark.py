@@ -21,6 +21,7 @@ from tests.property.operators_kit import (
     SourceStep,
     Step,
     cases,
+    idle_rows,
     random_rows,
 )
 
@@ -241,6 +242,24 @@ def test_bounded_frames(spark: SparkSession) -> None:
     schemas = {sink.name: sink.record for sink in make_plan(flow).sinks}
     for name in ("s4", "s12"):
         lowered = Chunk.from_arrow(schemas[name], frames[name].toArrow()).rows()
+        assert not testing.row_difference(expected.rows(name), lowered), name
+
+
+def test_idle_keys_of_bounded_frames(spark: SparkSession) -> None:
+    """With lateness 0 nothing waits at the end of a bounded input; timers of idle keys and slots fire in order."""
+    recipe = Recipe(
+        (SourceStep(0),), (Step("sessions", (0,), 3), Step("running", (1,), 0, 4)), (1,)
+    )
+    rows = {"in0": idle_rows(3)}
+    flow = recipe.build()
+    expected = testing.reference(flow, rows)
+    frame = spark.createDataFrame(as_table(rows["in0"])).coalesce(1)
+    sinks = {name: tw.spark.memory() for name in expected.sinks}
+    tw.spark.start(flow, {"in0": frame}, sinks, slots=2)
+    frames = tw.spark.lower(flow, {"in0": frame}, slots=2)
+    for name, sink in sinks.items():
+        assert not testing.row_difference(expected.rows(name), sink.rows), name
+        lowered = Chunk.from_arrow(SCHEMA, frames[name].toArrow()).rows()
         assert not testing.row_difference(expected.rows(name), lowered), name
 
 

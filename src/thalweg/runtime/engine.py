@@ -53,6 +53,7 @@ from thalweg.runtime.units import (
     late_order,
 )
 from thalweg.stats import OperatorProgress
+from thalweg.times import BEFORE_ALL
 
 #: Rows of a step, unless the host says otherwise.
 CHUNK_ROWS = 65_536
@@ -126,6 +127,8 @@ class Engine:
         """
         self.counts.clear()
         self.moment = Moment({}, frozenset())
+        for ingress in self.ingresses.values():
+            ingress.reached = BEFORE_ALL
 
     # -- running ------------------------------------------------------------------------------------------
 

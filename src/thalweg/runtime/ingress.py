@@ -172,6 +172,8 @@ class Ingress:
     def __init__(self, domain: int, gates: Sequence[Gate]) -> None:
         self.domain = domain
         self.gates = {gate.node.index: gate for gate in gates}
+        #: the greatest clock of a step so far: a later step never says less
+        self.reached = BEFORE_ALL
 
     @property
     def clock(self) -> int:
@@ -186,8 +188,8 @@ class Ingress:
     def release(self, step_rows: StepRows, *, everything: bool = False) -> Iterator[Release]:
         """The rows that may go, cut into steps, each with its clock.
 
-        The last step's clock is the domain's, or with ``everything`` the greatest time. A step is given also
-        when no row is released, since timers may be due.
+        The last step's clock is the domain's, or with ``everything`` the greatest time; it never goes back, also
+        where nothing waits any more at the end. A step is given also when no row is released, since timers may be due.
 
         Args:
             step_rows: asked before each step, how many rows it should have.
@@ -204,6 +206,7 @@ class Ingress:
         if everything:
             tops = [int(rows.order[TIME][-1]) for rows in taken.values()]
             clock = max(tops, default=BEFORE_ALL)
+        clock = self.reached = max(clock, self.reached)
         if not taken:
             yield {}, clock
         elif len(taken) == 1:

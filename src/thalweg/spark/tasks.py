@@ -167,7 +167,9 @@ def _first_stage(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[B
             sender.ending(engine.moment.ending, engine.moment.round)
             yield from sender.send(leaving)
             if not engine.moment.ending:
-                clocks.update(engine.moment.clocks)
+                # The slots behind take all steps of a batch as one, whose clock is the furthest of theirs.
+                for domain, clock in engine.moment.clocks.items():
+                    clocks[domain] = max(clock, clocks.get(domain, clock))
         phases = [Phase(clocks, [])]
         if facts["ends"]:
             phases += [Phase({}, [domain], number) for domain, number in engine.plan.closings]
