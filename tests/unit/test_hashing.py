@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,7 +9,6 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thalweg import jit
 from thalweg.hashing import bucket_of, hash_bytes, hash_texts, hash_words, text_buffers
 
 QUICK = settings(max_examples=100, deadline=None, derandomize=True)
@@ -86,28 +83,3 @@ def test_buckets_are_even() -> None:
     sizes = np.bincount(bucket_of(hash_words(np.arange(128_000)[:, None]), 128), minlength=128)
     assert sizes.min() > 850
     assert sizes.max() < 1150
-
-
-def test_the_cache_folder_is_one_that_can_be_written(tmp_path: pathlib.Path) -> None:
-    """The named folder first, then the user's cache, then a temporary one; never one that fails."""
-    blocked = tmp_path / "file"
-    blocked.write_text("a file is no folder")
-    first = {"THALWEG_CACHE_DIR": str(tmp_path / "named"), "XDG_CACHE_HOME": str(tmp_path / "user")}
-    assert jit.cache_folder(first, "tag") == tmp_path / "named" / "tag"
-    second = first | {"THALWEG_CACHE_DIR": str(blocked)}
-    assert jit.cache_folder(second, "tag") == tmp_path / "user" / "thalweg" / "tag"
-    neither = jit.cache_folder(second | {"XDG_CACHE_HOME": str(blocked)}, "tag")
-    assert jit.is_writable(neither)
-    neither.rmdir()
-
-
-def test_the_cache_folder_changes_with_the_sources(tmp_path: pathlib.Path) -> None:
-    """Any change of any source file, also a rename, gives another folder."""
-    tags = [jit.source_tag(tmp_path)]
-    for name, text in (("a.py", "1"), ("a.py", "2"), ("b/c.py", "2")):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-        tags.append(jit.source_tag(tmp_path))
-    (tmp_path / "a.py").rename(tmp_path / "d.py")
-    tags.append(jit.source_tag(tmp_path))
-    assert len(set(tags)) == len(tags)

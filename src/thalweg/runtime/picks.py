@@ -8,14 +8,13 @@ import operator
 from collections.abc import Hashable
 from typing import Any, Final
 
-import numba
 import numpy as np
 from numba import types
 
 from thalweg.errors import SchedulingError
 from thalweg.jit import njit
 from thalweg.runtime.atomics import EMPTY
-from thalweg.runtime.compiler.lookup import carray, pointer
+from thalweg.runtime.compiler.support import carray, pointer
 from thalweg.runtime.failures import reason_of
 from thalweg.runtime.layout import (
     BASE,
@@ -158,12 +157,12 @@ def _compiled_once(policy: Any) -> CompiledPick:
 def compile_pick(pick: Pick, policy: str = "") -> CompiledPick:
     """Compiles a pick where Numba can; a policy may be any Python function otherwise."""
     try:
-        inner = numba.njit(nogil=True, error_model="python")(pick)
+        inner = njit(pick)
 
         def entry(place: int, worker: int, n: int) -> int:
             return inner(_view_at(place, n), worker)
 
-        made = numba.njit("int64(int64, int64, int64)", nogil=True, error_model="python")(entry)
+        made = njit(signature="int64(int64, int64, int64)")(entry)
     except Exception as error:  # Numba raises all kinds of errors on code that it cannot take
         name = getattr(pick, "__name__", type(pick).__name__)
         first = (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -13,16 +13,14 @@ operator, a policy's pick, the plan of the next round.
 
 from __future__ import annotations
 
-import functools
 import logging
-import pathlib
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from thalweg.jit import CACHE_DIR
+from thalweg.jit import when_compiling
 from thalweg.runtime import layout as at
 from thalweg.runtime.atomics import EMPTY, load, store
 from thalweg.runtime.compiler.modules import announce
@@ -44,8 +42,6 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("thalweg")
 _FOR_EVER: Final = 1 << 40
-#: Stands beside the compiled code when there is some.
-_COMPILED: Final = pathlib.Path(CACHE_DIR) / "worker.done"
 #: So long a unit in Python may wait for the interpreter's lock; longer, and its function sleeps, which is its cost, ns.
 _INTERPRETER_NS: Final = 50_000_000
 #: How long a worker that is told to stop is waited for, seconds.
@@ -54,17 +50,9 @@ _GRACE: Final = 2.0
 _DEDICATED: Final = Reserve(operators=256, ports=1_024)
 
 
-@functools.cache
 def _announce_compilation() -> None:
-    """Says, once a process, that compiling takes a while; it is done once for each version of the package."""
-    if not _COMPILED.exists():
-        announce("the worker loop")
-        _LOG.warning("compiling the worker loop, once for this version: about half a minute …")
-
-
-@functools.cache
-def _is_compiled() -> None:
-    _COMPILED.touch()
+    announce("the worker loop")
+    _LOG.warning("compiling the worker loop, once for this version: about half a minute …")
 
 
 class Workers:
@@ -79,7 +67,6 @@ class Workers:
     """
 
     def __init__(self, options: Options, *, reserve: Reserve | None = None) -> None:
-        _announce_compilation()
         self.options = options
         self._dedicated = options.threading == "dedicated"
         room = reserve or (_DEDICATED if self._dedicated else Reserve())
@@ -255,8 +242,9 @@ class Workers:
     def _work(self, worker: int) -> None:
         mem, me = self.mem, int(worker_at(self.mem, worker))
         try:
-            while (code := work(mem, worker)) != at.STOPPED:
-                _is_compiled()
+            with when_compiling(_announce_compilation):
+                code = work(mem, worker)
+            while code != at.STOPPED:
                 if code == at.PYTHON:
                     self._run_timed(me)
                 elif code == at.CHOOSE:
@@ -268,6 +256,7 @@ class Workers:
                 elif code == at.MEETING and self.rounds is not None:
                     self.rounds.prepare(worker)
                 self.collect()
+                code = work(mem, worker)
         except BaseException as error:
             # A policy's, say: it is nobody's alone.
             self.error = self.error or error

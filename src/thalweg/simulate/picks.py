@@ -5,9 +5,10 @@ from __future__ import annotations
 import heapq
 from typing import Final
 
-import numba
+from numba.core.errors import NumbaError
 
 from thalweg.errors import BuildError
+from thalweg.jit import njit
 from thalweg.scheduling.policy import FlowView, Pick, PickPolicy, own_preempt
 from thalweg.simulate.nodes import Node
 from thalweg.simulate.workers import Machine, Worker, WorkerModel
@@ -106,9 +107,9 @@ def _compiled(pick: Pick, view: FlowView) -> Pick:
     """The pick as machine code where there are many operators and Numba can; what it picks is the same."""
     if len(view.kind) <= COMPILE_FROM:
         return pick
-    compiled: Pick = numba.njit(nogil=True, error_model="python")(pick)
+    compiled: Pick = njit(pick)
     try:
         compiled(view, 0)
-    except numba.core.errors.NumbaError:
+    except NumbaError:
         return pick
     return compiled

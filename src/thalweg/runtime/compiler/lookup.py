@@ -10,22 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import numba
 import numpy as np
-from llvmlite import ir
-from numba import types as _untyped_types
-from numba.extending import intrinsic
 
 from thalweg.jit import njit
 from thalweg.runtime.chunks import Int64s
 from thalweg.runtime.compiler.columns import address
+from thalweg.runtime.compiler.support import carray, pointer, types
 from thalweg.runtime.keys import KeyBytes, KeyRows
 from thalweg.state.table_code import find_bytes, find_due, find_words
 from thalweg.state.tables import BucketTable
-
-#: Numba exports these without types.
-types: Final[Any] = _untyped_types
-carray: Final[Any] = vars(numba)["carray"]
 
 #: Columns of the table of tables: addresses, then sizes.
 RECORDS: Final = 0
@@ -48,20 +41,6 @@ BUCKET: Final = 0
 START: Final = 1
 END: Final = 2
 RANGE_WIDTH: Final = 3
-
-
-def pointer(stored: Any, width: int) -> Any:
-    """An intrinsic that makes a typed pointer of an address, for ``carray``."""
-
-    @intrinsic
-    def made(typing: Any, place: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            kind = ir.DoubleType() if stored is types.float64 else ir.IntType(width)
-            return builder.inttoptr(args[0], kind.as_pointer())
-
-        return types.CPointer(stored)(types.int64), generate
-
-    return made
 
 
 _int64s: Final = pointer(types.int64, 64)

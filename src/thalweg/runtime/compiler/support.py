@@ -11,22 +11,24 @@ from typing import Any, Final
 
 import numba
 from llvmlite import ir
-from numba import types
+from numba import types as _untyped_types
 from numba.core import cgutils as _untyped_cgutils
 from numba.extending import intrinsic
+
+from thalweg.jit import OPTIONS, njit
 
 _I64: Final = ir.IntType(64)
 _BYTE: Final = ir.IntType(8)
 
-#: Numba's own helpers have no types.
+#: Numba exports these without types.
+types: Final[Any] = _untyped_types
 cgutils: Final[Any] = _untyped_cgutils
+carray: Final[Any] = vars(numba)["carray"]
 
 #: How generated functions are compiled: into the kernel that calls them.
-inner: Final = numba.njit(nogil=True, error_model="python", forceinline=True)
+inner: Final = numba.njit(**OPTIONS, forceinline=True)
 #: How kernels are compiled: at import, or loaded from the cache.
-kernel: Final = numba.njit(
-    "int64(int64, int64, int64)", nogil=True, error_model="python", cache=True
-)
+kernel: Final = njit(signature="int64(int64, int64, int64)")
 
 #: What a kernel returns: all rows done, or the output buffers are full (ctl says how much is needed).
 DONE: Final = 0
@@ -83,6 +85,20 @@ def copy_bytes(typing: Any, target: Any, origin: Any, size: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), generate
+
+
+def pointer(stored: Any, width: int) -> Any:
+    """An intrinsic that makes a typed pointer of an address, for ``carray``."""
+
+    @intrinsic
+    def made(typing: Any, place: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kind = ir.DoubleType() if stored is types.float64 else ir.IntType(width)
+            return builder.inttoptr(args[0], kind.as_pointer())
+
+        return types.CPointer(stored)(types.int64), generate
+
+    return made
 
 
 # -- None ----------------------------------------------------------------------------------------------
@@ -164,7 +180,7 @@ def mod_float(a: Any, b: Any) -> Any:
     return a % b
 
 
-@numba.njit(nogil=True, error_model="python")
+@numba.njit(**OPTIONS)
 def _divide_exactly(a: Any, b: Any) -> Any:
     """``a / b`` of ints above 2**53, rounded once: a quotient of 55 bits or more and a sticky bit."""
     negative = (a < 0) != (b < 0)

@@ -18,9 +18,8 @@ from thalweg.runtime.compiler.lookup import (
     TABLE_WIDTH,
     _find_all_due,
     _find_all_words,
-    pointer,
 )
-from thalweg.runtime.compiler.support import DONE
+from thalweg.runtime.compiler.support import DONE, pointer
 from thalweg.runtime.native import keyed_layout as at
 from thalweg.runtime.native.calls import call3, copy_bytes, free, get_i, malloc, put_i, types
 from thalweg.runtime.native.keyed_split import arrays, carray, field, int64s, put

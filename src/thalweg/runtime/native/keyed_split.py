@@ -15,8 +15,8 @@ import numpy as np
 from thalweg.hashing import NAN_BITS, hash_row
 from thalweg.jit import Decorator, njit
 from thalweg.runtime.atomics import shared
-from thalweg.runtime.compiler.lookup import RANGE_WIDTH, pointer
-from thalweg.runtime.compiler.support import get_b, get_i, get_u, put_i
+from thalweg.runtime.compiler.lookup import RANGE_WIDTH
+from thalweg.runtime.compiler.support import get_b, get_i, get_u, pointer, put_i
 from thalweg.runtime.native import keyed_layout as at
 from thalweg.runtime.native.calls import free, malloc, types
 from thalweg.runtime.state_units import pin_units
