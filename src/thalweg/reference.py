@@ -18,6 +18,7 @@ from thalweg.errors import DataError, OperatorError
 from thalweg.flow import Flow
 from thalweg.operators.combining import alone
 from thalweg.operators.digest import digest
+from thalweg.operators.lanes import not_declared
 from thalweg.operators.nodes import (
     Batches,
     Combine,
@@ -86,6 +87,8 @@ class _Run:
         self.waiting: dict[int, list[tuple[Any, ...]]] = {}
         self.clock: dict[int, int] = {}
         self.greatest: dict[tuple[int, Any], int] = {}
+        #: late rows of sources with lanes, by source
+        self.late: dict[int, list[tuple[Any, ...]]] = {}
         self.heap: Heap = []
         #: timers where time is each key's own
         self.own_heap: Heap = []
@@ -98,6 +101,8 @@ class _Run:
         for source in self.plan.sources:
             for place, row in enumerate(inputs.get(source.name, ())):
                 self.enter(source, place, row)
+        for source in self.plan.sources:
+            self.give_late(source, end)
         if end:
             self.end_own_time()
             self.close_coroutines(0)
@@ -134,6 +139,9 @@ class _Run:
             self.now = time
             self.give(Ref(node.index), row)
             return
+        if isinstance(node, Source) and node.keeps_lanes:
+            self.arrive_in_lane(node, row, time)
+            return
         name = node.lane if isinstance(node, Source) else None
         lane = (node.index, canonical(getattr(row, name)) if name else None)
         greatest = self.greatest.get(lane, BEFORE_ALL)
@@ -149,16 +157,58 @@ class _Run:
         place = (time, node.index, next(self.arrivals))
         self.waiting.setdefault(domain, []).append((*place, node.index, row))
 
+    def arrive_in_lane(self, node: Source, row: Any, time: int) -> None:
+        """A row of a source with lanes: its own lane alone says whether it is late, and its place in the order.
+
+        A late row has the place of its lane's greatest time.
+        """
+        assert node.lane is not None
+        value = canonical(getattr(row, node.lane))
+        greatest = self.greatest.get((node.index, value), BEFORE_ALL)
+        self.greatest[node.index, value] = max(greatest, time)
+        tops = [self.greatest.get((node.index, lane), BEFORE_ALL) for lane in node.lanes or [None]]
+        # The lanes of a whole input are known at its end only.
+        self.clock[node.index] = (
+            max(min(tops) - node.lateness, BEFORE_ALL) if node.lanes else BEFORE_ALL
+        )
+        is_late = time < greatest - node.lateness
+        place = (sort_key(value), next(self.arrivals))
+        if is_late:
+            self.count(node, "late")
+            self.late.setdefault(node.index, []).append((greatest, *place, row))
+        else:
+            domain = self.plan.domains[node.index - 1]
+            waiting = self.waiting.setdefault(domain, [])
+            waiting.append((time, node.index, place, node.index, row))
+
+    def give_late(self, node: Source, end: bool) -> None:
+        """The late rows of a source with lanes, as far as the clock has passed their places."""
+        edge = (NEVER, 0) if end else self.domain_clock(self.plan.domains[node.index - 1])
+        for time, _, _, row in sorted(self.late.get(node.index, ()), key=lambda one: one[:3]):
+            if self.has_passed(edge, time, node.index):
+                self.push(Ref(node.index, "late"), row)
+
     def serve(self, domain: int, end: bool) -> None:
-        """All rows of a domain by (time, source, arrival), timers in between; then the end."""
-        clock, last = (NEVER, 0) if end else self.domain_clock(domain)
+        """All rows of a domain by (time, source, lane, arrival), timers in between; then the end."""
+        edge = (NEVER, 0) if end else self.domain_clock(domain)
         for time, _, _, index, row in sorted(self.waiting.get(domain, ()), key=lambda one: one[:3]):
-            if time < clock or (time == clock and index <= last):
+            if self.has_passed(edge, time, index):
                 self.fire(time)
                 self.now = time
                 self.give(Ref(index), row)
-        self.fire(clock, ending=end)
+        self.fire(edge[0], ending=end)
         self.heap.clear()
+
+    def has_passed(self, edge: tuple[int, int], time: int, index: int) -> bool:
+        """Whether no row still to come can have a place before one of this time and source.
+
+        A source with lanes may give more rows of the time of its own clock, in any lane.
+        """
+        clock, last = edge
+        if time < clock or time > clock or index > last:
+            return time < clock
+        node = self.plan.node(index)
+        return not (isinstance(node, Source) and node.keeps_lanes) or time < self.clock[index]
 
     def domain_clock(self, domain: int) -> tuple[int, int]:
         """The least (time, source) that a row still to come can have."""
@@ -379,10 +429,14 @@ class _Run:
 
 
 def fits(source: Source, row: Any) -> None:
-    """Refuses a row whose event time is too far out."""
+    """Refuses a row whose event time is too far out, or whose lane is not one that the source declares."""
     time = 0 if source.order_by is None else getattr(row, source.order_by)
     if abs(time) > EXTREME:
         raise TypeError(far_out(str(source.order_by), time))
+    if source.lane is not None and isinstance(source.lanes, tuple):
+        lane = canonical(getattr(row, source.lane))
+        if lane not in source.lanes:
+            raise TypeError(not_declared(source.lane, lane, source.lanes))
 
 
 def _timer(spec: StateSpec, state: Any) -> int:

@@ -44,7 +44,6 @@ from thalweg.runtime.io.generators import made_rows
 from thalweg.runtime.keys import KeySpec
 from thalweg.runtime.options import Options
 from thalweg.runtime.parallel import ParallelEngine
-from thalweg.times import BEFORE_ALL
 
 Mode = Literal["auto", "never"]
 #: Where inputs are cut into batches: row numbers for all sources, or by source name.
@@ -262,8 +261,7 @@ class Session:
         """Moves the clock as if a row at ``time`` had come in every lane, and advances."""
         for gate in self._engine.gates.values():
             if isinstance(gate.node, Source) and gate.node.sorts:
-                for lane in list(gate.lanes) or [None]:
-                    gate.lanes[lane] = max(gate.lanes.get(lane, BEFORE_ALL), time)
+                gate.tick(time)
         self.advance()
 
     def end(self) -> None:

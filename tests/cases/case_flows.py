@@ -368,6 +368,50 @@ def _shuffled(lines: Sequence[str], seed: int) -> list[str]:
     return [lines[ties[rows[place]["user"], rows[place]["ts"]].pop(0)] for place in order]
 
 
+# -- 19 partitioned log -----------------------------------------------------------------------------------
+
+
+class Entry(NamedTuple):
+    partition: int
+    offset: int
+    at: int
+    v: str
+
+
+def log_flow(lanes: Any = (0, 1, 2), **options: Any) -> tw.Flow:
+    """The log sorted by time, with its late rows."""
+    flow = tw.Flow("log")
+    log = flow.source(
+        "log", Entry, order_by="at", lateness=3, lane="partition", lanes=lanes, **options
+    )
+    log.sink("sorted")
+    log.late.sink("late")
+    return flow
+
+
+def log_files() -> list[Path]:
+    """Its files in order."""
+    return [path("19_partitioned_log", f"{n}.jsonl") for n in range(8)]
+
+
+def check_log(sorted_rows: Sequence[Any], late: Sequence[Any]) -> None:
+    """19: late by a row's own partition alone, ties by partition and offset, in both outputs."""
+    for name, rows in (("expected", sorted_rows), ("expected_late", late)):
+        lines = (CASES / "19_partitioned_log" / f"{name}.jsonl").read_text().splitlines()
+        wanted = [Entry(**json.loads(line)) for line in lines]
+        if name == "expected_late":
+            assert sorted(rows) == sorted(wanted)
+        else:
+            assert list(rows) == wanted
+
+
+def partitioned_log(host: Host) -> None:
+    """19: no row is late by another partition's rows, however they lie in the files."""
+    got = host(log_flow(), "log", log_files(), JSON)
+    check_log(got.sinks["sorted"], got.sinks["late"])
+    assert got.counts["log"]["late"] == 8
+
+
 #: All cases that need nothing but a host.
 ALL: dict[str, Callable[[Host], None]] = {
     "01_out_of_order": out_of_order,
@@ -379,4 +423,5 @@ ALL: dict[str, Callable[[Host], None]] = {
     "10_schema_drift": schema_drift,
     "16_syslog_ssh": syslog,
     "18_session_ties": session_ties,
+    "19_partitioned_log": partitioned_log,
 }

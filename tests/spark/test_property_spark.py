@@ -119,7 +119,7 @@ def stored_states(checkpoint: str, node: Any) -> dict[Any, Any]:
 
 #: Chains of keyed operators with timers that feed each other, unions behind fan-outs, side outputs.
 TIMERS = Recipe(
-    (SourceStep(3), SourceStep(6, lanes=True)),
+    (SourceStep(3), SourceStep(6, lanes="all")),
     (
         Step("union", (0, 1)),
         Step("repeat", (2,)),
@@ -171,7 +171,7 @@ UNTIMED = Recipe(
 )
 #: Operators with driver loops of their own: state and unread input outlive batches, whatever slot they are in.
 LOOPS = Recipe(
-    (SourceStep(3), SourceStep(6, lanes=True)),
+    (SourceStep(3), SourceStep(6, lanes="arrival")),
     (
         Step("repeat", (0,)),
         Step("barrier", (2, 1)),
