@@ -41,6 +41,7 @@ from thalweg.readers import far_out
 from thalweg.records import StateSpec
 from thalweg.reference_coroutine import ReferenceCoroutine, Took
 from thalweg.reference_keys import KeyObserver, Nobody, canonical, key_of, sort_key
+from thalweg.reference_lanes import ReferenceLanes
 from thalweg.runtime.failures import reason_of, shorten
 from thalweg.times import BEFORE_ALL, EXTREME, NEVER
 
@@ -87,8 +88,7 @@ class _Run:
         self.waiting: dict[int, list[tuple[Any, ...]]] = {}
         self.clock: dict[int, int] = {}
         self.greatest: dict[tuple[int, Any], int] = {}
-        #: late rows of sources with lanes, by source
-        self.late: dict[int, list[tuple[Any, ...]]] = {}
+        self.lanes = {s.index: ReferenceLanes(s) for s in plan.sources if s.keeps_lanes}
         self.heap: Heap = []
         #: timers where time is each key's own
         self.own_heap: Heap = []
@@ -101,8 +101,8 @@ class _Run:
         for source in self.plan.sources:
             for place, row in enumerate(inputs.get(source.name, ())):
                 self.enter(source, place, row)
-        for source in self.plan.sources:
-            self.give_late(source, end)
+        for index in self.lanes:
+            self.give_late(index, end)
         if end:
             self.end_own_time()
             self.close_coroutines(0)
@@ -158,35 +158,22 @@ class _Run:
         self.waiting.setdefault(domain, []).append((*place, node.index, row))
 
     def arrive_in_lane(self, node: Source, row: Any, time: int) -> None:
-        """A row of a source with lanes: its own lane alone says whether it is late, and its place in the order.
-
-        A late row has the place of its lane's greatest time.
-        """
-        assert node.lane is not None
-        value = canonical(getattr(row, node.lane))
-        greatest = self.greatest.get((node.index, value), BEFORE_ALL)
-        self.greatest[node.index, value] = max(greatest, time)
-        tops = [self.greatest.get((node.index, lane), BEFORE_ALL) for lane in node.lanes or [None]]
-        # The lanes of a whole input are known at its end only.
-        self.clock[node.index] = (
-            max(min(tops) - node.lateness, BEFORE_ALL) if node.lanes else BEFORE_ALL
-        )
-        is_late = time < greatest - node.lateness
-        place = (sort_key(value), next(self.arrivals))
-        if is_late:
+        """A row of a source with lanes: late ones wait, too."""
+        lanes = self.lanes[node.index]
+        place = lanes.arrive(row, time)
+        self.clock[node.index] = lanes.clock
+        if place is None:
             self.count(node, "late")
-            self.late.setdefault(node.index, []).append((greatest, *place, row))
-        else:
-            domain = self.plan.domains[node.index - 1]
-            waiting = self.waiting.setdefault(domain, [])
-            waiting.append((time, node.index, place, node.index, row))
+            return
+        waiting = self.waiting.setdefault(self.plan.domains[node.index - 1], [])
+        waiting.append((time, node.index, place, node.index, row))
 
-    def give_late(self, node: Source, end: bool) -> None:
+    def give_late(self, index: int, end: bool) -> None:
         """The late rows of a source with lanes, as far as the clock has passed their places."""
-        edge = (NEVER, 0) if end else self.domain_clock(self.plan.domains[node.index - 1])
-        for time, _, _, row in sorted(self.late.get(node.index, ()), key=lambda one: one[:3]):
-            if self.has_passed(edge, time, node.index):
-                self.push(Ref(node.index, "late"), row)
+        edge = (NEVER, 0) if end else self.domain_clock(self.plan.domains[index - 1])
+        for time, _, row in sorted(self.lanes[index].late, key=lambda one: one[:2]):
+            if self.has_passed(edge, time, index):
+                self.push(Ref(index, "late"), row)
 
     def serve(self, domain: int, end: bool) -> None:
         """All rows of a domain by (time, source, lane, arrival), timers in between; then the end."""
@@ -205,10 +192,9 @@ class _Run:
         A source with lanes may give more rows of the time of its own clock, in any lane.
         """
         clock, last = edge
-        if time < clock or time > clock or index > last:
+        if time != clock or index > last:
             return time < clock
-        node = self.plan.node(index)
-        return not (isinstance(node, Source) and node.keeps_lanes) or time < self.clock[index]
+        return index not in self.lanes or time < self.clock[index]
 
     def domain_clock(self, domain: int) -> tuple[int, int]:
         """The least (time, source) that a row still to come can have."""

@@ -159,7 +159,7 @@ def test_rows_do_not_wait_for_the_end_where_lanes_are_known() -> None:
     assert session.rows("sorted") == [Entry(3, "z", 0)]
     session.tick(5)
     assert session.rows("sorted") == [Entry(3, "z", 0), Entry(4, "z", 1)]
-    # At 5 the lane "a" may still bring rows, which would stand behind its own, but none stands before them.
+    # A row of the clock's own time waits: another lane may still bring one that stands before it.
     session.end()
     assert session.rows("sorted")[-1] == Entry(5, "a", 0)
 
@@ -171,7 +171,6 @@ def test_rows_of_other_lanes() -> None:
     with pytest.raises(tw.DataError, match=f"row 1.*{reason}"):
         tw.run(make_flow(0, ["z", "a"]), {"log": rows})
     flow = make_flow(0, ["z", "a"], errors="reject")
-    flow.nodes
     result = testing.assert_same(flow, {"log": rows})
     assert result.counts["log"]["rejected"] == 1
     assert result.rows("sorted") == rows[:1]

@@ -11,7 +11,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from slots_host import SlotsHost
-from tests.property.operators_kit import Recipe, SourceStep, Step, cases, idle_rows
+from tests.property.operators_kit import (
+    Recipe,
+    SourceStep,
+    Step,
+    cases,
+    idle_rows,
+    random_rows,
+)
 
 from thalweg import testing
 from thalweg.plan import make_plan
@@ -99,6 +106,20 @@ def test_idle_keys_and_slots(steps: str, batches: int) -> None:
         check(recipe, {"in0": idle_rows(seed)}, seed, batches=batches)
 
 
+@pytest.mark.parametrize("lanes", ["arrival", "all", "silent", "whole"])
+def test_lanes_over_restarts(lanes: str) -> None:
+    """Rows that wait in their lanes, late ones too, survive batches, other slots and new processes."""
+    steps = (
+        Step("late", (0,)),
+        Step("running", (1,), 0, 4),
+        Step("quiet", (0,), 1),
+        Step("every_third", (1,), 0, 8),
+    )
+    recipe = Recipe((SourceStep(2, lanes=lanes),), steps, (0, 1))
+    for seed in range(4):
+        check(recipe, {"in0": random_rows(seed, 60)}, seed, batches=1 + seed * 2)
+
+
 def test_random_flows() -> None:
     """Bounded inputs, and streams of batches with new processes and other slots between."""
     random_case(30, batches=st.sampled_from((1, 1, 2, 4)))
@@ -107,4 +128,4 @@ def test_random_flows() -> None:
 @pytest.mark.slow
 def test_many_random_flows() -> None:
     """Many more."""
-    random_case(1_000, batches=st.sampled_from((1, 1, 2, 3, 5)))
+    random_case(400, batches=st.sampled_from((1, 1, 2, 3, 5)))

@@ -75,7 +75,9 @@ class LaneGate(Gate):
     @property
     def slowest(self) -> Any:
         """The lane that holds the clock back: one that has given nothing yet, else the one that is least far."""
-        silent = (lane for lane in self.expected or () if lane not in self.lanes)
+        if self.expected is None:
+            return None
+        silent = (lane for lane in self.expected if lane not in self.lanes)
         return next(silent, Gate.slowest.fget(self))  # type: ignore[attr-defined]
 
     def tick(self, now: int) -> None:
