@@ -6,7 +6,6 @@ heap ordered by (time, operator, key), and nothing is compiled, chunked or paral
 
 from __future__ import annotations
 
-import dataclasses
 import heapq
 import itertools
 from collections.abc import Iterable, Mapping
@@ -18,7 +17,6 @@ from thalweg.errors import DataError, OperatorError
 from thalweg.flow import Flow
 from thalweg.operators.combining import alone
 from thalweg.operators.digest import digest
-from thalweg.operators.lanes import not_declared
 from thalweg.operators.nodes import (
     Batches,
     Combine,
@@ -37,25 +35,15 @@ from thalweg.operators.nodes import (
     Union,
 )
 from thalweg.plan import Plan, make_plan
-from thalweg.readers import far_out
-from thalweg.records import StateSpec
 from thalweg.reference_coroutine import ReferenceCoroutine, Took
 from thalweg.reference_keys import KeyObserver, Nobody, canonical, key_of, sort_key
 from thalweg.reference_lanes import ReferenceLanes
+from thalweg.reference_parts import Outputs, fits, stamps, timer_of
 from thalweg.runtime.failures import reason_of, shorten
-from thalweg.times import BEFORE_ALL, EXTREME, NEVER
+from thalweg.times import BEFORE_ALL, NEVER
 
 #: Timers by time, operator and key in sorting form, with the key.
 Heap = list[tuple[int, int, Any, Any]]
-
-
-@dataclasses.dataclass(slots=True)
-class Outputs:
-    """What a run gave: rows by sink in order, the state left by operator and key, and counts."""
-
-    sinks: dict[str, list[Any]]
-    states: dict[str, dict[Any, Any]]
-    counts: dict[str, dict[str, int]]
 
 
 def run_reference(
@@ -187,13 +175,11 @@ class _Run:
         self.heap.clear()
 
     def has_passed(self, edge: tuple[int, int], time: int, index: int) -> bool:
-        """Whether no row still to come can have a place before one of this time and source.
-
-        A source with lanes may give more rows of the time of its own clock, in any lane.
-        """
+        """Whether no row still to come can have a place before one of this time and source."""
         clock, last = edge
         if time != clock or index > last:
             return time < clock
+        # A source with lanes may give more rows of the time of its own clock, in any lane.
         return index not in self.lanes or time < self.clock[index]
 
     def domain_clock(self, domain: int) -> tuple[int, int]:
@@ -210,8 +196,8 @@ class _Run:
             if node.timing == "end":
                 states = self.out.states[node.name]
                 for key in sorted(states, key=sort_key):
-                    if _timer(node.state, states[key]) != NEVER:
-                        self.on_timer(node, key, states[key], _timer(node.state, states[key]))
+                    if timer_of(node.state, states[key]) != NEVER:
+                        self.on_timer(node, key, states[key], timer_of(node.state, states[key]))
         self.fire(NEVER, self.own_heap, ending=True)
 
     def fire(self, before: int, heap: Heap | None = None, *, ending: bool = False) -> None:
@@ -223,19 +209,19 @@ class _Run:
             node = self.plan.node(index)
             assert isinstance(node, Keyed)
             state = self.out.states[node.name].get(key)
-            if state is None or _timer(node.state, state) != time:
+            if state is None or timer_of(node.state, state) != time:
                 continue
             self.now = time
             self.on_timer(node, key, state, time)
         self.ending = False
 
-    def on_timer(self, node: Keyed, key: Any, state: Any, time: int) -> None:
+    def ontimer_of(self, node: Keyed, key: Any, state: Any, time: int) -> None:
         assert node.on_timer is not None and node.state.timer is not None
         setattr(state, node.state.timer, NEVER)
         arguments = (state, key, time) if node.key.fields else (state, time)
         fired = f"key {key!r}"
         rows = self.call(node, node.on_timer.call, arguments, fired, node.timer_many)
-        again = _timer(node.state, state)
+        again = timer_of(node.state, state)
         if again != NEVER and self.ending:
             self.count(node, "disarmed")
         if rows is None or again == NEVER or self.ending or getattr(state, "_drop", False):
@@ -290,7 +276,7 @@ class _Run:
         elif isinstance(node, OwnTime):
             self.own_time(node, row)
         elif isinstance(node, Stamp):
-            for value in _stamps(node, self.now):
+            for value in stamps(node, self.now):
                 self.give(Ref(node.index), node.record.coerce((*row, value)))
         elif isinstance(node, Digest):
             self.give(Ref(node.index), node.record.coerce((*row, digest(row))))
@@ -353,8 +339,8 @@ class _Run:
         self.observer.took(node, key)
         if node.timing == "own" and node.on_timer is not None:
             now = self.now
-            while key in states and _timer(node.state, states[key]) < now:
-                self.now = _timer(node.state, states[key])
+            while key in states and timer_of(node.state, states[key]) < now:
+                self.now = timer_of(node.state, states[key])
                 self.on_timer(node, key, states[key], self.now)
             self.now = now
         old = states.get(key)
@@ -368,8 +354,8 @@ class _Run:
             return
         if getattr(state, "_drop", False):
             del states[key]
-        elif node.on_timer is not None and _timer(node.state, state) != NEVER:
-            self.arm(node, key, state, max(_timer(node.state, state), self.now))
+        elif node.on_timer is not None and timer_of(node.state, state) != NEVER:
+            self.arm(node, key, state, max(timer_of(node.state, state), self.now))
         with self.observer.giving(node, key):
             self.give_all(node, rows)
 
@@ -412,28 +398,3 @@ class _Run:
     def reject(self, node: Node, reason: str, position: str, text: str) -> None:
         self.count(node, "rejected")
         self.push(Ref(node.index, "rejected"), Rejected(node.name, reason, position, text))
-
-
-def fits(source: Source, row: Any) -> None:
-    """Refuses a row whose event time is too far out, or whose lane is not one that the source declares."""
-    time = 0 if source.order_by is None else getattr(row, source.order_by)
-    if abs(time) > EXTREME:
-        raise TypeError(far_out(str(source.order_by), time))
-    if source.lane is not None and isinstance(source.lanes, tuple):
-        lane = canonical(getattr(row, source.lane))
-        if lane not in source.lanes:
-            raise TypeError(not_declared(source.lane, lane, source.lanes))
-
-
-def _timer(spec: StateSpec, state: Any) -> int:
-    value = getattr(state, spec.timer) if spec.timer else NEVER
-    return NEVER if value is None else int(value)
-
-
-def _stamps(node: Stamp, time: int) -> list[int]:
-    """The event time, or the starts of the windows that hold it, earliest first."""
-    if node.every is None:
-        return [time]
-    last = (time - node.origin) // node.every * node.every + node.origin
-    first = last - (node.size - 1 - (time - last)) // node.every * node.every
-    return list(range(first, last + 1, node.every))

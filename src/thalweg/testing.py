@@ -35,7 +35,8 @@ from thalweg.operators.nodes import (
 )
 from thalweg.plan import Plan, make_plan
 from thalweg.records import Schema
-from thalweg.reference import Outputs, run_reference
+from thalweg.reference import run_reference
+from thalweg.reference_parts import Outputs
 from thalweg.runtime.build import prepare
 from thalweg.runtime.chunks import Chunk, Column
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import pytest
 
 import thalweg as tw
-from thalweg.reference import Outputs, run_reference
+from thalweg.reference import run_reference
 from thalweg.reference_keys import sort_key
+from thalweg.reference_parts import Outputs
 
 
 class Row(NamedTuple):

@@ -145,8 +145,7 @@ class Engine:
         Rows with event time wait in the gate until :meth:`advance`; others run through at once.
         """
         node = next(one for one in self.plan.sources if one.name == source)
-        ingress = self.ingresses[self.plan.domains[node.index - 1]]
-        gate = ingress.gates[node.index]
+        gate = self.ingresses[self.plan.domains[node.index - 1]].gates[node.index]
         given: Given = {}
         self.setting.count(
             node.name, **{"in": len(chunk) + len(rejected), "rejected": len(rejected)}
@@ -162,12 +161,11 @@ class Engine:
             rows = Chunk(chunk.schema, chunk.columns, len(chunk), order)
             rows = event_columns(rows, self.setting.columns(Ref(node.index)))
             return self._enter(given, Ref(node.index), rows)
-        else:
-            before = gate.late
-            late = gate.accept(chunk)
-            self.setting.count(node.name, late=gate.late - before)
-            if len(late):
-                given |= self._late(node.index, late)
+        before = gate.late
+        late = gate.accept(chunk)
+        self.setting.count(node.name, late=gate.late - before)
+        if len(late):
+            given |= self._late(node.index, late)
         return self.step(given, {}) if given else {}
 
     def _late(self, index: int, rows: Chunk) -> Given:

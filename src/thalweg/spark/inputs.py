@@ -167,7 +167,7 @@ def refuse_unknown_lanes(plan: Plan, *, drains: bool) -> None:
     """
     for source in plan.sources:
         if source.keeps_lanes and source.lanes is None and not drains:
-            why = "a streaming query has one only with end='drain'"
+            why = "a streaming query has one only with trigger='available_now', end='drain'"
             raise unknown_until_the_end(source.name, str(source.lane), why)
 
 
