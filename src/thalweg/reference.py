@@ -215,7 +215,7 @@ class _Run:
             self.on_timer(node, key, state, time)
         self.ending = False
 
-    def ontimer_of(self, node: Keyed, key: Any, state: Any, time: int) -> None:
+    def on_timer(self, node: Keyed, key: Any, state: Any, time: int) -> None:
         assert node.on_timer is not None and node.state.timer is not None
         setattr(state, node.state.timer, NEVER)
         arguments = (state, key, time) if node.key.fields else (state, time)
