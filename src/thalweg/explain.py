@@ -13,6 +13,7 @@ from typing import Final
 from thalweg.flow import Flow
 from thalweg.operators.combining import described
 from thalweg.operators.functions import Function
+from thalweg.operators.lanes import meaning
 from thalweg.operators.nodes import (
     Batches,
     Combine,
@@ -272,9 +273,10 @@ def _source(node: Source) -> str:
     if node.order_by is None:
         return "in arrival order"
     each = ", each key on its own" if node.order == "key" else ""
-    parts = [f"by {node.order_by}{each}, lateness {_lateness(node)}, ties in arrival order"]
+    ties = f"by {node.lane} and place in it" if node.keeps_lanes else "in arrival order"
+    parts = [f"by {node.order_by}{each}, lateness {_lateness(node)}, ties {ties}"]
     if node.lane:
-        parts.append(f"lanes by {node.lane}")
+        parts.append(f"lanes by {node.lane}: {meaning(node.lane, node.lanes)}")
     if node.arrival:
         parts.append(f"arrival by {', '.join(node.arrival)}")
     return "; ".join(parts)

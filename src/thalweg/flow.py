@@ -13,11 +13,13 @@ from typing import Any
 from thalweg import loops
 from thalweg.errors import BuildError
 from thalweg.operators import key_order
+from thalweg.operators import lanes as lane_rules
 from thalweg.operators.arguments import Duration, choice, lateness_span, time_field
 from thalweg.operators.coroutine_verb import check_times, coroutine_node
 from thalweg.operators.feedback import Feedback
 from thalweg.operators.functions import Function
 from thalweg.operators.generators import source_of
+from thalweg.operators.lanes import GivenLanes
 from thalweg.operators.nodes import (
     PORT_ROWS,
     Compile,
@@ -30,11 +32,8 @@ from thalweg.operators.nodes import (
     Sink,
     Source,
 )
-from thalweg.records import FieldType, Kind, Schema
+from thalweg.records import FieldType, Schema
 from thalweg.streams import Stream
-
-#: What can name a lane: values that the commit record holds as they are.
-_LANES = (Kind.INT, Kind.STR, Kind.CATEGORY, Kind.TIMESTAMP, Kind.BOOL)
 
 
 class Flow:
@@ -81,6 +80,7 @@ class Flow:
         order_by: str | None = None,
         lateness: Duration = 0,
         lane: str | None = None,
+        lanes: GivenLanes = None,
         arrival: Sequence[str] = (),
         order: Order = "total",
         errors: Errors | None = None,
@@ -95,8 +95,14 @@ class Flow:
             lateness: how far a row may lie behind the greatest time that arrived before it in its lane; rows
                 further behind go to ``late``. A duration, or a number in the unit of an int ``order_by``.
             lane: the field that names a row's lane, a sequence that the source itself orders (say a Kafka
-                partition); one lane without it.
-            arrival: fields that give the order of arrival where the source does not say (see the docs on order).
+                partition); one lane without it. Ties are then by lane and place in the lane.
+            lanes: all values that ``lane`` has. The clock does not move before each has given a row, one that is
+                silent holds it back, and a row of another one does not fit. Without it the lanes are those of the
+                whole input, whose rows wait for its end where it is not in memory. ``"arrival"``: for an input with
+                one whole order of arrival and lanes that nobody can list; a lane counts from its first row, ties are
+                in order of arrival, and rows that the clock has passed before their lane appeared are late.
+            arrival: fields that give the order of arrival where the source does not say (see the docs on order); of
+                a source with lanes, the order within each lane.
             order: ``"total"``: all rows in one order, and one clock. ``"key"``: no point sorts all rows. Rows pass
                 as they arrive until the first operator by key; it takes each key's rows by (time, arrival), judges
                 lateness against that key's own earlier rows, and fires a key's timers before its next row with a
@@ -108,10 +114,11 @@ class Flow:
         schema = Schema.of(record)
         for field in (*arrival, *((lane,) if lane else ())):
             schema.index(field)
-        if lane is not None and schema.field(lane).type.kind not in _LANES:
+        if lane is None and lanes is not None:
             raise BuildError(
-                f"source {name!r}: lane={lane!r} is {schema.field(lane).type}; a lane is an int, a str or a Category"
+                f"source {name!r}: lanes= needs lane=, the field whose values they are"
             )
+        known = None if lane is None else lane_rules.declared(name, schema.field(lane), lanes)
         time = time_field(schema, order_by, name) if order_by else None
         if order_by is None and lateness:
             raise BuildError(f"source {name!r}: lateness needs order_by")
@@ -119,6 +126,11 @@ class Flow:
         if chosen == "key" and (order_by is None or lane is not None):
             raise BuildError(
                 f"source {name!r}: order='key' needs order_by, and no lane, since lateness is judged by key"
+            )
+        if lane is not None and order_by is None:
+            raise BuildError(
+                f"source {name!r}: lane={lane!r} needs order_by=: lanes say which rows are late and how far the clock"
+                " is, and without event time there is neither"
             )
         node = Source(
             self._next(),
@@ -130,6 +142,7 @@ class Flow:
             tuple(arrival),
             self._errors(errors),
             chosen,
+            known,
         )
         own = key_order.Own(node.index, node.name, node.lateness) if chosen == "key" else None
         return self._add(node, time, own)

@@ -6,7 +6,6 @@ heap ordered by (time, operator, key), and nothing is compiled, chunked or paral
 
 from __future__ import annotations
 
-import dataclasses
 import heapq
 import itertools
 from collections.abc import Iterable, Mapping
@@ -36,24 +35,15 @@ from thalweg.operators.nodes import (
     Union,
 )
 from thalweg.plan import Plan, make_plan
-from thalweg.readers import far_out
-from thalweg.records import StateSpec
 from thalweg.reference_coroutine import ReferenceCoroutine, Took
 from thalweg.reference_keys import KeyObserver, Nobody, canonical, key_of, sort_key
+from thalweg.reference_lanes import ReferenceLanes
+from thalweg.reference_parts import Outputs, fits, stamps, timer_of
 from thalweg.runtime.failures import reason_of, shorten
-from thalweg.times import BEFORE_ALL, EXTREME, NEVER
+from thalweg.times import BEFORE_ALL, NEVER
 
 #: Timers by time, operator and key in sorting form, with the key.
 Heap = list[tuple[int, int, Any, Any]]
-
-
-@dataclasses.dataclass(slots=True)
-class Outputs:
-    """What a run gave: rows by sink in order, the state left by operator and key, and counts."""
-
-    sinks: dict[str, list[Any]]
-    states: dict[str, dict[Any, Any]]
-    counts: dict[str, dict[str, int]]
 
 
 def run_reference(
@@ -86,6 +76,7 @@ class _Run:
         self.waiting: dict[int, list[tuple[Any, ...]]] = {}
         self.clock: dict[int, int] = {}
         self.greatest: dict[tuple[int, Any], int] = {}
+        self.lanes = {s.index: ReferenceLanes(s) for s in plan.sources if s.keeps_lanes}
         self.heap: Heap = []
         #: timers where time is each key's own
         self.own_heap: Heap = []
@@ -98,6 +89,8 @@ class _Run:
         for source in self.plan.sources:
             for place, row in enumerate(inputs.get(source.name, ())):
                 self.enter(source, place, row)
+        for index in self.lanes:
+            self.give_late(index, end)
         if end:
             self.end_own_time()
             self.close_coroutines(0)
@@ -134,6 +127,9 @@ class _Run:
             self.now = time
             self.give(Ref(node.index), row)
             return
+        if isinstance(node, Source) and node.keeps_lanes:
+            self.arrive_in_lane(node, row, time)
+            return
         name = node.lane if isinstance(node, Source) else None
         lane = (node.index, canonical(getattr(row, name)) if name else None)
         greatest = self.greatest.get(lane, BEFORE_ALL)
@@ -149,16 +145,42 @@ class _Run:
         place = (time, node.index, next(self.arrivals))
         self.waiting.setdefault(domain, []).append((*place, node.index, row))
 
+    def arrive_in_lane(self, node: Source, row: Any, time: int) -> None:
+        """A row of a source with lanes: late ones wait, too."""
+        lanes = self.lanes[node.index]
+        place = lanes.arrive(row, time)
+        self.clock[node.index] = lanes.clock
+        if place is None:
+            self.count(node, "late")
+            return
+        waiting = self.waiting.setdefault(self.plan.domains[node.index - 1], [])
+        waiting.append((time, node.index, place, node.index, row))
+
+    def give_late(self, index: int, end: bool) -> None:
+        """The late rows of a source with lanes, as far as the clock has passed their places."""
+        edge = (NEVER, 0) if end else self.domain_clock(self.plan.domains[index - 1])
+        for time, _, row in sorted(self.lanes[index].late, key=lambda one: one[:2]):
+            if self.has_passed(edge, time, index):
+                self.push(Ref(index, "late"), row)
+
     def serve(self, domain: int, end: bool) -> None:
-        """All rows of a domain by (time, source, arrival), timers in between; then the end."""
-        clock, last = (NEVER, 0) if end else self.domain_clock(domain)
+        """All rows of a domain by (time, source, lane, arrival), timers in between; then the end."""
+        edge = (NEVER, 0) if end else self.domain_clock(domain)
         for time, _, _, index, row in sorted(self.waiting.get(domain, ()), key=lambda one: one[:3]):
-            if time < clock or (time == clock and index <= last):
+            if self.has_passed(edge, time, index):
                 self.fire(time)
                 self.now = time
                 self.give(Ref(index), row)
-        self.fire(clock, ending=end)
+        self.fire(edge[0], ending=end)
         self.heap.clear()
+
+    def has_passed(self, edge: tuple[int, int], time: int, index: int) -> bool:
+        """Whether no row still to come can have a place before one of this time and source."""
+        clock, last = edge
+        if time != clock or index > last:
+            return time < clock
+        # A source with lanes may give more rows of the time of its own clock, in any lane.
+        return index not in self.lanes or time < self.clock[index]
 
     def domain_clock(self, domain: int) -> tuple[int, int]:
         """The least (time, source) that a row still to come can have."""
@@ -174,8 +196,8 @@ class _Run:
             if node.timing == "end":
                 states = self.out.states[node.name]
                 for key in sorted(states, key=sort_key):
-                    if _timer(node.state, states[key]) != NEVER:
-                        self.on_timer(node, key, states[key], _timer(node.state, states[key]))
+                    if timer_of(node.state, states[key]) != NEVER:
+                        self.on_timer(node, key, states[key], timer_of(node.state, states[key]))
         self.fire(NEVER, self.own_heap, ending=True)
 
     def fire(self, before: int, heap: Heap | None = None, *, ending: bool = False) -> None:
@@ -187,7 +209,7 @@ class _Run:
             node = self.plan.node(index)
             assert isinstance(node, Keyed)
             state = self.out.states[node.name].get(key)
-            if state is None or _timer(node.state, state) != time:
+            if state is None or timer_of(node.state, state) != time:
                 continue
             self.now = time
             self.on_timer(node, key, state, time)
@@ -199,7 +221,7 @@ class _Run:
         arguments = (state, key, time) if node.key.fields else (state, time)
         fired = f"key {key!r}"
         rows = self.call(node, node.on_timer.call, arguments, fired, node.timer_many)
-        again = _timer(node.state, state)
+        again = timer_of(node.state, state)
         if again != NEVER and self.ending:
             self.count(node, "disarmed")
         if rows is None or again == NEVER or self.ending or getattr(state, "_drop", False):
@@ -254,7 +276,7 @@ class _Run:
         elif isinstance(node, OwnTime):
             self.own_time(node, row)
         elif isinstance(node, Stamp):
-            for value in _stamps(node, self.now):
+            for value in stamps(node, self.now):
                 self.give(Ref(node.index), node.record.coerce((*row, value)))
         elif isinstance(node, Digest):
             self.give(Ref(node.index), node.record.coerce((*row, digest(row))))
@@ -317,8 +339,8 @@ class _Run:
         self.observer.took(node, key)
         if node.timing == "own" and node.on_timer is not None:
             now = self.now
-            while key in states and _timer(node.state, states[key]) < now:
-                self.now = _timer(node.state, states[key])
+            while key in states and timer_of(node.state, states[key]) < now:
+                self.now = timer_of(node.state, states[key])
                 self.on_timer(node, key, states[key], self.now)
             self.now = now
         old = states.get(key)
@@ -332,8 +354,8 @@ class _Run:
             return
         if getattr(state, "_drop", False):
             del states[key]
-        elif node.on_timer is not None and _timer(node.state, state) != NEVER:
-            self.arm(node, key, state, max(_timer(node.state, state), self.now))
+        elif node.on_timer is not None and timer_of(node.state, state) != NEVER:
+            self.arm(node, key, state, max(timer_of(node.state, state), self.now))
         with self.observer.giving(node, key):
             self.give_all(node, rows)
 
@@ -376,24 +398,3 @@ class _Run:
     def reject(self, node: Node, reason: str, position: str, text: str) -> None:
         self.count(node, "rejected")
         self.push(Ref(node.index, "rejected"), Rejected(node.name, reason, position, text))
-
-
-def fits(source: Source, row: Any) -> None:
-    """Refuses a row whose event time is too far out."""
-    time = 0 if source.order_by is None else getattr(row, source.order_by)
-    if abs(time) > EXTREME:
-        raise TypeError(far_out(str(source.order_by), time))
-
-
-def _timer(spec: StateSpec, state: Any) -> int:
-    value = getattr(state, spec.timer) if spec.timer else NEVER
-    return NEVER if value is None else int(value)
-
-
-def _stamps(node: Stamp, time: int) -> list[int]:
-    """The event time, or the starts of the windows that hold it, earliest first."""
-    if node.every is None:
-        return [time]
-    last = (time - node.origin) // node.every * node.every + node.origin
-    first = last - (node.size - 1 - (time - last)) // node.every * node.every
-    return list(range(first, last + 1, node.every))

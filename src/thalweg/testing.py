@@ -35,7 +35,8 @@ from thalweg.operators.nodes import (
 )
 from thalweg.plan import Plan, make_plan
 from thalweg.records import Schema
-from thalweg.reference import Outputs, run_reference
+from thalweg.reference import run_reference
+from thalweg.reference_parts import Outputs
 from thalweg.runtime.build import prepare
 from thalweg.runtime.chunks import Chunk, Column
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
@@ -44,7 +45,6 @@ from thalweg.runtime.io.generators import made_rows
 from thalweg.runtime.keys import KeySpec
 from thalweg.runtime.options import Options
 from thalweg.runtime.parallel import ParallelEngine
-from thalweg.times import BEFORE_ALL
 
 Mode = Literal["auto", "never"]
 #: Where inputs are cut into batches: row numbers for all sources, or by source name.
@@ -262,8 +262,7 @@ class Session:
         """Moves the clock as if a row at ``time`` had come in every lane, and advances."""
         for gate in self._engine.gates.values():
             if isinstance(gate.node, Source) and gate.node.sorts:
-                for lane in list(gate.lanes) or [None]:
-                    gate.lanes[lane] = max(gate.lanes.get(lane, BEFORE_ALL), time)
+                gate.tick(time)
         self.advance()
 
     def end(self) -> None:

@@ -368,6 +368,63 @@ def _shuffled(lines: Sequence[str], seed: int) -> list[str]:
     return [lines[ties[rows[place]["user"], rows[place]["ts"]].pop(0)] for place in order]
 
 
+# -- 19 partitioned log -----------------------------------------------------------------------------------
+
+
+class Entry(NamedTuple):
+    partition: int
+    offset: int
+    at: int
+    v: str
+
+
+def log_flow(lanes: Any = (0, 1, 2), **options: Any) -> tw.Flow:
+    """The log sorted by time, with its late rows."""
+    flow = tw.Flow("log")
+    log = flow.source(
+        "log", Entry, order_by="at", lateness=3, lane="partition", lanes=lanes, **options
+    )
+    log.sink("sorted")
+    log.late.sink("late")
+    return flow
+
+
+def log_files() -> list[Path]:
+    """Its files in order."""
+    return [path("19_partitioned_log", f"{n}.jsonl") for n in range(8)]
+
+
+def check_log(sorted_rows: Sequence[Any], late: Sequence[Any]) -> None:
+    """19: late by a row's own partition alone, the others by (at, partition, offset)."""
+    assert list(sorted_rows) == _entries("expected")
+    assert sorted(late) == sorted(_entries("expected_late"))
+    tops = _tops()
+    assert list(late) == sorted(late, key=lambda row: (tops[row.v], row.partition, row.offset))
+
+
+def _entries(name: str) -> list[Entry]:
+    lines = (CASES / "19_partitioned_log" / f"{name}.jsonl").read_text().splitlines()
+    return [Entry(**json.loads(line)) for line in lines]
+
+
+def _tops() -> dict[str, int]:
+    """By row the greatest time of its partition up to it."""
+    tops: dict[int, int] = {}
+    found = {}
+    for file in log_files():
+        for line in file.read_text().splitlines():
+            row = Entry(**json.loads(line))
+            found[row.v] = tops[row.partition] = max(tops.get(row.partition, 0), row.at)
+    return found
+
+
+def partitioned_log(host: Host) -> None:
+    """19: no row is late by another partition's rows, however they lie in the files."""
+    got = host(log_flow(), "log", log_files(), JSON)
+    check_log(got.sinks["sorted"], got.sinks["late"])
+    assert got.counts["log"]["late"] == 8
+
+
 #: All cases that need nothing but a host.
 ALL: dict[str, Callable[[Host], None]] = {
     "01_out_of_order": out_of_order,
@@ -379,4 +436,5 @@ ALL: dict[str, Callable[[Host], None]] = {
     "10_schema_drift": schema_drift,
     "16_syslog_ssh": syslog,
     "18_session_ties": session_ties,
+    "19_partitioned_log": partitioned_log,
 }

@@ -73,7 +73,14 @@ FOUND = {
         (Step("alarms", (0,)), Step("failing_key", (1,)), Step("rejected", (1,)), Step("rejected", (2,))),
     ),
     "ties at the clock of two sources": Recipe((SourceStep(0), SourceStep(3)), (Step("union", (1, 0)),)),
-    "lanes that appear late": Recipe((SourceStep(2, lanes=True),), (Step("quiet", (0,)), Step("late", (0,)))),
+    "lanes that appear late": Recipe(
+        (SourceStep(2, lanes="arrival"),), (Step("quiet", (0,)), Step("late", (0,)))
+    ),
+    "lanes that are declared": Recipe((SourceStep(2, lanes="all"),), (Step("quiet", (0,)), Step("late", (0,)))),
+    "lanes beside a source without any": Recipe(
+        (SourceStep(0), SourceStep(1, lanes="all"), SourceStep(0)),
+        (Step("union", (2, 1, 0)), Step("quiet", (3,)), Step("late", (1,)), Step("order_by", (5,), 2)),
+    ),
     "a stream merged with itself": Recipe(
         (SourceStep(3),), (Step("repeat", (0,)), Step("union", (1, 1)), Step("union", (2, 1, 2)))
     ),

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property import slots_kit
-from tests.property.operators_kit import Recipe, SourceStep, Step, cases, random_rows
+from tests.property.operators_kit import (
+    Recipe,
+    SourceStep,
+    Step,
+    cases,
+    idle_rows,
+    random_rows,
+)
 from tests.property.test_parallel import COMMON
 
 from thalweg import testing
@@ -90,3 +97,10 @@ def test_what_is_counted(chain: str) -> None:
     for name, loads in expected.loads.items():
         assert ran.counted.loads[name].total == loads.total
         assert {one.key for one in ran.counted.loads[name].keys} == {one.key for one in loads.keys}
+
+
+@pytest.mark.parametrize("step", ["sessions", "quiet", "ticking"])
+def test_idle_keys(step: str) -> None:
+    """With lateness 0 nothing waits at the end of the input; timers of idle keys and slots fire in order."""
+    recipe = Recipe((SourceStep(0),), (Step(step, (0,), 3), Step("running", (1,), 0, 4)), (1,))
+    check((recipe, {"in0": idle_rows(3)}), [1, 2, 3])

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import cloudpickle
+import numpy as np
 import orjson
 import pyarrow as pa
-from task_host import tagged
 
 import thalweg as tw
 from thalweg.plan import Plan, make_plan
@@ -48,11 +48,16 @@ class Told:
         self.value += more
 
 
+#: The rows of a batch by source; of a flow's only source without its name.
+Rows = Sequence[Any] | Mapping[str, Sequence[Any]]
+
+
 class SlotsHost:
-    """A flow over a checkpoint in a folder, one source; the driver's part and the shuffles are done here.
+    """A flow over a checkpoint in a folder; the driver's part and the shuffles are done here.
 
     Attributes:
         rows: of each sink, of the batches that were committed.
+        options: how the tasks read the inputs, by source; None: rows of a frame.
     """
 
     def __init__(self, flow: tw.Flow, folder: str, threads: int = 1) -> None:
@@ -69,9 +74,10 @@ class SlotsHost:
         manifests.reconcile(self.store.fs, self.store.root, manifest_of(self.plan))
         self.record: records.CommitRecord | None = None
         self.rows: dict[str, list[Any]] = {sink.name: [] for sink in self.plan.sinks}
+        self.options = {source.name: io.InputOptions(None) for source in self.plan.sources}
 
     def batch(
-        self, rows: Sequence[Any], *, slots: int, epoch: int = 0, next_epoch: int = 0,
+        self, rows: Rows, *, slots: int, epoch: int = 0, next_epoch: int = 0,
         ends: bool = False, commit: bool = True,
     ) -> list[dict[str, Any]]:  # fmt: skip
         """One batch; without ``commit`` it is lost like that of a driver that is killed before its record.
@@ -120,7 +126,7 @@ class SlotsHost:
             previous=None if self.record is None else self.record.batch,
             slots=slots,
             ends=ends,
-            options={self.plan.sources[0].name: io.InputOptions(None)},
+            options=self.options,
             defaults={},
             chunk_rows=self.chunk_rows,
             wanted=frozenset(sink.index for sink in self.plan.sinks),
@@ -130,10 +136,9 @@ class SlotsHost:
             next_epoch=next_epoch,
         )
 
-    def _blobs(self, job: StageJob, rows: Sequence[Any]) -> list[Blob]:
+    def _blobs(self, job: StageJob, rows: Rows) -> list[Blob]:
         """What arrives at the driver."""
-        source = Chunk.from_rows(self.plan.sources[0].out, list(rows)).to_arrow()
-        given = iter(tagged([source]))
+        given = iter(self._tagged(rows))
         if job.slots == 1:
             return list(_read(tasks.whole_flow(job)(given)))
         there = list(_read(tasks.first_stage(job)(given)))
@@ -143,9 +148,25 @@ class SlotsHost:
 
     def pairs(self, rows: Sequence[Any], reads: Sequence[Read]) -> pa.Table:
         """The pre-pass over a batch."""
-        source = Chunk.from_rows(self.plan.sources[0].out, list(rows)).to_arrow()
         body = pairs_body(self._job(2, 0, 0, False), reads)
-        return pa.Table.from_batches(list(body(tagged([source]))), PAIRS)
+        return pa.Table.from_batches(list(body(self._tagged(rows))), PAIRS)
+
+    def _tagged(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+        """Rows as Spark hands them to a task: a column says of which source, each source has one for its own."""
+        sources = self.plan.sources
+        given = rows if isinstance(rows, Mapping) else {sources[0].name: rows}
+        for place, source in enumerate(sources):
+            mine = list(given.get(source.name, ()))
+            if not mine:
+                continue
+            columns = [pa.array(np.full(len(mine), place, np.int32))]
+            for other in sources:
+                whole = Chunk.from_rows(other.out, mine if other is source else []).to_arrow()
+                structs = whole.to_struct_array()
+                columns.append(structs if other is source else pa.nulls(len(mine), structs.type))
+            columns.append(pa.nulls(len(mine), pa.string()))
+            names = [io.SOURCE, *(f"s{n}" for n in range(len(sources))), io.CONTROL]
+            yield pa.RecordBatch.from_arrays(columns, names=names)
 
     @staticmethod
     def forget() -> None:

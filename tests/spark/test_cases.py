@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,9 @@ from thalweg.plan import make_plan
 
 sys.path.append(str(Path(__file__).parents[1] / "cases"))
 import case_flows as cases
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -56,6 +59,25 @@ def test_case(tmp_path: Path, case: str, slots: int) -> None:
 def test_session_shuffles(tmp_path: Path) -> None:
     """Case 18 in three orders of arrival, on two slots."""
     cases.session_shuffles(SparkHost(tmp_path / "runs", 2), tmp_path, 3)
+
+
+@pytest.mark.parametrize(("slots", "files", "lanes"), [(1, 100, None), (2, 3, (0, 1, 2))])
+def test_partitioned_log_as_a_frame(
+    tmp_path: Path, spark: SparkSession, slots: int, files: int, lanes: Any
+) -> None:
+    """Case 19 as a streaming frame, whose batches have rows by partition: declared lanes, and those of the input."""
+    (tmp_path / "in").mkdir()
+    for place, file in enumerate(cases.log_files()):
+        os.utime(shutil.copyfile(file, tmp_path / "in" / file.name), (10_000 + place,) * 2)
+    reader = spark.readStream.schema("partition long, offset long, at long, v string")
+    frame = reader.option("maxFilesPerTrigger", files).json(str(tmp_path / "in"))
+    sinks = {name: tw.spark.memory() for name in ("sorted", "late")}
+    query = tw.spark.start(
+        cases.log_flow(lanes, arrival=["partition", "offset"]), {"log": frame}, sinks,
+        checkpoint=str(tmp_path / "ckpt"), slots=slots, trigger="available_now", end="drain",
+    )  # fmt: skip
+    query.await_termination()
+    cases.check_log(sinks["sorted"].rows, sinks["late"].rows)
 
 
 def test_corrupt_json_stops(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 #: Parts of rows, of what timers give and of a union; an operator by key behind them.
 FLOW = Recipe(
-    (SourceStep(3), SourceStep(6, lanes=True)),
+    (SourceStep(3), SourceStep(6, lanes="arrival")),
     (
         Step("window_of_parts", (0,), 1, 0),
         Step("running", (2,), 0, 4),

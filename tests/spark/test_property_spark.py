@@ -21,6 +21,7 @@ from tests.property.operators_kit import (
     SourceStep,
     Step,
     cases,
+    idle_rows,
     random_rows,
 )
 
@@ -118,7 +119,7 @@ def stored_states(checkpoint: str, node: Any) -> dict[Any, Any]:
 
 #: Chains of keyed operators with timers that feed each other, unions behind fan-outs, side outputs.
 TIMERS = Recipe(
-    (SourceStep(3), SourceStep(6, lanes=True)),
+    (SourceStep(3), SourceStep(6, lanes="all")),
     (
         Step("union", (0, 1)),
         Step("repeat", (2,)),
@@ -170,7 +171,7 @@ UNTIMED = Recipe(
 )
 #: Operators with driver loops of their own: state and unread input outlive batches, whatever slot they are in.
 LOOPS = Recipe(
-    (SourceStep(3), SourceStep(6, lanes=True)),
+    (SourceStep(3), SourceStep(6, lanes="arrival")),
     (
         Step("repeat", (0,)),
         Step("barrier", (2, 1)),
@@ -241,6 +242,24 @@ def test_bounded_frames(spark: SparkSession) -> None:
     schemas = {sink.name: sink.record for sink in make_plan(flow).sinks}
     for name in ("s4", "s12"):
         lowered = Chunk.from_arrow(schemas[name], frames[name].toArrow()).rows()
+        assert not testing.row_difference(expected.rows(name), lowered), name
+
+
+def test_idle_keys_of_bounded_frames(spark: SparkSession) -> None:
+    """With lateness 0 nothing waits at the end of a bounded input; timers of idle keys and slots fire in order."""
+    recipe = Recipe(
+        (SourceStep(0),), (Step("sessions", (0,), 3), Step("running", (1,), 0, 4)), (1,)
+    )
+    rows = {"in0": idle_rows(3)}
+    flow = recipe.build()
+    expected = testing.reference(flow, rows)
+    frame = spark.createDataFrame(as_table(rows["in0"])).coalesce(1)
+    sinks = {name: tw.spark.memory() for name in expected.sinks}
+    tw.spark.start(flow, {"in0": frame}, sinks, slots=2)
+    frames = tw.spark.lower(flow, {"in0": frame}, slots=2)
+    for name, sink in sinks.items():
+        assert not testing.row_difference(expected.rows(name), sink.rows), name
+        lowered = Chunk.from_arrow(SCHEMA, frames[name].toArrow()).rows()
         assert not testing.row_difference(expected.rows(name), lowered), name
 
 

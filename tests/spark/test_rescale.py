@@ -121,7 +121,8 @@ def silent(last: Last, device: str, time: tw.Timestamp) -> Silent:
 
 def watch(lane: str | None = None) -> tw.Flow:
     flow = tw.Flow("watch")
-    beats = flow.source("beats", Beat, order_by="ts", lateness="10 seconds", lane=lane)
+    lanes: dict[str, Any] = {} if lane is None else {"lane": lane, "lanes": "arrival"}
+    beats = flow.source("beats", Beat, order_by="ts", lateness="10 seconds", **lanes)
     beats.late.sink("late")
     beats.key_by("device").process(beat, state=Last, on_timer=silent).sink("silent")
     return flow

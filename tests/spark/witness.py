@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from thalweg.plan import make_plan
-from thalweg.reference import Outputs, run_reference
+from thalweg.reference import run_reference
 from thalweg.reference_keys import sort_key
+from thalweg.reference_parts import Outputs
 from thalweg.runtime.chunks import Chunk
 from thalweg.state.inspect import describe, read_state
 

@@ -157,3 +157,15 @@ def test_released_rows_are_gone() -> None:
     assert taken is not None
     assert taken.rows() == [Row(3, 0), Row(3, 1)]
     assert one.released == 3
+
+
+@pytest.mark.parametrize("lateness", [0, 3])
+def test_the_clock_never_goes_back(lateness: int) -> None:
+    """At the end, too, where nothing waits any more: who takes several steps as one needs the last clock."""
+    one = gate(lateness)
+    ingress = Ingress(1, [one])
+    one.accept(chunk([Row(3, 0), Row(7, 0)]))
+    clocks = [clock for _, clock in ingress.release(lambda: 10)]
+    clocks += [clock for _, clock in ingress.release(lambda: 10, everything=True)]
+    assert clocks == sorted(clocks)
+    assert clocks[-1] == 7

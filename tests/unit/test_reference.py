@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import pytest
 
 import thalweg as tw
-from thalweg.reference import Outputs, run_reference
+from thalweg.reference import run_reference
 from thalweg.reference_keys import sort_key
+from thalweg.reference_parts import Outputs
 
 
 class Row(NamedTuple):
@@ -147,10 +148,10 @@ def test_late_rows() -> None:
     assert [one[2] for one in outputs(found) if one[0] == "row"] == [2, 5, 1, 4]
 
 
-def test_lanes() -> None:
+def test_lanes_of_one_order_of_arrival() -> None:
     """Each lane has its own maximum; the clock is the least, and a lane that appears late finds it moved."""
     flow = tw.Flow("lanes")
-    source = flow.source("in", Row, order_by="t", lane="key")
+    source = flow.source("in", Row, order_by="t", lane="key", lanes="arrival")
     source.sink("out")
     source.late.sink("late")
     rows = [Row(10, 1), Row(9, 2), Row(10, 2), Row(20, 1), Row(9, 1), Row(15, 2)]

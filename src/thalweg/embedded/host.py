@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from thalweg.checks import require_count
 from thalweg.elasticity import ThreadLevels
+from thalweg.embedded.lanes import refuse_unknown_lanes, tell_lanes
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
 from thalweg.plan import Edge, Plan, make_plan
@@ -181,6 +182,7 @@ class FlowHost:
         self._rows = _source_rows(chunk_rows, how)
         inputs = {**inputs, **generators(plan)}
         self._sources = {s.name: as_source(s.name, inputs[s.name]) for s in plan.sources}
+        refuse_unknown_lanes(plan, self._sources)
         self._sinks = choose_sinks(plan.flow, plan.sinks, sinks)
         self._began = self._entered = time.monotonic_ns()
         #: a sink's calls come one at a time
@@ -204,6 +206,7 @@ class FlowHost:
                 priority_class=priority_class,
             )
         )
+        tell_lanes(self.engine, inputs)
         self._elastic = elastic
         self._owns_elastic = False
         if isinstance(self.engine, ParallelEngine) and workers is None:

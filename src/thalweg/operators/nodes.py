@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from thalweg.operators.agg import Aggregate
 from thalweg.operators.functions import Function
+from thalweg.operators.lanes import Lanes
 from thalweg.records import Field, Schema, StateSpec
 
 Errors = Literal["fail", "reject"]
@@ -127,6 +128,8 @@ class Source(Node):
     arrival: tuple[str, ...]
     errors: Errors
     order: Order = "total"
+    #: what the source says of its lanes, where it has some
+    lanes: Lanes = None
     #: the operator without inputs whose rows these are; None: they come from outside
     made_by: Coroutine | None = None
 
@@ -134,6 +137,11 @@ class Source(Node):
     def sorts(self) -> bool:
         """Whether rows wait here until the clock has passed them."""
         return self.order_by is not None and self.order == "total"
+
+    @property
+    def keeps_lanes(self) -> bool:
+        """Whether each lane has an order of its own, and their rows no order of arrival."""
+        return self.lane is not None and self.lanes != "arrival"
 
     KIND = OperatorKind.SOURCE
 

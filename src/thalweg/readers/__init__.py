@@ -4,7 +4,7 @@ from thalweg.readers.connections import LineParser
 from thalweg.readers.files import FileReport, inspect_file, read_file
 from thalweg.readers.listing import FileInfo, list_files
 from thalweg.readers.options import EpochUnit, Format, ReadOptions, read_options
-from thalweg.readers.parsed import BadRow, Parsed, describe_bad, far_out, times_within
+from thalweg.readers.parsed import BadRow, Parsed, describe_bad, far_out, times_within, without
 from thalweg.readers.streams import LineCutter
 from thalweg.readers.tables import rows_from_table
 
@@ -26,4 +26,5 @@ __all__ = [
     "read_options",
     "rows_from_table",
     "times_within",
+    "without",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ from thalweg.records import Schema
 from thalweg.times import EXTREME
 
 Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 #: A bad row's text is cut to this many characters.
 TEXT_LIMIT: Final = 200
@@ -107,8 +108,15 @@ def times_within(part: Parsed, name: str, unit: Literal["line", "row"] = "row") 
         return part
     good = pc.and_(pc.greater_equal(times, -EXTREME), pc.less_equal(times, EXTREME))
     kept = good.fill_null(False).to_numpy()
+    return without(part, kept, lambda row: far_out(name, times[row].as_py()), unit)
+
+
+def without(
+    part: Parsed, kept: Bools, reason: Callable[[int], str], unit: Literal["line", "row"] = "row"
+) -> Parsed:
+    """The part with the rows that are kept; the others are bad rows, for a reason each."""
     bad = [
-        BadRow(int(part.positions[row]), far_out(name, times[row].as_py()), _shown(part, row), unit)
+        BadRow(int(part.positions[row]), reason(row), _shown(part, row), unit)
         for row in np.flatnonzero(~kept).tolist()
     ]
     everything = sorted([*part.bad, *bad], key=lambda one: one.position)

@@ -36,6 +36,7 @@ from thalweg.runtime.combine import CombineUnit
 from thalweg.runtime.coroutine_unit import CoroutineUnit
 from thalweg.runtime.ingress import Gate, Ingress, cuts, event_columns
 from thalweg.runtime.keyed_unit import KeyedUnit
+from thalweg.runtime.lanes import gate_of
 from thalweg.runtime.loop_unit import LoopUnit
 from thalweg.runtime.ordering import empty_order, serials
 from thalweg.runtime.units import (
@@ -53,6 +54,7 @@ from thalweg.runtime.units import (
     late_order,
 )
 from thalweg.stats import OperatorProgress
+from thalweg.times import BEFORE_ALL
 
 #: Rows of a step, unless the host says otherwise.
 CHUNK_ROWS = 65_536
@@ -126,6 +128,8 @@ class Engine:
         """
         self.counts.clear()
         self.moment = Moment({}, frozenset())
+        for ingress in self.ingresses.values():
+            ingress.reached = BEFORE_ALL
 
     # -- running ------------------------------------------------------------------------------------------
 
@@ -141,8 +145,7 @@ class Engine:
         Rows with event time wait in the gate until :meth:`advance`; others run through at once.
         """
         node = next(one for one in self.plan.sources if one.name == source)
-        ingress = self.ingresses[self.plan.domains[node.index - 1]]
-        gate = ingress.gates[node.index]
+        gate = self.ingresses[self.plan.domains[node.index - 1]].gates[node.index]
         given: Given = {}
         self.setting.count(
             node.name, **{"in": len(chunk) + len(rejected), "rejected": len(rejected)}
@@ -158,13 +161,16 @@ class Engine:
             rows = Chunk(chunk.schema, chunk.columns, len(chunk), order)
             rows = event_columns(rows, self.setting.columns(Ref(node.index)))
             return self._enter(given, Ref(node.index), rows)
-        else:
-            late = gate.accept(chunk)
-            self.setting.count(node.name, late=len(late))
-            if len(late):
-                columns = self.setting.columns(Ref(node.index, "late"))
-                given[Ref(node.index, "late")] = event_columns(late_order(late), columns)
+        before = gate.late
+        late = gate.accept(chunk)
+        self.setting.count(node.name, late=gate.late - before)
+        if len(late):
+            given |= self._late(node.index, late)
         return self.step(given, {}) if given else {}
+
+    def _late(self, index: int, rows: Chunk) -> Given:
+        ref = Ref(index, "late")
+        return {ref: event_columns(late_order(rows), self.setting.columns(ref))}
 
     def _enter(self, given: Given, ref: Ref, rows: Chunk) -> Leaving:
         """Rows that need not wait, a step at a time; with the first, what else the source gave."""
@@ -189,7 +195,13 @@ class Engine:
         for domain, ingress in self.ingresses.items():
             if not domain or (ingress.ended and not everything):
                 continue
-            for released, clock in ingress.release(self.step_rows, everything=everything):
+            steps = ingress.release(self.step_rows, everything=everything)
+            for index, gate in ingress.gates.items():
+                late = gate.take_late()
+                if late is not None:
+                    for start, end in cuts(len(late), self.step_rows):
+                        yield self.step(self._late(index, late.slice(start, end)), {})
+            for released, clock in steps:
                 given: Given = {}
                 for index, rows in released.items():
                     self.setting.count(self.plan.node(index).name, out=len(rows))
@@ -328,7 +340,7 @@ class Engine:
     def _ingresses(self) -> dict[int, Ingress]:
         gates: dict[int, list[Gate]] = {}
         for source in self.plan.sources:
-            gates.setdefault(self.plan.domains[source.index - 1], []).append(Gate(source))
+            gates.setdefault(self.plan.domains[source.index - 1], []).append(gate_of(source))
         return {domain: Ingress(domain, members) for domain, members in sorted(gates.items())}
 
     def _make(self, unit: Unit) -> Any:

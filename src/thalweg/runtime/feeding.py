@@ -124,7 +124,7 @@ class Feeding:
         found = []
         for ingress in self._engine.ingresses.values():
             gates = list(ingress.gates.values()) if ingress.domain else []
-            behind = [gate for gate in gates if gate.waiting is not None and len(gate.waiting)]
+            behind = [gate for gate in gates if gate.waiting_rows]
             for gate in gates:
                 last = gate.node.name in self._open and gate.clock == ingress.clock
                 if last and any(other is not gate for other in behind):
@@ -186,8 +186,7 @@ class Feeding:
             return before[0] == node.name
         ingress = self._engine.ingresses[domain]
         gate = ingress.gates[node.index]
-        waiting = 0 if gate.waiting is None else len(gate.waiting)
-        return waiting < self._waiting_rows or gate.clock == ingress.clock
+        return gate.waiting_rows < self._waiting_rows or gate.clock == ingress.clock
 
     def _is_held(self, node: Source) -> bool:
         """Whether a live source must wait, since an input of an operator is full."""

@@ -39,11 +39,34 @@ class Gate:
     #: rows with a time up to here have been released
     released: int = BEFORE_ALL
     arrived: int = 0
-    waiting: Chunk | None = None
+    _held: Chunk | None = None
     #: how many had arrived when the state was last saved: waiting rows with later serials are new since then
     saved: int = 0
     #: its input has ended, so it holds no other gate back
     closed: bool = False
+    #: how many rows it has found late
+    late: int = 0
+    #: by lane the last place in the source's own order of arrival, where a host looks at it
+    arrivals: dict[Any, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def order_names(self) -> tuple[str, ...]:
+        """What is kept of the place of a row that waits."""
+        return (TIME, SEQ)
+
+    @property
+    def waiting(self) -> Chunk | None:
+        """The rows that wait, in the order in which they leave."""
+        return self._held
+
+    @waiting.setter
+    def waiting(self, rows: Chunk | None) -> None:
+        self._held = rows
+
+    @property
+    def waiting_rows(self) -> int:
+        """How many rows wait."""
+        return 0 if self.waiting is None else len(self.waiting)
 
     @property
     def time_field(self) -> str:
@@ -70,8 +93,14 @@ class Gate:
         """The lane that holds the clock back."""
         return min(self.lanes, key=lambda lane: self.lanes[lane]) if self.lanes else None
 
+    def tick(self, now: int) -> None:
+        """Every lane is at least so far; lanes that were not seen cannot be told from ones that never come."""
+        has_lanes = isinstance(self.node, Source) and self.node.lane is not None
+        for lane in list(self.lanes) or ([] if has_lanes else [None]):
+            self.lanes[lane] = max(self.lanes.get(lane, BEFORE_ALL), now)
+
     def accept(self, chunk: Chunk) -> Chunk:
-        """Takes rows in arrival order; gives the late ones."""
+        """Takes rows in arrival order; gives the late ones that leave at once."""
         seq = serials(self.node.index, self.arrived, len(chunk))
         self.arrived += len(chunk)
         times = chunk.column(self.time_field).values
@@ -81,7 +110,9 @@ class Gate:
             self._wait(rows)
             return rows.slice(0, 0)
         self._wait(rows.take(np.flatnonzero(~late)))
-        return rows.take(np.flatnonzero(late))
+        found = rows.take(np.flatnonzero(late))
+        self.late += len(found)
+        return found
 
     def _wait(self, rows: Chunk) -> None:
         if not len(rows):
@@ -113,7 +144,7 @@ class Gate:
 
     def _passed_before(self, slowest: Int64s, started: int, times: Int64s) -> Bools:
         """Rows whose time the clock had passed when they came: rows of lanes that appear late."""
-        behind = _minus(slowest, self.node.lateness)
+        behind = minus(slowest, self.node.lateness)
         clocks = np.maximum.accumulate(np.concatenate([[started], behind]))
         self.passed = int(clocks[-1])
         passed: Bools = times < clocks[:-1]
@@ -125,24 +156,41 @@ class Gate:
         top = self.lanes.get(lane, BEFORE_ALL)
         before = np.maximum.accumulate(np.concatenate([[top], times]))
         self.lanes[lane] = int(before[-1])
-        late: Bools = times < _minus(before[:-1], self.node.lateness)
+        late: Bools = times < minus(before[:-1], self.node.lateness)
         return late
 
     def take(self, clock: int, *, inclusive: bool = True) -> Chunk | None:
         """Removes and gives the waiting rows with time up to ``clock``, or below it."""
         self.released = max(self.released, clock if inclusive else clock - 1)
-        if self.waiting is None or not len(self.waiting):
+        waiting = self.waiting
+        if waiting is None or not len(waiting):
             return None
         side: Literal["left", "right"] = "right" if inclusive else "left"
-        count = int(np.searchsorted(self.waiting.order[TIME], clock, side=side))
+        count = int(np.searchsorted(waiting.order[TIME], clock, side=side))
         if not count:
             return None
-        out = self.waiting.slice(0, count)
-        self.waiting = self.waiting.slice(count, len(self.waiting))
-        return out
+        self.waiting = waiting.slice(count, len(waiting))
+        return waiting.slice(0, count)
+
+    def take_late(self) -> Chunk | None:
+        """Removes and gives late rows that have waited and may leave; here none ever waits."""
+        return None
+
+    def restore(self, rows: Chunk) -> None:
+        """Puts in the rows that wait, in any order."""
+        self.waiting = rows.take(np.lexsort((rows.order[SEQ], rows.order[TIME])))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What else there is to keep than what stands above, as JSON values."""
+        return {}
+
+    @facts.setter
+    def facts(self, facts: dict[str, Any]) -> None:
+        pass
 
 
-def _minus(times: Int64s, lateness: int) -> Int64s:
+def minus(times: Int64s, lateness: int) -> Int64s:
     """Times minus the lateness, but not below the first of all times."""
     earlier: Int64s = np.maximum(times, BEFORE_ALL + lateness) - lateness
     return earlier
@@ -172,6 +220,8 @@ class Ingress:
     def __init__(self, domain: int, gates: Sequence[Gate]) -> None:
         self.domain = domain
         self.gates = {gate.node.index: gate for gate in gates}
+        #: the greatest clock of a step so far: a later step never says less
+        self.reached = BEFORE_ALL
 
     @property
     def clock(self) -> int:
@@ -184,10 +234,10 @@ class Ingress:
         return all(gate.closed for gate in self.gates.values())
 
     def release(self, step_rows: StepRows, *, everything: bool = False) -> Iterator[Release]:
-        """The rows that may go, cut into steps, each with its clock.
+        """Takes the rows that may go, at once; gives them cut into steps, each with its clock.
 
-        The last step's clock is the domain's, or with ``everything`` the greatest time. A step is given also
-        when no row is released, since timers may be due.
+        The last step's clock is the domain's, or with ``everything`` the greatest time; it never goes back, also
+        where nothing waits any more at the end. A step is given also when no row is released, since timers may be due.
 
         Args:
             step_rows: asked before each step, how many rows it should have.
@@ -204,12 +254,12 @@ class Ingress:
         if everything:
             tops = [int(rows.order[TIME][-1]) for rows in taken.values()]
             clock = max(tops, default=BEFORE_ALL)
+        clock = self.reached = max(clock, self.reached)
         if not taken:
-            yield {}, clock
-        elif len(taken) == 1:
-            yield from _cut_one(*taken.popitem(), step_rows, clock)
-        else:
-            yield from _cut_many(taken, step_rows, clock)
+            return iter([({}, clock)])
+        if len(taken) == 1:
+            return _cut_one(*taken.popitem(), step_rows, clock)
+        return _cut_many(taken, step_rows, clock)
 
 
 def cuts(rows: int, step_rows: StepRows) -> Iterator[tuple[int, int]]:

@@ -25,7 +25,7 @@ class GateState:
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
         fields = [pa.field(f.name, f.type.arrow, f.type.optional) for f in self._schema.fields]
-        extra = [pa.field(n, pa.int64(), False) for n in (TIME, SEQ)]
+        extra = [pa.field(n, pa.int64(), False) for n in gate.order_names]
         self.schema = pa.schema([*fields, *extra, pa.field("_deleted", pa.bool_(), False)])
 
     @property
@@ -33,7 +33,7 @@ class GateState:
         return self.gate.node.out
 
     def __len__(self) -> int:
-        return 0 if self.gate.waiting is None else len(self.gate.waiting)
+        return self.gate.waiting_rows
 
     @property
     def nbytes(self) -> int:
@@ -49,7 +49,7 @@ class GateState:
     def _fresh(self) -> Chunk:
         waiting = self.gate.waiting
         if self.gate.saved == self.gate.arrived or waiting is None or not len(waiting):
-            return Chunk.empty(self._schema, (TIME, SEQ))
+            return Chunk.empty(self._schema, self.gate.order_names)
         first = serials(self.gate.node.index, self.gate.saved, 1)[0]
         return waiting.take(np.flatnonzero(waiting.order[SEQ] >= first))
 
@@ -59,11 +59,12 @@ class GateState:
 
     def snapshot(self) -> pa.RecordBatch:
         """All waiting rows."""
-        return self._to_arrow(self.gate.waiting or Chunk.empty(self._schema, (TIME, SEQ)))
+        nothing = Chunk.empty(self._schema, self.gate.order_names)
+        return self._to_arrow(self.gate.waiting or nothing)
 
     def _to_arrow(self, chunk: Chunk) -> pa.RecordBatch:
         arrays = [column.to_arrow() for column in chunk.columns]
-        arrays += [pa.array(chunk.order[TIME]), pa.array(chunk.order[SEQ])]
+        arrays += [pa.array(chunk.order[name]) for name in self.gate.order_names]
         arrays.append(pa.array(np.zeros(len(chunk), np.bool_)))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -79,9 +80,7 @@ class GateState:
         if not parts:
             return
         whole = Chunk.concat(parts)
-        places = np.flatnonzero(whole.order[TIME] > self.gate.released)
-        places = places[np.lexsort((whole.order[SEQ][places], whole.order[TIME][places]))]
-        self.gate.waiting = whole.take(places)
+        self.gate.restore(whole.take(np.flatnonzero(whole.order[TIME] > self.gate.released)))
 
     def apply(self, deltas: Sequence[pa.RecordBatch]) -> None:
         """Adds rows that came in after the state held."""
@@ -90,7 +89,8 @@ class GateState:
 
     def _from_arrow(self, batch: pa.RecordBatch) -> Chunk:
         columns = [Column.from_arrow(f.type, batch.column(f.name)) for f in self._schema.fields]
-        order = {n: batch.column(n).to_numpy(zero_copy_only=False) for n in (TIME, SEQ)}
+        names = self.gate.order_names
+        order = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in names}
         return Chunk(self._schema, columns, batch.num_rows, order)
 
 
@@ -101,6 +101,8 @@ def gate_facts(gate: Gate) -> dict[str, Any]:
         "arrived": gate.arrived,
         "passed": gate.passed,
         "released": gate.released,
+        "arrivals": [[lane, place] for lane, place in gate.arrivals.items()],
+        **gate.facts,
     }
 
 
@@ -110,3 +112,5 @@ def set_gate_facts(gate: Gate, facts: Mapping[str, Any] | None) -> None:
     gate.arrived = gate.saved = facts["arrived"] if facts else 0
     gate.passed = facts.get("passed", BEFORE_ALL) if facts else BEFORE_ALL
     gate.released = facts.get("released", BEFORE_ALL) if facts else BEFORE_ALL
+    gate.arrivals = dict(facts.get("arrivals", ())) if facts else {}
+    gate.facts = dict(facts or {})

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from thalweg.errors import BuildError, DataError, SchemaError
+from thalweg.operators.lanes import unknown_until_the_end
 from thalweg.operators.nodes import Source
 from thalweg.plan import Plan
 from thalweg.readers import (
@@ -34,6 +35,7 @@ from thalweg.readers.tables import check_types
 from thalweg.runtime.io import Fed
 from thalweg.runtime.io.files import file_chunks
 from thalweg.runtime.io.fitting import part_chunk
+from thalweg.spark.arrival import Places, arrival_order
 from thalweg.state.paths import absolute, resolve
 
 SOURCE: Final = "_source"
@@ -155,6 +157,18 @@ def refuse_embedded_only(plan: Plan) -> None:
                 f" with flow.source({source.name!r}, ...) and give that what Spark can read again: tw.spark.files,"
                 " Kafka, or spark.readStream.format('rate')"
             )
+
+
+def refuse_unknown_lanes(plan: Plan, *, drains: bool) -> None:
+    """Refuses streams for sources whose lanes are those of the whole input, unless the query drains it.
+
+    Raises:
+        BuildError: there is one; it names the choices.
+    """
+    for source in plan.sources:
+        if source.keeps_lanes and source.lanes is None and not drains:
+            why = "a streaming query has one only with trigger='available_now', end='drain'"
+            raise unknown_until_the_end(source.name, str(source.lane), why)
 
 
 def _streams(name: str, given: Any) -> bool:
@@ -315,15 +329,21 @@ def receive(batches: Iterator[pa.RecordBatch], sources: int) -> Received:
 
 
 def source_chunks(
-    source: Source, options: InputOptions, tables: list[pa.Table], chunk_rows: int
+    source: Source,
+    options: InputOptions,
+    tables: list[pa.Table],
+    chunk_rows: int,
+    last: Places | None = None,
 ) -> Iterator[Fed]:
-    """The rows of one source of a batch in arrival order, as chunks with the rows that do not fit."""
+    """The rows of one source of a batch in arrival order, as chunks with the rows that do not fit.
+
+    Args:
+        last: the last places in the order of arrival, see :func:`thalweg.spark.arrival.arrival_order`.
+    """
     if options.read is not None:
         yield from _file_chunks(source, options.read, pa.concat_tables(tables), chunk_rows)
         return
-    table = pa.concat_tables(tables)
-    if source.arrival:
-        table = table.take(pc.sort_indices(table, [(name, "ascending") for name in source.arrival]))
+    table = arrival_order(source, pa.concat_tables(tables), last)
     for start in range(0, table.num_rows, chunk_rows):
         part = rows_from_table(table.slice(start, chunk_rows), source.record, start)
         yield part_chunk(source, part, place=lambda one: f"row {one.position} of the batch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from thalweg.operators.lanes import meaning
 from thalweg.operators.nodes import Coroutine, Keyed, Node, OrderBy, Sink, Source
 from thalweg.plan import Plan
 from thalweg.state.manifest import (
@@ -44,4 +45,6 @@ def _operator(node: Node) -> ManifestOperator:
 
 def _source(node: Source) -> ManifestSource:
     fields = tuple(ManifestField.of(field) for field in node.record.fields)
-    return ManifestSource(fields, node.order_by or "", node.lateness, node.lane or "", node.order)
+    lanes = meaning(node.lane, node.lanes)
+    lane = node.lane or ""
+    return ManifestSource(fields, node.order_by or "", node.lateness, lane, node.order, lanes)

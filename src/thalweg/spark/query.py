@@ -321,6 +321,8 @@ def start(
             "locality is learnt from batch to batch, and inputs that do not stream are one batch"
         )
     asked = trigger_of(trigger)
+    if streaming:
+        io.refuse_unknown_lanes(plan, drains=end == "drain" and "availableNow" in asked)
     spark = session_here()
     if scheduler is not None:
         if not isinstance(scheduler, Scheduler):

@@ -26,7 +26,6 @@ from thalweg.spark.inputs import receive, source_chunks
 from thalweg.spark.routing import Phase, Sender, merge_phases, sink_blobs
 from thalweg.spark.transport import DRIVER, Blob, decode, from_batch, report, to_batches
 from thalweg.spark.worker import StageJob, clocks_of, hot_engine, plan_of, save
-from thalweg.times import BEFORE_ALL
 
 Body = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -101,7 +100,9 @@ def _ingest(
         tables = received.frames.get(place)
         if tables:
             options = job.options[source.name]
-            for chunk, bad in source_chunks(source, options, tables, job.chunk_rows):
+            for chunk, bad in source_chunks(
+                source, options, tables, job.chunk_rows, engine.gates[source.name].arrivals
+            ):
                 yield engine.feed(source.name, chunk, bad)
                 yield from engine.advance()
     for command in received.commands:
@@ -122,9 +123,7 @@ def _tick(engine: Engine, now: int) -> None:
     """A clock tick: no row before ``now`` minus the lateness will come, whatever the lanes have seen."""
     for gate in engine.gates.values():
         if isinstance(gate.node, Source) and gate.node.sorts:
-            # Lanes that have not been seen yet cannot be told apart from ones that will never come.
-            for lane in list(gate.lanes) or ([] if gate.node.lane else [None]):
-                gate.lanes[lane] = max(gate.lanes.get(lane, BEFORE_ALL), now)
+            gate.tick(now)
 
 
 def _slowest(engine: Engine) -> dict[str, Any]:
@@ -132,7 +131,7 @@ def _slowest(engine: Engine) -> dict[str, Any]:
     slowest = {
         name: str(gate.slowest)
         for name, gate in engine.gates.items()
-        if len(gate.lanes) > 1 and gate.slowest is not None
+        if isinstance(gate.node, Source) and gate.node.lane and gate.slowest is not None
     }
     return {"slowest": slowest}
 
@@ -167,7 +166,9 @@ def _first_stage(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[B
             sender.ending(engine.moment.ending, engine.moment.round)
             yield from sender.send(leaving)
             if not engine.moment.ending:
-                clocks.update(engine.moment.clocks)
+                # The slots behind take all steps of a batch as one, whose clock is the furthest of theirs.
+                for domain, clock in engine.moment.clocks.items():
+                    clocks[domain] = max(clock, clocks.get(domain, clock))
         phases = [Phase(clocks, [])]
         if facts["ends"]:
             phases += [Phase({}, [domain], number) for domain, number in engine.plan.closings]

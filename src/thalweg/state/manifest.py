@@ -80,6 +80,12 @@ class ManifestSource:
     lateness: int = 0
     lane: str = ""
     order: str = "total"
+    #: what is said of the lanes; a checkpoint that lacks it has those that count from their first row
+    lanes: str = "arrival"
+
+    def __post_init__(self) -> None:
+        if not self.lane:
+            object.__setattr__(self, "lanes", "")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -203,7 +209,7 @@ def _source_differences(
     if old is None or new is None:
         return [_differs(where, *("it" if one else "none of that name" for one in (old, new)))]
     found = _field_differences(f"{where}, field", old.record, new.record)
-    for what in ("order_by", "lateness", "lane", "order"):
+    for what in ("order_by", "lateness", "lane", "lanes", "order"):
         one, other = getattr(old, what), getattr(new, what)
         if one != other:
             found.append(_differs(f"{where}, {what}", one or "none", other or "none"))

@@ -19,11 +19,10 @@ from thalweg.readers import (
     list_files,
     read_file,
     read_options,
-    times_within,
 )
 from thalweg.readers.streams import CODECS
 from thalweg.runtime.io.contracts import Feed, Stop
-from thalweg.runtime.io.fitting import GO_ON, part_chunk
+from thalweg.runtime.io.fitting import GO_ON, part_chunk, with_places
 
 Location: TypeAlias = str | os.PathLike[str]
 
@@ -103,8 +102,7 @@ def file_chunks(
     unit: Literal["line", "row"] = "row" if options.format == "parquet" else "line"
     try:
         for part in read_file(fs, path, source.record, options, batch_rows=chunk_rows):
-            if source.order_by is not None:
-                part = times_within(part, source.order_by, unit)
+            part = with_places(source, part, unit)
             if part.bad and source.errors == "fail":
                 bad = part.bad[0]
                 raise DataError(f"{describe_bad(path, bad)}\n  row: {bad.text}\n{GO_ON}")

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from thalweg.errors import DataError
+from thalweg.operators.lanes import not_declared
 from thalweg.operators.nodes import Source
 from thalweg.readers import BadRow as Misfit
-from thalweg.readers import Parsed, far_out, rows_from_table, times_within
+from thalweg.readers import Parsed, far_out, rows_from_table, times_within, without
 from thalweg.records import Schema
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.io.contracts import BadRow, Fed, Feed
@@ -77,6 +79,10 @@ def fitted(source: Source, row: Any) -> Any:
     made = source.record.coerce(_as_tuple(row, source.record))
     if source.order_by is not None and abs(getattr(made, source.order_by)) > EXTREME:
         raise TypeError(far_out(source.order_by, getattr(made, source.order_by)))
+    if source.lane is not None and isinstance(source.lanes, tuple):
+        lane = getattr(made, source.lane)
+        if lane not in source.lanes:
+            raise TypeError(not_declared(source.lane, lane, source.lanes))
     return made
 
 
@@ -103,10 +109,33 @@ def part_chunk(
     Raises:
         DataError: a row does not fit, under ``errors="fail"``.
     """
-    if source.order_by is not None:
-        part = times_within(part, source.order_by, unit)
+    part = with_places(source, part, unit)
     bad = [(one.reason, place(one), one.text) for one in part.bad]
     return Chunk.from_arrow(source.record, part.table), kept(source, bad)
+
+
+def with_places(source: Source, part: Parsed, unit: Literal["line", "row"]) -> Parsed:
+    """The part without rows that have no place in the source's order; those are bad rows."""
+    if source.order_by is not None:
+        part = times_within(part, source.order_by, unit)
+    if source.lane is not None and isinstance(source.lanes, tuple):
+        part = _lanes_within(part, source.lane, source.lanes, unit)
+    return part
+
+
+def _lanes_within(
+    part: Parsed, name: str, lanes: tuple[Any, ...], unit: Literal["line", "row"]
+) -> Parsed:
+    """The part without rows of lanes that the source does not declare; those are bad rows."""
+    column = part.table.column(name)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(pa.string())
+    elif pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    known = pc.is_in(column, pa.array(lanes, column.type)).to_numpy()
+    if known.all():
+        return part
+    return without(part, known, lambda row: not_declared(name, column[row].as_py(), lanes), unit)
 
 
 def kept(source: Source, bad: list[BadRow]) -> list[BadRow]:
