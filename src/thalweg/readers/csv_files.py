@@ -16,11 +16,12 @@ import pyarrow.csv as pacsv
 from pyarrow import fs as pafs
 
 from thalweg.errors import DataError
-from thalweg.readers.cells import INTS, Unfit, cell_parser, column, timestamps
+from thalweg.readers.cells import INTS, Unfit, cell_parser, column, surely_floats, timestamps
 from thalweg.readers.csv_rows import Marks, Row, Scan, scan, split
 from thalweg.readers.options import ReadOptions
 from thalweg.readers.parsed import BadRow, Parsed, bad_row, find_columns, quoted
-from thalweg.readers.streams import BLOCK_BYTES, read_bytes
+from thalweg.readers.steady import Look
+from thalweg.readers.streams import BLOCK_BYTES, Lines, newlines, no_row, read_bytes
 from thalweg.records import Field, Kind, Schema
 
 #: How many rows the slow way converts at a time.
@@ -63,17 +64,25 @@ def layout(where: str, header: list[str] | None, schema: Schema, options: ReadOp
 
 
 def read_csv(
-    fs: pafs.FileSystem, path: str, schema: Schema, options: ReadOptions
+    fs: pafs.FileSystem,
+    path: str,
+    schema: Schema,
+    options: ReadOptions,
+    listed: Look | None = None,
 ) -> Iterator[Parsed]:
     """The parts of a CSV file; see :func:`thalweg.readers.read_file`."""
     marks = Marks.of(options.delimiter, options.quote)
     shape = None if options.header else layout(path, None, schema, options)
-    rest, line, skipping = b"", 1, False
-    for data, final in _with_final(read_bytes(fs, path, BLOCK_BYTES)):
+    rest, line, skipping, unfinished = b"", 1, False, b""
+    source = read_bytes(fs, path, BLOCK_BYTES, listed=listed, growing=options.growing)
+    for data, final in _with_final(source, growing=options.growing):
         buffer = rest + data if rest else data
         if skipping:  # the rest of a line that is too long
             at = buffer.find(b"\n") + 1
             buffer, line, skipping = buffer[at:] if at else b"", line + (at > 0), not at
+        if final:
+            at = buffer.rfind(b"\n") + 1
+            buffer, unfinished = buffer[:at], buffer[at:]
         if shape is None:
             head = find_header(path, buffer, marks, final=final)
             if head is None:
@@ -88,6 +97,8 @@ def read_csv(
             yield part
         rest, line = buffer[stop:], line + lines
         skipping = skipping or (stop > 0 and buffer[stop - 1] != 10)
+    if unfinished and shape is not None:
+        yield no_row(Lines(unfinished, newlines(unfinished), line, unfinished=True), schema, 0)
 
 
 def read_header(fs: pafs.FileSystem, path: str, options: ReadOptions) -> list[str]:
@@ -101,15 +112,15 @@ def read_header(fs: pafs.FileSystem, path: str, options: ReadOptions) -> list[st
     return []
 
 
-def _with_final(pieces: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """The pieces and whether they are the last; the last one ends with LF."""
+def _with_final(pieces: Iterator[bytes], *, growing: bool = False) -> Iterator[tuple[bytes, bool]]:
+    """The pieces and whether they are the last; the last one ends with LF, unless the file grows."""
     held: bytes | None = None
     for piece in pieces:
         if held is not None:
             yield held, False
         held = piece
     if held:
-        yield held if held.endswith(b"\n") else held + b"\n", True
+        yield held if growing or held.endswith(b"\n") else held + b"\n", True
 
 
 def find_header(
@@ -248,8 +259,11 @@ def _fit(array: pa.Array, field: Field, shape: Layout, data: bytes) -> pa.Array 
             return None
     if kind.kind is Kind.TIMESTAMP:
         return timestamps(array, shape.options)
-    if kind.kind is Kind.FLOAT and b"(" in data and pc.any(pc.is_nan(array)).as_py():
-        return None
+    if kind.kind is Kind.FLOAT:
+        if b"(" in data and pc.any(pc.is_nan(array)).as_py():
+            return None
+        if not surely_floats(data, array):
+            return None
     return array
 
 
