@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 #: Extension types that say no more about their values than a field of this package does.
 _TRANSPARENT: Final = ("arrow.json", "arrow.uuid")
@@ -26,14 +26,21 @@ def plain(array: pa.Array) -> pa.Array:
     """The values themselves, in an array of :func:`plain_type`; a list's items and a struct's fields stay."""
     while True:
         if pa.types.is_dictionary(array.type):
-            # Not dictionary_decode, which some types lack; what points at a null is null.
+            # Arrow's own functions for this lack some types; what points at a null is null.
             array = _takeable(array.dictionary).take(array.indices)
         elif pa.types.is_run_end_encoded(array.type):
-            array = pc.run_end_decode(array)
+            array = _takeable(array.values).take(_runs(array))
         elif _is_transparent(array.type):
             array = array.storage
         else:
             return array
+
+
+def _runs(array: pa.Array) -> pa.Array:
+    """The run of each row; of a slice, too."""
+    ends = array.run_ends.to_numpy()
+    rows = np.arange(array.offset, array.offset + len(array))
+    return pa.array(np.searchsorted(ends, rows, side="right"))
 
 
 def _takeable(array: pa.Array) -> pa.Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
+import datetime
 import enum
 import functools
 import inspect
@@ -137,7 +138,7 @@ def _exact_float(kind: FieldType, value: Any) -> float | None:
         TypeError: there is no such float, or it is not a number that has one by itself (a decimal has not).
     """
     if type(value) is float or (value is None and kind.optional):
-        return value  # type: ignore[no-any-return]
+        return value
     if isinstance(value, numbers.Real):
         try:
             made = float(value)
@@ -230,7 +231,9 @@ class FieldType:
             if isinstance(value, Mapping):
                 value = tuple(value.get(name) for name in self.record.names)
             return self.record.coerce(value)
-        raise TypeError(f"expected {self}, got {type(value).__name__} {value!r:.60}")
+        instant = kind is Kind.TIMESTAMP and isinstance(value, datetime.datetime)
+        hint = "; write tw.timestamp(...) of it" if instant else ""
+        raise TypeError(f"expected {self}, got {type(value).__name__} {value!r:.60}{hint}")
 
     def take(self, value: Any) -> Any:
         """The value of an input as this type holds it: exactly, or not at all.
