@@ -103,7 +103,9 @@ def check_seen(path: str, before: Look, seen: int) -> None:
 def _change(before: Look, now: Look | None, when: str) -> str:
     since = f"it had {before.length:,} bytes when it was {when}"
     if now is None:
-        return f"the file was removed while it was read: {since}; leave it there until the run is over"
+        return (
+            f"the file was removed while it was read: {since}; leave it there until the run is over"
+        )
     if before.inode not in (None, now.inode):
         return (
             f"another file took its place while it was read: {since}, the one there now has {now.length:,};"
