@@ -262,6 +262,36 @@ def test_every_type_of_arrow(layout: str) -> None:
                 as_source("in", table).rows(source, 3, never())
 
 
+def damaged(kind: pa.DataType) -> pa.Array:
+    """Texts of which one is not UTF-8, as a careless writer makes them."""
+    data = pa.array([b"a", b"\xff", None, b"\xc3\xa9"], BINARY[kind])
+    return pa.Array.from_buffers(kind, 4, data.buffers())
+
+
+BINARY = {
+    pa.string(): pa.binary(),
+    pa.large_string(): pa.large_binary(),
+    pa.string_view(): pa.binary_view(),
+}
+
+
+@pytest.mark.parametrize("kind", BINARY)
+@pytest.mark.parametrize("record", [MaybeStr, MaybeCategory])
+@pytest.mark.parametrize("in_dictionary", [False, True])
+def test_texts_that_are_none(kind: pa.DataType, record: type, in_dictionary: bool) -> None:
+    """A value that is not UTF-8 does not fit; the others do."""
+    array = damaged(kind)
+    if in_dictionary:
+        array = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 3], pa.int32()), array)
+    feed = list(
+        as_source("in", pa.table({"x": array})).rows(
+            source_node(record, errors="reject"), 9, never()
+        )
+    )
+    assert [row.x for chunk, _ in feed for row in chunk.rows()] == ["a", None, "é"]
+    assert [one for _, bad in feed for one in bad] == [("x is not UTF-8", "row 1", r"x=b'\xff'")]
+
+
 def test_a_flow_of_every_type() -> None:
     """A record made of an Arrow schema takes its own columns, or the type is refused by name."""
     for name, (array, taken) in LAYOUTS.items():

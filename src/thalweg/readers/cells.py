@@ -301,11 +301,17 @@ def _from_iso(texts: pa.Array, nanoseconds: Nanoseconds) -> pa.Array | None:
 
 def thousandths(numbers: pa.Array, nanoseconds: Nanoseconds) -> pa.Array | None:
     """An int64 array divided by a thousand, towards the past; None if something is left and not to be cut off."""
+    try:
+        exact = numbers.view(pa.timestamp("ns")).cast(pa.timestamp("us"))
+        return exact.view(pa.int64())
+    except pa.ArrowInvalid:
+        return None if nanoseconds == "reject" else floor_thousandths(numbers)
+
+
+def floor_thousandths(numbers: pa.Array) -> pa.Array:
+    """An int64 array divided by a thousand, towards the past; nulls stay."""
     values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
-    whole = values // 1000
-    if nanoseconds == "reject" and not np.array_equal(whole * 1000, values):
-        return None
-    return pa.array(whole, mask=numbers.is_null().to_numpy(zero_copy_only=False))
+    return pa.array(values // 1000, mask=numbers.is_null().to_numpy(zero_copy_only=False))
 
 
 def _by_value(texts: pa.Array, parse: Callable[[str], int]) -> pa.Array:

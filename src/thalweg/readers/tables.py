@@ -36,12 +36,16 @@ from thalweg.readers.cells import (
     INT_MAX,
     INTS,
     NO_FLOAT,
+    TEXTS,
     TOO_FINE,
     column,
+    floor_thousandths,
+    thousandths,
     zero,
 )
 from thalweg.readers.options import UNIT_NS, EpochUnit, Nanoseconds, ReadOptions
 from thalweg.readers.parsed import TEXT_LIMIT, BadRow, Parsed, find_columns
+from thalweg.readers.streams import is_utf8
 from thalweg.records import FieldType, Kind, Schema
 
 Bools = npt.NDArray[np.bool_]
@@ -126,6 +130,9 @@ def _text(table: pa.Table, places: list[int], row: int) -> str:
 def _shown(cell: pa.Scalar) -> str:
     try:
         return repr(cell.as_py())
+    except UnicodeDecodeError:
+        inner = cell.value if isinstance(cell, pa.DictionaryScalar) else cell
+        return repr(inner.as_buffer().to_pybytes()) if hasattr(inner, "as_buffer") else "?"
     except (ValueError, OverflowError):  # a time that Python has no date for
         return str(cell.value) if hasattr(cell, "value") else "?"
 
@@ -199,7 +206,7 @@ def _fits(array: pa.ChunkedArray, kind: FieldType) -> bool:
     """Whether the column can stay as it is."""
     if array.null_count and not kind.optional:
         return False
-    if kind.kind in (Kind.LIST, Kind.RECORD):
+    if kind.kind in (Kind.LIST, Kind.RECORD) or (kind.kind in TEXTS and not _is_valid(array)):
         return False
     return bool(array.type == kind.arrow) or (
         kind.kind is Kind.CATEGORY
@@ -239,6 +246,8 @@ def _fit(array: pa.Array, kind: FieldType, times: _Times) -> tuple[pa.Array, dic
         array = _int64s(array, wrong)
     else:
         array = array.cast(kind.arrow)
+    if kind.kind in TEXTS and not _is_valid(array):
+        array = _without(array, _not_utf8(array), wrong, "is not UTF-8")
     if not kind.optional and array.null_count:
         for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
             wrong.setdefault(row, "is null")
@@ -252,6 +261,20 @@ def _without(array: pa.Array, mask: pa.Array, wrong: dict[int, str], reason: str
     rows = np.flatnonzero(mask.fill_null(False).to_numpy(zero_copy_only=False)).tolist()
     wrong.update(dict.fromkeys(rows, reason))
     return pc.if_else(mask, pa.scalar(None, array.type), array) if rows else array
+
+
+def _is_valid(array: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether its texts are UTF-8, which Arrow takes for granted where it does not make them."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _not_utf8(array: pa.Array) -> pa.Array:
+    texts = array.cast(pa.binary()).to_pylist()
+    return pa.array([text is not None and not is_utf8(text) for text in texts])
 
 
 def _int64s(array: pa.Array, wrong: dict[int, str]) -> pa.Array:
@@ -294,12 +317,14 @@ def _instants(array: pa.Array, times: _Times, wrong: dict[int, str]) -> pa.Array
 
 
 def _from_nanoseconds(array: pa.Array, times: _Times, wrong: dict[int, str]) -> pa.Array:
-    values = array.fill_null(0).to_numpy(zero_copy_only=False)
-    whole = values // 1000
-    if times.nanoseconds == "reject":
-        finer = np.flatnonzero(whole * 1000 != values).tolist()
-        wrong.update(dict.fromkeys(finer, f"is {times.too_fine}"))
-    return pa.array(whole, mask=array.is_null().to_numpy(zero_copy_only=False))
+    exact = thousandths(array, times.nanoseconds)
+    if exact is not None:
+        return exact
+    whole = floor_thousandths(array)
+    finer = pc.not_equal(pc.multiply(whole, pa.scalar(1000, pa.int64())), array).fill_null(False)
+    rows = np.flatnonzero(finer.to_numpy(zero_copy_only=False)).tolist()
+    wrong.update(dict.fromkeys(rows, f"is {times.too_fine}"))
+    return whole
 
 
 def _fit_nested(array: pa.Array, kind: FieldType, times: _Times) -> tuple[pa.Array, dict[int, str]]:
