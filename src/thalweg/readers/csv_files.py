@@ -56,11 +56,24 @@ def layout(where: str, header: list[str] | None, schema: Schema, options: ReadOp
                 f"{where}: CSV cannot hold {field.name}: {field.type}; use JSON or Parquet"
             )
     names = list(schema.names) if header is None else header
-    places = find_columns(where, names, schema)
+    try:
+        places = find_columns(where, names, schema)
+    except DataError as error:
+        raise DataError(f"{error}{_header_hint(names, schema, options)}") from None
     parsers = [cell_parser(field.type, options) for field in schema.fields]
     marks = Marks.of(options.delimiter, options.quote)
     extra = tuple(name for name in names if name not in schema.names)
     return Layout(schema, options, marks, len(names), places, parsers, extra)
+
+
+def _header_hint(names: list[str], schema: Schema, options: ReadOptions) -> str:
+    """What to do when the header has none of the record's names."""
+    if not options.header or set(names) & set(schema.names):
+        return ""
+    for delimiter in ";\t|,":
+        if set(schema.names) <= {name.strip() for one in names for name in one.split(delimiter)}:
+            return f"; set delimiter={delimiter!r}"
+    return "; if the first row is no header, set header=False"
 
 
 def read_csv(
@@ -136,7 +149,9 @@ def find_header(
             try:
                 return [cell.decode("utf-8") for cell in row.cells], row.stop, lines
             except UnicodeDecodeError:
-                raise DataError(f"{path} line {lines}: the header is not UTF-8") from None
+                raise DataError(
+                    f"{path} line {lines}: the header is not UTF-8; convert the file to it"
+                ) from None
     return None
 
 

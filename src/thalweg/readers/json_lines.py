@@ -233,7 +233,8 @@ def _decode(line: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise Unfit(f"not UTF-8 at byte {error.start + 1}") from None
     except json.JSONDecodeError as error:
-        raise Unfit(f"not JSON: {error.msg} at column {error.pos + 1}") from None
+        hint = "" if line[:1] != b"[" and line != b"{" else "; each line must be one whole object"
+        raise Unfit(f"not JSON: {error.msg} at column {error.pos + 1}{hint}") from None
     except RecursionError:
         raise Unfit("not JSON: nested too deep") from None
 
