@@ -10,9 +10,12 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
+import datetime
 import enum
 import functools
 import inspect
+import math
+import numbers
 import sys
 import types
 import typing
@@ -21,6 +24,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import pyarrow as pa
 
+from thalweg.arrow_types import is_binary_like, is_list_like, is_text, plain_type
 from thalweg.errors import SchemaError
 from thalweg.times import NEVER
 
@@ -118,6 +122,37 @@ def _encodable(text: str) -> str:
     return text
 
 
+#: The kinds that a bool of an input does not fit.
+_NUMBERS: Final = {Kind.INT, Kind.FLOAT, Kind.TIMESTAMP, Kind.TIMER}
+
+
+def _shown(value: int) -> str:
+    # Python refuses to write out thousands of digits.
+    return str(value) if value.bit_length() <= 200 else f"an int of {value.bit_length()} bits"
+
+
+def _exact_float(kind: FieldType, value: Any) -> float | None:
+    """A number as the float that it is equal to; null where the type is Optional.
+
+    Raises:
+        TypeError: there is no such float, or it is not a number that has one by itself (a decimal has not).
+    """
+    if type(value) is float or (value is None and kind.optional):
+        return value
+    if isinstance(value, numbers.Real):
+        try:
+            made = float(value)
+        except OverflowError:
+            made = math.inf
+        if made == value or value != value:
+            return made
+        shown = _shown(value) if isinstance(value, int) else f"{type(value).__name__} {value!r:.60}"
+        raise TypeError(f"expected {kind}, got {shown}, a number that a float cannot hold")
+    shown = "None" if value is None else f"{type(value).__name__} {value!r:.60}"
+    hint = "; write float(...) to round it" if hasattr(value, "__float__") else ""
+    raise TypeError(f"expected {kind}, got {shown}{hint}")
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class FieldType:
     """The type of a field: its kind, whether it may be null, and what a list or record holds."""
@@ -169,7 +204,7 @@ class FieldType:
             if type(value) is int:
                 if _INT_MIN <= value <= _INT_MAX:
                     return value
-                raise TypeError(f"an int of {value.bit_length()} bits does not fit 64 bits")
+                raise TypeError(f"expected {self}, got {_shown(value)}, which does not fit 64 bits")
         elif kind is Kind.FLOAT:
             if type(value) is float:
                 return value
@@ -196,7 +231,29 @@ class FieldType:
             if isinstance(value, Mapping):
                 value = tuple(value.get(name) for name in self.record.names)
             return self.record.coerce(value)
-        raise TypeError(f"expected {self}, got {type(value).__name__} {value!r:.60}")
+        instant = kind is Kind.TIMESTAMP and isinstance(value, datetime.datetime)
+        hint = "; write tw.timestamp(...) of it" if instant else ""
+        raise TypeError(f"expected {self}, got {type(value).__name__} {value!r:.60}{hint}")
+
+    def take(self, value: Any) -> Any:
+        """The value of an input as this type holds it: exactly, or not at all.
+
+        In contrast to :meth:`coerce`, which is for what functions return, a bool is no number here, and a number must
+        be one that a float can hold.
+
+        Raises:
+            TypeError: as :meth:`coerce`; or the value is not one of this type.
+        """
+        kind = self.kind
+        if kind in _NUMBERS:
+            if type(value) is bool or type(value).__name__ == "bool_":
+                raise TypeError(f"expected {self}, got bool {value!r}")
+            return _exact_float(self, value) if kind is Kind.FLOAT else self.coerce(value)
+        if kind is Kind.LIST and isinstance(value, (list, tuple)) and self.item is not None:
+            return list(value) if self.item.holds(value) else list(map(self.item.take, value))
+        if self.record is not None and value is not None:
+            return self.record.take(value)
+        return self.coerce(value)
 
     def holds(self, values: Sequence[Any]) -> bool:
         """Whether all values surely are what :meth:`coerce` makes of them, and nobody can change them in place.
@@ -289,6 +346,25 @@ class Schema:
             except TypeError as error:
                 raise TypeError(f"{self.name}.{field.name}: {error}") from None
         return self.make(fitted)
+
+    def take(self, row: Any) -> Any:
+        """A row of an input, a tuple or a mapping, as an instance of the user's class; see :meth:`FieldType.take`.
+
+        Raises:
+            TypeError: a field does not fit, or is missing; the message names record, field, expected and got.
+        """
+        if isinstance(row, Mapping):
+            row = tuple(row.get(f.name, None if f.type.optional else MISSING) for f in self.fields)
+        if not isinstance(row, tuple) or len(row) != len(self.fields):
+            raise TypeError(f"expected {self}, got {type(row).__name__} {row!r:.80}")
+        values = []
+        for field, one in zip(self.fields, row, strict=True):
+            try:
+                values.append(field.type.take(one))
+            except TypeError as error:
+                reason = "is missing" if one is MISSING else str(error)
+                raise TypeError(f"{self.name}.{field.name}: {reason}") from None
+        return self.make(values)
 
     def __str__(self) -> str:
         inner = ", ".join(f"{f.name}: {f.type}" for f in self.fields)
@@ -412,24 +488,28 @@ def _from_arrow(name: str, schema: pa.Schema) -> Schema:
 
 
 def _from_arrow_type(kind: pa.DataType, where: str, nullable: bool) -> FieldType:
+    found = plain_type(kind)
+    if is_text(found):
+        coded = pa.types.is_dictionary(kind)
+        return FieldType(Kind.CATEGORY if coded else Kind.STR, nullable)
     checks = (
         (Kind.BOOL, pa.types.is_boolean),
-        (Kind.INT, lambda t: pa.types.is_integer(t) and t != pa.uint64()),
+        (Kind.INT, pa.types.is_integer),
         (Kind.FLOAT, pa.types.is_floating),
-        (Kind.STR, lambda t: pa.types.is_string(t) or pa.types.is_large_string(t)),
-        (Kind.BYTES, lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t)),
+        (Kind.BYTES, is_binary_like),
         (Kind.TIMESTAMP, lambda t: pa.types.is_timestamp(t) or pa.types.is_date(t)),
-        (Kind.CATEGORY, lambda t: pa.types.is_dictionary(t) and pa.types.is_string(t.value_type)),
     )
-    for found, fits in checks:
-        if fits(kind):
-            return FieldType(found, nullable)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        item = _from_arrow_type(kind.value_type, where, kind.value_field.nullable)
+    for one, fits in checks:
+        if fits(found):
+            return FieldType(one, nullable)
+    if is_list_like(found):
+        item = _from_arrow_type(found.value_type, where, found.value_field.nullable)
         return FieldType(Kind.LIST, nullable, item=item)
-    if pa.types.is_struct(kind):
-        return FieldType(Kind.RECORD, nullable, record=_from_arrow(where, pa.schema(list(kind))))
-    raise SchemaError(f"column {where!r} has the Arrow type {kind}, which no record field can hold")
+    if pa.types.is_struct(found):
+        return FieldType(Kind.RECORD, nullable, record=_from_arrow(where, pa.schema(list(found))))
+    raise SchemaError(
+        f"column {where!r} has the Arrow type {kind}, which no record field can hold; cast it"
+    )
 
 
 # -- state ---------------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ class _Run:
     def enter(self, source: Source, place: int, row: Any) -> None:
         """A row of the input: it fits the record and arrives, or is rejected."""
         try:
-            row = source.record.coerce(row)
+            row = source.record.take(row)
             fits(source, row)
         except TypeError as error:
             if source.errors == "fail":

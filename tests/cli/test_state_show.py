@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from thalweg.cli import app
 from thalweg.state import manifest as manifests
 from thalweg.state import record as records
-from thalweg.state.manifest import Manifest, ManifestField, ManifestOperator
+from thalweg.state.manifest import Manifest, ManifestField, ManifestOperator, ManifestSource
 from thalweg.state.record import next_record
 from thalweg.state.segments import NewUnit, Segment, write_segment
 
@@ -102,3 +102,26 @@ def test_no_such_key(checkpoint: Path, operator: str, key: str, message: str) ->
     code, said = show(checkpoint, operator, key)
     assert code == 1
     assert message in " ".join(said.split())
+
+
+TIMES = {"Timestamp": "1970-01-01T00:02:05Z", "int": "125000000"}
+
+
+@pytest.mark.parametrize("kinds", [["Timestamp"], ["int"], ["int", "Timestamp"]])
+@pytest.mark.parametrize("inside", [False, True])
+def test_clocks_in_their_unit(kinds: list[str], inside: bool, tmp_path: Path) -> None:
+    """The time of a flow that counts something else than microseconds is a number, not a day in 1970."""
+    fs, root = pafs.LocalFileSystem(), f"{tmp_path}/thalweg"
+    sources, operators = {}, {}
+    for kind in kinds:
+        # Another time among the fields says nothing about the clock.
+        fields = (ManifestField("ts", kind, ""), ManifestField("other", "Timestamp", ""))
+        if inside:
+            operators[kind] = ManifestOperator("stateful", (), 1, "order_by ts", fields)
+        sources[f"in{kind}"] = ManifestSource(fields, "" if inside else "ts")
+    manifest = Manifest("times", "0.1", operators, sources)
+    manifests.reconcile(fs, root, manifest)
+    records.write(fs, root, next_record(None, 0, "a", [], {}, slots=1, clock={"1": 125_000_000}))
+    output = CliRunner().invoke(app, ["state", "show", str(tmp_path)]).output
+    expected = TIMES[kinds[0]] if len(kinds) == 1 else "125000000 (1970-01-01T00:02:05Z where"
+    assert f"clock 1: {expected}" in output

@@ -35,6 +35,7 @@ def run_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "coroutines",
         "order",
         "errors",
+        "inputs",
         "runtime",
         "scheduling",
         "elasticity",

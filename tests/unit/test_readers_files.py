@@ -373,3 +373,54 @@ def test_old_parquet_times_of_every_year(tmp_path: Path) -> None:
     pq.write_table(table, path, use_deprecated_int96_timestamps=True)
     (part,) = read(path, At, ReadOptions(format="parquet"))
     assert part.table.column("ts").cast(pa.int64()).to_pylist() == times
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            b"1,x\n2,y\n",
+            r"column a missing \(found 1, x\).*; if the first row is no header, set header=False",
+        ),
+        (b"a;b\n1;x\n", r"column a missing \(found a;b\).*; set delimiter=';'"),
+        (b"a\tb\n1\tx\n", r"column a missing .*; set delimiter='\\t'"),
+        (b"a, b\n1, x\n", r"column b missing \(found  b\).*; ' b' is another name"),
+        (b"A,b\n1,x\n", r"column a missing \(found A\).*; 'A' is another name"),
+        (b"a,b,a\n1,x,2\n", "column a stands there 2 times"),
+        (b"a,b,\xe9\n1,x,2\n", "line 1: the header is not UTF-8; convert the file to it"),
+        (b"a,b\r1,x\r", "line 1: the header: a CR without LF"),
+    ],
+)
+def test_csv_headers_of_every_day(body: bytes, said: str, tmp_path: Path) -> None:
+    """A header that does not fit is told with what to do about it."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(body)
+    with pytest.raises(DataError, match=said):
+        read(path, Pair, CSV)
+
+
+@pytest.mark.parametrize(
+    ("format", "body", "rows", "problems"),
+    [
+        ("csv", b"\xef\xbb\xbfa,b\r\n1,x\r\n", [(1, "x")], []),
+        ("csv", b'"a","b"\n1,"x\r\ny"\n', [(1, "x\r\ny")], []),
+        ("csv", b"a,b,\n1,x,\n", [(1, "x")], []),
+        ("csv", b"a,b\n1,x,\n", [], ["3 cells, expected 2"]),
+        ("csv", b"a,b\n1,\xe9\n2,y\n", [(2, "y")], ["not UTF-8"]),
+        ("csv", b'a,b\n"1,000",x\n', [], ["not an integer"]),
+        ("json", b'\xef\xbb\xbf{"a":1,"b":"x"}\r\n', [(1, "x")], []),
+        ("json", b'[{"a":1,"b":"x"},\n', [], ["each line must be one whole object"]),
+        ("json", b'{\n"a":1}\n', [], ["each line must be one whole object", "not JSON"]),
+    ],
+)
+def test_files_of_every_day(
+    format: Any, body: bytes, rows: list[Any], problems: list[str], tmp_path: Path
+) -> None:
+    """Marks, line ends, quotes, other encodings and layouts: each exactly, or told row by row."""
+    path = tmp_path / "a"
+    path.write_bytes(body)
+    parts = read(path, Pair, ReadOptions(format=format))
+    assert good(parts) == rows
+    found = [reason for _, reason in bad(parts)]
+    assert len(found) == len(problems)
+    assert all(said in reason for said, reason in zip(problems, found, strict=True))

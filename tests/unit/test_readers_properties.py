@@ -95,7 +95,9 @@ INT_CELLS = words(
 FLOAT_CELLS = words(
     "1|1.5|.5|5.|+5|1e3|1E+3|1e400|1e-400|nan|NaN|-nan|inf|-inf|INF|Infinity|+infinity|"
     "infinit|nan(1)|0x1p3|1e|.|1.e5|e5|1d|1_0| 1.5 ||NA|-.5e-2|+nan|0.1|1,5|"
-    "123456789.123456789"
+    "123456789.123456789|9007199254740992|9007199254740993|-9007199254740993|9007199254740993.0|"
+    "9007199254740994|1e16|10000000000000001|4611686018427387904|9223372036854775808|1e999|1e+0999|-1e309|"
+    "1.7976931348623157e308|1.8e308|00009007199254740993|0.12345678901234567890|6.02214076e23"
 )
 BOOL_CELLS = words("true|false|True|FALSE|1|0|tRue| true|yes|t||NA|TRUE")
 TIME_CELLS = words(
@@ -103,6 +105,9 @@ TIME_CELLS = words(
     "0001-01-01T00:00:00+01:00|0000-01-01|9999-12-31T23:59:59.999999Z|2020-1-1|"
     "9999-12-31T23:59:59-02:00|2020-01-01T00:00:00.1234567|2020-01-01T00:00:00.1|"
     "2020-01-01Z|2020-01-01T24:00|2020-01-01T00:00:60|1577836800|20200101||"
+    "2020-01-01T00:00:00.123456000|2020-01-01T00:00:00.123456789Z|2020-01-01T00:00:00.1234560000|"
+    "1600-01-01T00:00:00.123456000|1600-01-01T00:00:00.1234567|2020-01-01T00:00:00.0000001+02:00|"
+    "1969-12-31T23:59:59.9999999|0001-01-01T00:00:00.0000001|-5|1577836800000|1577836800.5|"
     "2020-01-01T00:00+0530|2020-01-01T00-05|2020-01-01T00:00:00+24:00|NA"
 )
 TEXT_CELLS = words("|x| |null|NA|a b|\xe4|\U0001f600|\ufeff|\x00|0x|(|a'b")
@@ -180,14 +185,22 @@ def small_blocks() -> Iterator[None]:
 
 
 @given(
-    csv_bodies(), st.sampled_from(NULLS), st.sampled_from(['"', None]), st.sampled_from([None, "s"])
+    csv_bodies(),
+    st.sampled_from(NULLS),
+    st.sampled_from(['"', None]),
+    st.sampled_from([None, "s", "ns"]),
+    st.sampled_from(["reject", "truncate"]),
 )
 @settings(max_examples=250, deadline=None)
-def test_csv_ways_agree(body: bytes, nulls: tuple[str, ...], quote: Any, unit: Any) -> None:
+def test_csv_ways_agree(
+    body: bytes, nulls: tuple[str, ...], quote: Any, unit: Any, nanoseconds: Any
+) -> None:
     """Same rows, positions and bad rows with and without the fast way, however blocks are cut."""
-    options = ReadOptions(format="csv", null_values=nulls, quote=quote, epoch_unit=unit)
+    options = ReadOptions(
+        format="csv", null_values=nulls, quote=quote, epoch_unit=unit, nanoseconds=nanoseconds
+    )
     if unit:
-        body = body.replace(PLAIN["t"].encode(), b"1700000000")
+        body = body.replace(PLAIN["t"].encode(), b"1700000001" if len(body) % 2 else b"1700000000")
     fast = outcome(body, Row, options)
     with mock.patch.object(csv_files, "scan", return_value=None):
         assert fast == outcome(body, Row, options)
@@ -196,13 +209,15 @@ def test_csv_ways_agree(body: bytes, nulls: tuple[str, ...], quote: Any, unit: A
 @pytest.mark.parametrize("name", NAMES)
 def test_csv_each_odd_cell(name: str) -> None:
     """Every odd cell, alone in a file of good ones, so that the fast way gets as far as it can."""
+    options = [ReadOptions(format="csv"), ReadOptions(format="csv", nanoseconds="truncate")]
     known = {"i": INT_CELLS, "f": FLOAT_CELLS, "b": BOOL_CELLS, "s": TEXT_CELLS, "t": TIME_CELLS}
     for cell in known[KIND_OF[name]]:
         row = [encode(cell if n == name else PLAIN[KIND_OF[n]], quote=False) for n in NAMES]
         body = ",".join(NAMES).encode() + b"\n" + b",".join(row) + b"\n"
-        fast = outcome(body, Row, ReadOptions(format="csv"))
-        with mock.patch.object(csv_files, "scan", return_value=None):
-            assert fast == outcome(body, Row, ReadOptions(format="csv")), cell
+        for one in options:
+            fast = outcome(body, Row, one)
+            with mock.patch.object(csv_files, "scan", return_value=None):
+                assert fast == outcome(body, Row, one), cell
 
 
 class One(NamedTuple):
@@ -233,7 +248,7 @@ class Times(NamedTuple):
 def test_csv_times(texts: list[str]) -> None:
     """The times that pyarrow reads are those that the documented language has."""
     body = b"t\n" + "\n".join(texts).encode()
-    options = ReadOptions(format="csv")
+    options = ReadOptions(format="csv", nanoseconds="truncate" if len(body) % 2 else "reject")
     fast = outcome(body, Times, options)
     with mock.patch.object(csv_files, "scan", return_value=None):
         assert fast == outcome(body, Times, options)
@@ -244,7 +259,8 @@ JSON_VALUES = words(
     'Infinity|-Infinity|Inf|-NaN|-Inf|""|"a"|"\\ud800"|"\\ud83d\\ude00"|"\\u0000"|"\t"|'
     '"2026-01-31"|"2026-01-31T12:00:00+02:00"|[]|{}|[1]|["a"]|["a",null]|[1,null]|{"x":1}|'
     '{"x":1,"y":"b"}|{"x":"1"}|1.|.5|{"x":1,"x":2}|1 |[[1]]|1e-999999|'
-    "1e999999999999999999999|+1|0x10"
+    "1e999999999999999999999|+1|0x10|9007199254740992|-9007199254740993|1e16|6.02e23|1e999|-1e309|"
+    '"2026-01-31T12:00:00.123456789"|"2026-01-31T12:00:00.123456000"|[9007199254740993]|"1.5"|1700000000.5'
 )
 JSON_VALUES.append("9" * 120)
 GOOD_JSON = dict(
@@ -320,7 +336,7 @@ class Flat(NamedTuple):
     orr: Inner | None
 
 
-@given(json_bodies(), st.sampled_from([Nested, Flat, Inner]), st.sampled_from([None, "ms"]))
+@given(json_bodies(), st.sampled_from([Nested, Flat, Inner]), st.sampled_from([None, "ms", "ns"]))
 @settings(max_examples=250, deadline=None)
 def test_json_ways_agree(body: bytes, record: type, unit: Any) -> None:
     """Same rows, positions and bad rows with and without the fast way, however blocks are cut."""

@@ -81,7 +81,7 @@ def _key_parts(key: str, fields: int) -> tuple[Any, ...]:
 
 def _timers(info: CheckpointInfo, name: str) -> dict[str, bool]:
     """The timer columns of an operator, and whether they hold instants (the flow's time may be a number)."""
-    instants = any("Timestamp" in field for one in info.operators for field in one.fields)
+    instants = info.instants is True
     one = next(one for one in info.operators if one.name == name)
     return {
         field.partition(":")[0]: instants
@@ -97,9 +97,16 @@ def _print_head(console: Console, info: CheckpointInfo) -> None:
     ]
     for domain, clock in info.clock.items():
         if abs(clock) < NEVER:
-            lines.append(f"clock {domain}: {text(clock)}")
+            lines.append(f"clock {domain}: {_time(clock, info.instants)}")
     typer.echo("\n".join(lines) + "\n")
     console.print(_operators_table(info.operators))
+
+
+def _time(clock: int, instants: bool | None) -> str:
+    """A time of the flow: it need not be microseconds since 1970."""
+    if instants is None:
+        return f"{clock} ({text(clock)} where its unit is microseconds)"
+    return text(clock) if instants else str(clock)
 
 
 def _operators_table(operators: tuple[OperatorInfo, ...]) -> Table:

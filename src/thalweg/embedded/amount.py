@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from thalweg.errors import DataError
 from thalweg.plan import Plan
-from thalweg.readers.streams import CODECS
+from thalweg.readers.packed import CODECS
 from thalweg.runtime.io.files import FileSource, find
 
 #: Inputs that have fewer rows in all are run by the calling thread.

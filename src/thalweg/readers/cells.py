@@ -3,12 +3,13 @@
 =========== ==========================================================================================
 int, Timer  ``[+-]?[0-9]+`` within 64 bits; spaces and tabs around it are allowed
 float       ``[+-]?`` digits with an optional point and exponent, or ``nan``, ``inf``, ``infinity`` in
-            any case; spaces and tabs around it are allowed; what is too large is infinite, as in Python
+            any case; spaces and tabs around it are allowed. With a point or an exponent it is the float
+            nearest to it, without them the very integer; what is too large for a float is no float
 bool        exactly one of ``true_values`` or ``false_values``
 Timestamp   ISO 8601 ``2026-01-31``, then optionally ``T`` or a space, ``hh``, ``hh:mm`` or ``hh:mm:ss``
-            with up to six digits of fraction and ``Z``, ``+hh``, ``+hhmm`` or ``+hh:mm``; without a zone
-            it is UTC; years 1 to 9999. With ``timestamp_formats``: these instead. With ``epoch_unit``:
-            an int of that unit
+            with a fraction and ``Z``, ``+hh``, ``+hhmm`` or ``+hh:mm``; without a zone it is UTC;
+            years 1 to 9999. With ``timestamp_formats``: these instead. With ``epoch_unit``: an int of
+            that unit. What is finer than a microsecond does not fit, or is cut with ``nanoseconds``
 str, bytes  the text as it is
 =========== ==========================================================================================
 
@@ -18,6 +19,7 @@ Underscores, hexadecimal, thousands separators and digits of other scripts are n
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from collections.abc import Callable
 from typing import Any, Final
@@ -26,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thalweg.readers.options import EPOCH_FACTOR, ReadOptions
+from thalweg.readers.options import UNIT_NS, EpochUnit, Nanoseconds, ReadOptions
 from thalweg.readers.parsed import quoted
 from thalweg.records import FieldType, Kind
 from thalweg.times import timestamp
@@ -46,10 +48,28 @@ _FLOAT = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?)?"
+    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d+))?)?)?"
     r"(?:(Z)|([+-])(\d\d)(?::?(\d\d))?)?)?",
     re.ASCII,
 )
+#: A fraction of a second with more digits than strptime takes.
+_LONG_FRACTION = re.compile(r"(\.\d{6})(\d+)", re.ASCII)
+#: A number that may be a time since 1970, also with a fraction.
+_NUMBER = re.compile(r"[ \t]*[+-]?(\d+)(?:\.\d*)?[ \t]*", re.ASCII)
+#: The units of epoch numbers of these years and some before and after them, by the number of digits.
+_LIKELY: Final[dict[int, EpochUnit]] = {10: "s", 13: "ms", 16: "us", 19: "ns"}
+
+#: In the bytes of a text there may be a number that is too large for a float, ...
+HUGE: Final = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{200}")
+#: ... or an integer that no float is equal to.
+WIDE: Final = re.compile(rb"(?<![0-9.])[0-9]{16,}(?![0-9.eE])")
+#: Integers up to it, and from minus it, are floats; of those beyond it some.
+FLOAT_EXACT: Final = 2**53
+
+TOO_LARGE: Final = "too large for a float"
+NO_FLOAT: Final = "an integer that a float cannot hold"
+TOO_FINE: Final = "finer than a microsecond; nanoseconds='truncate' cuts it to the one before"
+
 _EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
 
 
@@ -78,17 +98,40 @@ def _int(text: str) -> int:
     return in_64_bits(-int(digits) if match[1].startswith("-") else int(digits))
 
 
+def float_of(text: str) -> float:
+    """The float that the text of a number stands for.
+
+    Raises:
+        Unfit: it is too large, or an integer that no float is equal to.
+    """
+    value = float(text)
+    if math.isinf(value) and "n" not in text.lower():
+        raise Unfit(TOO_LARGE)
+    digits = text.lstrip("+-").lstrip("0")
+    if FLOAT_EXACT <= abs(value) < math.inf and digits.isdigit() and int(digits) != abs(value):
+        raise Unfit(NO_FLOAT)
+    return value
+
+
+def surely_floats(data: bytes, floats: pa.Array) -> bool:
+    """Whether what pyarrow has read as floats from this text is what :func:`float_of` says; else that decides."""
+    ends = pc.min_max(floats).as_py()
+    if ends["min"] is None or -FLOAT_EXACT < ends["min"] <= ends["max"] < FLOAT_EXACT:
+        return True
+    return not HUGE.search(data) and not WIDE.search(data)
+
+
 def _float(text: str) -> float:
     match = _FLOAT.fullmatch(text)
     if match is None:
         raise Unfit("not a number")
-    return float(match[1])
+    return float_of(match[1])
 
 
-def _iso(text: str) -> int:
+def _iso(text: str, nanoseconds: Nanoseconds) -> int:
     match = _ISO.fullmatch(text)
     if match is None:
-        raise Unfit("not an ISO 8601 time")
+        raise Unfit(_no_iso(text))
     year, month, day, hour, minute, second, fraction, _, sign, off_h, off_m = match.groups()
     if int(hour or 0) > 23 or int(minute or 0) > 59 or int(second or 0) > 59:
         raise Unfit("not a time of day")
@@ -101,8 +144,42 @@ def _iso(text: str) -> int:
     minutes = int(hour or 0) * 60 + int(minute or 0)
     offset = int(off_h or 0) * 60 + int(off_m or 0)
     minutes += offset if sign == "-" else -offset
-    micros = int((fraction or "").ljust(6, "0"))
+    digits = (fraction or "").ljust(6, "0")
+    _cut(digits[6:], nanoseconds)
+    micros = int(digits[:6])
     return _in_calendar((days * 1440 + minutes) * 60_000_000 + int(second or 0) * 10**6 + micros)
+
+
+def _no_iso(text: str) -> str:
+    found = _NUMBER.fullmatch(text)
+    return no_time(found[1]) if found else "not an ISO 8601 time; timestamp_formats= reads others"
+
+
+def no_time(digits: str) -> str:
+    """Why a number is no Timestamp, and which option reads it; ``digits`` are those in front of its point."""
+    if len(digits) == 8:
+        return "a number, not an ISO 8601 time; timestamp_formats=['%Y%m%d'] reads dates like this"
+    unit = _LIKELY.get(len(digits.lstrip("0")))
+    likely = f"epoch_unit={unit!r}" if unit else "epoch_unit='s', 'ms', 'us' or 'ns'"
+    return f"a number, not an ISO 8601 time; if it counts from 1970 on, set {likely}"
+
+
+def _cut(finer: str, nanoseconds: Nanoseconds) -> None:
+    """Refuses the digits behind those of the microseconds, if they say something and are not to be cut off."""
+    if nanoseconds == "reject" and finer.strip("0"):
+        raise Unfit(TOO_FINE)
+
+
+def micros(value: int, unit: EpochUnit, nanoseconds: Nanoseconds) -> int:
+    """A number of that unit since 1970 as a Timestamp.
+
+    Raises:
+        Unfit: it does not fit 64 bits, or is finer than a microsecond and not to be cut.
+    """
+    whole, rest = divmod(in_64_bits(value) * UNIT_NS[unit], 1000)
+    if rest and nanoseconds == "reject":
+        raise Unfit(TOO_FINE)
+    return in_64_bits(whole)
 
 
 def _in_calendar(time: int) -> int:
@@ -111,13 +188,17 @@ def _in_calendar(time: int) -> int:
     return time
 
 
-def _by_formats(formats: tuple[str, ...]) -> Callable[[str], int]:
+def _by_formats(formats: tuple[str, ...], nanoseconds: Nanoseconds) -> Callable[[str], int]:
     def parse(text: str) -> int:
         for one in formats:
+            # Their %f takes six digits.
+            short = _LONG_FRACTION.sub(r"\1", text) if "%f" in one else text
             try:
-                moment = dt.datetime.strptime(text, one)
+                moment = dt.datetime.strptime(short, one)
             except ValueError:
                 continue
+            for long in _LONG_FRACTION.finditer(text if short != text else ""):
+                _cut(long[2], nanoseconds)
             offset = moment.utcoffset() or dt.timedelta()
             naive = timestamp(moment.replace(tzinfo=None))
             return _in_calendar(naive - offset // dt.timedelta(microseconds=1))
@@ -128,10 +209,12 @@ def _by_formats(formats: tuple[str, ...]) -> Callable[[str], int]:
 
 def timestamp_parser(options: ReadOptions) -> Callable[[str], int]:
     """The function from text to Timestamp that these options ask for; it raises Unfit."""
-    if options.epoch_unit:
-        factor = EPOCH_FACTOR[options.epoch_unit]
-        return lambda text: in_64_bits(_int(text) * factor)
-    return _by_formats(options.timestamp_formats) if options.timestamp_formats else _iso
+    unit, nanoseconds = options.epoch_unit, options.nanoseconds
+    if unit:
+        return lambda text: micros(_int(text), unit, nanoseconds)
+    if options.timestamp_formats:
+        return _by_formats(options.timestamp_formats, nanoseconds)
+    return lambda text: _iso(text, nanoseconds)
 
 
 def cell_parser(kind: FieldType, options: ReadOptions) -> Callable[[bytes], Any]:
@@ -182,20 +265,53 @@ def timestamps(texts: pa.Array, options: ReadOptions) -> pa.Array | None:
     target = pa.timestamp("us", tz="UTC")
     try:
         if options.epoch_unit:
-            factor = pa.scalar(EPOCH_FACTOR[options.epoch_unit], pa.int64())
-            return pc.multiply_checked(texts, factor).view(target)
+            times = _from_epoch(texts, options.epoch_unit, options.nanoseconds)
+            return None if times is None else times.view(target)
         if options.timestamp_formats:
             return _by_value(texts, timestamp_parser(options)).view(target)
-        try:
-            times = texts.cast(pa.timestamp("us")).view(pa.int64())
-        except pa.ArrowInvalid:
-            times = texts.cast(target).view(pa.int64())
+        times = _from_iso(texts, options.nanoseconds)
     except (pa.ArrowInvalid, Unfit):
+        return None
+    if times is None:
         return None
     ends = pc.min_max(times).as_py()
     if ends["min"] is not None and not FIRST <= ends["min"] <= ends["max"] <= LAST:
         return None
     return times.view(target)
+
+
+def _from_epoch(numbers: pa.Array, unit: EpochUnit, nanoseconds: Nanoseconds) -> pa.Array | None:
+    if unit == "ns":
+        return thousandths(numbers, nanoseconds)
+    return pc.multiply_checked(numbers, pa.scalar(UNIT_NS[unit] // 1000, pa.int64()))
+
+
+def _from_iso(texts: pa.Array, nanoseconds: Nanoseconds) -> pa.Array | None:
+    for kind in (pa.timestamp("us"), pa.timestamp("us", tz="UTC")):
+        try:
+            return texts.cast(kind).view(pa.int64())
+        except pa.ArrowInvalid:
+            pass
+    try:
+        fine = texts.cast(pa.timestamp("ns"))
+    except pa.ArrowInvalid:
+        fine = texts.cast(pa.timestamp("ns", tz="UTC"))
+    return thousandths(fine.view(pa.int64()), nanoseconds)
+
+
+def thousandths(numbers: pa.Array, nanoseconds: Nanoseconds) -> pa.Array | None:
+    """An int64 array divided by a thousand, towards the past; None if something is left and not to be cut off."""
+    try:
+        exact = numbers.view(pa.timestamp("ns")).cast(pa.timestamp("us"))
+        return exact.view(pa.int64())
+    except pa.ArrowInvalid:
+        return None if nanoseconds == "reject" else floor_thousandths(numbers)
+
+
+def floor_thousandths(numbers: pa.Array) -> pa.Array:
+    """An int64 array divided by a thousand, towards the past; nulls stay."""
+    values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
+    return pa.array(values // 1000, mask=numbers.is_null().to_numpy(zero_copy_only=False))
 
 
 def _by_value(texts: pa.Array, parse: Callable[[str], int]) -> pa.Array:

@@ -16,7 +16,7 @@ from thalweg.readers.csv_rows import Marks
 from thalweg.readers.json_lines import parse_json, record_parser
 from thalweg.readers.options import ReadOptions
 from thalweg.readers.parsed import Parsed
-from thalweg.readers.streams import Lines, long_line
+from thalweg.readers.streams import Lines, no_row
 from thalweg.readers.text_lines import check_fields, parse_text
 from thalweg.records import Schema
 
@@ -49,8 +49,8 @@ class LineParser:
         Raises:
             DataError: it begins with a header that does not fit the record.
         """
-        if lines.too_long:
-            yield long_line(lines, self._schema, self._limit)
+        if not lines.is_row:
+            yield no_row(lines, self._schema, self._limit)
         elif self._options.format == "json":
             yield from parse_json(lines, self._schema, self._options, self._parse)
         elif self._options.format == "text":

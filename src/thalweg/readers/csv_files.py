@@ -16,11 +16,12 @@ import pyarrow.csv as pacsv
 from pyarrow import fs as pafs
 
 from thalweg.errors import DataError
-from thalweg.readers.cells import INTS, Unfit, cell_parser, column, timestamps
+from thalweg.readers.cells import INTS, Unfit, cell_parser, column, surely_floats, timestamps
 from thalweg.readers.csv_rows import Marks, Row, Scan, scan, split
 from thalweg.readers.options import ReadOptions
 from thalweg.readers.parsed import BadRow, Parsed, bad_row, find_columns, quoted
-from thalweg.readers.streams import BLOCK_BYTES, read_bytes
+from thalweg.readers.steady import Look
+from thalweg.readers.streams import BLOCK_BYTES, Lines, newlines, no_row, read_bytes
 from thalweg.records import Field, Kind, Schema
 
 #: How many rows the slow way converts at a time.
@@ -55,25 +56,46 @@ def layout(where: str, header: list[str] | None, schema: Schema, options: ReadOp
                 f"{where}: CSV cannot hold {field.name}: {field.type}; use JSON or Parquet"
             )
     names = list(schema.names) if header is None else header
-    places = find_columns(where, names, schema)
+    try:
+        places = find_columns(where, names, schema)
+    except DataError as error:
+        raise DataError(f"{error}{_header_hint(names, schema, options)}") from None
     parsers = [cell_parser(field.type, options) for field in schema.fields]
     marks = Marks.of(options.delimiter, options.quote)
     extra = tuple(name for name in names if name not in schema.names)
     return Layout(schema, options, marks, len(names), places, parsers, extra)
 
 
+def _header_hint(names: list[str], schema: Schema, options: ReadOptions) -> str:
+    """What to do when the header has none of the record's names."""
+    if not options.header or set(names) & set(schema.names):
+        return ""
+    for delimiter in ";\t|,":
+        if set(schema.names) <= {name.strip() for one in names for name in one.split(delimiter)}:
+            return f"; set delimiter={delimiter!r}"
+    return "; if the first row is no header, set header=False"
+
+
 def read_csv(
-    fs: pafs.FileSystem, path: str, schema: Schema, options: ReadOptions
+    fs: pafs.FileSystem,
+    path: str,
+    schema: Schema,
+    options: ReadOptions,
+    listed: Look | None = None,
 ) -> Iterator[Parsed]:
     """The parts of a CSV file; see :func:`thalweg.readers.read_file`."""
     marks = Marks.of(options.delimiter, options.quote)
     shape = None if options.header else layout(path, None, schema, options)
-    rest, line, skipping = b"", 1, False
-    for data, final in _with_final(read_bytes(fs, path, BLOCK_BYTES)):
+    rest, line, skipping, unfinished = b"", 1, False, b""
+    source = read_bytes(fs, path, BLOCK_BYTES, listed=listed, growing=options.growing)
+    for data, final in _with_final(source, growing=options.growing):
         buffer = rest + data if rest else data
         if skipping:  # the rest of a line that is too long
             at = buffer.find(b"\n") + 1
             buffer, line, skipping = buffer[at:] if at else b"", line + (at > 0), not at
+        if final:
+            at = buffer.rfind(b"\n") + 1
+            buffer, unfinished = buffer[:at], buffer[at:]
         if shape is None:
             head = find_header(path, buffer, marks, final=final)
             if head is None:
@@ -88,6 +110,8 @@ def read_csv(
             yield part
         rest, line = buffer[stop:], line + lines
         skipping = skipping or (stop > 0 and buffer[stop - 1] != 10)
+    if unfinished and shape is not None:
+        yield no_row(Lines(unfinished, newlines(unfinished), line, unfinished=True), schema, 0)
 
 
 def read_header(fs: pafs.FileSystem, path: str, options: ReadOptions) -> list[str]:
@@ -101,15 +125,15 @@ def read_header(fs: pafs.FileSystem, path: str, options: ReadOptions) -> list[st
     return []
 
 
-def _with_final(pieces: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """The pieces and whether they are the last; the last one ends with LF."""
+def _with_final(pieces: Iterator[bytes], *, growing: bool = False) -> Iterator[tuple[bytes, bool]]:
+    """The pieces and whether they are the last; the last one ends with LF, unless the file grows."""
     held: bytes | None = None
     for piece in pieces:
         if held is not None:
             yield held, False
         held = piece
     if held:
-        yield held if held.endswith(b"\n") else held + b"\n", True
+        yield held if growing or held.endswith(b"\n") else held + b"\n", True
 
 
 def find_header(
@@ -125,7 +149,9 @@ def find_header(
             try:
                 return [cell.decode("utf-8") for cell in row.cells], row.stop, lines
             except UnicodeDecodeError:
-                raise DataError(f"{path} line {lines}: the header is not UTF-8") from None
+                raise DataError(
+                    f"{path} line {lines}: the header is not UTF-8; convert the file to it"
+                ) from None
     return None
 
 
@@ -248,8 +274,11 @@ def _fit(array: pa.Array, field: Field, shape: Layout, data: bytes) -> pa.Array 
             return None
     if kind.kind is Kind.TIMESTAMP:
         return timestamps(array, shape.options)
-    if kind.kind is Kind.FLOAT and b"(" in data and pc.any(pc.is_nan(array)).as_py():
-        return None
+    if kind.kind is Kind.FLOAT:
+        if b"(" in data and pc.any(pc.is_nan(array)).as_py():
+            return None
+        if not surely_floats(data, array):
+            return None
     return array
 
 

@@ -13,7 +13,8 @@ from thalweg.readers.json_lines import read_json
 from thalweg.readers.options import ReadOptions
 from thalweg.readers.parquet_files import read_parquet, read_schema
 from thalweg.readers.parsed import Parsed, cut
-from thalweg.readers.streams import codec_of
+from thalweg.readers.steady import Look
+from thalweg.readers.streams import compression
 from thalweg.readers.tables import check_types
 from thalweg.readers.text_lines import check_fields, read_text
 from thalweg.records import Schema
@@ -36,24 +37,27 @@ def read_file(
     schema: Schema,
     options: ReadOptions,
     *,
+    listed: Look | None = None,
     batch_rows: int = 65_536,
 ) -> Iterator[Parsed]:
     """The file's rows in file order, at most ``batch_rows`` good ones at a time.
 
     A row that does not fit the record is in ``Parsed.bad`` with its position and a reason; whether that
-    is an error is up to the caller. Only a part of the file is held in memory. ``.gz``, ``.bz2`` and
-    ``.zst`` files are decompressed and must be complete. A file of no bytes has no rows.
+    is an error is up to the caller. Only a part of the file is held in memory. What gzip, bzip2, zstd or xz
+    have compressed, by its name or its first bytes, is decompressed and must be complete. A file of no bytes has
+    no rows. The file must stay what it is until its end is read, and what it was when it was ``listed``; a text file
+    may grow with ``growing=True``.
 
     Raises:
-        DataError: the file as a whole cannot be read or does not fit: names the file and the column.
+        DataError: the file as a whole cannot be read, changes, or does not fit: names the file and the column.
     """
     if batch_rows < 1:
         raise BuildError(f"batch_rows is at least 1, not {batch_rows}")
     if options.format == "parquet":
-        parts = read_parquet(fs, path, schema, options, batch_rows)
+        parts = read_parquet(fs, path, schema, options, listed, batch_rows)
     else:
         read = {"csv": read_csv, "json": read_json, "text": read_text}[options.format]
-        parts = read(fs, path, schema, options)
+        parts = read(fs, path, schema, options, listed)
     for part in parts:
         yield from cut(part, batch_rows)
 
@@ -67,6 +71,7 @@ def inspect_file(
         DataError: as :func:`read_file` for what can be seen from the header.
     """
     names: list[str] = []
+    packed = None
     if options.format == "parquet":
         found = read_schema(fs, path)
         check_types(found, schema, path)
@@ -76,5 +81,7 @@ def inspect_file(
         layout(path, names or None, schema, options)
     elif options.format == "text":
         check_fields(path, schema, options)
+    if options.format != "parquet":
+        packed = compression(fs, path)
     extra = tuple(name for name in names if name not in schema.names)
-    return FileReport(path, tuple(names), extra, codec_of(path))
+    return FileReport(path, tuple(names), extra, packed)

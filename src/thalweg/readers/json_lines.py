@@ -2,7 +2,7 @@
 
 A line is one JSON object with LF or CR LF after it; lines of spaces are no rows. Fields by name: others
 are ignored, of a doubled one the last counts, a missing one is null. An int takes numbers without a
-fraction (``1e3`` is 1000, and 9007199254740993 stays exact) within 64 bits, a float every number and
+fraction (``1e3`` is 1000, and 9007199254740993 stays exact) within 64 bits, a float what it can hold and
 ``NaN``, ``Infinity``, ``-Infinity``; booleans are no numbers. Text with half of a surrogate pair is bad.
 Timestamps are text as in :mod:`thalweg.readers.cells`, or integers if ``epoch_unit`` says of what.
 """
@@ -20,14 +20,26 @@ import pyarrow as pa
 import pyarrow.json as pajson
 from pyarrow import fs as pafs
 
-from thalweg.readers.cells import INTS, Unfit, column, in_64_bits, timestamp_parser, timestamps
-from thalweg.readers.options import EPOCH_FACTOR, ReadOptions
+from thalweg.readers.cells import (
+    INTS,
+    Unfit,
+    column,
+    float_of,
+    in_64_bits,
+    micros,
+    no_time,
+    surely_floats,
+    timestamp_parser,
+    timestamps,
+)
+from thalweg.readers.options import ReadOptions
 from thalweg.readers.parsed import BadRow, Int64s, Parsed, bad_row, quoted
+from thalweg.readers.steady import Look
 from thalweg.readers.streams import (
     MAX_ROW_BYTES,
     Lines,
     is_utf8,
-    long_line,
+    no_row,
     pieces,
     read_lines,
 )
@@ -47,13 +59,17 @@ _ODD_NUMBER = re.compile(rb"[:,\[][ \t]*-?(?:Inf(?!inity)|(?<=-)NaN)")
 
 
 def read_json(
-    fs: pafs.FileSystem, path: str, schema: Schema, options: ReadOptions
+    fs: pafs.FileSystem,
+    path: str,
+    schema: Schema,
+    options: ReadOptions,
+    listed: Look | None = None,
 ) -> Iterator[Parsed]:
     """The parts of a file of JSON lines; see :func:`thalweg.readers.read_file`."""
     parse = record_parser(schema, options)
-    for lines in read_lines(fs, path):
-        if lines.too_long:
-            yield long_line(lines, schema, MAX_ROW_BYTES)
+    for lines in read_lines(fs, path, listed=listed, growing=options.growing):
+        if not lines.is_row:
+            yield no_row(lines, schema, MAX_ROW_BYTES)
         else:
             yield from parse_json(lines, schema, options, parse)
 
@@ -95,13 +111,27 @@ def fast(lines: Lines, schema: Schema, options: ReadOptions) -> Parsed | None:
     if raw.num_rows != len(rows):
         return None
     for place, field in enumerate(schema.fields):
+        if not _surely_floats(lines.data, raw.column(place).combine_chunks(), field.type):
+            return None
         if field.type.kind is Kind.TIMESTAMP:
             times = timestamps(raw.column(place).combine_chunks(), options)
             if times is None:
                 return None
             raw = raw.set_column(place, field.name, times)
-    part = fit_table(raw, schema, "the lines", 0, epoch_unit=options.epoch_unit)
+    part = fit_table(raw, schema, "the lines", 0, options)
     return None if part.bad else Parsed(part.table, rows)
+
+
+def _surely_floats(data: bytes, array: pa.Array, kind: FieldType) -> bool:
+    """As :func:`thalweg.readers.cells.surely_floats`, for those in lists and records, too."""
+    if kind.kind is Kind.FLOAT:
+        return surely_floats(data, array)
+    if kind.kind is Kind.LIST and kind.item is not None:
+        return _surely_floats(data, array.flatten(), kind.item)
+    if kind.kind is Kind.RECORD and kind.record is not None:
+        inner = zip(array.flatten(), kind.record.fields, strict=True)
+        return all(_surely_floats(data, child, field.type) for child, field in inner)
+    return True
 
 
 def _one_object_a_line(lines: Lines) -> Int64s | None:
@@ -203,7 +233,8 @@ def _decode(line: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise Unfit(f"not UTF-8 at byte {error.start + 1}") from None
     except json.JSONDecodeError as error:
-        raise Unfit(f"not JSON: {error.msg} at column {error.pos + 1}") from None
+        hint = "" if line[:1] != b"[" and line != b"{" else "; each line must be one whole object"
+        raise Unfit(f"not JSON: {error.msg} at column {error.pos + 1}{hint}") from None
     except RecursionError:
         raise Unfit("not JSON: nested too deep") from None
 
@@ -246,9 +277,9 @@ def _parser(kind: FieldType, options: ReadOptions) -> Parser:
     if kind.kind is Kind.TIMESTAMP:
         if not options.epoch_unit:
             parse_time = timestamp_parser(options)
-            return lambda value: parse_time(_text(value))
-        factor = EPOCH_FACTOR[options.epoch_unit]
-        return lambda value: in_64_bits(_int(value) * factor)
+            return lambda value: parse_time(_time_text(value))
+        unit, nanoseconds = options.epoch_unit, options.nanoseconds
+        return lambda value: micros(_int(value), unit, nanoseconds)
     if kind.kind is Kind.LIST and kind.item is not None:
         return _list_parser(kind.item, options)
     if kind.kind is Kind.RECORD and kind.record is not None:
@@ -291,6 +322,12 @@ def _text(value: Any) -> str:
     return value
 
 
+def _time_text(value: Any) -> str:
+    if type(value) in (int, _Real):
+        raise Unfit(no_time(str(value).lstrip("-").partition(".")[0]))
+    return _text(value)
+
+
 def _bool(value: Any) -> bool:
     if type(value) is not bool:
         raise Unfit
@@ -298,8 +335,10 @@ def _bool(value: Any) -> bool:
 
 
 def _float(value: Any) -> float:
-    if type(value) in (int, float, _Real):
-        return float(value)
+    if type(value) is float:  # NaN, Infinity
+        return value
+    if type(value) in (int, _Real):
+        return float_of(str(value))
     raise Unfit
 
 
@@ -309,12 +348,12 @@ def _int(value: Any) -> int:
     if type(value) is not _Real:
         raise Unfit
     try:
-        number = decimal.Decimal(value)
+        exact = decimal.Decimal(value)
     except decimal.InvalidOperation:
         raise Unfit("does not fit 64 bits") from None
-    if number and number.adjusted() > 19:
+    if exact and exact.adjusted() > 19:
         raise Unfit("does not fit 64 bits")
     # A tiny number stays out of to_integral_value, which would write out its zeros.
-    if number and (number.adjusted() < 0 or number != number.to_integral_value()):
+    if exact and (exact.adjusted() < 0 or exact != exact.to_integral_value()):
         raise Unfit("not an integer")
-    return in_64_bits(int(number.to_integral_value())) if number else 0
+    return in_64_bits(int(exact.to_integral_value())) if exact else 0

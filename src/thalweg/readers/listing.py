@@ -10,7 +10,9 @@ from typing import NamedTuple
 from pyarrow import fs as pafs
 
 from thalweg.errors import DataError
-from thalweg.readers.streams import CODECS, told
+from thalweg.readers.packed import CODECS
+from thalweg.readers.steady import Look
+from thalweg.readers.streams import told
 
 _WILD = re.compile(r"[*?\[]")
 
@@ -21,6 +23,11 @@ class FileInfo(NamedTuple):
     path: str
     mtime_us: int
     length: int
+
+    @property
+    def look(self) -> Look:
+        """What it must still be when it is read."""
+        return Look(self.length, self.mtime_us)
 
 
 def list_files(

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, get_args
 
 from thalweg.errors import BuildError
 
 Format = Literal["csv", "json", "text", "parquet"]
-EpochUnit = Literal["s", "ms", "us"]
+EpochUnit = Literal["s", "ms", "us", "ns"]
+Nanoseconds = Literal["reject", "truncate"]
 
-#: What an epoch integer is multiplied by to become microseconds.
-EPOCH_FACTOR: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
+#: How many nanoseconds an epoch integer counts in.
+UNIT_NS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+
+#: The options that are texts in a row; any sequence of them will do.
+_WORDS: Final = ("null_values", "true_values", "false_values", "timestamp_formats")
 
 _ONLY: Final = {
     "delimiter": ("csv",),
@@ -23,6 +27,8 @@ _ONLY: Final = {
     "false_values": ("csv",),
     "timestamp_formats": ("csv", "json"),
     "epoch_unit": ("csv", "json", "parquet"),
+    "nanoseconds": ("csv", "json", "parquet"),
+    "growing": ("csv", "json", "text"),
     "line_field": ("text",),
     "path_field": ("text",),
     "number_field": ("text",),
@@ -57,6 +63,12 @@ class ReadOptions:
     timestamp_formats: tuple[str, ...] = ()
     #: The unit of Timestamps that are integers; None: they are text (in Parquet: microseconds).
     epoch_unit: EpochUnit | None = None
+    #: What becomes of a time that is finer than a microsecond: the row does not fit, or the time is cut to the
+    #: microsecond at or before it.
+    nanoseconds: Nanoseconds = "reject"
+    #: Whether files may be written to at their end while they are read: then of each the whole lines that it held when
+    #: it was opened are read, and a line without an end does not fit. If not, a file that grows is an error.
+    growing: bool = False
     line_field: str = "line"
     path_field: str = "path"
     number_field: str = "number"
@@ -64,6 +76,8 @@ class ReadOptions:
     def __post_init__(self) -> None:
         if self.format not in get_args(Format):
             raise BuildError(f"format is one of {', '.join(get_args(Format))}, not {self.format!r}")
+        for name in _WORDS:
+            object.__setattr__(self, name, _words(name, getattr(self, name)))
         for field in dataclasses.fields(self):
             value, formats = getattr(self, field.name), _ONLY.get(field.name)
             if formats and self.format not in formats and value != field.default:
@@ -71,12 +85,23 @@ class ReadOptions:
                     f"{field.name} is an option of {' and '.join(formats)}, not of {self.format}"
                 )
         self._check_csv()
-        for name in ("null_values", "true_values", "false_values", "timestamp_formats"):
-            _check_words(name, getattr(self, name))
-        if self.epoch_unit not in (None, *EPOCH_FACTOR):
-            raise BuildError(f"epoch_unit is 's', 'ms', 'us' or None, not {self.epoch_unit!r}")
+        self._check_times()
+        for name in ("header", "growing"):
+            if not isinstance(getattr(self, name), bool):
+                raise BuildError(f"{name} is True or False, not {getattr(self, name)!r}")
+        for name in ("line_field", "path_field", "number_field"):
+            if not isinstance(getattr(self, name), str):
+                raise BuildError(f"{name} is the name of a field, not {getattr(self, name)!r}")
+
+    def _check_times(self) -> None:
+        if self.epoch_unit is not None and self.epoch_unit not in get_args(EpochUnit):
+            raise BuildError(
+                f"epoch_unit is 's', 'ms', 'us', 'ns' or None, not {self.epoch_unit!r}"
+            )
         if self.epoch_unit and self.timestamp_formats:
             raise BuildError("give epoch_unit or timestamp_formats, not both")
+        if self.nanoseconds not in get_args(Nanoseconds):
+            raise BuildError(f"nanoseconds is 'reject' or 'truncate', not {self.nanoseconds!r}")
 
     def _check_csv(self) -> None:
         for name, char in (("delimiter", self.delimiter), ("quote", self.quote)):
@@ -93,9 +118,11 @@ class ReadOptions:
             raise BuildError(f"{sorted(both)} stand in true_values and in false_values")
 
 
-def _check_words(name: str, value: Any) -> None:
-    if not isinstance(value, tuple) or not all(isinstance(one, str) for one in value):
-        raise BuildError(f"{name} is a tuple of str, for example ('NA',), not {value!r}")
+def _words(name: str, value: Any) -> tuple[str, ...]:
+    one_text = isinstance(value, (str, bytes))
+    if one_text or not isinstance(value, Sequence) or not all(isinstance(v, str) for v in value):
+        raise BuildError(f"{name} is a sequence of texts, for example ['NA'], not {value!r}")
+    return tuple(value)
 
 
 def read_options(verb: str, format: Format, given: Mapping[str, Any]) -> ReadOptions:

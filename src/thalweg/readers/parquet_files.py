@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs as pafs
 
+from thalweg.errors import DataError
 from thalweg.readers.options import ReadOptions
+from thalweg.readers.packed import HEAD_BYTES, check_text, codec_in
 from thalweg.readers.parsed import Parsed
+from thalweg.readers.steady import Look, steady
 from thalweg.readers.streams import told
 from thalweg.readers.tables import check_types, fit_table
 from thalweg.records import Kind, Schema
+
+_NOT_PARQUET: Final = "not Parquet, or damaged"
 
 
 def read_schema(fs: pafs.FileSystem, path: str) -> pa.Schema:
@@ -21,14 +27,34 @@ def read_schema(fs: pafs.FileSystem, path: str) -> pa.Schema:
     Raises:
         DataError: it is not Parquet, or cut off.
     """
-    with told(path, "not Parquet, or damaged"), fs.open_input_file(path) as source:
+    with told(path, _NOT_PARQUET), fs.open_input_file(path) as source:
+        head = source.read(HEAD_BYTES)
+        codec = codec_in(path, head, text=False)
+        if codec:
+            raise DataError(
+                f"{path}: the file is compressed by {codec}; Parquet is compressed inside: unpack it"
+            )
+        if head[:4] not in (b"PAR1", b"PARE"):
+            check_text(path, head)
         return pq.read_schema(source)
 
 
 def read_parquet(
-    fs: pafs.FileSystem, path: str, schema: Schema, options: ReadOptions, batch_rows: int
+    fs: pafs.FileSystem,
+    path: str,
+    schema: Schema,
+    options: ReadOptions,
+    listed: Look | None,
+    batch_rows: int,
 ) -> Iterator[Parsed]:
     """The parts of a Parquet file; see :func:`thalweg.readers.read_file`."""
+    with told(path), steady(fs, path, listed):
+        yield from _parts(fs, path, schema, options, batch_rows)
+
+
+def _parts(
+    fs: pafs.FileSystem, path: str, schema: Schema, options: ReadOptions, batch_rows: int
+) -> Iterator[Parsed]:
     found = read_schema(fs, path)
     places = check_types(found, schema, path)
     extra = tuple(name for name in found.names if name not in schema.names)
@@ -38,7 +64,7 @@ def read_parquet(
         if field.type.kind is Kind.CATEGORY and pa.types.is_string(found.field(place).type)
     ]
     row = 0
-    with told(path, "not Parquet, or damaged"), fs.open_input_file(path) as source:
+    with told(path, _NOT_PARQUET), fs.open_input_file(path) as source:
         # Older writers' INT96 times hold every year; as nanoseconds only those from 1677 to 2262 would fit.
         file = pq.ParquetFile(
             source,
@@ -49,6 +75,6 @@ def read_parquet(
         batches = file.iter_batches(batch_rows, columns=list(schema.names), use_threads=False)
         for batch in batches:
             table = pa.Table.from_batches([batch])
-            part = fit_table(table, schema, path, row, epoch_unit=options.epoch_unit)
+            part = fit_table(table, schema, path, row, options)
             row += batch.num_rows
             yield Parsed(part.table, part.positions, part.bad, extra)

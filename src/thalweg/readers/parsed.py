@@ -147,11 +147,18 @@ def find_columns(where: str, found: list[str], schema: Schema) -> list[int]:
             others = [one for one in found if one not in schema.names] or found
             raise DataError(
                 f"{where}: column {name} missing (found {_listed(others)}); {schema} needs it"
+                f"{_near(name, others)}"
             )
         if count > 1:
             raise DataError(f"{where}: column {name} stands there {count} times")
         places.append(found.index(name))
     return places
+
+
+def _near(name: str, others: list[str]) -> str:
+    """Tells of a name that a glance takes for the same."""
+    alike = [one for one in others if one.strip().lower() == name.lower()]
+    return f"; {alike[0]!r} is another name" if alike else ""
 
 
 def _listed(names: list[str]) -> str:

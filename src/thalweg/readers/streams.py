@@ -11,7 +11,9 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from thalweg.errors import DataError
+from thalweg.readers.packed import HEAD_BYTES, codec_in, codec_of, decompressed, xz_errors
 from thalweg.readers.parsed import Int64s, Parsed, bad_row
+from thalweg.readers.steady import Look, check_seen, steady
 from thalweg.records import Schema
 
 #: How much is read at a time.
@@ -20,7 +22,8 @@ BLOCK_BYTES: Final = 1 << 20
 MAX_ROW_BYTES: Final = 1 << 24
 
 BOM: Final = b"\xef\xbb\xbf"
-CODECS: Final = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+#: Why the last line of a file that grows does not fit.
+UNFINISHED: Final = "cut off: the line had no end yet when the file was opened"
 
 
 class Lines(NamedTuple):
@@ -35,43 +38,97 @@ class Lines(NamedTuple):
     first: int
     #: The one line here is longer than the limit and only its beginning is here.
     too_long: bool = False
+    #: The one line here stands at the end of a file that grows, and has no end yet.
+    unfinished: bool = False
 
-
-def codec_of(path: str) -> str | None:
-    """The compression that the file's name tells."""
-    return next((codec for end, codec in CODECS.items() if path.lower().endswith(end)), None)
+    @property
+    def is_row(self) -> bool:
+        """Whether the lines are whole."""
+        return not self.too_long and not self.unfinished
 
 
 @contextlib.contextmanager
-def told(path: str, what: str = "cannot be read") -> Iterator[None]:
-    """Turns the errors of file system, decompressor and decoder into a DataError naming the file."""
+def told(path: str, what: str = "cannot be read", *, packed: bool = False) -> Iterator[None]:
+    """Turns the errors of file system, decompressor (``packed``) and decoder into a DataError naming the file."""
     try:
         yield
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file") from None
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, *xz_errors()) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        hint = "; the file is cut off or damaged, write it again" if codec_of(path) else ""
+        hint = "; the file is cut off or damaged, write it again" if packed else ""
         raise DataError(f"{path}: {what}: {reason}{hint}") from error
 
 
-def read_bytes(fs: pafs.FileSystem, path: str, size: int = BLOCK_BYTES) -> Iterator[bytes]:
+def read_bytes(
+    fs: pafs.FileSystem,
+    path: str,
+    size: int = BLOCK_BYTES,
+    *,
+    listed: Look | None = None,
+    growing: bool = False,
+    text: bool = True,
+) -> Iterator[bytes]:
     """The decompressed content in pieces, without the byte order mark.
 
+    Args:
+        fs: the file's system.
+        path: its place there.
+        size: the greatest piece.
+        listed: what the file was when it was found.
+        growing: whether it may be written to at its end; then what it holds when it is opened is read.
+        text: whether it must be UTF-8.
+
     Raises:
-        DataError: the file cannot be read, or its compressed content is cut off or damaged.
+        DataError: the file cannot be read, changes meanwhile, or its compressed content is cut off or damaged.
     """
-    codec = codec_of(path)
-    with told(path), fs.open_input_stream(path, compression=None) as raw:
-        stream: Any = pa.CompressedInputStream(raw, codec) if codec else raw
-        first = _head(stream)
-        if not first and codec and fs.get_file_info(path).size == 0:
-            raise DataError(f"{path}: an empty file is not {codec}; it is cut off")
-        first = first.removeprefix(BOM)
-        if first:
-            yield first
-        while piece := stream.read(size):
-            yield piece
+    with told(path), steady(fs, path, listed, growing=growing) as before:
+        if before.length == 0 and codec_of(path):
+            raise DataError(f"{path}: an empty file is not {codec_of(path)}; it is cut off")
+        part = before.length if growing else None
+        codec = None
+        with told(path), _open(fs, path, part) as raw:
+            # What has a compression's name is opened again in any case.
+            first = raw.read(HEAD_BYTES) if codec_of(path) else _head(raw)
+            codec = codec_in(path, first[:HEAD_BYTES], text=text)
+            if codec is None:
+                seen = 0
+                for piece in _pieces(first, raw, size):
+                    seen += len(piece)
+                    yield piece if seen > len(piece) else piece.removeprefix(BOM)
+                check_seen(path, before, seen)
+        if codec is not None:
+            with told(path, packed=True), _open(fs, path, part) as raw:
+                stream = decompressed(raw, codec)
+                yield from _pieces(_head(stream).removeprefix(BOM), stream, size)
+
+
+def _pieces(first: bytes, stream: Any, size: int) -> Iterator[bytes]:
+    if first:
+        yield first
+    while piece := stream.read(size):
+        yield piece
+
+
+def compression(fs: pafs.FileSystem, path: str) -> str | None:
+    """The compression of the file, by its first bytes.
+
+    Raises:
+        DataError: as :func:`read_bytes`.
+    """
+    with told(path), _open(fs, path, None) as raw:
+        return codec_in(path, raw.read(HEAD_BYTES), text=False)
+
+
+@contextlib.contextmanager
+def _open(fs: pafs.FileSystem, path: str, length: int | None) -> Iterator[Any]:
+    """The raw bytes of the file, or the first ``length`` of them."""
+    if length is None:
+        with fs.open_input_stream(path, compression=None) as raw:
+            yield raw
+        return
+    with fs.open_input_file(path) as source:
+        yield source.get_stream(0, length)
 
 
 def _head(stream: Any) -> bytes:
@@ -155,25 +212,29 @@ def too_long(line: bytes, number: int) -> Lines:
     return Lines(head + b"\n", np.array([len(head)]), number, too_long=True)
 
 
-def long_line(lines: Lines, schema: Schema, limit: int) -> Parsed:
-    """The part that a line which is too long gives: one bad row."""
-    bad = [bad_row(lines.first, f"longer than {limit} bytes", lines.data)]
+def no_row(lines: Lines, schema: Schema, limit: int) -> Parsed:
+    """The part that a line which is too long, or unfinished, gives: one bad row."""
+    reason = f"longer than {limit} bytes" if lines.too_long else UNFINISHED
+    bad = [bad_row(lines.first, reason, lines.data)]
     return Parsed(schema.arrow.empty_table(), np.zeros(0, np.int64), bad)
 
 
-def read_lines(fs: pafs.FileSystem, path: str) -> Iterator[Lines]:
-    """The file's lines in blocks; lines end with LF or CR LF.
-
-    Raises:
-        DataError: as :func:`read_bytes`.
-    """
+def read_lines(
+    fs: pafs.FileSystem,
+    path: str,
+    *,
+    listed: Look | None = None,
+    growing: bool = False,
+    text: bool = True,
+) -> Iterator[Lines]:
+    """The file's lines in blocks; lines end with LF or CR LF. Arguments and errors are those of :func:`read_bytes`."""
     cutter = LineCutter(MAX_ROW_BYTES)
-    for piece in read_bytes(fs, path):
+    for piece in read_bytes(fs, path, listed=listed, growing=growing, text=text):
         yield from cutter.cut(piece)
     number, rest = cutter.line, cutter.end()
     if rest:
         rest += b"\n"
-        yield Lines(rest, newlines(rest), number)
+        yield Lines(rest, newlines(rest), number, unfinished=growing)
 
 
 def pieces(lines: Lines, size: int) -> Iterator[Lines]:

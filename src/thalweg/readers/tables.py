@@ -3,46 +3,66 @@
 ====================== ===============================================================================
 field                  Arrow types that it takes
 ====================== ===============================================================================
-int, Timer             every integer but uint64
+int, Timer             every integer (of uint64 what fits 64 bits with a sign)
 float                  float16 to float64; integers (a value that a float cannot hold is a bad row)
 bool                   bool
-str, Category          string, large_string, string_view, a dictionary of these
-bytes                  binary, large_binary, binary_view, fixed_size_binary
-Timestamp              timestamps of every unit and zone (none is UTC; what is finer than a microsecond
-                       is cut off, towards the past), dates (midnight), integers (microseconds, or
+str, Category          string, large_string, string_view, the extension arrow.json
+bytes                  binary, large_binary, binary_view, fixed_size_binary, the extension arrow.uuid
+Timestamp              timestamps of every unit and zone (none is UTC; what is finer than a microsecond is
+                       a bad row, or cut towards the past with ``nanoseconds="truncate"``), dates
+                       (date32 is midnight, date64 the millisecond it says), integers (microseconds, or
                        ``epoch_unit``)
-list, records          lists and structs, fields by name
+list                   list, large_list, fixed_size_list, list_view, large_list_view
+a record               structs, fields by name
 ====================== ===============================================================================
 
-A column of Arrow's null type fits every Optional field.
+Dictionaries and run-end-encoded arrays are taken as the values they stand for. A column of Arrow's null type fits
+every Optional field. Every other type is refused by name.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from thalweg.arrow_types import is_binary_like, is_list_like, is_text, plain, plain_type
 from thalweg.errors import DataError
-from thalweg.readers.cells import INTS, column, zero
-from thalweg.readers.options import EPOCH_FACTOR
+from thalweg.readers.cells import (
+    FLOAT_EXACT,
+    INT_MAX,
+    INTS,
+    NO_FLOAT,
+    TEXTS,
+    TOO_FINE,
+    column,
+    floor_thousandths,
+    thousandths,
+    zero,
+)
+from thalweg.readers.options import UNIT_NS, EpochUnit, Nanoseconds, ReadOptions
 from thalweg.readers.parsed import TEXT_LIMIT, BadRow, Parsed, find_columns
+from thalweg.readers.streams import is_utf8
 from thalweg.records import FieldType, Kind, Schema
 
 Bools = npt.NDArray[np.bool_]
 
-#: Integers beyond it are not all floats.
-FLOAT_EXACT: Final = 2**53
 
-_UNIT_NS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+class _Times(NamedTuple):
+    """How times are read, and what is said of those that are too fine."""
+
+    epoch_unit: EpochUnit = "us"
+    nanoseconds: Nanoseconds = "reject"
+    too_fine: str = (
+        "finer than a microsecond; cut the column first, for example with"
+        " pyarrow.compute.floor_temporal(column, unit='microsecond')"
+    )
 
 
-def rows_from_table(
-    table: pa.Table, schema: Schema, first_position: int = 0, *, epoch_unit: str | None = None
-) -> Parsed:
+def rows_from_table(table: pa.Table, schema: Schema, first_position: int = 0) -> Parsed:
     """The table's rows as the record has them; columns that fit are not copied.
 
     Positions count rows from ``first_position``.
@@ -50,7 +70,7 @@ def rows_from_table(
     Raises:
         DataError: a column is missing, doubled or of a type that the field does not take.
     """
-    return fit_table(table, schema, "the table", first_position, epoch_unit=epoch_unit)
+    return fit_table(table, schema, "the table", first_position)
 
 
 def fit_table(
@@ -58,20 +78,25 @@ def fit_table(
     schema: Schema,
     where: str,
     first_position: int,
-    *,
-    epoch_unit: str | None = None,
+    options: ReadOptions | None = None,
 ) -> Parsed:
-    """As :func:`rows_from_table`; errors start with ``where``."""
+    """As :func:`rows_from_table`, times as a file's options say; errors start with ``where``."""
+    times = (
+        _Times(options.epoch_unit or "us", options.nanoseconds, TOO_FINE) if options else _Times()
+    )
     places = check_types(table.schema, schema, where)
     columns: list[Any] = []
     reasons: dict[int, str] = {}
     for place, field in zip(places, schema.fields, strict=True):
         array = table.column(place)
         if not _fits(array, field.type):
-            array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
-            if isinstance(array, pa.ChunkedArray):
-                array = pa.concat_arrays(array.chunks)
-            array, wrong = _fit(array, field.type, epoch_unit)
+            try:
+                array, wrong = _fit_chunks(array, field.type, times)
+            except pa.ArrowException as error:
+                raise DataError(
+                    f"{where}: column {field.name} of type {array.type} cannot be read as {field.type}:"
+                    f" {str(error).splitlines()[0]}; cast it, or change the field"
+                ) from error
             for row, reason in wrong.items():
                 reasons.setdefault(row, f"{field.name} {reason}")
         columns.append(array)
@@ -105,6 +130,9 @@ def _text(table: pa.Table, places: list[int], row: int) -> str:
 def _shown(cell: pa.Scalar) -> str:
     try:
         return repr(cell.as_py())
+    except UnicodeDecodeError:
+        inner = cell.value if isinstance(cell, pa.DictionaryScalar) else cell
+        return repr(inner.as_buffer().to_pybytes()) if hasattr(inner, "as_buffer") else "?"
     except (ValueError, OverflowError):  # a time that Python has no date for
         return str(cell.value) if hasattr(cell, "value") else "?"
 
@@ -131,11 +159,13 @@ def check_types(found: pa.Schema, schema: Schema, where: str) -> list[int]:
 
 def _type_problem(found: pa.DataType, kind: FieldType) -> str:
     """What keeps the type from fitting, as the end of a sentence; nothing if it fits."""
-    types = pa.types
+    types, found = pa.types, plain_type(found)
     if types.is_null(found):
         return "" if kind.optional else " and not Optional"
+    if isinstance(found, pa.BaseExtensionType):
+        return "; take the storage of this extension type, or change the field"
     if kind.kind is Kind.LIST and kind.item is not None:
-        if not (types.is_list(found) or types.is_large_list(found)):
+        if not is_list_like(found):
             return "; it takes lists"
         return _inside("items", _type_problem(found.value_type, kind.item))
     if kind.kind is Kind.RECORD and kind.record is not None:
@@ -157,7 +187,7 @@ def _inside(what: str, problem: str) -> str:
 
 def _takes(kind: Kind, found: pa.DataType) -> bool:
     types = pa.types
-    integer = bool(types.is_integer(found)) and found != pa.uint64()
+    integer = bool(types.is_integer(found))
     if kind in INTS:
         return integer
     if kind is Kind.FLOAT:
@@ -166,11 +196,7 @@ def _takes(kind: Kind, found: pa.DataType) -> bool:
         return bool(types.is_boolean(found))
     if kind is Kind.TIMESTAMP:
         return integer or bool(types.is_timestamp(found) or types.is_date(found))
-    if kind is Kind.BYTES:
-        views = types.is_binary_view(found) or types.is_fixed_size_binary(found)
-        return bool(types.is_binary(found) or types.is_large_binary(found) or views)
-    text = found.value_type if types.is_dictionary(found) else found
-    return bool(types.is_string(text) or types.is_large_string(text) or types.is_string_view(text))
+    return is_binary_like(found) if kind is Kind.BYTES else is_text(found)
 
 
 # -- values --------------------------------------------------------------------------------------------
@@ -180,7 +206,7 @@ def _fits(array: pa.ChunkedArray, kind: FieldType) -> bool:
     """Whether the column can stay as it is."""
     if array.null_count and not kind.optional:
         return False
-    if kind.kind in (Kind.LIST, Kind.RECORD):
+    if kind.kind in (Kind.LIST, Kind.RECORD) or (kind.kind in TEXTS and not _is_valid(array)):
         return False
     return bool(array.type == kind.arrow) or (
         kind.kind is Kind.CATEGORY
@@ -189,28 +215,39 @@ def _fits(array: pa.ChunkedArray, kind: FieldType) -> bool:
     )
 
 
-def _fit(
-    array: pa.Array, kind: FieldType, epoch_unit: str | None
-) -> tuple[pa.Array, dict[int, str]]:
+def _fit_chunks(
+    array: pa.ChunkedArray, kind: FieldType, times: _Times
+) -> tuple[pa.ChunkedArray, dict[int, str]]:
+    """As :func:`_fit`, chunk by chunk: not all types can be put together before they are plain."""
+    chunks: list[pa.Array] = []
+    wrong: dict[int, str] = {}
+    start = 0
+    for chunk in array.chunks:
+        fitted, wrong_rows = _fit(chunk, kind, times)
+        chunks.append(fitted)
+        wrong.update({start + row: reason for row, reason in wrong_rows.items()})
+        start += len(chunk)
+    return pa.chunked_array(chunks, kind.arrow), wrong
+
+
+def _fit(array: pa.Array, kind: FieldType, times: _Times) -> tuple[pa.Array, dict[int, str]]:
     """The array in the field's Arrow type, and what is wrong in which rows (their values are fillers)."""
     wrong: dict[int, str] = {}
+    array = plain(array)
     if kind.kind in (Kind.LIST, Kind.RECORD):
-        return _fit_nested(array, kind, epoch_unit)
-    if kind.kind is Kind.FLOAT and pa.types.is_integer(array.type):
-        inexact = pc.or_(
-            pc.greater(array, pa.scalar(FLOAT_EXACT, pa.int64())),
-            pc.less(array, pa.scalar(-FLOAT_EXACT, pa.int64())),
-        )
-        array = _without(array, inexact, wrong, "is an integer that a float cannot hold")
-        array = array.cast(pa.float64())
+        return _fit_nested(array, kind, times)
+    if pa.types.is_null(array.type):
+        array = pa.nulls(len(array), kind.arrow)
+    elif kind.kind is Kind.FLOAT and pa.types.is_integer(array.type):
+        array = _floats(array, wrong)
     elif kind.kind is Kind.TIMESTAMP:
-        array = _times(array, epoch_unit, wrong)
-    elif array.type != kind.arrow:
-        if pa.types.is_dictionary(array.type):
-            array = array.cast(array.type.value_type)
-        array = (
-            pa.nulls(len(array), kind.arrow) if array.type == pa.null() else array.cast(kind.arrow)
-        )
+        array = _instants(array, times, wrong)
+    elif array.type == pa.uint64():
+        array = _int64s(array, wrong)
+    else:
+        array = array.cast(kind.arrow)
+    if kind.kind in TEXTS and not _is_valid(array):
+        array = _without(array, _not_utf8(array), wrong, "is not UTF-8")
     if not kind.optional and array.null_count:
         for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
             wrong.setdefault(row, "is null")
@@ -226,19 +263,50 @@ def _without(array: pa.Array, mask: pa.Array, wrong: dict[int, str], reason: str
     return pc.if_else(mask, pa.scalar(None, array.type), array) if rows else array
 
 
-def _times(array: pa.Array, epoch_unit: str | None, wrong: dict[int, str]) -> pa.Array:
+def _is_valid(array: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether its texts are UTF-8, which Arrow takes for granted where it does not make them."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _not_utf8(array: pa.Array) -> pa.Array:
+    texts = array.cast(pa.binary()).to_pylist()
+    return pa.array([text is not None and not is_utf8(text) for text in texts])
+
+
+def _int64s(array: pa.Array, wrong: dict[int, str]) -> pa.Array:
+    if array.type == pa.uint64():
+        beyond = pc.greater(array, pa.scalar(INT_MAX, pa.uint64()))
+        array = _without(array, beyond, wrong, "does not fit 64 bits with a sign")
+    return array.cast(pa.int64())
+
+
+def _floats(array: pa.Array, wrong: dict[int, str]) -> pa.Array:
+    ends = pc.min_max(array).as_py()
+    if ends["min"] is not None and (ends["min"] < -FLOAT_EXACT or ends["max"] > FLOAT_EXACT):
+        # These are few or none; Python compares an int with a float exactly.
+        values = array.to_pylist()
+        inexact = [value is not None and float(value) != value for value in values]
+        array = _without(array, pa.array(inexact), wrong, f"is {NO_FLOAT}")
+    return array.cast(pa.float64(), safe=False)
+
+
+def _instants(array: pa.Array, times: _Times, wrong: dict[int, str]) -> pa.Array:
     target, kind = pa.timestamp("us", tz="UTC"), array.type
-    if pa.types.is_null(kind):
-        return pa.nulls(len(array), target)
-    if pa.types.is_date(kind):
-        array, unit_ns = array.cast(pa.date32()).view(pa.int32()), 86_400 * 10**9
+    if pa.types.is_date32(kind):
+        array, unit_ns = array.view(pa.int32()), 86_400 * 10**9
+    elif pa.types.is_date64(kind):
+        array, unit_ns = array.view(pa.int64()), UNIT_NS["ms"]
     elif pa.types.is_integer(kind):
-        unit_ns = EPOCH_FACTOR[epoch_unit or "us"] * 1000
+        array, unit_ns = _int64s(array, wrong), UNIT_NS[times.epoch_unit]
     else:
-        array, unit_ns = array.view(pa.int64()), _UNIT_NS[kind.unit]
+        array, unit_ns = array.view(pa.int64()), UNIT_NS[kind.unit]
     array = array.cast(pa.int64())
     if unit_ns == 1:
-        return _floor_thousandth(array).view(target)
+        return _from_nanoseconds(array, times, wrong).view(target)
     factor = unit_ns // 1000
     if factor > 1:
         limit = (2**63 - 1) // factor
@@ -248,35 +316,37 @@ def _times(array: pa.Array, epoch_unit: str | None, wrong: dict[int, str]) -> pa
     return array.view(target)
 
 
-def _floor_thousandth(array: pa.Array) -> pa.Array:
-    values = array.fill_null(0).to_numpy(zero_copy_only=False)
-    return pa.array(values // 1000, mask=array.is_null().to_numpy(zero_copy_only=False))
+def _from_nanoseconds(array: pa.Array, times: _Times, wrong: dict[int, str]) -> pa.Array:
+    exact = thousandths(array, times.nanoseconds)
+    if exact is not None:
+        return exact
+    whole = floor_thousandths(array)
+    finer = pc.not_equal(pc.multiply(whole, pa.scalar(1000, pa.int64())), array).fill_null(False)
+    rows = np.flatnonzero(finer.to_numpy(zero_copy_only=False)).tolist()
+    wrong.update(dict.fromkeys(rows, f"is {times.too_fine}"))
+    return whole
 
 
-def _fit_nested(
-    array: pa.Array, kind: FieldType, epoch_unit: str | None
-) -> tuple[pa.Array, dict[int, str]]:
+def _fit_nested(array: pa.Array, kind: FieldType, times: _Times) -> tuple[pa.Array, dict[int, str]]:
     if pa.types.is_null(array.type):
         wrong = {} if kind.optional else dict.fromkeys(range(len(array)), "is null")
         filler = None if kind.optional else zero(kind)
         return column([filler] * len(array), kind), wrong
     if kind.kind is Kind.LIST:
-        fitted, wrong = _fit_list(array, kind, epoch_unit)
+        fitted, wrong = _fit_list(array, kind, times)
     else:
-        fitted, wrong = _fit_struct(array, kind, epoch_unit)
+        fitted, wrong = _fit_struct(array, kind, times)
     if not kind.optional:
         for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
             wrong[row] = "is null"
     return fitted, wrong
 
 
-def _fit_list(
-    array: pa.Array, kind: FieldType, epoch_unit: str | None
-) -> tuple[pa.Array, dict[int, str]]:
+def _fit_list(array: pa.Array, kind: FieldType, times: _Times) -> tuple[pa.Array, dict[int, str]]:
     assert kind.item is not None
     # flatten() leaves out what lies under null lists, which have no length here either.
-    items, wrong_items = _fit(array.flatten(), kind.item, epoch_unit)
-    sizes = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    items, wrong_items = _fit(array.flatten(), kind.item, times)
+    sizes = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     fitted = pa.ListArray.from_arrays(
         pa.array(offsets.astype(np.int32)),
@@ -291,15 +361,13 @@ def _fit_list(
     return fitted, wrong
 
 
-def _fit_struct(
-    array: pa.Array, kind: FieldType, epoch_unit: str | None
-) -> tuple[pa.Array, dict[int, str]]:
+def _fit_struct(array: pa.Array, kind: FieldType, times: _Times) -> tuple[pa.Array, dict[int, str]]:
     assert kind.record is not None
     absent = array.is_null().to_numpy(zero_copy_only=False)
     children: list[pa.Array] = []
     wrong: dict[int, str] = {}
     for field in kind.record.fields:
-        child, wrong_rows = _fit(array.field(field.name), field.type, epoch_unit)
+        child, wrong_rows = _fit(array.field(field.name), field.type, times)
         children.append(child)
         for row, reason in wrong_rows.items():
             if not absent[row]:

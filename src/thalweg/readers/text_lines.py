@@ -15,18 +15,23 @@ from pyarrow import fs as pafs
 from thalweg.errors import DataError
 from thalweg.readers.options import ReadOptions
 from thalweg.readers.parsed import Int64s, Parsed, bad_row
-from thalweg.readers.streams import MAX_ROW_BYTES, Lines, is_utf8, long_line, read_lines
+from thalweg.readers.steady import Look
+from thalweg.readers.streams import MAX_ROW_BYTES, Lines, is_utf8, no_row, read_lines
 from thalweg.records import Kind, Schema
 
 
 def read_text(
-    fs: pafs.FileSystem, path: str, schema: Schema, options: ReadOptions
+    fs: pafs.FileSystem,
+    path: str,
+    schema: Schema,
+    options: ReadOptions,
+    listed: Look | None = None,
 ) -> Iterator[Parsed]:
     """The parts of a text file; see :func:`thalweg.readers.read_file`."""
     raw = check_fields(path, schema, options)
-    for lines in read_lines(fs, path):
-        if lines.too_long:
-            yield long_line(lines, schema, MAX_ROW_BYTES)
+    for lines in read_lines(fs, path, listed=listed, growing=options.growing, text=not raw):
+        if not lines.is_row:
+            yield no_row(lines, schema, MAX_ROW_BYTES)
         else:
             yield parse_text(lines, path, schema, options, raw=raw)
 

@@ -31,6 +31,7 @@ from thalweg.readers import (
     read_options,
     rows_from_table,
 )
+from thalweg.readers.steady import Look
 from thalweg.readers.tables import check_types
 from thalweg.runtime.io import Fed
 from thalweg.runtime.io.files import file_chunks
@@ -353,6 +354,7 @@ def _file_chunks(
     source: Source, options: ReadOptions, paths: pa.Table, chunk_rows: int
 ) -> Iterator[Fed]:
     order = pc.sort_indices(paths, [("mtime", "ascending"), ("path", "ascending")])
-    for path in paths.column("path").take(order).to_pylist():
-        fs, inner = resolve(path)
-        yield from file_chunks(source, fs, inner, options, chunk_rows)
+    for one in paths.take(order).to_pylist():
+        fs, inner = resolve(one["path"])
+        # Its time is not compared: the file systems of Spark and of Arrow round it differently.
+        yield from file_chunks(source, fs, inner, options, chunk_rows, listed=Look(one["length"]))

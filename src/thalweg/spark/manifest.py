@@ -6,6 +6,7 @@ from thalweg.operators.lanes import meaning
 from thalweg.operators.nodes import Coroutine, Keyed, Node, OrderBy, Sink, Source
 from thalweg.plan import Plan
 from thalweg.state.manifest import (
+    ORDER_BY,
     STATELESS,
     Manifest,
     ManifestField,
@@ -39,7 +40,7 @@ def _operator(node: Node) -> ManifestOperator:
         return ManifestOperator("coroutine", (), 1, node.state.name, fields)
     if isinstance(node, OrderBy):
         fields = tuple(ManifestField.of(field) for field in node.record.fields)
-        return ManifestOperator("stateful", (), 1, f"order_by {node.field}", fields)
+        return ManifestOperator("stateful", (), 1, ORDER_BY + node.field, fields)
     return ManifestOperator(STATELESS)
 
 

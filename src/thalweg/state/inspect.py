@@ -59,6 +59,8 @@ class CheckpointInfo:
     epoch: int
     finished: bool
     clock: Mapping[str, int]
+    #: as :attr:`thalweg.state.manifest.Manifest.instants`
+    instants: bool | None
     operators: tuple[OperatorInfo, ...]
 
 
@@ -87,6 +89,7 @@ def describe(location: str) -> CheckpointInfo:
         epoch=record.epoch,
         finished=record.finished,
         clock=record.clock,
+        instants=manifest.instants,
         operators=tuple(_info(name, manifest, record) for name in names),
     )
 

@@ -25,6 +25,9 @@ from thalweg.state.segments import DELETED
 FORMAT: Final = 1
 FILE: Final = "thalweg.json"
 STATELESS: Final = "stateless"
+#: The name of an order_by's state begins like this; the field follows.
+ORDER_BY: Final = "order_by "
+
 #: Differences that an error shows before it says how many more there are.
 _SHOWN: Final = 6
 
@@ -96,6 +99,20 @@ class Manifest:
     version: str
     operators: Mapping[str, ManifestOperator]
     sources: Mapping[str, ManifestSource] = dataclasses.field(default_factory=dict)
+
+    @property
+    def instants(self) -> bool | None:
+        """Whether the times of its clocks and timers are Timestamps; None: of some they are, of others numbers."""
+        fields = [(one.order_by, one.record) for one in self.sources.values()]
+        fields += [
+            (one.state.removeprefix(ORDER_BY), one.fields)
+            for one in self.operators.values()
+            if one.state.startswith(ORDER_BY)
+        ]
+        found = {
+            one.type == "Timestamp" for name, among in fields for one in among if one.name == name
+        }
+        return None if len(found) > 1 else found == {True}
 
     def encode(self) -> bytes:
         """Indented JSON, operators in the flow's order: people read it."""

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
 from thalweg.operators.nodes import Sink
-from thalweg.readers.streams import codec_of
+from thalweg.readers.packed import codec_of, compressed
 from thalweg.records import Schema
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.io.encode import Encoder, FileFormat, check_fields, csv_header, encoder
@@ -100,7 +100,7 @@ class _LineWriter:
         self, path: str, codec: str | None, format: Literal["csv", "json"], record: Schema
     ) -> None:
         self._encode: Encoder = encoder(format, record, path)
-        self._out: Any = pa.output_stream(path, compression=codec)
+        self._out: Any = compressed(path, codec)
         if format == "csv":
             self._out.write(csv_header(record))
 

@@ -20,7 +20,8 @@ from thalweg.readers import (
     read_file,
     read_options,
 )
-from thalweg.readers.streams import CODECS
+from thalweg.readers.packed import CODECS
+from thalweg.readers.steady import Look
 from thalweg.runtime.io.contracts import Feed, Stop
 from thalweg.runtime.io.fitting import GO_ON, part_chunk, with_places
 
@@ -72,7 +73,8 @@ class FileSource:
 
     def _read(self, source: Source, found: list[FileInfo], chunk_rows: int, stop: Stop) -> Feed:
         for one in found:
-            chunks = file_chunks(source, pafs.LocalFileSystem(), one.path, self.options, chunk_rows)
+            fs = pafs.LocalFileSystem()
+            chunks = file_chunks(source, fs, one.path, self.options, chunk_rows, listed=one.look)
             for chunk in chunks:
                 if stop.is_set():
                     return
@@ -91,7 +93,13 @@ def find(paths: Sequence[str], *, recursive: bool) -> list[FileInfo]:
 
 
 def file_chunks(
-    source: Source, fs: pafs.FileSystem, path: str, options: ReadOptions, chunk_rows: int
+    source: Source,
+    fs: pafs.FileSystem,
+    path: str,
+    options: ReadOptions,
+    chunk_rows: int,
+    *,
+    listed: Look | None = None,
 ) -> Feed:
     """The rows of one file as chunks, with the rows that do not fit, in file order.
 
@@ -101,7 +109,8 @@ def file_chunks(
     name = path.rsplit("/", 1)[-1]
     unit: Literal["line", "row"] = "row" if options.format == "parquet" else "line"
     try:
-        for part in read_file(fs, path, source.record, options, batch_rows=chunk_rows):
+        parts = read_file(fs, path, source.record, options, listed=listed, batch_rows=chunk_rows)
+        for part in parts:
             part = with_places(source, part, unit)
             if part.bad and source.errors == "fail":
                 bad = part.bad[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -13,7 +13,6 @@ from thalweg.operators.lanes import not_declared
 from thalweg.operators.nodes import Source
 from thalweg.readers import BadRow as Misfit
 from thalweg.readers import Parsed, far_out, rows_from_table, times_within, without
-from thalweg.records import Schema
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.io.contracts import BadRow, Fed, Feed
 from thalweg.times import EXTREME
@@ -76,7 +75,7 @@ def fitted(source: Source, row: Any) -> Any:
     Raises:
         TypeError: a field does not fit, or the event time is too far out.
     """
-    made = source.record.coerce(_as_tuple(row, source.record))
+    made = source.record.take(row)
     if source.order_by is not None and abs(getattr(made, source.order_by)) > EXTREME:
         raise TypeError(far_out(source.order_by, getattr(made, source.order_by)))
     if source.lane is not None and isinstance(source.lanes, tuple):
@@ -84,12 +83,6 @@ def fitted(source: Source, row: Any) -> Any:
         if lane not in source.lanes:
             raise TypeError(not_declared(source.lane, lane, source.lanes))
     return made
-
-
-def _as_tuple(row: Any, schema: Schema) -> Any:
-    if isinstance(row, Mapping):
-        return tuple(row.get(name) for name in schema.names)
-    return row
 
 
 def place_of(misfit: Misfit) -> str:

@@ -183,6 +183,8 @@ def tcp_lines(
         raise BuildError(f"tcp_lines: max_line_bytes is at least 1, not {max_line_bytes}")
     if format == "csv":
         options = {"header": False, **options}
+    if "growing" in options:
+        raise BuildError("tcp_lines: growing is an option of files")
     made = read_options("tcp_lines", format, options)
     return TcpSource(
         host,
