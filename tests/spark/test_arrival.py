@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
 from slots_host import SlotsHost
 
 import thalweg as tw
 from thalweg.plan import make_plan
+from thalweg.spark.arrival import arrival_order
 from thalweg.spark.manifest import manifest_of
 from thalweg.state import manifest as manifests
 
@@ -162,3 +164,19 @@ def test_streams_that_do_not_end(tmp_path: Path) -> None:
             tw.spark.start(
                 make_flow(lane="partition"), {"log": files}, {}, checkpoint=str(tmp_path), **run
             )
+
+
+def test_narrow_columns() -> None:
+    """Columns as Spark's sources have them, say partitions of 32 bits, and lanes that fit no such column."""
+    flow = make_flow(lane="partition", lanes=[0, 2**40], arrival=["offset"])
+    (source,) = make_plan(flow).sources
+    table = pa.table(
+        {
+            "at": pa.array([3, 2, 1], pa.timestamp("us", "UTC")),
+            "partition": pa.array([1, 0, 0], pa.int32()),
+            "offset": pa.array([9, 8, 7], pa.int64()),
+        }
+    )
+    last: dict[Any, Any] = {}
+    assert arrival_order(source, table, last).column("offset").to_pylist() == [7, 8, 9]
+    assert last == {0: [[0, 0], [0, 8]]}

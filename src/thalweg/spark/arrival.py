@@ -101,6 +101,9 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(kind.value_type)
     if pa.types.is_temporal(kind):
         return column.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.int64())
+    if pa.types.is_signed_integer(kind):
+        # Spark's partitions have 32 bits, and a declared lane may not fit those.
+        return column.cast(pa.int64())
     return column
 
 
