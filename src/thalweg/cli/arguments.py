@@ -26,11 +26,11 @@ _EXTENSIONS: Final[Mapping[str, Format]] = {
     "parquet": "parquet",
     "pq": "parquet",
 }
-_COMPRESSED: Final = re.compile(r"\.(gz|bz2|zst)$")
+_COMPRESSED: Final = re.compile(r"\.(gz|bz2|zst|xz)$")
 _OPTION: Final = re.compile(r"([a-z_]+)=(.*)", re.DOTALL)
 _NAME: Final = re.compile(r"[A-Za-z_][\w-]*")
 _OUTPUT_FORMATS: Final = ("parquet", "json", "csv")
-_FLAGS: Final = ("header", "recursive")
+_FLAGS: Final = ("header", "recursive", "growing")
 _LISTS: Final = ("null_values", "true_values", "false_values", "timestamp_formats")
 _READ_OPTIONS: Final = tuple(f.name for f in dataclasses.fields(ReadOptions) if f.name != "format")
 _FILE_OPTIONS: Final = ("recursive", "max_files_per_trigger")

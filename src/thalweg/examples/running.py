@@ -103,7 +103,7 @@ def read(flow: tw.Flow, source: str, given: Input) -> pa.Table:
     options = ReadOptions(format=given.format, **given.options)
     tables = [record.arrow.empty_table()]
     for file in list_files(fs, path):
-        for part in read_file(fs, file.path, record, options):
+        for part in read_file(fs, file.path, record, options, listed=file.look):
             if part.bad:
                 raise tw.DataError(f"{file.path}: {part.bad[0].reason}\n  row: {part.bad[0].text}")
             tables.append(part.table.cast(record.arrow))
