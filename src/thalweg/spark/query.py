@@ -27,7 +27,7 @@ from thalweg.spark.arguments import (
 )
 from thalweg.spark.batches import Batches, Store
 from thalweg.spark.elastic import Elastic
-from thalweg.spark.failures import readable, tell_once
+from thalweg.spark.failures import ending, readable, tell_once
 from thalweg.spark.locality import Asked
 from thalweg.spark.scheduler import Place, Scheduler, place_for
 from thalweg.spark.worker import compile_all
@@ -92,7 +92,7 @@ class Query:
             if self._stopped:
                 # Spark cancelled its jobs; it searches the text of a long error until its stack overflows.
                 raise CheckpointError(f"batch {batch} was given up: the query is stopped") from None
-            self._failure = readable(error, f"flow {self._flow.name!r}: batch {batch}")
+            self._failure = ending(error, f"flow {self._flow.name!r}: batch {batch}")
             raise self._failure from None
 
     def _place(self) -> contextlib.AbstractContextManager[Place]:

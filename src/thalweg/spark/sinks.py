@@ -15,10 +15,9 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from rich.console import Console
-from rich.table import Table
 
 from thalweg.errors import BuildError, CheckpointError
+from thalweg.printing import Table, Terminal
 from thalweg.records import Field, FieldType, Kind, Schema
 from thalweg.state.paths import absolute, delete_folder, list_folders, resolve
 from thalweg.times import text
@@ -136,15 +135,14 @@ class ConsoleSink:
         if not table.num_rows:
             return
         shown = table.slice(0, self.max_rows)
-        out = Table(title=f"{name}, batch {batch}: {table.num_rows:,} rows", title_justify="left")
+        out = Table(f"{name}, batch {batch}: {table.num_rows:,} rows")
         for field in schema.fields:
-            right = field.type.kind in (Kind.INT, Kind.FLOAT)
-            out.add_column(field.name, justify="right" if right else "left")
+            out.column(field.name, right=field.type.kind in (Kind.INT, Kind.FLOAT))
         for row in readable_rows(schema, shown):
-            out.add_row(*row)
+            out.row(*row)
         if table.num_rows > self.max_rows:
-            out.caption = f"… {table.num_rows - self.max_rows:,} more"
-        Console().print(out)
+            out.note(f"… {table.num_rows - self.max_rows:,} more")
+        Terminal().print(out)
 
 
 Sink = FileSink | FrameSink | TableSink | MemorySink | ConsoleSink
