@@ -35,6 +35,10 @@ class KeyedStream:
         self._key = key
         self._grouping = grouping
 
+    def __repr__(self) -> str:
+        by = ", ".join(field.name for field in self._key.fields) or "nothing"
+        return f"<KeyedStream by {by} of {self._stream!r}>"
+
     def process(
         self,
         function: Callable[..., Any],

@@ -19,8 +19,8 @@ from rich import status as _status
 from rich import table as _table
 from rich.text import Text
 
-#: What a terminal obeys instead of showing it, or cannot be given at all: control characters but the end of a line, marks
-#: of direction, which put text into another order, and halves of surrogate pairs.
+#: What a terminal obeys instead of showing it, or cannot be given at all: control characters but the end of a line,
+#: marks of direction, which put text into another order, and halves of surrogate pairs.
 _ORDERS: Final = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )

@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import pyarrow as pa
 
+from thalweg.brief import brief, brief_repr
 from thalweg.embedded import check_names, collect
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
@@ -54,6 +55,7 @@ Cuts = Sequence[int] | Mapping[str, Sequence[int]]
 _NEIGHBOURS: Final = 3
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
     """What a run gave.
@@ -304,6 +306,10 @@ class Session:
             {name: self.states(name) for name in self._engine.keyed},
             _without_zeros(self._engine.counts),
         )
+
+    def __repr__(self) -> str:
+        rows = {name: sum(map(len, chunks)) for name, chunks in self._out.items()}
+        return f"<Session of flow {self.plan.flow!r}, rows at its sinks: {brief(rows)}>"
 
     def _feed(self, source: str, data: Any, *, advance: bool = False) -> None:
         node = _named({one.name: one for one in self.plan.sources}, source, "source")

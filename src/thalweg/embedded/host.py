@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from thalweg.brief import brief
 from thalweg.checks import require_count
 from thalweg.elasticity import ThreadLevels
 from thalweg.errors import BuildError
@@ -22,6 +23,7 @@ from thalweg.runtime.build import Prepared, prepare
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.elastic import Elastic, elastic_of
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
+from thalweg.runtime.failures import shorten
 from thalweg.runtime.feeding import Event, Feeding
 from thalweg.runtime.io import CollectSink, RowSink, as_source, choose_sinks, opened, runs_user_code
 from thalweg.runtime.io.contracts import Feed
@@ -33,8 +35,11 @@ from thalweg.runtime.port_room import PortRooms
 from thalweg.runtime.workers import Workers
 from thalweg.stats import Change, LatencyHistogram, RunProgress
 
+#: Sinks that a result shows of itself.
+_SHOWN: Final = 10
 
-@dataclasses.dataclass(slots=True)
+
+@dataclasses.dataclass(slots=True, repr=False)
 class Result:
     """What an embedded run gave.
 
@@ -58,6 +63,21 @@ class Result:
             known = ", ".join(sorted(self._chunks)) or "none"
             raise BuildError(f"no rows of a sink {sink!r} are kept; they are of: {known}")
         return [row for chunk in self._chunks[sink] for row in chunk.rows()]
+
+    def __repr__(self) -> str:
+        """What came in and out, in some lines; the rows are in ``sinks`` and ``rows(sink)``."""
+        lines = [f"<Result: {self.progress.rows_in:,} rows in, {self.progress.seconds:.3g} s"]
+        for name, table in itertools.islice(self.sinks.items(), _SHOWN):
+            lines.append(
+                f"  sink {name!r}: {table.num_rows:,} rows ({', '.join(table.column_names)})"
+            )
+        if len(self.sinks) > _SHOWN:
+            lines.append(f"  … {len(self.sinks) - _SHOWN:,} more sinks")
+        for what in ("late", "rejected"):
+            some = {name: its[what] for name, its in self.counts.items() if its.get(what)}
+            if some:
+                lines.append(f"  {what}: {brief(some)}")
+        return "\n".join(shorten(line, 200) for line in lines) + ">"
 
 
 @contextlib.contextmanager

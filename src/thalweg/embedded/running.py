@@ -35,6 +35,10 @@ class FlowRun:
     def _run(self) -> Result:
         return self._host.run(self._stop)
 
+    def __repr__(self) -> str:
+        how = "active" if self.is_active else "failed" if self.exception else "ended"
+        return f"<FlowRun {self.name!r}, {how}, class {self.priority_class}>"
+
     def begin(self) -> None:
         """Begins, unless it has already, or was stopped."""
         if not self._background.has_begun and not self._is_stopped:
@@ -214,6 +218,10 @@ class Running:
         if self._elastic is not None and self._has_begun:
             self._elastic.stop()
         self._workers.stop()
+
+    def __repr__(self) -> str:
+        active = sum(run.is_active for run in self._flows.values())
+        return f"<Running {active} of {len(self._flows)} flows, {self._options.threads} threads>"
 
     def __enter__(self) -> Running:
         return self

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+from thalweg.brief import brief_repr
 from thalweg.errors import BuildError
 from thalweg.records import Field, FieldType, Kind, Schema
 
@@ -28,6 +29,7 @@ class Aggregate:
     k: int = 0
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
     """An aggregate bound to a record: state fields, result type, and the texts of update and result."""

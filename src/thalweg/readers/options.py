@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
 
+from thalweg.brief import brief_repr
 from thalweg.errors import BuildError
 
 Format = Literal["csv", "json", "text", "parquet"]
@@ -29,6 +30,7 @@ _ONLY: Final = {
 }
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
     """How files of one source are read; an option that the format does not have is refused.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from typing import Any
 
-from thalweg.errors import OperatorError
+from thalweg.errors import OperatorError, ThalwegError
 from thalweg.operators.functions import Function
 
 _LONGEST = 300
@@ -51,6 +51,16 @@ def coroutine_error(operator: str, function: Function, error: BaseException) -> 
         f"operator {operator!r} failed: {reason_of(error)}\n"
         f"{_place(function)}{_raised_at(function, error)}{hint}",
         operator=operator,
+    )
+
+
+def left_by(error: BaseException) -> ThalwegError:
+    """The error of a flow one of whose functions wanted to end the process."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return ThalwegError(
+        f"a function of the flow wanted to end the process: {reason_of(error)}\n"
+        f"  at {last.name} in {last.filename}:{last.lineno}\n"
+        "  raise an error instead, which names the row, or stop the run from outside"
     )
 
 

@@ -43,6 +43,13 @@ def ending(error: BaseException, where: str) -> Exception:
     return ended
 
 
+def cause_to_show(error: BaseException) -> BaseException | None:
+    """What led to an error, where that is worth a traceback of its own: Java's are hundreds of lines."""
+    cause = error.__cause__
+    foreign = type(cause).__module__.partition(".")[0] in ("py4j", "pyspark")
+    return None if foreign else cause
+
+
 def essence(error: BaseException) -> str:
     """The lines of an error that say something, without the stacks of Java and Python."""
     lines = [line.lstrip(": ") for line in str(error).splitlines() if not _NOISE.match(line)]

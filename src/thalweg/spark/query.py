@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from thalweg.errors import BuildError, CheckpointError
+from thalweg.errors import BuildError, CheckpointError, ThalwegError
 from thalweg.flow import Flow
 from thalweg.plan import make_plan
 from thalweg.runtime.engine import CHUNK_ROWS
@@ -27,7 +27,7 @@ from thalweg.spark.arguments import (
 )
 from thalweg.spark.batches import Batches, Store
 from thalweg.spark.elastic import Elastic
-from thalweg.spark.failures import ending, readable, tell_once
+from thalweg.spark.failures import cause_to_show, ending, readable, tell_once
 from thalweg.spark.locality import Asked
 from thalweg.spark.scheduler import Place, Scheduler, place_for
 from thalweg.spark.worker import compile_all
@@ -93,7 +93,8 @@ class Query:
                 # Spark cancelled its jobs; it searches the text of a long error until its stack overflows.
                 raise CheckpointError(f"batch {batch} was given up: the query is stopped") from None
             self._failure = ending(error, f"flow {self._flow.name!r}: batch {batch}")
-            raise self._failure from None
+            # To Spark only its text: a traceback with causes is too long for the patterns that it searches it by.
+            raise ThalwegError(str(self._failure)) from None
 
     def _place(self) -> contextlib.AbstractContextManager[Place]:
         interval_us = duration(self._trigger.get("processingTime", "0 seconds"))
@@ -106,7 +107,7 @@ class Query:
                 self._batches.run(self._frame, 0, ends=True, admission_wait_s=place.wait_s)
         except BaseException as error:
             self._failure = readable(error, f"flow {self._flow.name!r}")
-            raise self._failure from None
+            raise self._failure from cause_to_show(self._failure)
 
     @property
     def is_active(self) -> bool:
@@ -221,7 +222,7 @@ class Query:
         """Raises the query's own failure rather than Spark's wrapping of it."""
         self._ended()
         if self._failure is not None:
-            raise self._failure.with_traceback(None) from None
+            raise self._failure.with_traceback(None) from cause_to_show(self._failure)
         if error is not None and not self._stopped and not self._batches.finished:
             raise readable(error, f"flow {self._flow.name!r}") from None
 

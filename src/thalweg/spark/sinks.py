@@ -100,6 +100,9 @@ class MemorySink:
         self._batches: dict[int, pa.Table] = {}
         self._schema: Schema | None = None
 
+    def __repr__(self) -> str:
+        return f"<memory sink, {len(self):,} rows of {len(self._batches):,} batches>"
+
     def put(self, schema: Schema, table: pa.Table, batch: int) -> None:
         """Stores a batch, in place of an earlier try's."""
         self._schema = schema

@@ -44,6 +44,9 @@ class FileSink:
         self._name = ""
         self._writer: _Writer | None = None
 
+    def __repr__(self) -> str:
+        return f"to_files({self.path!r}, {self._format!r})"
+
     def open(self, sink: Sink) -> None:
         self._name = sink.name
         check_fields(self._format, sink.record, f"sink {sink.name!r}")

@@ -79,6 +79,9 @@ class IterableSource:
         #: Arrow's readers give what is there already.
         self.live = not isinstance(items, pa.RecordBatchReader)
 
+    def __repr__(self) -> str:
+        return f"from_iterable(<{type(self._items).__name__}>)"
+
     def rows(self, source: Source, chunk_rows: int, stop: Stop) -> Feed:
         if isinstance(self._items, pa.RecordBatchReader):
             check_columns(source, self._items.schema)

@@ -29,6 +29,9 @@ class PushSource:
         self._taken = False
         self._recorded: list[Any] | None = [] if record else None
 
+    def __repr__(self) -> str:
+        return f"<push_source, {'read by a run' if self._taken else 'not read yet'}>"
+
     def push(self, *rows: Any) -> None:
         """Adds rows: records, tuples, mappings; waits while the source is full and the run has not caught up.
 

@@ -25,6 +25,9 @@ class CollectSink:
     def __init__(self) -> None:
         self.chunks: list[Chunk] = []
 
+    def __repr__(self) -> str:
+        return f"<collected rows, {sum(map(len, self.chunks)):,}>"
+
     def open(self, sink: Sink) -> None:
         self.chunks = []
 
@@ -41,6 +44,9 @@ class EachSink:
     def __init__(self, function: Function) -> None:
         self._function = function
         self._name = ""
+
+    def __repr__(self) -> str:
+        return f"each({self._function.where})"
 
     def open(self, sink: Sink) -> None:
         self._name = sink.name
@@ -63,6 +69,9 @@ class BatchSink:
     def __init__(self, function: Function) -> None:
         self._function = function
         self._name = ""
+
+    def __repr__(self) -> str:
+        return f"batches({self._function.where})"
 
     def open(self, sink: Sink) -> None:
         self._name = sink.name

@@ -48,6 +48,9 @@ class TcpSource:
         self._limit = max_line_bytes
         self._closed = False
 
+    def __repr__(self) -> str:
+        return f"<tcp_lines at {self.where}, {self._options.format}>"
+
     @property
     def where(self) -> str:
         return f"{self.host}:{self.port}"
