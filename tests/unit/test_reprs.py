@@ -67,7 +67,8 @@ def large(annotation: str) -> Any:
     if "pa.Table" in annotation:
         return pa.table({"n": range(100_000)})
     if annotation.startswith(("Mapping", "dict")):
-        return dict.fromkeys((f"key {n}" for n in range(10_000)), list(range(1000)))
+        many = list(range(1_000))
+        return {f"key {n}": many for n in range(10_000)}
     if annotation.startswith(("tuple", "Sequence", "list")):
         return tuple(range(100_000))
     if annotation.startswith("str"):

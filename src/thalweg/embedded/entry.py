@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, overload
 
@@ -9,12 +10,14 @@ from thalweg.elasticity import Controller
 from thalweg.embedded.host import FlowHost, Result, are_small, options_of, required_plan
 from thalweg.embedded.running import FlowRun, Running
 from thalweg.embedded.slots import SLOT_ROWS, Routing, Slots, routing_of
-from thalweg.errors import BuildError
+from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow import Flow
+from thalweg.runtime.failures import told_once
 from thalweg.runtime.feeding import Event
 from thalweg.runtime.options import Options
 from thalweg.runtime.reserve import Reserve
 
+_LOG: Final = logging.getLogger("thalweg")
 #: How often a caller that waits for several flows looks at each of them, seconds.
 _LOOK_S: Final = 0.05
 
@@ -107,6 +110,34 @@ def run(
             first that fails ends the others.
         EnvironmentProblem: a file cannot be written, or a peer cannot be reached.
     """
+    try:
+        return _run(
+            flow, inputs, sinks, classes=classes, threads=threads, threading=threading,
+            policy=policy, controller=controller, period_s=period_s, chunk_rows=chunk_rows,
+            options=options, slots=slots, routing=routing,
+        )  # fmt: skip
+    except ThalwegError as error:
+        _LOG.debug("the failure in full", exc_info=error)
+        failure = told_once(error)
+    raise failure.with_traceback(None)
+
+
+def _run(
+    flow: Flow | Sequence[Flow],
+    inputs: Mapping[str, Any],
+    sinks: Mapping[str, Any] | None,
+    *,
+    classes: Mapping[str, int] | None,
+    threads: int | Literal["auto"] | None,
+    threading: Literal["manual", "dedicated", "dynamic"],
+    policy: Any,
+    controller: Controller | None,
+    period_s: float,
+    chunk_rows: int | None,
+    options: Options | None,
+    slots: int | None,
+    routing: Routing,
+) -> Result | dict[str, Result]:
     if options is not None and not isinstance(options, Options):
         raise BuildError(f"options: expected Options, got {type(options).__name__}")
     if isinstance(flow, Sequence):

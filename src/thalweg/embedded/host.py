@@ -18,6 +18,7 @@ from thalweg.checks import require_count
 from thalweg.elasticity import ThreadLevels
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
+from thalweg.operators.nodes import Node, OwnTime, Ref, Source
 from thalweg.plan import Edge, Plan, make_plan
 from thalweg.runtime.build import Prepared, prepare
 from thalweg.runtime.chunks import Chunk
@@ -91,6 +92,11 @@ def _closing(feed: Feed) -> Iterator[Feed]:
 
 
 _LOG: Final = logging.getLogger("thalweg")
+#: What is told of rows that leave the flow by a stream which nobody reads.
+_DROPPED: Final = {
+    "late": "its stream .late has them, and a greater lateness= waits for them",
+    "rejected": "its stream .rejected has them, with reasons",
+}
 #: Inputs that are there already and have fewer rows in all are run by the calling thread.
 _SMALL: Final = 50_000
 
@@ -273,6 +279,7 @@ class FlowHost:
             # Ahead of all that waits for threads: they look at it.
             stack.callback(stop.set)
             self._read(feeds, stop)
+            tell_dropped(self.plan, self.engine.counts)
             return _result(self.plan, self.engine, self._sinks, self.progress())
 
     def close(self) -> None:
@@ -342,6 +349,26 @@ def _result(
         if sink.name in kept
     }
     return Result(tables, engine.counts, progress, kept)
+
+
+def tell_dropped(plan: Plan, counts: Mapping[str, Mapping[str, int]]) -> None:
+    """Warns of rows that were late or rejected where the flow does not read the stream that has them."""
+    read = {ref for node in plan.nodes for ref in node.inputs}
+    for node in plan.nodes:
+        its, name = counts.get(node.label, {}), _named_source(plan, node)
+        for what, advice in _DROPPED.items():
+            count = its.get(what, 0)
+            if count and Ref(node.index, what) not in read:
+                _LOG.warning(
+                    "%s: %s of %s rows were %s and are not in the output; %s",
+                    name, f"{count:,}", f"{its.get('in', 0):,}", what, advice,
+                )  # fmt: skip
+
+
+def _named_source(plan: Plan, node: Node) -> str:
+    if isinstance(node, OwnTime):
+        return f"source {node.source!r}"
+    return f"{'source' if isinstance(node, Source) else 'operator'} {node.name!r}"
 
 
 def required_plan(flow: Flow, inputs: Mapping[str, Any]) -> Plan:

@@ -13,7 +13,7 @@ from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow import Flow
 from thalweg.runtime.background import Background
 from thalweg.runtime.elastic import elastic_of
-from thalweg.runtime.failures import reason_of
+from thalweg.runtime.failures import reason_of, told_once
 from thalweg.runtime.feeding import Event
 from thalweg.runtime.options import Options
 from thalweg.runtime.reserve import Reserve
@@ -83,7 +83,11 @@ class FlowRun:
             raise TimeoutError(f"flow {self.name!r} has not ended within {timeout_s} s")
         if self._is_stopped:
             raise ThalwegError(f"flow {self.name!r} was stopped before its end")
-        return self._background.result()
+        try:
+            return self._background.result()
+        except ThalwegError as error:
+            failure = told_once(error)
+        raise failure.with_traceback(None)
 
     def end(self) -> None:
         """Ends its inputs here: what has come runs through, remaining timers fire, and :meth:`result` has it all."""

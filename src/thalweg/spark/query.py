@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from thalweg.embedded import tell_dropped
 from thalweg.errors import BuildError, CheckpointError, ThalwegError
 from thalweg.flow import Flow
 from thalweg.plan import make_plan
@@ -62,13 +63,14 @@ class Query:
         self._failure: BaseException | None = None
         self._query: StreamingQuery | None = None
         self._stopped = False
+        self._told = False
 
     # -- life ---------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         assert self._batches.store is not None
         self._batches.store.lease.take(lambda: self.is_active)
-        self._failure, self._stopped = None, False
+        self._failure, self._stopped, self._told = None, False, False
         tell_once()
         writer = (
             self._frame.writeStream.foreachBatch(self._run_batch)
@@ -105,6 +107,7 @@ class Query:
         try:
             with self._place() as place:
                 self._batches.run(self._frame, 0, ends=True, admission_wait_s=place.wait_s)
+            self._tell_dropped()
         except BaseException as error:
             self._failure = readable(error, f"flow {self._flow.name!r}")
             raise self._failure from cause_to_show(self._failure)
@@ -142,7 +145,14 @@ class Query:
             ended = True
         if ended:
             self._raise(None)
+            self._tell_dropped()
         return ended
+
+    def _tell_dropped(self) -> None:
+        """Once a run: which rows are in no output."""
+        if not self._stopped and not self._told:
+            self._told = True
+            tell_dropped(self._batches.plan, self._batches.counts)
 
     def _wants_drain(self) -> bool:
         bounded = "availableNow" in self._trigger or "once" in self._trigger
