@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, overload
 
+from thalweg.checks import meant, require_mapping
 from thalweg.elasticity import Controller
 from thalweg.embedded.host import FlowHost, Result, are_small, options_of, required_plan
 from thalweg.embedded.running import FlowRun, Running
@@ -18,6 +19,8 @@ from thalweg.runtime.options import Options
 from thalweg.runtime.reserve import Reserve
 
 _LOG: Final = logging.getLogger("thalweg")
+#: What is given by name.
+_BY_NAME: Final = {"sinks": "sinks by name", "classes": "priority classes by flow name"}
 #: How often a caller that waits for several flows looks at each of them, seconds.
 _LOOK_S: Final = 0.05
 
@@ -140,7 +143,10 @@ def _run(
 ) -> Result | dict[str, Result]:
     if options is not None and not isinstance(options, Options):
         raise BuildError(f"options: expected Options, got {type(options).__name__}")
-    if isinstance(flow, Sequence):
+    for name, given in {"sinks": sinks, "classes": classes}.items():
+        if given is not None:
+            require_mapping("run", _BY_NAME[name], **{name: given})
+    if isinstance(flow, Sequence) and not isinstance(flow, str):
         if slots is not None or routing is not None:
             raise BuildError("slots and routing: for one flow, not for several side by side")
         how = options or options_of(threads, threading, policy, controller, period_s)
@@ -236,4 +242,6 @@ def _check_names(what: str, given: Any, names: Sequence[str]) -> None:
         )
     for extra in given:
         if extra not in names:
-            raise BuildError(f"{what}: there is no flow {extra!r}; there are {', '.join(names)}")
+            raise BuildError(
+                f"{what}: there is no flow {extra!r}; there are {', '.join(names)}{meant(extra, names)}"
+            )

@@ -14,11 +14,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from thalweg.brief import brief
-from thalweg.checks import require_count
+from thalweg.checks import meant, refuse, require_count, require_mapping
 from thalweg.elasticity import ThreadLevels
+from thalweg.embedded.dropped import tell_dropped
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
-from thalweg.operators.nodes import Node, OwnTime, Ref, Source
 from thalweg.plan import Edge, Plan, make_plan
 from thalweg.runtime.build import Prepared, prepare
 from thalweg.runtime.chunks import Chunk
@@ -92,11 +92,6 @@ def _closing(feed: Feed) -> Iterator[Feed]:
 
 
 _LOG: Final = logging.getLogger("thalweg")
-#: What is told of rows that leave the flow by a stream which nobody reads.
-_DROPPED: Final = {
-    "late": "its stream .late has them, and a greater lateness= waits for them",
-    "rejected": "its stream .rejected has them, with reasons",
-}
 #: Inputs that are there already and have fewer rows in all are run by the calling thread.
 _SMALL: Final = 50_000
 
@@ -351,26 +346,6 @@ def _result(
     return Result(tables, engine.counts, progress, kept)
 
 
-def tell_dropped(plan: Plan, counts: Mapping[str, Mapping[str, int]]) -> None:
-    """Warns of rows that were late or rejected where the flow does not read the stream that has them."""
-    read = {ref for node in plan.nodes for ref in node.inputs}
-    for node in plan.nodes:
-        its, name = counts.get(node.label, {}), _named_source(plan, node)
-        for what, advice in _DROPPED.items():
-            count = its.get(what, 0)
-            if count and Ref(node.index, what) not in read:
-                _LOG.warning(
-                    "%s: %s of %s rows were %s and are not in the output; %s",
-                    name, f"{count:,}", f"{its.get('in', 0):,}", what, advice,
-                )  # fmt: skip
-
-
-def _named_source(plan: Plan, node: Node) -> str:
-    if isinstance(node, OwnTime):
-        return f"source {node.source!r}"
-    return f"{'source' if isinstance(node, Source) else 'operator'} {node.name!r}"
-
-
 def required_plan(flow: Flow, inputs: Mapping[str, Any]) -> Plan:
     """The plan of a flow that these inputs fit.
 
@@ -378,9 +353,8 @@ def required_plan(flow: Flow, inputs: Mapping[str, Any]) -> Plan:
         BuildError: it is no flow, or they do not fit it.
     """
     if not isinstance(flow, Flow):
-        raise BuildError(f"run: expected a tw.Flow, got {type(flow).__name__}")
-    if not isinstance(inputs, Mapping):
-        raise BuildError(f"run: expected inputs by source name, got {type(inputs).__name__}")
+        raise refuse("run", "flow", "a tw.Flow", flow)
+    require_mapping("run", "inputs by source name", inputs=inputs)
     plan = make_plan(flow)
     check_names(plan, inputs)
     return plan
@@ -394,13 +368,16 @@ def check_names(plan: Plan, inputs: Mapping[str, Any]) -> None:
             f"operator {name!r}: {made[name].function.where} makes its rows itself, and takes no input"
         )
     names = {source.name for source in plan.sources} - made.keys()
+    extra = sorted(inputs.keys() - names, key=str)
     for missing in sorted(names - inputs.keys()):
+        also = f"; it has no source {extra[0]!r}{meant(extra[0], names)}" if extra else ""
         raise BuildError(
-            f"flow {plan.flow!r} has a source {missing!r}, but no input of that name was given"
+            f"flow {plan.flow!r} has a source {missing!r}, but no input of that name was given{also}"
         )
-    for extra in sorted(inputs.keys() - names):
+    for one in extra:
         raise BuildError(
-            f"flow {plan.flow!r} has no source {extra!r}; it has {', '.join(sorted(names)) or 'none'}"
+            f"flow {plan.flow!r} has no source {one!r}; it has {', '.join(sorted(names)) or 'none'}"
+            f"{meant(one, names)}"
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal
 
-from thalweg.checks import require_class, require_count
+from thalweg.checks import require_class, require_count, require_instance, require_mapping
 from thalweg.elasticity import Controller
 from thalweg.embedded.host import FlowHost, Result, options_of, required_plan
 from thalweg.errors import BuildError, ThalwegError
@@ -164,6 +164,8 @@ class Running:
             raise BuildError(
                 f"add: all flows have ended here, since {reason_of(error)}; begin anew with tw.start"
             ) from error
+        if sinks is not None:
+            require_mapping("add", "sinks by name", sinks=sinks)
         require_class(f"flow {getattr(flow, 'name', flow)!r}", priority_class)
         plan = required_plan(flow, inputs)
         known = self._flows.get(plan.flow)
@@ -264,6 +266,10 @@ def start(
     Raises:
         BuildError: something does not fit.
     """
+    if options is not None:
+        require_instance("start", Options, "Options", options=options)
+    if reserve is not None:
+        require_instance("start", Reserve, "a Reserve", reserve=reserve)
     how = options or options_of(threads, threading, policy, controller, period_s)
     if how is None:
         raise BuildError("threading: 'manual' runs one flow: use tw.run")

@@ -12,14 +12,17 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from thalweg.checks import meant, refuse
 from thalweg.embedded import tell_dropped
 from thalweg.errors import BuildError, CheckpointError, ThalwegError
 from thalweg.flow import Flow
-from thalweg.plan import make_plan
 from thalweg.runtime.engine import CHUNK_ROWS
 from thalweg.spark import inputs as io
 from thalweg.spark.arguments import (
     check,
+    check_flow,
+    check_folders,
+    check_locality,
     numbers_of,
     refuse_elastic_with_table,
     session_here,
@@ -27,7 +30,7 @@ from thalweg.spark.arguments import (
     warn,
 )
 from thalweg.spark.batches import Batches, Store
-from thalweg.spark.elastic import Elastic
+from thalweg.spark.elastic import Elastic, elastic
 from thalweg.spark.failures import cause_to_show, ending, readable, tell_once
 from thalweg.spark.locality import Asked
 from thalweg.spark.scheduler import Place, Scheduler, place_for
@@ -193,6 +196,8 @@ class Query:
 
     def tick(self, now: int) -> None:
         """Moves the clock: from now on rows before ``now`` minus the lateness are late, in all lanes."""
+        if not isinstance(now, int) or isinstance(now, bool):
+            raise refuse("tick", "now", "a time of the flow, an int", now)
         self._command(command="tick", time=now)
 
     def rescale(self, *, slots: int) -> None:
@@ -263,7 +268,17 @@ class Query:
         return self._batches.finished
 
     def sink(self, name: str) -> Any:
-        """What was given for a sink, say a memory sink to read."""
+        """What was given for a sink, say a memory sink to read.
+
+        Raises:
+            BuildError: nothing was, or there is no such sink.
+        """
+        if name not in self._batches.sinks:
+            known = ", ".join(self._batches.sinks) or "none"
+            raise BuildError(
+                f"nothing was given for a sink {name!r}; there are {known}"
+                f"{meant(name, self._batches.sinks)}"
+            )
         return self._batches.sinks[name]
 
     def explain(self) -> str:
@@ -320,8 +335,11 @@ def start(
         CheckpointMismatch: the checkpoint belongs to another flow.
         ThalwegError: batch inputs only: a row or function failed.
     """
-    plan = make_plan(flow)
+    plan = check_flow("start", flow, inputs, chunk_rows)
     check(plan, inputs, sinks, end)
+    check_folders(checkpoint=checkpoint, state=state)
+    for what, number in {"slots": slots, "threads": threads}.items():
+        elastic(what, number)
     streaming = io.is_streaming(inputs)
     if streaming and checkpoint is None:
         raise BuildError(
@@ -332,12 +350,13 @@ def start(
             "locality is learnt from batch to batch, and inputs that do not stream are one batch"
         )
     asked = trigger_of(trigger)
+    check_locality(locality)
+    if scheduler is not None and not isinstance(scheduler, Scheduler):
+        raise BuildError(
+            f"scheduler: expected a tw.spark.Scheduler, which takes the policy, got {scheduler!r}"
+        )
     spark = session_here()
     if scheduler is not None:
-        if not isinstance(scheduler, Scheduler):
-            raise BuildError(
-                f"scheduler: expected a tw.spark.Scheduler, which takes the policy, got {scheduler!r}"
-            )
         scheduler.check(spark, plan.flow, next(io.unbounded(inputs), "") if streaming else "")
     refuse_elastic_with_table(slots, locality)
     numbers = numbers_of(spark, slots, threads)

@@ -19,8 +19,8 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from thalweg.brief import brief, brief_repr
-from thalweg.checks import require_int
-from thalweg.errors import BuildError, SchedulingError
+from thalweg.checks import require_int, require_seconds, require_text
+from thalweg.errors import SchedulingError
 from thalweg.scheduling.admission import Admission, Decision, MostUrgentFirst, QueryStats
 from thalweg.scheduling.rounds import RoundPolicy
 from thalweg.spark import batch_thread
@@ -106,8 +106,8 @@ class Scheduler:
         reserved: int | None = None,
         starve_after_s: float | None = STARVE_AFTER_S,
     ) -> None:
-        if starve_after_s is not None and not starve_after_s > 0:
-            raise BuildError(f"Scheduler: starve_after_s must be above 0, not {starve_after_s!r}")
+        if starve_after_s is not None:
+            require_seconds("Scheduler", above=True, starve_after_s=starve_after_s)
         require_int(self, 1, slots=slots)
         self._admission = Admission(
             MostUrgentFirst() if policy is None else policy,
@@ -145,6 +145,8 @@ class Scheduler:
             SchedulingError: the query was stopped while it waited, another batch of that name or of this thread has
                 or wants a place, or the policy failed.
         """
+        require_text("admit", query=query)
+        require_seconds("admit", interval_s=interval_s)
         session = session or batch_thread.session_here()
         context = session.sparkContext
         batch_thread.require_fair(context)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from thalweg.checks import meant, require_function
 from thalweg.errors import BuildError, OperatorError
 from thalweg.operators.functions import Function, check_parameters
 from thalweg.operators.nodes import Sink
@@ -117,6 +118,7 @@ def batches(function: Callable[[pa.RecordBatch], Any]) -> BatchSink:
 
 
 def _checked(function: Any, verb: str, wanted: str) -> Function:
+    require_function(verb, function=function)
     made = Function.of(function, verb)
     check_parameters(made, verb, [wanted])
     return made
@@ -147,9 +149,11 @@ def choose_sinks(flow: str, sinks: Sequence[Sink], given: Mapping[str, Any]) -> 
         BuildError: there is no sink of a name, or two would write to one place.
     """
     names = [sink.name for sink in sinks]
-    for extra in sorted(given.keys() - set(names)):
+    for extra in sorted(given.keys() - set(names), key=str):
         known = ", ".join(sorted(names)) or "none"
-        raise BuildError(f"flow {flow!r} has no sink {extra!r}; it has {known}")
+        raise BuildError(
+            f"flow {flow!r} has no sink {extra!r}; it has {known}{meant(extra, names)}"
+        )
     chosen = {
         name: as_sink(name, given[name]) if name in given else CollectSink() for name in names
     }

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any, Final, Literal, get_args
 
+from thalweg.checks import require_flag, require_rows
 from thalweg.errors import BuildError, DataError, EnvironmentProblem, SchemaError
 from thalweg.operators.nodes import Source
 from thalweg.readers import LineCutter, LineParser, ReadOptions, read_options
@@ -177,13 +178,13 @@ def tcp_lines(
     Raises:
         BuildError: an argument does not fit, or the address cannot be listened at.
     """
-    check_address("tcp_lines", host, port, any_port=listen)
+    check_address("tcp_lines", host, port, any_port=listen is True)
     if format not in get_args(LineFormat):
         raise BuildError(
             f"tcp_lines: format is one of {', '.join(get_args(LineFormat))}, not {format!r}"
         )
-    if max_line_bytes < 1:
-        raise BuildError(f"tcp_lines: max_line_bytes is at least 1, not {max_line_bytes}")
+    require_flag("tcp_lines", listen=listen, reconnect=reconnect)
+    require_rows("tcp_lines", max_line_bytes=max_line_bytes)
     if format == "csv":
         options = {"header": False, **options}
     made = read_options("tcp_lines", format, options)
