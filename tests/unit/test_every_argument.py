@@ -294,7 +294,7 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
         {"master": "local[2]", "app_name": "a", "threads_per_slot": 1, "light_jvm": True, "conf": {}},
     ),
     "testing.run": lambda: (
-        testing.run, {"flow": whole_flow(), "inputs": RUN["inputs"], "chunk_rows": 10, "compile": "never"},
+        testing.run, {"flow": whole_flow(), "inputs": RUN["inputs"], "chunk_rows": 10, "end": True, "compile": "never"},
     ),
     "testing.reference": lambda: (
         testing.reference, {"flow": whole_flow(), "inputs": RUN["inputs"], "end": True},
@@ -421,8 +421,8 @@ def public() -> Iterator[str]:
         for name in module.__all__:
             if inspect.isfunction(getattr(module, name)):
                 yield f"{home}.{name}"
-    for owner in (tw.Flow, Stream, KeyedStream):
-        for name, its in inspect.getmembers(owner, inspect.isfunction):
+    for owner in (tw.Flow, Stream, tw.KeyedStream):
+        for name, _ in inspect.getmembers(owner, inspect.isfunction):
             if not name.startswith("_"):
                 yield f"{owner.__name__}.{name}"
     for name, its in inspect.getmembers(agg, inspect.isfunction):

@@ -29,6 +29,12 @@ Duplicates = Annotated[float, typer.Option(min=0, max=1, help="Share of the rows
 Rate = Annotated[float, typer.Option(min=0, help="Rows a second; 0 writes as fast as it can.")]
 
 
+def register(app: typer.Typer) -> None:
+    """Adds the commands of this module to an app."""
+    for name, does in commands().items():
+        app.command(name)(does)
+
+
 def commands() -> dict[str, Callable[..., None]]:
     """The commands of this module by name."""
     return {"clicks": clicks, "sales": sales, "calls": calls}
