@@ -558,7 +558,7 @@ def test_a_terminal_that_nobody_reads(tmp_path: Path, monkeypatch: pytest.Monkey
         raise OutputClosed("nobody reads")
 
     monkeypatch.setattr(Terminal, "print", closed)
-    with pytest.raises(tw.EnvironmentProblem, match="'out'.*the terminal") as failed:
+    with pytest.raises(tw.EnvironmentProblem, match=r"'out'.*the terminal") as failed:
         tw.spark.start(
             keyed(), {"rows": files(write_rows(tmp_path / "in"))}, {"out": tw.spark.console()},
             checkpoint=str(tmp_path / "ckpt"), trigger="available_now",

@@ -140,7 +140,7 @@ def spark_sinks(outputs: Mapping[str, Given]) -> dict[str, Any]:
         "csv": tw.spark.csv,
     }
     return {
-        name: tw.spark.console()
+        name: tw.spark.console(**one.options)
         if one.format == "console"
         else make[one.format](one.path, **one.options)
         for name, one in outputs.items()
