@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-# The package of state files, here only so that it is imported before ``tw.state``, the decorator, takes its name:
-# a subpackage that is imported later would put itself in the decorator's place.
+# ``tw.state``: the package of state files, which is the decorator, too.
 import thalweg.state  # noqa: F401
 from thalweg.errors import (
     BuildError,
@@ -26,7 +25,7 @@ from thalweg.keyed import KeyedStream
 from thalweg.operators import agg
 from thalweg.operators.coroutines import Control, Input, Output, wait_for_all, wait_for_any
 from thalweg.operators.nodes import Rejected
-from thalweg.records import Category, Timer, Timestamp, drop, state
+from thalweg.records import Category, Timer, Timestamp, drop
 from thalweg.streams import Stream
 from thalweg.times import (
     NEVER,
@@ -48,6 +47,7 @@ from thalweg.version import __version__
 if TYPE_CHECKING:
     from thalweg import elasticity, locality, scheduling, spark, testing
     from thalweg.embedded import run, start
+    from thalweg.records import state
     from thalweg.runtime.io import (
         batches,
         each,

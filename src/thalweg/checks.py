@@ -1,10 +1,47 @@
-"""Checks of parameters: numbers that must be whole, shares, and priority classes."""
+"""Checks of what users pass: one function for each kind of argument, one form of message.
+
+``require_text("sink", name=name)`` says ``sink: name is a text that is not empty, got 3``. What a function passes on to
+others is checked there.
+"""
 
 from __future__ import annotations
 
+import difflib
+import math
+import os
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard
 
+from thalweg.brief import brief
 from thalweg.errors import BuildError
+
+#: Characters of a value that a message shows.
+_SHOWN = 80
+
+
+def shown(value: Any) -> str:
+    """A value as messages show it."""
+    text = repr(value) if isinstance(value, str | int | float) else brief(value, 1)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def refuse(where: str, name: str, expected: str, value: Any) -> BuildError:
+    """The error of an argument that cannot be meant.
+
+    Args:
+        where: the function, or the operator.
+        name: of the argument.
+        expected: what it is.
+        value: what came.
+    """
+    place = f"{where}: " if where else ""
+    return BuildError(f"{place}{name} is {expected}, got {shown(value)}")
+
+
+def meant(name: Any, known: Iterable[str]) -> str:
+    """``; did you mean 'header'?`` where one of the names is near to what came, else nothing."""
+    near = difflib.get_close_matches(str(name), [str(one) for one in known], n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def is_int_from(value: Any, least: int) -> TypeGuard[int]:
@@ -31,7 +68,7 @@ def require_int(owner: object, least: int, **values: int) -> None:
 def require_count(name: str, value: Any) -> None:
     """Refuses what is no int from 1 on."""
     if not is_int_from(value, 1):
-        raise BuildError(f"{name}: expected a number from 1 on, got {value!r}")
+        raise BuildError(f"{name}: expected a number from 1 on, got {shown(value)}")
 
 
 def require_class(owner: str, value: Any) -> None:
@@ -43,3 +80,78 @@ def require_class(owner: str, value: Any) -> None:
     """
     if not is_int_from(value, 0):
         raise BuildError(f"{owner}: a priority class is an int, 0 the most urgent, not {value!r}")
+
+
+def require_text(where: str, **values: Any) -> None:
+    """Refuses what is no text, and the empty one."""
+    for name, value in values.items():
+        if not isinstance(value, str) or not value:
+            raise refuse(where, name, "a text that is not empty", value)
+
+
+def require_optional_text(where: str, **values: Any) -> None:
+    """As :func:`require_text`, but None is nothing."""
+    for name, value in values.items():
+        if value is not None and (not isinstance(value, str) or not value):
+            raise refuse(where, name, "a text that is not empty, or None", value)
+
+
+def path_of(where: str, name: str, value: Any) -> str:
+    """A path as a text.
+
+    Raises:
+        BuildError: it is none, or empty.
+    """
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise refuse(where, name, "a path", value)
+    return str(os.fspath(value))
+
+
+def require_flag(where: str, **values: Any) -> None:
+    """Refuses what is neither True nor False."""
+    for name, value in values.items():
+        if not isinstance(value, bool):
+            raise refuse(where, name, "True or False", value)
+
+
+def require_function(where: str, **values: Any) -> None:
+    """Refuses what cannot be called."""
+    for name, value in values.items():
+        if not callable(value):
+            raise refuse(where, name, "a function", value)
+
+
+def require_optional_function(where: str, **values: Any) -> None:
+    """As :func:`require_function`, but None is nothing."""
+    require_function(where, **{name: one for name, one in values.items() if one is not None})
+
+
+def require_mapping(where: str, expected: str, **values: Any) -> None:
+    """Refuses what is no mapping; ``expected`` says of what, say ``sinks by name``."""
+    for name, value in values.items():
+        if not isinstance(value, Mapping):
+            raise refuse(where, name, f"a dict of {expected}", value)
+
+
+def require_instance(
+    where: str, kind: type | tuple[type, ...], expected: str, **values: Any
+) -> None:
+    """Refuses what is not of a class."""
+    for name, value in values.items():
+        if not isinstance(value, kind):
+            raise refuse(where, name, expected, value)
+
+
+def require_rows(where: str, **values: Any) -> None:
+    """Refuses what is no number from 1 on."""
+    for name, value in values.items():
+        if not is_int_from(value, 1):
+            raise refuse(where, name, "a whole number from 1 on", value)
+
+
+def require_seconds(where: str, *, above: bool = False, **values: Any) -> None:
+    """Refuses what is no length of time: a number from 0 on, or above it, and not endless."""
+    for name, value in values.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < math.inf or (above and not value):
+            raise refuse(where, name, f"seconds {'above 0' if above else 'from 0 on'}", value)

@@ -11,10 +11,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from thalweg import loops
+from thalweg.checks import (
+    refuse,
+    require_flag,
+    require_optional_text,
+    require_text,
+)
 from thalweg.errors import BuildError
 from thalweg.operators import key_order
 from thalweg.operators import lanes as lane_rules
-from thalweg.operators.arguments import Duration, choice, lateness_span, time_field
+from thalweg.operators.arguments import (
+    Duration,
+    choice,
+    lateness_span,
+    record_of,
+    time_field,
+)
 from thalweg.operators.coroutine_verb import check_times, coroutine_node
 from thalweg.operators.feedback import Feedback
 from thalweg.operators.functions import Function
@@ -32,7 +44,7 @@ from thalweg.operators.nodes import (
     Sink,
     Source,
 )
-from thalweg.records import FieldType, Schema
+from thalweg.records import FieldType
 from thalweg.streams import Stream
 
 
@@ -111,7 +123,11 @@ class Flow:
                 rows and a second key need ``"total"``.
             errors: overrides the flow's policy for rows that do not fit the record.
         """
-        schema = Schema.of(record)
+        require_text("source", name=name)
+        require_optional_text(f"source {name!r}", order_by=order_by)
+        if isinstance(arrival, str) or not isinstance(arrival, Sequence):
+            raise refuse(f"source {name!r}", "arrival", "a list of field names", arrival)
+        schema = record_of(f"source {name!r}", "record", record)
         for field in (*arrival, *((lane,) if lane else ())):
             schema.index(field)
         if lane is None and lanes is not None:
@@ -120,7 +136,7 @@ class Flow:
             )
         known = None if lane is None else lane_rules.declared(name, schema.field(lane), lanes)
         time = time_field(schema, order_by, name) if order_by else None
-        if order_by is None and lateness:
+        if order_by is None and lateness != 0:
             raise BuildError(f"source {name!r}: lateness needs order_by")
         chosen: Order = choice("order", order, ("total", "key"), name)
         if chosen == "key" and (order_by is None or lane is not None):
@@ -151,6 +167,9 @@ class Flow:
         """The tuples of several streams of one record type, in the order of the flow."""
         if not streams:
             raise BuildError("union needs at least one stream")
+        for one in streams:
+            if not isinstance(one, Stream):
+                raise refuse("union", "each of the streams", "a stream", one)
         return streams[0].union(*streams[1:], name=name)
 
     def barrier(
@@ -178,6 +197,8 @@ class Flow:
         Returns:
             The stream; with ``by_time`` the streams (matched, unmatched). What waits at the end stays unread.
         """
+        require_text("barrier", name=name)
+        require_flag(f"operator {name!r}", by_time=by_time)
         return loops.barrier(
             self, combine, streams, by_time=by_time, name=name, into=into, max_waiting=max_waiting
         )
@@ -188,6 +209,7 @@ class Flow:
         Ties are in the order of the streams. A row is put out when no stream can bring an earlier one: all that
         have not ended hold their next row.
         """
+        require_text("merge", name=name, by=by)
         return loops.merge(self, streams, by=by, name=name)
 
     def operator(
@@ -241,7 +263,8 @@ class Flow:
             name: for messages.
             record: its rows: a NamedTuple class or a pyarrow schema.
         """
-        return Feedback(self, name, Schema.of(record))
+        require_text("feedback", name=name)
+        return Feedback(self, name, record_of(f"feedback {name!r}", "record", record))
 
     def explain(self, *, compile: bool = True) -> str:
         """The plan as text: operators, kinds, stages, buckets, compiled or interpreted and why.
@@ -253,6 +276,7 @@ class Flow:
             explain,
         )  # the one upward import: a host renders what the flow only names
 
+        require_flag("explain", compile=compile)
         return explain(self, compile=compile)
 
     # -- for the verbs -----------------------------------------------------------------------------------

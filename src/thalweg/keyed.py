@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from thalweg.checks import refuse
 from thalweg.errors import BuildError, SchemaError
 from thalweg.operators import combining, key_order, library
 from thalweg.operators.agg import Aggregate
-from thalweg.operators.arguments import Duration, span
+from thalweg.operators.arguments import Duration, label_of, span
 from thalweg.operators.functions import Function, Returns, check_parameters, returns_of
 from thalweg.operators.nodes import (
     Compile,
@@ -35,6 +36,10 @@ class KeyedStream:
         self._key = key
         self._grouping = grouping
 
+    def __repr__(self) -> str:
+        by = ", ".join(field.name for field in self._key.fields) or "nothing"
+        return f"<KeyedStream by {by} of {self._stream!r}>"
+
     def process(
         self,
         function: Callable[..., Any],
@@ -52,7 +57,9 @@ class KeyedStream:
         passed, ``on_timer(state, key, time)`` is called, just before the first tuple with a greater time; then
         the state is dropped unless the timer was set again. ``key`` is a tuple if there are several key fields.
         """
-        self._need_whole_keys(name or "process", "a function has state that only it understands")
+        self._need_whole_keys(
+            label_of(name, "process"), "a function has state that only it understands"
+        )
         return self._process(function, state, on_timer, name, into, errors, compile)
 
     def window(
@@ -80,7 +87,7 @@ class KeyedStream:
             into: the function's output record, where it has no annotation.
             aggregates: results by name, from ``tw.agg``.
         """
-        label = name or "window"
+        label = label_of(name, "window")
         time = self._event_time(label)
         if self._stream.own is not None:
             raise self._stream.own.refuse(label, "windows close by the clock of all rows")
@@ -99,6 +106,7 @@ class KeyedStream:
         field = stamped.schema.fields[-1]
         item = self._stream.schema
         if function is None:
+            _refuse_into(label, into)
             if self._grouping == "partial":
                 partial = combining.split(label, item, (*self._key.fields, field), aggregates)
                 stamped = stamped._combine(label, partial)
@@ -129,7 +137,7 @@ class KeyedStream:
         A session puts out (key fields, start, end, results) once ``gap`` has passed after its last row; ``end``
         is the time of that row, and a row exactly ``gap`` later still joins. Arguments as for :meth:`window`.
         """
-        label = name or "sessions"
+        label = label_of(name, "sessions")
         self._need_whole_keys(label, "a session ends by the gap between all rows of its key")
         time = self._event_time(label)
         length = span(time, gap, f"operator {label!r}: gap")
@@ -139,6 +147,7 @@ class KeyedStream:
         stamped = stream._stamp("event_time")
         field = stamped.schema.fields[-1]
         if function is None:
+            _refuse_into(label, into)
             made = library.sessions(
                 label, self._stream.schema, self._key.fields, field, length, aggregates
             )
@@ -158,7 +167,7 @@ class KeyedStream:
 
         Rows left out whose payload differs from the kept row's go to ``.conflicts``.
         """
-        label = name or "dedupe"
+        label = label_of(name, "dedupe")
         self._need_whole_keys(label, "dedupe keeps the first of all rows of a key")
         stream = self._ordered(label)
         digested = stream._digest()
@@ -166,6 +175,8 @@ class KeyedStream:
         stamped, time, length = digested, None, 0
         if within is not None:
             length = span(self._event_time(label), within, f"operator {label!r}: within")
+            if length < 0:
+                raise refuse(f"operator {label!r}", "within", "not negative", within)
             stamped = digested._stamp("event_time")
             time = stamped.schema.names[-1]
         made = library.dedupe(label, stamped.schema, stream.schema, time, payload, length)
@@ -195,7 +206,7 @@ class KeyedStream:
         return self._stream.time
 
     def _rows_function(self, function: Any, label: str, into: Any) -> Returns:
-        made = Function.of(function, label)
+        made = Function.of(function, label, argument="function")
         check_parameters(made, label, ["key", "start", "end", "rows"])
         return returns_of(made, label, into, may_be_nothing=False)
 
@@ -285,7 +296,7 @@ class KeyedStream:
         returns = returns_of(made, label, into, may_be_nothing=True)
         timer = None
         if on_timer is not None:
-            timer = Function.of(on_timer, label)
+            timer = Function.of(on_timer, label, argument="on_timer")
             self._check_timer(timer, label, spec.timer)
             returns = _both(
                 returns, returns_of(timer, label, into, may_be_nothing=True), label, timer
@@ -345,6 +356,13 @@ def _both(process: Returns, timer: Returns, label: str, function: Function) -> R
 def _some(returns: Returns) -> Schema:
     assert returns.schema is not None
     return returns.schema
+
+
+def _refuse_into(label: str, into: Any) -> None:
+    if into is not None:
+        raise BuildError(
+            f"operator {label!r}: into is the record of a function; aggregates have a field each"
+        )
 
 
 def _refuse_both(label: str, aggregates: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from thalweg.checks import refuse, require_flag, require_text
 from thalweg.errors import BuildError
 from thalweg.operators import driver_loops
 from thalweg.operators.arguments import Duration, span, time_field
@@ -58,10 +59,11 @@ class LoopVerbs:
             name: the operator's name.
             into: the output record of a function without annotation.
         """
-        left, right = self._me, other
+        require_text("join", name=name)
         label = f"operator {name!r}"
+        left, right = self._me, _stream(label, other=other)
         time = _event_time(label, left, right)
-        pairs = _key_pairs(on)
+        pairs = _key_pairs(label, on)
         for mine, theirs in pairs:
             _check_key(label, left.schema.field(mine), right.schema.field(theirs))
         kept, record = _flat(left.schema, right.schema, [theirs for _, theirs in pairs])
@@ -95,7 +97,9 @@ class LoopVerbs:
         ``right_over``, at the first row that is later than that, or at the end. Without ``combine`` a pair has
         the fields ``left`` and ``right``.
         """
-        left, right, label = self._me, other, f"operator {name!r}"
+        require_text("zip", name=name)
+        label = f"operator {name!r}"
+        left, right = self._me, _stream(label, other=other)
         time = _event_time(label, left, right)
         record = _nested({"left": left, "right": right})
         made, out, user = _combine(name, (left, right), combine, into, record)
@@ -123,7 +127,9 @@ class LoopVerbs:
             opened: how it is before the first.
             name: the operator's name.
         """
-        user = Function.of(is_open, name)
+        require_text("gate", name=name)
+        require_flag(f"operator {name!r}", opened=opened)
+        user = Function.of(is_open, name, argument="is_open")
         check_parameters(user, name, ["row"])
         given = {
             "rows": self._me, "switch": switch, "is_open": is_open, "kept": driver_loops.gate_state(opened),
@@ -133,6 +139,7 @@ class LoopVerbs:
 
     def throttle(self, rows: int, per: Duration, *, name: str = "throttle") -> Any:
         """At most ``rows`` rows in any span ``per`` of event time: (passed, excess)."""
+        require_text("throttle", name=name)
         label = f"operator {name!r}"
         if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
             raise BuildError(f"{label}: rows is a number from 1, got {rows!r}")
@@ -151,6 +158,7 @@ class LoopVerbs:
 
         The rows are as they were; their place in the order, and so their event time, is the later one.
         """
+        require_text("delay", name=name)
         label = f"operator {name!r}"
         length = _positive(_event_time(label, self._me), by, f"{label}: by")
         later: Stream = self.flow.operator(
@@ -170,11 +178,16 @@ class LoopVerbs:
         Returns:
             The streams by name.
         """
-        if isinstance(outputs, str) or len(outputs) < 2 or len(set(outputs)) < len(outputs):
+        require_text("split", name=name)
+        if isinstance(outputs, str) or not isinstance(outputs, Sequence):
+            raise refuse(f"operator {name!r}", "outputs", "a list of names", outputs)
+        for one in outputs:
+            require_text(f"operator {name!r}", **{"each of the outputs": one})
+        if len(outputs) < 2 or len(set(outputs)) < len(outputs):
             raise BuildError(
                 f"operator {name!r}: outputs are two names or more, all different, got {outputs!r}"
             )
-        user = Function.of(choose, name)
+        user = Function.of(choose, name, argument="choose")
         check_parameters(user, name, ["row"])
         return self.flow._operator(
             name, driver_loops.split(name, outputs), {"rows": self._me, "choose": choose},
@@ -202,6 +215,8 @@ def barrier(
         raise BuildError(
             f"{label}: a barrier has two inputs or more: barrier(views=..., sales=...)"
         )
+    for one, stream in streams.items():
+        _stream(label, **{one: stream})
     made, out, user = _combine(name, list(streams.values()), combine, into, _nested(streams))
     if not by_time:
         return flow._operator(
@@ -220,6 +235,8 @@ def merge(flow: Flow, streams: Sequence[Stream], *, by: str, name: str) -> Strea
     """See :meth:`thalweg.flow.Flow.merge`."""
     if not streams:
         raise BuildError(f"operator {name!r}: merge needs at least one stream")
+    for one in streams:
+        _stream(f"operator {name!r}", **{"each argument": one})
     first = streams[0].schema
     for one in streams:
         if one.schema != first:
@@ -233,6 +250,18 @@ def merge(flow: Flow, streams: Sequence[Stream], *, by: str, name: str) -> Strea
         name, driver_loops.merge, rows=list(streams), place=first.index(by), into=first
     )
     return merged
+
+
+def _stream(label: str, **given: Any) -> Any:
+    """The argument, which is a stream.
+
+    Raises:
+        BuildError: it is none.
+    """
+    for name, one in given.items():
+        if not isinstance(one, LoopVerbs):
+            raise refuse(label, name, "a stream", one)
+    return next(iter(given.values()))
 
 
 # -- the common parts ------------------------------------------------------------------------------------
@@ -267,8 +296,12 @@ def _combine(
     """How rows are combined, the record that it gives (``record`` without a function), and the user's function."""
     records = tuple(one.schema for one in streams)
     if function is None:
+        if into is not None:
+            raise BuildError(
+                f"operator {name!r}: into is the record of a function, and combine is none"
+            )
         return Combine(records, None, places), record, None
-    made = Function.of(function, name)
+    made = Function.of(function, name, argument="combine")
     check_parameters(made, name, [f"row{i}" for i in range(len(records))])
     returns = returns_of(made, name, into, may_be_nothing=False)
     if returns.many:
@@ -300,11 +333,19 @@ def _flat(
     return kept, Schema.make_record("Joined", fields)
 
 
-def _key_pairs(on: str | Sequence[str] | Mapping[str, str]) -> list[tuple[str, str]]:
+def _key_pairs(label: str, on: str | Sequence[str] | Mapping[str, str]) -> list[tuple[str, str]]:
     if isinstance(on, Mapping):
-        return list(on.items())
-    names = [on] if isinstance(on, str) else list(on)
-    return [(name, name) for name in names]
+        pairs = list(on.items())
+    elif isinstance(on, str | Sequence):
+        pairs = [(name, name) for name in ([on] if isinstance(on, str) else on)]
+    else:
+        raise refuse(
+            label, "on", "a field, a list of fields, or a dict of one's to the other's", on
+        )
+    for pair in pairs:
+        for name in pair:
+            require_text(label, on=name)
+    return pairs
 
 
 def _check_key(label: str, left: Field, right: Field) -> None:

@@ -589,6 +589,8 @@ def state(cls: type) -> type:
     Raises:
         SchemaError: a field has no default, an unknown type, or there are two timers.
     """
+    if not isinstance(cls, type):
+        raise SchemaError(f"state: cls is a class of annotated fields, got {cls!r}")
     hints = _hints(cls)
     fields = []
     for name in inspect.get_annotations(cls):

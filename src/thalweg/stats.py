@@ -16,6 +16,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from thalweg.brief import brief_repr
+
 Int64s = npt.NDArray[np.int64]
 
 #: Neighbouring buckets of a histogram differ by 2 %, so a percentile is off by 1 % at most.
@@ -93,6 +95,7 @@ class Change:
     refused: str = ""
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
     """How a run goes, or went.

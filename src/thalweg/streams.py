@@ -9,12 +9,21 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from thalweg.checks import refuse, require_flag, require_function, require_text
 from thalweg.errors import BuildError
 from thalweg.keyed import KeyedStream
 from thalweg.loops import LoopVerbs
 from thalweg.operators import key_order, library
 from thalweg.operators.agg import Aggregate
-from thalweg.operators.arguments import Duration, choice, key_field, lateness_span, time_field
+from thalweg.operators.arguments import (
+    Duration,
+    choice,
+    key_field,
+    label_of,
+    lateness_span,
+    record_of,
+    time_field,
+)
 from thalweg.operators.combining import Partial, refusal
 from thalweg.operators.functions import Function, Returns, check_parameters, returns_of
 from thalweg.operators.nodes import (
@@ -124,7 +133,7 @@ class Stream(LoopVerbs):
         flow = self.flow
         made, label = self._function(function, name, "map_batches")
         check_parameters(made, label, ["batch"])
-        record = Schema.of(into) if into is not None else self.schema
+        record = self.schema if into is None else record_of(f"operator {label!r}", "into", into)
         node = Batches(
             flow._next(), flow._stateless_name(label), self.ref, made, record, flow._errors(errors)
         )
@@ -177,6 +186,10 @@ class Stream(LoopVerbs):
             if grouping == "partial":
                 raise refusal("key_by", "a function makes the key; put the key into a field by map")
             return KeyedStream(self, self._key_function(keys, buckets, into))
+        for key in keys:
+            require_text("key_by", **{"each of the keys": key})
+        if into is not None:
+            raise BuildError("key_by: into is the type of a function's key; a field has its own")
         fields = tuple(self.schema.field(str(key)) for key in keys)
         for field in fields:
             if field.type.kind in (Kind.LIST, Kind.RECORD):
@@ -212,6 +225,9 @@ class Stream(LoopVerbs):
         buckets: int = 128,
     ) -> Deduped:
         """The rows whose key was not kept within ``within`` before; see :meth:`KeyedStream.dedupe`."""
+        for one in by:
+            if not callable(one):
+                require_text("dedupe", by=one)
         return self.key_by(*by, buckets=buckets).dedupe(within=within, name=name)
 
     def union(self, *others: Stream, name: str | None = None) -> Stream:
@@ -219,7 +235,7 @@ class Stream(LoopVerbs):
         streams = (self, *others)
         for other in others:
             if not isinstance(other, Stream):
-                raise BuildError(f"union: expected a stream, got {other!r}")
+                raise refuse("union", "each of the streams", "a stream", other)
             if other.flow is not self.flow:
                 raise BuildError(f"union: the streams belong to {self.flow!r} and {other.flow!r}")
             if other.schema != self.schema:
@@ -233,13 +249,14 @@ class Stream(LoopVerbs):
                     "union: one stream has event time"
                     f" ({self.time or 'none'}, {other.time or 'none'}); give both sources order_by"
                 )
-        label = self.flow._stateless_name(name or "union")
+        label = self.flow._stateless_name(label_of(name, "union"))
         node = Union(self.flow._next(), label, tuple(one.ref for one in streams), self.schema)
         return self.flow._add(node, self.time, self.own)
 
     def order_by(self, field: str, *, lateness: Duration = 0, name: str | None = None) -> Stream:
         """The stream sorted by another field: a stateful operator that holds rows back by ``lateness``."""
-        label = self.flow._stateful_name(name or f"order_by_{field}", "order_by")
+        require_text("order_by", field=field)
+        label = self.flow._stateful_name(label_of(name, f"order_by_{field}"), "order_by")
         time = time_field(self.schema, field, label)
         node = OrderBy(
             self.flow._next(),
@@ -255,7 +272,8 @@ class Stream(LoopVerbs):
         self, composite: Callable[..., Any], *, name: str | None = None, **arguments: Any
     ) -> Any:
         """Calls ``composite(self, **arguments)``; operators made inside are called ``name/...``."""
-        label = name or getattr(composite, "__name__", "composite")
+        require_function("apply", composite=composite)
+        label = label_of(name, getattr(composite, "__name__", "composite"))
         before = self.flow._prefix
         self.flow._prefix = f"{before}{label}/"
         try:
@@ -271,6 +289,8 @@ class Stream(LoopVerbs):
             ordered: whether the whole output has the order of the stream (one task writes it); without it each
                 slot writes its own part, in order.
         """
+        require_text("sink", name=name)
+        require_flag(f"sink {name!r}", ordered=ordered)
         label = self.flow._stateful_name(name, "sink")
         self.flow._nodes.append(Sink(self.flow._next(), label, self.ref, self.schema, ordered))
 
@@ -282,8 +302,8 @@ class Stream(LoopVerbs):
     # -- the common parts of the verbs ------------------------------------------------------------------
 
     def _function(self, function: Any, name: str | None, verb: str) -> tuple[Function, str]:
-        made = Function.of(function, name or verb)
-        return made, name or (verb if made.is_lambda else made.name)
+        made = Function.of(function, label_of(name, verb), argument="function")
+        return made, label_of(name, verb if made.is_lambda else made.name)
 
     def _stateless(
         self,

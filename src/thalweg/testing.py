@@ -20,9 +20,19 @@ from typing import Any, Final, Literal
 import numpy as np
 import pyarrow as pa
 
+from thalweg.brief import brief, brief_repr
+from thalweg.checks import (
+    is_int_from,
+    refuse,
+    require_flag,
+    require_instance,
+    require_mapping,
+    require_rows,
+)
 from thalweg.embedded import check_names, collect
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
+from thalweg.operators.arguments import choice
 from thalweg.operators.nodes import (
     Combine,
     Coroutine,
@@ -54,6 +64,7 @@ Cuts = Sequence[int] | Mapping[str, Sequence[int]]
 _NEIGHBOURS: Final = 3
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
     """What a run gave.
@@ -110,6 +121,8 @@ def run(
         >>> tw.testing.run(flow, {"lines": [Word("a"), Word(""), Word("b")]}, cuts=[1]).rows("words")
         [Word(text='a'), Word(text='b')]
     """
+    require_flag("testing", end=end)
+    require_mapping("testing", "rows by source name", inputs=inputs)
     session = Session(
         flow,
         chunk_rows=chunk_rows,
@@ -150,6 +163,9 @@ def reference(flow: Flow, inputs: Mapping[str, Iterable[Any]], *, end: bool = Tr
         >>> tw.testing.reference(flow, {"lines": [Word("a")]}).counts["lines"]
         {'in': 1, 'out': 1}
     """
+    require_flag("testing", end=end)
+    require_mapping("testing", "rows by source name", inputs=inputs)
+    require_instance("testing", Flow, "a tw.Flow", flow=flow)
     plan = make_plan(flow)
     check_names(plan, inputs)
     rows = {one.name: _rows(_data(one, inputs), one.record) for one in plan.sources}
@@ -231,6 +247,12 @@ class Session:
         options: Options | None = None,
         restart_every: int = 0,
     ) -> None:
+        if chunk_rows is not None:
+            require_rows("testing", chunk_rows=chunk_rows)
+        if not is_int_from(restart_every, 0):
+            raise refuse("testing", "restart_every", "a whole number from 0 on", restart_every)
+        if options is not None:
+            require_instance("testing", Options, "Options", options=options)
         self.plan = _plan(flow, compile)
         self._chunk_rows = chunk_rows or CHUNK_ROWS
         prepared = prepare(self.plan)
@@ -304,6 +326,10 @@ class Session:
             _without_zeros(self._engine.counts),
         )
 
+    def __repr__(self) -> str:
+        rows = {name: sum(map(len, chunks)) for name, chunks in self._out.items()}
+        return f"<Session of flow {self.plan.flow!r}, rows at its sinks: {brief(rows)}>"
+
     def _feed(self, source: str, data: Any, *, advance: bool = False) -> None:
         node = _named({one.name: one for one in self.plan.sources}, source, "source")
         if self._ended:
@@ -331,6 +357,8 @@ def _shifted(bad: list[BadRow], first: int) -> list[BadRow]:
 
 def _plan(flow: Flow, compile: Mode) -> Plan:
     """The flow's plan; with ``"never"`` nothing in it is compiled."""
+    choice("compile", compile, ("auto", "never"), "testing")
+    require_instance("testing", Flow, "a tw.Flow", flow=flow)
     plan = make_plan(flow)
     if compile != "never":
         return plan

@@ -106,6 +106,8 @@ def timestamp(text: str | _dt.datetime) -> int:
     Raises:
         ValueError: the text is not ISO 8601.
     """
+    if not isinstance(text, str | _dt.datetime):
+        raise ValueError(f"a timestamp is made of ISO 8601 text or a datetime, not {text!r}")
     moment = _dt.datetime.fromisoformat(text) if isinstance(text, str) else text
     if moment.tzinfo is not None:
         moment = moment.astimezone(_dt.UTC).replace(tzinfo=None)
@@ -124,6 +126,10 @@ def duration(value: str | int | _dt.timedelta) -> int:
         return value
     if isinstance(value, _dt.timedelta):
         return value // _dt.timedelta(microseconds=1)
+    if not isinstance(value, str):
+        raise ValueError(
+            f"a duration is text like '2 minutes', a timedelta or a whole number, not {value!r}"
+        )
     total, at = 0.0, 0
     while at < len(value):
         part = _DURATION.match(value, at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import typer
@@ -17,7 +17,7 @@ from thalweg.operators.nodes import Sink, Source
 
 FLOW = """\
 import thalweg as tw
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 class Word(NamedTuple):
     text: str
@@ -118,6 +118,17 @@ def test_a_flow_that_is_wrong(tmp_path: Path) -> None:
         (["--input", "/no/such/folder"], "there is no such file or folder"),
         (["--input", "{flow}"], "the files there end in py); add ,format="),
         (["--input", "{words}", "--output", "x,format=xml"], "format is one of parquet, json, csv"),
+        (["--input", "{words},header=maybe"], "header is true or yes or 1, or false or no or 0"),
+        (["--input", "{words},max_files_per_trigger=x"], "max_files_per_trigger is a whole number"),
+        (["--input", "{words},max_files_per_trigger=0"], "max_files_per_trigger is a whole number"),
+        (["--input", "wrds=x"], "did you mean 'words'?"),
+        (["--input", "{words},delimeter=;"], "did you mean 'delimiter'?"),
+        (["--input", "{words}", "--output", "x,partitionBy=a"], "no option 'partitionBy'"),
+        (["--input", "{words}", "--output", "x,nosuch=3"], "no option 'nosuch'"),
+        (["--input", "{words}", "--output", "console,nosuch=3"], "no option 'nosuch'"),
+        (["--input", "{words}", "--output", "console,max_rows=0"], "max_rows is a whole number"),
+        (["--input", "{words}", "--output", "console,format=csv"], "console has no format"),
+        (["--input", "{words}", "--slots", "0"], "Invalid value for '--slots'"),
         (["--input", "{words}", "--drain"], "--drain ends the input, so it needs --once"),
         (["--input", "{words}", "--once", "--trigger", "1 s"], "--once or --trigger, not both"),
         (
@@ -140,12 +151,31 @@ def test_wrong_calls_of_run(flow_file: Path, arguments: list[str], said: str) ->
     assert "Traceback" not in text
 
 
+def commands(group: Any, *path: str) -> Iterator[tuple[str, ...]]:
+    """The ways to all commands, ``("state", "show")``."""
+    for name, one in getattr(group, "commands", {}).items():
+        if hasattr(one, "commands"):
+            yield from commands(one, *path, name)
+        else:
+            yield (*path, name)
+
+
+@pytest.mark.parametrize("path", [*commands(typer.main.get_command(app))], ids=" ".join)
+def test_options_that_no_command_has(path: tuple[str, ...]) -> None:
+    """Each command refuses an option that it does not have by its name; peers passes on what it is given."""
+    if path == ("bench", "peers"):
+        return
+    code, text = command(*path, "--nosuch", "3")
+    assert (code, "--nosuch" in text) == (2, True), text
+
+
 def test_parts_of_an_argument() -> None:
     """Names, paths and options; what is no option belongs to what stands before it."""
     parse = arguments.parse
     assert parse("a=b/c") == arguments.Given("a", "b/c", "", {})
     assert parse("b/c.csv") == arguments.Given("", "b/c.csv", "", {})
     assert parse("out/day=1") == arguments.Given("", "out/day=1", "", {})
+    assert parse("x,nullValue=a").options == {"nullValue": "a"}
     assert parse("sshd/alerts=x", ["sshd/alerts"]).name == "sshd/alerts"
     assert parse("a=x,y.csv") == arguments.Given("a", "x,y.csv", "", {})
     assert parse("a=x,format=csv,delimiter=,") == arguments.Given(

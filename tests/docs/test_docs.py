@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import types
@@ -68,12 +69,87 @@ def test_spark_page(tmp_path: Path) -> None:
     program("docs/spark.md", tmp_path)
 
 
+#: Commands of the README that install, which a test that needs no network leaves out.
+INSTALLING = ("python3 -m venv", ". .venv/bin/activate", "pip install", "make ")
+
+
+def commands(text: str) -> list[str]:
+    """The commands of a page, line by line, as a reader copies them."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+def first_steps(folder: Path, lines: list[str], environ: dict[str, str]) -> str:
+    """What a reader sees who saves the README's program, runs it, and then the commands."""
+    [code] = _BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    (folder / "planes.py").write_text(code, encoding="utf-8")
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
+        capture_output=True, text=True, cwd=folder, env=environ, timeout=500,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+def check_first_steps(shown: str, folder: Path) -> None:
+    assert "│ N730MQ │ LGA" in shown
+    assert "flow planes: 2 stages" in shown
+    plan = shown[shown.index("flow planes") : shown.index("time: one clock")]
+    assert plan.count(" compiled\n") == 2 and "interpreted" not in plan
+    assert "│ back     │" in shown
+    assert list((folder / "out").glob("batch=0/*.parquet"))
+
+
 @pytest.mark.spark
 def test_readme(tmp_path: Path) -> None:
-    """The README's flow is a program that runs as it stands there, and prints planes that came back."""
-    text = program("README.md", tmp_path)
-    assert "│ N730MQ │ LGA" in text
-    assert "flow planes: 2 stages" in text
+    """The README's flow is a program that runs as it stands there; so do its commands; its functions compile."""
+    (tmp_path / "bin").mkdir()
+    for name in ("python", "python3"):
+        (tmp_path / "bin" / name).symlink_to(sys.executable)
+    (tmp_path / "bin" / "thalweg").write_text(f'#!/bin/sh\nexec {sys.executable} -m thalweg "$@"\n')
+    (tmp_path / "bin" / "thalweg").chmod(0o755)
+    environ = {
+        **os.environ,
+        "PATH": os.pathsep.join([str(tmp_path / "bin"), os.environ["PATH"]]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *filter(None, sys.path)]),
+    }
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = [one for one in commands(text) if not one.startswith(INSTALLING)]
+    shown = first_steps(tmp_path, ["python planes.py", *lines], environ)
+    check_first_steps(shown, tmp_path)
+
+
+def test_what_the_readme_installs() -> None:
+    """Packages go into an environment of their own, made before; each target of make is there."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = commands(text)
+    made, entered, installed = (
+        next(place for place, line in enumerate(lines) if line.startswith(one))
+        for one in INSTALLING[:3]
+    )
+    assert made < entered < installed
+    targets = re.findall(
+        r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    asked = [line.removeprefix("make ") for line in lines if line.startswith("make ")]
+    assert asked and set(asked) <= set(targets)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.spark
+def test_the_readme_from_the_beginning(tmp_path: Path) -> None:
+    """All commands in a copy of the source folder, the installation, too; what it needs is there already."""
+    folder = tmp_path / "thalweg"
+    ignored = shutil.ignore_patterns(".venv", ".git", "__pycache__", ".*_cache")
+    shutil.copytree(ROOT, folder, ignore=ignored)
+    known = [path for path in sys.path if "site-packages" in path]
+    environ = {**os.environ, "PIP_NO_DEPS": "1", "PYTHONPATH": os.pathsep.join(known)}
+    lines = [
+        one for one in commands((ROOT / "README.md").read_text()) if not one.startswith("make ")
+    ]
+    lines.insert(3, "python planes.py")
+    check_first_steps(first_steps(folder, lines, environ), folder)
 
 
 def test_links() -> None:

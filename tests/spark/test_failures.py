@@ -17,6 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import thalweg as tw
+from thalweg.printing import OutputClosed, Terminal
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -508,6 +509,61 @@ def test_a_sink_that_fails(tmp_path: Path) -> None:
     assert "'out'" in tells(failed.value, broken)
     start(lambda table, batch: seen.append((batch, table.num_rows)))
     assert seen == [(0, len(ROWS))]
+
+
+class Odd(BaseException):
+    """An error that ``except Exception`` does not see."""
+
+
+@pytest.mark.parametrize(
+    "raised", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), Odd("odd")]
+)
+def test_whatever_a_sink_raises_ends_the_query(tmp_path: Path, raised: BaseException) -> None:
+    """Also what is no Exception, which would end the thread of the batch without an answer; it is the error's cause."""
+    folder = write_rows(tmp_path / "in")
+
+    def leave(table: pa.Table, batch: int) -> None:
+        raise raised
+
+    query = tw.spark.start(
+        keyed(), {"rows": files(folder)}, {"out": tw.spark.foreach_table(leave)},
+        checkpoint=str(tmp_path / "ckpt"), trigger="available_now",
+    )  # fmt: skip
+    with pytest.raises(tw.ThalwegError, match=type(raised).__name__) as failed:
+        assert query.await_termination(100), "the query hangs"
+    assert failed.value.__cause__ is raised
+    assert len(str(failed.value).splitlines()) <= 10
+
+
+def test_a_function_that_wants_to_end_the_process(tmp_path: Path) -> None:
+    """sys.exit in a task is told with its place, and not tried again."""
+
+    def leave(row: Row) -> Row:
+        sys.exit(4)
+
+    flow = tw.Flow("leaving")
+    flow.source("rows", Row).map(leave).sink("out")
+    with pytest.raises(tw.ThalwegError, match="wanted to end the process: SystemExit: 4") as failed:
+        tw.spark.start(
+            flow, {"rows": files(write_rows(tmp_path / "in"))}, {"out": tw.spark.memory()},
+            checkpoint=str(tmp_path / "ckpt"), trigger="available_now",
+        ).await_termination()  # fmt: skip
+    assert f"leave in {__file__}" in str(failed.value)
+
+
+def test_a_terminal_that_nobody_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A console sink whose reader has gone ends the query; the cause says so, for the command."""
+
+    def closed(*_: Any) -> None:
+        raise OutputClosed("nobody reads")
+
+    monkeypatch.setattr(Terminal, "print", closed)
+    with pytest.raises(tw.EnvironmentProblem, match=r"'out'.*the terminal") as failed:
+        tw.spark.start(
+            keyed(), {"rows": files(write_rows(tmp_path / "in"))}, {"out": tw.spark.console()},
+            checkpoint=str(tmp_path / "ckpt"), trigger="available_now",
+        ).await_termination()  # fmt: skip
+    assert isinstance(failed.value.__cause__, OutputClosed)
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import zlib
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 import thalweg as tw
 from thalweg import datagen
@@ -28,6 +27,7 @@ from thalweg.bench.caneill_runs import Batch, Run, Setting
 from thalweg.bench.measure import Report
 from thalweg.locality import KeyCount, KeyLoads, Online, PairCount, RoutingTable, Statistics
 from thalweg.locality.triggers import History
+from thalweg.printing import Terminal
 
 KEYS = 400
 
@@ -150,7 +150,7 @@ def test_costs_are_compared_turn_by_turn(tmp_path: Path) -> None:
         "hashed": [run(1.0, 1.0), run(2.0, 2.0), run(9.0, 9.0)],
         "counting": [run(1.5, 1.1), run(3.5, 2.2), run(9.0, 9.3)],
     }
-    report = Report("caneill", tmp_path, Console(quiet=True))
+    report = Report("caneill", tmp_path, Terminal(quiet=True))
     setting = Setting(("hashed", "counting"), 4_000, 24.0, batches=3, by_batch=True)
     size = caneill_cluster.QUICK
     text = caneill_cluster.CaneillCluster(report, size)._costs([setting], [found])

@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
+import subprocess
+import sys
+from typing import Final
+
+import pytest
 
 import thalweg as tw
 from thalweg import records
 
+#: Modules whose package has a function of their name: they are reached by ``from`` alone, and are nobody's entry.
+HIDDEN: Final = {
+    "thalweg.locality.evaluate", "thalweg.runtime.compiler.freeze", "thalweg.runtime.io.files",
+    "thalweg.spark.lower", "thalweg.spark.session",
+}  # fmt: skip
 
-def test_the_state_decorator_keeps_its_name() -> None:
-    """``tw.state`` is the decorator, also after the package of that name was imported."""
-    importlib.import_module("thalweg.state.paths")
-    assert tw.state is records.state
+
+def test_the_state_decorator_and_its_package() -> None:
+    """``tw.state`` declares a state class, as ``thalweg.records.state`` does, and is the package of that name."""
+    import thalweg.state.inspect as inspect_state
+
+    assert callable(inspect_state.describe)
+    assert tw.state.inspect is inspect_state  # type: ignore[attr-defined]
+
+    @tw.state
+    class Count:
+        n: int = 7
+
+    assert records.state_spec(Count).schema.names == ("n",)
+    assert Count().n == 7
+
+
+@pytest.mark.slow
+def test_modules_are_imported_by_their_names() -> None:
+    """``import thalweg.a.b as x`` gives the module, also where the package has something of that name."""
+    names = [one.name for one in pkgutil.walk_packages(tw.__path__, "thalweg.")]
+    names = [one for one in names if not one.endswith(("__main__", ".plots"))]
+    lines = [
+        f"import {one} as x; assert x is sys.modules[{one!r}], {one!r}"
+        for one in names
+        if one not in HIDDEN
+    ]
+    subprocess.run([sys.executable, "-c", "\n".join(["import sys", *lines])], check=True)

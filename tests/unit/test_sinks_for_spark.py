@@ -11,6 +11,7 @@ import thalweg as tw
 from thalweg.plan import make_plan
 from thalweg.spark.arguments import check
 from thalweg.spark.sinks import FrameSink, sinks_of
+from thalweg.spark.writer_options import writer_options
 
 
 class Row(NamedTuple):
@@ -42,6 +43,15 @@ def test_targets_that_may_be_shared(tmp_path: Path) -> None:
     )  # fmt: skip
     assert list(made) == ["one", "two", "three", "four", "five", "six"]
     assert isinstance(made["one"], FrameSink) and made["one"].function is put
+
+
+def test_options_of_writers() -> None:
+    """Upper and lower case are one; names with a dot are passed on; all that Thalweg itself sets is known."""
+    made = tw.spark.csv("out", NULLVALUE="x", **{"a.b.c": 1})
+    assert made.options["nullValue"] == "x"
+    assert made.options["a.b.c"] == 1
+    for format, sink in {"csv": tw.spark.csv("out"), "json": tw.spark.json("out")}.items():
+        assert writer_options(format, sink.options) == sink.options  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["memory", "console", "parquet"])

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from rich.console import Console
-from rich.table import Table
 
 from thalweg.flow import Flow
 from thalweg.plan import Edge, make_plan
+from thalweg.printing import Table, Terminal
 from thalweg.runtime.build import prepare
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.engine import Engine
@@ -125,7 +124,7 @@ def in_a_process(module: str, *arguments: object) -> dict[str, Any]:
 class Report:
     """Rows of several experiments: shown as tables as they come, kept as JSON, drawn where matplotlib is there."""
 
-    def __init__(self, name: str, out: Path | None, console: Console) -> None:
+    def __init__(self, name: str, out: Path | None, console: Terminal) -> None:
         self.name = name
         self.console = console
         self._out = out
@@ -136,11 +135,11 @@ class Report:
     def add(self, experiment: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Shows one experiment's rows, which have the same keys."""
         self._found[experiment] = [dict(row) for row in rows]
-        table = Table(title=experiment, title_justify="left")
+        table = Table(experiment)
         for key in rows[0]:
-            table.add_column(key, justify="right" if is_number(rows[0][key]) else "left")
+            table.column(key, right=is_number(rows[0][key]))
         for row in rows:
-            table.add_row(*(_shown(value) for value in row.values()))
+            table.row(*(_shown(value) for value in row.values()))
         self.console.print(table)
 
     def finish(self, summary: str) -> None:

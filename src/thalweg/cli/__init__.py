@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
 from thalweg.cli import bench, cluster_demo, demo, locality, plans, run, state
+from thalweg.cli.failures import told, when_nobody_reads
 from thalweg.datagen import cli as datagen
 
 app = typer.Typer(
@@ -43,30 +45,39 @@ def _group(name: str, text: str) -> typer.Typer:
     return group
 
 
-app.command("run")(run.run)
-app.command("explain")(plans.explain)
-app.command("demo")(demo.demo)
+def _command(group: typer.Typer, name: str, does: Callable[..., None], **settings: Any) -> None:
+    group.command(name, **settings)(told(does))
+
+
+_command(app, "run", run.run)
+_command(app, "explain", plans.explain)
+_command(app, "demo", demo.demo)
 _bench = _group("bench", "Measure: the papers' experiments, and other systems.")
-_bench.command("prasaad")(bench.prasaad)
-_bench.command("streams")(bench.streams)
-_bench.command("haren")(bench.haren)
-_bench.command("cstream")(bench.cstream)
-_bench.command("elastic")(bench.elastic)
-_bench.command("caneill")(bench.caneill)
-_bench.command("spark-queries")(bench.spark_queries)
-_bench.command(
-    "peers", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)(bench.peers)
+_command(_bench, "prasaad", bench.prasaad)
+_command(_bench, "streams", bench.streams)
+_command(_bench, "haren", bench.haren)
+_command(_bench, "cstream", bench.cstream)
+_command(_bench, "elastic", bench.elastic)
+_command(_bench, "caneill", bench.caneill)
+_command(_bench, "spark-queries", bench.spark_queries)
+_passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
+_command(_bench, "peers", bench.peers, context_settings=_passed_on)
 _locality = _group("locality", "Bring keys that come together to one slot.")
-_locality.command("plan")(locality.plan)
-_locality.command("demo")(cluster_demo.demo)
-_group("state", "Look into a checkpoint.").command("show")(state.show)
-datagen.register(_group("datagen", "Generate data of any size."))
+_command(_locality, "plan", locality.plan)
+_command(_locality, "demo", cluster_demo.demo)
+_command(_group("state", "Look into a checkpoint."), "show", state.show)
+_datagen = _group("datagen", "Generate data of any size.")
+for _name, _does in datagen.commands().items():
+    _command(_datagen, _name, _does)
 
 
 def main() -> None:
-    """Runs the command: exit code 0 when all went well, 1 on a failure, 2 when it was called wrongly."""
-    app()
+    """Runs the command: exit code 0 when all went well, 1 on a failure, 2 when it was called wrongly.
+
+    Where nobody reads its output any more it ends without a word and with 141, as other programs in a pipe do.
+    """
+    with when_nobody_reads():
+        app()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from typing import Any, Final, get_args
 
 import typer
 
-from thalweg.errors import DataError
+from thalweg.checks import meant
+from thalweg.errors import BuildError, DataError
 from thalweg.operators.nodes import Sink, Source
 from thalweg.readers import Format, ReadOptions, list_files
 from thalweg.state.paths import resolve
@@ -27,10 +28,13 @@ _EXTENSIONS: Final[Mapping[str, Format]] = {
     "pq": "parquet",
 }
 _COMPRESSED: Final = re.compile(r"\.(gz|bz2|zst|xz)$")
-_OPTION: Final = re.compile(r"([a-z_]+)=(.*)", re.DOTALL)
+_OPTION: Final = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 _NAME: Final = re.compile(r"[A-Za-z_][\w-]*")
 _OUTPUT_FORMATS: Final = ("parquet", "json", "csv")
 _FLAGS: Final = ("header", "recursive", "growing")
+_YES: Final = ("true", "yes", "1")
+_NO: Final = ("false", "no", "0")
+_NUMBERS: Final = ("max_files_per_trigger", "max_rows")
 _LISTS: Final = ("null_values", "true_values", "false_values", "timestamp_formats")
 _READ_OPTIONS: Final = tuple(f.name for f in dataclasses.fields(ReadOptions) if f.name != "format")
 _FILE_OPTIONS: Final = ("recursive", "max_files_per_trigger")
@@ -86,7 +90,8 @@ def _by_name(flag: str, given: Sequence[str], names: list[str]) -> dict[str, Giv
             one = dataclasses.replace(one, name=names[0])
         if one.name not in names:
             raise typer.BadParameter(
-                f"the flow has no {what} {one.name!r}; it has {', '.join(names)}", param_hint=flag
+                f"the flow has no {what} {one.name!r}; it has {', '.join(names)}{meant(one.name, names)}",
+                param_hint=flag,
             )
         if one.name in out:
             raise typer.BadParameter(f"{what} {one.name!r} is given twice", param_hint=flag)
@@ -126,7 +131,7 @@ def _input(given: Given, source: Source) -> Given:
     for key in given.options:
         if key not in known:
             raise typer.BadParameter(
-                f"{given.name}: there is no option {key!r}; there are {', '.join(known)}",
+                f"{given.name}: there is no option {key!r}; there are {', '.join(known)}{meant(key, known)}",
                 param_hint="--input",
             )
     options = {key: _value(key, value) for key, value in given.options.items()}
@@ -144,14 +149,31 @@ def _input(given: Given, source: Source) -> Given:
 
 def _value(key: str, text: str) -> Any:
     if key in _FLAGS:
-        return text.lower() in ("true", "1", "yes")
+        return _flag(key, text)
     if key in _LISTS:
         return tuple(text.split("|"))
-    if key == "max_files_per_trigger":
-        return int(text)
+    if key in _NUMBERS:
+        return _number(key, text, "--input")
     if key in ("quote", "epoch_unit") and text.lower() == "none":
         return None
     return text.replace("\\t", "\t") if key == "delimiter" else text
+
+
+def _flag(key: str, text: str) -> bool:
+    if text.lower() not in (*_YES, *_NO):
+        raise typer.BadParameter(
+            f"{key} is {' or '.join(_YES)}, or {' or '.join(_NO)}, not {text!r}",
+            param_hint="--input",
+        )
+    return text.lower() in _YES
+
+
+def _number(key: str, text: str, flag: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise typer.BadParameter(
+            f"{key} is a whole number from 1 on, not {text!r}", param_hint=flag
+        )
+    return int(text)
 
 
 def _found_format(given: Given, source: Source) -> tuple[str, dict[str, Any]]:
@@ -185,9 +207,25 @@ def extension_of(path: str) -> str:
     return name.rpartition(".")[2].lower() if "." in name else ""
 
 
+def _console(given: Given) -> Given:
+    for key in given.options:
+        if key != "max_rows":
+            raise typer.BadParameter(
+                f"{given.name}: console has no option {key!r}, but max_rows", param_hint="--output"
+            )
+    if given.format:
+        raise typer.BadParameter(
+            f"{given.name}: console has no format, but got {given.format!r}", param_hint="--output"
+        )
+    options = {key: _number(key, text, "--output") for key, text in given.options.items()}
+    return dataclasses.replace(given, format="console", options=options)
+
+
 def _output(given: Given) -> Given:
+    from thalweg.spark.writer_options import writer_options  # here, since it loads Spark
+
     if given.path == "console":
-        return dataclasses.replace(given, format="console")
+        return _console(given)
     format = given.format or _EXTENSIONS.get(extension_of(given.path), "parquet")
     if format not in _OUTPUT_FORMATS:
         raise typer.BadParameter(
@@ -195,4 +233,8 @@ def _output(given: Given) -> Given:
             f" not {format!r}",
             param_hint="--output",
         )
+    try:
+        writer_options(format, given.options)  # type: ignore[arg-type]
+    except BuildError as error:
+        raise typer.BadParameter(f"{given.name}: {error}", param_hint="--output") from None
     return dataclasses.replace(given, format=format)

@@ -20,11 +20,10 @@ Out = Annotated[Path | None, typer.Option(help="Folder for results as JSON, and 
 
 
 def _report(name: str, out: Path | None) -> Report:
-    from rich.console import Console
-
     from thalweg.bench.measure import Report
+    from thalweg.printing import Terminal
 
-    return Report(name, out, Console())
+    return Report(name, out, Terminal())
 
 
 def prasaad(quick: Quick = False, threads: Threads = None, out: Out = None) -> None:

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 import thalweg as tw
-from thalweg.cli.failures import told
 from thalweg.cli.progress import Display, open_display
+from thalweg.printing import Table, Terminal
 
 #: Batches between two tables: often, since the demonstration is short.
 _EVERY: Final = 2
@@ -25,7 +23,6 @@ What to try next
 """
 
 
-@told
 def demo(
     workers: Annotated[
         int,
@@ -83,10 +80,7 @@ def _run(folder: Path, name: str, slots: int, locality: Any, display: Display) -
 
 
 def _show(hashed: _Run, learnt: _Run, slots: int) -> None:
-    table = Table(
-        title="from the flight number to the destination: keys by hash → keys as learnt",
-        title_justify="left",
-    )
+    table = Table("from the flight number to the destination: keys by hash → keys as learnt")
     for name in (
         "batch",
         "stay in their slot",
@@ -94,10 +88,10 @@ def _show(hashed: _Run, learnt: _Run, slots: int) -> None:
         "kB between executors",
         "keys that move",
     ):
-        table.add_column(name, justify="right")
+        table.column(name, right=True)
     for one, other in zip(hashed.progress, learnt.progress, strict=False):
-        table.add_row(str(one["batch"]), *_cells(one["locality"], other["locality"]))
-    Console().print(table)
+        table.row(str(one["batch"]), *_cells(one["locality"], other["locality"]))
+    Terminal().print(table)
     second = len(learnt.progress) // 2
     typer.echo(
         f"in the second half of the batches {_mean(hashed, second):.0%} of the tuples stayed in their slot by hash"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from thalweg.cli.failures import told
 from thalweg.cli.progress import open_display
 from thalweg.cli.run import start_session
+from thalweg.printing import Terminal
 
 _NEXT = """\
 What to try next
@@ -24,7 +22,6 @@ What to try next
 """
 
 
-@told
 def demo(
     slots: Annotated[int, typer.Option(min=1, help="Partitions of the keyed stages.")] = 1,
     embedded: Annotated[
@@ -46,7 +43,7 @@ def demo(
         again = web_sessions.run(slots=slots, embedded=embedded)
     finally:
         display.close()
-    console = Console(file=sys.stdout)
+    console = Terminal()
     sessions = outcome.tables["sessions"]
     console.print()
     console.print(running.rows_table(outcome.flow, "sessions", sessions.slice(0, 10)))

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 import thalweg as tw
 from thalweg.cli.arguments import Given, read_inputs
-from thalweg.cli.failures import told
 from thalweg.cli.loading import load_flow
 from thalweg.errors import BuildError, EnvironmentProblem
 from thalweg.plan import Plan, make_plan
+from thalweg.printing import Table, Terminal
 
 if TYPE_CHECKING:
     from thalweg.locality import Assignment, Statistics
@@ -28,7 +26,6 @@ _HEAVY: Final = 5
 _CHUNK_ROWS: Final = 8_192
 
 
-@told
 def plan(
     place: Annotated[
         str, typer.Argument(metavar="FILE[:FLOW]", help="A Python file with a flow, or a module.")
@@ -115,19 +112,17 @@ def _show(statistics: Statistics, before: Assignment, after: Assignment) -> None
     from thalweg.locality import evaluate
 
     hashed, planned = evaluate(before, statistics), evaluate(after, statistics)
-    table = Table(title=f"{after.parts} slot{'s' * (after.parts > 1)}", title_justify="left")
-    for column in ("operator", "tuples", "keys"):
-        table.add_column(column, justify="left" if column == "operator" else "right")
-    table.add_column("imbalance, hashed", justify="right")
-    table.add_column("planned", justify="right")
-    table.add_column("top keys", overflow="fold")
+    table = Table(f"{after.parts} slot{'s' * (after.parts > 1)}")
+    for column in ("operator", "tuples", "keys", "imbalance, hashed", "planned"):
+        table.column(column, right=column != "operator")
+    table.column("top keys")
     for name in statistics.operators:
         loads = statistics.loads[name]
-        table.add_row(
+        table.row(
             name, f"{loads.total:,}", f"{len(loads.keys):,}",
             f"{hashed.imbalance[name]:.2f}", f"{planned.imbalance[name]:.2f}", _top(statistics, name),
         )  # fmt: skip
-    Console().print(table)
+    Terminal().print(table)
     if statistics.pairs:
         total = sum(pair.count for pair in statistics.pairs)
         typer.echo(

@@ -6,11 +6,9 @@ from typing import Annotated
 
 import typer
 
-from thalweg.cli.failures import told
 from thalweg.cli.loading import load_flow
 
 
-@told
 def explain(
     place: Annotated[
         str, typer.Argument(metavar="FILE[:FLOW]", help="A Python file with a flow, or a module.")

@@ -7,11 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from rich.console import Console
-from rich.status import Status
-from rich.table import Table
-
 from thalweg.plan import Plan
+from thalweg.printing import Table, Terminal, say
 
 log = logging.getLogger("thalweg")
 COUNTS = ("in", "out", "late", "rejected")
@@ -34,7 +31,7 @@ class Lines:
     """A line for everything, on stderr."""
 
     def say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        say(text)
 
     def batch(self, progress: Mapping[str, Any]) -> None:
         self.say(batch_line(progress))
@@ -47,18 +44,16 @@ class Live:
     """One line that changes, on a terminal."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True)
-        self._status = Status("", console=self._console)
-        self._status.start()
+        self._status = Terminal(error=True).status()
 
     def say(self, text: str) -> None:
-        self._status.update(text)
+        self._status.say(text)
 
     def batch(self, progress: Mapping[str, Any]) -> None:
-        self._status.update(batch_line(progress))
+        self._status.say(batch_line(progress))
 
     def close(self) -> None:
-        self._status.stop()
+        self._status.close()
 
 
 class _Handler(logging.Handler):
@@ -70,7 +65,7 @@ class _Handler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.WARNING:
-            print(f"warning: {record.getMessage()}", file=sys.stderr, flush=True)
+            say(f"warning: {record.getMessage()}")
         else:
             self._display.say(record.getMessage())
 
@@ -110,11 +105,11 @@ def batch_line(progress: Mapping[str, Any]) -> str:
 
 def totals_table(plan: Plan, counts: Mapping[str, Mapping[str, int]]) -> Table:
     """Rows in, out, late and rejected by operator, in the order of the flow."""
-    out = Table(title="rows since the first batch", title_justify="left")
-    out.add_column("operator", overflow="fold")
+    out = Table("rows since the first batch")
+    out.column("operator")
     for what in COUNTS:
-        out.add_column(what, justify="right", no_wrap=True)
+        out.column(what, right=True, wraps=False)
     for node in plan.nodes:
         mine = counts.get(node.name, counts.get(f"sink:{node.name}", {}))
-        out.add_row(node.name, *[f"{mine.get(what, 0):,}" for what in COUNTS])
+        out.row(node.name, *[f"{mine.get(what, 0):,}" for what in COUNTS])
     return out

@@ -11,14 +11,13 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 import thalweg as tw
 from thalweg.cli.arguments import Given, read_inputs, read_outputs
-from thalweg.cli.failures import told
 from thalweg.cli.loading import load_flow
 from thalweg.cli.progress import Display, open_display, totals_table
 from thalweg.plan import make_plan
+from thalweg.printing import Terminal, say
 
 if TYPE_CHECKING:
     from thalweg.spark import Query
@@ -45,7 +44,6 @@ Output = Annotated[
 ]  # fmt: skip
 
 
-@told
 def run(
     place: Place,
     input: Input,
@@ -84,7 +82,7 @@ def run(
             follow(query, display)
     finally:
         display.close()
-    Console().print(totals_table(plan, query.counts))
+    Terminal().print(totals_table(plan, query.counts))
 
 
 def _trigger(trigger: str, *, once: bool, drain: bool, checkpoint: str) -> str | None:
@@ -119,11 +117,9 @@ def _checkpoint(folder: str, display: Display) -> Iterator[str]:
 
 def start_session(master: str, display: Display) -> None:
     """Starts Spark, and says with which Java."""
-    import sys
-
     from thalweg.spark.java import prepare_java
 
-    print(f"Spark runs on {prepare_java()}", file=sys.stderr, flush=True)
+    say(f"Spark runs on {prepare_java()}")
     display.say("starting Spark …")
     tw.spark.session(master, light_jvm=True)  # inputs are files, which the JVM only lists
 
@@ -144,7 +140,7 @@ def spark_sinks(outputs: Mapping[str, Given]) -> dict[str, Any]:
         "csv": tw.spark.csv,
     }
     return {
-        name: tw.spark.console()
+        name: tw.spark.console(**one.options)
         if one.format == "console"
         else make[one.format](one.path, **one.options)
         for name, one in outputs.items()

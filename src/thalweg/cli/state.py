@@ -9,17 +9,14 @@ from typing import Annotated, Any
 import orjson
 import pyarrow as pa
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from thalweg.cli.failures import told
 from thalweg.cli.progress import COUNTS
 from thalweg.errors import CheckpointError
+from thalweg.printing import Table, Terminal, plain
 from thalweg.state.inspect import CheckpointInfo, OperatorInfo, describe, read_state
 from thalweg.times import NEVER, text
 
 
-@told
 def show(
     checkpoint: Annotated[str, typer.Argument(help="The checkpoint folder of a query.")],
     operator: Annotated[str, typer.Option(help="Only this operator's keys.")] = "",
@@ -42,16 +39,17 @@ def show(
     if as_json:
         typer.echo(orjson.dumps(_as_json(info, tables), option=orjson.OPT_INDENT_2).decode())
         return
-    console = Console()
+    console = Terminal()
     if not operator:
         _print_head(console, info)
     for name, table in tables.items():
         one = next(one for one in info.operators if one.name == name)
         by = f" by {', '.join(one.keys)}" if one.keys else ""
         if one.kind == "source" and not table.num_rows:
-            typer.echo(f"\nno rows wait at {name}")
+            typer.echo(plain(f"\nno rows wait at {name}"))
             continue
-        typer.echo(f"\n{'rows waiting at' if one.kind == 'source' else 'state of'} {name}{by}")
+        what = "rows waiting at" if one.kind == "source" else "state of"
+        typer.echo(plain(f"\n{what} {name}{by}"))
         console.print(_keys_table(table, _timers(info, name), limit))
 
 
@@ -90,7 +88,7 @@ def _timers(info: CheckpointInfo, name: str) -> dict[str, bool]:
     }
 
 
-def _print_head(console: Console, info: CheckpointInfo) -> None:
+def _print_head(console: Terminal, info: CheckpointInfo) -> None:
     state = "finished" if info.finished else f"batch {info.batch}" if info.batch >= 0 else "empty"
     lines = [
         f"flow {info.flow}, {state}, {info.slots} slot{'s' * (info.slots != 1)}, written by thalweg {info.version}"
@@ -98,7 +96,7 @@ def _print_head(console: Console, info: CheckpointInfo) -> None:
     for domain, clock in info.clock.items():
         if abs(clock) < NEVER:
             lines.append(f"clock {domain}: {_time(clock, info.instants)}")
-    typer.echo("\n".join(lines) + "\n")
+    typer.echo(plain("\n".join(lines) + "\n"))
     console.print(_operators_table(info.operators))
 
 
@@ -110,27 +108,27 @@ def _time(clock: int, instants: bool | None) -> str:
 
 
 def _operators_table(operators: tuple[OperatorInfo, ...]) -> Table:
-    out = Table(title="operators", title_justify="left")
-    out.add_column("operator", overflow="fold")
+    out = Table("operators")
+    out.column("operator")
     for name in ("kind", "buckets", "bytes", *COUNTS):
-        out.add_column(name, justify="left" if name == "kind" else "right", no_wrap=True)
+        out.column(name, right=name != "kind", wraps=False)
     for one in operators:
         buckets = f"{one.used}/{one.buckets}" if one.keys else ""
         size = f"{one.bytes:,}" if one.bytes else ""
         counts = [f"{one.counters.get(what, 0):,}" for what in COUNTS]
-        out.add_row(one.name, one.kind, buckets, size, *counts)
+        out.row(one.name, one.kind, buckets, size, *counts)
     return out
 
 
 def _keys_table(table: pa.Table, timers: Mapping[str, bool], limit: int) -> Table:
     out = Table()
     if table.num_rows == limit:
-        out.caption = f"the first {limit} keys; more with --limit"
+        out.note(f"the first {limit} keys; more with --limit")
     for field in table.schema:
         number = pa.types.is_integer(field.type) and field.name not in timers
-        out.add_column(field.name, justify="right" if number else "left", overflow="fold")
+        out.column(field.name, right=number)
     for row in _rows(table):
-        out.add_row(*[_shown(value, timers.get(column)) for column, value in row.items()])
+        out.row(*[_shown(value, timers.get(column)) for column, value in row.items()])
     return out
 
 

@@ -9,12 +9,12 @@ from typing import Annotated
 
 import pyarrow as pa
 import typer
-from rich.progress import Progress
 
 from thalweg.datagen.calls import call_records
 from thalweg.datagen.clicks import clickstream
 from thalweg.datagen.sales import store_sales
 from thalweg.datagen.writers import FORMATS, drip, write_files
+from thalweg.printing import bar
 
 Out = Annotated[Path, typer.Option(help="Folder to write into; made when it is not there.")]
 Rows = Annotated[int, typer.Option(min=1, help="How many rows.")]
@@ -31,9 +31,13 @@ Rate = Annotated[float, typer.Option(min=0, help="Rows a second; 0 writes as fas
 
 def register(app: typer.Typer) -> None:
     """Adds the commands of this module to an app."""
-    app.command("clicks")(clicks)
-    app.command("sales")(sales)
-    app.command("calls")(calls)
+    for name, does in commands().items():
+        app.command(name)(does)
+
+
+def commands() -> dict[str, Callable[..., None]]:
+    """The commands of this module by name."""
+    return {"clicks": clicks, "sales": sales, "calls": calls}
 
 
 def clicks(
@@ -105,11 +109,10 @@ def _write(
     """Writes the batches and tells how it goes; an argument that is refused ends the command."""
     try:
         batches = made()
-        with Progress(transient=True) as progress:
-            task = progress.add_task(f"writing {what}", total=rows)
+        with bar(f"writing {what}", rows) as more:
 
             def advance(path: Path, done: int) -> None:
-                progress.advance(task, done)
+                more(done)
 
             if rate:
                 size = -(-rows // files)

@@ -8,6 +8,7 @@ search for a level: the level itself may have just as few threads as do not show
 
 from __future__ import annotations
 
+from thalweg.brief import brief_repr
 from thalweg.elasticity.controller import Controller
 from thalweg.elasticity.replicas import Replicas
 from thalweg.elasticity.samples import Limits, Sample, Suggestion
@@ -16,6 +17,7 @@ from thalweg.elasticity.utilization import Utilization
 from thalweg.errors import BuildError
 
 
+@brief_repr
 class Combined(Controller):
     """A controller of threads and one of replicas; by default by throughput and by congestion.
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import abc
 
+from thalweg.brief import brief_repr
 from thalweg.elasticity.samples import Limits, Sample, Suggestion
 
 
+@brief_repr
 class Controller(abc.ABC):
     """Suggests thread levels, or how many threads may work on an operator.
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from thalweg.brief import brief_repr
 from thalweg.checks import require_int, require_share
 from thalweg.elasticity.controller import Controller
 from thalweg.elasticity.measures import relative_difference
@@ -54,6 +55,7 @@ class _Trial:
     period: int
 
 
+@brief_repr
 class Replicas(Controller):
     """Replicas by congestion, one change a period.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final, Literal
 
+from thalweg.brief import brief_repr
 from thalweg.errors import BuildError
 
 #: The period of adaptation, ns (Schneider & Wu, 4.2.2; Sahin & Gedik's Δ, 5.2): 10 s.
@@ -45,6 +46,7 @@ class OperatorSample:
     output_blocked: float
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
     """A flow in one period.

@@ -25,6 +25,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Literal
 
+from thalweg.brief import brief_repr
 from thalweg.checks import require_int, require_share
 from thalweg.elasticity.controller import Controller
 from thalweg.elasticity.curve import Curve
@@ -42,6 +43,7 @@ class _Load:
     best: int
 
 
+@brief_repr
 class ThreadLevels(Controller):
     """Thread levels by throughput.
 

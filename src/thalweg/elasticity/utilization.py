@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from thalweg.brief import brief_repr
 from thalweg.checks import require_share
 from thalweg.elasticity.controller import Controller
 from thalweg.elasticity.samples import FEW_LOOKS, Limits, Sample, Suggestion
 from thalweg.errors import BuildError
 
 
+@brief_repr
 class Utilization(Controller):
     """One thread more where the mean utilization is high, one less where it is low.
 

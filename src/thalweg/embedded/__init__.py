@@ -1,7 +1,8 @@
 """The embedded host: flows run in this process, without Spark."""
 
+from thalweg.embedded.dropped import tell_dropped
 from thalweg.embedded.entry import run
 from thalweg.embedded.host import Result, check_names, collect
 from thalweg.embedded.running import FlowRun, Running, start
 
-__all__ = ["FlowRun", "Result", "Running", "check_names", "collect", "run", "start"]
+__all__ = ["FlowRun", "Result", "Running", "check_names", "collect", "run", "start", "tell_dropped"]

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, overload
 
+from thalweg.checks import meant, require_mapping
 from thalweg.elasticity import Controller
 from thalweg.embedded.amount import MODERATE, SMALL, rows_at_most
 from thalweg.embedded.host import FlowHost, Result, options_of, required_plan
 from thalweg.embedded.running import FlowRun, Running
 from thalweg.embedded.slots import SLOT_ROWS, Routing, Slots, routing_of
-from thalweg.errors import BuildError
+from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow import Flow
 from thalweg.plan import Plan
+from thalweg.runtime.failures import told_once
 from thalweg.runtime.feeding import Event
 from thalweg.runtime.machine import usable_processors
 from thalweg.runtime.options import Options
 from thalweg.runtime.reserve import Reserve
 from thalweg.runtime.warm import is_warm, warm_beside
 
+_LOG: Final = logging.getLogger("thalweg")
+#: What is given by name.
+_BY_NAME: Final = {"sinks": "sinks by name", "classes": "priority classes by flow name"}
 #: How often a caller that waits for several flows looks at each of them, seconds.
 _LOOK_S: Final = 0.05
 
@@ -111,9 +117,40 @@ def run(
             first that fails ends the others.
         EnvironmentProblem: a file cannot be written, or a peer cannot be reached.
     """
+    try:
+        return _run(
+            flow, inputs, sinks, classes=classes, threads=threads, threading=threading,
+            policy=policy, controller=controller, period_s=period_s, chunk_rows=chunk_rows,
+            options=options, slots=slots, routing=routing,
+        )  # fmt: skip
+    except ThalwegError as error:
+        _LOG.debug("the failure in full", exc_info=error)
+        failure = told_once(error)
+    raise failure.with_traceback(None)
+
+
+def _run(
+    flow: Flow | Sequence[Flow],
+    inputs: Mapping[str, Any],
+    sinks: Mapping[str, Any] | None,
+    *,
+    classes: Mapping[str, int] | None,
+    threads: int | Literal["auto"] | None,
+    threading: Literal["manual", "dedicated", "dynamic"],
+    policy: Any,
+    controller: Controller | None,
+    period_s: float,
+    chunk_rows: int | None,
+    options: Options | None,
+    slots: int | None,
+    routing: Routing,
+) -> Result | dict[str, Result]:
     if options is not None and not isinstance(options, Options):
         raise BuildError(f"options: expected Options, got {type(options).__name__}")
-    if isinstance(flow, Sequence):
+    for name, given in {"sinks": sinks, "classes": classes}.items():
+        if given is not None:
+            require_mapping("run", _BY_NAME[name], **{name: given})
+    if isinstance(flow, Sequence) and not isinstance(flow, str):
         if slots is not None or routing is not None:
             raise BuildError("slots and routing: for one flow, not for several side by side")
         how = options or options_of(threads, threading, policy, controller, period_s)
@@ -222,4 +259,6 @@ def _check_names(what: str, given: Any, names: Sequence[str]) -> None:
         )
     for extra in given:
         if extra not in names:
-            raise BuildError(f"{what}: there is no flow {extra!r}; there are {', '.join(names)}")
+            raise BuildError(
+                f"{what}: there is no flow {extra!r}; there are {', '.join(names)}{meant(extra, names)}"
+            )

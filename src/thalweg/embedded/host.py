@@ -13,8 +13,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from thalweg.checks import require_count
+from thalweg.brief import brief
+from thalweg.checks import meant, refuse, require_count, require_mapping
 from thalweg.elasticity import ThreadLevels
+from thalweg.embedded.dropped import tell_dropped
 from thalweg.embedded.lanes import refuse_unknown_lanes, tell_lanes
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
@@ -23,6 +25,7 @@ from thalweg.runtime.build import Prepared, prepare
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.elastic import Elastic, elastic_of
 from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
+from thalweg.runtime.failures import shorten
 from thalweg.runtime.feeding import Event, Feeding
 from thalweg.runtime.io import CollectSink, RowSink, as_source, choose_sinks, opened, runs_user_code
 from thalweg.runtime.io.contracts import Feed
@@ -34,8 +37,11 @@ from thalweg.runtime.port_room import PortRooms
 from thalweg.runtime.workers import Workers
 from thalweg.stats import Change, LatencyHistogram, RunProgress
 
+#: Sinks that a result shows of itself.
+_SHOWN: Final = 10
 
-@dataclasses.dataclass(slots=True)
+
+@dataclasses.dataclass(slots=True, repr=False)
 class Result:
     """What an embedded run gave.
 
@@ -59,6 +65,21 @@ class Result:
             known = ", ".join(sorted(self._chunks)) or "none"
             raise BuildError(f"no rows of a sink {sink!r} are kept; they are of: {known}")
         return [row for chunk in self._chunks[sink] for row in chunk.rows()]
+
+    def __repr__(self) -> str:
+        """What came in and out, in some lines; the rows are in ``sinks`` and ``rows(sink)``."""
+        lines = [f"<Result: {self.progress.rows_in:,} rows in, {self.progress.seconds:.3g} s"]
+        for name, table in itertools.islice(self.sinks.items(), _SHOWN):
+            lines.append(
+                f"  sink {name!r}: {table.num_rows:,} rows ({', '.join(table.column_names)})"
+            )
+        if len(self.sinks) > _SHOWN:
+            lines.append(f"  … {len(self.sinks) - _SHOWN:,} more sinks")
+        for what in ("late", "rejected"):
+            some = {name: its[what] for name, its in self.counts.items() if its.get(what)}
+            if some:
+                lines.append(f"  {what}: {brief(some)}")
+        return "\n".join(shorten(line, 200) for line in lines) + ">"
 
 
 @contextlib.contextmanager
@@ -239,6 +260,7 @@ class FlowHost:
             # Ahead of all that waits for threads: they look at it.
             stack.callback(stop.set)
             self._read(feeds, stop)
+            tell_dropped(self.plan, self.engine.counts)
             return _result(self.plan, self.engine, self._sinks, self.progress())
 
     def close(self) -> None:
@@ -317,9 +339,8 @@ def required_plan(flow: Flow, inputs: Mapping[str, Any]) -> Plan:
         BuildError: it is no flow, or they do not fit it.
     """
     if not isinstance(flow, Flow):
-        raise BuildError(f"run: expected a tw.Flow, got {type(flow).__name__}")
-    if not isinstance(inputs, Mapping):
-        raise BuildError(f"run: expected inputs by source name, got {type(inputs).__name__}")
+        raise refuse("run", "flow", "a tw.Flow", flow)
+    require_mapping("run", "inputs by source name", inputs=inputs)
     plan = make_plan(flow)
     check_names(plan, inputs)
     return plan
@@ -333,13 +354,16 @@ def check_names(plan: Plan, inputs: Mapping[str, Any]) -> None:
             f"operator {name!r}: {made[name].function.where} makes its rows itself, and takes no input"
         )
     names = {source.name for source in plan.sources} - made.keys()
+    extra = sorted(inputs.keys() - names, key=str)
     for missing in sorted(names - inputs.keys()):
+        also = f"; it has no source {extra[0]!r}{meant(extra[0], names)}" if extra else ""
         raise BuildError(
-            f"flow {plan.flow!r} has a source {missing!r}, but no input of that name was given"
+            f"flow {plan.flow!r} has a source {missing!r}, but no input of that name was given{also}"
         )
-    for extra in sorted(inputs.keys() - names):
+    for one in extra:
         raise BuildError(
-            f"flow {plan.flow!r} has no source {extra!r}; it has {', '.join(sorted(names)) or 'none'}"
+            f"flow {plan.flow!r} has no source {one!r}; it has {', '.join(sorted(names)) or 'none'}"
+            f"{meant(one, names)}"
         )
 
 

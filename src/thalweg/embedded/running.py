@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal
 
-from thalweg.checks import require_class, require_count
+from thalweg.checks import require_class, require_count, require_instance, require_mapping
 from thalweg.elasticity import Controller
 from thalweg.embedded.host import FlowHost, Result, options_of, required_plan
 from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow import Flow
 from thalweg.runtime.background import Background
 from thalweg.runtime.elastic import elastic_of
-from thalweg.runtime.failures import reason_of
+from thalweg.runtime.failures import reason_of, told_once
 from thalweg.runtime.feeding import Event
 from thalweg.runtime.options import Options
 from thalweg.runtime.reserve import Reserve
@@ -34,6 +34,10 @@ class FlowRun:
 
     def _run(self) -> Result:
         return self._host.run(self._stop)
+
+    def __repr__(self) -> str:
+        how = "active" if self.is_active else "failed" if self.exception else "ended"
+        return f"<FlowRun {self.name!r}, {how}, class {self.priority_class}>"
 
     def begin(self) -> None:
         """Begins, unless it has already, or was stopped."""
@@ -79,7 +83,11 @@ class FlowRun:
             raise TimeoutError(f"flow {self.name!r} has not ended within {timeout_s} s")
         if self._is_stopped:
             raise ThalwegError(f"flow {self.name!r} was stopped before its end")
-        return self._background.result()
+        try:
+            return self._background.result()
+        except ThalwegError as error:
+            failure = told_once(error)
+        raise failure.with_traceback(None)
 
     def end(self) -> None:
         """Ends its inputs here: what has come runs through, remaining timers fire, and :meth:`result` has it all."""
@@ -156,6 +164,8 @@ class Running:
             raise BuildError(
                 f"add: all flows have ended here, since {reason_of(error)}; begin anew with tw.start"
             ) from error
+        if sinks is not None:
+            require_mapping("add", "sinks by name", sinks=sinks)
         require_class(f"flow {getattr(flow, 'name', flow)!r}", priority_class)
         plan = required_plan(flow, inputs)
         known = self._flows.get(plan.flow)
@@ -215,6 +225,10 @@ class Running:
             self._elastic.stop()
         self._workers.stop()
 
+    def __repr__(self) -> str:
+        active = sum(run.is_active for run in self._flows.values())
+        return f"<Running {active} of {len(self._flows)} flows, {self._options.threads} threads>"
+
     def __enter__(self) -> Running:
         return self
 
@@ -252,6 +266,10 @@ def start(
     Raises:
         BuildError: something does not fit.
     """
+    if options is not None:
+        require_instance("start", Options, "Options", options=options)
+    if reserve is not None:
+        require_instance("start", Reserve, "a Reserve", reserve=reserve)
     how = options or options_of(threads, threading, policy, controller, period_s)
     if how is None:
         raise BuildError("threading: 'manual' runs one flow: use tw.run")

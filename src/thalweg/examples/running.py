@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -11,11 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import typer
-from rich.console import Console
-from rich.table import Table
 
 import thalweg as tw
 from thalweg.operators.nodes import Sink
+from thalweg.printing import Table, Terminal, say
 from thalweg.readers import Format, ReadOptions, list_files, read_file
 from thalweg.records import Kind, Schema
 from thalweg.state.paths import resolve
@@ -126,7 +124,7 @@ def plain(table: pa.Table) -> pa.Table:
 
 def show(outcome: Outcome, sink: str, *, limit: int = 10) -> None:
     """Prints a sink's first rows and the totals."""
-    console = Console()
+    console = Terminal()
     table = outcome.tables[sink]
     console.print(rows_table(outcome.flow, sink, table.slice(0, limit)))
     if table.num_rows > limit:
@@ -137,13 +135,12 @@ def show(outcome: Outcome, sink: str, *, limit: int = 10) -> None:
 def rows_table(flow: tw.Flow, sink: str, table: pa.Table) -> Table:
     """Rows as a table for the terminal: times as ISO 8601, numbers to the right."""
     schema = sink_schemas(flow)[sink]
-    out = Table(title=sink, title_justify="left")
+    out = Table(sink)
     for field in schema.fields:
-        number = field.type.kind in (Kind.INT, Kind.FLOAT)
-        out.add_column(field.name, justify="right" if number else "left", overflow="fold")
+        out.column(field.name, right=field.type.kind in (Kind.INT, Kind.FLOAT))
     columns = [_shown(table.column(field.name), field.type.kind) for field in schema.fields]
     for row in zip(*columns, strict=True):
-        out.add_row(*row)
+        out.row(*row)
     return out
 
 
@@ -172,10 +169,10 @@ def totals(outcome: Outcome) -> str:
 
 def command(main: Callable[..., None]) -> None:
     """Runs an example's ``main`` as a command; an error of ours is one message and exit code 1."""
-    app = typer.Typer(add_completion=False)
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.command()(main)
     try:
         app()
     except tw.ThalwegError as error:
-        print(f"error: {error}", file=sys.stderr)
+        say(f"error: {error}")
         raise SystemExit(1) from None

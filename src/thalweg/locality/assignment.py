@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from thalweg.brief import brief_repr
 from thalweg.errors import BuildError
 from thalweg.locality.statistics import Key, OperatorKey
 
@@ -26,6 +27,7 @@ class HeavyKey:
     imbalance: float
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
     """What an assignment gives on the statistics that it was made from.
@@ -51,6 +53,7 @@ class Report:
         return tuple(name for name, found in self.imbalance.items() if found > self.alpha)
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Assignment:
     """Where keys and buckets are.

@@ -9,11 +9,13 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from thalweg.brief import brief_repr
 from thalweg.hashing import Int64s, UInt64s
 
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Counts:
     """Counted items.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from thalweg.brief import brief_repr
 from thalweg.locality.assignment import Assignment
 from thalweg.locality.statistics import Key, Statistics
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
     """Where tuples go.

@@ -29,6 +29,9 @@ class ExactCounts:
         }
         self._pairs: collections.Counter[tuple[OperatorKey, OperatorKey]] = collections.Counter()
 
+    def __repr__(self) -> str:
+        return f"<ExactCounts of {sum(map(len, self._keys.values())):,} keys and {len(self._pairs):,} pairs>"
+
     def take(self, operator: str, key: Key) -> None:
         """An operator took a tuple of a key."""
         self._keys[operator][key] += 1

@@ -17,6 +17,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from thalweg.brief import brief_repr
 from thalweg.errors import BuildError
 from thalweg.locality.assignment import Assignment
 from thalweg.locality.statistics import Key, OperatorKey, PairCount
@@ -30,6 +31,7 @@ MAX_KEYS: Final = 1_000_000
 BucketOf = Callable[[str, Key], int]
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Placed:
     """What was decided for a batch.
@@ -85,6 +87,9 @@ class FirstSeen:
             name: list(loads[name]) if loads else [0] * assignment.parts
             for name in assignment.buckets
         }
+
+    def __repr__(self) -> str:
+        return f"<FirstSeen, {len(self._placed):,} keys placed, {self._assignment!r}>"
 
     @property
     def loads(self) -> dict[str, list[int]]:

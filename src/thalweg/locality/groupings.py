@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from thalweg.brief import brief_repr
 from thalweg.errors import BuildError
 from thalweg.hashing import Int64s, UInt64s, bucket_of, hash_words
 from thalweg.jit import njit
@@ -39,6 +40,7 @@ class Shuffle:
         return _counted((int(load.sum()) + np.arange(len(hashes))) % self.slots, load)
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class LocalOrShuffle:
     """To the sender's own slot if the operator is there, else in turn among those where it is.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from thalweg.brief import brief_repr
 from thalweg.errors import BuildError
 from thalweg.locality.routing import Routes, RoutingTable
 from thalweg.locality.statistics import Key
@@ -45,6 +46,7 @@ class UnitMove:
     receiver: int
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Moves:
     """All that changes hands: the keys, then the units, by operator in the order of the table."""

@@ -29,6 +29,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
+from thalweg.brief import brief_repr
 from thalweg.errors import ThalwegError
 from thalweg.locality.moves import Moves, moves_between
 from thalweg.locality.routing import RoutingTable
@@ -146,6 +147,7 @@ class Phase(enum.Enum):
     RUNNING = "running"
 
 
+@brief_repr
 @dataclasses.dataclass(slots=True)
 class Manager:
     """Decides by which table each batch is routed.

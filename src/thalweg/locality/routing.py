@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from thalweg.brief import brief_repr
 from thalweg.errors import BuildError
 from thalweg.hashing import Int64s, UInt64s, bucket_of
 from thalweg.locality.assignment import Assignment, Report
@@ -29,6 +30,7 @@ from thalweg.plan import Plan
 GROUPS_A_SLOT: Final = 4
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True)
 class Routes:
     """Where the keys of one operator go.
@@ -81,6 +83,7 @@ class Routes:
         return int(self.units_of(np.array([hash_key(self.types, key)], np.uint64))[0])
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True)
 class RoutingTable:
     """Where every key of a flow goes while one epoch holds.

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from thalweg.brief import brief
 from thalweg.errors import BuildError
 from thalweg.hashing import Int64s, UInt64s, bucket_of
 from thalweg.locality.names import KeyNames
@@ -67,6 +68,9 @@ class KeySketch:
             raise BuildError(
                 f"{pairs} pairs and {keys} keys take {self.nbytes} bytes, but memory_bytes is {memory_bytes}"
             )
+
+    def __repr__(self) -> str:
+        return f"<KeySketch of {brief(list(self._buckets))}, {self.nbytes:,} bytes>"
 
     @property
     def nbytes(self) -> int:

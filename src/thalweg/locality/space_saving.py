@@ -76,6 +76,9 @@ class SpaceSaving:
             np.zeros(4, np.int64),
         )
 
+    def __repr__(self) -> str:
+        return f"<SpaceSaving of {self.capacity:,} counters, {self.total:,} tuples counted>"
+
     @property
     def capacity(self) -> int:
         """How many counters there are."""

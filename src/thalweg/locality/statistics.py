@@ -15,6 +15,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from thalweg.brief import brief_repr
 from thalweg.errors import BuildError
 
 #: A key as users see it.
@@ -53,6 +54,7 @@ class KeyCount:
         return self.count - self.error
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeyLoads:
     """What a keyed operator took.
@@ -71,6 +73,7 @@ class KeyLoads:
     unpinned: tuple[int, ...]
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Statistics:
     """The keys and pairs of a flow in some period.

@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from thalweg.brief import brief_repr
 from thalweg.errors import BuildError
 from thalweg.hashing import Int64s, UInt64s, bucket_of
 from thalweg.locality.counts import Counts
@@ -23,6 +24,7 @@ Decode: TypeAlias = Callable[[str, pa.BinaryArray], list[Key]]
 Names: TypeAlias = tuple[UInt64s, pa.BinaryArray]
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeySummary:
     """Counts of one slot or of several.

@@ -13,6 +13,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+from thalweg.brief import brief_repr
+from thalweg.checks import require_rows, require_text
 from thalweg.errors import BuildError
 from thalweg.records import Field, FieldType, Kind, Schema
 
@@ -28,6 +30,7 @@ class Aggregate:
     k: int = 0
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
     """An aggregate bound to a record: state fields, result type, and the texts of update and result."""
@@ -45,6 +48,7 @@ def count() -> Aggregate:
 
 def sum(field: str) -> Aggregate:
     """The sum of a number field; nulls are left out, the sum of none is 0."""
+    require_text("agg.sum", field=field)
     return Aggregate("sum", field)
 
 
@@ -53,23 +57,26 @@ def min(field: str) -> Aggregate:
 
     NaN counts as greater than every number: it is the least only of nothing but NaN.
     """
+    require_text("agg.min", field=field)
     return Aggregate("min", field)
 
 
 def max(field: str) -> Aggregate:
     """The greatest value of a field, which is NaN if there is one; null as for :func:`min`."""
+    require_text("agg.max", field=field)
     return Aggregate("max", field)
 
 
 def mean(field: str) -> Aggregate:
     """The arithmetic mean of a number field as a float; nulls are left out, the mean of none is NaN."""
+    require_text("agg.mean", field=field)
     return Aggregate("mean", field)
 
 
 def top_k(k: int, by: str) -> Aggregate:
     """The k rows with the greatest values of a field, greatest first, NaN before numbers; ties by first arrival."""
-    if k < 1:
-        raise BuildError(f"top_k wants k of 1 or more, got {k}")
+    require_rows("agg.top_k", k=k)
+    require_text("agg.top_k", by=by)
     return Aggregate("top_k", by, k)
 
 

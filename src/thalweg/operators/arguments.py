@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+from thalweg.checks import require_optional_text, shown
 from thalweg.errors import BuildError, SchemaError
 from thalweg.operators.functions import Function
 from thalweg.records import Field, FieldType, Kind, Schema
@@ -36,6 +37,28 @@ def key_field(function: Function, into: Any) -> Field:
             f"key_by: the key of {function.where} cannot be {hint!r}: {error}"
         ) from None
     return schema.fields[0]
+
+
+def label_of(name: Any, usual: str) -> str:
+    """The name of an operator: what was given, else the usual one.
+
+    Raises:
+        BuildError: what was given is no name.
+    """
+    require_optional_text(usual, name=name)
+    return usual if name is None else str(name)
+
+
+def record_of(where: str, what: str, given: Any) -> Schema:
+    """The record of an argument.
+
+    Raises:
+        SchemaError: it is none.
+    """
+    try:
+        return Schema.of(given)
+    except SchemaError as error:
+        raise SchemaError(f"{where}: {what}: {error}") from None
 
 
 def time_field(schema: Schema, name: str, where: str) -> FieldType:
@@ -75,8 +98,8 @@ def lateness_span(time: FieldType, value: Duration, where: str) -> int:
 
 
 def choice(what: str, value: Any, allowed: tuple[str, ...], where: str) -> Any:
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise BuildError(
-            f"{where!r}: {what} is one of {', '.join(map(repr, allowed))}, got {value!r}"
+            f"{where!r}: {what} is one of {', '.join(map(repr, allowed))}, got {shown(value)}"
         )
     return value

@@ -12,6 +12,7 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from thalweg.checks import is_int_from
 from thalweg.errors import BuildError, SchemaError
 from thalweg.operators.coroutines import Control, Input, Output
 from thalweg.operators.feedback import Feedback
@@ -90,7 +91,7 @@ class _Verb:
                 f"has no input or argument {extra!r}; it has {', '.join(sorted(known))}"
             )
         for what, rows in (("max_waiting", max_waiting), ("capacity", capacity)):
-            if rows is not None and (not isinstance(rows, int) or rows < 1):
+            if not (is_int_from(rows, 1) or (rows is None and what == "max_waiting")):
                 raise self._error(f"{what} is a number of rows from 1, got {rows!r}")
         constants = tuple(self._constants())
         found = [port for one in self.parameters for port in self._inputs(one)]
@@ -193,7 +194,8 @@ class _Verb:
                     f"does not say which records {one.name!r} gives; annotate tw.Output[Record], or pass into=Record"
                 )
             port = "out" if len(outputs) == 1 else one.name
-            found.append(OutPort(port, one.name, self._record(record, one.name)))
+            origin = "" if chosen is None else " by into"
+            found.append(OutPort(port, one.name, self._record(record, one.name, origin)))
         return tuple(found)
 
     def _state(self) -> tuple[StateSpec | None, str]:
@@ -233,11 +235,11 @@ class _Verb:
                     " tw.Control, declare its class with @tw.state if it must outlive a wait, or give it a value"
                 )
 
-    def _record(self, record: Any, port: str) -> Schema:
+    def _record(self, record: Any, port: str, origin: str = "") -> Schema:
         try:
             return Schema.of(record)
         except SchemaError as error:
-            raise self._error(f"has a port {port!r} of {record!r}: {error}") from None
+            raise self._error(f"has a port {port!r} of {record!r}{origin}: {error}") from None
 
     def _error(self, what: str) -> BuildError:
         return BuildError(f"operator {self.name!r}: {self.function.where} {what}")

@@ -29,14 +29,17 @@ class Function:
     line: int
 
     @classmethod
-    def of(cls, call: Any, operator: str, *, coroutine: bool = False) -> Function:
-        """The function record of any callable, or of a coroutine function.
+    def of(
+        cls, call: Any, operator: str, *, coroutine: bool = False, argument: str = ""
+    ) -> Function:
+        """The function record of any callable, or of a coroutine function; ``argument`` names it in messages.
 
         Raises:
             BuildError: it cannot be called, or it is of the other kind.
         """
         if not callable(call):
-            raise BuildError(f"operator {operator!r}: expected a function, got {call!r}")
+            named = f"{argument}: " if argument else ""
+            raise BuildError(f"operator {operator!r}: {named}expected a function, got {call!r}")
         label = getattr(call, "__qualname__", call)
         if coroutine and inspect.isasyncgenfunction(call):
             raise BuildError(
@@ -140,9 +143,11 @@ def returns_of(
     hint = _return_hint(function, operator)
     if into is not None:
         many = hint is not inspect.Parameter.empty and _is_many(hint)
-        return Returns(
-            Schema.of(into), many=many or inspect.isgeneratorfunction(function.call), maybe=True
-        )
+        try:
+            record = Schema.of(into)
+        except SchemaError as error:
+            raise SchemaError(f"operator {operator!r}: into: {error}") from None
+        return Returns(record, many=many or inspect.isgeneratorfunction(function.call), maybe=True)
     if hint is inspect.Parameter.empty:
         raise BuildError(
             f"operator {operator!r}: {function.where} does not say what it returns;"

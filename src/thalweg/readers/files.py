@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from pyarrow import fs as pafs
 
+from thalweg.brief import brief_repr
 from thalweg.errors import BuildError
 from thalweg.readers.csv_files import layout, read_csv, read_header
 from thalweg.readers.json_lines import read_json
@@ -20,6 +21,7 @@ from thalweg.readers.text_lines import check_fields, read_text
 from thalweg.records import Schema
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileReport:
     """What a look at a file shows: its columns (none for JSON lines and text) and its compression."""

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, get_args
 
+from thalweg.brief import brief_repr
+from thalweg.checks import meant, refuse, require_flag
 from thalweg.errors import BuildError
 
 Format = Literal["csv", "json", "text", "parquet"]
@@ -35,6 +37,7 @@ _ONLY: Final = {
 }
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
     """How files of one source are read; an option that the format does not have is refused.
@@ -135,5 +138,11 @@ def read_options(verb: str, format: Format, given: Mapping[str, Any]) -> ReadOpt
     for unknown in sorted(given.keys() - known):
         raise BuildError(
             f"{verb}: there is no option {unknown!r}; there are {', '.join(sorted(known - {'format'}))}"
+            f"{meant(unknown, known)}"
         )
+    if "header" in given:
+        require_flag(verb, header=given["header"])
+    for name in ("true_values", "false_values"):
+        if not isinstance(given.get(name, ()), Sequence) or isinstance(given.get(name), str):
+            raise refuse(verb, name, "a tuple of texts", given[name])
     return ReadOptions(format=format, **given)

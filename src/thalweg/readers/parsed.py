@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from thalweg.brief import brief_repr
 from thalweg.errors import DataError
 from thalweg.records import Schema
 from thalweg.times import EXTREME
@@ -35,6 +36,7 @@ class BadRow:
     unit: Literal["line", "row"] = "line"
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Parsed:
     """A part of a file, in file order.

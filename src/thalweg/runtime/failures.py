@@ -2,18 +2,51 @@
 
 from __future__ import annotations
 
+import os
 import traceback
-from typing import Any
+from types import TracebackType
+from typing import Any, Final
 
-from thalweg.errors import OperatorError
+from thalweg.errors import OperatorError, ThalwegError
 from thalweg.operators.functions import Function
 
 _LONGEST = 300
+#: Where the files of this package lie; its examples are as a user's.
+_PACKAGE: Final = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 #: What asyncio raises outside its own loop, and what is said then.
 _NO_LOOP = "no running event loop"
 _NO_ASYNCIO = (
     "there is no asyncio here: an operator awaits tw.wait_for_all, tw.wait_for_any and push only"
 )
+
+
+def told_once(error: ThalwegError) -> ThalwegError:
+    """The error with one traceback behind it at most: that of the user's own code, where that raised.
+
+    What an error of ours came from says the same in other words, and frames of the engine say nothing to a user.
+    """
+    cause = error.__cause__
+    while isinstance(cause, ThalwegError):
+        cause = cause.__cause__
+    trace = None if cause is None else _from_user_code(cause.__traceback__)
+    if cause is not None and trace is not None:
+        cause.__traceback__ = trace
+        before = cause.__context__
+        if before is not None and _from_user_code(before.__traceback__) is None:
+            cause.__context__ = (
+                None  # of the compiled function; this is its second run, interpreted
+            )
+    elif str(cause) in str(error):
+        cause = None
+    error.__cause__ = cause  # hides the context
+    return error
+
+
+def _from_user_code(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of this package at its head."""
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        trace = trace.tb_next
+    return trace
 
 
 def shorten(value: Any, longest: int = _LONGEST) -> str:
@@ -51,6 +84,16 @@ def coroutine_error(operator: str, function: Function, error: BaseException) -> 
         f"operator {operator!r} failed: {reason_of(error)}\n"
         f"{_place(function)}{_raised_at(function, error)}{hint}",
         operator=operator,
+    )
+
+
+def left_by(error: BaseException) -> ThalwegError:
+    """The error of a flow one of whose functions wanted to end the process."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return ThalwegError(
+        f"a function of the flow wanted to end the process: {reason_of(error)}\n"
+        f"  at {last.name} in {last.filename}:{last.lineno}\n"
+        "  raise an error instead, which names the row, or stop the run from outside"
     )
 
 

@@ -16,6 +16,7 @@ import enum
 import math
 from collections.abc import Collection, Mapping, Sequence
 
+from thalweg.brief import brief, brief_repr
 from thalweg.checks import require_class, require_int
 from thalweg.errors import BuildError, SchedulingError
 from thalweg.scheduling.features import Feature, read_feature
@@ -49,6 +50,7 @@ class Phase(enum.Enum):
     RUNNING = "running"
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
     """A batch was given a place.
@@ -187,6 +189,12 @@ class Admission:
         self.top = min(self._classes.values(), default=0)
 
     # -- events -------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        queries = brief(list(self._queries))
+        return (
+            f"<Admission by {type(self.policy).__name__}, {self._slots} places, queries {queries}>"
+        )
 
     def class_of(self, query: str) -> int:
         """A query's class.

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
+from thalweg.brief import brief_repr
 from thalweg.checks import require_class
 from thalweg.errors import BuildError, SchedulingError
 from thalweg.scheduling.features import Feature
@@ -180,6 +181,7 @@ def lower_envelope(costs: Sequence[float], selectivities: Sequence[float]) -> li
     return [slope for slope, _, _, operators in segments for _ in range(operators)]
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultiClass(RoundPolicy):
     """A policy for each priority class: operators of class 0 first, then those of class 1, and so on (7.4).

@@ -10,6 +10,7 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
+from thalweg.brief import brief_repr
 from thalweg.checks import is_int_from
 from thalweg.errors import BuildError
 from thalweg.scheduling.features import Feature
@@ -18,6 +19,7 @@ from thalweg.scheduling.round_view import RoundView
 T = TypeVar("T")
 
 
+@brief_repr
 class Placement(abc.ABC):
     """Gives each thread its operators for one round, and keeps nothing between rounds.
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from thalweg.brief import brief_repr
 from thalweg.scheduling.measures import PRIOR_COST_NS, PRIOR_SELECTIVITY
 
 #: The room of an output that nobody reads.
@@ -63,6 +64,7 @@ class OperatorStats(NamedTuple):
         return max(self.limit - self.workers, 0)
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class RoundView:
     """The operators of all flows between two rounds, each flow in topological order.

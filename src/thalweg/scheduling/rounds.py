@@ -15,6 +15,7 @@ import operator as operators
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
+from thalweg.brief import brief_repr
 from thalweg.checks import require_int
 from thalweg.errors import BuildError, SchedulingError
 from thalweg.scheduling.features import BUILT_IN, Feature
@@ -134,6 +135,7 @@ def _require_length(policy: RoundPolicy, name: str, value: object) -> None:
         raise BuildError(f"{policy.name}: {name} must be a length of time above 0, not {value!r}")
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Round:
     """What each thread runs until the next round.

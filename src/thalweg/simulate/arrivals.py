@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator
 from typing import Final
 
+from thalweg.brief import brief_repr
 from thalweg.errors import BuildError
 from thalweg.simulate.loads import Load
 
@@ -79,6 +80,7 @@ class Bursts(Arrivals):
             yield round((cycle * (self.on_s + self.off_s) + place / self.per_s) * _NS)
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Steps(Arrivals):
     """A rate that changes: ``((seconds, per_s), ...)`` one after the other, at equal distances; then no more."""
@@ -119,6 +121,7 @@ class Varying(Arrivals):
             seconds += gap / (self.per_s * self.load.factor(seconds))
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class At(Arrivals):
     """At exactly these times, ns, and no more."""

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Final
 
+from thalweg.brief import brief_repr
 from thalweg.elasticity import Controller, Limits, OperatorSample, Sample, Suggestion
 from thalweg.errors import BuildError
 from thalweg.simulate.graph import Graph, Operator
@@ -41,6 +42,7 @@ class Period:
         return self.rows_out * 1e9 / self.sample.period_ns
 
 
+@brief_repr
 class ElasticHost:
     """Runs a simulation under a controller, period by period.
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Final, Literal, get_args
 
+from thalweg.brief import brief_repr
 from thalweg.errors import BuildError
 from thalweg.simulate.arrivals import Arrivals, Saturated
 from thalweg.simulate.draws import MOST_UNIFORM_SPREAD, Draw
@@ -31,6 +32,7 @@ class Source:
     arrivals: Arrivals
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
     """An operator: what it reads, what a tuple costs, how many it puts out, and who may work on it.
@@ -111,6 +113,7 @@ class Operator:
             )
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Graph:
     """Sources and operators, each behind all that it reads.

@@ -8,6 +8,7 @@ import itertools
 import math
 from typing import Literal
 
+from thalweg.brief import brief_repr
 from thalweg.errors import BuildError
 
 
@@ -21,6 +22,7 @@ class Load(abc.ABC):
         """The factor at a virtual time, above 0."""
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Levels(Load):
     """``((from_s, factor), ...)``: each factor from its time on, and 1 before the first.

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
+from thalweg.brief import brief_repr
 from thalweg.stats import Latency, weighted_quantile
 
 Int64s = npt.NDArray[np.int64]
@@ -61,6 +62,7 @@ class SimulatedOperator:
     visits: int
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class SimulatedSink:
     """What left the flow at a sink, in order: when each tuple left, and when it had entered, ns."""
@@ -106,6 +108,7 @@ class OperatorCounters:
     limit: int
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Counters:
     """A simulation so far.
@@ -124,6 +127,7 @@ class Counters:
     rows_out: int
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Simulated:
     """A run in virtual time, up to now.

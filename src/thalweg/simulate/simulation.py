@@ -110,6 +110,11 @@ class Simulation:
         self._model.settle()
         self._events.plan(0, self._sample, None)
 
+    def __repr__(self) -> str:
+        return (
+            f"<Simulation of {len(self.graph.operators):,} operators, {self.seconds:.6g} s so far>"
+        )
+
     @property
     def seconds(self) -> float:
         """Virtual time, s."""

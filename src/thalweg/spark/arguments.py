@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from thalweg.checks import require_count
+from thalweg.checks import (
+    meant,
+    path_of,
+    refuse,
+    require_count,
+    require_instance,
+    require_mapping,
+    require_rows,
+    shown,
+)
 from thalweg.errors import BuildError
-from thalweg.plan import Plan
+from thalweg.flow import Flow
+from thalweg.plan import Plan, make_plan
 from thalweg.spark import inputs as io
 from thalweg.spark.elastic import Adaptation, Elastic, elastic
 from thalweg.state.routing_files import asked_path, load_table
 from thalweg.times import duration
 
 log = logging.getLogger("thalweg")
+#: Of more slots for each that runs at a time a warning says that they cost time.
+_SLOTS_A_CORE: Final = 32
 
 
 def numbers_of(spark: SparkSession, slots: Any, threads: Any) -> Adaptation:
@@ -109,6 +121,45 @@ def threads_of(spark: SparkSession, threads: int | None) -> int:
     return threads
 
 
+def check_flow(where: str, flow: Any, inputs: Any, chunk_rows: Any) -> Plan:
+    """The plan of a flow, with what ``start`` and ``lower`` have in common.
+
+    Raises:
+        BuildError: one of them is not what it is to be.
+    """
+    require_instance(where, Flow, "a tw.Flow", flow=flow)
+    require_mapping(where, "inputs by source name", inputs=inputs)
+    require_rows(where, chunk_rows=chunk_rows)
+    return make_plan(flow)
+
+
+def check_locality(locality: Any) -> None:
+    """Refuses what is neither a word, nor a table that is there, nor who proposes tables.
+
+    Raises:
+        BuildError: it is none of them.
+        CheckpointError: there is no table at the path, or it is torn.
+    """
+    if locality in ("off", "online") or (callable(locality) and not isinstance(locality, type)):
+        return
+    path = asked_path(locality)
+    if path is None:
+        expected = '"off", "online", the path of a table or tw.locality.Online(…)'
+        raise refuse("start", "locality", expected, locality)
+    load_table(path)
+
+
+def check_folders(**given: Any) -> None:
+    """Refuses what is no path; None is none.
+
+    Raises:
+        BuildError: naming it.
+    """
+    for name, value in given.items():
+        if value is not None:
+            path_of("start", name, value)
+
+
 def check(plan: Plan, inputs: Mapping[str, Any], sinks: Mapping[str, Any], end: str) -> None:
     """Refuses names that are not the flow's, and an end that is none.
 
@@ -120,11 +171,13 @@ def check(plan: Plan, inputs: Mapping[str, Any], sinks: Mapping[str, Any], end: 
     io.refuse_embedded_only(plan)
     check_names(plan, inputs)
     if not isinstance(sinks, Mapping):
-        raise BuildError(f"sinks: expected what is written by sink name, a dict, got {sinks!r:.60}")
-    names = {sink.name for sink in plan.sinks}
-    for extra in sorted(sinks.keys() - names):
         raise BuildError(
-            f"flow {plan.flow!r} has no sink {extra!r}; it has {', '.join(sorted(names))}"
+            f"sinks: expected what is written by sink name, a dict, got {shown(sinks)}"
+        )
+    names = {sink.name for sink in plan.sinks}
+    for extra in sorted(sinks.keys() - names, key=str):
+        raise BuildError(
+            f"flow {plan.flow!r} has no sink {extra!r}; it has {', '.join(sorted(names))}{meant(extra, names)}"
         )
     if end not in ("keep", "drain"):
         raise BuildError(f"end is 'keep' or 'drain', got {end!r}")
@@ -162,6 +215,13 @@ def warn(spark: SparkSession, slots: int, inputs: Mapping[str, Any], plan: Plan)
     """Says what works and may not be meant: idle cores, and rows whose order of arrival is an accident."""
     cores = spark.sparkContext.defaultParallelism
     task = cores_of_task(spark)
+    at_a_time = max(cores // task, 1)
+    if slots > _SLOTS_A_CORE * at_a_time:
+        log.warning(
+            "slots=%d: only %d run at a time here, so each stage of a batch takes %d rounds of tasks; two to four slots"
+            " for each that runs at a time are enough",
+            slots, at_a_time, -(-slots // at_a_time),
+        )  # fmt: skip
     if slots > 1 and slots * task < cores:
         log.info(
             "%d slots of %d cores leave %d of %d cores idle",

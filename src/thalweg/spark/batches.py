@@ -356,7 +356,10 @@ class Batches:
         if isinstance(sink, MemorySink):
             sink.put(node.record, table, batch)
         elif isinstance(sink, ConsoleSink):
-            sink.show(node.name, node.record, table, batch)
+            try:
+                sink.show(node.name, node.record, table, batch)
+            except OSError as error:
+                raise write_failed(node.name, "the terminal", batch, error) from error
         else:
             _call(node.name, sink.function, table, batch)
 
@@ -399,7 +402,9 @@ def _call(sink: str, function: Any, rows: Any, batch: int) -> None:
     """A sink's function on a batch; what it raises names it."""
     try:
         function(rows, batch)
-    except ThalwegError:
+    except (ThalwegError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except (
+        BaseException
+    ) as error:  # also sys.exit(): the query ends, and not the thread of its batch
         raise function_failed(sink, function, batch, error) from error

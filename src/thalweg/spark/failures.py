@@ -29,6 +29,27 @@ def readable(error: BaseException, where: str) -> BaseException:
     return made
 
 
+def ending(error: BaseException, where: str) -> Exception:
+    """What ends a query: :func:`readable`, and an error also for what is no ``Exception``.
+
+    Spark's thread of the batch waits for an answer, which a ``SystemExit`` that goes on would never give.
+    """
+    if isinstance(error, Exception):
+        made = readable(error, where)
+        assert isinstance(made, Exception)
+        return made
+    ended = ThalwegError(f"{where} failed: {reason_of(error)}")
+    ended.__cause__ = error
+    return ended
+
+
+def cause_to_show(error: BaseException) -> BaseException | None:
+    """What led to an error, where that is worth a traceback of its own: Java's are hundreds of lines."""
+    cause = error.__cause__
+    foreign = type(cause).__module__.partition(".")[0] in ("py4j", "pyspark")
+    return None if foreign else cause
+
+
 def essence(error: BaseException) -> str:
     """The lines of an error that say something, without the stacks of Java and Python."""
     lines = [line.lstrip(": ") for line in str(error).splitlines() if not _NOISE.match(line)]
@@ -44,7 +65,7 @@ def essence(error: BaseException) -> str:
 
 
 def write_failed(sink: str, where: str, batch: int, error: Exception) -> ThalwegError:
-    """A sink that Spark writes could not be written."""
+    """A sink could not be written: files by Spark, or what is printed."""
     made = EnvironmentProblem(
         f"sink {sink!r}: batch {batch} cannot be written to {where}: {essence(error)}\n"
         "  when that is repaired, start again from the same checkpoint: the batch is written anew"
@@ -54,7 +75,7 @@ def write_failed(sink: str, where: str, batch: int, error: Exception) -> Thalweg
 
 
 def function_failed(
-    sink: str, call: Callable[..., Any], batch: int, error: Exception
+    sink: str, call: Callable[..., Any], batch: int, error: BaseException
 ) -> OperatorError:
     """A sink's function raised."""
     made = Function.of(call, sink)

@@ -20,6 +20,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from thalweg.checks import path_of, require_flag
 from thalweg.errors import BuildError, DataError, SchemaError
 from thalweg.operators.lanes import unknown_until_the_end
 from thalweg.operators.nodes import Source
@@ -92,8 +93,9 @@ def files(
         raise BuildError(
             f"files: max_files_per_trigger is a whole number, at least 1, not {most!r}"
         )
+    require_flag("files", streaming=streaming, recursive=recursive)
     return Files(
-        absolute(str(path)),
+        absolute(path_of("files", "path", path)),
         read_options("files", format, options),
         streaming,
         max_files_per_trigger,

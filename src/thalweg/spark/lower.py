@@ -8,14 +8,15 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from thalweg.checks import require_optional_text, require_rows
 from thalweg.embedded import check_names
 from thalweg.errors import BuildError
 from thalweg.flow import Flow
 from thalweg.operators.nodes import Coroutine, Keyed, OrderBy, Source
-from thalweg.plan import Plan, make_plan
+from thalweg.plan import Plan
 from thalweg.runtime.engine import CHUNK_ROWS
 from thalweg.spark import inputs as io
-from thalweg.spark.arguments import threads_of
+from thalweg.spark.arguments import check_flow, threads_of
 from thalweg.spark.batches import Batches
 from thalweg.spark.elastic import Adaptation
 from thalweg.spark.sinks import decode_frame
@@ -49,7 +50,11 @@ def lower(
     Raises:
         BuildError: the flow is stateful and the inputs stream, or names do not fit.
     """
-    plan = make_plan(flow)
+    plan = check_flow("lower", flow, inputs, chunk_rows)
+    require_rows("lower", slots=slots)
+    if threads is not None:
+        require_rows("lower", threads=threads)
+    require_optional_text("lower", checkpoint=checkpoint)
     io.refuse_embedded_only(plan)
     check_names(plan, inputs)
     streaming = io.is_streaming(inputs)

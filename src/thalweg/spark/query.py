@@ -12,13 +12,17 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from thalweg.errors import BuildError, CheckpointError
+from thalweg.checks import meant, refuse
+from thalweg.embedded import tell_dropped
+from thalweg.errors import BuildError, CheckpointError, ThalwegError
 from thalweg.flow import Flow
-from thalweg.plan import make_plan
 from thalweg.runtime.engine import CHUNK_ROWS
 from thalweg.spark import inputs as io
 from thalweg.spark.arguments import (
     check,
+    check_flow,
+    check_folders,
+    check_locality,
     numbers_of,
     refuse_elastic_with_table,
     session_here,
@@ -26,8 +30,8 @@ from thalweg.spark.arguments import (
     warn,
 )
 from thalweg.spark.batches import Batches, Store
-from thalweg.spark.elastic import Elastic
-from thalweg.spark.failures import readable, tell_once
+from thalweg.spark.elastic import Elastic, elastic
+from thalweg.spark.failures import cause_to_show, ending, readable, tell_once
 from thalweg.spark.locality import Asked
 from thalweg.spark.scheduler import Place, Scheduler, place_for
 from thalweg.spark.worker import compile_all
@@ -62,13 +66,14 @@ class Query:
         self._failure: BaseException | None = None
         self._query: StreamingQuery | None = None
         self._stopped = False
+        self._told = False
 
     # -- life ---------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         assert self._batches.store is not None
         self._batches.store.lease.take(lambda: self.is_active)
-        self._failure, self._stopped = None, False
+        self._failure, self._stopped, self._told = None, False, False
         tell_once()
         writer = (
             self._frame.writeStream.foreachBatch(self._run_batch)
@@ -92,8 +97,9 @@ class Query:
             if self._stopped:
                 # Spark cancelled its jobs; it searches the text of a long error until its stack overflows.
                 raise CheckpointError(f"batch {batch} was given up: the query is stopped") from None
-            self._failure = readable(error, f"flow {self._flow.name!r}: batch {batch}")
-            raise self._failure from None
+            self._failure = ending(error, f"flow {self._flow.name!r}: batch {batch}")
+            # To Spark only its text: a traceback with causes is too long for the patterns that it searches it by.
+            raise ThalwegError(str(self._failure)) from None
 
     def _place(self) -> contextlib.AbstractContextManager[Place]:
         interval_us = duration(self._trigger.get("processingTime", "0 seconds"))
@@ -104,9 +110,10 @@ class Query:
         try:
             with self._place() as place:
                 self._batches.run(self._frame, 0, ends=True, admission_wait_s=place.wait_s)
+            self._tell_dropped()
         except BaseException as error:
             self._failure = readable(error, f"flow {self._flow.name!r}")
-            raise self._failure from None
+            raise self._failure from cause_to_show(self._failure)
 
     @property
     def is_active(self) -> bool:
@@ -141,7 +148,14 @@ class Query:
             ended = True
         if ended:
             self._raise(None)
+            self._tell_dropped()
         return ended
+
+    def _tell_dropped(self) -> None:
+        """Once a run: which rows are in no output."""
+        if not self._stopped and not self._told:
+            self._told = True
+            tell_dropped(self._batches.plan, self._batches.counts)
 
     def _wants_drain(self) -> bool:
         bounded = "availableNow" in self._trigger or "once" in self._trigger
@@ -182,6 +196,8 @@ class Query:
 
     def tick(self, now: int) -> None:
         """Moves the clock: from now on rows before ``now`` minus the lateness are late, in all lanes."""
+        if not isinstance(now, int) or isinstance(now, bool):
+            raise refuse("tick", "now", "a time of the flow, an int", now)
         self._command(command="tick", time=now)
 
     def rescale(self, *, slots: int) -> None:
@@ -221,7 +237,7 @@ class Query:
         """Raises the query's own failure rather than Spark's wrapping of it."""
         self._ended()
         if self._failure is not None:
-            raise self._failure.with_traceback(None) from None
+            raise self._failure.with_traceback(None) from cause_to_show(self._failure)
         if error is not None and not self._stopped and not self._batches.finished:
             raise readable(error, f"flow {self._flow.name!r}") from None
 
@@ -252,7 +268,17 @@ class Query:
         return self._batches.finished
 
     def sink(self, name: str) -> Any:
-        """What was given for a sink, say a memory sink to read."""
+        """What was given for a sink, say a memory sink to read.
+
+        Raises:
+            BuildError: nothing was, or there is no such sink.
+        """
+        if name not in self._batches.sinks:
+            known = ", ".join(self._batches.sinks) or "none"
+            raise BuildError(
+                f"nothing was given for a sink {name!r}; there are {known}"
+                f"{meant(name, self._batches.sinks)}"
+            )
         return self._batches.sinks[name]
 
     def explain(self) -> str:
@@ -309,8 +335,11 @@ def start(
         CheckpointMismatch: the checkpoint belongs to another flow.
         ThalwegError: batch inputs only: a row or function failed.
     """
-    plan = make_plan(flow)
+    plan = check_flow("start", flow, inputs, chunk_rows)
     check(plan, inputs, sinks, end)
+    check_folders(checkpoint=checkpoint, state=state)
+    for what, number in {"slots": slots, "threads": threads}.items():
+        elastic(what, number)
     streaming = io.is_streaming(inputs)
     if streaming and checkpoint is None:
         raise BuildError(
@@ -321,14 +350,15 @@ def start(
             "locality is learnt from batch to batch, and inputs that do not stream are one batch"
         )
     asked = trigger_of(trigger)
+    check_locality(locality)
+    if scheduler is not None and not isinstance(scheduler, Scheduler):
+        raise BuildError(
+            f"scheduler: expected a tw.spark.Scheduler, which takes the policy, got {scheduler!r}"
+        )
     if streaming:
         io.refuse_unknown_lanes(plan, drains=end == "drain" and "availableNow" in asked)
     spark = session_here()
     if scheduler is not None:
-        if not isinstance(scheduler, Scheduler):
-            raise BuildError(
-                f"scheduler: expected a tw.spark.Scheduler, which takes the policy, got {scheduler!r}"
-            )
         scheduler.check(spark, plan.flow, next(io.unbounded(inputs), "") if streaming else "")
     refuse_elastic_with_table(slots, locality)
     numbers = numbers_of(spark, slots, threads)

@@ -18,11 +18,12 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from thalweg.checks import require_int
-from thalweg.errors import BuildError, SchedulingError
+from thalweg.brief import brief, brief_repr
+from thalweg.checks import require_int, require_seconds, require_text
+from thalweg.errors import SchedulingError
 from thalweg.scheduling.admission import Admission, Decision, MostUrgentFirst, QueryStats
 from thalweg.scheduling.rounds import RoundPolicy
-from thalweg.spark import foreach_batch
+from thalweg.spark import batch_thread
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ class _Waiter:
         self.failure: SchedulingError | None = None
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class SchedulerProgress:
     """Who got what so far.
@@ -104,8 +106,8 @@ class Scheduler:
         reserved: int | None = None,
         starve_after_s: float | None = STARVE_AFTER_S,
     ) -> None:
-        if starve_after_s is not None and not starve_after_s > 0:
-            raise BuildError(f"Scheduler: starve_after_s must be above 0, not {starve_after_s!r}")
+        if starve_after_s is not None:
+            require_seconds("Scheduler", above=True, starve_after_s=starve_after_s)
         require_int(self, 1, slots=slots)
         self._admission = Admission(
             MostUrgentFirst() if policy is None else policy,
@@ -119,6 +121,12 @@ class Scheduler:
         #: By query, who waits for a place or has one.
         self._waiters: dict[str, _Waiter] = {}
         self._decisions: collections.deque[Decision] = collections.deque(maxlen=RECENT)
+
+    def __repr__(self) -> str:
+        with self._lock:
+            waiting, known = self._admission.waiting, list(self._admission.queries)
+        policy = type(self._admission.policy).__name__
+        return f"<Scheduler by {policy}, queries {brief(known)}, waiting {brief(list(waiting))}>"
 
     @contextlib.contextmanager
     def admit(
@@ -137,15 +145,17 @@ class Scheduler:
             SchedulingError: the query was stopped while it waited, another batch of that name or of this thread has
                 or wants a place, or the policy failed.
         """
-        session = session or foreach_batch.session_here()
+        require_text("admit", query=query)
+        require_seconds("admit", interval_s=interval_s)
+        session = session or batch_thread.session_here()
         context = session.sparkContext
-        foreach_batch.require_fair(context)
-        place = Place(query, foreach_batch.batch_here(context))
-        before = foreach_batch.rows_of_last_batch(session)
+        batch_thread.require_fair(context)
+        place = Place(query, batch_thread.batch_here(context))
+        before = batch_thread.rows_of_last_batch(session)
         waiter = self._arrive(place, before, interval_s)
         try:
             self._wait(waiter, place, session)
-            with foreach_batch.own_pool(context, _pool_of(query)):
+            with batch_thread.own_pool(context, _pool_of(query)):
                 yield place
         finally:
             self._leave(place)
@@ -171,7 +181,7 @@ class Scheduler:
 
     def _wait(self, waiter: _Waiter, place: Place, session: SparkSession) -> None:
         while not waiter.woken.wait(_LOOK_S):
-            foreach_batch.refuse_interrupted(
+            batch_thread.refuse_interrupted(
                 session, f"query {place.query!r}: batch {place.batch} waited for a place"
             )
         if waiter.failure is not None:
@@ -223,7 +233,7 @@ class Scheduler:
             BuildError: there are classes and the query has none.
             EnvironmentProblem: the session does not schedule jobs fairly.
         """
-        foreach_batch.require_fair(session.sparkContext)
+        batch_thread.require_fair(session.sparkContext)
         mine = self._admission.class_of(query)
         if unbounded and mine != self._admission.top:
             log.warning(
@@ -249,7 +259,7 @@ def place_for(
         with scheduler.admit(query, interval_s=interval_s, session=session) as place:
             yield place
         return
-    with foreach_batch.own_pool(session.sparkContext, _pool_of(query)):
+    with batch_thread.own_pool(session.sparkContext, _pool_of(query)):
         yield Place(query)
 
 

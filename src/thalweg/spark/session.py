@@ -18,6 +18,14 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from thalweg.checks import (
+    require_flag,
+    require_mapping,
+    require_optional_text,
+    require_rows,
+    require_text,
+)
+from thalweg.errors import BuildError
 from thalweg.runtime.machine import usable_processors
 from thalweg.spark.java import prepare_java
 
@@ -82,12 +90,21 @@ def session(
 
     Raises:
         JavaNotFound: Spark cannot start for want of Java.
-        ValueError: `threads_per_slot` is not positive.
+        BuildError: an argument makes no sense, or there is no such.
     """
-    if threads_per_slot is not None and threads_per_slot < 1:
-        raise ValueError(
-            f"threads_per_slot is a number of cores, at least 1, not {threads_per_slot!r}"
-        )
+    require_optional_text("session", master=master)
+    require_text("session", app_name=app_name)
+    require_flag("session", light_jvm=light_jvm)
+    if threads_per_slot is not None:
+        require_rows("session", threads_per_slot=threads_per_slot)
+    if conf is not None:
+        require_mapping("session", "Spark settings by name", conf=conf)
+    for name in settings:
+        if not name.startswith("spark_"):
+            raise BuildError(
+                f"session: there is no argument {name!r}; Spark's settings begin with spark_, for example"
+                " spark_ui_enabled=True, or stand in conf={'spark.ui.enabled': True}"
+            )
     asked = _as_text({**_dotted(settings), **(conf or {})})
     running = SparkSession.getActiveSession()
     if running is not None:

@@ -11,19 +11,19 @@ import contextlib
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from rich.console import Console
-from rich.table import Table
 
+from thalweg.checks import path_of, require_function, require_rows
 from thalweg.errors import BuildError, CheckpointError
+from thalweg.operators.functions import Function, check_parameters
+from thalweg.printing import Table, Terminal
 from thalweg.records import Field, FieldType, Kind, Schema
+from thalweg.spark.writer_options import FileFormat, writer_options
 from thalweg.state.paths import absolute, delete_folder, list_folders, resolve
 from thalweg.times import text
-
-FileFormat = Literal["parquet", "json", "csv"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -101,6 +101,9 @@ class MemorySink:
         self._batches: dict[int, pa.Table] = {}
         self._schema: Schema | None = None
 
+    def __repr__(self) -> str:
+        return f"<memory sink, {len(self):,} rows of {len(self._batches):,} batches>"
+
     def put(self, schema: Schema, table: pa.Table, batch: int) -> None:
         """Stores a batch, in place of an earlier try's."""
         self._schema = schema
@@ -136,15 +139,14 @@ class ConsoleSink:
         if not table.num_rows:
             return
         shown = table.slice(0, self.max_rows)
-        out = Table(title=f"{name}, batch {batch}: {table.num_rows:,} rows", title_justify="left")
+        out = Table(f"{name}, batch {batch}: {table.num_rows:,} rows")
         for field in schema.fields:
-            right = field.type.kind in (Kind.INT, Kind.FLOAT)
-            out.add_column(field.name, justify="right" if right else "left")
+            out.column(field.name, right=field.type.kind in (Kind.INT, Kind.FLOAT))
         for row in readable_rows(schema, shown):
-            out.add_row(*row)
+            out.row(*row)
         if table.num_rows > self.max_rows:
-            out.caption = f"… {table.num_rows - self.max_rows:,} more"
-        Console().print(out)
+            out.note(f"… {table.num_rows - self.max_rows:,} more")
+        Terminal().print(out)
 
 
 Sink = FileSink | FrameSink | TableSink | MemorySink | ConsoleSink
@@ -164,30 +166,48 @@ def readable_rows(schema: Schema, table: pa.Table) -> list[Sequence[str]]:
 
 
 def parquet(path: str, **options: Any) -> FileSink:
-    """Parquet files in ``path/batch=<n>/``; options are those of Spark's writer."""
-    return FileSink(absolute(str(path)), "parquet", options)
+    """Parquet files in ``path/batch=<n>/``.
+
+    Args:
+        path: the folder.
+        options: those of Spark's writer, ``compression`` and ``maxRecordsPerFile``; names with a dot, such as
+            ``parquet.block.size``, are passed on to the Parquet library. Folders are by batch, so partitionBy and mode
+            are none.
+
+    Raises:
+        BuildError: there is no such option.
+    """
+    return _file_sink("parquet", path, options, {})
 
 
 def json(path: str, **options: Any) -> FileSink:
-    """JSON lines in ``path/batch=<n>/``; options are those of Spark's writer.
+    """JSON lines in ``path/batch=<n>/``; options are those of Spark's writer, as for :func:`parquet`.
 
     Times have microseconds and UTC, nulls are written. Spark writes bytes as Base64, NaN and infinities as text.
     """
-    return FileSink(absolute(str(path)), "json", {**_JSON, **options})
+    return _file_sink("json", path, options, _JSON)
 
 
 def csv(path: str, **options: Any) -> FileSink:
-    """CSV files with a header in ``path/batch=<n>/``; options are those of Spark's writer.
+    """CSV files with a header in ``path/batch=<n>/``; options are those of Spark's writer, as for :func:`parquet`.
 
     Texts are quoted as in RFC 4180 and keep their spaces, times have microseconds and UTC. A null is an empty cell,
     an empty text two quotes; to read them apart, set ``nullValue="NULL"`` here and ``null_values=("NULL",)`` there.
     Bytes do not survive: Spark writes them for people to read.
     """
-    return FileSink(absolute(str(path)), "csv", {**_CSV, **options})
+    return _file_sink("csv", path, options, _CSV)
+
+
+def _file_sink(
+    format: FileFormat, path: Any, options: Mapping[str, Any], usual: Mapping[str, Any]
+) -> FileSink:
+    place = absolute(path_of(format, "path", path))
+    return FileSink(place, format, {**usual, **writer_options(format, options)})
 
 
 def console(max_rows: int = 20) -> ConsoleSink:
     """Prints each batch as a table of at most ``max_rows`` rows."""
+    require_rows("console", max_rows=max_rows)
     return ConsoleSink(max_rows)
 
 
@@ -201,12 +221,19 @@ def foreach_batch(function: Callable[[DataFrame, int], Any]) -> FrameSink:
 
     It can be called again with the same batch id and the same rows; make it idempotent by the id.
     """
-    return FrameSink(function)
+    return FrameSink(_of_two("foreach_batch", function, "frame"))
 
 
 def foreach_table(function: Callable[[pa.Table, int], Any]) -> TableSink:
     """Calls ``function(table, batch_id)`` on the driver with a pyarrow table; repeats as for foreach_batch."""
-    return TableSink(function)
+    return TableSink(_of_two("foreach_table", function, "table"))
+
+
+def _of_two(where: str, function: Any, first: str) -> Callable[[Any, int], Any]:
+    require_function(where, function=function)
+    check_parameters(Function.of(function, where), where, [first, "batch_id"])
+    checked: Callable[[Any, int], Any] = function
+    return checked
 
 
 def as_sink(name: str, given: Any) -> Sink:
@@ -223,7 +250,7 @@ def as_sink(name: str, given: Any) -> Sink:
             f"sink {name!r}: tw.spark.{given.__name__} is to be called: {given.__name__}(…)"
         )
     if callable(given):
-        return FrameSink(given)
+        return FrameSink(_of_two(f"sink {name!r}", given, "frame"))
     raise BuildError(
         f"sink {name!r}: expected tw.spark.parquet(...), json, csv, console(), memory() or a function"
         f" (frame, batch_id), got {type(given).__name__}"

@@ -20,6 +20,7 @@ from thalweg.operators.nodes import Source
 from thalweg.plan import Edge
 from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.engine import Engine, Leaving, stream_schema
+from thalweg.runtime.failures import left_by
 from thalweg.runtime.key_counting import KeyCounter
 from thalweg.runtime.ordering import merge
 from thalweg.spark.inputs import receive, source_chunks
@@ -62,6 +63,13 @@ def _guarded(stage: int, blobs: Iterator[Blob]) -> Iterator[Blob]:
         yield from blobs
     except ThalwegError as error:
         yield report(stage, 0, {"error": cloudpickle.dumps(error).hex()})
+    except GeneratorExit:  # nobody wants more of them
+        raise
+    except BaseException as error:
+        if isinstance(error, Exception):
+            raise
+        # sys.exit() in a function of the user's: Spark would try it again.
+        yield report(stage, 0, {"error": cloudpickle.dumps(left_by(error)).hex()})
 
 
 # -- one slot --------------------------------------------------------------------------------------------

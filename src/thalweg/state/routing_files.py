@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from thalweg.checks import meant
 from thalweg.errors import CheckpointError
 from thalweg.locality.routing import RoutingTable
 from thalweg.locality.table_text import decode_table, encode_table
@@ -83,7 +84,7 @@ def load_table(location: str) -> RoutingTable:
     content = read_bytes(fs, path)
     if content is None:
         raise CheckpointError(
-            f"there is no routing table {location}; thalweg locality plan makes one"
+            f"there is no routing table {location}{meant(location, ('online', 'off'))}; thalweg locality plan makes one"
         )
     return decode_table(content, location)
 

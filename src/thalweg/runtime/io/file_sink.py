@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Protocol, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from thalweg.checks import path_of
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
 from thalweg.operators.nodes import Sink
 from thalweg.readers.packed import codec_of, compressed
@@ -43,6 +44,9 @@ class FileSink:
         self._temporary = ""
         self._name = ""
         self._writer: _Writer | None = None
+
+    def __repr__(self) -> str:
+        return f"to_files({self.path!r}, {self._format!r})"
 
     def open(self, sink: Sink) -> None:
         self._name = sink.name
@@ -149,10 +153,8 @@ def to_files(path: Location, format: FileFormat | None = None) -> FileSink:
     Raises:
         BuildError: the name does not tell one of these formats, or a folder has it.
     """
-    if not isinstance(path, (str, os.PathLike)):
-        raise BuildError(f"to_files: expected a path, got {type(path).__name__}")
-    place = os.path.abspath(os.fspath(path))
-    chosen = format or format_of(place)
+    place = os.path.abspath(path_of("to_files", "path", path))
+    chosen = format_of(place) if format is None else format
     if chosen is None or chosen == "text" or chosen not in get_args(FileFormat):
         raise BuildError(
             f"to_files: format is one of {', '.join(get_args(FileFormat))}, not {chosen!r} ({place})"

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pyarrow import fs as pafs
 
+from thalweg.checks import path_of, require_flag
 from thalweg.errors import BuildError, DataError
 from thalweg.operators.nodes import Source
 from thalweg.readers import (
@@ -140,11 +141,12 @@ def files(
     Raises:
         BuildError: an option does not belong to the format, or the names do not tell one format.
     """
-    given = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    if not given or not all(isinstance(one, (str, os.PathLike)) for one in given):
+    require_flag("files", recursive=recursive)
+    given = path if isinstance(path, Sequence) and not isinstance(path, str) else [path]
+    if not given:
         raise BuildError(f"files: expected a path, a glob or several of them, got {path!r}")
-    paths = tuple(os.path.abspath(os.fspath(one)) for one in given)
-    chosen = format or _format_of_all(paths, recursive=recursive)
+    paths = tuple(os.path.abspath(path_of("files", "path", one)) for one in given)
+    chosen = _format_of_all(paths, recursive=recursive) if format is None else format
     return FileSource(paths, read_options("files", chosen, options), recursive)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from thalweg.errors import BuildError, DataError, OperatorError, SchemaError
+from thalweg.checks import refuse, require_seconds
+from thalweg.errors import DataError, OperatorError, SchemaError
 from thalweg.operators.nodes import Source
 from thalweg.readers.tables import check_types
 from thalweg.runtime.io.contracts import LINGER_S, Feed, Stop
@@ -79,6 +80,9 @@ class IterableSource:
         #: Arrow's readers give what is there already.
         self.live = not isinstance(items, pa.RecordBatchReader)
 
+    def __repr__(self) -> str:
+        return f"from_iterable(<{type(self._items).__name__}>)"
+
     def rows(self, source: Source, chunk_rows: int, stop: Stop) -> Feed:
         if isinstance(self._items, pa.RecordBatchReader):
             check_columns(source, self._items.schema)
@@ -142,7 +146,6 @@ def from_iterable(items: Iterable[Any], *, linger_s: float = LINGER_S) -> Iterab
         BuildError: that is not an iterable, or the time is negative.
     """
     if not isinstance(items, Iterable) or isinstance(items, (str, bytes)):
-        raise BuildError(f"from_iterable: expected an iterable of rows, got {type(items).__name__}")
-    if linger_s < 0:
-        raise BuildError(f"from_iterable: linger_s is a time in seconds, not {linger_s!r}")
+        raise refuse("from_iterable", "items", "an iterable of rows", items)
+    require_seconds("from_iterable", linger_s=linger_s)
     return IterableSource(items, linger_s=linger_s)

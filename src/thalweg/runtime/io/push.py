@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Final
 
+from thalweg.checks import require_flag, require_rows, require_seconds
 from thalweg.errors import BuildError, SourceClosed
 from thalweg.operators.nodes import Source
 from thalweg.runtime.io.contracts import LINGER_S, Feed, Stop
@@ -28,6 +29,9 @@ class PushSource:
         self._pushing = threading.Lock()
         self._taken = False
         self._recorded: list[Any] | None = [] if record else None
+
+    def __repr__(self) -> str:
+        return f"<push_source, {'read by a run' if self._taken else 'not read yet'}>"
 
     def push(self, *rows: Any) -> None:
         """Adds rows: records, tuples, mappings; waits while the source is full and the run has not caught up.
@@ -90,8 +94,7 @@ def push_source(
     Raises:
         BuildError: a number is out of its range.
     """
-    if capacity < 1:
-        raise BuildError(f"push_source: capacity is at least 1, not {capacity}")
-    if linger_s < 0:
-        raise BuildError(f"push_source: linger_s is a time in seconds, not {linger_s!r}")
+    require_rows("push_source", capacity=capacity)
+    require_seconds("push_source", linger_s=linger_s)
+    require_flag("push_source", record=record)
     return PushSource(capacity, linger_s=linger_s, record=record)

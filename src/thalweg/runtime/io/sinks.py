@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from thalweg.checks import meant, require_function
 from thalweg.errors import BuildError, OperatorError
 from thalweg.operators.functions import Function, check_parameters
 from thalweg.operators.nodes import Sink
@@ -24,6 +25,9 @@ class CollectSink:
 
     def __init__(self) -> None:
         self.chunks: list[Chunk] = []
+
+    def __repr__(self) -> str:
+        return f"<collected rows, {sum(map(len, self.chunks)):,}>"
 
     def open(self, sink: Sink) -> None:
         self.chunks = []
@@ -41,6 +45,9 @@ class EachSink:
     def __init__(self, function: Function) -> None:
         self._function = function
         self._name = ""
+
+    def __repr__(self) -> str:
+        return f"each({self._function.where})"
 
     def open(self, sink: Sink) -> None:
         self._name = sink.name
@@ -63,6 +70,9 @@ class BatchSink:
     def __init__(self, function: Function) -> None:
         self._function = function
         self._name = ""
+
+    def __repr__(self) -> str:
+        return f"batches({self._function.where})"
 
     def open(self, sink: Sink) -> None:
         self._name = sink.name
@@ -108,6 +118,7 @@ def batches(function: Callable[[pa.RecordBatch], Any]) -> BatchSink:
 
 
 def _checked(function: Any, verb: str, wanted: str) -> Function:
+    require_function(verb, function=function)
     made = Function.of(function, verb)
     check_parameters(made, verb, [wanted])
     return made
@@ -138,9 +149,11 @@ def choose_sinks(flow: str, sinks: Sequence[Sink], given: Mapping[str, Any]) -> 
         BuildError: there is no sink of a name, or two would write to one place.
     """
     names = [sink.name for sink in sinks]
-    for extra in sorted(given.keys() - set(names)):
+    for extra in sorted(given.keys() - set(names), key=str):
         known = ", ".join(sorted(names)) or "none"
-        raise BuildError(f"flow {flow!r} has no sink {extra!r}; it has {known}")
+        raise BuildError(
+            f"flow {flow!r} has no sink {extra!r}; it has {known}{meant(extra, names)}"
+        )
     chosen = {
         name: as_sink(name, given[name]) if name in given else CollectSink() for name in names
     }

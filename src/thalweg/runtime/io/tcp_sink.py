@@ -25,6 +25,9 @@ class TcpSink:
         self._encode: Encoder | None = None
         self._connection: socket.socket | None = None
 
+    def __repr__(self) -> str:
+        return f"to_tcp({self._host!r}, {self._port}, {self._format!r})"
+
     def open(self, sink: Sink) -> None:
         self._name, self._given_up = sink.name, False
         self._encode = encoder(self._format, sink.record, f"sink {sink.name!r}")

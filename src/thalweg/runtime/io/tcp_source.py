@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any, Final, Literal, get_args
 
+from thalweg.checks import require_flag, require_rows
 from thalweg.errors import BuildError, DataError, EnvironmentProblem, SchemaError
 from thalweg.operators.nodes import Source
 from thalweg.readers import LineCutter, LineParser, ReadOptions, read_options
@@ -47,6 +48,9 @@ class TcpSource:
         self._reconnect = reconnect
         self._limit = max_line_bytes
         self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<tcp_lines at {self.where}, {self._options.format}>"
 
     @property
     def where(self) -> str:
@@ -174,13 +178,13 @@ def tcp_lines(
     Raises:
         BuildError: an argument does not fit, or the address cannot be listened at.
     """
-    check_address("tcp_lines", host, port, any_port=listen)
+    check_address("tcp_lines", host, port, any_port=listen is True)
     if format not in get_args(LineFormat):
         raise BuildError(
             f"tcp_lines: format is one of {', '.join(get_args(LineFormat))}, not {format!r}"
         )
-    if max_line_bytes < 1:
-        raise BuildError(f"tcp_lines: max_line_bytes is at least 1, not {max_line_bytes}")
+    require_flag("tcp_lines", listen=listen, reconnect=reconnect)
+    require_rows("tcp_lines", max_line_bytes=max_line_bytes)
     if format == "csv":
         options = {"header": False, **options}
     if "growing" in options:

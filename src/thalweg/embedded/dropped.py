@@ -1,0 +1,37 @@
+"""What a run says at its end of rows that are in no output: late and rejected ones whose streams nobody reads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from thalweg.operators.nodes import Node, OwnTime, Ref, Source
+from thalweg.plan import Plan
+
+_LOG: Final = logging.getLogger("thalweg")
+#: What is told of rows that leave the flow by a stream which nobody reads.
+_DROPPED: Final = {
+    "late": "its stream .late has them, and a greater lateness= waits for them",
+    "rejected": "its stream .rejected has them, with reasons",
+}
+
+
+def tell_dropped(plan: Plan, counts: Mapping[str, Mapping[str, int]]) -> None:
+    """Warns of rows that were late or rejected where the flow does not read the stream that has them."""
+    read = {ref for node in plan.nodes for ref in node.inputs}
+    for node in plan.nodes:
+        its, name = counts.get(node.label, {}), _named(node)
+        for what, advice in _DROPPED.items():
+            count = its.get(what, 0)
+            if count and Ref(node.index, what) not in read:
+                _LOG.warning(
+                    "%s: %s of %s rows were %s and are not in the output; %s",
+                    name, f"{count:,}", f"{its.get('in', 0):,}", what, advice,
+                )  # fmt: skip
+
+
+def _named(node: Node) -> str:
+    if isinstance(node, OwnTime):
+        return f"source {node.source!r}"
+    return f"{'source' if isinstance(node, Source) else 'operator'} {node.name!r}"
