@@ -210,11 +210,13 @@ def test_formats_are_found_out(tmp_path: Path) -> None:
 def test_options_have_their_types(tmp_path: Path) -> None:
     """Lists are cut at bars; flags and numbers are read."""
     (tmp_path / "x.csv").write_text("")
-    given = f"{tmp_path},null_values=NA|null,header=false,quote=none,max_files_per_trigger=3"
+    options = "null_values=NA|null,header=false,growing=true,quote=none,max_files_per_trigger=3"
+    given = f"{tmp_path},{options}"
     one = arguments.read_inputs([given], [source(Row)])["rows"]
     assert one.options == {
         "null_values": ("NA", "null"),
         "header": False,
+        "growing": True,
         "quote": None,
         "max_files_per_trigger": 3,
     }
