@@ -81,6 +81,7 @@ def test_run_look_and_go_on(spark: SparkSession, place: Path) -> None:
     assert (code, "Spark runs on Java" in err) == (0, True), err
     assert "batch 0: 4 rows" in err
     assert "1 rejected" in err
+    assert "warning: source 'visits': 1 of 4 rows were rejected and are not in the output" in err
     assert counts(place) == [("a", 1), ("b", 1)]
     code, out, err = command("state", "show", place / "ckpt")
     assert code == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import types
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,7 +11,7 @@ import pytest
 
 import thalweg as tw
 from thalweg.plan import make_plan
-from thalweg.spark.arguments import check
+from thalweg.spark.arguments import check, warn
 from thalweg.spark.sinks import FrameSink, sinks_of
 from thalweg.spark.writer_options import writer_options
 
@@ -43,6 +45,22 @@ def test_targets_that_may_be_shared(tmp_path: Path) -> None:
     )  # fmt: skip
     assert list(made) == ["one", "two", "three", "four", "five", "six"]
     assert isinstance(made["one"], FrameSink) and made["one"].function is put
+
+
+def test_more_slots_than_make_sense(caplog: pytest.LogCaptureFixture) -> None:
+    """Dozens of slots for each task that runs at a time cost time and are warned of; a few are not."""
+    flow = tw.Flow("plain")
+    flow.source("rows", Row).sink("out")
+    files = {"rows": tw.spark.files("in", format="json")}
+    conf = types.SimpleNamespace(get=lambda name, default: default)
+    context = types.SimpleNamespace(defaultParallelism=2)
+    session: Any = types.SimpleNamespace(conf=conf, sparkContext=context)
+    for slots, told in ((8, 0), (64, 0), (200, 1)):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, logger="thalweg"):
+            warn(session, slots, files, make_plan(flow))
+        assert len(caplog.records) == told
+    assert caplog.records[0].getMessage().startswith("slots=200: only 2 run at a time here")
 
 
 def test_options_of_writers() -> None:
