@@ -25,11 +25,12 @@ from thalweg.spark.arguments import (
     trigger_of,
     warn,
 )
-from thalweg.spark.batches import Batches, Store
+from thalweg.spark.batches import Batches
 from thalweg.spark.elastic import Elastic
 from thalweg.spark.failures import readable, tell_once
 from thalweg.spark.locality import Asked
 from thalweg.spark.scheduler import Place, Scheduler, place_for
+from thalweg.spark.store import Store
 from thalweg.spark.worker import compile_all
 from thalweg.times import duration
 

@@ -1,0 +1,88 @@
+"""Spark's part of a checkpoint, as far as ours must agree with it: which batch is next, and of which query.
+
+Spark names a batch in ``offsets/<n>`` before it runs and in ``commits/<n>`` after; the name of the query, which it
+keeps for the life of the checkpoint, is in ``metadata``. Only names of files and that name are read.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import orjson
+
+from thalweg.errors import CheckpointError
+from thalweg.state import durable
+from thalweg.state.identity import Folder
+from thalweg.state.paths import is_local, join, list_files, list_folders, read_bytes
+
+
+class SparkLog(NamedTuple):
+    """Where Spark's log stands.
+
+    Attributes:
+        next_batch: what Spark runs next: the newest batch again if it was not logged as done.
+        query: how Spark names the query; "" before its first start.
+    """
+
+    next_batch: int
+    query: str
+
+
+def read_log(spark: Folder) -> SparkLog:
+    """Where the log in a folder stands.
+
+    Raises:
+        CheckpointError: it is not a log that Spark can go on with.
+    """
+    offsets, commits = _entries(spark, "offsets"), _entries(spark, "commits")
+    newest = max(offsets, default=-1)
+    query = _query(spark)
+    if newest >= 0 and not query:
+        raise CheckpointError(
+            f"{spark.location} has batches up to {newest} but no file metadata, which names the query: Spark's part of"
+            " the checkpoint is damaged.\nBring it back from a copy of the whole checkpoint, made at one time."
+        )
+    return SparkLog(newest + 1 if newest in commits or newest < 0 else newest, query)
+
+
+def _entries(spark: Folder, log: str) -> set[int]:
+    names = list_files(spark.fs, join(spark.root, log))
+    return {int(name) for name in names if name.isdecimal()}
+
+
+def _query(spark: Folder) -> str:
+    content = read_bytes(spark.fs, join(spark.root, "metadata"))
+    if content is None:
+        return ""
+    try:
+        return str(orjson.loads(content)["id"])
+    except (ValueError, TypeError, LookupError) as error:
+        raise CheckpointError(
+            f"{spark.location}/metadata cannot be read: {error}\nIt names Spark's query; bring it back from a copy."
+        ) from error
+
+
+def sync_log(spark: Folder) -> None:
+    """Brings what Spark has logged of the running batch to a local disk, so that no commit record is ahead of it."""
+    if not is_local(spark.fs):
+        return
+    durable.sync_file(join(spark.root, "metadata"))
+    logs = [
+        "offsets",
+        "commits",
+        *(f"sources/{one}" for one in list_folders(spark.fs, join(spark.root, "sources"))),
+    ]
+    for log in logs:
+        _sync_newest(join(spark.root, log), list_files(spark.fs, join(spark.root, log)))
+
+
+def _sync_newest(folder: str, names: list[str]) -> None:
+    numbers = [int(name.partition(".")[0]) for name in names if name.partition(".")[0].isdecimal()]
+    if not numbers:
+        return
+    newest = str(max(numbers))
+    for name in names:
+        # Also its checksum, .<n>.crc, without which Spark refuses it.
+        if newest in name.split("."):
+            durable.sync_file(join(folder, name))
+    durable.sync_folder(folder)
