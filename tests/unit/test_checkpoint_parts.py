@@ -22,9 +22,12 @@ from thalweg.spark.lease import Lease
 from thalweg.spark.spark_log import read_log
 from thalweg.spark.store import Store
 from thalweg.state import history, identity
+from thalweg.state import manifest as manifests
 from thalweg.state import record as records
 from thalweg.state.cleaning import clean, garbage
 from thalweg.state.identity import Folder
+from thalweg.state.inspect import describe
+from thalweg.state.manifest import Manifest
 from thalweg.state.record import CommitRecord, next_record
 
 QUERY = "5d3c"
@@ -271,6 +274,14 @@ def test_folders_that_were_moved(tmp_path: Path) -> None:
     inside = used(tmp_path / "inside")
     inside.rename(tmp_path / "inside moved")
     run_batch(tmp_path / "inside moved", 4)
+
+
+def test_looking_into_a_checkpoint_whose_state_is_elsewhere(tmp_path: Path) -> None:
+    """The checkpoint's folder is enough: it says where the state is."""
+    state = tmp_path / "state"
+    used(tmp_path / "ck", 2, state)
+    manifests.reconcile(FS, str(state), Manifest("f", "0.1", {}))
+    assert (describe(str(tmp_path / "ck")).batch, describe(str(state)).batch) == (1, 1)
 
 
 def test_a_start_that_ended_between_the_two_parts(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from thalweg.spark.arguments import (
     warn,
 )
 from thalweg.spark.batches import Batches
+from thalweg.spark.deaths import jvm_is_gone
 from thalweg.spark.elastic import Elastic
 from thalweg.spark.failures import readable, tell_once
 from thalweg.spark.locality import Asked
@@ -63,6 +64,9 @@ class Query:
         self._failure: BaseException | None = None
         self._query: StreamingQuery | None = None
         self._stopped = False
+        #: the batch that runs or ran last, and when it began
+        self._batch = -1
+        self._batch_since_s = 0.0
 
     # -- life ---------------------------------------------------------------------------------------------
 
@@ -85,6 +89,7 @@ class Query:
             raise CheckpointError(
                 f"flow {self._flow.name!r} is finished; batch {batch} is left out"
             )
+        self._batch, self._batch_since_s = batch, time.time()
         try:
             with self._place() as place:
                 self._batches.run(frame, batch, ends=False, admission_wait_s=place.wait_s)
@@ -93,8 +98,19 @@ class Query:
             if self._stopped:
                 # Spark cancelled its jobs; it searches the text of a long error until its stack overflows.
                 raise CheckpointError(f"batch {batch} was given up: the query is stopped") from None
-            self._failure = readable(error, f"flow {self._flow.name!r}: batch {batch}")
+            self._failure = readable(
+                error,
+                f"flow {self._flow.name!r}: batch {batch}",
+                since_s=self._batch_since_s,
+                batch=self._next_batch,
+            )
             raise self._failure from None
+
+    @property
+    def _next_batch(self) -> int:
+        """With which batch a restart goes on: the first that is not committed, as far as this process knows."""
+        done = self._batches.progress[-1]["batch"] if self._batches.progress else -1
+        return max(self._batch, int(done) + 1)
 
     def _place(self) -> contextlib.AbstractContextManager[Place]:
         interval_us = duration(self._trigger.get("processingTime", "0 seconds"))
@@ -112,7 +128,14 @@ class Query:
     @property
     def is_active(self) -> bool:
         """Whether the query still runs."""
-        return self._query is not None and self._query.isActive
+        if self._query is None:
+            return False
+        try:
+            return bool(self._query.isActive)
+        except Exception as error:
+            if jvm_is_gone(error):
+                return False
+            raise
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Waits until the query ends; whether it did within the timeout.
@@ -142,6 +165,7 @@ class Query:
             ended = True
         if ended:
             self._raise(None)
+            self._batches.require_inputs()
         return ended
 
     def _wants_drain(self) -> bool:
@@ -159,6 +183,7 @@ class Query:
             self._query.processAllAvailable()
         except Exception as error:
             self._raise(error)
+        self._batches.require_inputs()
 
     def drain(self) -> None:
         """Ends the input: what waits is released, the remaining timers fire, the checkpoint is finished.
@@ -170,6 +195,7 @@ class Query:
         if store is None:
             return
         while not self._batches.finished:
+            self._batches.require_inputs()
             store.command(command="end")
             if not self.is_active:
                 self._start()
@@ -207,7 +233,7 @@ class Query:
     def stop(self) -> None:
         """Stops the query after the running batch is given up; a later start repeats that batch."""
         self._stopped = True
-        if self._query is not None:
+        if self._query is not None and not jvm_is_gone():
             self._query.stop()
         self._ended()
 
@@ -215,8 +241,17 @@ class Query:
         """What stopped the query, None when nothing did."""
         if self._failure is not None or self._query is None or self._stopped:
             return self._failure
-        error = self._query.exception()
-        return None if error is None else readable(error, f"flow {self._flow.name!r}")
+        try:
+            error: Exception | None = self._query.exception()
+        except Exception as found:
+            error = found
+        return None if error is None else self._told(error)
+
+    def _told(self, error: Exception) -> BaseException:
+        """The readable form of what Spark says."""
+        batch = None if self._batches.store is None else self._next_batch
+        where = f"flow {self._flow.name!r}"
+        return readable(error, where, since_s=self._batch_since_s, batch=batch)
 
     def _raise(self, error: Exception | None) -> None:
         """Raises the query's own failure rather than Spark's wrapping of it."""
@@ -224,7 +259,7 @@ class Query:
         if self._failure is not None:
             raise self._failure.with_traceback(None) from None
         if error is not None and not self._stopped and not self._batches.finished:
-            raise readable(error, f"flow {self._flow.name!r}") from None
+            raise self._told(error) from None
 
     def _ended(self) -> None:
         if self._batches.store is not None and not self.is_active:

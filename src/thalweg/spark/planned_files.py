@@ -1,0 +1,142 @@
+"""Files that a batch was planned with, and the folders they come from: what has gone since is missed by name.
+
+Spark logs the files of a batch before it runs and, where one is not there any more, runs the batch without it. For
+rows that were promised once that is a loss in silence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import orjson
+from pyarrow import fs as pafs
+
+from thalweg.errors import EnvironmentProblem
+from thalweg.spark.inputs import InputOptions
+from thalweg.state.identity import Folder
+from thalweg.state.paths import FileSystem, join, read_bytes, resolve
+
+_WILD = re.compile(r"[\[\]{}*?\\]")
+#: Files that an error names before it says how many more there are.
+_SHOWN = 3
+
+
+class Watched(NamedTuple):
+    """A folder from which an input's files come."""
+
+    source: str
+    fs: FileSystem
+    path: str
+
+
+def watched_folders(options: Mapping[str, InputOptions]) -> list[Watched]:
+    """The folders of the inputs that are folders or patterns, as far as they are there."""
+    found = []
+    for source, one in options.items():
+        if one.read is None:
+            continue
+        fs, path = resolve(one.base)
+        if not _is_folder(fs, path):
+            path = _WILD.split(path)[0].rpartition("/")[0] if _WILD.search(path) else ""
+        if path and _is_folder(fs, path):
+            found.append(Watched(source, fs, path))
+    return found
+
+
+def _is_folder(fs: FileSystem, path: str) -> bool:
+    return bool(fs.get_file_info(path).type == pafs.FileType.Directory)
+
+
+def require_folders(folders: Sequence[Watched]) -> None:
+    """Refuses to call an input read to its end whose folder has gone.
+
+    Raises:
+        EnvironmentProblem: naming it.
+    """
+    for one in folders:
+        if not _is_folder(one.fs, one.path):
+            raise EnvironmentProblem(
+                f"input {one.source!r}: the folder {one.path} is not there any more: it was moved, deleted or unmounted"
+                " while the query ran, and what came into it since was not read.\n"
+                "Bring it back, and start again from the same checkpoint."
+            )
+
+
+def require_planned(
+    spark: Folder, batch: int, sources: Mapping[int, str], arrived: Mapping[str, int]
+) -> None:
+    """Refuses a batch that Spark ran without some of the files that it had planned.
+
+    Args:
+        spark: Spark's part of the checkpoint.
+        batch: the batch.
+        sources: the inputs of files, by the place that Spark's log has for each.
+        arrived: how many files came in, by source.
+
+    Raises:
+        EnvironmentProblem: naming the files.
+    """
+    for place, source in sources.items():
+        files = planned_files(spark, batch, place)
+        if len(files) <= arrived.get(source, 0):
+            continue
+        gone = [one for one in files if not _is_there(one)]
+        if gone:
+            shown = ", ".join(gone[:_SHOWN]) + (
+                f" and {len(gone) - _SHOWN} more" if gone[_SHOWN:] else ""
+            )
+            raise EnvironmentProblem(
+                f"input {source!r}: batch {batch} was planned with {len(files)} file(s), of which {len(gone)} cannot be"
+                f" found any more: {shown}.\n"
+                "Bring them back, and start again from the same checkpoint. If their rows are not wanted, put a file"
+                " without rows in the place of each."
+            )
+
+
+def _is_there(location: str) -> bool:
+    fs, path = resolve(location)
+    return bool(fs.get_file_info(path).type != pafs.FileType.NotFound)
+
+
+def planned_files(spark: Folder, batch: int, place: int) -> list[str]:
+    """The files of an input that Spark's log has for a batch; none where the log is in a form that is not known."""
+    end = _offset(spark, batch, place)
+    start = _offset(spark, batch - 1, place) if batch else -1
+    if end is None or start is None:
+        return []
+    numbers = range(start + 1, end + 1)
+    return [one for number in numbers for one in _entries(spark, place, number)]
+
+
+def _offset(spark: Folder, batch: int, place: int) -> int | None:
+    """The number of the source's newest log entry that a batch has; -1 for none."""
+    lines = _lines(spark, f"offsets/{batch}")
+    if len(lines) <= 2 + place:
+        return None
+    try:
+        return -1 if lines[2 + place] == "-" else int(orjson.loads(lines[2 + place])["logOffset"])
+    except (ValueError, TypeError, LookupError):
+        return None
+
+
+def _entries(spark: Folder, place: int, number: int) -> Iterator[str]:
+    """The files of one entry of a source's log; every tenth holds those before it, too."""
+    for name in (f"sources/{place}/{number}", f"sources/{place}/{number}.compact"):
+        for line in _lines(spark, name)[1:]:
+            entry: dict[str, Any] = orjson.loads(line)
+            if entry.get("batchId") == number:
+                yield _location(entry["path"])
+
+
+def _location(uri: str) -> str:
+    """A path of the log, which writes it as a URI, as it is written elsewhere."""
+    return unquote(uri)
+
+
+def _lines(spark: Folder, name: str) -> list[str]:
+    content = read_bytes(spark.fs, join(spark.root, name))
+    lines = [] if content is None else content.decode().splitlines()
+    return lines if lines[:1] == ["v1"] else []
