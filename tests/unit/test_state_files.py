@@ -198,6 +198,21 @@ def test_torn_segment(tmp_path: Path, keep: int) -> None:
         read_units(FS, str(tmp_path), [(segment.file, 0)])
 
 
+def test_changed_segment(tmp_path: Path) -> None:
+    """Any byte in front of the footer that is another, and the unit is refused; files without checksums are read."""
+    segment = put(tmp_path, *(NewUnit(b, "snapshot", rows(b, b + 1)) for b in range(3)))
+    path = tmp_path / segment.file
+    whole = path.read_bytes()
+    end = SegmentReader(FS, str(tmp_path), segment.file)._sums[-1].end
+    assert end > len(whole) // 3
+    for at in range(0, end, 11):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 64]) + whole[at + 1 :])
+        with pytest.raises(CheckpointError, match=r"cannot be read"):
+            read_units(FS, str(tmp_path), [(segment.file, 0)])
+    path.write_bytes(whole.replace(b"thalweg.sums", b"thalweg.none"))
+    assert read_units(FS, str(tmp_path), [(segment.file, 2)]) == [rows(2, 3)]
+
+
 def test_units_of_one_file_have_one_schema(tmp_path: Path) -> None:
     """Units that differ are refused rather than misread."""
     with pytest.raises(ValueError, match="differ"):

@@ -22,6 +22,7 @@ _EXECUTOR: Final = re.compile(
 )
 #: How long the system may take to say how a process ended that is known to be gone.
 _WAIT_S: Final = 2.0
+_LOOK_S: Final = 0.02
 _OF_MEMORY: Final = (
     "So the system ends what takes too much memory (dmesg says it), and so does kill -9"
 )
@@ -83,21 +84,23 @@ def _worker_death(since_s: float) -> str:
     """What the daemon has noted, which may be a moment behind what Spark says."""
     context = SparkContext._active_spark_context
     folder = None if context is None else context.getConf().get(NOTES)
-    deadline = time.monotonic() + (_WAIT_S if folder else 0)
-    while True:
-        notes = (
-            [one for one in Path(folder).glob("*[0-9]") if one.stat().st_mtime >= since_s]
-            if folder
-            else []
-        )
-        if notes:
-            newest = max(notes, key=lambda one: one.stat().st_mtime)
+    deadline = time.monotonic() + _WAIT_S
+    while folder and time.monotonic() < deadline:
+        newest = _newest_note(Path(folder), since_s)
+        if newest is not None:
             return _told(
                 f"a Python worker of Spark (process {newest.name})", int(newest.read_text())
             )
-        if time.monotonic() >= deadline:
-            return "a Python worker of Spark ended unexpectedly: it was killed (by kill -9, or for want of memory: dmesg), or crashed"
-        time.sleep(0.02)
+        time.sleep(_LOOK_S)
+    return (
+        "a Python worker of Spark ended unexpectedly: it was killed (kill -9, or for want of memory, which dmesg says),"
+        " it crashed, or it left by os._exit"
+    )
+
+
+def _newest_note(folder: Path, since_s: float) -> Path | None:
+    notes = [(one.stat().st_mtime, one) for one in folder.glob("*[0-9]")]
+    return max((found for found in notes if found[0] >= since_s), default=(0.0, None))[1]
 
 
 def _told(who: str, number: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from thalweg.errors import EnvironmentProblem, OperatorError, ThalwegError
 from thalweg.operators.functions import Function
 from thalweg.runtime.failures import reason_of, shorten
-from thalweg.spark.deaths import death
+from thalweg.spark.deaths import death, jvm_is_gone
 
 _NOISE = re.compile(
     r"\s|Traceback \(most|Caused by:|(Driver|JVM) stacktrace|An error occurred while calling o\d+"
@@ -89,11 +89,17 @@ def function_failed(
     return text
 
 
+#: What py4j logs for each call to a JVM that is gone.
+_NO_ANSWER = "Exception while sending command"
+
+
 class _Told(logging.Filter):
     """Leaves out what py4j logs about errors that the query itself tells."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
+        if str(record.msg).startswith(_NO_ANSWER):
+            return not jvm_is_gone(error)
         return not isinstance(error, ThalwegError)
 
 
@@ -102,6 +108,6 @@ _TOLD = _Told()
 
 def tell_once() -> None:
     """From now on py4j does not log a failure of a batch beside the query that raises it."""
-    logger = logging.getLogger("py4j.clientserver")
-    if _TOLD not in logger.filters:
-        logger.addFilter(_TOLD)
+    for logger in (logging.getLogger("py4j.clientserver"), logging.getLogger()):
+        if _TOLD not in logger.filters:
+            logger.addFilter(_TOLD)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from thalweg.state.durable import TEMPORARY
 from thalweg.state.paths import FileSystem, delete, delete_folder, join, list_files
-from thalweg.state.record import CommitRecord, batches, read
+from thalweg.state.record import CommitRecord, attempt_of, batches
 from thalweg.state.segments import segment_batch
 
 
@@ -44,7 +44,7 @@ def _others(fs: FileSystem, root: str, keep: Sequence[CommitRecord]) -> bool:
     """Whether another driver has written records: newer ones, or one in the place of one of these."""
     if any(batch > max(r.batch for r in keep) for batch in batches(fs, root)):
         return True
-    return any((now := read(fs, root, r.batch)) is None or now.attempt != r.attempt for r in keep)
+    return any(attempt_of(fs, root, r.batch) != r.attempt for r in keep)
 
 
 def _old_record(name: str, oldest: int, newest: int) -> bool:

@@ -148,7 +148,7 @@ def require_alone(fs: FileSystem, root: str, found: History, batch: int) -> None
     changed = [
         now
         for now, then in ((batch, found.retried), (batch - 1, found.before))
-        if _attempt(records.read(fs, root, now)) != _attempt(then)
+        if records.attempt_of(fs, root, now) != (then.attempt if then else "")
     ]
     if newer or changed:
         raise CheckpointError(
@@ -157,7 +157,3 @@ def require_alone(fs: FileSystem, root: str, found: History, batch: int) -> None
             "This query ends; of this batch it has committed nothing. See that one query runs on a checkpoint, then"
             " start it again: it goes on from the newest record."
         )
-
-
-def _attempt(record: CommitRecord | None) -> str:
-    return "" if record is None else record.attempt

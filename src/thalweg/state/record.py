@@ -313,6 +313,22 @@ def read(fs: FileSystem, root: str, batch: int) -> CommitRecord | None:
     return record
 
 
+def attempt_of(fs: FileSystem, root: str, batch: int) -> str:
+    """Which try of a batch its record is of, without the work of reading all of it; "" when it has none.
+
+    Raises:
+        CheckpointError: it is torn.
+    """
+    content = read_bytes(fs, join(root, record_path(batch)))
+    if content is None:
+        return ""
+    try:
+        return str(orjson.loads(content)["attempt"])
+    except (ValueError, TypeError, LookupError):
+        found = read(fs, root, batch)  # raises, and says what is wrong
+        return found.attempt if found else ""
+
+
 def latest(fs: FileSystem, root: str) -> CommitRecord | None:
     """The newest record; None in a new checkpoint. Errors as :func:`read`."""
     found = batches(fs, root)

@@ -58,5 +58,5 @@ class Signals:
 
 if __name__ == "__main__":
     if NOTES in os.environ:
-        daemon.signal = Signals()
+        setattr(daemon, "signal", Signals())  # noqa: B010 -- Spark's names are not declared
     daemon.manager()
