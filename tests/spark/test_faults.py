@@ -62,7 +62,7 @@ class Case:
         self.arguments: dict[str, Any] = {"trigger": "available_now"}
         self._harm = harm
         self._files = 0
-        (folder / "in").mkdir()
+        (folder / "in").mkdir(exist_ok=True)
 
     def put(self, files: int = 1) -> None:
         """More files, of four rows each."""
@@ -148,7 +148,8 @@ def test_a_killed_worker(tmp_path: Path, number: signal.Signals) -> None:
 PROGRAM = """
     import sys
     from pathlib import Path
-        import thalweg as tw
+    import psutil
+    import thalweg as tw
     import test_faults
 
     def die():
@@ -189,7 +190,7 @@ def test_a_killed_jvm(tmp_path: Path) -> None:
     assert "EnvironmentProblem flow 'faults': batch 1 failed: Spark's JVM (process " in told
     assert "was ended by SIGKILL" in told
     assert "it goes on with batch 1\nagain True False\nout {}" in told
-    assert "ConnectionRefused" not in told
+    assert "ConnectionRefused" not in told, told
     case.harmful.unlink()
     case.run()
     case.check()

@@ -66,6 +66,7 @@ class Query:
         self._stopped = False
         #: the batch that runs or ran last, and when it began
         self._batch = -1
+        self._running = False
         self._batch_since_s = 0.0
 
     # -- life ---------------------------------------------------------------------------------------------
@@ -73,7 +74,7 @@ class Query:
     def _start(self) -> None:
         assert self._batches.store is not None
         self._batches.store.lease.take(lambda: self.is_active)
-        self._failure, self._stopped = None, False
+        self._failure, self._stopped, self._running = None, False, False
         tell_once()
         writer = (
             self._frame.writeStream.foreachBatch(self._run_batch)
@@ -89,7 +90,7 @@ class Query:
             raise CheckpointError(
                 f"flow {self._flow.name!r} is finished; batch {batch} is left out"
             )
-        self._batch, self._batch_since_s = batch, time.time()
+        self._batch, self._running, self._batch_since_s = batch, True, time.time()
         try:
             with self._place() as place:
                 self._batches.run(frame, batch, ends=False, admission_wait_s=place.wait_s)
@@ -98,13 +99,10 @@ class Query:
             if self._stopped:
                 # Spark cancelled its jobs; it searches the text of a long error until its stack overflows.
                 raise CheckpointError(f"batch {batch} was given up: the query is stopped") from None
-            self._failure = readable(
-                error,
-                f"flow {self._flow.name!r}: batch {batch}",
-                since_s=self._batch_since_s,
-                batch=self._next_batch,
-            )
+            # When the JVM died, whoever waits for the query may have told it already.
+            self._failure = self._failure or self._told(error)
             raise self._failure from None
+        self._running = False
 
     @property
     def _next_batch(self) -> int:
@@ -247,10 +245,10 @@ class Query:
             error = found
         return None if error is None else self._told(error)
 
-    def _told(self, error: Exception) -> BaseException:
+    def _told(self, error: BaseException) -> BaseException:
         """The readable form of what Spark says."""
         batch = None if self._batches.store is None else self._next_batch
-        where = f"flow {self._flow.name!r}"
+        where = f"flow {self._flow.name!r}" + (f": batch {self._batch}" if self._running else "")
         return readable(error, where, since_s=self._batch_since_s, batch=batch)
 
     def _raise(self, error: Exception | None) -> None:
@@ -259,7 +257,8 @@ class Query:
         if self._failure is not None:
             raise self._failure.with_traceback(None) from None
         if error is not None and not self._stopped and not self._batches.finished:
-            raise self._told(error) from None
+            self._failure = self._told(error)
+            raise self._failure from None
 
     def _ended(self) -> None:
         if self._batches.store is not None and not self.is_active:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from thalweg.runtime.machine import usable_processors
-from thalweg.spark.deaths import NOTES
+from thalweg.spark.deaths import NOTES, jvm_is_gone
 from thalweg.spark.java import prepare_java
 
 _LOCAL = re.compile(r"local(?:\[\s*(\*|\d+)\s*(?:,\s*\d+\s*)?\])?")
@@ -157,9 +157,10 @@ def _local_settings() -> dict[str, str]:
 
 def _clean_up(folder: str) -> None:
     """Stop the session first: Spark complains of files that vanish under it."""
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        running.stop()
+    if not jvm_is_gone():
+        running = SparkSession.getActiveSession()
+        if running is not None:
+            running.stop()
     shutil.rmtree(folder, ignore_errors=True)
 
 
