@@ -39,7 +39,7 @@ def log_batch(checkpoint: Path, batch: int, *, done: bool = True, query: str = Q
     (spark / "sources" / "0").mkdir(parents=True, exist_ok=True)
     for log in ("offsets", "commits")[: 1 + done]:
         (spark / log).mkdir(exist_ok=True)
-        (spark / log / str(batch)).write_text("v1\n{}")
+        (spark / log / str(batch)).write_text(f'v1\n{{}}\n{{"logOffset":{batch}}}\n-\n7')
     (spark / "sources" / "0" / str(batch)).write_text("v1")
     (spark / "metadata").write_text(json.dumps({"id": query}))
 
@@ -223,6 +223,23 @@ def test_a_checkpoint_of_before_there_were_identities(tmp_path: Path) -> None:
     assert (newest.batch, newest.extra["checkpoint"]) == (4, store.id)
 
 
+def test_records_without_their_meaning(tmp_path: Path) -> None:
+    """Without thalweg.json nobody can tell whether a flow reads the state as it was written."""
+    checkpoint = used(tmp_path / "ck", 2)
+    with pytest.raises(CheckpointError, match=r"thalweg\.json is missing"):
+        manifests.reconcile(FS, str(checkpoint / "thalweg"), Manifest("f", "0.1", {}))
+
+
+def test_sparks_list_of_files_is_lost(tmp_path: Path) -> None:
+    """Without it Spark would take files again, or none: what its offsets name must be there."""
+    checkpoint = used(tmp_path / "ck", 2)
+    opened(checkpoint)
+    (checkpoint / "spark/sources/0/1").rename(checkpoint / "spark/sources/0/1.compact")
+    opened(checkpoint)
+    shutil.rmtree(checkpoint / "spark/sources")
+    refused(checkpoint, r"sources/0/1 is missing")
+
+
 # -- the state folder ------------------------------------------------------------------------------------
 
 
@@ -271,6 +288,9 @@ def test_folders_that_were_moved(tmp_path: Path) -> None:
     said = identity.read(Folder.at(str(tmp_path / "moved" / "thalweg")))
     assert said is not None
     assert (said.checkpoint, said.state) == (str(tmp_path / "moved"), str(tmp_path / "elsewhere"))
+    opened(Path(f"file:{tmp_path}/moved"), Path(f"file:{tmp_path}/elsewhere"))
+    (tmp_path / "link").symlink_to(tmp_path / "moved")
+    opened(tmp_path / "link", tmp_path / "elsewhere")
     inside = used(tmp_path / "inside")
     inside.rename(tmp_path / "inside moved")
     run_batch(tmp_path / "inside moved", 4)
@@ -279,8 +299,9 @@ def test_folders_that_were_moved(tmp_path: Path) -> None:
 def test_looking_into_a_checkpoint_whose_state_is_elsewhere(tmp_path: Path) -> None:
     """The checkpoint's folder is enough: it says where the state is."""
     state = tmp_path / "state"
-    used(tmp_path / "ck", 2, state)
+    state.mkdir()
     manifests.reconcile(FS, str(state), Manifest("f", "0.1", {}))
+    used(tmp_path / "ck", 2, state)
     assert (describe(str(tmp_path / "ck")).batch, describe(str(state)).batch) == (1, 1)
 
 

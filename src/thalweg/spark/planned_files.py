@@ -16,6 +16,7 @@ from pyarrow import fs as pafs
 
 from thalweg.errors import EnvironmentProblem
 from thalweg.spark.inputs import InputOptions
+from thalweg.spark.spark_log import log_offset
 from thalweg.state.identity import Folder
 from thalweg.state.paths import FileSystem, join, read_bytes, resolve
 
@@ -116,10 +117,7 @@ def _offset(spark: Folder, batch: int, place: int) -> int | None:
     lines = _lines(spark, f"offsets/{batch}")
     if len(lines) <= 2 + place:
         return None
-    try:
-        return -1 if lines[2 + place] == "-" else int(orjson.loads(lines[2 + place])["logOffset"])
-    except (ValueError, TypeError, LookupError):
-        return None
+    return log_offset(lines[2 + place])
 
 
 def _entries(spark: Folder, place: int, number: int) -> Iterator[str]:

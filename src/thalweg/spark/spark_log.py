@@ -42,7 +42,40 @@ def read_log(spark: Folder) -> SparkLog:
             f"{spark.location} has batches up to {newest} but no file metadata, which names the query: Spark's part of"
             " the checkpoint is damaged.\nBring it back from a copy of the whole checkpoint, made at one time."
         )
+    if newest >= 0:
+        _require_sources(spark, newest)
     return SparkLog(newest + 1 if newest in commits or newest < 0 else newest, query)
+
+
+def _require_sources(spark: Folder, batch: int) -> None:
+    """Refuses a log of offsets whose lists of files have gone; sources that are no files keep none."""
+    lines = (
+        (read_bytes(spark.fs, join(spark.root, f"offsets/{batch}")) or b"").decode().splitlines()
+    )
+    if lines[:1] != ["v1"]:
+        return  # a form that is not known; Spark reads it
+    for place, line in enumerate(lines[2:]):
+        number = log_offset(line)
+        if number is None or number < 0:
+            continue
+        names = [f"sources/{place}/{number}{end}" for end in ("", ".compact")]
+        if all(read_bytes(spark.fs, join(spark.root, name)) is None for name in names):
+            raise CheckpointError(
+                f"{join(spark.root, names[0])} is missing: Spark's list of the files that batch {batch} has taken."
+                " Without it files would be taken twice or left out.\n"
+                "Bring Spark's part back from a copy of the whole checkpoint that was made at one time."
+            )
+
+
+def log_offset(line: str) -> int | None:
+    """The number of the newest list of files that a line of an offset names; -1 for none, None for other sources."""
+    if line == "-":
+        return -1
+    try:
+        plain = orjson.loads(line)
+        return int(plain["logOffset"]) if plain.keys() == {"logOffset"} else None
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return None
 
 
 def _entries(spark: Folder, log: str) -> set[int]:

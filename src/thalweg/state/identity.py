@@ -136,7 +136,10 @@ def _of_this_checkpoint(there: Identity, state: Folder, location: str) -> str:
     if there.checkpoint == location:
         return there.id
     try:
-        other = read(Folder.at(f"{there.checkpoint}/thalweg"))
+        before, now = (Folder.at(f"{one}/thalweg") for one in (there.checkpoint, location))
+        if before.is_same(now):
+            return there.id  # only its name is another
+        other = read(before)
     except CheckpointError:
         other = None
     if other is None and read(Folder.at(f"{location}/thalweg")) is not None:
