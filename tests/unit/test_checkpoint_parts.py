@@ -240,6 +240,27 @@ def test_sparks_list_of_files_is_lost(tmp_path: Path) -> None:
     refused(checkpoint, r"sources/0/1 is missing")
 
 
+def test_the_log_is_on_the_disk_before_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record is never ahead of what Spark has logged of its batch: offsets, lists of files, the query's name."""
+    store = opened(used(tmp_path / "ck", 1))
+    synced: list[str] = []
+
+    def note(descriptor: int) -> None:
+        path = os.path.realpath(f"/proc/self/fd/{descriptor}")
+        synced.append(os.path.relpath(path, tmp_path / "ck"))
+
+    log_batch(tmp_path / "ck", 1, done=False)
+    (tmp_path / "ck/spark/offsets/.1.crc").touch()
+    found = store.history(1, QUERY)
+    monkeypatch.setattr(os, "fsync", note)
+    store.commit(next_record(found.before, 1, "a", [], {}, slots=1), found)
+    first = next(i for i, path in enumerate(synced) if path.startswith("thalweg/commits"))
+    wanted = {"metadata", "offsets/1", "offsets/.1.crc", "offsets", "commits/0", "sources/0/1"}
+    assert {f"spark/{one}" for one in wanted} <= set(synced[:first])
+
+
 # -- the state folder ------------------------------------------------------------------------------------
 
 

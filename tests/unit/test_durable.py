@@ -101,6 +101,18 @@ def test_what_a_repeat_may_mend_stays_an_oserror(
     assert os.listdir(tmp_path) == []
 
 
+def test_a_full_disk_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpoint is refused, with folder and reason, and nothing is left in it."""
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(CheckpointError, match=r"cannot write and rename a file.*No space left"):
+        paths.probe(str(tmp_path))
+    assert os.listdir(tmp_path) == []
+
+
 @pytest.mark.parametrize("links", [True, False])
 def test_a_new_file_never_replaces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool

@@ -13,6 +13,7 @@ A file appears whole or not at all, and stays what it is until another is whole.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import posixpath
 import re
@@ -222,6 +223,8 @@ def _read_one(fs: FileSystem, path: str) -> bytes | None:
     except FileNotFoundError:
         return None
     except (pa.ArrowException, OSError) as error:
+        if getattr(error, "errno", None) == errno.ENOTDIR:
+            return None  # what would be its folder is a file
         raise CheckpointError(f"{path} cannot be read: {error}") from error
 
 
