@@ -40,7 +40,7 @@ from thalweg.spark.map_in_arrow import import_names, map_in_arrow
 from thalweg.spark.pairs import read_pairs
 from thalweg.spark.pickling import pickled_plan
 from thalweg.spark.placement import Placement
-from thalweg.spark.planned_files import require_folders, require_planned, watched_folders
+from thalweg.spark.planned_files import FileInputs
 from thalweg.spark.progress import RECENT, batch_progress, sum_counts
 from thalweg.spark.sinks import (
     ConsoleSink,
@@ -110,14 +110,7 @@ class Batches:
         self.finished = False
         self._chunk_rows = chunk_rows
         self._options = io.input_options(inputs)
-        self._folders = watched_folders(self._options) if store is not None else []
-        given = [self._options[source.name].read is not None for source in plan.sources]
-        #: inputs of files by their place in Spark's log; behind a frame of the user's, which may have several, none
-        self._file_inputs = {
-            place: source.name
-            for place, source in enumerate(plan.sources)
-            if all(given[: place + 1])
-        }
+        self._files = FileInputs([source.name for source in plan.sources], self._options)
         self.prepared = prepare(plan)
         self._pickled = pickled_plan(self.prepared)
         self._fingerprint = hashlib.sha256(self._pickled + __version__.encode()).hexdigest()[:32]
@@ -138,21 +131,9 @@ class Batches:
             self._routing.require_slots(slots)
 
     def require_inputs(self) -> None:
-        """Refuses to call the inputs read to their end where a folder of one has gone.
-
-        Raises:
-            EnvironmentProblem: naming it.
-        """
+        """Refuses to call the inputs read to their end where a folder of one has gone; errors name it."""
         if not self.finished:
-            require_folders(self._folders)
-
-    def _require_whole(self, store: Store, told: _Told, batch: int) -> None:
-        """Refuses a batch whose frame lacks files that Spark has logged for it."""
-        if store.spark is not None:
-            arrived: collections.Counter[str] = collections.Counter()
-            for said in told.reports:
-                arrived.update(said.get("arrived", {}))
-            require_planned(store.spark, batch, self._file_inputs, arrived)
+            self._files.require_folders()
 
     def _open(self, store: Store, locality: Asked) -> None:
         if manifests.read(store.fs, store.root) is None:
@@ -193,7 +174,7 @@ class Batches:
         with tagged(self.spark, job.attempt), self._persisted(result):
             told = self._told(result)
             if self.store is not None:
-                self._require_whole(self.store, told, batch)
+                self._files.require_planned(self.store.spark, batch, told.reports)
                 self.store.require_alone(found, batch)
             self._write(result, told, batch)
         record = self._commit(found, job, told.reports, query)

@@ -7,7 +7,8 @@ rows that were promised once that is a loss in silence.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -33,7 +34,59 @@ class Watched(NamedTuple):
     path: str
 
 
-def watched_folders(options: Mapping[str, InputOptions]) -> list[Watched]:
+class FileInputs:
+    """The inputs of a query that are files.
+
+    Args:
+        sources: the names of all, in the flow's order.
+        options: of the inputs, by name.
+    """
+
+    def __init__(self, sources: Sequence[str], options: Mapping[str, InputOptions]) -> None:
+        self._folders = _watched_folders(options)
+        are_files = [options[name].read is not None for name in sources]
+        #: by their place in Spark's log; behind a frame of the user's, which may have several places, none
+        self._places = {i: name for i, name in enumerate(sources) if all(are_files[: i + 1])}
+
+    def require_folders(self) -> None:
+        """Refuses to call an input read to its end whose folder has gone.
+
+        Raises:
+            EnvironmentProblem: naming it.
+        """
+        for one in self._folders:
+            if not _is_folder(one.fs, one.path):
+                raise EnvironmentProblem(
+                    f"input {one.source!r}: the folder {one.path} is not there any more: it was moved, deleted or"
+                    " unmounted while the query ran, and what came into it since was not read.\n"
+                    "Bring it back, and start again from the same checkpoint."
+                )
+
+    def require_planned(
+        self, spark: Folder | None, batch: int, reports: Iterable[Mapping[str, Any]]
+    ) -> None:
+        """Refuses a batch that Spark ran without some of the files that it had planned.
+
+        Args:
+            spark: Spark's part of the checkpoint; None where only Spark can open it.
+            batch: the batch.
+            reports: of the tasks, which say how many files came in.
+
+        Raises:
+            EnvironmentProblem: naming the files.
+        """
+        if spark is None:
+            return
+        arrived: Counter[str] = Counter()
+        for said in reports:
+            arrived.update(said.get("arrived", {}))
+        for place, source in self._places.items():
+            files = planned_files(spark, batch, place)
+            if len(files) > arrived[source]:
+                _require_there(files, source, batch)
+
+
+def _watched_folders(options: Mapping[str, InputOptions]) -> list[Watched]:
     """The folders of the inputs that are folders or patterns, as far as they are there."""
     found = []
     for source, one in options.items():
@@ -51,50 +104,16 @@ def _is_folder(fs: FileSystem, path: str) -> bool:
     return bool(fs.get_file_info(path).type == pafs.FileType.Directory)
 
 
-def require_folders(folders: Sequence[Watched]) -> None:
-    """Refuses to call an input read to its end whose folder has gone.
-
-    Raises:
-        EnvironmentProblem: naming it.
-    """
-    for one in folders:
-        if not _is_folder(one.fs, one.path):
-            raise EnvironmentProblem(
-                f"input {one.source!r}: the folder {one.path} is not there any more: it was moved, deleted or unmounted"
-                " while the query ran, and what came into it since was not read.\n"
-                "Bring it back, and start again from the same checkpoint."
-            )
-
-
-def require_planned(
-    spark: Folder, batch: int, sources: Mapping[int, str], arrived: Mapping[str, int]
-) -> None:
-    """Refuses a batch that Spark ran without some of the files that it had planned.
-
-    Args:
-        spark: Spark's part of the checkpoint.
-        batch: the batch.
-        sources: the inputs of files, by the place that Spark's log has for each.
-        arrived: how many files came in, by source.
-
-    Raises:
-        EnvironmentProblem: naming the files.
-    """
-    for place, source in sources.items():
-        files = planned_files(spark, batch, place)
-        if len(files) <= arrived.get(source, 0):
-            continue
-        gone = [one for one in files if not _is_there(one)]
-        if gone:
-            shown = ", ".join(gone[:_SHOWN]) + (
-                f" and {len(gone) - _SHOWN} more" if gone[_SHOWN:] else ""
-            )
-            raise EnvironmentProblem(
-                f"input {source!r}: batch {batch} was planned with {len(files)} file(s), of which {len(gone)} cannot be"
-                f" found any more: {shown}.\n"
-                "Bring them back, and start again from the same checkpoint. If their rows are not wanted, put a file"
-                " without rows in the place of each."
-            )
+def _require_there(files: Sequence[str], source: str, batch: int) -> None:
+    gone = [one for one in files if not _is_there(one)]
+    if gone:
+        more = f" and {len(gone) - _SHOWN} more" if gone[_SHOWN:] else ""
+        raise EnvironmentProblem(
+            f"input {source!r}: batch {batch} was planned with {len(files)} file(s), of which {len(gone)} cannot be"
+            f" found any more: {', '.join(gone[:_SHOWN])}{more}.\n"
+            "Bring them back, and start again from the same checkpoint. If their rows are not wanted, put a file"
+            " without rows in the place of each."
+        )
 
 
 def _is_there(location: str) -> bool:
@@ -123,18 +142,13 @@ def _offset(spark: Folder, batch: int, place: int) -> int | None:
 def _entries(spark: Folder, place: int, number: int) -> Iterator[str]:
     """The files of one entry of a source's log; every tenth holds those before it, too."""
     for name in (f"sources/{place}/{number}", f"sources/{place}/{number}.compact"):
-        for line in _lines(spark, name)[1:]:
+        for line in filter(None, _lines(spark, name)[1:]):
             entry: dict[str, Any] = orjson.loads(line)
-            if entry.get("batchId") == number:
-                yield _location(entry["path"])
-
-
-def _location(uri: str) -> str:
-    """A path of the log, which writes it as a URI, as it is written elsewhere."""
-    return unquote(uri)
+            if entry["batchId"] == number:
+                yield unquote(entry["path"])  # the log writes it as a URI
 
 
 def _lines(spark: Folder, name: str) -> list[str]:
     content = read_bytes(spark.fs, join(spark.root, name))
-    lines = [] if content is None else content.decode().splitlines()
+    lines = [] if content is None else content.decode().split("\n")
     return lines if lines[:1] == ["v1"] else []

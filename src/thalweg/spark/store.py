@@ -101,7 +101,8 @@ class Store:
         self.require_alone(found, record.batch)
         if found.retried is not None:
             records.write(self.fs, self.root, record)
-        elif not records.write_first(self.fs, self.root, record):
+            return
+        while not records.write_first(self.fs, self.root, record):
             history.require_alone(self.fs, self.root, found, record.batch)
 
 
