@@ -257,8 +257,12 @@ def test_the_log_is_on_the_disk_before_the_record(
     monkeypatch.setattr(os, "fsync", note)
     store.commit(next_record(found.before, 1, "a", [], {}, slots=1), found)
     first = next(i for i, path in enumerate(synced) if path.startswith("thalweg/commits"))
-    wanted = {"metadata", "offsets/1", "offsets/.1.crc", "offsets", "commits/0", "sources/0/1"}
+    wanted = {"metadata", "offsets/1", "offsets/.1.crc", "offsets", "sources/0/1", "sources/0"}
     assert {f"spark/{one}" for one in wanted} <= set(synced[:first])
+    # A retry of the batch, and the next one without new files, sync what is new.
+    synced.clear()
+    store.commit(next_record(None, 1, "a", [], {}, slots=1), store.history(1, QUERY))
+    assert not [path for path in synced if path.startswith("spark")]
 
 
 # -- the state folder ------------------------------------------------------------------------------------

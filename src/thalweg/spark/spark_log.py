@@ -95,27 +95,31 @@ def _query(spark: Folder) -> str:
         ) from error
 
 
-def sync_log(spark: Folder) -> None:
-    """Brings what Spark has logged of the running batch to a local disk, so that no commit record is ahead of it."""
+def sync_log(spark: Folder, synced: dict[str, int]) -> None:
+    """Brings what Spark has logged of the running batch to a local disk, so that no commit record is ahead of it.
+
+    Args:
+        spark: the folder.
+        synced: the newest entry of each log that is on the disk, kept between calls. What Spark logs behind the record
+            is left to the next batch: without it the batch only runs again.
+    """
     if not is_local(spark.fs):
         return
-    durable.sync_file(join(spark.root, "metadata"))
-    logs = [
-        "offsets",
-        "commits",
-        *(f"sources/{one}" for one in list_folders(spark.fs, join(spark.root, "sources"))),
-    ]
-    for log in logs:
-        _sync_newest(join(spark.root, log), list_files(spark.fs, join(spark.root, log)))
+    if not synced:
+        durable.sync_file(join(spark.root, "metadata"))
+        durable.sync_folder(spark.root)
+    sources = list_folders(spark.fs, join(spark.root, "sources"))
+    for log in ("offsets", *(f"sources/{one}" for one in sources)):
+        names = list_files(spark.fs, join(spark.root, log))
+        newest = max((int(n.partition(".")[0]) for n in names if n[:1].isdecimal()), default=-1)
+        if newest >= 0 and synced.get(log) != newest:
+            _sync_entry(join(spark.root, log), names, str(newest))
+            synced[log] = newest
 
 
-def _sync_newest(folder: str, names: list[str]) -> None:
-    numbers = [int(name.partition(".")[0]) for name in names if name.partition(".")[0].isdecimal()]
-    if not numbers:
-        return
-    newest = str(max(numbers))
+def _sync_entry(folder: str, names: list[str], entry: str) -> None:
     for name in names:
         # Also its checksum, .<n>.crc, without which Spark refuses it.
-        if newest in name.split("."):
+        if entry in name.split("."):
             durable.sync_file(join(folder, name))
     durable.sync_folder(folder)

@@ -31,6 +31,7 @@ class Store:
         lease: the right to run a query on it.
         id: its identity.
         spark: Spark's part; None where only Spark can open it.
+        synced: of its logs, the newest entry that is on the disk.
     """
 
     location: str
@@ -40,6 +41,7 @@ class Store:
     lease: Lease
     id: str
     spark: Folder | None
+    synced: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def open(cls, location: str, state: str | None = None) -> Store:
@@ -97,7 +99,7 @@ class Store:
             CheckpointError: another driver was faster.
         """
         if self.spark is not None:
-            sync_log(self.spark)
+            sync_log(self.spark, self.synced)
         self.require_alone(found, record.batch)
         if found.retried is not None:
             records.write(self.fs, self.root, record)
