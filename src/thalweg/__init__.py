@@ -51,13 +51,13 @@ if TYPE_CHECKING:
     from thalweg.runtime.io import (
         batches,
         each,
-        files,
         from_iterable,
         push_source,
         tcp_lines,
         to_files,
         to_tcp,
     )
+    from thalweg.runtime.io.files import files
 
 _IO = "thalweg.runtime.io"
 #: Loaded on first use: Spark, the test kit and the embedded host are not needed to build a flow.

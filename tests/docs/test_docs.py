@@ -50,6 +50,19 @@ def test_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     run_page(ROOT / "docs" / f"{page}.md", monkeypatch)
 
 
+def test_each_guarantee_names_its_test() -> None:
+    """Every row of the table of faults has tests that exist."""
+    text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    table = text.split("## Faults")[1].split("## What is not promised")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) > 30
+    for row in rows:
+        named = re.findall(r"`(tests/\S+?\.py)::(test_\w+)`", row)
+        assert named, row
+        for file, test in named:
+            assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), (file, test)
+
+
 def program(page: str, folder: Path) -> str:
     """What a page's Python blocks print as one program in a process of its own, started in ``folder``."""
     blocks = _BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))

@@ -23,12 +23,12 @@ from thalweg.runtime.chunks import Chunk
 from thalweg.runtime.pairs import PAIRS, Read
 from thalweg.spark import inputs as io
 from thalweg.spark import tasks, worker
-from thalweg.spark.batches import Store
 from thalweg.spark.locality import followed
 from thalweg.spark.manifest import manifest_of
 from thalweg.spark.pairs import pairs_body
 from thalweg.spark.pickling import pickled_plan
 from thalweg.spark.progress import sum_counts
+from thalweg.spark.store import Store
 from thalweg.spark.transport import Blob, decode, from_batch, to_batches
 from thalweg.spark.worker import StageJob, segment_of
 from thalweg.state import cleaning

@@ -18,8 +18,8 @@ from thalweg.plan import make_plan
 from thalweg.runtime.build import prepare
 from thalweg.spark import inputs as io
 from thalweg.spark import tasks, worker
-from thalweg.spark.batches import Store
 from thalweg.spark.pickling import pickled_plan
+from thalweg.spark.store import Store
 from thalweg.spark.transport import from_batch
 from thalweg.spark.worker import StageJob, segment_of
 from thalweg.state import record as records

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import kill_driver as driver
@@ -40,6 +40,21 @@ MOMENTS = {
     "logged": "ckpt/spark/commits/{}",
 }
 DEADLINE_S = 600.0
+
+
+#: Of a driver's process, those that are to be killed.
+Victims = Callable[[psutil.Process], list[psutil.Process]]
+
+
+def jvm_of(driver: psutil.Process) -> list[psutil.Process]:
+    """Spark's JVM."""
+    return driver.children()[:1]
+
+
+def workers_of(driver: psutil.Process) -> list[psutil.Process]:
+    """The Python workers, which the daemon has forked that the JVM has started."""
+    daemons = [one for jvm in driver.children() for one in jvm.children()]
+    return [one for daemon in daemons for one in daemon.children()]
 
 
 class Run:
@@ -103,6 +118,7 @@ class Run:
         moment: str | None = None,
         slots: int | str | None = None,
         later_s: float = 0.0,
+        victims: Victims | None = None,
     ) -> bool:
         """Runs up to a random moment and kills; False when all input was processed before.
 
@@ -112,16 +128,32 @@ class Run:
             moment: one of the run's.
             slots: the number of slots of the run, or how they change.
             later_s: the kill comes up to so many seconds behind the moment.
+            victims: which of the driver's processes are killed; the driver must then end by itself. None: all.
         """
         moment = moment or rng.choice([*self.moments, "some time"])
         with self.process(slots or rng.choice((1, 2, 3)), "keep") as running:
             reached = self._wait_for(moment, rng, running)
             if reached and later_s:
                 time.sleep(rng.random() * later_s)
+            if reached and victims is not None:
+                reached = self._bereaved(running, victims)
         self.kills += reached
         if reached and tear_log:
             forget_newest_commit(self.folder / "ckpt" / "spark" / "commits")
         return reached
+
+    def _bereaved(self, running: subprocess.Popen[bytes], victims: Victims) -> bool:
+        """Kills some processes of the driver; whether it ended for that, having said who died."""
+        for one in victims(psutil.Process(running.pid)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+        code = running.wait(DEADLINE_S)
+        told = (self.folder / "stderr.txt").read_text()
+        assert code in (0, 1), told[-3000:]
+        if code:
+            assert "was ended by SIGKILL" in told, told[-3000:]
+            assert "goes on with batch" in told, told[-3000:]
+        return code == 1
 
     def _wait_for(self, moment: str, rng: random.Random, running: subprocess.Popen[bytes]) -> bool:
         seen = {name: self.newest(name) for name in self.moments}
@@ -193,6 +225,7 @@ def kill_and_compare(
     keep: bool,
     threads: int = 1,
     locality: str = "off",
+    victims: Victims | None = None,
 ) -> int:
     """Kills so often, then compares output and state with the reference; gives the number of inputs needed.
 
@@ -203,6 +236,7 @@ def kill_and_compare(
         files: one a batch.
         threads: of each slot.
         locality: how keys are routed, "restless" for other tables in every batch.
+        victims: which processes are killed; None: the driver with all of them.
         keep: whether to compare also before the end of the input, when rows wait and sessions are open.
     """
     rng = random.Random(seed)
@@ -212,7 +246,9 @@ def kill_and_compare(
     while done < kills:
         run = Run(folder / f"run{runs}", folder / "in", threads=threads, locality=locality)
         run.folder.mkdir()
-        while done + run.kills < kills and run.killed(rng, tear_log=rng.random() < 0.4):
+        while done + run.kills < kills and run.killed(
+            rng, tear_log=rng.random() < 0.4, victims=victims
+        ):
             pass
         if keep:
             run.to_the_end(rng.choice((1, 2)), "keep")
@@ -262,3 +298,19 @@ def test_many_kills_amid_moves(tmp_path: Path, seed: int) -> None:
     newest = latest(fs, root)
     assert newest is not None and newest.extra["routing"] > 3
     assert any(unit >= 128 for chains in newest.chains.values() for unit in chains)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_000)
+@pytest.mark.parametrize(
+    ("victims", "seed"),
+    [
+        pytest.param(jvm_of, 1_300, id="jvm"),
+        pytest.param(workers_of, 1_400, id="workers"),
+        pytest.param(jvm_of, 1_500, id="jvm 2", marks=pytest.mark.exhaustive),
+        pytest.param(workers_of, 1_600, id="workers 2", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_kills_of_a_part(tmp_path: Path, victims: Victims, seed: int) -> None:
+    """Only Spark's JVM, or only its Python workers: the driver ends and says who died; a restart is exact."""
+    kill_and_compare(tmp_path, seed, 2, files=4, keep=False, victims=victims)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -23,6 +25,22 @@ SCHEMA = pa.schema(
     ]
 )
 FS = pafs.LocalFileSystem()
+
+
+class StrictMoves:
+    """A file system on which a rename never replaces a file, as on HDFS."""
+
+    type_name = "hdfs"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(FS, name)
+
+    def move(self, src: str, dest: str) -> None:
+        if os.path.exists(dest):
+            raise OSError("exists")
+        FS.move(src, dest)
+
+
 Rows = dict[int, tuple[int, str]]
 
 

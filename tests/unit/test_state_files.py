@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.feather as feather
 import pytest
-from state_fakes import FS, SCHEMA
+from state_fakes import FS, SCHEMA, StrictMoves
 
 from thalweg.errors import CheckpointError, CheckpointMismatch
 from thalweg.records import Schema
@@ -111,20 +111,8 @@ def test_atomic_write(tmp_path: Path) -> None:
 
 
 def test_atomic_write_where_rename_does_not_replace(tmp_path: Path) -> None:
-    """HDFS refuses to rename over a file: it is deleted first."""
-
-    class Strict:
-        type_name = "hdfs"
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(FS, name)
-
-        def move(self, src: str, dest: str) -> None:
-            if os.path.exists(dest):
-                raise OSError("exists")
-            FS.move(src, dest)
-
-    fs = Strict()
+    """HDFS refuses to rename over a file: it steps aside first, and is gone when the new one has its name."""
+    fs = StrictMoves()
     path = f"{tmp_path}/c.json"
     for content in (b"one", b"two"):
         paths.write_atomic(fs, path, content)
@@ -210,6 +198,21 @@ def test_torn_segment(tmp_path: Path, keep: int) -> None:
         read_units(FS, str(tmp_path), [(segment.file, 0)])
 
 
+def test_changed_segment(tmp_path: Path) -> None:
+    """Any byte in front of the footer that is another, and the unit is refused; files without checksums are read."""
+    segment = put(tmp_path, *(NewUnit(b, "snapshot", rows(b, b + 1)) for b in range(3)))
+    path = tmp_path / segment.file
+    whole = path.read_bytes()
+    end = SegmentReader(FS, str(tmp_path), segment.file)._sums[-1].end
+    assert end > len(whole) // 3
+    for at in range(0, end, 11):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 64]) + whole[at + 1 :])
+        with pytest.raises(CheckpointError, match=r"cannot be read"):
+            read_units(FS, str(tmp_path), [(segment.file, 0)])
+    path.write_bytes(whole.replace(b"thalweg.sums", b"thalweg.none"))
+    assert read_units(FS, str(tmp_path), [(segment.file, 2)]) == [rows(2, 3)]
+
+
 def test_units_of_one_file_have_one_schema(tmp_path: Path) -> None:
     """Units that differ are refused rather than misread."""
     with pytest.raises(ValueError, match="differ"):
@@ -291,9 +294,6 @@ def test_record_files(tmp_path: Path) -> None:
     assert records.batches(FS, root) == [0, 1, 2, 10]
     assert records.read(FS, root, 2) == made[2]
     assert records.latest(FS, root) == last
-    assert records.previous(FS, root, 10) == made[2]
-    assert records.previous(FS, root, 1) == made[0]
-    assert records.previous(FS, root, 0) is None
     assert records.read(FS, root, 7) is None
     assert records.latest(FS, f"{tmp_path}/none") is None
     assert last is not None
@@ -310,7 +310,7 @@ def test_a_batch_that_runs_again_replaces_its_record(tmp_path: Path) -> None:
         root,
         next_record(one, 1, "a", [segment("f1", (0, "delta", 0))], {"t": {"in": 1}}, slots=1),
     )
-    before = records.previous(FS, root, 1)
+    before = records.read(FS, root, 0)
     again = next_record(before, 1, "b", [segment("g1", (0, "delta", 0))], {"t": {"in": 1}}, slots=2)
     records.write(FS, root, again)
     found = records.latest(FS, root)

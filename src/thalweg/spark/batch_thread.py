@@ -18,6 +18,7 @@ from thalweg.errors import EnvironmentProblem, SchedulingError
 
 _POOL: Final = "spark.scheduler.pool"
 _MODE: Final = "spark.scheduler.mode"
+_QUERY: Final = "sql.streaming.queryId"
 #: By this text Spark knows that a batch's function ended because the query is stopped, and takes it for no failure. The
 #: error that py4j raises has a stack after it, on which Spark's pattern runs out of stack itself.
 _INTERRUPTED: Final = (
@@ -74,9 +75,15 @@ def batch_here(context: SparkContext) -> int:
     return -1 if found is None else int(found)
 
 
+def query_here(session: SparkSession) -> str:
+    """How Spark names the query whose thread this is, through all its starts; "" where it is none's."""
+    found: Any = session.sparkContext.getLocalProperty(_QUERY)
+    return found or ""
+
+
 def rows_of_last_batch(session: SparkSession) -> int | None:
     """Rows of the batch before, of the query whose thread this is, as Spark counted them; None where it has not."""
-    query = session.sparkContext.getLocalProperty("sql.streaming.queryId")
+    query = session.sparkContext.getLocalProperty(_QUERY)
     if query is None:
         return None
     jvm: Any = session._jvm

@@ -32,7 +32,7 @@ from thalweg.spark import inputs as io
 from thalweg.spark.elastic import Adaptation, Change
 from thalweg.spark.exchanges import exchanges, tagged
 from thalweg.spark.failures import function_failed, write_failed
-from thalweg.spark.lease import Lease
+from thalweg.spark.batch_thread import query_here
 from thalweg.spark.locality import Asked, KeyRouting, Routed, followed
 from thalweg.spark.locality_progress import locality_progress, table_changes
 from thalweg.spark.manifest import manifest_of
@@ -40,6 +40,7 @@ from thalweg.spark.map_in_arrow import import_names, map_in_arrow
 from thalweg.spark.pairs import read_pairs
 from thalweg.spark.pickling import pickled_plan
 from thalweg.spark.placement import Placement
+from thalweg.spark.planned_files import FileInputs
 from thalweg.spark.progress import RECENT, batch_progress, sum_counts
 from thalweg.spark.sinks import (
     ConsoleSink,
@@ -51,46 +52,16 @@ from thalweg.spark.sinks import (
     refuse_used_folders,
     sinks_of,
 )
+from thalweg.spark.store import Store
 from thalweg.spark.tasks import first_stage, last_merge, later_stage, whole_flow
 from thalweg.spark.transport import FRAME, Blob, decode, from_batch
 from thalweg.spark.worker import StageJob, segment_of
-from thalweg.state import cleaning, paths
+from thalweg.state import cleaning, durable
 from thalweg.state import manifest as manifests
 from thalweg.state import record as records
-from thalweg.state.paths import FileSystem, join, resolve, write_atomic
+from thalweg.state.history import History
+from thalweg.state.paths import is_local, resolve
 from thalweg.version import __version__
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Store:
-    """A checkpoint: its folder as Spark writes it, and the Thalweg folder inside it."""
-
-    location: str
-    thalweg: str
-    fs: FileSystem
-    root: str
-    lease: Lease
-
-    @classmethod
-    def open(cls, location: str, state: str | None = None) -> Store:
-        """The store of a checkpoint folder, which is probed for what commits need and then ours alone."""
-        location = paths.absolute(location)
-        thalweg = paths.absolute(state) if state else f"{location.rstrip('/')}/thalweg"
-        paths.probe(thalweg)
-        fs, path = resolve(thalweg)
-        fs.create_dir(join(path, "control"), recursive=True)
-        lease = Lease(location, fs, path)
-        lease.take()
-        return cls(location.rstrip("/"), thalweg, fs, path, lease)
-
-    @property
-    def control(self) -> str:
-        return f"{self.thalweg}/control"
-
-    def command(self, **content: Any) -> None:
-        """Puts a command into the control folder: the next batch reads it."""
-        name = f"{time.time_ns()}-{uuid.uuid4().hex[:8]}.json"
-        write_atomic(self.fs, join(self.root, "control", name), orjson.dumps(content) + b"\n")
 
 
 @dataclasses.dataclass(slots=True)
@@ -139,6 +110,7 @@ class Batches:
         self.finished = False
         self._chunk_rows = chunk_rows
         self._options = io.input_options(inputs)
+        self._files = FileInputs([source.name for source in plan.sources], self._options)
         self.prepared = prepare(plan)
         self._pickled = pickled_plan(self.prepared)
         self._fingerprint = hashlib.sha256(self._pickled + __version__.encode()).hexdigest()[:32]
@@ -157,6 +129,11 @@ class Batches:
         """
         if self._routing is not None:
             self._routing.require_slots(slots)
+
+    def require_inputs(self) -> None:
+        """Refuses to call the inputs read to their end where a folder of one has gone; errors name it."""
+        if not self.finished:
+            self._files.require_folders()
 
     def _open(self, store: Store, locality: Asked) -> None:
         if manifests.read(store.fs, store.root) is None:
@@ -188,16 +165,19 @@ class Batches:
             ThalwegError: a row or a function failed; nothing of the batch is committed.
         """
         started = time.perf_counter()
-        previous = (
-            None if self.store is None else records.previous(self.store.fs, self.store.root, batch)
-        )
+        query = query_here(self.spark)
+        found = History() if self.store is None else self.store.history(batch, query)
+        previous = found.before
         job, routed = self._planned(frame, batch, previous, ends=ends)
         places = self._placement.next_batch(job.slots)
         result = self.lowered(frame, job, places)
         with tagged(self.spark, job.attempt), self._persisted(result):
             told = self._told(result)
+            if self.store is not None:
+                self._files.require_planned(self.store.spark, batch, told.reports)
+                self.store.require_alone(found, batch)
             self._write(result, told, batch)
-        record = self._commit(previous, job, told.reports)
+        record = self._commit(found, job, told.reports, query)
         if self._routing is not None:
             self._routing.collect(job.attempt)
             self._routing.committed(batch)
@@ -255,6 +235,7 @@ class Batches:
             batch=batch,
             attempt=uuid.uuid4().hex[:8],
             previous=None if previous is None else previous.batch,
+            previous_attempt="" if previous is None else previous.attempt,
             slots=self.numbers.slots,
             ends=ends,
             options=self._options,
@@ -341,6 +322,7 @@ class Batches:
         try:
             if told.rows[node.index]:
                 sink.write(decode_frame(result, node.record, node.index), batch)
+                _sync(f"{sink.path}/batch={batch}")
             else:
                 sink.clear(batch)
         except Exception as error:
@@ -367,10 +349,12 @@ class Batches:
 
     def _commit(
         self,
-        previous: records.CommitRecord | None,
+        found: History,
         job: StageJob,
         reports: list[dict[str, Any]],
+        query: str,
     ) -> records.CommitRecord:
+        previous = found.before
         gates = {name: facts for said in reports for name, facts in said["gates"].items()}
         old_gates = previous.extra.get("gates", {}) if previous else {}
         record = records.next_record(
@@ -384,18 +368,29 @@ class Batches:
             finished=any(said.get("ends") for said in reports),
             plan=self._fingerprint,
             epoch=job.epoch,
-            extra={"gates": {**old_gates, **gates}, **followed(job.next_epoch or job.epoch)},
+            extra={
+                "gates": {**old_gates, **gates},
+                **followed(job.next_epoch or job.epoch),
+                **({} if self.store is None else self.store.said(query)),
+            },
         )
         if self.store is not None:
             if any(said.get("postponed") for said in reports):
                 # Before the record: a crash in between repeats the command, and does not forget it.
                 self.store.command(command="end")
-            records.write(self.store.fs, self.store.root, record)
+            self.store.commit(record, found)
             keep = [record] if previous is None else [previous, record]
             cleaning.clean(self.store.fs, self.store.root, keep)
         self.finished = record.finished
         self.counts = {name: dict(counts) for name, counts in record.counters.items()}
         return record
+
+
+def _sync(location: str) -> None:
+    """Brings a batch's files to a local disk, before a commit record says that they are there."""
+    fs, path = resolve(location)
+    if is_local(fs):
+        durable.sync_tree(path)
 
 
 def _call(sink: str, function: Any, rows: Any, batch: int) -> None:

@@ -207,6 +207,8 @@ def tagged_frame(
     if control is not None:
         # Not the temporary name that a command has until it is whole: it would be gone when it is read.
         reader = spark.readStream.format("text").option("pathGlobFilter", "*.json")
+        # As for files: a clock that was set back must not make commands look old.
+        reader = reader.option("maxFileAge", "36500d")
         commands = reader.load(control)
         columns = [f.lit(CONTROL_SOURCE).cast("int").alias(SOURCE)]
         columns += [f.lit(None).cast(kind).alias(f"s{other}") for other, kind in enumerate(types)]

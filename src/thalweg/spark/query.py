@@ -29,11 +29,13 @@ from thalweg.spark.arguments import (
     trigger_of,
     warn,
 )
-from thalweg.spark.batches import Batches, Store
+from thalweg.spark.batches import Batches
+from thalweg.spark.deaths import jvm_is_gone
 from thalweg.spark.elastic import Elastic, elastic
 from thalweg.spark.failures import cause_to_show, ending, readable, tell_once
 from thalweg.spark.locality import Asked
 from thalweg.spark.scheduler import Place, Scheduler, place_for
+from thalweg.spark.store import Store
 from thalweg.spark.worker import compile_all
 from thalweg.times import duration
 
@@ -66,14 +68,19 @@ class Query:
         self._failure: BaseException | None = None
         self._query: StreamingQuery | None = None
         self._stopped = False
-        self._told = False
+        self._dropped_told = False
+        #: the batch that runs or ran last, and when it began
+        self._batch = -1
+        self._running = False
+        self._batch_since_s = 0.0
 
     # -- life ---------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         assert self._batches.store is not None
         self._batches.store.lease.take(lambda: self.is_active)
-        self._failure, self._stopped, self._told = None, False, False
+        self._failure, self._stopped, self._running = None, False, False
+        self._dropped_told = False
         tell_once()
         writer = (
             self._frame.writeStream.foreachBatch(self._run_batch)
@@ -89,6 +96,7 @@ class Query:
             raise CheckpointError(
                 f"flow {self._flow.name!r} is finished; batch {batch} is left out"
             )
+        self._batch, self._running, self._batch_since_s = batch, True, time.time()
         try:
             with self._place() as place:
                 self._batches.run(frame, batch, ends=False, admission_wait_s=place.wait_s)
@@ -97,9 +105,17 @@ class Query:
             if self._stopped:
                 # Spark cancelled its jobs; it searches the text of a long error until its stack overflows.
                 raise CheckpointError(f"batch {batch} was given up: the query is stopped") from None
-            self._failure = ending(error, f"flow {self._flow.name!r}: batch {batch}")
+            # When the JVM died, whoever waits for the query may have told it already.
+            self._failure = self._failure or self._told(error)
             # To Spark only its text: a traceback with causes is too long for the patterns that it searches it by.
             raise ThalwegError(str(self._failure)) from None
+        self._running = False
+
+    @property
+    def _next_batch(self) -> int:
+        """With which batch a restart goes on: the first that is not committed, as far as this process knows."""
+        done = self._batches.progress[-1]["batch"] if self._batches.progress else -1
+        return max(self._batch, int(done) + 1)
 
     def _place(self) -> contextlib.AbstractContextManager[Place]:
         interval_us = duration(self._trigger.get("processingTime", "0 seconds"))
@@ -118,7 +134,14 @@ class Query:
     @property
     def is_active(self) -> bool:
         """Whether the query still runs."""
-        return self._query is not None and self._query.isActive
+        if self._query is None:
+            return False
+        try:
+            return bool(self._query.isActive)
+        except Exception as error:
+            if jvm_is_gone(error):
+                return False
+            raise
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Waits until the query ends; whether it did within the timeout.
@@ -148,13 +171,14 @@ class Query:
             ended = True
         if ended:
             self._raise(None)
+            self._batches.require_inputs()
             self._tell_dropped()
         return ended
 
     def _tell_dropped(self) -> None:
         """Once a run: which rows are in no output."""
-        if not self._stopped and not self._told:
-            self._told = True
+        if not self._stopped and not self._dropped_told:
+            self._dropped_told = True
             tell_dropped(self._batches.plan, self._batches.counts)
 
     def _wants_drain(self) -> bool:
@@ -172,6 +196,7 @@ class Query:
             self._query.processAllAvailable()
         except Exception as error:
             self._raise(error)
+        self._batches.require_inputs()
 
     def drain(self) -> None:
         """Ends the input: what waits is released, the remaining timers fire, the checkpoint is finished.
@@ -183,6 +208,7 @@ class Query:
         if store is None:
             return
         while not self._batches.finished:
+            self._batches.require_inputs()
             store.command(command="end")
             if not self.is_active:
                 self._start()
@@ -222,7 +248,7 @@ class Query:
     def stop(self) -> None:
         """Stops the query after the running batch is given up; a later start repeats that batch."""
         self._stopped = True
-        if self._query is not None:
+        if self._query is not None and not jvm_is_gone():
             self._query.stop()
         self._ended()
 
@@ -230,8 +256,17 @@ class Query:
         """What stopped the query, None when nothing did."""
         if self._failure is not None or self._query is None or self._stopped:
             return self._failure
-        error = self._query.exception()
-        return None if error is None else readable(error, f"flow {self._flow.name!r}")
+        try:
+            error: Exception | None = self._query.exception()
+        except Exception as found:
+            error = found
+        return None if error is None else self._told(error)
+
+    def _told(self, error: BaseException) -> Exception:
+        """The readable form of what Spark says."""
+        batch = None if self._batches.store is None else self._next_batch
+        where = f"flow {self._flow.name!r}" + (f": batch {self._batch}" if self._running else "")
+        return ending(error, where, since_s=self._batch_since_s, batch=batch)
 
     def _raise(self, error: Exception | None) -> None:
         """Raises the query's own failure rather than Spark's wrapping of it."""
@@ -239,7 +274,8 @@ class Query:
         if self._failure is not None:
             raise self._failure.with_traceback(None) from cause_to_show(self._failure)
         if error is not None and not self._stopped and not self._batches.finished:
-            raise readable(error, f"flow {self._flow.name!r}") from None
+            self._failure = self._told(error)
+            raise self._failure from None
 
     def _ended(self) -> None:
         if self._batches.store is not None and not self.is_active:

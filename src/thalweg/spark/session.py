@@ -27,6 +27,7 @@ from thalweg.checks import (
 )
 from thalweg.errors import BuildError
 from thalweg.runtime.machine import usable_processors
+from thalweg.spark.deaths import NOTES, jvm_is_gone
 from thalweg.spark.java import prepare_java
 
 _LOCAL = re.compile(r"local(?:\[\s*(\*|\d+)\s*(?:,\s*\d+\s*)?\])?")
@@ -59,6 +60,9 @@ _FILE_MANAGER: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_DAEMON_MODULE: Final = "spark.python.daemon.module"
+_DAEMON: Final = "thalweg_worker_daemon"
+_WORKER_PATH: Final = "spark.executorEnv.PYTHONPATH"
 
 
 #: No second compiler, which is most of a young JVM's CPU time, and the collector without helper threads.
@@ -142,6 +146,10 @@ def _all_settings(
         settings["spark.task.cpus"] = str(cores)
     settings |= {name: value for name, value in asked.items() if name != "spark.master"}
     settings[_JAVA_OPTIONS] = _java_options(asked.get(_JAVA_OPTIONS, ""))
+    if settings.get(_DAEMON_MODULE) == _DAEMON:
+        # By its own name, see there; in front of what workers find otherwise.
+        found = [settings.get(_WORKER_PATH), str(Path(__file__).with_name("worker_daemon"))]
+        settings[_WORKER_PATH] = os.pathsep.join(filter(None, found))
     return {name: value for name, value in settings.items() if value}
 
 
@@ -149,7 +157,12 @@ def _local_settings() -> dict[str, str]:
     """Nothing of this session is seen outside this machine, or left in the working directory."""
     folder = tempfile.mkdtemp(prefix="thalweg-spark-")
     atexit.register(_clean_up, folder)
+    deaths = Path(folder) / "deaths"
+    deaths.mkdir()
     return {
+        # By which signal a Python worker died, which Spark's own daemon forgets.
+        _DAEMON_MODULE: _DAEMON,
+        NOTES: str(deaths),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": folder,
@@ -161,9 +174,10 @@ def _local_settings() -> dict[str, str]:
 
 def _clean_up(folder: str) -> None:
     """Stop the session first: Spark complains of files that vanish under it."""
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        running.stop()
+    if not jvm_is_gone():
+        running = SparkSession.getActiveSession()
+        if running is not None:
+            running.stop()
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -104,6 +104,10 @@ def _ingest(
     """
     plan = engine.plan
     received = receive(batches, len(plan.sources))
+    facts["arrived"] = {
+        plan.sources[place].name: sum(table.num_rows for table in tables)
+        for place, tables in received.frames.items()
+    }
     for place, source in enumerate(plan.sources):
         tables = received.frames.get(place)
         if tables:

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import gc
+import socket
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ import cloudpickle
 import numpy as np
 import pyarrow as pa
 
+from thalweg.errors import CheckpointError
 from thalweg.operators.nodes import Coroutine, Keyed, Source
 from thalweg.runtime.build import Prepared
 from thalweg.runtime.coroutine_unit import CoroutineUnit
@@ -56,6 +58,7 @@ class StageJob:
         batch: the batch id.
         attempt: names this try of the batch.
         previous: the batch whose record the state comes from; None for empty state.
+        previous_attempt: the attempt that this record must be of; "" where that is not known.
         slots: how many slots there are.
         ends: whether the input ends with this batch (batch frames).
         options: the inputs, by source name (see :mod:`thalweg.spark.inputs`).
@@ -82,6 +85,7 @@ class StageJob:
     #: the sinks whose rows are wanted, by node; those of others are counted only
     wanted: frozenset[int]
     threads: int = 1
+    previous_attempt: str = ""
     epoch: int = 0
     next_epoch: int = 0
     told: Any = None
@@ -224,6 +228,25 @@ def _routes(fingerprint: str, root: str, epoch: int, slots: int) -> Routes:
     return table_routes(plan, read_table(*resolve(root), epoch))
 
 
+def _previous(job: StageJob) -> records.CommitRecord | None:
+    """The record that the batch starts from; None for empty state.
+
+    Raises:
+        CheckpointError: this process does not find what the driver has read.
+    """
+    if job.previous is None:
+        return None
+    found = _record(job.root, job.previous, job.attempt)
+    if found is None or job.previous_attempt not in ("", found.attempt):
+        what = "is not here" if found is None else "is not the one that the driver has read"
+        raise CheckpointError(
+            f"the commit record of batch {job.previous} in {job.root} {what} (host {socket.gethostname()}).\n"
+            "Every executor needs the folder of the state, at the same path: check that it is mounted there, or that no"
+            " second query runs on the checkpoint."
+        )
+    return found
+
+
 @functools.lru_cache(maxsize=4)
 def _record(root: str, batch: int, attempt: str) -> records.CommitRecord | None:
     """The record of a batch; ``attempt`` is the reading batch's, since a re-run may replace a record."""
@@ -232,7 +255,7 @@ def _record(root: str, batch: int, attempt: str) -> records.CommitRecord | None:
 
 
 def _load(job: StageJob, hot: HotEngine, slot: int) -> None:
-    record = None if job.previous is None else _record(job.root, job.previous, job.attempt)
+    record = _previous(job)
     fs, path = resolve(job.root)
     for name, unit in hot.engine.keyed.items():
         route = routes_of(job)[name]
@@ -309,7 +332,7 @@ def save(job: StageJob, stage: int | None, slot: int, hot: HotEngine, task: str)
     }
     if not job.durable:
         return said
-    record = None if job.previous is None else _record(job.root, job.previous, job.attempt)
+    record = _previous(job)
     fs, path = resolve(job.root)
     place = SegmentPlace(job.batch, stage or 0, slot, f"{job.attempt}-{task}")
     about = {"flow": engine.plan.flow}

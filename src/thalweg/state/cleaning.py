@@ -2,15 +2,17 @@
 
 Only what the kept records name is state. Spark may run batch n again as long as its own commit of n can be
 lost, so records n and n − 1 and their files stay. Everything newer than n stays too: it may be a batch
-that is running. One listing finds all garbage, also what a try left that was written off long ago.
+that is running. One listing finds all garbage, also what a try left that was written off long ago. Records that
+are not those this driver knows are another driver's: then nothing is deleted, since it may need any file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from thalweg.state.paths import TEMPORARY, FileSystem, delete, delete_folder, join, list_files
-from thalweg.state.record import CommitRecord
+from thalweg.state.durable import TEMPORARY
+from thalweg.state.paths import FileSystem, delete, delete_folder, join, list_files
+from thalweg.state.record import CommitRecord, attempt_of, batches
 from thalweg.state.segments import segment_batch
 
 
@@ -20,7 +22,7 @@ def garbage(fs: FileSystem, root: str, keep: Sequence[CommitRecord]) -> list[str
     Args:
         keep: records n and, unless n is the first batch, n − 1 (the one before n).
     """
-    if not keep:
+    if not keep or _others(fs, root, keep):
         return []
     newest, oldest = max(r.batch for r in keep), min(r.batch for r in keep)
     named = {file for record in keep for file in record.files}
@@ -36,6 +38,13 @@ def garbage(fs: FileSystem, root: str, keep: Sequence[CommitRecord]) -> list[str
         if _old_record(name, oldest, newest)
     ]
     return state + records
+
+
+def _others(fs: FileSystem, root: str, keep: Sequence[CommitRecord]) -> bool:
+    """Whether another driver has written records: newer ones, or one in the place of one of these."""
+    if any(batch > max(r.batch for r in keep) for batch in batches(fs, root)):
+        return True
+    return any(attempt_of(fs, root, r.batch) != r.attempt for r in keep)
 
 
 def _old_record(name: str, oldest: int, newest: int) -> bool:

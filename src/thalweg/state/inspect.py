@@ -12,11 +12,13 @@ import pyarrow.compute as pc
 
 from thalweg.errors import CheckpointError
 from thalweg.plan import TIME
+from thalweg.state import identity
 from thalweg.state import manifest as manifests
 from thalweg.state import record as records
+from thalweg.state.identity import Folder
 from thalweg.state.manifest import Manifest, migrate_batch
 from thalweg.state.merging import current, sorted_by
-from thalweg.state.paths import FileSystem, join, read_bytes, resolve
+from thalweg.state.paths import FileSystem, join, resolve
 from thalweg.state.record import Chains, CommitRecord
 from thalweg.state.segments import SegmentReader, read_units
 
@@ -210,11 +212,14 @@ def describe_file(location: str) -> dict[str, str]:
 
 def _open(location: str) -> tuple[FileSystem, str, Manifest]:
     fs, path = resolve(location)
-    for root in (join(path, "thalweg"), path):
-        if read_bytes(fs, join(root, manifests.FILE)) is not None:
-            manifest = manifests.read(fs, root)
-            if manifest is not None:
-                return fs, root, manifest
+    places = [(fs, join(path, "thalweg")), (fs, path)]
+    said = identity.read(Folder(location, fs, join(path, "thalweg")))
+    if said is not None and said.state:
+        places.insert(0, resolve(said.state))
+    for fs, root in places:
+        manifest = manifests.read(fs, root)
+        if manifest is not None:
+            return fs, root, manifest
     raise CheckpointError(
         f"{location}: expected a checkpoint folder with thalweg/{manifests.FILE} in it, found none;"
         " give the folder that was passed as checkpoint= when the query started"

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from thalweg.errors import CheckpointError, CheckpointMismatch
 from thalweg.records import Field, Missing
-from thalweg.state.paths import FileSystem, join, read_bytes, write_atomic
+from thalweg.state.paths import FileSystem, join, read_bytes, stems, write_atomic
 from thalweg.state.segments import DELETED
 
 FORMAT: Final = 1
@@ -303,6 +303,11 @@ def reconcile(fs: FileSystem, root: str, new: Manifest) -> Manifest:
         CheckpointError: the manifest is torn, or newer than this library.
     """
     old = read(fs, root)
+    if old is None and stems(fs, join(root, "commits"), ".json"):
+        raise CheckpointError(
+            f"{join(root, FILE)} is missing, though there are commit records: it says what the state files mean.\n"
+            "Bring it back from a copy of the checkpoint."
+        )
     carried = new if old is None else carry(old, new)
     found = [] if old is None else check(old, new)
     if old is not None and found:

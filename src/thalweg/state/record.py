@@ -2,23 +2,28 @@
 
 Segments become state only by being named here. The driver writes the record of batch n after all sinks
 have written, by create-and-rename; a batch that runs again reads record n − 1 and replaces record n
-(docs/architecture.md). For each operator and bucket the record lists a *chain*: a snapshot, then deltas, oldest
-first. A source's waiting rows are chains too, under the source's name, with lane groups as buckets.
+(docs/architecture.md; :mod:`thalweg.state.history` refuses what does not fit together). For each operator and
+bucket the record lists a *chain*: a snapshot, then deltas, oldest first. A source's waiting rows are chains too,
+under the source's name, with lane groups as buckets.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
 from thalweg.errors import CheckpointError
-from thalweg.state.paths import FileSystem, join, list_files, read_bytes, write_atomic
+from thalweg.state.paths import FileSystem, join, read_bytes, stems, write_atomic, write_new
 from thalweg.state.segments import Segment, UnitKind, tag
 
 FORMAT: Final = 1
+
+#: Where a record has the checksum of the rest.
+_SUM: Final = "checksum"
 
 _KINDS: Final[dict[str, UnitKind]] = {"s": "snapshot", "d": "delta", "m": "merge"}
 
@@ -103,18 +108,22 @@ class CommitRecord:
             }
             for operator, chains in self.chains.items()
         }
-        return orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)
+        return orjson.dumps({**plain, _SUM: _sum(plain)}, option=orjson.OPT_SORT_KEYS)
 
     @classmethod
     def decode(cls, content: bytes) -> CommitRecord:
         """The record of :meth:`encode`.
 
         Raises:
-            ValueError, TypeError, LookupError: the bytes are torn or not a record.
+            ValueError, TypeError, LookupError: the bytes are torn, changed, or not a record.
         """
         plain = orjson.loads(content)
-        if plain.pop("format") > FORMAT:
+        said = plain.pop(_SUM, None)  # records of before there was one have none
+        if plain["format"] > FORMAT:
             raise ValueError("it was written by a newer version of Thalweg; use that version")
+        if said is not None and said != _sum(plain):
+            raise ValueError("its content is not what was written: the checksum differs")
+        del plain["format"]
         files = plain.pop("files")
         plain["chains"] = {
             operator: {
@@ -124,6 +133,12 @@ class CommitRecord:
             for operator, chains in plain["chains"].items()
         }
         return cls(**plain)
+
+
+def _sum(plain: Mapping[str, Any]) -> str:
+    """The checksum of a record's content."""
+    content = orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)
+    return blake2b(content, digest_size=16).hexdigest()
 
 
 def _plain(unit: Unit, number: Mapping[str, int]) -> list[Any]:
@@ -262,9 +277,14 @@ def write(fs: FileSystem, root: str, record: CommitRecord) -> None:
     write_atomic(fs, join(root, record_path(record.batch)), record.encode())
 
 
+def write_first(fs: FileSystem, root: str, record: CommitRecord) -> bool:
+    """Commits a batch that has no record; False, and nothing done, if it has one."""
+    return write_new(fs, join(root, record_path(record.batch)), record.encode())
+
+
 def batches(fs: FileSystem, root: str) -> list[int]:
     """The batches that have a record, ascending."""
-    names = [name.removesuffix(".json") for name in list_files(fs, join(root, "commits"))]
+    names = stems(fs, join(root, "commits"), ".json")
     return sorted(int(name) for name in names if name.isdecimal())
 
 
@@ -293,17 +313,23 @@ def read(fs: FileSystem, root: str, batch: int) -> CommitRecord | None:
     return record
 
 
+def attempt_of(fs: FileSystem, root: str, batch: int) -> str:
+    """Which try of a batch its record is of, without the work of reading all of it; "" when it has none.
+
+    Raises:
+        CheckpointError: it is torn.
+    """
+    content = read_bytes(fs, join(root, record_path(batch)))
+    if content is None:
+        return ""
+    try:
+        return str(orjson.loads(content)["attempt"])
+    except (ValueError, TypeError, LookupError):
+        found = read(fs, root, batch)  # raises, and says what is wrong
+        return found.attempt if found else ""
+
+
 def latest(fs: FileSystem, root: str) -> CommitRecord | None:
     """The newest record; None in a new checkpoint. Errors as :func:`read`."""
     found = batches(fs, root)
     return read(fs, root, found[-1]) if found else None
-
-
-def previous(fs: FileSystem, root: str, batch: int) -> CommitRecord | None:
-    """What a batch starts from: the newest record before it, also when it has one of its own.
-
-    Raises:
-        CheckpointError: that record is torn.
-    """
-    older = [one for one in batches(fs, root) if one < batch]
-    return read(fs, root, older[-1]) if older else None

@@ -16,9 +16,9 @@ from thalweg.state.paths import (
     FileSystem,
     delete,
     join,
-    list_files,
     read_bytes,
     resolve,
+    stems,
     write_atomic,
 )
 
@@ -56,7 +56,7 @@ def read_table(fs: FileSystem, root: str, epoch: int) -> RoutingTable:
 
 def epochs(fs: FileSystem, root: str) -> list[int]:
     """The epochs that have a file, ascending."""
-    names = [name.removesuffix(".json") for name in list_files(fs, join(root, "routing"))]
+    names = stems(fs, join(root, "routing"), ".json")
     return sorted(int(name) for name in names if name.isdecimal())
 
 
