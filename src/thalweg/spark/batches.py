@@ -29,10 +29,10 @@ from thalweg.operators.nodes import Sink
 from thalweg.plan import Plan
 from thalweg.runtime.build import prepare
 from thalweg.spark import inputs as io
+from thalweg.spark.batch_thread import query_here
 from thalweg.spark.elastic import Adaptation, Change
 from thalweg.spark.exchanges import exchanges, tagged
 from thalweg.spark.failures import function_failed, write_failed
-from thalweg.spark.batch_thread import query_here
 from thalweg.spark.locality import Asked, KeyRouting, Routed, followed
 from thalweg.spark.locality_progress import locality_progress, table_changes
 from thalweg.spark.manifest import manifest_of
