@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of the process, with two cores; a test must leave its settings as they were."""
-    from thalweg.spark.session import session  # here, since most tests need no Spark
+    from thalweg.spark.cluster.session import session  # here, since most tests need no Spark
 
     made = session("local[2]", conf={"spark.sql.shuffle.partitions": 2})
     yield made

@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 # ``tw.state``: the package of state files, which is the decorator, too.
-import thalweg.state  # noqa: F401
+import thalweg.checkpoint  # noqa: F401
 from thalweg.errors import (
     BuildError,
     CheckpointError,
@@ -20,13 +20,13 @@ from thalweg.errors import (
     SourceClosed,
     ThalwegError,
 )
-from thalweg.flow import Flow
-from thalweg.keyed import KeyedStream
-from thalweg.operators import agg
-from thalweg.operators.coroutines import Control, Input, Output, wait_for_all, wait_for_any
-from thalweg.operators.nodes import Rejected
-from thalweg.records import Category, Timer, Timestamp, drop
-from thalweg.streams import Stream
+from thalweg.flow.flow import Flow
+from thalweg.flow.keyed import KeyedStream
+from thalweg.flow.operators import agg
+from thalweg.flow.operators.coroutines import Control, Input, Output, wait_for_all, wait_for_any
+from thalweg.flow.operators.nodes import Rejected
+from thalweg.flow.records import Category, Timer, Timestamp, drop
+from thalweg.flow.streams import Stream
 from thalweg.times import (
     NEVER,
     date,
@@ -46,9 +46,7 @@ from thalweg.version import __version__
 
 if TYPE_CHECKING:
     from thalweg import elasticity, locality, scheduling, spark, testing
-    from thalweg.embedded import run, start
-    from thalweg.records import state
-    from thalweg.runtime.io import (
+    from thalweg.connectors import (
         batches,
         each,
         from_iterable,
@@ -57,9 +55,11 @@ if TYPE_CHECKING:
         to_files,
         to_tcp,
     )
-    from thalweg.runtime.io.files import files
+    from thalweg.connectors.files import files
+    from thalweg.embedded import run, start
+    from thalweg.flow.records import state
 
-_IO = "thalweg.runtime.io"
+_IO = "thalweg.connectors"
 #: Loaded on first use: Spark, the test kit and the embedded host are not needed to build a flow.
 _LAZY = {
     "elasticity": None,

@@ -14,7 +14,7 @@ The algorithm is the public XXH64 (github.com/Cyan4973/xxHash, doc/xxhash_spec.m
   fields is Optional, a last word follows whose bit i is set when the i-th fixed-width field is null
   (the word of a null is 0). The empty key hashes as XXH64 of nothing.
 - A key of *one str or bytes field that is not Optional* hashes as a text.
-- *Every other key* hashes as XXH64 of its ordered bytes (see :mod:`thalweg.runtime.keys`), which
+- *Every other key* hashes as XXH64 of its ordered bytes (see :mod:`thalweg.columns.keys`), which
   also cover nulls.
 
 A null text in :func:`hash_texts` hashes as 0 here; a caller that tells nulls apart keeps a mask.

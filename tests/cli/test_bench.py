@@ -7,23 +7,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from thalweg_lab import graphs, haren
+from thalweg_lab.c_stream import PLUG_INS, CStream
+from thalweg_lab.elastic import HIGHS, Elastic, summary
+from thalweg_lab.elastic_real import Graph
+from thalweg_lab.elastic_spark import elastic_spark
+from thalweg_lab.haren_queries import BURST_MEAN_PER_S, LOAD
+from thalweg_lab.haren_simulated import BURST, SimulatedHaren
+from thalweg_lab.measure import Report, run
+from thalweg_lab.prasaad import Prasaad
+from thalweg_lab.spark_queries import WAYS, spark_queries
+from thalweg_lab.streams import Streams
 
 from thalweg import testing
-from thalweg.bench import graphs, haren
-from thalweg.bench.c_stream import PLUG_INS, CStream
-from thalweg.bench.elastic import HIGHS, Elastic, summary
-from thalweg.bench.elastic_real import Graph
-from thalweg.bench.elastic_spark import elastic_spark
-from thalweg.bench.haren_queries import BURST_MEAN_PER_S, LOAD
-from thalweg.bench.haren_simulated import BURST, SimulatedHaren
-from thalweg.bench.measure import Report, run
-from thalweg.bench.prasaad import Prasaad
-from thalweg.bench.spark_queries import WAYS, spark_queries
-from thalweg.bench.streams import Streams
 from thalweg.datagen import parametric
 from thalweg.printing import Terminal
-from thalweg.runtime import layout
-from thalweg.runtime.options import Options
+from thalweg.workers.memory import layout
+from thalweg.workers.options import Options
 
 
 def test_parametric_operators_compile_and_keep_order() -> None:

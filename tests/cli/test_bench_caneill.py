@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 
 import pytest
+from thalweg_lab import caneill, caneill_cluster
+from thalweg_lab.key_samples import requests, sketched
+from thalweg_lab.measure import Report
 
-from thalweg.bench import caneill, caneill_cluster
-from thalweg.bench.key_samples import requests, sketched
-from thalweg.bench.measure import Report
 from thalweg.printing import Terminal
-from thalweg.sampling import Sample
+from thalweg.testing.sampling import Sample
 
 
 def small(tuples: int) -> Sample:

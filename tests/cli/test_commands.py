@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import thalweg as tw
 from thalweg.cli import app, arguments, loading, progress
-from thalweg.operators.nodes import Sink, Source
+from thalweg.flow.operators.nodes import Sink, Source
 
 FLOW = """\
 import thalweg as tw

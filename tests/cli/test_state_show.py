@@ -11,12 +11,12 @@ import pyarrow.fs as pafs
 import pytest
 from typer.testing import CliRunner
 
+from thalweg.checkpoint import manifest as manifests
+from thalweg.checkpoint import record as records
+from thalweg.checkpoint.manifest import Manifest, ManifestField, ManifestOperator, ManifestSource
+from thalweg.checkpoint.record import next_record
+from thalweg.checkpoint.segments import NewUnit, Segment, write_segment
 from thalweg.cli import app
-from thalweg.state import manifest as manifests
-from thalweg.state import record as records
-from thalweg.state.manifest import Manifest, ManifestField, ManifestOperator, ManifestSource
-from thalweg.state.record import next_record
-from thalweg.state.segments import NewUnit, Segment, write_segment
 
 TEXT = ManifestField("word", "str | None", "string")
 NUMBER = ManifestField("x", "float | None", "double")

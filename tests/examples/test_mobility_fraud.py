@@ -21,7 +21,7 @@ import thalweg as tw
 from thalweg import data, datagen
 from thalweg.datagen.calls import AREAS, FIRST_AREA, is_copied, phone_number
 from thalweg.examples import mobility_fraud, running
-from thalweg.operators.nodes import Keyed, Sink
+from thalweg.flow.operators.nodes import Keyed, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from thalweg import datagen
 from thalweg.datagen import Sale
 from thalweg.examples import cart_abandonment, running
 from thalweg.examples.tpcx_bb import generated, q01, q15
-from thalweg.operators.nodes import Keyed, Sink
+from thalweg.flow.operators.nodes import Keyed, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,7 +26,7 @@ from typing import Any
 
 from tests.interleavings.memory import Memory as Memory
 
-from thalweg.runtime import atomics
+from thalweg.workers.lockfree import atomics
 
 WAITING = {"relax", "give_way", "park"}
 READ_MODIFY_WRITE = {"add", "swap", "cas"}

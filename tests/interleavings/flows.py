@@ -13,10 +13,10 @@ from tests.interleavings.explorer import Make, Memory, Program
 from tests.interleavings.plain import Structures
 from tests.interleavings.workers import FOR_EVER
 
-from thalweg.runtime import layout
-from thalweg.runtime.atomics import EMPTY, give_way, relax
-from thalweg.runtime.layout import INGRESS, KEYED, PYTHON, RANGE, STATEFUL, OpSpec
-from thalweg.runtime.memory import lay_out
+from thalweg.workers.lockfree.atomics import EMPTY, give_way, relax
+from thalweg.workers.memory import layout
+from thalweg.workers.memory.layout import INGRESS, KEYED, PYTHON, RANGE, STATEFUL, OpSpec
+from thalweg.workers.memory.memory import lay_out
 
 Body = Callable[[Memory], None]
 #: Handles that every worker has at hand from the start, so that it shares no free list with others.

@@ -8,7 +8,7 @@ from tests.interleavings.explorer import Make, Memory
 from tests.interleavings.flows import Flow, ingress, operator
 from tests.interleavings.plain import Structures
 
-from thalweg.runtime.layout import KEYED, STATEFUL, STATELESS
+from thalweg.workers.memory.layout import KEYED, STATEFUL, STATELESS
 
 
 def worked_off(flow: Flow, steps: int, workers: int) -> Make:

@@ -16,7 +16,17 @@ from tests.interleavings.explorer import (
     explore,
 )
 
-from thalweg.runtime.atomics import Words, add, cas, fence, give_way, load, relax, store, swap
+from thalweg.workers.lockfree.atomics import (
+    Words,
+    add,
+    cas,
+    fence,
+    give_way,
+    load,
+    relax,
+    store,
+    swap,
+)
 
 
 def counting(increment: Callable[[Words, int], object], threads: int = 2):

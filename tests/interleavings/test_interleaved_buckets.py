@@ -13,7 +13,7 @@ import pytest
 from tests.interleavings.explorer import Make, Memory, Program, Violation, explore
 from tests.interleavings.plain import Mutation, Structures
 
-from thalweg.runtime.atomics import EMPTY, relax, store, swap
+from thalweg.workers.lockfree.atomics import EMPTY, relax, store, swap
 
 #: The partitions of the tuples, in the order of their arrival.
 ONE = (0, 0)
@@ -278,7 +278,7 @@ def test_mutation_of_the_shared_queue_dequeue_before_locking_is_found() -> None:
         "        p, v = spsc_pop(mem, queue), spsc_pop(mem, queue)\n"
         "    unlock_consumer(mem, queue)\n"
         "    if p != EMPTY:\n"
-        "        from thalweg.runtime.atomics import cas, relax\n"
+        "        from thalweg.workers.lockfree.atomics import cas, relax\n"
         "        while not cas(mem, _area(mem, at, p) + _BUSY, 0, 1):\n"
         "            relax()\n"
         "        store(mem, _area(mem, at, p) + _HELD, v)\n"

@@ -20,7 +20,7 @@ from tests.interleavings.scenarios import (
     two_readers,
 )
 
-from thalweg.runtime.layout import HYBRID, PARTITIONED, SHARED
+from thalweg.workers.memory.layout import HYBRID, PARTITIONED, SHARED
 
 Scenario = Callable[[Structures], Make]
 #: More than the threads of any program here take when they get anywhere.

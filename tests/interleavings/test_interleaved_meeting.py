@@ -7,7 +7,7 @@ from tests.interleavings.explorer import Make, Memory, Program, Violation, explo
 from tests.interleavings.flows import Flow, ingress, operator
 from tests.interleavings.plain import Mutation, Structures
 
-from thalweg.runtime.layout import ACTIVE, ASKED, LEADER, ROUND_END, STATELESS
+from thalweg.workers.memory.layout import ACTIVE, ASKED, LEADER, ROUND_END, STATELESS
 
 WORKERS = 3
 PERIOD_NS = 1_000

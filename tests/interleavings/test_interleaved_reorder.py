@@ -6,7 +6,7 @@ import pytest
 from tests.interleavings.explorer import Make, Memory, Program, Violation, explore
 from tests.interleavings.plain import Mutation, Structures
 
-from thalweg.runtime.atomics import EMPTY
+from thalweg.workers.lockfree.atomics import EMPTY
 
 
 def sending(

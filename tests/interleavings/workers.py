@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from thalweg.runtime.atomics import EMPTY, Words, relax
-from thalweg.runtime.buckets import (
+from thalweg.workers.lockfree.atomics import EMPTY, Words, relax
+from thalweg.workers.lockfree.hybrid_queue import (
     hybrid_done,
     hybrid_front,
     hybrid_hand_over,
@@ -21,15 +21,15 @@ from thalweg.runtime.buckets import (
     shared_front,
     shared_take,
 )
-from thalweg.runtime.parking import cancel, park, prepare, unpark
-from thalweg.runtime.reorder import (
+from thalweg.workers.lockfree.parking import cancel, park, prepare, unpark
+from thalweg.workers.lockfree.reorder import (
     next_serial,
     send,
     send_locked,
     send_pending,
     send_pending_locked,
 )
-from thalweg.runtime.rings import (
+from thalweg.workers.lockfree.rings import (
     lock_consumer,
     lock_producer,
     mpmc_pop,

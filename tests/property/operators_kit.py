@@ -20,7 +20,7 @@ from tests.property.events import Event
 
 import thalweg as tw
 from thalweg import testing
-from thalweg.plan import make_plan
+from thalweg.plan.plan import make_plan
 
 # -- stateless -------------------------------------------------------------------------------------------
 

@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from thalweg import testing
+from thalweg.columns.chunks import Chunk
+from thalweg.connectors import as_source, never
 from thalweg.embedded.new_keys import NewKeys
-from thalweg.flow import Flow
+from thalweg.engine.build import Prepared, prepare
+from thalweg.engine.serial import Leaving
+from thalweg.flow.flow import Flow
+from thalweg.flow.operators.nodes import Keyed, Stateless
 from thalweg.locality import Assignment, Online, Report, RoutingTable, Statistics, keyed_operators
 from thalweg.locality.links import foreseen_links
-from thalweg.operators.nodes import Keyed, Stateless
-from thalweg.plan import Plan, make_plan
-from thalweg.runtime.build import Prepared, prepare
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.engine import Leaving
-from thalweg.runtime.exchange import Placer, SlottedEngine, Stepped, Threads
-from thalweg.runtime.io import as_source, never
+from thalweg.plan.plan import Plan, make_plan
+from thalweg.slots import Placer, SlottedEngine, Stepped, Threads
 
 #: The most slots.
 SLOTS = 4

@@ -14,10 +14,10 @@ from tests.property.operators_kit import Recipe, cases
 import thalweg as tw
 from thalweg import testing
 from thalweg.elasticity import Combined, Controller, Sample, Suggestion, ThreadLevels, Utilization
-from thalweg.runtime import layout as at
-from thalweg.runtime.elastic import Elastic
-from thalweg.runtime.options import Options
-from thalweg.runtime.parallel import ParallelEngine
+from thalweg.workers.elastic import Elastic
+from thalweg.workers.engine import ParallelEngine
+from thalweg.workers.memory import layout as at
+from thalweg.workers.options import Options
 
 Case = tuple[Recipe, dict[str, list[Any]]]
 _COMMON: dict[str, Any] = {

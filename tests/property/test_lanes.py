@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import thalweg as tw
 from thalweg import testing
-from thalweg.operators.lanes import lane_order
+from thalweg.flow.operators.lanes import lane_order
 
 
 class Entry(NamedTuple):

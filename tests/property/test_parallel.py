@@ -20,7 +20,7 @@ from tests.property.operators_kit import (
 )
 
 from thalweg import scheduling, testing
-from thalweg.runtime.options import Options
+from thalweg.workers.options import Options
 
 Case = tuple[Recipe, dict[str, list[Any]]]
 COMMON: dict[str, Any] = {

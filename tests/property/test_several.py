@@ -13,7 +13,7 @@ from tests.property.test_parallel import COMMON, POLICIES, Case, any_options
 
 import thalweg as tw
 from thalweg import scheduling
-from thalweg.plan import make_plan
+from thalweg.plan.plan import make_plan
 from thalweg.testing import counts_of_parts
 
 _CASES = st.lists(st.one_of(cases(), cases(timed=False)), min_size=2, max_size=4)

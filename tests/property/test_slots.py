@@ -20,7 +20,7 @@ from tests.property.operators_kit import (
 from tests.property.test_parallel import COMMON
 
 from thalweg import testing
-from thalweg.sampling import sample
+from thalweg.testing.sampling import sample
 
 Case = tuple[Recipe, dict[str, list[Any]]]
 _SEEDS = st.lists(st.integers(0, 9_999), min_size=2, max_size=2)

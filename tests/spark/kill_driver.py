@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 import thalweg as tw
 from thalweg.elasticity import Controller, Sample, Suggestion
+from thalweg.flow.records import Schema
 from thalweg.locality import Decision, History, RoutingTable, Statistics, evaluate
-from thalweg.records import Schema
 
 SINKS = ("late", "numbered", "sessions", "windows", "by_due")
 #: Operators whose state is compared.

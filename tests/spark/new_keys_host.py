@@ -11,6 +11,8 @@ import kill_driver as driver
 from slots_host import SlotsHost
 
 import thalweg as tw
+from thalweg.checkpoint.paths import delete, join
+from thalweg.checkpoint.routing_files import epochs, read_table, table_path, write_table
 from thalweg.locality import (
     Decision,
     History,
@@ -31,9 +33,7 @@ from thalweg.locality.reconfiguration import (
     TableRead,
     WriteTable,
 )
-from thalweg.spark.new_keys import NewKeys, Placing
-from thalweg.state.paths import delete, join
-from thalweg.state.routing_files import epochs, read_table, table_path, write_table
+from thalweg.spark.keys.new_keys import NewKeys, Placing
 
 
 class Seen(NamedTuple):

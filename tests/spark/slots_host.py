@@ -15,26 +15,26 @@ import orjson
 import pyarrow as pa
 
 import thalweg as tw
-from thalweg.plan import Plan, make_plan
-from thalweg.reference import run_reference
-from thalweg.reference_keys import sort_key
-from thalweg.runtime.build import prepare
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.pairs import PAIRS, Read
+from thalweg.checkpoint import cleaning
+from thalweg.checkpoint import manifest as manifests
+from thalweg.checkpoint import record as records
+from thalweg.checkpoint.inspect import read_state
+from thalweg.columns.chunks import Chunk
+from thalweg.engine.build import prepare
+from thalweg.plan.plan import Plan, make_plan
+from thalweg.slots.pairs import PAIRS, Read
 from thalweg.spark import inputs as io
-from thalweg.spark import tasks, worker
-from thalweg.spark.locality import followed
+from thalweg.spark.keys.locality import followed
+from thalweg.spark.keys.pairs import pairs_body
 from thalweg.spark.manifest import manifest_of
-from thalweg.spark.pairs import pairs_body
-from thalweg.spark.pickling import pickled_plan
 from thalweg.spark.progress import sum_counts
 from thalweg.spark.store import Store
-from thalweg.spark.transport import Blob, decode, from_batch, to_batches
-from thalweg.spark.worker import StageJob, segment_of
-from thalweg.state import cleaning
-from thalweg.state import manifest as manifests
-from thalweg.state import record as records
-from thalweg.state.inspect import read_state
+from thalweg.spark.tasks import tasks, worker
+from thalweg.spark.tasks.pickling import pickled_plan
+from thalweg.spark.tasks.transport import Blob, decode, from_batch, to_batches
+from thalweg.spark.tasks.worker import StageJob, segment_of
+from thalweg.testing.reference import run_reference
+from thalweg.testing.reference_keys import sort_key
 
 
 class Told:

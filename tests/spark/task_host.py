@@ -14,15 +14,15 @@ import orjson
 import pyarrow as pa
 
 import thalweg as tw
-from thalweg.plan import make_plan
-from thalweg.runtime.build import prepare
+from thalweg.checkpoint import record as records
+from thalweg.engine.build import prepare
+from thalweg.plan.plan import make_plan
 from thalweg.spark import inputs as io
-from thalweg.spark import tasks, worker
-from thalweg.spark.pickling import pickled_plan
 from thalweg.spark.store import Store
-from thalweg.spark.transport import from_batch
-from thalweg.spark.worker import StageJob, segment_of
-from thalweg.state import record as records
+from thalweg.spark.tasks import tasks, worker
+from thalweg.spark.tasks.pickling import pickled_plan
+from thalweg.spark.tasks.transport import from_batch
+from thalweg.spark.tasks.worker import StageJob, segment_of
 
 
 class TaskHost:

@@ -14,10 +14,10 @@ import pytest
 from slots_host import SlotsHost
 
 import thalweg as tw
-from thalweg.plan import make_plan
+from thalweg.checkpoint import manifest as manifests
+from thalweg.plan.plan import make_plan
 from thalweg.spark.arrival import arrival_order
 from thalweg.spark.manifest import manifest_of
-from thalweg.state import manifest as manifests
 
 
 class Entry(NamedTuple):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import thalweg as tw
-from thalweg.plan import make_plan
+from thalweg.plan.plan import make_plan
 
 sys.path.append(str(Path(__file__).parents[1] / "cases"))
 import case_flows as cases

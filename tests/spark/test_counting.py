@@ -11,10 +11,10 @@ import pytest
 from slots_host import SlotsHost, Told
 
 import thalweg as tw
+from thalweg.columns.keys import KeySpec
 from thalweg.locality import KeySummary, Statistics
-from thalweg.plan import make_plan
-from thalweg.runtime.keys import KeySpec
-from thalweg.sampling import sample
+from thalweg.plan.plan import make_plan
+from thalweg.testing.sampling import sample
 
 
 class Post(NamedTuple):

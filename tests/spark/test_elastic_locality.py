@@ -18,7 +18,7 @@ from test_kill import Run
 from test_kill_first_seen import KILLS, PLACES, counts_of, require_one_unit_a_key, rows_of
 
 import thalweg as tw
-from thalweg.state.inspect import read_state
+from thalweg.checkpoint.inspect import read_state
 
 pytestmark = pytest.mark.spark
 

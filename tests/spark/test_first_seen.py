@@ -16,16 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from new_keys_host import FLOW, Driver, see
 from slots_host import SlotsHost, check
+from thalweg_lab.key_samples import Count as Requests
+from thalweg_lab.key_samples import Line, count_request, request
 
 import thalweg as tw
 from thalweg import data
-from thalweg.bench.key_samples import Count as Requests
-from thalweg.bench.key_samples import Line, count_request, request
 from thalweg.locality.links import foreseen_links, links_of
-from thalweg.plan import make_plan
-from thalweg.reference import run_reference
-from thalweg.spark import known_keys
-from thalweg.spark.new_keys import NewKeys, Pace
+from thalweg.plan.plan import make_plan
+from thalweg.spark.keys import known_keys
+from thalweg.spark.keys.new_keys import NewKeys, Pace
+from thalweg.testing.reference import run_reference
 
 STEPS = st.lists(
     st.tuples(

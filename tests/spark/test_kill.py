@@ -24,8 +24,8 @@ import witness
 from _pytest.mark.structures import ParameterSet
 
 import thalweg
-from thalweg.state.paths import resolve
-from thalweg.state.record import latest
+from thalweg.checkpoint.paths import resolve
+from thalweg.checkpoint.record import latest
 
 pytestmark = pytest.mark.spark
 

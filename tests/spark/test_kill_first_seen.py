@@ -20,14 +20,14 @@ import pyarrow.parquet as pq
 import pytest
 from test_kill import MOMENTS, Run
 
+from thalweg.checkpoint.inspect import describe, read_state
+from thalweg.checkpoint.paths import resolve
+from thalweg.checkpoint.record import latest
+from thalweg.checkpoint.routing_files import read_table
+from thalweg.checkpoint.segments import read_units
+from thalweg.columns.keys import KeySpec
 from thalweg.locality import routed_by
-from thalweg.plan import make_plan
-from thalweg.runtime.keys import KeySpec
-from thalweg.state.inspect import describe, read_state
-from thalweg.state.paths import resolve
-from thalweg.state.record import latest
-from thalweg.state.routing_files import read_table
-from thalweg.state.segments import read_units
+from thalweg.plan.plan import make_plan
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_200)]
 

@@ -12,7 +12,7 @@ from slots_host import SlotsHost, Told, check
 from test_counting import Post, posts_flow
 
 from thalweg.locality import Online
-from thalweg.spark.locality import KeyRouting, Routed
+from thalweg.spark.keys.locality import KeyRouting, Routed
 
 FLOW = posts_flow()
 #: Tags, each of which is used by five users.

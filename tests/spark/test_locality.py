@@ -11,11 +11,11 @@ import witness
 from pyspark.sql import SparkSession
 
 import thalweg as tw
+from thalweg.checkpoint.paths import resolve
+from thalweg.checkpoint.record import latest
+from thalweg.checkpoint.routing_files import epochs, save_table
 from thalweg.locality import RoutingTable, keyed_operators
-from thalweg.plan import make_plan
-from thalweg.state.paths import resolve
-from thalweg.state.record import latest
-from thalweg.state.routing_files import epochs, save_table
+from thalweg.plan.plan import make_plan
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

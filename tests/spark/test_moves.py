@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slots_host import SlotsHost, check
 
+from thalweg.checkpoint.routing_files import epochs, write_table
 from thalweg.locality import RoutingTable, keyed_operators
-from thalweg.runtime.native.keyed_layout import ROWS_IN
-from thalweg.runtime.parallel import ParallelEngine
-from thalweg.spark import worker
-from thalweg.state.routing_files import epochs, write_table
+from thalweg.spark.tasks import worker
+from thalweg.workers.engine import ParallelEngine
+from thalweg.workers.native.keyed_layout import ROWS_IN
 
 FLOW = driver.make_flow()
 WINDOWS = [1_699_999_980_000_000 + 30_000_000 * n for n in range(8)]

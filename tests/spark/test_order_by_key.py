@@ -11,7 +11,7 @@ import pytest
 
 import thalweg as tw
 from thalweg import testing
-from thalweg.plan import make_plan
+from thalweg.plan.plan import make_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

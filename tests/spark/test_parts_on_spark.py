@@ -12,7 +12,7 @@ from tests.property.operators_kit import PARTS, Event, Recipe, SourceStep, Step,
 
 import thalweg as tw
 from thalweg import testing
-from thalweg.plan import make_plan
+from thalweg.plan.plan import make_plan
 
 pytestmark = pytest.mark.spark
 

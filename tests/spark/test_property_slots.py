@@ -21,7 +21,7 @@ from tests.property.operators_kit import (
 )
 
 from thalweg import testing
-from thalweg.plan import make_plan
+from thalweg.plan.plan import make_plan
 
 Inputs = dict[str, list[Any]]
 _COMMON: dict[str, Any] = {

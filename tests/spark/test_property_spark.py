@@ -27,10 +27,10 @@ from tests.property.operators_kit import (
 
 import thalweg as tw
 from thalweg import testing
-from thalweg.plan import make_plan
-from thalweg.records import Schema
-from thalweg.runtime.chunks import Chunk
-from thalweg.state.inspect import read_state
+from thalweg.checkpoint.inspect import read_state
+from thalweg.columns.chunks import Chunk
+from thalweg.flow.records import Schema
+from thalweg.plan.plan import make_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

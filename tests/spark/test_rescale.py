@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from test_kill import Run
 
 import thalweg as tw
-from thalweg.state.inspect import describe
+from thalweg.checkpoint.inspect import describe
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

@@ -16,8 +16,8 @@ import witness
 from test_kill import environment
 
 from thalweg.errors import EnvironmentProblem
-from thalweg.spark import standalone as module
-from thalweg.spark.standalone import Cluster, standalone, worker_host
+from thalweg.spark.cluster import standalone as module
+from thalweg.spark.cluster.standalone import Cluster, standalone, worker_host
 
 pytestmark = pytest.mark.spark
 

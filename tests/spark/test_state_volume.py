@@ -15,8 +15,8 @@ import pytest
 from tests.spark.task_host import TaskHost
 
 import thalweg as tw
-from thalweg.spark import worker
-from thalweg.state import store
+from thalweg.checkpoint import store
+from thalweg.spark.tasks import worker
 
 
 class Row(NamedTuple):

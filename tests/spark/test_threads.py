@@ -17,11 +17,11 @@ from slots_host import SlotsHost
 from task_host import TaskHost
 
 import thalweg as tw
-from thalweg.plan import make_plan
-from thalweg.runtime.build import prepare
-from thalweg.runtime.parallel import STEP_ROWS
-from thalweg.spark import worker
-from thalweg.state.inspect import read_state
+from thalweg.checkpoint.inspect import read_state
+from thalweg.engine.build import prepare
+from thalweg.plan.plan import make_plan
+from thalweg.spark.tasks import worker
+from thalweg.workers.engine import STEP_ROWS
 
 pytestmark = pytest.mark.spark
 

@@ -10,12 +10,12 @@ import kill_driver as driver
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from thalweg.plan import make_plan
-from thalweg.reference import run_reference
-from thalweg.reference_keys import sort_key
-from thalweg.reference_parts import Outputs
-from thalweg.runtime.chunks import Chunk
-from thalweg.state.inspect import describe, read_state
+from thalweg.checkpoint.inspect import describe, read_state
+from thalweg.columns.chunks import Chunk
+from thalweg.plan.plan import make_plan
+from thalweg.testing.reference import run_reference
+from thalweg.testing.reference_keys import sort_key
+from thalweg.testing.reference_parts import Outputs
 
 
 def output(folder: Path, sink: str) -> list[Any]:

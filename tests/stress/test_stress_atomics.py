@@ -6,7 +6,7 @@ import pytest
 from tests.stress.pinned import ITEMS, run_pinned
 
 from thalweg.jit import njit
-from thalweg.runtime.atomics import (
+from thalweg.workers.lockfree.atomics import (
     LINE,
     Words,
     add,

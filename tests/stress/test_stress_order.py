@@ -7,11 +7,27 @@ import pytest
 from tests.stress.pinned import ITEMS, run_pinned
 
 from thalweg.jit import njit
-from thalweg.runtime import buckets
-from thalweg.runtime.atomics import EMPTY, LINE, Words, add, back_off, load, new_words, relax, store
-from thalweg.runtime.layout import HYBRID, PARTITIONED, SHARED
-from thalweg.runtime.parking import cancel, park, parking_init, parking_words, prepare, unpark
-from thalweg.runtime.reorder import (
+from thalweg.workers.lockfree import hybrid_queue as buckets
+from thalweg.workers.lockfree.atomics import (
+    EMPTY,
+    LINE,
+    Words,
+    add,
+    back_off,
+    load,
+    new_words,
+    relax,
+    store,
+)
+from thalweg.workers.lockfree.parking import (
+    cancel,
+    park,
+    parking_init,
+    parking_words,
+    prepare,
+    unpark,
+)
+from thalweg.workers.lockfree.reorder import (
     next_serial,
     reorder_init,
     reorder_words,
@@ -20,7 +36,7 @@ from thalweg.runtime.reorder import (
     send_pending,
     send_pending_locked,
 )
-from thalweg.runtime.rings import (
+from thalweg.workers.lockfree.rings import (
     mpmc_init,
     mpmc_pop,
     mpmc_push,
@@ -29,7 +45,8 @@ from thalweg.runtime.rings import (
     spsc_pop,
     spsc_words,
 )
-from thalweg.runtime.worklists import (
+from thalweg.workers.memory.layout import HYBRID, PARTITIONED, SHARED
+from thalweg.workers.worklists import (
     queue_add,
     queue_done,
     queue_front,

@@ -10,8 +10,8 @@ import pytest
 from tests.stress.pinned import ITEMS, run_pinned
 
 from thalweg.jit import njit
-from thalweg.runtime.atomics import EMPTY, LINE, Words, add, back_off, load, new_words
-from thalweg.runtime.rings import (
+from thalweg.workers.lockfree.atomics import EMPTY, LINE, Words, add, back_off, load, new_words
+from thalweg.workers.lockfree.rings import (
     lock_consumer,
     lock_producer,
     mpmc_init,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import thalweg as tw
-from thalweg.runtime.options import Options
+from thalweg.workers.options import Options
 
 #: A run that has not ended by then hangs, seconds; runs end within a few.
 DEADLINE_S = 300.0

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import thalweg as tw
-from thalweg.operators.nodes import Sink, Source
-from thalweg.plan import make_plan
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.io.contracts import Feed
+from thalweg.columns.chunks import Chunk
+from thalweg.connectors.contracts import Feed
+from thalweg.flow.operators.nodes import Sink, Source
+from thalweg.plan.plan import make_plan
 
 
 class Pair(NamedTuple):

@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from thalweg import scheduling
-from thalweg.runtime import layout
-from thalweg.runtime.picks import compiled_policy
 from thalweg.scheduling import FlowView, PortView
 from thalweg.scheduling.policy import FLOATS
+from thalweg.workers.memory import layout
+from thalweg.workers.picks import compiled_policy
 
 
 def arrays(columns: dict[str, Any]) -> dict[str, Any]:

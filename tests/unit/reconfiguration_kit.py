@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from thalweg.flow.records import FieldType, Kind
 from thalweg.locality import RoutingTable, decode_table, encode_table
 from thalweg.locality.key_hash import KeyTypes
 from thalweg.locality.reconfiguration import (
@@ -24,7 +25,6 @@ from thalweg.locality.reconfiguration import (
     WriteTable,
 )
 from thalweg.locality.statistics import OperatorKey
-from thalweg.records import FieldType, Kind
 
 TEXT: KeyTypes = (FieldType(Kind.STR),)
 OPERATORS = {"a": (TEXT, 6), "b": (TEXT, 5)}

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from thalweg.state import record as records
-from thalweg.state.compaction import DEFAULT_LIMITS, Limits
-from thalweg.state.record import CommitRecord
-from thalweg.state.segments import Segment
-from thalweg.state.store import SegmentPlace, load_buckets, save_operator
+from thalweg.checkpoint import record as records
+from thalweg.checkpoint.compaction import DEFAULT_LIMITS, Limits
+from thalweg.checkpoint.record import CommitRecord
+from thalweg.checkpoint.segments import Segment
+from thalweg.checkpoint.store import SegmentPlace, load_buckets, save_operator
 
 SCHEMA = pa.schema(
     [
@@ -45,7 +45,7 @@ Rows = dict[int, tuple[int, str]]
 
 
 class DictTable:
-    """A :class:`thalweg.runtime.contracts.BucketState` that is obviously right."""
+    """A :class:`thalweg.columns.contracts.BucketState` that is obviously right."""
 
     def __init__(self) -> None:
         self.rows: Rows = {}

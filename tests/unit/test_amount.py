@@ -12,7 +12,7 @@ import pytest
 import thalweg as tw
 from thalweg.embedded import entry
 from thalweg.embedded.amount import MODERATE, SMALL, rows_at_most
-from thalweg.plan import make_plan
+from thalweg.plan.plan import make_plan
 
 
 class Row(NamedTuple):

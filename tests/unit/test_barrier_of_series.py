@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import thalweg as tw
 from thalweg import testing
-from thalweg.runtime.options import Options
+from thalweg.workers.options import Options
 
 SAMPLE = Path(__file__).parents[1] / "cases" / "nab_tweets" / "input"
 WHOLE = os.environ.get("THALWEG_NAB_TWEETS", "")

@@ -9,11 +9,8 @@ import zlib
 from pathlib import Path
 
 import pytest
-
-import thalweg as tw
-from thalweg import datagen
-from thalweg.bench import caneill_cluster, network
-from thalweg.bench.caneill_flow import (
+from thalweg_lab import caneill_cluster, network
+from thalweg_lab.caneill_flow import (
     COUNTING,
     FIRST,
     SECOND,
@@ -23,8 +20,11 @@ from thalweg.bench.caneill_flow import (
     padding_of,
     worst_table,
 )
-from thalweg.bench.caneill_runs import Batch, Run, Setting
-from thalweg.bench.measure import Report
+from thalweg_lab.caneill_runs import Batch, Run, Setting
+from thalweg_lab.measure import Report
+
+import thalweg as tw
+from thalweg import datagen
 from thalweg.locality import KeyCount, KeyLoads, Online, PairCount, RoutingTable, Statistics
 from thalweg.locality.triggers import History
 from thalweg.printing import Terminal
@@ -174,7 +174,7 @@ def test_turns_that_others_disturb_are_left_out() -> None:
 
 _TALK = """
 import subprocess, sys
-from thalweg.bench.network import network
+from thalweg_lab.network import network
 server = "import socket, sys; s = socket.create_server((sys.argv[1], 5000)); print(flush=True);"
 server += "s.accept()[0].sendall(b'x')"
 client = "import socket, sys; print(socket.create_connection((sys.argv[1], 5000)).recv(1))"

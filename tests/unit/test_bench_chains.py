@@ -6,11 +6,11 @@ import functools
 
 import numpy as np
 import pytest
+from thalweg_lab import chains
+from thalweg_lab.chains import Ran, Way
+from thalweg_lab.haren import CLASS_WAYS, WAYS
+from thalweg_lab.haren_queries import BURST_PER_S, HIGH, LENGTH, single_class, two_classes
 
-from thalweg.bench import chains
-from thalweg.bench.chains import Ran, Way
-from thalweg.bench.haren import CLASS_WAYS, WAYS
-from thalweg.bench.haren_queries import BURST_PER_S, HIGH, LENGTH, single_class, two_classes
 from thalweg.scheduling import FirstComeFirstServed
 from thalweg.simulate import Bursts, Constant, Graph, haren_chains, work_ns
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from thalweg_lab.measure import Report
 
-from thalweg.bench.measure import Report
 from thalweg.printing import Terminal
 
 pytest.importorskip("matplotlib")

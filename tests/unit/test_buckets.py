@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from thalweg.runtime import buckets
-from thalweg.runtime.atomics import EMPTY, LINE, Words, new_words
+from thalweg.workers.lockfree import hybrid_queue as buckets
+from thalweg.workers.lockfree.atomics import EMPTY, LINE, Words, new_words
 
 
 @dataclasses.dataclass

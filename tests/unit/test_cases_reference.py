@@ -11,14 +11,14 @@ import pytest
 from pyarrow import fs as pafs
 
 import thalweg as tw
+from thalweg.columns.chunks import Chunk
+from thalweg.connectors.readers import Parsed, ReadOptions, describe_bad, read_file
 from thalweg.embedded import collect
-from thalweg.operators.nodes import Rejected, Source
-from thalweg.plan import Plan, make_plan
-from thalweg.readers import Parsed, ReadOptions, describe_bad, read_file
-from thalweg.reference import run_reference
-from thalweg.runtime.build import prepare
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.engine import Engine
+from thalweg.engine.build import prepare
+from thalweg.engine.serial import Engine
+from thalweg.flow.operators.nodes import Rejected, Source
+from thalweg.plan.plan import Plan, make_plan
+from thalweg.testing.reference import run_reference
 
 sys.path.append(str(Path(__file__).parents[1] / "cases"))
 import case_flows as cases

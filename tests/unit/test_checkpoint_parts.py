@@ -16,19 +16,19 @@ from typing import Any
 import pytest
 from state_fakes import FS, Process
 
+from thalweg.checkpoint import history, identity
+from thalweg.checkpoint import manifest as manifests
+from thalweg.checkpoint import record as records
+from thalweg.checkpoint.cleaning import clean, garbage
+from thalweg.checkpoint.identity import Folder
+from thalweg.checkpoint.inspect import describe
+from thalweg.checkpoint.manifest import Manifest
+from thalweg.checkpoint.record import CommitRecord, next_record
 from thalweg.errors import CheckpointError
 from thalweg.spark import lease as leases
 from thalweg.spark.lease import Lease
 from thalweg.spark.spark_log import read_log
 from thalweg.spark.store import Store
-from thalweg.state import history, identity
-from thalweg.state import manifest as manifests
-from thalweg.state import record as records
-from thalweg.state.cleaning import clean, garbage
-from thalweg.state.identity import Folder
-from thalweg.state.inspect import describe
-from thalweg.state.manifest import Manifest
-from thalweg.state.record import CommitRecord, next_record
 
 QUERY = "5d3c"
 

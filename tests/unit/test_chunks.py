@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thalweg.records import FieldType, Kind, Schema
-from thalweg.runtime import chunks
-from thalweg.runtime.chunks import Chunk, Column
+from thalweg.columns import chunks
+from thalweg.columns.chunks import Chunk, Column
+from thalweg.flow.records import FieldType, Kind, Schema
 
 
 class Row(NamedTuple):

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 import thalweg as tw
+from thalweg.columns.chunks import Chunk
+from thalweg.connectors import as_source, never
+from thalweg.engine.build import prepare
+from thalweg.engine.combine import grouped
+from thalweg.engine.serial import Engine
 from thalweg.errors import BuildError
-from thalweg.operators.nodes import Combine
-from thalweg.plan import Plan, make_plan
-from thalweg.records import Schema
-from thalweg.runtime.build import prepare
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.combine import grouped
-from thalweg.runtime.engine import Engine
-from thalweg.runtime.exchange import SlottedEngine
-from thalweg.runtime.io import as_source, never
+from thalweg.flow.operators.nodes import Combine
+from thalweg.flow.records import Schema
+from thalweg.plan.plan import Plan, make_plan
+from thalweg.slots import SlottedEngine
 
 
 class Row(NamedTuple):

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thalweg import times
+from thalweg.columns.chunks import Chunk
+from thalweg.columns.keys import KeySpec
+from thalweg.compiler.keyed import CompiledKeyed, check_keyed, keyed_kernel
+from thalweg.compiler.keyed_code import KeyedSpec
 from thalweg.errors import OperatorError
-from thalweg.records import Category, Schema, Timer, Timestamp, drop, state, state_spec
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.compiler.keyed import CompiledKeyed, check_keyed, keyed_kernel
-from thalweg.runtime.compiler.keyed_code import KeyedSpec
-from thalweg.runtime.failures import reason_of, shorten
-from thalweg.runtime.keys import KeySpec
+from thalweg.flow.failures import reason_of, shorten
+from thalweg.flow.records import Category, Schema, Timer, Timestamp, drop, state, state_spec
 from thalweg.times import NEVER
 
 

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from thalweg import times
+from thalweg.columns.chunks import Chunk
+from thalweg.compiler import modules
+from thalweg.compiler import source as found
+from thalweg.compiler.freeze import freeze
+from thalweg.compiler.source import Const, FunctionSource, Unusable, describe
+from thalweg.compiler.stateless import Step, check_stateless, stateless_kernel
 from thalweg.errors import BuildError
-from thalweg.records import Schema
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.compiler import modules
-from thalweg.runtime.compiler import source as found
-from thalweg.runtime.compiler.freeze import freeze
-from thalweg.runtime.compiler.source import Const, FunctionSource, Unusable, describe
-from thalweg.runtime.compiler.stateless import Step, check_stateless, stateless_kernel
+from thalweg.flow.records import Schema
 
 SCALE = 10
 NAMES = ["a", "b"]
@@ -211,9 +211,9 @@ SCRIPT = """
     import logging, sys
     from typing import NamedTuple
     logging.basicConfig(level=logging.INFO, format="%(name)s %(message)s", stream=sys.stdout)
-    from thalweg.records import Schema
-    from thalweg.runtime.chunks import Chunk
-    from thalweg.runtime.compiler.stateless import Step, stateless_kernel
+    from thalweg.flow.records import Schema
+    from thalweg.columns.chunks import Chunk
+    from thalweg.compiler.stateless import Step, stateless_kernel
 
     class Pair(NamedTuple):
         a: int

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thalweg import times
+from thalweg.columns.chunks import Chunk
+from thalweg.compiler.stateless import Step, check_stateless, stateless_kernel
 from thalweg.errors import OperatorError
-from thalweg.records import Category, Schema, Timestamp
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.compiler.stateless import Step, check_stateless, stateless_kernel
-from thalweg.runtime.failures import reason_of, shorten
+from thalweg.flow.failures import reason_of, shorten
+from thalweg.flow.records import Category, Schema, Timestamp
 
 LIMIT = 3
 RATE = 0.25

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import thalweg as tw
-from thalweg.operators.coroutines import Control, Input, Output, Push, Queue
-from thalweg.operators.functions import Function
-from thalweg.runtime.coroutine import Growth, Network, Operator, State
-from thalweg.runtime.coroutine_body import Body
+from thalweg.engine.coroutines.body import Body
+from thalweg.engine.coroutines.frame import Growth, Network, Operator, State
+from thalweg.flow.operators.coroutines import Control, Input, Output, Push, Queue
+from thalweg.flow.operators.functions import Function
 
 SCHEDULES = range(200)
 

@@ -150,8 +150,8 @@ def test_merge_stops_when_asked() -> None:
     """A merge that is told to stop while all its inputs are open ends."""
     from tests.unit.test_coroutines import Made
 
-    from thalweg.operators.coroutines import Input, Output, Queue
-    from thalweg.operators.driver_loops import merge
+    from thalweg.flow.operators.coroutines import Input, Output, Queue
+    from thalweg.flow.operators.joins import merge
 
     made = Made()
     ports = [Input(Queue[Any]("a")), Input(Queue[Any]("b"))]

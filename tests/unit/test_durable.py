@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from state_fakes import FS, StrictMoves
 
+from thalweg.checkpoint import durable, paths
+from thalweg.checkpoint import record as records
+from thalweg.checkpoint.record import next_record
 from thalweg.errors import CheckpointError
-from thalweg.state import durable, paths
-from thalweg.state import record as records
-from thalweg.state.record import next_record
 
 
 class Killed(BaseException):

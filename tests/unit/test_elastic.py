@@ -14,19 +14,19 @@ from tests.unit import engine_kit as kit
 from tests.unit.engine_kit import ROWS, Count, Row, bounded, count, events, no_thread_left, plus_one
 
 import thalweg as tw
+from thalweg.columns.chunks import Chunk
 from thalweg.elasticity import Combined, Controller, Limits, Sample, Suggestion, ThreadLevels
 from thalweg.embedded.host import options_of
-from thalweg.plan import make_plan
-from thalweg.runtime import layout as at
-from thalweg.runtime.build import prepare
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.elastic import Elastic
-from thalweg.runtime.gauges import count_full, still_running
-from thalweg.runtime.machine import Machine
-from thalweg.runtime.options import Options
-from thalweg.runtime.parallel import ParallelEngine
-from thalweg.runtime.workers import Workers
+from thalweg.engine.build import prepare
+from thalweg.engine.machine import Machine
+from thalweg.plan.plan import make_plan
 from thalweg.stats import Change
+from thalweg.workers.elastic import Elastic
+from thalweg.workers.engine import ParallelEngine
+from thalweg.workers.memory import layout as at
+from thalweg.workers.memory.gauges import count_full, still_running
+from thalweg.workers.options import Options
+from thalweg.workers.threads import Workers
 
 __all__ = ["events", "no_thread_left"]
 

@@ -10,8 +10,8 @@ import pytest
 
 import thalweg as tw
 from thalweg import testing
-from thalweg.operators import agg
-from thalweg.streams import Stream
+from thalweg.flow.operators import agg
+from thalweg.flow.streams import Stream
 
 
 class Row(NamedTuple):

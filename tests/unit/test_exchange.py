@@ -10,6 +10,9 @@ import pyarrow as pa
 import pytest
 
 import thalweg as tw
+from thalweg.columns.chunks import Chunk
+from thalweg.engine.build import prepare
+from thalweg.engine.serial import Leaving
 from thalweg.errors import BuildError, OperatorError
 from thalweg.locality import (
     Assignment,
@@ -19,13 +22,10 @@ from thalweg.locality import (
     keyed_operators,
     moves_between,
 )
-from thalweg.plan import Edge, Plan, make_plan
-from thalweg.runtime.build import prepare
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.engine import Leaving
-from thalweg.runtime.exchange import SlottedEngine, Stepped, Threads
-from thalweg.runtime.exchange.arrivals import INGRESS
-from thalweg.runtime.exchange.messages import (
+from thalweg.plan.plan import Edge, Plan, make_plan
+from thalweg.slots import SlottedEngine, Stepped, Threads
+from thalweg.slots.arrivals import INGRESS
+from thalweg.slots.messages import (
     AckReconf,
     Migrate,
     Phase,
@@ -35,7 +35,7 @@ from thalweg.runtime.exchange.messages import (
     Settled,
     Work,
 )
-from thalweg.runtime.exchange.stage_slot import StageSlot
+from thalweg.slots.stage_slot import StageSlot
 
 
 class Row(NamedTuple):

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 import thalweg as tw
-from thalweg import explain as page
-from thalweg.runtime.build import Verdict
+from thalweg.engine import explain as page
+from thalweg.engine.build import Verdict
 
 
 class Click(NamedTuple):

@@ -9,8 +9,8 @@ import pytest
 
 import thalweg as tw
 from thalweg import testing
-from thalweg.plan import make_plan
-from thalweg.runtime.options import Options
+from thalweg.plan.plan import make_plan
+from thalweg.workers.options import Options
 
 
 class Row(NamedTuple):

@@ -10,13 +10,13 @@ import pytest
 from tests.unit.engine_kit import DEADLINE_S, ROWS, WAYS, Row, bounded, no_thread_left
 
 import thalweg as tw
-from thalweg.plan import make_plan
-from thalweg.runtime import feeding
-from thalweg.runtime.build import prepare
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.engine import Engine
-from thalweg.runtime.feeding import Feeding
-from thalweg.runtime.parallel import ParallelEngine
+from thalweg.columns.chunks import Chunk
+from thalweg.embedded import feeding
+from thalweg.embedded.feeding import Feeding
+from thalweg.engine.build import prepare
+from thalweg.engine.serial import Engine
+from thalweg.plan.plan import make_plan
+from thalweg.workers.engine import ParallelEngine
 
 __all__ = ["no_thread_left"]
 

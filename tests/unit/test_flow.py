@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import thalweg as tw
-from thalweg.plan import make_plan
+from thalweg.plan.plan import make_plan
 
 
 class Row(NamedTuple):

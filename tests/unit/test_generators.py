@@ -10,9 +10,9 @@ import pytest
 
 import thalweg as tw
 from thalweg import testing
-from thalweg.plan import make_plan
-from thalweg.runtime.io.generators import made_rows
-from thalweg.runtime.options import Options
+from thalweg.embedded.generators import made_rows
+from thalweg.plan.plan import make_plan
+from thalweg.workers.options import Options
 
 
 class Number(NamedTuple):

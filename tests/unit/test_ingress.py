@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thalweg.operators.nodes import Source
-from thalweg.plan import SEQ, TIME
-from thalweg.records import Schema
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.ingress import Gate, Ingress
+from thalweg.columns.chunks import Chunk
+from thalweg.engine.ingress import Gate, Ingress
+from thalweg.flow.operators.nodes import Source
+from thalweg.flow.records import Schema
+from thalweg.plan.plan import SEQ, TIME
 from thalweg.times import BEFORE_ALL
 
 

@@ -11,7 +11,7 @@ import pytest
 from io_kit import bad_of, rows_of, source_node
 
 import thalweg as tw
-from thalweg.runtime.io import never
+from thalweg.connectors import never
 
 
 def put(path: Path, text: str, mtime: int) -> Path:

@@ -7,8 +7,8 @@ import threading
 import pytest
 from io_kit import StopAfter
 
-from thalweg.runtime.io.contracts import never
-from thalweg.runtime.io.handover import Handover
+from thalweg.connectors.contracts import never
+from thalweg.connectors.handover import Handover
 
 FOREVER_S = 3600.0
 

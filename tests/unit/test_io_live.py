@@ -11,7 +11,7 @@ import pytest
 from io_kit import Pair, rows_of, source_node
 
 import thalweg as tw
-from thalweg.runtime.io import as_source, never
+from thalweg.connectors import as_source, never
 
 ROWS = [Pair(n, "abc"[n % 3]) for n in range(10)]
 

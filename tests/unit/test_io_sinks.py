@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from io_kit import Pair, chunk_of, rows_of, sink_node, source_node
 
 import thalweg as tw
-from thalweg.readers.cells import FIRST, LAST
-from thalweg.runtime.io import RowSink, never, opened
-from thalweg.runtime.io.sinks import CollectSink, as_sink, choose_sinks
+from thalweg.connectors import RowSink, never, opened
+from thalweg.connectors.readers.cells import FIRST, LAST
+from thalweg.connectors.sinks import CollectSink, as_sink, choose_sinks
 
 ROWS = [Pair(n, "abc"[n % 3]) for n in range(10)]
 
@@ -268,7 +268,7 @@ def test_no_rows(name: str, tmp_path: Path) -> None:
 
 def test_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small chunks are gathered to row groups."""
-    monkeypatch.setattr("thalweg.runtime.io.file_sink.GROUP_ROWS", 4)
+    monkeypatch.setattr("thalweg.connectors.file_sink.GROUP_ROWS", 4)
     write(tw.to_files(tmp_path / "x.parquet"), Pair, *[[row] for row in ROWS])
     file = pq.ParquetFile(tmp_path / "x.parquet")
     assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [4, 4, 2]

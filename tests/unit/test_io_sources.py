@@ -14,7 +14,7 @@ import pytest
 from io_kit import Pair, StopAfter, bad_of, rows_of, send, source_node
 
 import thalweg as tw
-from thalweg.runtime.io import RowSource, as_source, never
+from thalweg.connectors import RowSource, as_source, never
 
 ROWS = [Pair(n, "abc"[n % 3]) for n in range(10)]
 TABLE = pa.table({"b": [row.b for row in ROWS], "a": [row.a for row in ROWS]})

@@ -9,7 +9,7 @@ import pytest
 from io_kit import Pair, chunk_of, listener, nodes, port_of, received, rows_of, sink_node
 
 import thalweg as tw
-from thalweg.runtime.io import never
+from thalweg.connectors import never
 
 ROWS = [Pair(n, "abc"[n % 3]) for n in range(10)]
 

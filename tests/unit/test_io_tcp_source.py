@@ -10,7 +10,7 @@ import pytest
 from io_kit import Pair, StopAfter, rows_of, send, source_node
 
 import thalweg as tw
-from thalweg.runtime.io import never
+from thalweg.connectors import never
 
 
 def test_tcp_lines_that_do_not_fit() -> None:
@@ -50,7 +50,7 @@ def test_tcp_rows_are_not_held_back() -> None:
 
 def test_tcp_connects(monkeypatch: pytest.MonkeyPatch) -> None:
     """It connects to a peer; with reconnect to the next one, and lines are counted on."""
-    monkeypatch.setattr("thalweg.runtime.io.tcp_source.RETRY_S", (0.0, 0.0))
+    monkeypatch.setattr("thalweg.connectors.tcp_source.RETRY_S", (0.0, 0.0))
     texts = [b"1,x\n2", b"3,y\nno\n", b"4,z\n"]
 
     def serve(peer: socket.socket) -> None:

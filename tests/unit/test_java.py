@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from thalweg.errors import EnvironmentProblem
-from thalweg.spark import java
-from thalweg.spark.java import Java, JavaNotFound, choose_java
+from thalweg.spark.cluster import java
+from thalweg.spark.cluster.java import Java, JavaNotFound, choose_java
 
 DEBIAN_17 = """\
 Picked up JAVA_TOOL_OPTIONS: -Xmx1g
@@ -160,9 +160,9 @@ def test_launcher_of_a_parent_process_is_taken_as_it_is(tmp_path: Path) -> None:
 
 SPARK_SCRIPT = """
 import sys
-from thalweg.spark.java import prepare_java
-from thalweg.spark.map_in_arrow import map_in_arrow
-from thalweg.spark.session import session
+from thalweg.spark.cluster.java import prepare_java
+from thalweg.spark.tasks.map_in_arrow import map_in_arrow
+from thalweg.spark.cluster.session import session
 
 def same(batches):
     yield from batches

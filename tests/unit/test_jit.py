@@ -23,9 +23,9 @@ from thalweg.jit.kernels import read, write
 DIGESTS = """
 from thalweg import hashing
 from thalweg.jit.digest import digest_of
-from thalweg.runtime.native.keyed_run import run_partition
-from thalweg.runtime.worker import work
-from thalweg.runtime.compiler.modules import load
+from thalweg.workers.native.keyed_run import run_partition
+from thalweg.workers.loop import work
+from thalweg.compiler.modules import load
 kernel = load("probe", '''@kernel
 def run(columns, n, out):
     return divide_int(columns, need((True, n)))
@@ -63,11 +63,11 @@ def digests(package: pathlib.Path) -> list[str]:
     ("file", "old", "new", "changed"),
     [
         ("cli/run.py", "import", "# an edit of the command\nimport", set()),
-        ("runtime/worker.py", '"""', '"""Other words. ', set()),
-        ("runtime/atomics.py", "PAUSES: Final = 40", "PAUSES: Final = 41", {LOOP}),
-        ("runtime/layout.py", "PHASE: Final = ", "PHASE: Final = 1 + ", {LOOP}),
-        ("runtime/compiler/support.py", "DONE: Final = 0", "DONE: Final = 7", {LOOP, PARTITION}),
-        ("runtime/compiler/support.py", '"None where', '"no where', {LOOP, PARTITION, KERNEL}),
+        ("workers/loop.py", '"""', '"""Other words. ', set()),
+        ("workers/lockfree/atomics.py", "PAUSES: Final = 40", "PAUSES: Final = 41", {LOOP}),
+        ("workers/memory/layout.py", "PHASE: Final = ", "PHASE: Final = 1 + ", {LOOP}),
+        ("compiler/support.py", "DONE: Final = 0", "DONE: Final = 7", {LOOP, PARTITION}),
+        ("compiler/support.py", '"None where', '"no where', {LOOP, PARTITION, KERNEL}),
         ("hashing.py", "_P1: Final = 0x9E37", "_P1: Final = 0x9E38", {PARTITION, HASH}),
     ],
 )  # fmt: skip
@@ -140,8 +140,10 @@ def test_functions_that_call_each_other_have_a_digest() -> None:
 
 def test_what_makes_atomics_is_small() -> None:
     """The modules whose text counts as a whole import little, so that few edits drop much."""
-    assert import_closure("thalweg.runtime.atomics") == {"thalweg.runtime.atomics"}
-    assert len(import_closure("thalweg.runtime.native.calls")) <= 3
+    assert import_closure("thalweg.workers.lockfree.atomics") == {
+        "thalweg.workers.lockfree.atomics"
+    }
+    assert len(import_closure("thalweg.compiler.calls")) <= 3
 
 
 # -- files -----------------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 
 import thalweg as tw
 from thalweg import testing
-from thalweg.plan import make_plan
+from thalweg.checkpoint.manifest import check
+from thalweg.plan.plan import make_plan
 from thalweg.spark.manifest import manifest_of
-from thalweg.state.manifest import check
 
 
 class Click(NamedTuple):

@@ -14,10 +14,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from xxhash import xxh64_intdigest
 
+from thalweg.columns.chunks import CATEGORIES, Column
+from thalweg.columns.keys import KeyRows, KeySpec
 from thalweg.errors import SchemaError
-from thalweg.records import Field, FieldType, Kind
-from thalweg.runtime.chunks import CATEGORIES, Column
-from thalweg.runtime.keys import KeyRows, KeySpec
+from thalweg.flow.records import Field, FieldType, Kind
 
 QUICK = settings(max_examples=150, deadline=None, derandomize=True)
 

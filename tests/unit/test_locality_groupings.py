@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import thalweg as tw
 from thalweg.errors import BuildError
+from thalweg.flow.records import FieldType, Kind
 from thalweg.hashing import Int64s, UInt64s
 from thalweg.locality import (
     FieldsByHash,
@@ -24,7 +25,6 @@ from thalweg.locality import (
     partial_key,
 )
 from thalweg.locality.key_hash import hash_key
-from thalweg.records import FieldType, Kind
 
 TEXT = (FieldType(Kind.STR),)
 TABLE = RoutingTable(1, 3, (2, 1, 0), {"at": Routes(TEXT, (0, 1, 2, 0), {"hot": 0})})

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from test_keys import QUICK, keyed
 
+from thalweg.columns.chunks import Column
+from thalweg.columns.keys import KeySpec
 from thalweg.errors import SchemaError
+from thalweg.flow.records import FieldType, Kind
 from thalweg.locality.key_hash import canonical_key, hash_key, require_hashable
-from thalweg.records import FieldType, Kind
-from thalweg.runtime.chunks import Column
-from thalweg.runtime.keys import KeySpec
 
 TEXT, FLOAT, WHOLE = FieldType(Kind.STR), FieldType(Kind.FLOAT), FieldType(Kind.INT)
 

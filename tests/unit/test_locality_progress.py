@@ -19,11 +19,11 @@ from thalweg.locality import (
     keyed_operators,
 )
 from thalweg.locality.reconfiguration import RunBatch
-from thalweg.plan import Plan, make_plan
+from thalweg.plan.plan import Plan, make_plan
+from thalweg.spark.cluster.exchanges import Exchange
 from thalweg.spark.elastic import Change
-from thalweg.spark.exchanges import Exchange
-from thalweg.spark.locality import Routed, TopKeys
-from thalweg.spark.locality_progress import locality_progress, table_changes
+from thalweg.spark.keys.locality import Routed, TopKeys
+from thalweg.spark.keys.locality_progress import locality_progress, table_changes
 
 
 class Row(NamedTuple):

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import locality_kit as kit
 import pytest
 
+from thalweg.flow.records import FieldType, Kind
 from thalweg.locality import Decision, History, Online, RoutingTable, evaluate, partition
 from thalweg.locality.key_hash import KeyTypes
 from thalweg.locality.statistics import Statistics
-from thalweg.records import FieldType, Kind
 
 TEXT: KeyTypes = (FieldType(Kind.STR),)
 

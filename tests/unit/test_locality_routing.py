@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import thalweg as tw
 from thalweg.errors import BuildError, CheckpointError, SchemaError
+from thalweg.flow.records import FieldType, Kind
 from thalweg.hashing import UInt64s, bucket_of
 from thalweg.locality import (
     Assignment,
@@ -29,8 +30,7 @@ from thalweg.locality import (
 from thalweg.locality.key_hash import KeyTypes, canonical_key, hash_key
 from thalweg.locality.routing import routed_by
 from thalweg.locality.sharing import shared, spread
-from thalweg.plan import make_plan
-from thalweg.records import FieldType, Kind
+from thalweg.plan.plan import make_plan
 
 QUICK = settings(max_examples=100, deadline=None, derandomize=True)
 

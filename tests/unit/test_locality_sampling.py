@@ -12,8 +12,8 @@ import thalweg as tw
 from thalweg.errors import BuildError
 from thalweg.locality.links import links_of
 from thalweg.locality.statistics import Statistics
-from thalweg.plan import make_plan
-from thalweg.sampling import sample
+from thalweg.plan.plan import make_plan
+from thalweg.testing.sampling import sample
 
 
 class Visit(NamedTuple):

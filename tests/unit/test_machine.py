@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from thalweg.runtime.machine import Machine, usable_processors
+from thalweg.engine.machine import Machine, usable_processors
 
 SECOND = 1_000_000_000
 

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thalweg.runtime import layout as at
-from thalweg.runtime import meeting
-from thalweg.runtime.atomics import EMPTY
-from thalweg.runtime.handles import new_handle
-from thalweg.runtime.layout import Int64s, OpSpec
-from thalweg.runtime.meeting import _overdue
-from thalweg.runtime.memory import lay_out
-from thalweg.runtime.places import handle_at, op_at, worker_at
-from thalweg.runtime.steps import submit
 from thalweg.scheduling import overdue
+from thalweg.workers.lockfree.atomics import EMPTY
+from thalweg.workers.memory import layout as at
+from thalweg.workers.memory.handles import new_handle
+from thalweg.workers.memory.layout import Int64s, OpSpec
+from thalweg.workers.memory.memory import lay_out
+from thalweg.workers.memory.places import handle_at, op_at, worker_at
+from thalweg.workers.rounds import round_barrier as meeting
+from thalweg.workers.rounds.round_barrier import _overdue
+from thalweg.workers.steps import submit
 
 OPERATORS = 6
 NOW = 100

@@ -13,18 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import thalweg as tw
+from thalweg.columns.chunks import Chunk
+from thalweg.compiler.calls import call3, get_i
+from thalweg.compiler.columns import address
+from thalweg.compiler.stateless import Step, stateless_kernel
+from thalweg.engine.build import Builder, prepare
+from thalweg.engine.units import ChainUnit, Moment, Setting
+from thalweg.flow.operators.nodes import Ref, Stateless
+from thalweg.flow.records import Category, Schema
 from thalweg.jit import njit
-from thalweg.operators.nodes import Ref, Stateless
-from thalweg.plan import LEVEL, OWN, TIME, make_plan
-from thalweg.records import Category, Schema
-from thalweg.runtime.build import Builder, prepare
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.compiler.columns import address
-from thalweg.runtime.compiler.stateless import Step, stateless_kernel
-from thalweg.runtime.native.blocks import chunk_of, free_block, table_word, view_block
-from thalweg.runtime.native.calls import call3, get_i
-from thalweg.runtime.native.chain import NativeChain, eligible, run_chain
-from thalweg.runtime.units import ChainUnit, Moment, Setting
+from thalweg.plan.plan import LEVEL, OWN, TIME, make_plan
+from thalweg.workers.native.blocks import chunk_of, free_block, table_word, view_block
+from thalweg.workers.native.chain import NativeChain, eligible, run_chain
 
 
 class Row(NamedTuple):

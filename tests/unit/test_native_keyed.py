@@ -29,25 +29,25 @@ from test_compiler_keyed import (
     track,
 )
 
+from thalweg.columns.chunks import CATEGORIES, Chunk
+from thalweg.columns.ordering import keyed_chunk, with_columns
+from thalweg.columns.state_units import StateUnits
+from thalweg.compiler.columns import address
+from thalweg.compiler.keyed import CompiledKeyed, keyed_kernel
+from thalweg.compiler.keyed_code import KeyedSpec
+from thalweg.engine.keyed_unit import _concat
 from thalweg.errors import OperatorError
-from thalweg.operators.nodes import Key, Keyed, Ref
-from thalweg.plan import LEVEL, TIME
-from thalweg.records import Category, Schema, Timestamp
-from thalweg.runtime.chunks import CATEGORIES, Chunk
-from thalweg.runtime.compiler.columns import address
-from thalweg.runtime.compiler.keyed import CompiledKeyed, keyed_kernel
-from thalweg.runtime.compiler.keyed_code import KeyedSpec
-from thalweg.runtime.keyed_unit import _concat
-from thalweg.runtime.native.blocks import chunk_of, free_block, view_block
-from thalweg.runtime.native.keyed import NativeKeyed, eligible
-from thalweg.runtime.native.keyed_layout import ROWS_BY_PARTITION
-from thalweg.runtime.native.keyed_merge import merge_keyed, run_serial
-from thalweg.runtime.native.keyed_ranks import MOST, CategoryRanks, rank_of
-from thalweg.runtime.native.keyed_run import run_partition
-from thalweg.runtime.native.keyed_split import split_keyed
-from thalweg.runtime.ordering import keyed_chunk, with_columns
-from thalweg.runtime.state_units import StateUnits
+from thalweg.flow.operators.nodes import Key, Keyed, Ref
+from thalweg.flow.records import Category, Schema, Timestamp
+from thalweg.plan.plan import LEVEL, TIME
 from thalweg.times import BEFORE_ALL, NEVER
+from thalweg.workers.native.blocks import chunk_of, free_block, view_block
+from thalweg.workers.native.keyed import NativeKeyed, eligible
+from thalweg.workers.native.keyed_layout import ROWS_BY_PARTITION
+from thalweg.workers.native.keyed_merge import merge_keyed, run_serial
+from thalweg.workers.native.keyed_ranks import MOST, CategoryRanks, rank_of
+from thalweg.workers.native.keyed_run import run_partition
+from thalweg.workers.native.keyed_split import split_keyed
 
 
 class Wide(NamedTuple):

@@ -10,15 +10,15 @@ import pytest
 from test_run_slots import Count, Known, Seen, Tweet, of_tag, tags
 
 import thalweg as tw
+from thalweg.columns.chunks import Chunk
+from thalweg.connectors import as_source, never
 from thalweg.embedded.new_keys import NewKeys
+from thalweg.engine.build import prepare
 from thalweg.hashing import contains
 from thalweg.locality import Online, RoutingTable
-from thalweg.plan import make_plan
-from thalweg.runtime.build import prepare
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.exchange import SlottedEngine
-from thalweg.runtime.io import as_source, never
-from thalweg.runtime.pairs import LONGEST, PairReader
+from thalweg.plan.plan import make_plan
+from thalweg.slots import SlottedEngine
+from thalweg.slots.pairs import LONGEST, PairReader
 
 #: Keys are placed, and no table is made from counts.
 PLACED = Online(every=None, drop=None, imbalance=None, first_seen=True)

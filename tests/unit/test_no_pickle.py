@@ -11,12 +11,12 @@ import pyarrow.fs as pafs
 import pytest
 
 import thalweg as tw
+from thalweg.checkpoint import inspect as state_inspect
+from thalweg.checkpoint import manifest as manifests
+from thalweg.checkpoint import record as records
+from thalweg.checkpoint.manifest import Manifest, ManifestOperator
+from thalweg.checkpoint.segments import SegmentReader
 from thalweg.locality.table_text import decode_table
-from thalweg.state import inspect as state_inspect
-from thalweg.state import manifest as manifests
-from thalweg.state import record as records
-from thalweg.state.manifest import Manifest, ManifestOperator
-from thalweg.state.segments import SegmentReader
 
 SOURCE: Final = Path(tw.__file__).parent
 #: Calls that run what they read.
@@ -26,7 +26,7 @@ _READS: Final = re.compile(
 )
 #: Where they may stand: what the driver and its own tasks send each other inside Spark, and no file of ours holds.
 ALLOWED: Final = {
-    "spark/worker.py": "the plan, which the driver put into the task",
+    "spark/tasks/worker.py": "the plan, which the driver put into the task",
     "spark/batches.py": "the error that a task reports to its driver",
 }
 

@@ -10,7 +10,7 @@ import pytest
 
 import thalweg as tw
 from thalweg import testing
-from thalweg.runtime.options import Options
+from thalweg.workers.options import Options
 
 
 class Row(NamedTuple):

@@ -9,12 +9,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thalweg.plan import KEY, LEVEL, SEQ, TIME
-from thalweg.records import Field, FieldType, Kind, Schema
-from thalweg.runtime.chunks import Chunk, Int64s
-from thalweg.runtime.contracts import KeyedResult
-from thalweg.runtime.keys import KeySpec
-from thalweg.runtime.ordering import (
+from thalweg.columns.chunks import Chunk, Int64s
+from thalweg.columns.contracts import KeyedResult
+from thalweg.columns.keys import KeySpec
+from thalweg.columns.ordering import (
     empty_order,
     keyed_chunk,
     merge,
@@ -24,6 +22,8 @@ from thalweg.runtime.ordering import (
     serials,
     with_columns,
 )
+from thalweg.flow.records import Field, FieldType, Kind, Schema
+from thalweg.plan.plan import KEY, LEVEL, SEQ, TIME
 
 
 class Row(NamedTuple):

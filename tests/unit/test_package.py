@@ -10,18 +10,18 @@ from typing import Final
 import pytest
 
 import thalweg as tw
-from thalweg import records
+from thalweg.flow import records
 
 #: Modules whose package has a function of their name: they are reached by ``from`` alone, and are nobody's entry.
 HIDDEN: Final = {
-    "thalweg.locality.evaluate", "thalweg.runtime.compiler.freeze", "thalweg.runtime.io.files",
-    "thalweg.spark.lower", "thalweg.spark.session",
+    "thalweg.locality.evaluate", "thalweg.compiler.freeze", "thalweg.connectors.files",
+    "thalweg.spark.lower", "thalweg.spark.cluster.session",
 }  # fmt: skip
 
 
 def test_the_state_decorator_and_its_package() -> None:
-    """``tw.state`` declares a state class, as ``thalweg.records.state`` does, and is the package of that name."""
-    import thalweg.state.inspect as inspect_state
+    """``tw.state`` declares a state class, as ``thalweg.flow.records.state`` does, and is the package of that name."""
+    import thalweg.checkpoint.inspect as inspect_state
 
     assert callable(inspect_state.describe)
     assert tw.state.inspect is inspect_state  # type: ignore[attr-defined]

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thalweg.plan import KEY, LEVEL, OWN, SEQ, TIME
-from thalweg.records import Schema
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.parents import order_matrix, parents, shared_columns
+from thalweg.columns.chunks import Chunk
+from thalweg.columns.parents import order_matrix, parents, shared_columns
+from thalweg.flow.records import Schema
+from thalweg.plan.plan import KEY, LEVEL, OWN, SEQ, TIME
 
 _PLACES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), unique=True, max_size=25)
 

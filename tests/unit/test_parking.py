@@ -8,9 +8,16 @@ import time
 import pytest
 
 from thalweg.jit import njit
-from thalweg.runtime.atomics import Words, load, new_words, store
-from thalweg.runtime.clocks import now_ns
-from thalweg.runtime.parking import cancel, park, parking_init, parking_words, prepare, unpark
+from thalweg.workers.lockfree.atomics import Words, load, new_words, store
+from thalweg.workers.lockfree.clocks import now_ns
+from thalweg.workers.lockfree.parking import (
+    cancel,
+    park,
+    parking_init,
+    parking_words,
+    prepare,
+    unpark,
+)
 
 #: Longer than any test may take: a thread that is not woken fails by the timeout of the test.
 FOR_EVER_US = 3_600_000_000

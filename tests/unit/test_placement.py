@@ -8,8 +8,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thalweg.spark.exchanges import Exchange, co_located
-from thalweg.spark.placement import Executor, assign
+from thalweg.spark.cluster.exchanges import Exchange, co_located
+from thalweg.spark.cluster.placement import Executor, assign
 
 _CORES = st.lists(st.integers(1, 8), min_size=1, max_size=6)
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 import thalweg as tw
-from thalweg.operators.nodes import Ref
-from thalweg.plan import Edge, Plan, branch, counter, expands, kind_name, make_plan
+from thalweg.flow.operators.nodes import Ref
+from thalweg.plan.plan import Edge, Plan, branch, counter, expands, kind_name, make_plan
 
 
 class Row(NamedTuple):

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from thalweg.checkpoint.identity import Folder
+from thalweg.connectors.readers import read_options
 from thalweg.errors import EnvironmentProblem
-from thalweg.readers import read_options
 from thalweg.spark.inputs import InputOptions
 from thalweg.spark.planned_files import FileInputs, planned_files
-from thalweg.state.identity import Folder
 
 NAMES = ["a b.csv", "c%d.csv", "e\u2028f.csv", "g.csv"]
 

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import pytest
 
 import thalweg as tw
-from thalweg.plan import make_plan
-from thalweg.runtime.build import prepare
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.engine import Engine
-from thalweg.runtime.options import Options
-from thalweg.runtime.port_room import PortRooms
+from thalweg.columns.chunks import Chunk
+from thalweg.engine.build import prepare
+from thalweg.engine.port_room import PortRooms
+from thalweg.engine.serial import Engine
+from thalweg.plan.plan import make_plan
+from thalweg.workers.options import Options
 
 
 class Row(NamedTuple):

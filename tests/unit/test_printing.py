@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 import thalweg
 from thalweg.cli import app
 from thalweg.cli.failures import CLOSED
+from thalweg.flow.records import Schema
 from thalweg.printing import OutputClosed, Table, Terminal, plain, say
-from thalweg.records import Schema
 from thalweg.spark.sinks import ConsoleSink
 
 SOURCE = Path(thalweg.__file__).parent

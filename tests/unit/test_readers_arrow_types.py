@@ -15,8 +15,8 @@ from field_cases import Inner, MaybeInt, MaybeStr
 from io_kit import source_node
 
 import thalweg as tw
+from thalweg.connectors import as_source, never
 from thalweg.errors import SchemaError
-from thalweg.runtime.io import as_source, never
 
 
 class Layout(NamedTuple):

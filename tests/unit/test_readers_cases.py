@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 from pyarrow import fs as pafs
 
-import thalweg.records as tw
+import thalweg.flow.records as tw
+from thalweg.connectors.readers import Parsed, ReadOptions, describe_bad, inspect_file, read_file
 from thalweg.errors import DataError
-from thalweg.readers import Parsed, ReadOptions, describe_bad, inspect_file, read_file
-from thalweg.records import Schema
+from thalweg.flow.records import Schema
 
 CASES = Path(__file__).parent.parent / "cases"
 LOCAL = pafs.LocalFileSystem()

@@ -15,14 +15,14 @@ from field_cases import CASES, NOTHING, Case, Float, Refused
 from io_kit import source_node
 
 import thalweg as tw
+from thalweg.connectors import as_source, never
+from thalweg.connectors.fitting import part_chunk
+from thalweg.connectors.readers import LineCutter, LineParser, read_options
+from thalweg.connectors.readers.streams import Lines, newlines
 from thalweg.errors import DataError, SchemaError
-from thalweg.operators.nodes import Source
-from thalweg.readers import LineCutter, LineParser, read_options
-from thalweg.readers.streams import Lines, newlines
-from thalweg.reference import run_reference
-from thalweg.runtime.io import as_source, never
-from thalweg.runtime.io.fitting import part_chunk
+from thalweg.flow.operators.nodes import Source
 from thalweg.spark.inputs import InputOptions, source_chunks
+from thalweg.testing.reference import run_reference
 
 #: The forms in which a value of a case comes.
 PYTHON, CELL, JSON, ARROW = "value", "cell", "json", "arrow"

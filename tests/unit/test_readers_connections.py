@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import thalweg.records as tw
+import thalweg.flow.records as tw
+from thalweg.connectors.readers import LineCutter, LineParser, ReadOptions
 from thalweg.errors import DataError
-from thalweg.readers import LineCutter, LineParser, ReadOptions
-from thalweg.records import Schema
+from thalweg.flow.records import Schema
 
 
 class Pair(NamedTuple):

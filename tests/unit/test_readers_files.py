@@ -16,16 +16,16 @@ import pytest
 from pyarrow import fs as pafs
 from pyarrow import parquet as pq
 
-import thalweg.records as tw
-from thalweg.errors import BuildError, DataError
-from thalweg.readers import (
+import thalweg.flow.records as tw
+from thalweg.connectors.readers import (
     Parsed,
     ReadOptions,
     inspect_file,
     read_file,
 )
-from thalweg.readers.streams import read_bytes
-from thalweg.records import Schema
+from thalweg.connectors.readers.streams import read_bytes
+from thalweg.errors import BuildError, DataError
+from thalweg.flow.records import Schema
 
 LOCAL = pafs.LocalFileSystem()
 CSV = ReadOptions(format="csv")
@@ -341,9 +341,11 @@ def small_limits() -> Iterator[None]:
     modules = ("streams", "csv_rows", "json_lines", "text_lines")
     with contextlib.ExitStack() as stack:
         for name in modules:
-            stack.enter_context(mock.patch(f"thalweg.readers.{name}.MAX_ROW_BYTES", 1000))
+            stack.enter_context(
+                mock.patch(f"thalweg.connectors.readers.{name}.MAX_ROW_BYTES", 1000)
+            )
         for name in ("streams", "csv_files"):
-            stack.enter_context(mock.patch(f"thalweg.readers.{name}.BLOCK_BYTES", 100))
+            stack.enter_context(mock.patch(f"thalweg.connectors.readers.{name}.BLOCK_BYTES", 100))
         stack.enter_context(mock.patch.object(read_bytes, "__defaults__", (100,)))
         yield
 

@@ -9,17 +9,19 @@ from typing import Any
 import pytest
 from pyarrow import fs as pafs
 
-import thalweg.readers
+import thalweg.connectors.readers
+from thalweg.connectors.readers import BadRow, ReadOptions, describe_bad, list_files
 from thalweg.errors import BuildError, DataError
-from thalweg.readers import BadRow, ReadOptions, describe_bad, list_files
 
 LOCAL = pafs.LocalFileSystem()
 
 
 def test_exports() -> None:
     """The table of contents is sorted and true."""
-    assert thalweg.readers.__all__ == sorted(thalweg.readers.__all__)
-    assert all(hasattr(thalweg.readers, name) for name in thalweg.readers.__all__)
+    assert thalweg.connectors.readers.__all__ == sorted(thalweg.connectors.readers.__all__)
+    assert all(
+        hasattr(thalweg.connectors.readers, name) for name in thalweg.connectors.readers.__all__
+    )
 
 
 @pytest.mark.parametrize(

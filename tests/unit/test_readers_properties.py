@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from pyarrow import fs as pafs
 
-import thalweg.records as tw
-from thalweg.readers import ReadOptions, csv_files, json_lines, read_file
-from thalweg.readers.streams import read_bytes
-from thalweg.records import Schema
+import thalweg.flow.records as tw
+from thalweg.connectors.readers import ReadOptions, csv_files, json_lines, read_file
+from thalweg.connectors.readers.streams import read_bytes
+from thalweg.flow.records import Schema
 
 LOCAL = pafs.LocalFileSystem()
 
@@ -175,10 +175,10 @@ NULLS = [("",), ("NA",), ("", "NA"), (), ("0", "x")]
 def small_blocks() -> Iterator[None]:
     """Blocks so small that rows lie across them."""
     with (
-        mock.patch("thalweg.readers.streams.BLOCK_BYTES", 300),
-        mock.patch("thalweg.readers.csv_files.BLOCK_BYTES", 300),
-        mock.patch("thalweg.readers.csv_files.PIECE_BYTES", 100),
-        mock.patch("thalweg.readers.json_lines.PIECE_BYTES", 100),
+        mock.patch("thalweg.connectors.readers.streams.BLOCK_BYTES", 300),
+        mock.patch("thalweg.connectors.readers.csv_files.BLOCK_BYTES", 300),
+        mock.patch("thalweg.connectors.readers.csv_files.PIECE_BYTES", 100),
+        mock.patch("thalweg.connectors.readers.json_lines.PIECE_BYTES", 100),
         mock.patch.object(read_bytes, "__defaults__", (300,)),
     ):
         yield

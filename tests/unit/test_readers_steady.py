@@ -18,10 +18,10 @@ from io_kit import Pair, bad_of, rows_of, source_node
 from pyarrow import fs as pafs
 
 import thalweg as tw
+from thalweg.connectors import never
+from thalweg.connectors.readers import Parsed, ReadOptions, inspect_file, read_file
 from thalweg.errors import BuildError, DataError
-from thalweg.readers import Parsed, ReadOptions, inspect_file, read_file
-from thalweg.records import Schema
-from thalweg.runtime.io import never
+from thalweg.flow.records import Schema
 from thalweg.spark.inputs import InputOptions, source_chunks
 
 LOCAL = pafs.LocalFileSystem()

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs as pafs
 
-import thalweg.records as tw
+import thalweg.flow.records as tw
+from thalweg.connectors.readers import ReadOptions, inspect_file, read_file, rows_from_table
+from thalweg.connectors.readers.tables import fit_table
 from thalweg.errors import DataError
-from thalweg.readers import ReadOptions, inspect_file, read_file, rows_from_table
-from thalweg.readers.tables import fit_table
-from thalweg.records import Schema
+from thalweg.flow.records import Schema
 
 LOCAL = pafs.LocalFileSystem()
 PARQUET = ReadOptions(format="parquet")

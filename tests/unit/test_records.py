@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import thalweg as tw
-from thalweg.records import FieldType, Kind, Schema
+from thalweg.flow.records import FieldType, Kind, Schema
 
 
 class Row(NamedTuple):

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import pytest
 
 import thalweg as tw
-from thalweg.reference import run_reference
-from thalweg.reference_keys import sort_key
-from thalweg.reference_parts import Outputs
+from thalweg.testing.reference import run_reference
+from thalweg.testing.reference_keys import sort_key
+from thalweg.testing.reference_parts import Outputs
 
 
 class Row(NamedTuple):

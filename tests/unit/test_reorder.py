@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from thalweg.runtime.atomics import EMPTY, LINE, Words, new_words
-from thalweg.runtime.reorder import (
+from thalweg.workers.lockfree.atomics import EMPTY, LINE, Words, new_words
+from thalweg.workers.lockfree.reorder import (
     advance,
     begin,
     clear,
@@ -22,7 +22,7 @@ from thalweg.runtime.reorder import (
     send_pending_locked,
     try_add,
 )
-from thalweg.runtime.rings import spsc_init, spsc_pop, spsc_words
+from thalweg.workers.lockfree.rings import spsc_init, spsc_pop, spsc_words
 
 NON_BLOCKING = (send, send_pending)
 LOCK_BASED = (send_locked, send_pending_locked)

@@ -17,13 +17,13 @@ import pytest
 import thalweg as tw
 from thalweg import elasticity, locality, scheduling, simulate, testing
 from thalweg.brief import brief
-from thalweg.operators.agg import Aggregate
-from thalweg.runtime.options import Options
+from thalweg.flow.operators.agg import Aggregate
+from thalweg.workers.options import Options
 
 MODULES: Final = (
     "thalweg", "thalweg.spark", "thalweg.scheduling", "thalweg.elasticity", "thalweg.locality",
     "thalweg.simulate", "thalweg.testing", "thalweg.datagen", "thalweg.embedded", "thalweg.stats",
-    "thalweg.operators.agg",
+    "thalweg.flow.operators.agg",
 )  # fmt: skip
 MOST_LINES: Final = 20
 MOST_CHARACTERS: Final = 20 * 120

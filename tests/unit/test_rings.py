@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from thalweg.jit import njit
-from thalweg.runtime import atomics
-from thalweg.runtime.atomics import EMPTY, LINE, new_words
-from thalweg.runtime.rings import (
+from thalweg.workers.lockfree import atomics
+from thalweg.workers.lockfree.atomics import EMPTY, LINE, new_words
+from thalweg.workers.lockfree.rings import (
     lock_consumer,
     lock_producer,
     mpmc_init,

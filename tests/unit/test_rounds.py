@@ -12,18 +12,18 @@ import pytest
 
 import thalweg as tw
 from thalweg import scheduling
+from thalweg.columns.chunks import Chunk
+from thalweg.engine.build import prepare
 from thalweg.errors import SchedulingError
-from thalweg.plan import make_plan
-from thalweg.runtime import layout as at
-from thalweg.runtime.atomics import EMPTY
-from thalweg.runtime.build import prepare
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.options import Options
-from thalweg.runtime.parallel import ParallelEngine
-from thalweg.runtime.places import op_at, worker_at
-from thalweg.runtime.rounds import Rounds
+from thalweg.plan.plan import make_plan
 from thalweg.scheduling import RoundPolicy, RoundView
 from thalweg.scheduling.round_view import UNLIMITED
+from thalweg.workers.engine import ParallelEngine
+from thalweg.workers.lockfree.atomics import EMPTY
+from thalweg.workers.memory import layout as at
+from thalweg.workers.memory.places import op_at, worker_at
+from thalweg.workers.options import Options
+from thalweg.workers.rounds.rounds import Rounds
 
 
 class Row(NamedTuple):

@@ -10,8 +10,8 @@ from tests.unit.engine_kit import ROWS, Count, Row, bounded, count, no_thread_le
 
 import thalweg as tw
 from thalweg import scheduling
-from thalweg.runtime.options import Options
-from thalweg.runtime.picks import compiled_policy
+from thalweg.workers.options import Options
+from thalweg.workers.picks import compiled_policy
 
 __all__ = ["no_thread_left"]
 

@@ -24,17 +24,17 @@ from tests.unit.engine_kit import (
 
 import thalweg as tw
 from thalweg import testing
-from thalweg.plan import Edge, make_plan
-from thalweg.runtime import layout as at
-from thalweg.runtime import wiring
-from thalweg.runtime.build import prepare
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.clocks import now_ns
-from thalweg.runtime.native.blocks import view_block
-from thalweg.runtime.options import Options
-from thalweg.runtime.parallel import ParallelEngine
-from thalweg.runtime.places import worker_at
-from thalweg.runtime.tokens import STALE_NS, leave_token, take_token
+from thalweg.columns.chunks import Chunk
+from thalweg.engine.build import prepare
+from thalweg.plan.plan import Edge, make_plan
+from thalweg.workers import wiring
+from thalweg.workers.engine import ParallelEngine
+from thalweg.workers.lockfree.clocks import now_ns
+from thalweg.workers.memory import layout as at
+from thalweg.workers.memory.places import worker_at
+from thalweg.workers.native.blocks import view_block
+from thalweg.workers.options import Options
+from thalweg.workers.tokens import STALE_NS, leave_token, take_token
 
 __all__ = ["events", "no_thread_left"]
 

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.engine_kit import ROWS, WAYS, Failure, Row, bounded, no_thread_left
 
 import thalweg as tw
-from thalweg.runtime.options import Options
+from thalweg.workers.options import Options
 
 __all__ = ["no_thread_left"]
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import thalweg as tw
 from thalweg.runtime import parallel
-from thalweg.runtime.options import Options
+from thalweg.workers.options import Options
 
 
 class Row(NamedTuple):

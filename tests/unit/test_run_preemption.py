@@ -23,8 +23,8 @@ from tests.unit.engine_kit import (
 
 import thalweg as tw
 from thalweg.errors import SchedulingError
-from thalweg.runtime.options import Options
 from thalweg.scheduling import FlowView, MaxQueueLength, Pick
+from thalweg.workers.options import Options
 
 __all__ = ["events", "no_thread_left"]
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 
 import thalweg as tw
+from thalweg.checkpoint.routing_files import save_table
 from thalweg.locality import Assignment, Online, Report, RoutingTable, keyed_operators
-from thalweg.plan import make_plan
-from thalweg.state.routing_files import save_table
+from thalweg.plan.plan import make_plan
 
 
 class Tweet(NamedTuple):

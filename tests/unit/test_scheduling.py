@@ -14,9 +14,9 @@ from pick_kit import picked, view_of, views
 
 from thalweg import scheduling
 from thalweg.errors import BuildError
-from thalweg.runtime import layout
 from thalweg.scheduling import FlowView, PortView
 from thalweg.scheduling.policy import INGRESS
+from thalweg.workers.memory import layout
 
 # -- queue-size-throttling ---------------------------------------------------------------------------------------
 

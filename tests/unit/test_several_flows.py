@@ -18,12 +18,12 @@ from thalweg.errors import (
     SchedulingError,
     ThalwegError,
 )
-from thalweg.runtime import layout as at
-from thalweg.runtime.atomics import EMPTY
-from thalweg.runtime.memory import Memory
-from thalweg.runtime.options import Options
-from thalweg.runtime.places import op_at, worker_at
-from thalweg.runtime.reserve import Ranges, Reserve
+from thalweg.workers.lockfree.atomics import EMPTY
+from thalweg.workers.memory import layout as at
+from thalweg.workers.memory.memory import Memory
+from thalweg.workers.memory.places import op_at, worker_at
+from thalweg.workers.memory.reserve import Ranges, Reserve
+from thalweg.workers.options import Options
 
 
 class Row(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import thalweg as tw
-from thalweg.plan import make_plan
+from thalweg.plan.plan import make_plan
 from thalweg.spark.arguments import check, warn
 from thalweg.spark.sinks import FrameSink, sinks_of
 from thalweg.spark.writer_options import writer_options

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from thalweg.checkpoint.routing_files import save_table
 from thalweg.elasticity import (
     Combined,
     Controller,
@@ -19,8 +20,8 @@ from thalweg.elasticity import (
     Utilization,
 )
 from thalweg.errors import BuildError
+from thalweg.flow.records import FieldType, Kind
 from thalweg.locality import RoutingTable
-from thalweg.records import FieldType, Kind
 from thalweg.spark import Elastic
 from thalweg.spark.arguments import (
     refuse_elastic_with_table,
@@ -28,7 +29,6 @@ from thalweg.spark.arguments import (
     warn_of_minimum,
 )
 from thalweg.spark.elastic import Adaptation, Change, elastic
-from thalweg.state.routing_files import save_table
 
 ROWS = 100_000
 

@@ -14,15 +14,13 @@ import pyarrow.feather as feather
 import pytest
 from state_fakes import FS, SCHEMA, StrictMoves
 
-from thalweg.errors import CheckpointError, CheckpointMismatch
-from thalweg.records import Schema
-from thalweg.state import manifest as manifests
-from thalweg.state import paths
-from thalweg.state import record as records
-from thalweg.state.inspect import read_state
-from thalweg.state.manifest import Manifest, ManifestField, ManifestOperator, ManifestSource
-from thalweg.state.record import CommitRecord, Unit, next_record
-from thalweg.state.segments import (
+from thalweg.checkpoint import manifest as manifests
+from thalweg.checkpoint import paths
+from thalweg.checkpoint import record as records
+from thalweg.checkpoint.inspect import read_state
+from thalweg.checkpoint.manifest import Manifest, ManifestField, ManifestOperator, ManifestSource
+from thalweg.checkpoint.record import CommitRecord, Unit, next_record
+from thalweg.checkpoint.segments import (
     NewUnit,
     Segment,
     SegmentReader,
@@ -31,6 +29,8 @@ from thalweg.state.segments import (
     segment_path,
     write_segment,
 )
+from thalweg.errors import CheckpointError, CheckpointMismatch
+from thalweg.flow.records import Schema
 
 
 def rows(*keys: int, deleted: bool = False) -> pa.RecordBatch:

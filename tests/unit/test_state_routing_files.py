@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from thalweg.errors import CheckpointError
-from thalweg.locality import Routes, RoutingTable
-from thalweg.records import FieldType, Kind
-from thalweg.state.paths import resolve
-from thalweg.state.routing_files import (
+from thalweg.checkpoint.paths import resolve
+from thalweg.checkpoint.routing_files import (
     epochs,
     load_table,
     prune_tables,
@@ -18,6 +15,9 @@ from thalweg.state.routing_files import (
     save_table,
     write_table,
 )
+from thalweg.errors import CheckpointError
+from thalweg.flow.records import FieldType, Kind
+from thalweg.locality import Routes, RoutingTable
 
 ROUTES = {"at": Routes((FieldType(Kind.STR),), (0, 1, 1), {"ä": 1})}
 

@@ -12,18 +12,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from state_fakes import FS, SCHEMA, DictTable, Process, Rows, commit, stored
 
+from thalweg.checkpoint import manifest as manifests
+from thalweg.checkpoint import paths
+from thalweg.checkpoint import record as records
+from thalweg.checkpoint.cleaning import clean, garbage
+from thalweg.checkpoint.compaction import BucketView, Limits, choose_snapshots
+from thalweg.checkpoint.inspect import describe, describe_file, read_state
+from thalweg.checkpoint.manifest import Manifest, ManifestField, ManifestOperator
+from thalweg.checkpoint.merging import current, merge_units, sorted_by
+from thalweg.checkpoint.record import Chain, CommitRecord, Unit, next_record
+from thalweg.checkpoint.segments import NewUnit, Segment, SegmentUnit, read_units, write_segment
+from thalweg.checkpoint.store import load_bucket
 from thalweg.errors import CheckpointError
-from thalweg.state import manifest as manifests
-from thalweg.state import paths
-from thalweg.state import record as records
-from thalweg.state.cleaning import clean, garbage
-from thalweg.state.compaction import BucketView, Limits, choose_snapshots
-from thalweg.state.inspect import describe, describe_file, read_state
-from thalweg.state.manifest import Manifest, ManifestField, ManifestOperator
-from thalweg.state.merging import current, merge_units, sorted_by
-from thalweg.state.record import Chain, CommitRecord, Unit, next_record
-from thalweg.state.segments import NewUnit, Segment, SegmentUnit, read_units, write_segment
-from thalweg.state.store import load_bucket
 
 BUCKETS = range(4)
 #: Small enough that merges, snapshots and turns all happen within a few batches.

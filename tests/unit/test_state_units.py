@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import thalweg as tw
+from thalweg.columns.chunks import Chunk
+from thalweg.columns.state_units import StateUnits
+from thalweg.engine.build import prepare
+from thalweg.engine.keyed_unit import KeyedUnit
+from thalweg.engine.serial import Engine
+from thalweg.flow.records import Schema
 from thalweg.hashing import bucket_of, hash_words
-from thalweg.plan import make_plan
-from thalweg.records import Schema
-from thalweg.runtime.build import prepare
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.engine import Engine
-from thalweg.runtime.keyed_unit import KeyedUnit
-from thalweg.runtime.native.keyed_layout import ROWS_IN
-from thalweg.runtime.options import Options
-from thalweg.runtime.parallel import ParallelEngine
-from thalweg.runtime.state_units import StateUnits
+from thalweg.plan.plan import make_plan
+from thalweg.workers.engine import ParallelEngine
+from thalweg.workers.native.keyed_layout import ROWS_IN
+from thalweg.workers.options import Options
 
 _HASHES = st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 9), max_size=60)
 

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import thalweg as tw
-from thalweg.plan import make_plan
-from thalweg.runtime import layout as at
-from thalweg.runtime import parallel
-from thalweg.runtime.build import prepare
-from thalweg.runtime.ingress import cuts
-from thalweg.runtime.options import Options
-from thalweg.runtime.parallel import FIRST_ROWS, STEP_NS, STEP_ROWS, ParallelEngine
-from thalweg.runtime.workers import Workers
+from thalweg.engine.build import prepare
+from thalweg.engine.ingress import cuts
+from thalweg.plan.plan import make_plan
 from thalweg.scheduling.measures import SAMPLE_TUPLES
+from thalweg.workers import engine as parallel
+from thalweg.workers.engine import FIRST_ROWS, STEP_NS, STEP_ROWS, ParallelEngine
+from thalweg.workers.memory import layout as at
+from thalweg.workers.options import Options
+from thalweg.workers.threads import Workers
 
 
 class Row(NamedTuple):

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from thalweg.checkpoint.object_table import ObjectTable
+from thalweg.checkpoint.table_code import split_by_bucket
+from thalweg.checkpoint.table_form import ALIVE, DIRTY, SAVED
+from thalweg.checkpoint.tables import BucketTable
+from thalweg.columns.chunks import CATEGORIES, Column
+from thalweg.columns.contracts import BucketState
+from thalweg.columns.keys import KeySpec
 from thalweg.errors import SchemaError
+from thalweg.flow.records import Category, Field, FieldType, Kind, Timer, state, state_spec
 from thalweg.hashing import bucket_of
-from thalweg.records import Category, Field, FieldType, Kind, Timer, state, state_spec
-from thalweg.runtime.chunks import CATEGORIES, Column
-from thalweg.runtime.contracts import BucketState
-from thalweg.runtime.keys import KeySpec
-from thalweg.state.object_table import ObjectTable
-from thalweg.state.table_code import split_by_bucket
-from thalweg.state.table_form import ALIVE, DIRTY, SAVED
-from thalweg.state.tables import BucketTable
 from thalweg.times import NEVER
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from state_fakes import FS
 
+from thalweg.checkpoint import record as records
+from thalweg.checkpoint.record import next_record
 from thalweg.errors import CheckpointError
-from thalweg.spark.worker import StageJob, _previous
-from thalweg.state import record as records
-from thalweg.state.record import next_record
+from thalweg.spark.tasks.worker import StageJob, _previous
 
 
 def job(root: Path, **changes: Any) -> StageJob:

@@ -11,7 +11,7 @@ import pytest
 
 import thalweg as tw
 from thalweg import testing
-from thalweg.plan import Plan, make_plan
+from thalweg.plan.plan import Plan, make_plan
 
 
 class Click(NamedTuple):

@@ -11,12 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thalweg.plan import KEY, LEVEL, SEQ, TIME
-from thalweg.records import Schema
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.ordering import merge, with_columns
-from thalweg.spark import transport
-from thalweg.spark.transport import Blob, decode, encode, from_batch, pieces, taken, to_batches
+from thalweg.columns.chunks import Chunk
+from thalweg.columns.ordering import merge, with_columns
+from thalweg.flow.records import Schema
+from thalweg.plan.plan import KEY, LEVEL, SEQ, TIME
+from thalweg.spark.tasks import transport
+from thalweg.spark.tasks.transport import (
+    Blob,
+    decode,
+    encode,
+    from_batch,
+    pieces,
+    taken,
+    to_batches,
+)
 
 ORDER = (TIME, LEVEL, SEQ, KEY)
 

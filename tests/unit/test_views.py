@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 import thalweg as tw
-from thalweg.plan import make_plan
-from thalweg.runtime import layout
-from thalweg.runtime.build import prepare
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.clocks import now_ns
-from thalweg.runtime.dispatch import send_downstream
-from thalweg.runtime.handles import new_handle
-from thalweg.runtime.options import Options
-from thalweg.runtime.parallel import ParallelEngine
-from thalweg.runtime.picks import view_of
-from thalweg.runtime.places import handle_at
-from thalweg.runtime.unit_runs import is_timed
-from thalweg.runtime.views import refresh_view
+from thalweg.columns.chunks import Chunk
+from thalweg.engine.build import prepare
+from thalweg.plan.plan import make_plan
 from thalweg.scheduling import cumulative_selectivity
 from thalweg.scheduling.measures import SAMPLE_TUPLES
+from thalweg.workers.dispatch import send_downstream
+from thalweg.workers.engine import ParallelEngine
+from thalweg.workers.lockfree.clocks import now_ns
+from thalweg.workers.memory import layout
+from thalweg.workers.memory.handles import new_handle
+from thalweg.workers.memory.places import handle_at
+from thalweg.workers.options import Options
+from thalweg.workers.picks import view_of
+from thalweg.workers.unit_runs import is_timed
+from thalweg.workers.views import refresh_view
 
 
 class Number(NamedTuple):

@@ -9,11 +9,11 @@ from typing import Any, Final, get_args
 
 import typer
 
+from thalweg.checkpoint.paths import resolve
 from thalweg.checks import meant
+from thalweg.connectors.readers import Format, ReadOptions, list_files
 from thalweg.errors import BuildError, DataError
-from thalweg.operators.nodes import Sink, Source
-from thalweg.readers import Format, ReadOptions, list_files
-from thalweg.state.paths import resolve
+from thalweg.flow.operators.nodes import Sink, Source
 
 _EXTENSIONS: Final[Mapping[str, Format]] = {
     "csv": "csv",

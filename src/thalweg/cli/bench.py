@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from thalweg.bench.measure import Report
+    from thalweg_lab.measure import Report
 
 Quick = Annotated[bool, typer.Option("--quick", help="Small sizes, one run each: some minutes.")]
 Threads = Annotated[
@@ -20,7 +20,8 @@ Out = Annotated[Path | None, typer.Option(help="Folder for results as JSON, and 
 
 
 def _report(name: str, out: Path | None) -> Report:
-    from thalweg.bench.measure import Report
+    from thalweg_lab.measure import Report
+
     from thalweg.printing import Terminal
 
     return Report(name, out, Terminal())
@@ -28,8 +29,9 @@ def _report(name: str, out: Path | None) -> Report:
 
 def prasaad(quick: Quick = False, threads: Threads = None, out: Out = None) -> None:
     """Heuristics, queues of keyed operators, reorder buffers, scaling (Prasaad et al., section 7)."""
-    from thalweg.bench.prasaad import Prasaad
-    from thalweg.runtime.machine import usable_processors
+    from thalweg_lab.prasaad import Prasaad
+
+    from thalweg.engine.machine import usable_processors
 
     report = _report("prasaad", out)
     rows, repeats = (50_000, 1) if quick else (1_000_000, 3)
@@ -44,8 +46,9 @@ def streams(
     chunk_rows: Annotated[int, typer.Option(min=1, help="Rows of a step.")] = 64,
 ) -> None:
     """Threading models on graphs of many operators (Schneider & Wu, sections 5.1 to 5.3)."""
-    from thalweg.bench.streams import Streams
-    from thalweg.runtime.machine import usable_processors
+    from thalweg_lab.streams import Streams
+
+    from thalweg.engine.machine import usable_processors
 
     report = _report("streams", out)
     operators, budget_s, repeats = (30, 0.05, 1) if quick else (1_000, 2.0, 3)
@@ -70,14 +73,15 @@ def haren(
 ) -> None:
     """Policies of rounds: latency, queues, classes of queries, overhead (Palyvos-Giannas et al., section 7)."""
     if simulate:
-        from thalweg.bench.haren_simulated import SimulatedHaren
+        from thalweg_lab.haren_simulated import SimulatedHaren
 
         report = _report("haren-simulated", out)
         report.finish(SimulatedHaren(report, seconds=6.0 if quick else 40.0).all())
         return
-    from thalweg.bench.haren import Haren
-    from thalweg.bench.haren_queries import QUERIES
-    from thalweg.runtime.machine import usable_processors
+    from thalweg_lab.haren import Haren
+    from thalweg_lab.haren_queries import QUERIES
+
+    from thalweg.engine.machine import usable_processors
 
     report = _report("haren", out)
     bench = Haren(
@@ -93,7 +97,7 @@ def haren(
 
 def cstream(quick: Quick = False, out: Out = None) -> None:
     """Five plug-ins on four topologies, by threads, cost, size and selectivity (Sahin & Gedik, section 5.1)."""
-    from thalweg.bench.c_stream import CStream
+    from thalweg_lab.c_stream import CStream
 
     report = _report("cstream", out)
     bench = (
@@ -121,14 +125,15 @@ def elastic(
 ) -> None:
     """Elastic threads and replicas (Schneider & Wu, section 5; Sahin & Gedik, section 5.2), and slots on Spark."""
     if spark:
-        from thalweg.bench.elastic_spark import elastic_spark
+        from thalweg_lab.elastic_spark import elastic_spark
 
         report = _report("elastic-spark", out)
         report.finish(elastic_spark(report, batches=10 if quick else 32))
         return
-    from thalweg.bench.elastic import Elastic, summary
+    from thalweg_lab.elastic import Elastic, summary
+
     from thalweg.elasticity.samples import PERIOD_NS
-    from thalweg.runtime.machine import usable_processors
+    from thalweg.engine.machine import usable_processors
 
     report = _report("elastic", out)
     most = threads if simulate and threads else 16 if quick else 176
@@ -162,13 +167,13 @@ def caneill(
     out: Out = None,
 ) -> None:
     """Routing tables: locality and balance on real data, throughput on a cluster (Caneill et al., section 4)."""
-    from thalweg.bench.caneill import Caneill
+    from thalweg_lab.caneill import Caneill
 
     report = _report("caneill", out)
     periods, pairs = (4, (300, 10_000)) if quick else (10, (100, 300, 1_000, 3_000, 10_000))
     summary = Caneill(report, periods=periods, pairs=pairs).all()
     if cluster:
-        from thalweg.bench.caneill_cluster import FULL, QUICK, CaneillCluster
+        from thalweg_lab.caneill_cluster import FULL, QUICK, CaneillCluster
 
         summary += "\n" + CaneillCluster(report, QUICK if quick else FULL).all()
     report.finish(summary)
@@ -183,7 +188,7 @@ def spark_queries(
     out: Out = None,
 ) -> None:
     """Latency of an urgent query on Spark beside others: its own ways to share, and a scheduler of queries."""
-    from thalweg.bench.spark_queries import spark_queries as measure
+    from thalweg_lab.spark_queries import spark_queries as measure
 
     report = _report("spark-queries", out)
     counts, files = ((1,), 10) if quick else ((1, 3), 60)

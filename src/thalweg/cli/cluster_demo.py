@@ -36,7 +36,7 @@ def demo(
     """Start a Spark cluster on this machine, and see tuples stay where they are."""
     from thalweg.examples import destinations
     from thalweg.locality import Online
-    from thalweg.spark.standalone import standalone
+    from thalweg.spark.cluster.standalone import standalone
 
     display = open_display(verbose=verbose, live=False)
     display.say(f"starting a master and {workers} workers …")

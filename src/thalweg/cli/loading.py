@@ -12,7 +12,7 @@ from types import ModuleType
 import typer
 
 from thalweg.errors import ThalwegError
-from thalweg.flow import Flow
+from thalweg.flow.flow import Flow
 
 
 def load_flow(place: str) -> Flow:

@@ -13,7 +13,7 @@ import thalweg as tw
 from thalweg.cli.arguments import Given, read_inputs
 from thalweg.cli.loading import load_flow
 from thalweg.errors import BuildError, EnvironmentProblem
-from thalweg.plan import Plan, make_plan
+from thalweg.plan.plan import Plan, make_plan
 from thalweg.printing import Table, Terminal
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def plan(
 ) -> None:
     """Count which keys come together in a sample, and give them slots so that tuples need not move."""
     from thalweg.locality import RoutingTable, encode_table, evaluate, keyed_operators, partition
-    from thalweg.sampling import sample
+    from thalweg.testing.sampling import sample
 
     if out is not None:
         _require_place(out)
@@ -100,7 +100,7 @@ def _rows(plan: Plan, inputs: Mapping[str, Given]) -> dict[str, Iterator[Any]]:
 
 
 def _read(source: Any, given: Given) -> Iterator[Any]:
-    from thalweg.runtime.io import never
+    from thalweg.connectors import never
 
     files = tw.files(given.path, format=given.format, **given.options)  # type: ignore[arg-type]
     for chunk, _ in files.rows(source, _CHUNK_ROWS, never()):

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from thalweg.plan import Plan
+from thalweg.plan.plan import Plan
 from thalweg.printing import Table, Terminal, say
 
 log = logging.getLogger("thalweg")

@@ -16,7 +16,7 @@ import thalweg as tw
 from thalweg.cli.arguments import Given, read_inputs, read_outputs
 from thalweg.cli.loading import load_flow
 from thalweg.cli.progress import Display, open_display, totals_table
-from thalweg.plan import make_plan
+from thalweg.plan.plan import make_plan
 from thalweg.printing import Terminal, say
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _checkpoint(folder: str, display: Display) -> Iterator[str]:
 
 def start_session(master: str, display: Display) -> None:
     """Starts Spark, and says with which Java."""
-    from thalweg.spark.java import prepare_java
+    from thalweg.spark.cluster.java import prepare_java
 
     say(f"Spark runs on {prepare_java()}")
     display.say("starting Spark …")

@@ -10,10 +10,10 @@ import orjson
 import pyarrow as pa
 import typer
 
+from thalweg.checkpoint.inspect import CheckpointInfo, OperatorInfo, describe, read_state
 from thalweg.cli.progress import COUNTS
 from thalweg.errors import CheckpointError
 from thalweg.printing import Table, Terminal, plain
-from thalweg.state.inspect import CheckpointInfo, OperatorInfo, describe, read_state
 from thalweg.times import NEVER, text
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from thalweg.datagen import frames
 from thalweg.datagen.frames import FRAME_SIZE, Array, Pace, Rows, require
-from thalweg.records import Schema, Timestamp
+from thalweg.flow.records import Schema, Timestamp
 from thalweg.times import DAY
 
 

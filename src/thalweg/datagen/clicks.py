@@ -18,7 +18,7 @@ import pyarrow as pa
 from thalweg.datagen import frames
 from thalweg.datagen.frames import FRAME_SIZE, MOST_IDS, Array, Pace, Rows, require
 from thalweg.datagen.items import NEW, PARTNER, SAME, linked, popular
-from thalweg.records import Category, Schema, Timestamp
+from thalweg.flow.records import Category, Schema, Timestamp
 from thalweg.times import SECOND
 
 

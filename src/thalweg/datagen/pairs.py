@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from thalweg.datagen.frames import require
-from thalweg.records import Schema
+from thalweg.flow.records import Schema
 
 #: About so many bytes are made at once.
 _BLOCK_BYTES: Final = 8 << 20

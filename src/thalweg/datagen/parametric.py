@@ -13,9 +13,9 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from thalweg.flow import Flow
+from thalweg.flow.flow import Flow
+from thalweg.flow.records import Timestamp, state
 from thalweg.jit import njit
-from thalweg.records import Timestamp, state
 
 Shape = Literal["stateless", "keyed"]
 #: Key values of skewed inputs, as many as there are ranges in Prasaad et al., section 7.2.1.

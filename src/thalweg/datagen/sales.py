@@ -17,7 +17,7 @@ import pyarrow as pa
 from thalweg.datagen import frames
 from thalweg.datagen.frames import FRAME_SIZE, MOST_IDS, Array, Pace, Rows, require
 from thalweg.datagen.items import CATEGORIES, NEW, PARTNER, category, linked, popular, price_cents
-from thalweg.records import Category, Schema, Timestamp
+from thalweg.flow.records import Category, Schema, Timestamp
 from thalweg.times import SECOND
 
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from thalweg.connectors.files import FileSource, find
+from thalweg.connectors.readers.packed import CODECS
 from thalweg.errors import DataError
-from thalweg.plan import Plan
-from thalweg.readers.packed import CODECS
-from thalweg.runtime.io.files import FileSource, find
+from thalweg.plan.plan import Plan
 
 #: Inputs that have fewer rows in all are run by the calling thread.
 SMALL: Final = 50_000

@@ -11,10 +11,10 @@ import os
 from typing import NamedTuple
 
 from thalweg.embedded.entry import run
-from thalweg.flow import Flow
+from thalweg.flow.flow import Flow
+from thalweg.flow.operators import agg
 from thalweg.jit.folder import own_folder
-from thalweg.operators import agg
-from thalweg.runtime.options import Options
+from thalweg.workers.options import Options
 
 
 class Row(NamedTuple):

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from thalweg.operators.nodes import Node, OwnTime, Ref, Source
-from thalweg.plan import Plan
+from thalweg.flow.operators.nodes import Node, OwnTime, Ref, Source
+from thalweg.plan.plan import Plan
 
 _LOG: Final = logging.getLogger("thalweg")
 #: What is told of rows that leave the flow by a stream which nobody reads.

@@ -9,18 +9,18 @@ from typing import Any, Final, Literal, overload
 from thalweg.checks import meant, require_mapping
 from thalweg.elasticity import Controller
 from thalweg.embedded.amount import MODERATE, SMALL, rows_at_most
+from thalweg.embedded.feeding import Event
 from thalweg.embedded.host import FlowHost, Result, options_of, required_plan
 from thalweg.embedded.running import FlowRun, Running
 from thalweg.embedded.slots import SLOT_ROWS, Routing, Slots, routing_of
+from thalweg.engine.machine import usable_processors
 from thalweg.errors import BuildError, ThalwegError
-from thalweg.flow import Flow
-from thalweg.plan import Plan
-from thalweg.runtime.failures import told_once
-from thalweg.runtime.feeding import Event
-from thalweg.runtime.machine import usable_processors
-from thalweg.runtime.options import Options
-from thalweg.runtime.reserve import Reserve
-from thalweg.runtime.warm import is_warm, warm_beside
+from thalweg.flow.failures import told_once
+from thalweg.flow.flow import Flow
+from thalweg.plan.plan import Plan
+from thalweg.workers.memory.reserve import Reserve
+from thalweg.workers.options import Options
+from thalweg.workers.warm import is_warm, warm_beside
 
 _LOG: Final = logging.getLogger("thalweg")
 #: What is given by name.

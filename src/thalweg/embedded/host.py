@@ -15,27 +15,27 @@ import pyarrow as pa
 
 from thalweg.brief import brief
 from thalweg.checks import meant, refuse, require_count, require_mapping
+from thalweg.columns.chunks import Chunk
+from thalweg.connectors import CollectSink, RowSink, as_source, choose_sinks, opened, runs_user_code
+from thalweg.connectors.contracts import Feed
 from thalweg.elasticity import ThreadLevels
 from thalweg.embedded.dropped import tell_dropped
+from thalweg.embedded.feeding import Event, Feeding
+from thalweg.embedded.generators import generators
 from thalweg.embedded.lanes import refuse_unknown_lanes, tell_lanes
+from thalweg.engine.build import Prepared, prepare
+from thalweg.engine.machine import usable_processors
+from thalweg.engine.port_room import PortRooms
+from thalweg.engine.serial import CHUNK_ROWS, Engine, Leaving
 from thalweg.errors import BuildError
-from thalweg.flow import Flow
-from thalweg.plan import Edge, Plan, make_plan
-from thalweg.runtime.build import Prepared, prepare
-from thalweg.runtime.chunks import Chunk
-from thalweg.runtime.elastic import Elastic, elastic_of
-from thalweg.runtime.engine import CHUNK_ROWS, Engine, Leaving
-from thalweg.runtime.failures import shorten
-from thalweg.runtime.feeding import Event, Feeding
-from thalweg.runtime.io import CollectSink, RowSink, as_source, choose_sinks, opened, runs_user_code
-from thalweg.runtime.io.contracts import Feed
-from thalweg.runtime.io.generators import generators
-from thalweg.runtime.machine import usable_processors
-from thalweg.runtime.options import Options, require_period, require_policy
-from thalweg.runtime.parallel import STEP_ROWS, ParallelEngine
-from thalweg.runtime.port_room import PortRooms
-from thalweg.runtime.workers import Workers
+from thalweg.flow.failures import shorten
+from thalweg.flow.flow import Flow
+from thalweg.plan.plan import Edge, Plan, make_plan
 from thalweg.stats import Change, LatencyHistogram, RunProgress
+from thalweg.workers.elastic import Elastic, elastic_of
+from thalweg.workers.engine import STEP_ROWS, ParallelEngine
+from thalweg.workers.options import Options, require_period, require_policy
+from thalweg.workers.threads import Workers
 
 #: Sinks that a result shows of itself.
 _SHOWN: Final = 10

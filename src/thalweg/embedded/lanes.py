@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from thalweg.operators.lanes import lane_order, unknown_until_the_end
-from thalweg.operators.nodes import Source
-from thalweg.plan import Plan
-from thalweg.runtime.engine import Engine
-from thalweg.runtime.io import RowSource
-from thalweg.runtime.lanes import LaneGate, lanes_of_table
+from thalweg.connectors import RowSource
+from thalweg.engine.lanes import LaneGate, lanes_of_table
+from thalweg.engine.serial import Engine
+from thalweg.flow.operators.lanes import lane_order, unknown_until_the_end
+from thalweg.flow.operators.nodes import Source
+from thalweg.plan.plan import Plan
 
 
 def refuse_unknown_lanes(plan: Plan, sources: Mapping[str, RowSource]) -> None:

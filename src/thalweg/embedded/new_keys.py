@@ -14,14 +14,14 @@ from typing import Final
 
 import numpy as np
 
+from thalweg.columns.chunks import Bools
+from thalweg.columns.keys import KeySpec
+from thalweg.engine.build import Prepared
+from thalweg.engine.serial import Leaving
 from thalweg.hashing import UInt64s, contains
 from thalweg.locality import FirstSeen, OperatorKey, RoutingTable
 from thalweg.locality.links import required_links
-from thalweg.runtime.build import Prepared
-from thalweg.runtime.chunks import Bools
-from thalweg.runtime.engine import Leaving
-from thalweg.runtime.keys import KeySpec
-from thalweg.runtime.pairs import BatchPairs, PairReader, reads_of
+from thalweg.slots.pairs import BatchPairs, PairReader, reads_of
 
 log = logging.getLogger("thalweg")
 
@@ -32,7 +32,7 @@ _NONE: Final = np.zeros(0, np.uint64)
 
 
 class NewKeys:
-    """Which keys are new, and where they go; a :class:`thalweg.runtime.exchange.Placer`.
+    """Which keys are new, and where they go; a :class:`thalweg.slots.Placer`.
 
     It remembers the hashes of all keys that it has seen, 8 bytes a key.
 
@@ -61,7 +61,7 @@ class NewKeys:
         self._epoch = 0
 
     def look(self, leaving: Leaving) -> bool:
-        """Whether the rows have a key that none had before; see :class:`thalweg.runtime.exchange.Placer`."""
+        """Whether the rows have a key that none had before; see :class:`thalweg.slots.Placer`."""
         for edge, chunks in leaving.items():
             for chunk in chunks:
                 self._reader.take(edge.node, chunk)

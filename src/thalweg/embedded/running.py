@@ -8,17 +8,17 @@ from typing import Any, Literal
 
 from thalweg.checks import require_class, require_count, require_instance, require_mapping
 from thalweg.elasticity import Controller
+from thalweg.embedded.feeding import Event
 from thalweg.embedded.host import FlowHost, Result, options_of, required_plan
+from thalweg.engine.background import Background
 from thalweg.errors import BuildError, ThalwegError
-from thalweg.flow import Flow
-from thalweg.runtime.background import Background
-from thalweg.runtime.elastic import elastic_of
-from thalweg.runtime.failures import reason_of, told_once
-from thalweg.runtime.feeding import Event
-from thalweg.runtime.options import Options
-from thalweg.runtime.reserve import Reserve
-from thalweg.runtime.workers import Workers
+from thalweg.flow.failures import reason_of, told_once
+from thalweg.flow.flow import Flow
 from thalweg.stats import RunProgress
+from thalweg.workers.elastic import elastic_of
+from thalweg.workers.memory.reserve import Reserve
+from thalweg.workers.options import Options
+from thalweg.workers.threads import Workers
 
 
 class FlowRun:

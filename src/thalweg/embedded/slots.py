@@ -8,13 +8,13 @@ import os
 import time
 from typing import Final, TypeAlias
 
+from thalweg.checkpoint.routing_files import asked_path, load_table
 from thalweg.checks import require_count
 from thalweg.embedded.new_keys import NewKeys
+from thalweg.engine.build import Prepared
 from thalweg.errors import BuildError
 from thalweg.locality import History, Online, RoutingTable, Statistics, moves_between
-from thalweg.runtime.build import Prepared
-from thalweg.runtime.exchange import Decide, SlottedEngine
-from thalweg.state.routing_files import asked_path, load_table
+from thalweg.slots import Decide, SlottedEngine
 from thalweg.stats import Change
 
 log = logging.getLogger("thalweg")

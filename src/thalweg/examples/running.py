@@ -12,11 +12,11 @@ import pyarrow as pa
 import typer
 
 import thalweg as tw
-from thalweg.operators.nodes import Sink
+from thalweg.checkpoint.paths import resolve
+from thalweg.connectors.readers import Format, ReadOptions, list_files, read_file
+from thalweg.flow.operators.nodes import Sink
+from thalweg.flow.records import Kind, Schema
 from thalweg.printing import Table, Terminal, say
-from thalweg.readers import Format, ReadOptions, list_files, read_file
-from thalweg.records import Kind, Schema
-from thalweg.state.paths import resolve
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ import numpy as np
 
 from thalweg.brief import brief_repr
 from thalweg.errors import BuildError
+from thalweg.flow.operators.agg import Aggregate
+from thalweg.flow.operators.combining import MERGEABLE
 from thalweg.hashing import Int64s, UInt64s, bucket_of, hash_words
 from thalweg.jit import njit
 from thalweg.locality.routing import RoutingTable
-from thalweg.operators.agg import Aggregate
-from thalweg.operators.combining import MERGEABLE
 
 
 class Grouping(Protocol):

@@ -14,8 +14,8 @@ from typing import Any, Final
 from xxhash import xxh64_intdigest
 
 from thalweg.errors import SchemaError
+from thalweg.flow.records import FieldType, Kind
 from thalweg.hashing import NAN_BITS
-from thalweg.records import FieldType, Kind
 
 #: Types of a key's fields; none is the one key ``()``.
 KeyTypes = tuple[FieldType, ...]

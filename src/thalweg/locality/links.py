@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from thalweg.errors import BuildError
+from thalweg.flow.operators.nodes import Coroutine, Keyed, OrderBy, Ref
+from thalweg.flow.records import Field
 from thalweg.locality.routing import routed_by
 from thalweg.locality.summary import Link
-from thalweg.operators.nodes import Coroutine, Keyed, OrderBy, Ref
-from thalweg.plan import Plan
-from thalweg.records import Field
+from thalweg.plan.plan import Plan
 
 
 def links_of(plan: Plan) -> tuple[Link, ...]:

@@ -18,13 +18,13 @@ import numpy as np
 
 from thalweg.brief import brief_repr
 from thalweg.errors import BuildError
+from thalweg.flow.operators.nodes import Keyed, Node
 from thalweg.hashing import Int64s, UInt64s, bucket_of
 from thalweg.locality.assignment import Assignment, Report
 from thalweg.locality.key_hash import KeyTypes, canonical_key, hash_key, require_hashable
 from thalweg.locality.sharing import shared, spread
 from thalweg.locality.statistics import Key, OperatorKey
-from thalweg.operators.nodes import Keyed, Node
-from thalweg.plan import Plan
+from thalweg.plan.plan import Plan
 
 #: Pin groups for each slot of the largest number of slots that a checkpoint is expected to have.
 GROUPS_A_SLOT: Final = 4

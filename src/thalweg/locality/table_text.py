@@ -16,10 +16,10 @@ from typing import Any, Final
 import orjson
 
 from thalweg.errors import BuildError, CheckpointError
+from thalweg.flow.records import FieldType, Kind
 from thalweg.locality.key_hash import canonical_key
 from thalweg.locality.routing import Routes, RoutingTable
 from thalweg.locality.statistics import Key
-from thalweg.records import FieldType, Kind
 
 FORMAT: Final = 1
 

@@ -1,11 +1,11 @@
 """Run a flow on Spark: sessions, inputs, sinks, and the query."""
 
+from thalweg.spark.cluster.session import session
 from thalweg.spark.elastic import Elastic
 from thalweg.spark.inputs import Files, files
 from thalweg.spark.lower import lower
 from thalweg.spark.query import Query, start
 from thalweg.spark.scheduler import Place, Scheduler, SchedulerProgress
-from thalweg.spark.session import session
 from thalweg.spark.sinks import (
     console,
     csv,

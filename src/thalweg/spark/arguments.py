@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from thalweg.checkpoint.routing_files import asked_path, load_table
 from thalweg.checks import (
     meant,
     path_of,
@@ -19,11 +20,10 @@ from thalweg.checks import (
     shown,
 )
 from thalweg.errors import BuildError
-from thalweg.flow import Flow
-from thalweg.plan import Plan, make_plan
+from thalweg.flow.flow import Flow
+from thalweg.plan.plan import Plan, make_plan
 from thalweg.spark import inputs as io
 from thalweg.spark.elastic import Adaptation, Elastic, elastic
-from thalweg.state.routing_files import asked_path, load_table
 from thalweg.times import duration
 
 log = logging.getLogger("thalweg")
@@ -206,7 +206,7 @@ def trigger_of(trigger: str | None) -> dict[str, Any]:
 
 def session_here() -> SparkSession:
     """The running session, or one that is made now."""
-    from thalweg.spark.session import session
+    from thalweg.spark.cluster.session import session
 
     return SparkSession.getActiveSession() or session()
 

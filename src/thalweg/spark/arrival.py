@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thalweg.errors import DataError
+from thalweg.flow.operators.nodes import Source
 from thalweg.hashing import Int64s
-from thalweg.operators.nodes import Source
 
 #: By lane (None where there are none) the last place, a value a column in a form that JSON holds and that sorts.
 Places: TypeAlias = dict[Any, Any]

@@ -24,22 +24,25 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from thalweg.checkpoint import cleaning, durable
+from thalweg.checkpoint import manifest as manifests
+from thalweg.checkpoint import record as records
+from thalweg.checkpoint.history import History
+from thalweg.checkpoint.paths import is_local, resolve
+from thalweg.engine.build import prepare
 from thalweg.errors import CheckpointError, ThalwegError
-from thalweg.operators.nodes import Sink
-from thalweg.plan import Plan
-from thalweg.runtime.build import prepare
+from thalweg.flow.operators.nodes import Sink
+from thalweg.plan.plan import Plan
 from thalweg.spark import inputs as io
 from thalweg.spark.batch_thread import query_here
+from thalweg.spark.cluster.exchanges import exchanges, tagged
+from thalweg.spark.cluster.placement import Placement
 from thalweg.spark.elastic import Adaptation, Change
-from thalweg.spark.exchanges import exchanges, tagged
 from thalweg.spark.failures import function_failed, write_failed
-from thalweg.spark.locality import Asked, KeyRouting, Routed, followed
-from thalweg.spark.locality_progress import locality_progress, table_changes
+from thalweg.spark.keys.locality import Asked, KeyRouting, Routed, followed
+from thalweg.spark.keys.locality_progress import locality_progress, table_changes
+from thalweg.spark.keys.pairs import read_pairs
 from thalweg.spark.manifest import manifest_of
-from thalweg.spark.map_in_arrow import import_names, map_in_arrow
-from thalweg.spark.pairs import read_pairs
-from thalweg.spark.pickling import pickled_plan
-from thalweg.spark.placement import Placement
 from thalweg.spark.planned_files import FileInputs
 from thalweg.spark.progress import RECENT, batch_progress, sum_counts
 from thalweg.spark.sinks import (
@@ -53,14 +56,11 @@ from thalweg.spark.sinks import (
     sinks_of,
 )
 from thalweg.spark.store import Store
-from thalweg.spark.tasks import first_stage, last_merge, later_stage, whole_flow
-from thalweg.spark.transport import FRAME, Blob, decode, from_batch
-from thalweg.spark.worker import StageJob, segment_of
-from thalweg.state import cleaning, durable
-from thalweg.state import manifest as manifests
-from thalweg.state import record as records
-from thalweg.state.history import History
-from thalweg.state.paths import is_local, resolve
+from thalweg.spark.tasks.map_in_arrow import import_names, map_in_arrow
+from thalweg.spark.tasks.pickling import pickled_plan
+from thalweg.spark.tasks.tasks import first_stage, last_merge, later_stage, whole_flow
+from thalweg.spark.tasks.transport import FRAME, Blob, decode, from_batch
+from thalweg.spark.tasks.worker import StageJob, segment_of
 from thalweg.version import __version__
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from thalweg.errors import EnvironmentProblem, OperatorError, ThalwegError
-from thalweg.operators.functions import Function
-from thalweg.runtime.failures import reason_of, shorten
+from thalweg.flow.failures import reason_of, shorten
+from thalweg.flow.operators.functions import Function
 from thalweg.spark.deaths import death, jvm_is_gone
 
 _NOISE = re.compile(

@@ -20,25 +20,25 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from thalweg.checkpoint.paths import absolute, resolve
 from thalweg.checks import path_of, require_flag
-from thalweg.errors import BuildError, DataError, SchemaError
-from thalweg.operators.lanes import unknown_until_the_end
-from thalweg.operators.nodes import Source
-from thalweg.plan import Plan
-from thalweg.readers import (
+from thalweg.connectors import Fed
+from thalweg.connectors.files import file_chunks
+from thalweg.connectors.fitting import part_chunk
+from thalweg.connectors.readers import (
     Format,
     ReadOptions,
     list_files,
     read_options,
     rows_from_table,
 )
-from thalweg.readers.steady import Look
-from thalweg.readers.tables import check_types
-from thalweg.runtime.io import Fed
-from thalweg.runtime.io.files import file_chunks
-from thalweg.runtime.io.fitting import part_chunk
+from thalweg.connectors.readers.steady import Look
+from thalweg.connectors.readers.tables import check_types
+from thalweg.errors import BuildError, DataError, SchemaError
+from thalweg.flow.operators.lanes import unknown_until_the_end
+from thalweg.flow.operators.nodes import Source
+from thalweg.plan.plan import Plan
 from thalweg.spark.arrival import Places, arrival_order
-from thalweg.state.paths import absolute, resolve
 
 SOURCE: Final = "_source"
 CONTROL: Final = "_control"
@@ -83,7 +83,7 @@ def files(
         streaming: whether new files are picked up; False reads once what is there, and ends.
         max_files_per_trigger: at most so many files a batch.
         recursive: also files in folders below.
-        options: of the format, see :class:`thalweg.readers.ReadOptions`.
+        options: of the format, see :class:`thalweg.connectors.readers.ReadOptions`.
 
     Raises:
         BuildError: an option does not belong to the format, or no file may come.

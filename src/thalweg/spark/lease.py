@@ -3,7 +3,7 @@
 On a local file system a lock on a file says who is there; the system gives it back when a process dies, also by
 kill -9. The checkpoint and the folder of its state are locked, each by a file of its own. Where locks do not work,
 that is said, and what is left are the checks in front of the sinks and of the commit record
-(:func:`thalweg.state.history.require_alone`).
+(:func:`thalweg.checkpoint.history.require_alone`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from thalweg.checkpoint.durable import make_folders
+from thalweg.checkpoint.identity import Folder
+from thalweg.checkpoint.paths import is_local, join
 from thalweg.errors import CheckpointError
-from thalweg.state.durable import make_folders
-from thalweg.state.identity import Folder
-from thalweg.state.paths import is_local, join
 
 try:
     import fcntl

@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from thalweg.checks import require_optional_text, require_rows
 from thalweg.embedded import check_names
+from thalweg.engine.serial import CHUNK_ROWS
 from thalweg.errors import BuildError
-from thalweg.flow import Flow
-from thalweg.operators.nodes import Coroutine, Keyed, OrderBy, Source
-from thalweg.plan import Plan
-from thalweg.runtime.engine import CHUNK_ROWS
+from thalweg.flow.flow import Flow
+from thalweg.flow.operators.nodes import Coroutine, Keyed, OrderBy, Source
+from thalweg.plan.plan import Plan
 from thalweg.spark import inputs as io
 from thalweg.spark.arguments import check_flow, threads_of
 from thalweg.spark.batches import Batches

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from thalweg.operators.lanes import meaning
-from thalweg.operators.nodes import Coroutine, Keyed, Node, OrderBy, Sink, Source
-from thalweg.plan import Plan
-from thalweg.state.manifest import (
+from thalweg.checkpoint.manifest import (
     ORDER_BY,
     STATELESS,
     Manifest,
@@ -13,6 +10,9 @@ from thalweg.state.manifest import (
     ManifestOperator,
     ManifestSource,
 )
+from thalweg.flow.operators.lanes import meaning
+from thalweg.flow.operators.nodes import Coroutine, Keyed, Node, OrderBy, Sink, Source
+from thalweg.plan.plan import Plan
 from thalweg.version import __version__
 
 

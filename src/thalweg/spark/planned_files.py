@@ -15,11 +15,11 @@ from urllib.parse import unquote
 import orjson
 from pyarrow import fs as pafs
 
+from thalweg.checkpoint.identity import Folder
+from thalweg.checkpoint.paths import FileSystem, join, read_bytes, resolve
 from thalweg.errors import EnvironmentProblem
 from thalweg.spark.inputs import InputOptions
 from thalweg.spark.spark_log import log_offset
-from thalweg.state.identity import Folder
-from thalweg.state.paths import FileSystem, join, read_bytes, resolve
 
 _WILD = re.compile(r"[\[\]{}*?\\]")
 #: Files that an error names before it says how many more there are.

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from thalweg.plan import Plan
-from thalweg.state.record import CommitRecord
+from thalweg.checkpoint.record import CommitRecord
+from thalweg.plan.plan import Plan
 from thalweg.stats import weighted_quantile
 
 #: How many batches' progress a query keeps.
@@ -35,7 +35,7 @@ def batch_progress(
         recent: the progress of the batches before it, for the latency.
         wall_s: from the batch's start to its commit record.
         admission_wait_s: how long it waited for other queries.
-        locality: what :func:`thalweg.spark.locality_progress.locality_progress` says.
+        locality: what :func:`thalweg.spark.keys.locality_progress.locality_progress` says.
     """
     added = sum_counts(said["counts"] for said in reports)
     rows = sum(added.get(source.name, {}).get("in", 0) for source in plan.sources)

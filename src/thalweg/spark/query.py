@@ -14,9 +14,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from thalweg.checks import meant, refuse
 from thalweg.embedded import tell_dropped
+from thalweg.engine.serial import CHUNK_ROWS
 from thalweg.errors import BuildError, CheckpointError, ThalwegError
-from thalweg.flow import Flow
-from thalweg.runtime.engine import CHUNK_ROWS
+from thalweg.flow.flow import Flow
 from thalweg.spark import inputs as io
 from thalweg.spark.arguments import (
     check,
@@ -33,10 +33,10 @@ from thalweg.spark.batches import Batches
 from thalweg.spark.deaths import jvm_is_gone
 from thalweg.spark.elastic import Elastic, elastic
 from thalweg.spark.failures import cause_to_show, ending, readable, tell_once
-from thalweg.spark.locality import Asked
+from thalweg.spark.keys.locality import Asked
 from thalweg.spark.scheduler import Place, Scheduler, place_for
 from thalweg.spark.store import Store
-from thalweg.spark.worker import compile_all
+from thalweg.spark.tasks.worker import compile_all
 from thalweg.times import duration
 
 log = logging.getLogger("thalweg")

@@ -16,13 +16,13 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from thalweg.checkpoint.paths import absolute, delete_folder, list_folders, resolve
 from thalweg.checks import path_of, require_function, require_rows
 from thalweg.errors import BuildError, CheckpointError
-from thalweg.operators.functions import Function, check_parameters
+from thalweg.flow.operators.functions import Function, check_parameters
+from thalweg.flow.records import Field, FieldType, Kind, Schema
 from thalweg.printing import Table, Terminal
-from thalweg.records import Field, FieldType, Kind, Schema
 from thalweg.spark.writer_options import FileFormat, writer_options
-from thalweg.state.paths import absolute, delete_folder, list_folders, resolve
 from thalweg.times import text
 
 
@@ -118,7 +118,7 @@ class MemorySink:
     @property
     def rows(self) -> list[Any]:
         """All rows so far as records."""
-        from thalweg.runtime.chunks import Chunk
+        from thalweg.columns.chunks import Chunk
 
         if self._schema is None:
             return []
@@ -305,8 +305,8 @@ def decode_frame(frame: DataFrame, schema: Schema, sink: int) -> DataFrame:
     """The rows of one sink out of the blob frame."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from thalweg.spark.map_in_arrow import map_in_arrow
-    from thalweg.spark.transport import decode, from_batch
+    from thalweg.spark.tasks.map_in_arrow import map_in_arrow
+    from thalweg.spark.tasks.transport import decode, from_batch
 
     plain = _without_classes(schema)
 

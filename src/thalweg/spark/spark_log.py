@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import orjson
 
+from thalweg.checkpoint import durable
+from thalweg.checkpoint.identity import Folder
+from thalweg.checkpoint.paths import is_local, join, list_files, list_folders, read_bytes
 from thalweg.errors import CheckpointError
-from thalweg.state import durable
-from thalweg.state.identity import Folder
-from thalweg.state.paths import is_local, join, list_files, list_folders, read_bytes
 
 
 class SparkLog(NamedTuple):

@@ -9,15 +9,15 @@ from typing import Any
 
 import orjson
 
+from thalweg.checkpoint import history, identity, paths
+from thalweg.checkpoint import record as records
+from thalweg.checkpoint.history import History
+from thalweg.checkpoint.identity import Folder
+from thalweg.checkpoint.paths import FileSystem, join, write_atomic
+from thalweg.checkpoint.record import CommitRecord
 from thalweg.errors import CheckpointError
 from thalweg.spark.lease import Lease
 from thalweg.spark.spark_log import read_log, sync_log
-from thalweg.state import history, identity, paths
-from thalweg.state import record as records
-from thalweg.state.history import History
-from thalweg.state.identity import Folder
-from thalweg.state.paths import FileSystem, join, write_atomic
-from thalweg.state.record import CommitRecord
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,11 +80,11 @@ class Store:
         write_atomic(self.fs, join(self.root, "control", name), orjson.dumps(content) + b"\n")
 
     def history(self, batch: int, query: str) -> History:
-        """What a batch starts from; errors as :func:`thalweg.state.history.history_of`."""
+        """What a batch starts from; errors as :func:`thalweg.checkpoint.history.history_of`."""
         return history.history_of(self.fs, self.root, batch, self.id, query)
 
     def require_alone(self, found: History, batch: int) -> None:
-        """Refuses to go on when another driver has committed; see :func:`thalweg.state.history.require_alone`."""
+        """Refuses to go on when another driver has committed; see :func:`thalweg.checkpoint.history.require_alone`."""
         self.lease.hold()
         history.require_alone(self.fs, self.root, found, batch)
 

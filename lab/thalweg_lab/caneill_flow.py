@@ -1,0 +1,100 @@
+"""The application of Caneill et al., 4.1: tuples counted by one key and then by another; and who routes them how."""
+
+from __future__ import annotations
+
+import functools
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from thalweg.datagen import KeyPair
+from thalweg.flow.flow import Flow
+from thalweg.flow.records import state
+from thalweg.locality import Online, RoutingTable, keyed_operators
+from thalweg.plan.plan import make_plan
+
+FIRST: Final = "by_first"
+SECOND: Final = "by_second"
+#: Different paddings of a size; so many that LZ4, which looks back 64 kB, seldom meets one twice.
+_PADDINGS: Final = 1_009
+#: Never proposes a table: what is left of learning is counting and looking.
+COUNTING: Final = Online(every=None, drop=None, imbalance=None)
+
+
+class Counted(NamedTuple):
+    """A tuple of a second key, and which it is."""
+
+    second: int
+    tuples: int
+
+
+@state
+class Count:
+    """The tuples of a key."""
+
+    tuples: int = 0
+
+
+def count_first(count: Count, pair: KeyPair) -> KeyPair:
+    """Counts a tuple and hands it on, with its padding."""
+    count.tuples += 1
+    return pair
+
+
+def count_second(count: Count, pair: KeyPair) -> Counted:
+    """Counts a tuple."""
+    count.tuples += 1
+    return Counted(pair.second, count.tuples)
+
+
+@functools.lru_cache(maxsize=1)
+def _paddings(size: int) -> list[bytes]:
+    """Random paddings of so many bytes, the same in every process."""
+    rng = np.random.default_rng(size)
+    return [rng.bytes(size) for _ in range(_PADDINGS)]
+
+
+def padding_of(size: int, number: int) -> bytes:
+    """A padding of so many bytes that nothing on the way compresses."""
+    return _paddings(size)[number % _PADDINGS]
+
+
+def make_flow(padding: int = 0) -> Flow:
+    """Tuples by their first and then by their second key.
+
+    Args:
+        padding: bytes that the first operator gives each tuple, as if a source beside it had made them; 0: it hands
+            on what the source gave.
+    """
+
+    def count_and_pad(count: Count, pair: KeyPair) -> KeyPair:
+        count.tuples += 1
+        # Keys take turns, so that tuples that follow each other differ in their paddings.
+        number = count.tuples * 31 + pair.first
+        return KeyPair(pair.first, pair.second, padding_of(padding, number))
+
+    flow = Flow("caneill")
+    counted = flow.source("pairs", KeyPair).key_by("first")
+    first = count_and_pad if padding else count_first
+    handed = counted.process(first, state=Count, name=FIRST)
+    handed.key_by("second").process(count_second, state=Count, name=SECOND).sink("counts")
+    return flow
+
+
+def hashed_table(slots: int) -> RoutingTable:
+    """Routing by hash, as a table."""
+    return RoutingTable.hashed(keyed_operators(make_plan(make_flow())), slots)
+
+
+def local_table(keys: int, slots: int) -> RoutingTable:
+    """A key and its partner in one slot, and as many keys in each: what analysing the data would give."""
+    first = {(FIRST, key): key % slots for key in range(keys)}
+    second = {(SECOND, keys + key): key % slots for key in range(keys)}
+    return hashed_table(slots).placed(first | second, epoch=1)
+
+
+def worst_table(keys: int, slots: int) -> RoutingTable:
+    """A key's partner always in another slot."""
+    first = {(FIRST, key): key % slots for key in range(keys)}
+    second = {(SECOND, keys + key): (key + 1) % slots for key in range(keys)}
+    return hashed_table(slots).placed(first | second, epoch=1)

@@ -1,0 +1,359 @@
+"""``thalweg.json``: what a checkpoint's state means, and whether a flow may go on with it.
+
+Written when a checkpoint is new and again when a start adds state fields. A flow that would lose or misread
+state is refused; changed functions, new or removed stateless operators and new state fields
+with a default are not differences. A new operator with state is one: it would start in the middle
+of the stream, and no serial run gives its output.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+import pyarrow as pa
+
+from thalweg.checkpoint.paths import FileSystem, join, read_bytes, stems, write_atomic
+from thalweg.checkpoint.segments import DELETED
+from thalweg.errors import CheckpointError, CheckpointMismatch
+from thalweg.flow.records import Field, Missing
+
+FORMAT: Final = 1
+FILE: Final = "thalweg.json"
+STATELESS: Final = "stateless"
+#: The name of an order_by's state begins like this; the field follows.
+ORDER_BY: Final = "order_by "
+
+#: Differences that an error shows before it says how many more there are.
+_SHOWN: Final = 6
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ManifestField:
+    """A field of a key, a state or a record.
+
+    Attributes:
+        type: its type as the user writes it.
+        arrow: its type in files, which also says what a nested record holds.
+        default: a state field's default when it came into the checkpoint; rows written before have this value.
+    """
+
+    name: str
+    type: str
+    arrow: str
+    default: Any = None
+
+    @classmethod
+    def of(cls, field: Field) -> ManifestField:
+        """The description of a field; its default as plain JSON values."""
+        default = None if isinstance(field.default, Missing) else to_json(field.default)
+        return cls(field.name, str(field.type), str(field.type.arrow), default)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ManifestOperator:
+    """An operator.
+
+    Attributes:
+        kind: ``STATELESS``, or the kind of state: "keyed", "stateful", "coroutine".
+        keys: the key fields; rows of state are in their order.
+        state: the name of the state class.
+        fields: the state fields.
+        timer: the field that holds the timer, "" if none.
+    """
+
+    kind: str
+    keys: tuple[ManifestField, ...] = ()
+    buckets: int = 1
+    state: str = ""
+    fields: tuple[ManifestField, ...] = ()
+    timer: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ManifestSource:
+    """A source; its waiting rows are state, so its record and order are part of the checkpoint."""
+
+    record: tuple[ManifestField, ...]
+    order_by: str = ""
+    lateness: int = 0
+    lane: str = ""
+    order: str = "total"
+    #: what is said of the lanes; a checkpoint that lacks it has those that count from their first row
+    lanes: str = "arrival"
+
+    def __post_init__(self) -> None:
+        if not self.lane:
+            object.__setattr__(self, "lanes", "")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a flow's state means, by names of operators and sources."""
+
+    flow: str
+    version: str
+    operators: Mapping[str, ManifestOperator]
+    sources: Mapping[str, ManifestSource] = dataclasses.field(default_factory=dict)
+
+    @property
+    def instants(self) -> bool | None:
+        """Whether the times of its clocks and timers are Timestamps; None: of some they are, of others numbers."""
+        fields = [(one.order_by, one.record) for one in self.sources.values()]
+        fields += [
+            (one.state.removeprefix(ORDER_BY), one.fields)
+            for one in self.operators.values()
+            if one.state.startswith(ORDER_BY)
+        ]
+        found = {
+            one.type == "Timestamp" for name, among in fields for one in among if one.name == name
+        }
+        return None if len(found) > 1 else found == {True}
+
+    def encode(self) -> bytes:
+        """Indented JSON, operators in the flow's order: people read it."""
+        plain = {"format": FORMAT, **dataclasses.asdict(self)}
+        return orjson.dumps(plain, option=orjson.OPT_INDENT_2) + b"\n"
+
+    @classmethod
+    def decode(cls, content: bytes) -> Manifest:
+        """The manifest of :meth:`encode`.
+
+        Raises:
+            ValueError, TypeError, LookupError: the bytes are torn or not a manifest.
+        """
+        plain = orjson.loads(content)
+        if plain["format"] > FORMAT:
+            raise ValueError(
+                f"it was written by Thalweg {plain['version']}; use that version or a newer one"
+            )
+        operators = {
+            name: ManifestOperator(
+                **{**one, "keys": _fields(one["keys"]), "fields": _fields(one["fields"])}
+            )
+            for name, one in plain["operators"].items()
+        }
+        sources = {
+            name: ManifestSource(**{**one, "record": _fields(one["record"])})
+            for name, one in plain["sources"].items()
+        }
+        return cls(plain["flow"], plain["version"], operators, sources)
+
+    def defaults(self, operator: str) -> dict[str, Any]:
+        """For :func:`migrate_batch`: the value that rows written before a field existed have in it."""
+        return {field.name: from_json(field.default) for field in self.operators[operator].fields}
+
+
+def _fields(plain: Sequence[Mapping[str, Any]]) -> tuple[ManifestField, ...]:
+    return tuple(ManifestField(**one) for one in plain)
+
+
+def to_json(value: Any) -> Any:
+    """A field's value as JSON holds it; bytes and what JSON has no number for become a dict of one."""
+    if isinstance(value, bytes):
+        return {"$bytes": base64.b64encode(value).decode()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": str(value)}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: to_json(one) for name, one in value._asdict().items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(one) for one in value]
+    return value
+
+
+def from_json(value: Any) -> Any:
+    """The value of :func:`to_json`, records as dicts (which is what Arrow builds structs from)."""
+    if isinstance(value, dict):
+        if value.keys() == {"$bytes"}:
+            return base64.b64decode(value["$bytes"])
+        if value.keys() == {"$float"}:
+            return float(value["$float"])
+        return {name: from_json(one) for name, one in value.items()}
+    return [from_json(one) for one in value] if isinstance(value, list) else value
+
+
+# -- comparing -----------------------------------------------------------------------------------------
+
+
+def check(old: Manifest, new: Manifest) -> list[str]:
+    """What forbids a flow to go on with a checkpoint, one line each; empty when it may. Pure."""
+    found = []
+    if old.flow != new.flow:
+        found.append(_differs("the flow's name", old.flow, new.flow))
+    olds, news = _stateful(old), _stateful(new)
+    for name in sorted(olds.keys() | news.keys()):
+        found += _operator_differences(name, old, new)
+    for name in sorted(old.sources.keys() | new.sources.keys()):
+        found += _source_differences(name, old.sources.get(name), new.sources.get(name))
+    return found
+
+
+def _stateful(manifest: Manifest) -> dict[str, ManifestOperator]:
+    return {name: one for name, one in manifest.operators.items() if one.kind != STATELESS}
+
+
+def _differs(what: str, old: Any, new: Any) -> str:
+    return f"{what}: the checkpoint has {old}, the flow has {new}"
+
+
+def _operator_differences(name: str, old: Manifest, new: Manifest) -> list[str]:
+    one, other = old.operators.get(name), new.operators.get(name)
+    where = f"operator {name!r}"
+    kinds = [f"a {x.kind} operator" if x else "none of that name" for x in (one, other)]
+    if one is None or other is None or one.kind != other.kind:
+        return [_differs(where, *kinds)]
+    found = []
+    if one.state != other.state:
+        found.append(_differs(f"{where}, state class", one.state, other.state))
+    if one.buckets != other.buckets:
+        found.append(_differs(f"{where}, buckets", one.buckets, other.buckets))
+    if one.timer != other.timer:
+        found.append(_differs(f"{where}, timer", one.timer or "none", other.timer or "none"))
+    found += _field_differences(f"{where}, key", one.keys, other.keys)
+    kept = other.fields[: len(one.fields)]
+    found += _field_differences(f"{where}, state field", one.fields, kept)
+    return found
+
+
+def _source_differences(
+    name: str, old: ManifestSource | None, new: ManifestSource | None
+) -> list[str]:
+    where = f"source {name!r}"
+    if old is None or new is None:
+        return [_differs(where, *("it" if one else "none of that name" for one in (old, new)))]
+    found = _field_differences(f"{where}, field", old.record, new.record)
+    for what in ("order_by", "lateness", "lane", "lanes", "order"):
+        one, other = getattr(old, what), getattr(new, what)
+        if one != other:
+            found.append(_differs(f"{where}, {what}", one or "none", other or "none"))
+    return found
+
+
+def _field_differences(
+    where: str, old: Sequence[ManifestField], new: Sequence[ManifestField]
+) -> list[str]:
+    found = []
+    for i in range(max(len(old), len(new))):
+        one, other = (fields[i] if i < len(fields) else None for fields in (old, new))
+        shape = [(x.name, x.type, x.arrow) if x else None for x in (one, other)]
+        if shape[0] != shape[1]:
+            texts = [f"{x.name}: {x.type}" if x else "none" for x in (one, other)]
+            if texts[0] == texts[1]:
+                texts = [f"{x.name}: {x.arrow}" if x else "none" for x in (one, other)]
+            found.append(_differs(f"{where} {i + 1}", *texts))
+    return found
+
+
+def carry(old: Manifest, new: Manifest) -> Manifest:
+    """The manifest to write for a flow that goes on: fields keep the default they came with."""
+    operators = {
+        name: dataclasses.replace(one, fields=_carry_fields(old.operators[name].fields, one.fields))
+        if name in old.operators
+        else one
+        for name, one in new.operators.items()
+    }
+    return dataclasses.replace(new, operators=operators)
+
+
+def _carry_fields(
+    old: Sequence[ManifestField], new: Sequence[ManifestField]
+) -> tuple[ManifestField, ...]:
+    known = {field.name: field for field in old}
+    return tuple(
+        dataclasses.replace(field, default=known[field.name].default)
+        if field.name in known
+        else field
+        for field in new
+    )
+
+
+# -- files ---------------------------------------------------------------------------------------------
+
+
+def read(fs: FileSystem, root: str) -> Manifest | None:
+    """The manifest of a checkpoint; None when it is new.
+
+    Raises:
+        CheckpointError: it is torn, or newer than this library.
+    """
+    path = join(root, FILE)
+    content = read_bytes(fs, path)
+    if content is None:
+        return None
+    try:
+        return Manifest.decode(content)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise CheckpointError(
+            f"{path} cannot be read: {type(error).__name__}: {str(error)[:200]}\n"
+            "It says what the state files mean; bring it back from a copy of the checkpoint."
+        ) from error
+
+
+def reconcile(fs: FileSystem, root: str, new: Manifest) -> Manifest:
+    """Opens a checkpoint for a flow: writes the manifest if the checkpoint is new or gains something.
+
+    Gives the manifest to work with, whose defaults are those for :func:`migrate_batch`.
+
+    Raises:
+        CheckpointMismatch: the flow would lose or misread state; the message lists the differences.
+        CheckpointError: the manifest is torn, or newer than this library.
+    """
+    old = read(fs, root)
+    if old is None and stems(fs, join(root, "commits"), ".json"):
+        raise CheckpointError(
+            f"{join(root, FILE)} is missing, though there are commit records: it says what the state files mean.\n"
+            "Bring it back from a copy of the checkpoint."
+        )
+    carried = new if old is None else carry(old, new)
+    found = [] if old is None else check(old, new)
+    if old is not None and found:
+        shown = found[:_SHOWN] + ([f"… and {len(found) - _SHOWN} more"] if found[_SHOWN:] else [])
+        raise CheckpointMismatch(
+            f"the checkpoint {root} was written by flow {old.flow!r} (Thalweg {old.version}) and does not fit"
+            f" flow {new.flow!r}:\n- "
+            + "\n- ".join(shown)
+            + "\nRestore the old definition, or start with a"
+            " new checkpoint folder (the state begins empty).\nAccepted are changed functions, new state"
+            " fields with a default after the old ones, and other stateless operators."
+        )
+    if old != carried:
+        write_atomic(fs, join(root, FILE), carried.encode())
+    return carried
+
+
+def migrate_batch(
+    batch: pa.RecordBatch, schema: pa.Schema, defaults: Mapping[str, Any]
+) -> pa.RecordBatch:
+    """State rows in today's Arrow form: fields that were added since get the default they came with.
+
+    Args:
+        schema: keys, state fields, ``_deleted``; new fields stand last among the state fields.
+        defaults: of :meth:`Manifest.defaults`.
+
+    Raises:
+        CheckpointError: the columns of ``batch`` are not the first of ``schema``, and ``_deleted``.
+    """
+    if batch.schema.names == schema.names and batch.schema.types == schema.types:
+        return batch
+    *fields, deleted = schema
+    *kept, mark = batch.schema
+    added = fields[len(kept) :]
+    expected = [(f.name, f.type) for f in (*fields[: len(kept)], deleted)]
+    if expected != [(f.name, f.type) for f in (*kept, mark)] or any(
+        field.name not in defaults for field in added
+    ):
+        raise CheckpointError(
+            f"state rows: expected the columns {_columns(schema)}, or the first of them and {DELETED};"
+            f" the file has {_columns(batch.schema)}"
+        )
+    *columns, tombstones = batch.columns
+    columns += [pa.array([defaults[f.name]] * batch.num_rows, f.type) for f in added]
+    return pa.RecordBatch.from_arrays([*columns, tombstones], schema=schema)
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)

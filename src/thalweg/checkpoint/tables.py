@@ -1,0 +1,322 @@
+"""The table of a compiled operator's keyed state, one a bucket: open addressing.
+
+A :class:`BucketTable` is a set of parallel arrays that compiled kernels index by entry number. An
+index of 64-bit cells (32 bits of the hash, entry number + 1; 0 is empty; linear probing, at most
+half full) finds the entry of a key, so that a probe that misses touches no other memory. Entries
+never move while a chunk is processed; only :meth:`BucketTable.mark_saved` and
+:meth:`BucketTable.tidy` renumber them. An interpreted operator's table has the same Arrow form, so
+a restart may switch between them.
+
+Timers are found without a heap: blocks of 32 entries keep a lower bound of their timers, and a
+lookup marks its entry's block as unknown, since the kernel may then change the timer. A search
+reads the bounds of all blocks but the timers of few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from thalweg.checkpoint.table_code import fill_index, find_bytes, find_due, find_words, gather
+from thalweg.checkpoint.table_form import (
+    ALIVE,
+    BLOCK_BITS,
+    DIRTY,
+    FEW,
+    SAVED,
+    Stays,
+    arrow_schema,
+    default_record,
+    table_parts,
+)
+from thalweg.columns.chunks import Bools, Column, Int64s
+from thalweg.columns.contracts import no_rows
+from thalweg.columns.keys import KeyBytes, KeySpec
+from thalweg.flow.records import StateSpec
+from thalweg.hashing import UInt64s
+from thalweg.times import BEFORE_ALL, NEVER
+
+_FIRST_CAPACITY: Final = 16
+#: A table with fewer entries grows by more, so that growing is rare.
+_SMALL: Final = 1024
+_NO_BYTES: Final = KeyBytes(np.zeros(1, np.int64), np.zeros(0, np.uint8))
+
+
+class BucketTable:
+    """The state of one bucket of a compiled keyed operator; one thread at a time.
+
+    A kernel works on the entries that :meth:`lookup` and :meth:`due` gave it, through the arrays
+    below, which :meth:`lookup` may replace (never renumber): read the attributes after it. It may
+    kill an entry (clear ALIVE, set DIRTY) and revive one (``records[e] = default``, set ALIVE and
+    DIRTY). When it arms a timer it lowers ``bounds[0]`` to it. After :meth:`due` it arms timers of
+    the entries due only; the others must be looked up again.
+    """
+
+    def __init__(self, spec: KeySpec, state: StateSpec) -> None:
+        self.spec = spec
+        self.state = state
+        self.schema = arrow_schema(spec, state)
+        #: a record with every field at its default
+        self.default = default_record(state)
+        #: a lower bound of all timers, NEVER when there is none; and the entries in use, dead ones included
+        self.bounds = np.array([NEVER, 0], np.int64)
+        self._start(_FIRST_CAPACITY)
+
+    def _start(self, capacity: int) -> None:
+        self.count = 0
+        self.hashes = np.zeros(0, np.uint64)
+        self.words = np.zeros((0, self.spec.width), np.int64)
+        #: entry e's identity is ``arena[offsets[e]:offsets[e + 1]]``; empty without text fields
+        self.offsets = np.zeros(1, np.int64)
+        self.arena = np.zeros(0, np.uint8)
+        self.records = np.zeros(0, self.default.dtype)
+        self.flags = np.zeros(0, np.uint8)
+        self._blocks = no_rows()
+        self.bounds[0] = NEVER
+        self._tidy_at = FEW
+        self._grow(capacity)
+
+    @property
+    def count(self) -> int:
+        """Entries in use, dead ones included; it stands beside the bound for machine code to change."""
+        return int(self.bounds[1])
+
+    @count.setter
+    def count(self, count: int) -> None:
+        self.bounds[1] = count
+
+    # -- lookup -----------------------------------------------------------------------------------
+
+    def lookup(
+        self, hashes: UInt64s, words: Int64s, key_bytes: KeyBytes | None, rows: Int64s
+    ) -> Int64s:
+        """The entries of these rows' keys; a key not seen before gets one with flags 0.
+
+        Args:
+            hashes: the hash of each row of the chunk, with words and key_bytes as in KeyRows.
+            words: C-contiguous.
+            key_bytes: None when the key has no text fields.
+            rows: the rows to look up.
+        """
+        out = np.empty(len(rows), np.int64)
+        done = 0
+        while True:
+            if key_bytes is None:
+                done, self.count = find_words(
+                    self._index, self.hashes, self.words, self._blocks,
+                    hashes, words, rows, out, done, self.count,
+                )  # fmt: skip
+            else:
+                done, self.count = find_bytes(
+                    self._index, self.hashes, self.words, self._blocks, self.offsets, self.arena,
+                    hashes, words, key_bytes.offsets, key_bytes.data, rows, out, done, self.count,
+                )  # fmt: skip
+            if done == len(rows):
+                return out
+            self._make_room(rows[done], key_bytes)
+
+    def make_room(self) -> None:
+        """Room for more entries; the arrays are replaced, the entries keep their numbers."""
+        self._grow((4 if self.count < _SMALL else 2) * self.count)
+
+    def reserve(self, extra: int) -> None:
+        """Room for so many more entries: forgets dead keys first, which renumbers the others, and then grows."""
+        if self.count + extra > len(self.flags):
+            self.tidy()
+        capacity = len(self.flags)
+        while capacity < self.count + extra:
+            capacity *= 4 if capacity < _SMALL else 2
+        if capacity > len(self.flags):
+            self._grow(capacity)
+
+    def _make_room(self, row: int, key_bytes: KeyBytes | None) -> None:
+        if self.count == len(self.flags):
+            self.make_room()
+        elif key_bytes is not None:
+            size = int(key_bytes.offsets[row + 1] - key_bytes.offsets[row])
+            self.arena = _extended(
+                self.arena, max(2 * len(self.arena), len(self.arena) + size, 256)
+            )
+
+    def _grow(self, capacity: int) -> None:
+        self.hashes = _extended(self.hashes, capacity)
+        self.words = _extended(self.words, capacity)
+        self.records = _extended(self.records, capacity)
+        self.flags = _extended(self.flags, capacity)
+        self._blocks = _extended(self._blocks, (capacity >> BLOCK_BITS) + 1, BEFORE_ALL)
+        if self.spec.has_text:
+            self.offsets = _extended(self.offsets, capacity + 1)
+        self._build_index()
+
+    def _build_index(self) -> None:
+        self._index = np.zeros(1 << (2 * len(self.flags) - 1).bit_length(), np.uint64)
+        fill_index(self._index, self.hashes, self.count)
+
+    # -- timers -----------------------------------------------------------------------------------
+
+    @property
+    def next_timer(self) -> int:
+        """A lower bound of all timers, NEVER when there is none."""
+        return int(self.bounds[0])
+
+    def note_timer(self, time: int) -> None:
+        """Tells that a timer was armed."""
+        self.bounds[0] = min(self.bounds[0], time)
+
+    def due(self, clock: int) -> Int64s:
+        """The living entries whose timer is below the clock, in no order.
+
+        The caller fires them all: they are not told twice, unless they are armed again.
+        """
+        if self.state.timer is None or self.bounds[0] >= clock:
+            return no_rows()
+        out = np.empty(self.count, np.int64)
+        timers = self.records[self.state.timer]
+        found, self.bounds[0] = find_due(timers, self.flags, self._blocks, self.count, clock, out)
+        return out[:found].copy()
+
+    # -- keys -------------------------------------------------------------------------------------
+
+    def key_columns(self, entries: Int64s) -> list[Column]:
+        """The key columns of these entries."""
+        rows = self._identities(entries) if self.spec.has_text else None
+        return self.spec.columns(self.words[entries], rows)
+
+    def gather_text(self, entries: Int64s, field: str) -> pa.Array:
+        """A str or bytes field of the keys of these entries."""
+        return self.spec.text_array(self.spec.names.index(field), self._identities(entries))
+
+    def _identities(self, entries: Int64s) -> KeyBytes:
+        offsets = np.zeros(len(entries) + 1, np.int64)
+        np.cumsum(self.offsets[entries + 1] - self.offsets[entries], out=offsets[1:])
+        data = np.empty(int(offsets[-1]), np.uint8)
+        gather(self.offsets, self.arena, entries, offsets, data)
+        return KeyBytes(offsets, data)
+
+    # -- state files ------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """How many keys have a state."""
+        return int(np.count_nonzero(self.flags[: self.count] & ALIVE))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, bytes."""
+        arrays = (
+            self._index, self.hashes, self.words, self.offsets, self.arena, self.records,
+            self.flags, self._blocks,
+        )  # fmt: skip
+        return sum(one.nbytes for one in arrays)
+
+    @property
+    def dirty(self) -> bool:
+        """Whether there is a delta to write."""
+        return bool(self._changed().any())
+
+    def _changed(self) -> Bools:
+        flags = self.flags[: self.count]
+        # A key that came and went between two saves is in no file.
+        changed: Bools = ((flags & DIRTY) != 0) & ((flags & (ALIVE | SAVED)) != 0)
+        return changed
+
+    def delta(self) -> pa.RecordBatch:
+        """The keys written since :meth:`mark_saved`; dropped ones have the default state."""
+        return self._to_arrow(np.flatnonzero(self._changed()))
+
+    def snapshot(self) -> pa.RecordBatch:
+        """Every key that has a state."""
+        return self._to_arrow(np.flatnonzero(self.flags[: self.count] & ALIVE))
+
+    def _to_arrow(self, entries: Int64s) -> pa.RecordBatch:
+        deleted = (self.flags[entries] & ALIVE) == 0
+        records = self.records[entries]
+        records[deleted] = self.default
+        columns = self.key_columns(entries)
+        for field in self.state.schema.fields:
+            columns.append(Column(field.type, np.ascontiguousarray(records[field.name])))
+        arrays = [*(column.to_arrow() for column in columns), pa.array(deleted)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def mark_saved(self) -> None:
+        """What was just written is on disk from now on; entries may get other numbers."""
+        flags = self.flags[: self.count]
+        alive = flags & ALIVE
+        flags[:] = alive * (ALIVE | SAVED)
+        self._remove_dead()
+
+    def take_out(self, stays: Stays) -> pa.RecordBatch:
+        """Drops the keys that do not stay and gives what :meth:`snapshot` said of them."""
+        alive = np.flatnonzero(self.flags[: self.count] & ALIVE)
+        gone = alive[~stays(self.hashes[alive])]
+        rows = self._to_arrow(gone)
+        self.flags[gone] ^= ALIVE
+        self.flags[gone] |= DIRTY
+        return rows
+
+    def tidy(self) -> None:
+        """Forgets dead keys that no file knows, when they are many; entries may get other numbers.
+
+        To be called between chunks where mark_saved is seldom or never; looks at the entries only
+        when their number has doubled.
+        """
+        if self.count >= self._tidy_at:
+            # As many keys will come again as went: the room stays.
+            self._remove_dead(len(self.flags))
+
+    def _remove_dead(self, capacity: int = 0) -> None:
+        kept = np.flatnonzero(self.flags[: self.count] & (ALIVE | SAVED))
+        if self.count > FEW and 2 * len(kept) <= self.count:
+            self._keep(kept, capacity)
+        self._tidy_at = 2 * len(kept) + FEW
+
+    def _keep(self, entries: Int64s, capacity: int) -> None:
+        """Renumbers the entries: these, in this order, and no others; with room for ``capacity`` at least."""
+        size = len(entries)
+        capacity = max(_FIRST_CAPACITY, size + (size >> 1), capacity)
+        if self.spec.has_text:
+            offsets, self.arena = self._identities(entries)
+            self.offsets = _extended(offsets, capacity + 1)
+        self.hashes = _extended(self.hashes[entries], capacity)
+        self.words = _extended(self.words[entries], capacity)
+        self.records = _extended(self.records[entries], capacity)
+        self.flags = _extended(self.flags[entries], capacity)
+        self._blocks = np.full((capacity >> BLOCK_BITS) + 1, BEFORE_ALL, np.int64)
+        self.count = size
+        self._build_index()
+
+    def load(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Becomes the state of these batches, oldest first; all of it counts as saved."""
+        largest = max((batch.num_rows for batch in batches), default=0)
+        self._start(max(_FIRST_CAPACITY, largest))
+        self.apply(batches)
+
+    def apply(self, deltas: Sequence[pa.RecordBatch]) -> None:
+        """Takes over deltas, oldest first, as saved; only when there is nothing dirty here."""
+        for batch in deltas:
+            self._apply(batch)
+        if self.state.timer is not None:
+            living = (self.flags[: self.count] & ALIVE) != 0
+            timers = self.records[self.state.timer][: self.count][living]
+            self.bounds[0] = timers.min(initial=NEVER)
+        self._remove_dead()
+
+    def _apply(self, batch: pa.RecordBatch) -> None:
+        keys, states, deleted = table_parts(self.spec, self.state, batch)
+        found = self.spec.rows(keys, batch.num_rows)
+        entries = self.lookup(*found, np.arange(batch.num_rows))
+        for field, column in zip(self.state.schema.fields, states, strict=True):
+            self.records[field.name][entries] = column.values
+        self.flags[entries] = np.where(deleted, 0, ALIVE | SAVED)
+
+
+def _extended(values: npt.NDArray[Any], size: int, fill: int = 0) -> npt.NDArray[Any]:
+    # zeros, unlike full, takes no memory before it is written
+    out = np.zeros((size, *values.shape[1:]), values.dtype)
+    out[: len(values)] = values
+    if fill:
+        out[len(values) :] = fill
+    return out

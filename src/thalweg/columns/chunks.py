@@ -1,0 +1,367 @@
+"""Chunks: an ordered batch of tuples as columns, the unit that moves between operators.
+
+Fixed-width fields are NumPy arrays that compiled kernels index directly; everything else (text, bytes,
+lists, nested records) is an Arrow array that rides along and is gathered late. A
+Category travels as the 64-bit stable hash of its text; :data:`CATEGORIES` turns hashes back to text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from thalweg.errors import ThalwegError
+from thalweg.flow.records import FieldType, Kind, Schema
+from thalweg.hashing import hash_texts
+
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_NUMPY: Final = {
+    Kind.INT: np.dtype(np.int64),
+    Kind.FLOAT: np.dtype(np.float64),
+    Kind.BOOL: np.dtype(np.bool_),
+    Kind.TIMESTAMP: np.dtype(np.int64),
+    Kind.CATEGORY: np.dtype(np.int64),
+    Kind.TIMER: np.dtype(np.int64),
+}
+
+
+#: Bytes values of more than so many bytes on average are put together at once.
+_LONG_BYTES: Final = 256
+#: An array of bytes holds at most so many.
+_MOST_BYTES: Final = 2**31 - 1
+#: About so many bytes of a chunk become Python objects at a time.
+_WINDOW_BYTES: Final = 1 << 20
+
+
+def numpy_dtype(kind: Kind) -> np.dtype[Any]:
+    """The array type of a fixed-width kind."""
+    return _NUMPY[kind]
+
+
+class Categories:
+    """The texts behind the category hashes seen in this process; two texts of one hash are an error."""
+
+    def __init__(self) -> None:
+        self._texts: dict[int, str] = {}
+
+    def encode(self, values: pa.Array) -> Int64s:
+        """The hashes of a string (or dictionary) array; nulls come as 0."""
+        if not pa.types.is_dictionary(values.type):
+            values = values.dictionary_encode()
+        texts = values.dictionary
+        hashes = hash_texts(texts).view(np.int64)
+        for code, text in zip(hashes.tolist(), texts.to_pylist(), strict=True):
+            if self._texts.setdefault(code, text) != text:
+                raise ThalwegError(
+                    f"the category texts {self._texts[code]!r} and {text!r} have the same 64-bit hash;"
+                    " declare the field as str"
+                )
+        if not len(hashes):
+            return np.zeros(len(values), np.int64)
+        codes = np.append(hashes, np.int64(0))
+        indices = pc.fill_null(values.indices.cast(pa.int64()), len(hashes))
+        out: Int64s = codes[indices.to_numpy(zero_copy_only=False)]
+        return out
+
+    def code(self, text: str) -> int:
+        """The hash of one text."""
+        return int(self.encode(pa.array([text], pa.string()))[0])
+
+    def decode(self, codes: Int64s) -> pa.Array:
+        """The texts of these hashes as a string array."""
+        coded = self.decode_dictionary(codes)
+        return coded.dictionary.take(coded.indices)
+
+    def decode_dictionary(self, codes: Int64s) -> pa.DictionaryArray:
+        """The texts of these hashes as a dictionary array."""
+        coded = pa.array(codes).dictionary_encode()
+        texts = [self._texts.get(code, "") for code in coded.dictionary.to_pylist()]
+        return pa.DictionaryArray.from_arrays(coded.indices, pa.array(texts, pa.string()))
+
+
+CATEGORIES: Final = Categories()
+
+
+@dataclasses.dataclass(slots=True)
+class Column:
+    """One field of a chunk.
+
+    ``values`` is a NumPy array for fixed-width kinds and an Arrow array otherwise. ``valid`` is a bool
+    array for an Optional fixed-width field that has nulls (their value is 0), else None; an Arrow array
+    keeps its own nulls.
+    """
+
+    type: FieldType
+    values: Any
+    valid: Bools | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @classmethod
+    def from_arrow(cls, kind: FieldType, array: pa.Array | pa.ChunkedArray) -> Column:
+        """A column from an Arrow array of the field's Arrow type (or of one that casts to it safely)."""
+        if isinstance(array, pa.ChunkedArray):
+            array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
+        if isinstance(array, pa.ChunkedArray):
+            array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], kind.arrow)
+        if not kind.fixed_width:
+            return cls(kind, array if array.type == kind.arrow else array.cast(kind.arrow))
+        valid = None
+        if array.null_count:
+            valid = array.is_valid().to_numpy(zero_copy_only=False)
+        if kind.kind is Kind.CATEGORY:
+            return cls(kind, CATEGORIES.encode(array), valid)
+        if array.type != kind.arrow:
+            array = array.cast(kind.arrow)
+        if kind.kind is Kind.TIMESTAMP:
+            array = array.view(pa.int64())
+        if valid is not None:
+            zero: Any = False if kind.kind is Kind.BOOL else 0
+            array = array.fill_null(zero)
+        return cls(kind, array.to_numpy(zero_copy_only=False), valid)
+
+    @classmethod
+    def from_python(cls, kind: FieldType, values: Sequence[Any]) -> Column:
+        """A column from Python values, already coerced."""
+        if kind.kind is Kind.TIMESTAMP:
+            return cls.from_arrow(kind, pa.array(values, pa.int64()).view(kind.arrow))
+        if kind.kind in (Kind.LIST, Kind.RECORD):
+            return cls(kind, pa.array([_plain(v) for v in values], kind.arrow))
+        if kind.kind is Kind.BYTES:
+            return cls(kind, _bytes_array(values))
+        return cls.from_arrow(kind, pa.array(values, kind.arrow))
+
+    def to_arrow(self) -> pa.Array:
+        """The column as an Arrow array of the field's Arrow type."""
+        if not self.type.fixed_width:
+            return self.values
+        mask = None if self.valid is None else ~self.valid
+        if self.type.kind is Kind.CATEGORY:
+            texts = CATEGORIES.decode(self.values)
+            return (
+                texts
+                if mask is None
+                else pc.if_else(pa.array(~mask), texts, pa.scalar(None, pa.string()))
+            )
+        array = pa.array(self.values, mask=mask)
+        return array.view(self.type.arrow) if self.type.kind is Kind.TIMESTAMP else array
+
+    def to_python(self) -> list[Any]:
+        """The values as the user's functions see them."""
+        if not self.type.fixed_width:
+            return _records(self.type, self.values)
+        if self.type.kind is Kind.CATEGORY:
+            out: list[Any] = self.to_arrow().to_pylist()
+            return out
+        values: list[Any] = self.values.tolist()
+        if self.valid is None:
+            return values
+        return [v if ok else None for v, ok in zip(values, self.valid.tolist(), strict=True)]
+
+    def take(self, rows: Int64s) -> Column:
+        """The column's rows at these places."""
+        if not self.type.fixed_width:
+            return Column(self.type, self.values.take(pa.array(rows)))
+        return Column(
+            self.type, self.values[rows], None if self.valid is None else self.valid[rows]
+        )
+
+    def slice(self, start: int, stop: int) -> Column:
+        """Rows start to stop, without copying."""
+        if not self.type.fixed_width:
+            return Column(self.type, self.values.slice(start, stop - start))
+        return Column(
+            self.type,
+            self.values[start:stop],
+            None if self.valid is None else self.valid[start:stop],
+        )
+
+    @classmethod
+    def concat(cls, parts: Sequence[Column]) -> Column:
+        """The rows of all parts, in order; at least one part."""
+        kind = parts[0].type
+        if not kind.fixed_width:
+            return cls(kind, pa.concat_arrays([one.values for one in parts]))
+        values = np.concatenate([one.values for one in parts])
+        if all(one.valid is None for one in parts):
+            return cls(kind, values)
+        valid = [np.ones(len(p), np.bool_) if p.valid is None else p.valid for p in parts]
+        return cls(kind, values, np.concatenate(valid))
+
+
+def _bytes_array(values: Sequence[Any]) -> pa.Array:
+    """Bytes as an array; long ones in memory of their size, not in memory that grows while it is filled."""
+    sizes = [0 if one is None else len(one) for one in values]
+    size = sum(sizes)
+    if size < _LONG_BYTES * len(sizes) or size > _MOST_BYTES or None in values:
+        return pa.array(values, pa.binary())
+    ends = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=ends[1:])
+    data = pa.allocate_buffer(size)
+    room, at = memoryview(data).cast("B"), 0
+    for value, length in zip(values, sizes, strict=True):
+        room[at : at + length] = value
+        at += length
+    return pa.Array.from_buffers(pa.binary(), len(sizes), [None, pa.py_buffer(ends), data])
+
+
+def _plain(value: Any) -> Any:
+    """Nested records as dicts, which is what Arrow builds structs from."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: _plain(one) for name, one in value._asdict().items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return value
+
+
+def _records(kind: FieldType, array: pa.Array) -> list[Any]:
+    """Arrow's Python values with nested structs as records and nested times as Timestamps."""
+    if kind.kind is Kind.RECORD or (kind.kind is Kind.LIST and kind.item is not None):
+        plain = _with_plain_times(array.type)
+        values = array if plain == array.type else array.cast(plain)
+        return [_nested(kind, value) for value in values.to_pylist()]
+    out: list[Any] = array.to_pylist()
+    return out
+
+
+def _with_plain_times(kind: pa.DataType) -> pa.DataType:
+    """The type with int64 in place of timestamps: Python's calendar ends where microseconds go on."""
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_list(kind):
+        inner = kind.value_field
+        return pa.list_(inner.with_type(_with_plain_times(inner.type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([one.with_type(_with_plain_times(one.type)) for one in kind])
+    return kind
+
+
+def _nested(kind: FieldType, value: Any) -> Any:
+    if value is None:
+        return None
+    if kind.kind is Kind.LIST and kind.item is not None:
+        return [_nested(kind.item, one) for one in value]
+    if kind.record is not None:
+        return kind.record.make([_nested(f.type, value[f.name]) for f in kind.record.fields])
+    return value
+
+
+@dataclasses.dataclass(slots=True)
+class Chunk:
+    """An ordered batch of tuples of one stream: a column a field, and the hidden order columns.
+
+    ``order`` maps the name of a hidden column (see :mod:`thalweg.runtime.order`) to an int64 array or, for
+    the keys of timers, an Arrow binary array; all of the chunk's length. The rows stand in stream order.
+    """
+
+    schema: Schema
+    columns: list[Column]
+    length: int
+    order: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return self.length
+
+    @classmethod
+    def empty(cls, schema: Schema, order: Iterable[str] = ()) -> Chunk:
+        """No rows, with these order columns."""
+        columns = [Column.from_arrow(f.type, pa.array([], f.type.arrow)) for f in schema.fields]
+        hidden = {n: _empty_order(n) for n in order}
+        return cls(schema, columns, 0, hidden)
+
+    @classmethod
+    def from_arrow(cls, schema: Schema, table: pa.Table | pa.RecordBatch) -> Chunk:
+        """A chunk from a table that has the record's columns, by name."""
+        columns = [Column.from_arrow(f.type, table.column(f.name)) for f in schema.fields]
+        return cls(schema, columns, table.num_rows)
+
+    @classmethod
+    def from_rows(cls, schema: Schema, rows: Sequence[tuple[Any, ...]]) -> Chunk:
+        """A chunk from records, already coerced."""
+        if not rows:
+            return cls.empty(schema)
+        parts = zip(schema.fields, zip(*rows, strict=True), strict=True)
+        return cls(schema, [Column.from_python(f.type, values) for f, values in parts], len(rows))
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """The fields (without the order columns) as a record batch of the schema's Arrow form."""
+        return pa.RecordBatch.from_arrays(
+            [c.to_arrow() for c in self.columns], schema=self.schema.arrow
+        )
+
+    def each_row(self) -> Iterator[Any]:
+        """The tuples as of :meth:`rows`, made some at a time: large values are not all there at once."""
+        size = sum(one.values.nbytes for one in self.columns)
+        count = max(1, min(self.length, size // _WINDOW_BYTES))
+        step = -(-self.length // count)
+        for start in range(0, self.length, max(step, 1)):
+            yield from self.slice(start, min(start + step, self.length)).rows()
+
+    def rows(self) -> list[Any]:
+        """The tuples as instances of the user's record class."""
+        if not self.schema.fields:
+            return [self.schema.make(()) for _ in range(self.length)]
+        make = self.schema.make
+        return [make(row) for row in zip(*[c.to_python() for c in self.columns], strict=True)]
+
+    def column(self, name: str) -> Column:
+        return self.columns[self.schema.index(name)]
+
+    def take(self, rows: Int64s) -> Chunk:
+        """The rows at these places, order columns included."""
+        return Chunk(
+            self.schema,
+            [column.take(rows) for column in self.columns],
+            len(rows),
+            {name: take_order(values, rows) for name, values in self.order.items()},
+        )
+
+    def slice(self, start: int, stop: int) -> Chunk:
+        """Rows start to stop, without copying."""
+        return Chunk(
+            self.schema,
+            [column.slice(start, stop) for column in self.columns],
+            stop - start,
+            {name: slice_order(values, start, stop) for name, values in self.order.items()},
+        )
+
+    @classmethod
+    def concat(cls, parts: Sequence[Chunk]) -> Chunk:
+        """The rows of all parts in order; at least one part, all with the same order columns."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = [Column.concat(group) for group in zip(*[p.columns for p in parts], strict=True)]
+        order = {name: concat_order([p.order[name] for p in parts]) for name in parts[0].order}
+        return cls(parts[0].schema, columns, sum(p.length for p in parts), order)
+
+
+#: The order column that holds the keys of timers, as bytes that sort like the keys.
+KEY_ORDER: Final = "_key"
+
+
+def _empty_order(name: str) -> Any:
+    return pa.array([], pa.binary()) if name == KEY_ORDER else np.zeros(0, np.int64)
+
+
+def take_order(values: Any, rows: Int64s) -> Any:
+    """An order column at these rows."""
+    return values.take(pa.array(rows)) if isinstance(values, pa.Array) else values[rows]
+
+
+def slice_order(values: Any, start: int, stop: int) -> Any:
+    """Rows start to stop of an order column."""
+    return values.slice(start, stop - start) if isinstance(values, pa.Array) else values[start:stop]
+
+
+def concat_order(parts: Sequence[Any]) -> Any:
+    """Order columns one after the other."""
+    return pa.concat_arrays(parts) if isinstance(parts[0], pa.Array) else np.concatenate(parts)

@@ -1,0 +1,360 @@
+"""Expressions: from the user's syntax tree to typed code that Numba compiles as Python evaluates it.
+
+An allow-list: what no method here names is refused with its line. The only side effect an expression can
+have is that of a function given the state; such calls are refused where their place in the order of
+evaluation would change, or where the generated code says an operand twice.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Final
+
+from thalweg.compiler.kinds import BOOL, FLOAT, INT, NONE, Type, join
+from thalweg.compiler.operations import (
+    REFUSED,
+    SYMBOLS,
+    Expr,
+    Operations,
+    an,
+    real,
+    tuple_code,
+    whole,
+)
+from thalweg.compiler.source import (
+    Captured,
+    Const,
+    FunctionSource,
+    Known,
+    RecordClass,
+    Unusable,
+    dotted,
+)
+
+#: calls of one float: the compiled function and the type of the result
+_FLOAT_CALLS: Final = {
+    "float": ("", FLOAT),
+    "math.isnan": ("math.isnan", BOOL),
+    "math.isinf": ("math.isinf", BOOL),
+    "math.isfinite": ("math.isfinite", BOOL),
+    "math.fabs": ("abs", FLOAT),
+    "math.sqrt": ("root", FLOAT),
+}
+
+
+class Expressions(Operations):
+    """Lowers the expressions of one function; the subclass knows variables and callees."""
+
+    captured: dict[str, Captured]
+
+    # -- for the subclass ------------------------------------------------------------------------
+
+    def variable(self, name: str) -> Expr | None:
+        """The local variable of that name; None when it is not local."""
+        raise NotImplementedError
+
+    def call_function(self, source: FunctionSource, node: ast.Call) -> Expr:
+        """A call of another plain function."""
+        raise NotImplementedError
+
+    # -- dispatch --------------------------------------------------------------------------------
+
+    def expression(self, node: ast.expr) -> Expr:
+        """Typed code of any allowed expression."""
+        outer, self.line = self.line, getattr(node, "lineno", self.line)
+        kind = type(node)
+        if kind in REFUSED:
+            self.refuse(REFUSED[kind])
+        method = getattr(self, f"_{kind.__name__.lower()}", None)
+        if method is None:
+            self.refuse(f"uses {kind.__name__}, which is not on the list of compiled syntax")
+        result: Expr = method(node)
+        self.line = outer
+        return result
+
+    def repeatable(self, node: ast.expr) -> Expr:
+        """An expression whose code may stand twice or elsewhere: it changes no state."""
+        before = self.effects
+        value = self.expression(node)
+        self.check_effects(before)
+        return value
+
+    def check_effects(self, before: int) -> None:
+        """Refuses calls since ``before`` that may change the state."""
+        if self.effects != before:
+            self.refuse(
+                "calls a function with the state inside an expression; assign its result first"
+            )
+
+    def _constant(self, node: ast.Constant) -> Expr:
+        return self.literal(node.value)
+
+    def _name(self, node: ast.Name) -> Expr:
+        return self.variable(node.id) or self._outside(node.id)
+
+    def _outside(self, path: str) -> Expr:
+        value = self.captured.get(path)
+        if isinstance(value, Const):
+            return self.literal(value.value)
+        if isinstance(value, Unusable):
+            self.refuse(value.reason)
+        self.refuse(f"`{path}` cannot be used as a value")
+
+    def _attribute(self, node: ast.Attribute) -> Expr:
+        path = dotted(node)
+        if path is not None and self.variable(path[0]) is None:
+            for stop in range(len(path), 0, -1):
+                name = ".".join(path[:stop])
+                if name in self.captured:
+                    if stop < len(path):
+                        self.refuse(f"reads `.{path[stop]}` of the captured `{name}`")
+                    return self._outside(name)
+        owner = self.expression(node.value)
+        return self.field(owner, node.attr)
+
+    # -- numbers ---------------------------------------------------------------------------------
+
+    def _binop(self, node: ast.BinOp) -> Expr:
+        return self.arithmetic(node.left, node.op, node.right)
+
+    def arithmetic(self, left: ast.expr, operator: ast.operator, right: ast.expr) -> Expr:
+        """``left operator right``."""
+        if type(operator) in REFUSED:
+            self.refuse(REFUSED[type(operator)])
+        symbol = SYMBOLS[type(operator)]
+        a, seen_a = self._watched(left)
+        b, seen_b = self._watched(right)
+        a, b = self.number(a, symbol), self.number(b, symbol)
+        if symbol in "+-*" and a.type == b.type == FLOAT:
+            # An int in a float field becomes the same float here as the compiled code has.
+            for one, other in ((seen_a, b), (seen_b, a)):
+                if one is not None and not self._is_widened_field(other):
+                    self.unit.sensitive.remove(one)
+        return self.operate(a, symbol, operator, b)
+
+    def _watched(self, node: ast.expr) -> tuple[Expr, tuple[str, str] | None]:
+        """The expression, and the state's float field when it is nothing but that."""
+        before = len(self.unit.sensitive)
+        value = self.expression(node)
+        bare = isinstance(node, ast.Attribute) and len(self.unit.sensitive) == before + 1
+        return value, self.unit.sensitive[-1] if bare else None
+
+    def _is_widened_field(self, value: Expr) -> bool:
+        return value.code.startswith("get_f(")
+
+    def _unaryop(self, node: ast.UnaryOp) -> Expr:
+        if type(node.op) in REFUSED:
+            self.refuse(REFUSED[type(node.op)])
+        if isinstance(node.op, ast.Not):
+            return Expr(f"(not {self.truth(node.operand)})", BOOL)
+        symbol = "-" if isinstance(node.op, ast.USub) else "+"
+        value = self.number(self.expression(node.operand), symbol)
+        if value.is_const:
+            return self.literal(-value.const if symbol == "-" else +value.const)
+        if value.type == FLOAT:
+            return Expr(f"({symbol}{value.code})", FLOAT)
+        return Expr(f"({symbol}{whole(value)})", INT)
+
+    # -- truth and comparison --------------------------------------------------------------------
+
+    def truth(self, node: ast.expr) -> str:
+        """Code of whether the expression counts as true."""
+        if isinstance(node, ast.BoolOp):
+            word = " and " if isinstance(node.op, ast.And) else " or "
+            return f"({word.join(self.truth(one) for one in node.values)})"
+        return self.truth_of(self.expression(node))
+
+    def _boolop(self, node: ast.BoolOp) -> Expr:
+        word = " and " if isinstance(node.op, ast.And) else " or "
+        before = self.effects
+        values = [self.expression(one) for one in node.values]
+        if all(one.type == BOOL for one in values):
+            return Expr(f"({word.join(one.code for one in values)})", BOOL)
+        self.check_effects(before)
+        result = values[-1]
+        for one in reversed(values[:-1]):
+            test = self.truth_of(one)
+            if word == " or " and one.type.boxed:
+                # What `or` lets through is true, so not None.
+                one = Expr(f"{one.code}[1]", one.type.bare)
+            kind = join(one.type, result.type)
+            if kind is None or not kind.numeric:
+                self.refuse(f"`{word.strip()}` gives {an(one.type)} or {an(result.type)}")
+            taken, other = self.fit(one, kind, "value"), self.fit(result, kind, "value")
+            first, second = (other, taken) if word == " and " else (taken, other)
+            result = Expr(f"({first} if {test} else {second})", kind)
+        return result
+
+    def _ifexp(self, node: ast.IfExp) -> Expr:
+        test = self.truth(node.test)
+        a, b = self.expression(node.body), self.expression(node.orelse)
+        kind = join(a.type, b.type)
+        if kind is None:
+            self.refuse(f"`if else` gives {an(a.type)} or {an(b.type)}; make both the same type")
+        return Expr(f"({self.fit(a, kind, 'v')} if {test} else {self.fit(b, kind, 'v')})", kind)
+
+    def _compare(self, node: ast.Compare) -> Expr:
+        before = self.effects
+        operands = [node.left, *node.comparators]
+        parts = [
+            self._comparison(operands[i], operator, operands[i + 1])
+            for i, operator in enumerate(node.ops)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        self.check_effects(before)
+        return Expr(f"({' and '.join(p.code for p in parts)})", BOOL)
+
+    def _comparison(self, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> Expr:
+        before = self.effects
+        negated = isinstance(operator, (ast.NotEq, ast.IsNot, ast.NotIn))
+        if isinstance(operator, (ast.In, ast.NotIn)):
+            code = self._contained(self.repeatable(left), right)
+            return Expr(f"(not {code})" if negated else code, BOOL)
+        a, b = self.expression(left), self.expression(right)
+        if a.type != b.type or a.type.optional:
+            self.check_effects(before)
+        if isinstance(operator, (ast.Is, ast.IsNot)) and NONE not in (a.type, b.type):
+            self.refuse("uses `is`; compiled functions know it only with None")
+        if isinstance(operator, (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)):
+            code = self.equal(a, b)
+            return Expr(f"(not {code})" if negated else code, BOOL)
+        return Expr(self.ordered(a, SYMBOLS[type(operator)], b), BOOL)
+
+    def _contained(self, value: Expr, container: ast.expr) -> str:
+        if isinstance(container, (ast.Tuple, ast.List, ast.Set)):
+            items = [self.expression(one) for one in container.elts]
+        else:
+            found = self.expression(container)
+            if found.type.tag != "tuple" or not found.is_const:
+                self.refuse("uses `in` with something else than literals")
+            items = [self.literal(one) for one in found.const]
+        if any(one.is_const and one.const != one.const for one in items):
+            self.refuse("uses `in` with NaN")
+        if not all(one.is_const for one in items):
+            self.refuse("uses `in` with something else than literals")
+        return f"({' or '.join(self.equal(value, one) for one in items)})" if items else "False"
+
+    # -- tuples ----------------------------------------------------------------------------------
+
+    def _tuple(self, node: ast.Tuple) -> Expr:
+        parts = [self.expression(one) for one in node.elts]
+        if not parts or NONE in [one.type for one in parts]:
+            self.refuse("makes an empty tuple or one with None")
+        return Expr(tuple_code(parts), Type("tuple", items=tuple(p.type for p in parts)))
+
+    def _subscript(self, node: ast.Subscript) -> Expr:
+        owner = self.expression(node.value)
+        index = self.expression(node.slice) if not isinstance(node.slice, ast.Slice) else None
+        size = len(owner.type.items)
+        if owner.type.tag not in ("tuple", "record") or index is None or owner.type.optional:
+            self.refuse(f"uses [] on a {owner.type}")
+        if type(index.const) is not int or not -size <= index.const < size:
+            self.refuse("uses [] with an index that is not a literal")
+        at = index.const % size
+        if owner.type.tag == "record":
+            return self.field(owner, owner.type.names[at])
+        return Expr(f"{owner.code}[{at}]", owner.type.items[at])
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    def callee(self, node: ast.Call) -> Captured:
+        """What is called, resolved."""
+        path = dotted(node.func)
+        if path is None or self.variable(path[0]) is not None:
+            self.refuse(f"calls `{ast.unparse(node.func)}`")
+        value = self.captured.get(".".join(path))
+        if value is None:
+            self.refuse(f"calls `{'.'.join(path)}`")
+        if isinstance(value, Unusable):
+            self.refuse(value.reason)
+        return value
+
+    def _call(self, node: ast.Call) -> Expr:
+        value = self.callee(node)
+        if any(isinstance(one, ast.Starred) for one in node.args) or any(
+            one.arg is None for one in node.keywords
+        ):
+            self.refuse("passes arguments by * or **")
+        if isinstance(value, FunctionSource):
+            return self.call_function(value, node)
+        if isinstance(value, RecordClass):
+            parts = self.record_arguments(value, node)
+            label = self.unit.record_class(value.schema.name, value.schema.names)
+            kind = Type(
+                "record", label=label, items=tuple(p.type for p in parts), names=value.schema.names
+            )
+            if any(one.type.tag == "none" for one in parts):
+                self.refuse(f"puts None into a {value.schema.name} that it does not return at once")
+            return Expr(f"{label}({', '.join(p.code for p in parts)})", kind)
+        if isinstance(value, Known):
+            return self._known(value.name, node)
+        self.refuse(f"calls `{ast.unparse(node.func)}`")
+
+    def record_arguments(self, value: RecordClass, node: ast.Call) -> list[Expr]:
+        """The arguments of a record's constructor in field order, defaults filled in."""
+        nodes = self.record_parts(value, node)
+        return [self.expression(n) if isinstance(n, ast.expr) else n for n in nodes]
+
+    def record_parts(self, value: RecordClass, node: ast.Call) -> list[ast.expr | Expr]:
+        """The syntax of a record's arguments in field order; defaults as literals."""
+        names = value.schema.names
+        given: dict[str, ast.expr | Expr] = dict(zip(names, node.args, strict=False))
+        words = [word.arg for word in node.keywords]
+        given |= {word.arg: word.value for word in node.keywords if word.arg is not None}
+        for name, default in getattr(value.schema.cls, "_field_defaults", {}).items():
+            if name not in given:
+                given[name] = self.literal(default)
+        if set(given) != set(names) or len(node.args) + len(node.keywords) > len(names):
+            self.refuse(f"{value.schema.name} takes {', '.join(names)}")
+        if words != [name for name in names if name in words]:
+            # Out of order they are evaluated in another order than written.
+            for word in node.keywords:
+                self.repeatable(word.value)
+        return [given[name] for name in names]
+
+    def _known(self, name: str, node: ast.Call) -> Expr:
+        if node.keywords:
+            self.refuse(f"calls {name} with keywords")
+        args = [self.needed(self.expression(one)) for one in node.args] if name != "bool" else []
+        if name in ("min", "max"):
+            return self._extreme(name, args)
+        if len(node.args) != 1:
+            self.refuse(f"calls {name} with {len(node.args)} arguments")
+        if name == "bool":
+            return Expr(self.truth(node.args[0]), BOOL)
+        value = self.number(args[0], name)
+        if name == "int" and value.type == FLOAT:
+            self.refuse("uses int() of a float, whose compiled result can differ")
+        if name in _FLOAT_CALLS:
+            function, result = _FLOAT_CALLS[name]
+            return Expr(f"{function}({real(value)})", result)
+        if name == "int":
+            return Expr(whole(value), INT)
+        if name == "abs":
+            code, kind = (value.code, FLOAT) if value.type == FLOAT else (whole(value), INT)
+            return Expr(f"abs({code})", kind)
+        self.refuse(f"calls `{name}` here")
+
+    def _extreme(self, name: str, args: Sequence[Expr]) -> Expr:
+        if len(args) < 2:
+            self.refuse(f"calls {name} with one argument")
+        args = [self.number(one, name) for one in args]
+        if len({one.type for one in args}) > 1:
+            self.refuse(f"calls {name} with different types; make them all int or all float")
+        function = "lesser" if name == "min" else "greater"
+        code = args[0].code
+        for one in args[1:]:
+            code = f"{function}({code}, {one.code})"
+        return Expr(code, args[0].type)
+
+    # -- fitting into a declared type ------------------------------------------------------------
+
+    def fitted(self, node: ast.expr, target: Type, where: str) -> str:
+        """Code of the expression as a value of the target type, ``a if c else b`` branch by branch."""
+        if isinstance(node, ast.IfExp):
+            test = self.truth(node.test)
+            a, b = self.fitted(node.body, target, where), self.fitted(node.orelse, target, where)
+            return f"({a} if {test} else {b})"
+        return self.fit(self.expression(node), target, where)

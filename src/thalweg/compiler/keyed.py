@@ -1,0 +1,385 @@
+"""A keyed operator compiled: state in one table a bucket, a chunk's ranges run by one kernel.
+
+The steps of a chunk can be taken apart by an engine that runs ranges in parallel: :meth:`CompiledKeyed.split`
+once, :meth:`CompiledKeyed.run` for any ranges, then :meth:`CompiledKeyed.fire_due` and
+:meth:`CompiledKeyed.result`. :meth:`CompiledKeyed.process` does all of it in a row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from thalweg.checkpoint.table_code import split_by_bucket
+from thalweg.checkpoint.table_form import ALIVE, DIRTY, default_record
+from thalweg.checkpoint.tables import BucketTable
+from thalweg.columns.chunks import CATEGORIES, Chunk, Column, Int64s
+from thalweg.columns.contracts import KeyedResult, Rejected
+from thalweg.columns.keys import KeyRows
+from thalweg.columns.state_units import StateUnits
+from thalweg.compiler import keyed_code as layout
+from thalweg.compiler import modules
+from thalweg.compiler.columns import Buffers, address, addresses, gather
+from thalweg.compiler.keyed_code import KeyedSpec, write_keyed
+from thalweg.compiler.kinds import NO_VALUE
+from thalweg.compiler.lookup import BUCKET, END, RANGE_WIDTH, TableOfTables
+from thalweg.compiler.reasons import NotCompilable
+from thalweg.compiler.replay import consume, first_failure, operator_error
+from thalweg.compiler.support import DONE
+from thalweg.flow.failures import reason_of, shorten
+from thalweg.flow.records import FieldType, Kind
+
+
+def check_keyed(spec: KeyedSpec) -> tuple[bool, str]:
+    """Whether the operator can be compiled, and if not why; compiles nothing."""
+    try:
+        write_keyed(spec)
+    except NotCompilable as refusal:
+        return False, refusal.reason
+    return True, ""
+
+
+def keyed_kernel(spec: KeyedSpec, *, buckets: int, reject: bool) -> Callable[[], CompiledKeyed]:
+    """Compiles a keyed operator; each call of the result is an operator with tables of its own.
+
+    Args:
+        buckets: the number of buckets of the key space; an operator may own any of them.
+        reject: a row on which a function raises goes to ``rejected``; else OperatorError.
+
+    Raises:
+        NotCompilable: with the reason that ``explain()`` shows.
+    """
+    kernel = modules.load(spec.name, write_keyed(spec)).kernel
+    return lambda: CompiledKeyed(spec, kernel, buckets, reject=reject)
+
+
+@dataclasses.dataclass(slots=True)
+class Split:
+    """A chunk split into ranges: what every run of some of its ranges reads."""
+
+    chunk: Chunk
+    keys: KeyRows | None
+    times: Int64s | None
+    #: rows in the order of their buckets; entry of each, filled by the run of its range
+    order: Int64s
+    entries: Int64s
+    #: int64[n, RANGE_WIDTH]: bucket, start and end in ``order``
+    ranges: Int64s
+    #: arrays that addresses point into
+    keep: list[Any]
+    columns: list[int]
+
+
+class Run:
+    """The outputs of some ranges; runs of different ranges may go on at the same time."""
+
+    def __init__(
+        self, spec: KeyedSpec, default: npt.NDArray[Any], capacity: int, *, ending: bool
+    ) -> None:
+        self.buffers = Buffers(spec.out, layout.OUT_WORDS + spec.words, capacity)
+        self.ctl = np.zeros(layout.CONTROL_SIZE, np.int64)
+        self.ctl[layout.ENDING] = ending
+        #: the state as the function saw it
+        self.backup = default.copy()
+        self.backup_place = address(self.backup.view(np.uint8))
+        self.rejected: list[Rejected] = []
+
+    @property
+    def used(self) -> int:
+        return int(self.ctl[layout.OUT])
+
+
+class CompiledKeyed:
+    """A :class:`~thalweg.columns.contracts.KeyedOperator`; ``tables`` holds the buckets of this slot.
+
+    An on_timer that raises under ``reject`` ends its key's state: its timer is used up.
+    """
+
+    def __init__(
+        self, spec: KeyedSpec, kernel: Callable[..., int], buckets: int, *, reject: bool
+    ) -> None:
+        self.spec = spec
+        self.kernel = kernel
+        self.buckets = buckets
+        self.reject = reject
+        #: bucket -> table, made when the bucket gets its first row
+        self.tables: dict[int, BucketTable] = {}
+        self._default = default_record(spec.state)
+        self.default_place = address(self._default.view(np.uint8))
+        fields = spec.out.fields if spec.out else ()
+        self._no_rows = [Column.from_python(field.type, []) for field in fields]
+        self._no_keys = [Column.from_python(field.type, []) for field in spec.key.fields]
+        self.units = StateUnits.of_buckets(buckets)
+        self.places = self._places()
+
+    def set_units(self, units: StateUnits) -> None:
+        """By what the state is kept; tables that are held already must be those of these units."""
+        known, self.units = self.units.count, units
+        if units.count != known:
+            self.places = self._places()
+
+    def _places(self) -> TableOfTables:
+        key, state = self.spec.key, self.spec.state
+        return TableOfTables(self.units.count, self.tables, lambda: BucketTable(key, state))
+
+    def table(self, bucket: int) -> BucketTable:
+        """The table of a bucket, made on first use."""
+        return self.places.sync([bucket])[0]
+
+    def process(
+        self,
+        chunk: Chunk,
+        keys: Sequence[Column],
+        times: Int64s | None,
+        clock: int,
+        *,
+        ending: bool,
+    ) -> KeyedResult:
+        """See :class:`~thalweg.columns.contracts.KeyedOperator`."""
+        split = self.split(chunk, keys, times)
+        run = self.new_run(len(chunk), ending=ending)
+        self.run(split, run, 0, len(split.ranges))
+        self.fire_due(split, run, clock, sorted(self.tables))
+        return self.result(split, run)
+
+    def new_run(self, capacity: int, *, ending: bool) -> Run:
+        """Empty outputs with room for so many rows; the room grows."""
+        return Run(self.spec, self._default, capacity, ending=ending)
+
+    # -- the steps -------------------------------------------------------------------------------
+
+    def split(self, chunk: Chunk, keys: Sequence[Column], times: Int64s | None) -> Split:
+        """Hashes the keys and orders the rows by bucket."""
+        keep: list[Any] = []
+        none = np.zeros(0, np.int64)
+        columns = addresses(chunk.columns, keep)
+        if not len(chunk):
+            ranges = np.zeros((0, RANGE_WIDTH), np.int64)
+            return Split(chunk, None, times, none, none, ranges, keep, columns)
+        rows = self.spec.key.rows(keys, len(chunk))
+        order, starts = split_by_bucket(self.units.of(rows[0]), self.units.count)
+        used = np.flatnonzero(starts[1:] > starts[:-1])
+        ranges = np.stack([used, starts[:-1][used], starts[1:][used]], axis=1).astype(np.int64)
+        times = None if times is None else np.ascontiguousarray(times)
+        entries = np.empty(len(chunk), np.int64)
+        return Split(
+            chunk, rows, times, order, entries, np.ascontiguousarray(ranges), keep, columns
+        )
+
+    def run(self, split: Split, run: Run, first: int, last: int) -> None:
+        """Runs the ranges first to last: their keys' timers before each row, and the rows.
+
+        Ranges are independent: threads may run different ones of a split with a ``run`` each.
+        """
+        if first == last or split.keys is None:
+            return
+        self.places.find(split.ranges, split.keys, split.order, split.entries, first, last)
+        run.ctl[layout.DUE] = 0
+        self._loop(split, run, split.ranges, split.entries, first, last)
+
+    def fire_due(self, split: Split, run: Run, clock: int, buckets: Sequence[int]) -> None:
+        """Fires the timers of these buckets below the clock, also those armed again below it."""
+        timer = self.spec.timer
+        if split.times is None or timer is None:
+            return
+        ranges, entries = self.places.due(buckets, clock, timer)
+        if len(ranges):
+            run.ctl[layout.DUE], run.ctl[layout.CLOCK] = 1, clock
+            self._loop(split, run, ranges, entries, 0, len(ranges))
+
+    def _loop(
+        self, split: Split, run: Run, ranges: Int64s, entries: Int64s, first: int, last: int
+    ) -> None:
+        run.ctl[layout.RANGE], run.ctl[layout.LAST], run.ctl[layout.PLACE] = first, last, -1
+        self.go_on(split, run, ranges, entries)
+
+    def go_on(self, split: Split, run: Run, ranges: Int64s, entries: Int64s) -> None:
+        """Runs the kernel from where a run stands to the end."""
+        times = split.times
+        places = [
+            address(ranges), address(split.order), address(entries),
+            0 if times is None else address(times),
+            self.places.place, self.default_place, run.backup_place,
+        ]  # fmt: skip
+        table = np.array([*places, *split.columns], np.int64)
+        ctl = run.ctl
+        while True:
+            try:
+                code = self.kernel(address(table), address(run.buffers.table), address(ctl))
+                if code == DONE:
+                    return
+            except Exception as error:
+                self._failed(split, run, int(ranges[ctl[layout.RANGE], BUCKET]), error)
+            else:
+                run.buffers.grow(int(ctl[layout.NEEDED]), run.used)
+
+    # -- results ---------------------------------------------------------------------------------
+
+    def result(self, split: Split, run: Run) -> KeyedResult:
+        """The outputs of a run; to be called before its tables are tidied or saved."""
+        used = run.used
+        buffers = run.buffers
+        source = buffers.extra(layout.SOURCE, used)
+        fired = np.flatnonzero(source < 0)
+        owners = (
+            buffers.extra(layout.OUT_BUCKET, used)[fired],
+            buffers.extra(layout.OUT_ENTRY, used)[fired],
+        )
+        return KeyedResult(
+            self._columns(split.chunk, buffers, source, fired, owners),
+            source,
+            buffers.extra(layout.OUT_TIME, used),
+            self._timer_keys(buffers, used, fired, owners),
+            int(run.ctl[layout.DISARMED]),
+            run.rejected,
+        )
+
+    def _timer_keys(
+        self, buffers: Buffers, used: int, fired: Int64s, owners: tuple[Int64s, Int64s]
+    ) -> list[Column]:
+        spec = self.spec.key
+        if not len(fired):
+            return list(self._no_keys)
+        if not spec.has_text:
+            words = [buffers.extra(layout.OUT_WORDS + i, used)[fired] for i in range(spec.width)]
+            matrix = np.stack(words, axis=1) if words else np.zeros((len(fired), 0), np.int64)
+            return spec.columns(matrix, None)
+        parts, places = self._by_bucket(owners, lambda t, e: t.key_columns(e))
+        return [Column.concat(group).take(places) for group in zip(*parts, strict=True)]
+
+    def _by_bucket(
+        self, owners: tuple[Int64s, Int64s], read: Callable[[BucketTable, Int64s], Any]
+    ) -> tuple[list[Any], Int64s]:
+        """What the tables say about entries, a part a bucket; and each entry's place in the parts joined."""
+        buckets, entries = owners
+        order = np.argsort(buckets, kind="stable")
+        cuts = np.flatnonzero(np.diff(buckets[order])) + 1
+        parts = [read(self.tables[int(buckets[g[0]])], entries[g]) for g in np.split(order, cuts)]
+        places = np.empty(len(order), np.int64)
+        places[order] = np.arange(len(order))
+        return parts, places
+
+    def _columns(
+        self,
+        chunk: Chunk,
+        buffers: Buffers,
+        source: Int64s,
+        fired: Int64s,
+        owners: tuple[Int64s, Int64s],
+    ) -> list[Column]:
+        if not len(source):
+            return list(self._no_rows)
+        columns: list[Column] = []
+        schema = self.spec.out
+        for field, (values, valid) in zip(
+            schema.fields if schema else (), buffers.fields(len(source)), strict=True
+        ):
+            if field.type.fixed_width:
+                columns.append(Column(field.type, values, valid))
+            elif not len(fired):
+                columns.append(
+                    Column(field.type, gather(values, source, chunk.columns, field.type.arrow))
+                )
+            else:
+                columns.append(
+                    Column(
+                        field.type, self._texts(field.type, chunk, values, source, fired, owners)
+                    )
+                )
+        return columns
+
+    def _texts(
+        self,
+        kind: FieldType,
+        chunk: Chunk,
+        handles: Int64s,
+        source: Int64s,
+        fired: Int64s,
+        owners: tuple[Int64s, Int64s],
+    ) -> Any:
+        """Values passed through from rows, and from keys where a timer put them out."""
+        rows = np.flatnonzero(source >= 0)
+        parts = [pa.nulls(1, kind.arrow)]
+        places = np.zeros(len(source), np.int64)
+        if len(rows):
+            parts.append(gather(handles[rows], source[rows], chunk.columns, kind.arrow))
+            places[rows] = 1 + np.arange(len(rows))
+        total = 1 + len(rows)
+        for handle in np.unique(handles[fired]).tolist():
+            if handle == NO_VALUE:
+                continue
+            mine = np.flatnonzero(handles[fired] == handle)
+            name = self.spec.key.names[-handle - 1]
+            read = functools.partial(_key_text, name)
+            found, order = self._by_bucket((owners[0][mine], owners[1][mine]), read)
+            parts += found
+            places[fired[mine]] = total + order
+            total += len(mine)
+        return pa.concat_arrays(parts).take(pa.array(places))
+
+    # -- errors ----------------------------------------------------------------------------------
+
+    def _failed(self, split: Split, run: Run, bucket: int, compiled: BaseException) -> None:
+        """Restores the state that the function saw; notes the row as rejected and goes on, or raises."""
+        entry = int(run.ctl[layout.ENTRY])
+        table = self.tables[bucket]
+        table.records[entry] = run.backup[0]
+        if run.ctl[layout.FIRING]:
+            self._timer_failed(run, table, entry, compiled)
+            return
+        place = int(run.ctl[layout.PLACE])
+        row = int(split.order[place])
+        value = split.chunk.slice(row, row + 1).rows()[0]
+        process = self.spec.process
+        error = first_failure(lambda: self._replay(run, process, value), compiled)
+        if not self.reject:
+            raise operator_error(self.spec.name, self.spec.sources[0], value, error) from error
+        run.rejected.append(Rejected(row, self.spec.name, reason_of(error), shorten(value)))
+        self._step_over(run, place, split)
+
+    def _step_over(self, run: Run, place: int, split: Split) -> None:
+        ctl = run.ctl
+        ctl[layout.PLACE] = place + 1
+        if place + 1 == split.ranges[ctl[layout.RANGE], END]:
+            ctl[layout.RANGE] += 1
+            ctl[layout.PLACE] = -1
+
+    def _timer_failed(
+        self, run: Run, table: BucketTable, entry: int, compiled: BaseException
+    ) -> None:
+        on_timer = self.spec.on_timer
+        assert on_timer is not None
+        columns = table.key_columns(np.array([entry]))
+        key = self.spec.key.python_keys(columns, 1)[0]
+        given = (key,) if self.spec.key.fields else ()
+        time = int(run.ctl[layout.TIME])
+        error = first_failure(lambda: self._replay(run, on_timer, *given, time), compiled)
+        text = f"key {key!r}"
+        if not self.reject:
+            raise operator_error(self.spec.name, self.spec.sources[1], text, error) from error
+        run.rejected.append(Rejected(-1, self.spec.name, reason_of(error), text, time, key))
+        table.records[entry] = self._default[0]
+        table.flags[entry] = (int(table.flags[entry]) | DIRTY) & ~ALIVE
+
+    def _replay(self, run: Run, function: Callable[..., Any], *args: Any) -> None:
+        """The interpreted call on a copy of the state that the compiled one saw."""
+        record = run.backup[0]
+        values = []
+        for field in self.spec.state.schema.fields:
+            value = record[field.name].item()
+            if field.type.kind is Kind.CATEGORY:
+                value = CATEGORIES.decode(np.array([value]))[0].as_py()
+            values.append(value)
+        state = self.spec.state.restore(values)
+        consume(function(state, *args), self.spec.out)
+        self.spec.state.values(state)
+
+
+def _key_text(field: str, table: BucketTable, entries: Int64s) -> Any:
+    return table.gather_text(entries, field)

@@ -1,0 +1,295 @@
+"""A chain of map, filter and flat_map as one compiled loop over a chunk.
+
+Every step calls the next one for each row it puts out, so the chain is one expression to LLVM and no
+intermediate column exists. An output that does not fit the buffers is counted but not written; the kernel
+then returns FULL and does that row again in larger ones.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from thalweg.columns.chunks import Chunk, Column, Int64s
+from thalweg.columns.contracts import Rejected, StatelessResult
+from thalweg.compiler import modules
+from thalweg.compiler.columns import (
+    Buffers,
+    address,
+    addresses,
+    gather,
+    put_word,
+    row_code,
+    store_code,
+    word,
+)
+from thalweg.compiler.functions import Emit, write_function
+from thalweg.compiler.kinds import Type
+from thalweg.compiler.reasons import NotCompilable
+from thalweg.compiler.replay import consume, operator_error
+from thalweg.compiler.source import FunctionSource, describe
+from thalweg.compiler.support import DONE, FULL
+from thalweg.compiler.unit import Unit
+from thalweg.flow.failures import reason_of, shorten
+from thalweg.flow.records import Schema
+
+#: Offsets in the control array: the row being processed, the row to stop at, outputs so far, room
+#: needed when FULL; then a count per step, then these counts as they were before the row.
+ROW: Final = 0
+STOP: Final = 1
+OUT: Final = 2
+NEEDED: Final = 3
+COUNTS: Final = 4
+#: Offsets in the chunk array: the columns' addresses start here.
+_COLUMNS: Final = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """One operator of a chain.
+
+    ``function`` is the frozen one, for error texts; ``source`` what the driver captured (None: captured now).
+    ``out`` is the schema of its outputs, for a filter that of its inputs.
+    """
+
+    kind: Literal["map", "filter", "flat_map"]
+    name: str
+    function: Callable[..., Any]
+    out: Schema
+    source: FunctionSource | None = None
+
+    def described(self) -> FunctionSource:
+        return self.source or describe(self.function)
+
+
+def check_stateless(steps: Sequence[Step], source: Schema) -> tuple[bool, str]:
+    """Whether the chain can be compiled, and if not why; compiles nothing."""
+    try:
+        _write(steps, source)
+    except NotCompilable as refusal:
+        return False, refusal.reason
+    return True, ""
+
+
+def stateless_kernel(steps: Sequence[Step], source: Schema, *, reject: bool) -> CompiledChain:
+    """The chain as one compiled operator.
+
+    Args:
+        reject: a row on which a function raises goes to ``rejected``; else OperatorError.
+
+    Raises:
+        NotCompilable: with the reason that ``explain()`` shows.
+    """
+    names = ", ".join(step.name for step in steps)
+    module = modules.load(names, _write(steps, source))
+    return CompiledChain(tuple(steps), source, module.kernel, reject=reject)
+
+
+def _write(steps: Sequence[Step], source: Schema) -> str:
+    unit = Unit()
+    records = [unit.record(source)]
+    for step in steps:
+        records.append(records[-1] if step.kind == "filter" else unit.record(step.out))
+    following = _write_store(unit, records[-1])
+    for i in range(len(steps) - 1, -1, -1):
+        following = _write_step(unit, i, steps[i], records[i], records[i + 1], following)
+    unit.check_widened()
+    unit.parts.append(_kernel(records[0], following, len(steps)))
+    return unit.text()
+
+
+def _write_store(unit: Unit, record: Type) -> str:
+    """The end of the chain: writes the row to the buffers."""
+    name = unit.name("store")
+    lines = [f"@inner\ndef {name}(_x, _n, _r):", "    _o = _x[0]", "    if _n < get_i(_o):"]
+    lines.append(f"        put_i({word('_o', 1)} + 8 * _n, _x[1])")
+    for i, kind in enumerate(record.items):
+        lines += [f"        {line}" for line in store_code(kind, 2 + 2 * i, f"_r[{i}]")]
+    unit.parts.append("\n".join([*lines, "    return _n + 1"]) + "\n")
+    return name
+
+
+def _write_step(unit: Unit, place: int, step: Step, given: Type, out: Type, following: str) -> str:
+    """One step as ``name(_x, _n, row)``, which returns the new number of outputs."""
+    name = unit.name(step.kind)
+    counter = word("_x[2]", COUNTS + place)
+    count = f"    {put_word('_x[2]', COUNTS + place, f'{counter} + 1')}"
+    if step.kind == "filter":
+        test, _ = write_function(unit, step.described(), [given], None, "truth")
+        lines = [f"    if not {test}(_r):", "        return _n", count]
+        body = "\n".join([*lines, f"    return {following}(_x, _n, _r)"])
+        unit.parts.append(f"@inner\ndef {name}(_x, _n, _r):\n{body}\n")
+        return name
+    emit = unit.name("emit")
+    fields = [f"_{i}" for i in range(len(out.items))]
+    inner = f"{out.label}({', '.join(fields)})"
+    unit.parts.append(
+        f"@inner\ndef {emit}(_x, _n, {', '.join(fields)}):\n{count}\n"
+        f"    return {following}(_x, _n, {inner})\n"
+    )
+    source = step.described()
+    goal = Emit(emit, out, lists=step.kind == "flat_map" and not source.yields)
+    if step.kind == "map" and source.yields:
+        raise NotCompilable(f"{source.name} yields, but map takes one record or None; use flat_map")
+    function, _ = write_function(unit, source, [given], goal, "emit")
+    unit.parts.append(f"@inner\ndef {name}(_x, _n, _r):\n    return {function}(_r, _x, _n)\n")
+    return name
+
+
+def _kernel(record: Type, first: str, steps: int) -> str:
+    def copied(start: int, end: int) -> list[str]:
+        return [put_word("ctl", end + i, word("ctl", start + i)) for i in range(steps)]
+
+    lines = [
+        "@kernel",
+        "def kernel(chunk, out, ctl):",
+        f"    i, n = {word('ctl', ROW)}, {word('ctl', OUT)}",
+        f"    while i < {word('ctl', STOP)}:",
+        f"        {put_word('ctl', ROW, 'i')}",
+        f"        {put_word('ctl', OUT, 'n')}",
+        *(f"        {line}" for line in copied(COUNTS, COUNTS + steps)),
+        f"        m = {first}((out, i, ctl), n, {row_code(record, _COLUMNS, 'i')})",
+        "        if m > get_i(out):",
+        f"            {put_word('ctl', NEEDED, 'm')}",
+        *(f"            {line}" for line in copied(COUNTS + steps, COUNTS)),
+        "            return FULL",
+        "        n = m",
+        "        i += 1",
+        f"    {put_word('ctl', ROW, 'i')}",
+        f"    {put_word('ctl', OUT, 'n')}",
+        "    return DONE",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+class CompiledChain:
+    """A compiled chain; callable as a :class:`~thalweg.columns.contracts.StatelessOperator`.
+
+    Holds no state: any number of threads may call it.
+    """
+
+    def __init__(
+        self, steps: tuple[Step, ...], source: Schema, kernel: Callable[..., int], *, reject: bool
+    ) -> None:
+        self.steps = steps
+        self.source = source
+        self.out = steps[-1].out
+        #: ``kernel(chunk, out, ctl) -> code``, without the GIL; addresses of int64 arrays as above
+        self.kernel = kernel
+        self.reject = reject
+        self._none = [Column.from_python(field.type, []) for field in self.out.fields]
+
+    def __call__(self, chunk: Chunk) -> StatelessResult:
+        keep: list[Any] = []
+        table = np.array([len(chunk), *addresses(chunk.columns, keep)], np.int64)
+        ctl = np.zeros(COUNTS + 2 * len(self.steps), np.int64)
+        ctl[STOP] = len(chunk)
+        buffers = Buffers(self.out, 1, len(chunk))
+        rejected: list[Rejected] = []
+        inserts: list[_Insert] = []
+        while True:
+            try:
+                code = self.kernel(address(table), address(buffers.table), address(ctl))
+            except Exception as error:
+                inserts.append(self._interpret(chunk, ctl, error, rejected))
+                continue
+            if code == DONE:
+                break
+            assert code == FULL
+            buffers.grow(int(ctl[NEEDED]), int(ctl[OUT]))
+        source = buffers.extra(0, int(ctl[OUT]))
+        columns = self._columns(buffers, source, chunk)
+        counts = ctl[COUNTS : COUNTS + len(self.steps)].tolist()
+        if any(one.rows for one in inserts):
+            columns, source = _inserted(self.out, columns, source, inserts)
+        return StatelessResult(columns, source, counts, rejected)
+
+    def _columns(self, buffers: Buffers, source: Int64s, chunk: Chunk) -> list[Column]:
+        if not len(source):
+            return list(self._none)
+        columns = []
+        parts = zip(self.out.fields, buffers.fields(len(source)), strict=True)
+        for field, (values, valid) in parts:
+            if field.type.fixed_width:
+                columns.append(Column(field.type, values, valid))
+            else:
+                texts = gather(values, source, chunk.columns, field.type.arrow)
+                columns.append(Column(field.type, texts))
+        return columns
+
+    def _interpret(
+        self, chunk: Chunk, ctl: Int64s, compiled: BaseException, rejected: list[Rejected]
+    ) -> _Insert:
+        """Runs the row that failed in plain Python, so that only what failed in it is rejected.
+
+        Steps over it in ``ctl``; raises where errors are not to be rejected.
+        """
+        place, used, steps = int(ctl[ROW]), int(ctl[OUT]), len(self.steps)
+        ctl[COUNTS : COUNTS + steps] = ctl[COUNTS + steps : COUNTS + 2 * steps]
+        ctl[ROW] = place + 1
+        first = chunk.slice(place, place + 1).rows()
+        rows = first
+        before = len(rejected)
+        counts = []
+        for step in self.steps:
+            rows = self._step(step, place, rows, rejected)
+            counts.append(len(rows))
+        if len(rejected) == before:
+            # Python computes with ints that do not fit 64 bits; the compiled row is what counts.
+            self._reject(self.steps[0], place, first[0], compiled, rejected)
+            return _Insert(used, place, [])
+        ctl[COUNTS : COUNTS + steps] += counts
+        return _Insert(used, place, rows)
+
+    def _step(self, step: Step, place: int, rows: list[Any], rejected: list[Rejected]) -> list[Any]:
+        out: list[Any] = []
+        for row in rows:
+            try:
+                result = step.function(row)
+                if step.kind == "filter":
+                    made = [row] if result else []
+                elif step.kind == "flat_map":
+                    made = [step.out.coerce(one) for one in result or () if one is not None]
+                else:
+                    made = consume(result, step.out)
+            except Exception as error:
+                self._reject(step, place, row, error, rejected)
+                continue
+            out += made
+        return out
+
+    def _reject(
+        self, step: Step, place: int, row: Any, error: BaseException, rejected: list[Rejected]
+    ) -> None:
+        if not self.reject:
+            raise operator_error(step.name, step.described(), row, error) from error
+        rejected.append(Rejected(place, step.name, reason_of(error), shorten(row)))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Insert:
+    """Outputs of an interpreted row, and before which compiled output they belong."""
+
+    place: int
+    source: int
+    rows: list[Any]
+
+
+def _inserted(
+    out: Schema, columns: list[Column], source: Int64s, inserts: Sequence[_Insert]
+) -> tuple[list[Column], Int64s]:
+    """The compiled outputs with the interpreted ones where they belong."""
+    whole = Chunk(out, columns, len(source))
+    parts: list[Chunk] = []
+    sources: list[Int64s] = []
+    at = 0
+    for one in inserts:
+        parts += [whole.slice(at, one.place), Chunk.from_rows(out, one.rows)]
+        sources += [source[at : one.place], np.full(len(one.rows), one.source)]
+        at = one.place
+    parts.append(whole.slice(at, len(source)))
+    sources.append(source[at:])
+    return Chunk.concat(parts).columns, np.concatenate(sources)

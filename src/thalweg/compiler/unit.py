@@ -1,0 +1,88 @@
+"""One generated module while it is written: the record classes, functions and texts it consists of."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from thalweg.checkpoint.table_form import record_dtype
+from thalweg.columns.chunks import CATEGORIES
+from thalweg.compiler.kinds import Type, field_type, record_type
+from thalweg.compiler.reasons import NotCompilable
+from thalweg.flow.records import Schema, StateSpec
+
+#: (function as text, argument types, what it is for): one generated function each.
+Instance = tuple[str, tuple[Type, ...], str]
+
+
+@dataclasses.dataclass(slots=True)
+class Unit:
+    """Collects the parts of one module; the text is in :meth:`text`."""
+
+    parts: list[str] = dataclasses.field(default_factory=list)
+    records: dict[tuple[str, tuple[str, ...]], str] = dataclasses.field(default_factory=dict)
+    #: generated name and result type of the functions written so far
+    functions: dict[Instance, tuple[str, Type]] = dataclasses.field(default_factory=dict)
+    #: float fields of states that are assigned an int somewhere, and where
+    widened: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
+    #: fields of states that are read where an int and the equal float differ
+    sensitive: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    _names: int = 0
+
+    def name(self, base: str) -> str:
+        """A name not used yet that reminds of ``base``."""
+        self._names += 1
+        return f"f{self._names}_{identifier(base)}"
+
+    def record_class(self, name: str, fields: Sequence[str]) -> str:
+        """The generated namedtuple class for a record of this name and fields."""
+        key = (name, tuple(fields))
+        if not fields:
+            raise NotCompilable(f"record {name} has no fields")
+        if key not in self.records:
+            self.records[key] = f"R{len(self.records)}_{identifier(name)}"
+            inner = ", ".join(f'"f_{one}"' for one in fields)
+            label = self.records[key]
+            self.parts.append(f'{label} = namedtuple("{label}", ({inner},))\n')
+        return self.records[key]
+
+    def record(self, schema: Schema) -> Type:
+        """The type of a record with its declared fields."""
+        return record_type(self.record_class(schema.name, schema.names), schema)
+
+    def state(self, spec: StateSpec) -> Type:
+        """The type of a state: its fields and where they stand in a row of the table."""
+        for field in spec.schema.fields:
+            if not field.type.fixed_width or field.type.optional:
+                raise NotCompilable(
+                    f"state {spec.name}.{field.name} is {field.type}; compiled state holds int, float,"
+                    " bool, Timestamp, Category and Timer, none Optional"
+                )
+        dtype = record_dtype(spec)
+        offsets = tuple(int(dtype.fields[name][1]) for name in dtype.names or ())  # type: ignore[index]
+        types = tuple(field_type(f.type) for f in spec.schema.fields)
+        return Type("state", label=spec.name, items=types, names=spec.schema.names, offsets=offsets)
+
+    def check_widened(self) -> None:
+        """Refuses a float field that holds Python's int where that could be seen before it is coerced."""
+        for field in self.sensitive:
+            if field in self.widened:
+                raise NotCompilable(
+                    f"{self.widened[field]}: assigns an int to the float field {'.'.join(field)}, which"
+                    " is read before the call ends; assign a float (0.0 instead of 0)"
+                )
+
+    def text(self) -> str:
+        """The module's text so far."""
+        return "\n\n".join(self.parts)
+
+
+def identifier(text: str) -> str:
+    """Text reduced to what a Python name may hold."""
+    return re.sub(r"[^0-9A-Za-z_]", "_", text)
+
+
+def category_code(text: str) -> str:
+    """The code of a category literal; the process then knows its text."""
+    return str(CATEGORIES.code(text))

@@ -1,0 +1,151 @@
+"""Rows of any form as chunks of a source's record, and what becomes of those that do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from thalweg.columns.chunks import Chunk
+from thalweg.connectors.contracts import BadRow, Fed, Feed
+from thalweg.connectors.readers import BadRow as Misfit
+from thalweg.connectors.readers import Parsed, far_out, rows_from_table, times_within, without
+from thalweg.errors import DataError
+from thalweg.flow.operators.lanes import not_declared
+from thalweg.flow.operators.nodes import Source
+from thalweg.times import EXTREME
+
+
+class Fitter:
+    """The items of one input, one after the other: records, tuples, mappings, record batches, tables."""
+
+    def __init__(self, source: Source, chunk_rows: int) -> None:
+        self._source, self._chunk_rows = source, chunk_rows
+        #: How many rows have come; the next one's place.
+        self._arrived = 0
+
+    def chunks(self, items: Iterable[Any]) -> Feed:
+        """The items in chunks of at most ``chunk_rows`` rows.
+
+        Raises:
+            DataError: a row does not fit, under ``errors="fail"``.
+        """
+        rows: list[Any] = []
+        bad: list[BadRow] = []
+        for item in items:
+            if isinstance(item, (pa.RecordBatch, pa.Table)):
+                if rows or bad:
+                    yield self._chunk(rows, bad)
+                    rows, bad = [], []
+                yield from self._table(item)
+                continue
+            self._take(item, rows, bad)
+            if len(rows) >= self._chunk_rows:
+                yield self._chunk(rows, bad)
+                rows, bad = [], []
+        if rows or bad:
+            yield self._chunk(rows, bad)
+
+    def _take(self, item: Any, rows: list[Any], bad: list[BadRow]) -> None:
+        try:
+            rows.append(fitted(self._source, item))
+        except (TypeError, KeyError) as error:
+            misfit = (str(error), f"row {self._arrived}", repr(item)[:300])
+            bad += kept(self._source, [misfit])
+        self._arrived += 1
+
+    def _chunk(self, rows: list[Any], bad: list[BadRow]) -> Fed:
+        return Chunk.from_rows(self._source.record, rows), bad
+
+    def _table(self, item: pa.RecordBatch | pa.Table) -> Feed:
+        table = pa.table(item) if isinstance(item, pa.RecordBatch) else item
+        for start in range(0, table.num_rows, self._chunk_rows):
+            part = table.slice(start, self._chunk_rows)
+            yield part_chunk(
+                self._source, rows_from_table(part, self._source.record, self._arrived)
+            )
+            self._arrived += part.num_rows
+
+
+def fitted(source: Source, row: Any) -> Any:
+    """A row as the source's record, with a place in time.
+
+    Raises:
+        TypeError: a field does not fit, or the event time is too far out.
+    """
+    made = source.record.take(row)
+    if source.order_by is not None and abs(getattr(made, source.order_by)) > EXTREME:
+        raise TypeError(far_out(source.order_by, getattr(made, source.order_by)))
+    if source.lane is not None and isinstance(source.lanes, tuple):
+        lane = getattr(made, source.lane)
+        if lane not in source.lanes:
+            raise TypeError(not_declared(source.lane, lane, source.lanes))
+    return made
+
+
+def place_of(misfit: Misfit) -> str:
+    """``line 3`` or ``row 2``."""
+    return f"{misfit.unit} {misfit.position}"
+
+
+def part_chunk(
+    source: Source,
+    part: Parsed,
+    *,
+    place: Callable[[Misfit], str] = place_of,
+    unit: Literal["line", "row"] = "row",
+) -> Fed:
+    """A part of a table, a file or a connection as a chunk; ``unit`` is what its positions count.
+
+    Raises:
+        DataError: a row does not fit, under ``errors="fail"``.
+    """
+    part = with_places(source, part, unit)
+    bad = [(one.reason, place(one), one.text) for one in part.bad]
+    return Chunk.from_arrow(source.record, part.table), kept(source, bad)
+
+
+def with_places(source: Source, part: Parsed, unit: Literal["line", "row"]) -> Parsed:
+    """The part without rows that have no place in the source's order; those are bad rows."""
+    if source.order_by is not None:
+        part = times_within(part, source.order_by, unit)
+    if source.lane is not None and isinstance(source.lanes, tuple):
+        part = _lanes_within(part, source.lane, source.lanes, unit)
+    return part
+
+
+def _lanes_within(
+    part: Parsed, name: str, lanes: tuple[Any, ...], unit: Literal["line", "row"]
+) -> Parsed:
+    """The part without rows of lanes that the source does not declare; those are bad rows."""
+    column = part.table.column(name)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(pa.string())
+    elif pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    known = pc.is_in(column, pa.array(lanes, column.type)).to_numpy()
+    if known.all():
+        return part
+    return without(part, known, lambda row: not_declared(name, column[row].as_py(), lanes), unit)
+
+
+def kept(source: Source, bad: list[BadRow]) -> list[BadRow]:
+    """The rows that do not fit, for the rejected stream.
+
+    Raises:
+        DataError: there is one, and the source says ``errors="fail"``.
+    """
+    if bad and source.errors == "fail":
+        reason, position, text = bad[0]
+        raise DataError(
+            f"source {source.name!r}: {position} does not fit {source.record.name}: {reason}\n  row: {text}\n{GO_ON}"
+        )
+    return bad
+
+
+#: What to do about rows that do not fit.
+GO_ON = (
+    "  to go on without such rows, set errors='reject' on the source and read its .rejected stream"
+)

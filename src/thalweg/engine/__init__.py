@@ -1,0 +1,1 @@
+"""One engine's contract and its serial form: ingress, units, interpreted operators, coroutines, explain."""

@@ -1,0 +1,230 @@
+"""From nodes to implementations: compiled where it can be, interpreted where it must be, and why.
+
+:func:`prepare` runs where the flow was written: it freezes what functions captured and takes along their source,
+which a worker in another process or on another machine may not find. :class:`Builder` runs where the operators do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from thalweg.columns.chunks import Chunk
+from thalweg.columns.contracts import KeyedOperator, StatelessOperator, StatelessResult
+from thalweg.columns.keys import KeySpec
+from thalweg.compiler import (
+    FunctionSource,
+    KeyedSpec,
+    NotCompilable,
+    Step,
+    check_keyed,
+    check_stateless,
+    describe,
+    freeze,
+    keyed_kernel,
+    stateless_kernel,
+)
+from thalweg.engine.interpreted import InterpretedChain, InterpretedKeyed
+from thalweg.errors import CompileRefused
+from thalweg.flow.operators.functions import Function
+from thalweg.flow.operators.nodes import Keyed, Node, Stateless
+from thalweg.flow.records import Schema
+from thalweg.plan.plan import Plan, Unit
+
+#: Sources by node index and role (``function``, ``process``, ``on_timer``, ``key``).
+Sources = Mapping[tuple[int, str], FunctionSource]
+ChainPart = tuple[Sequence[Stateless], StatelessOperator]
+KeyFunction = Callable[[Chunk], StatelessResult]
+
+_FORBIDDEN = "compile=False"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a node's functions run compiled, and if not, why."""
+
+    compiled: bool
+    reason: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan whose functions captured frozen values, with their sources: what a host runs or sends."""
+
+    plan: Plan
+    sources: Sources
+
+
+def prepare(plan: Plan) -> Prepared:
+    """Freezes the plan's functions and describes them for the compiler.
+
+    Raises:
+        BuildError: a function captured something that cannot be copied.
+        CompileRefused: a node says ``compile="require"`` and its function can only be interpreted.
+    """
+    sources: dict[tuple[int, str], FunctionSource] = {}
+    nodes = []
+    for node in plan.nodes:
+        for role, function in functions_of(node):
+            sources[node.index, role] = describe(function.call)
+            node = _with_function(node, role, _frozen(function, node.name))
+        nodes.append(node)
+    prepared = Prepared(dataclasses.replace(plan, nodes=tuple(nodes)), sources)
+    for index, verdict in verdicts(prepared).items():
+        node = prepared.plan.node(index)
+        if not verdict.compiled and getattr(node, "compile", "") == "require":
+            first = functions_of(node)[0][1]
+            raise CompileRefused(
+                f"operator {node.name!r}: compile='require', but {first.where} can only be interpreted:\n"
+                f"  {verdict.reason}"
+            )
+    return prepared
+
+
+def functions_of(node: object) -> list[tuple[str, Function]]:
+    """The functions of a node that may be compiled, by role."""
+    if isinstance(node, Stateless):
+        return [("function", node.function)]
+    if isinstance(node, Keyed):
+        found = [("process", node.process), ("on_timer", node.on_timer), ("key", node.key.function)]
+        return [(role, one) for role, one in found if one is not None]
+    return []
+
+
+def _frozen(function: Function, operator: str) -> Function:
+    return dataclasses.replace(function, call=freeze(function.call, operator))
+
+
+def _with_function(node: Node, role: str, function: Function) -> Node:
+    changes: dict[str, Any] = {role: function}
+    if isinstance(node, Keyed) and role == "key":
+        changes = {"key": dataclasses.replace(node.key, function=function)}
+    return dataclasses.replace(node, **changes)
+
+
+def verdicts(prepared: Prepared) -> dict[int, Verdict]:
+    """For each node with functions, whether it compiles; nothing is compiled here."""
+    builder = Builder(prepared)
+    out = {}
+    for node in prepared.plan.nodes:
+        if isinstance(node, Stateless):
+            out[node.index] = builder.chain_verdict([node])
+        elif isinstance(node, Keyed):
+            out[node.index] = builder.keyed_verdict(node)
+    return out
+
+
+class Builder:
+    """Makes the implementations of a prepared plan's operators."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.plan = prepared.plan
+        self._sources = prepared.sources
+
+    # -- stateless ----------------------------------------------------------------------------------------
+
+    def chain(self, unit: Unit) -> list[ChainPart]:
+        """A fused chain, cut where compiled and interpreted operators meet."""
+        nodes = [node for i in unit.nodes if isinstance(node := self.plan.node(i), Stateless)]
+        return [(part, self._chain_part(part, good)) for good, part in self._runs(nodes)]
+
+    def _runs(self, nodes: Sequence[Stateless]) -> Iterator[tuple[bool, list[Stateless]]]:
+        run: list[Stateless] = []
+        compiled = False
+        for node in nodes:
+            good = self.chain_verdict([node]).compiled
+            if run and good != compiled:
+                yield compiled, run
+                run = []
+            compiled = good
+            run.append(node)
+        yield compiled, run
+
+    def _chain_part(self, nodes: Sequence[Stateless], compiled: bool) -> StatelessOperator:
+        if not compiled:
+            return InterpretedChain(nodes)
+        reject = nodes[0].errors == "reject"
+        try:
+            return stateless_kernel(self._steps(nodes), self._record(nodes[0]), reject=reject)
+        except NotCompilable:
+            return InterpretedChain(nodes)
+
+    def chain_verdict(self, nodes: Sequence[Stateless]) -> Verdict:
+        """Whether these neighbouring nodes compile as one loop."""
+        if any(node.compile == "never" for node in nodes):
+            return Verdict(False, _FORBIDDEN)
+        return Verdict(*check_stateless(self._steps(nodes), self._record(nodes[0])))
+
+    def _steps(self, nodes: Sequence[Stateless]) -> list[Step]:
+        return [
+            Step(
+                n.verb, n.name, n.function.call, n.record, self._sources.get((n.index, "function"))
+            )
+            for n in nodes
+        ]
+
+    def _record(self, node: Stateless | Keyed) -> Schema:
+        from thalweg.engine.serial import stream_schema
+
+        return stream_schema(self.plan, node.input)
+
+    # -- keyed --------------------------------------------------------------------------------------------
+
+    def keyed(self, node: Keyed) -> KeyedOperator:
+        """A keyed operator with empty tables."""
+        if not self.keyed_verdict(node).compiled:
+            return InterpretedKeyed(node)
+        try:
+            make = keyed_kernel(
+                self._spec(node), buckets=node.key.buckets, reject=node.errors == "reject"
+            )
+        except NotCompilable:
+            return InterpretedKeyed(node)
+        return make()
+
+    def keyed_verdict(self, node: Keyed) -> Verdict:
+        """Whether both of the operator's functions and its state compile."""
+        if node.compile == "never":
+            return Verdict(False, _FORBIDDEN)
+        return Verdict(*check_keyed(self._spec(node)))
+
+    def _spec(self, node: Keyed) -> KeyedSpec:
+        return KeyedSpec(
+            node.name,
+            node.process.call,
+            None if node.on_timer is None else node.on_timer.call,
+            node.state,
+            self._record(node),
+            KeySpec(node.key.fields),
+            node.record,
+            self._sources.get((node.index, "process")),
+            self._sources.get((node.index, "on_timer")),
+        )
+
+    def key(self, node: Keyed) -> KeyFunction | None:
+        """The key function of a node as an operator that gives the key as its only column."""
+        if node.key.function is None:
+            return None
+        make = Schema.make_record("Key", node.key.fields[:1])
+        bare = node.key.function.call
+
+        def keyed(row: object) -> object:
+            return make.make((bare(row),))
+
+        function = dataclasses.replace(node.key.function, call=keyed)
+        return InterpretedChain(
+            [
+                Stateless(
+                    node.index,
+                    node.name,
+                    "map",
+                    node.input,
+                    function,
+                    make,
+                    False,
+                    node.errors,
+                    "never",
+                )
+            ]
+        )

@@ -1,0 +1,1 @@
+"""Operators with driver loops of their own, stepped row by row (C-Stream)."""

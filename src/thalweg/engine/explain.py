@@ -1,0 +1,359 @@
+"""The plan as text: what a flow's operators are, in which stages they run, compiled or not, and in what order.
+
+The page is plain text of at most :data:`WIDTH` columns, the same on every machine, so that it can be compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from thalweg.engine.build import Verdict, prepare, verdicts
+from thalweg.flow.flow import Flow
+from thalweg.flow.operators.combining import described
+from thalweg.flow.operators.functions import Function
+from thalweg.flow.operators.lanes import meaning
+from thalweg.flow.operators.nodes import (
+    Batches,
+    Combine,
+    Coroutine,
+    Digest,
+    Keyed,
+    Node,
+    OrderBy,
+    OwnTime,
+    Ref,
+    Sink,
+    Source,
+    Stamp,
+    Stateless,
+    Union,
+)
+from thalweg.flow.records import Kind, Schema
+from thalweg.plan.plan import Plan, make_plan
+from thalweg.times import DAY, HOUR, MINUTE, SECOND
+
+#: Columns of the page.
+WIDTH: Final = 96
+_NOT_TRIED: Final = "the compiler was not asked"
+
+
+def explain(flow: Flow, *, compile: bool = True) -> str:
+    """The plan of a flow as text.
+
+    Args:
+        flow: the flow; it needs a source and a sink.
+        compile: whether to ask the compiler about each function, which takes seconds the first time.
+
+    Raises:
+        CompileRefused: a function that must be compiled cannot be; the message says why.
+    """
+    plan = make_plan(flow)
+    return _Page(plan, verdicts(prepare(plan)) if compile else None).text()
+
+
+@dataclasses.dataclass(slots=True)
+class _Page:
+    plan: Plan
+    #: by node; None when the compiler was not asked
+    found: Mapping[int, Verdict] | None
+
+    def text(self) -> str:
+        lines = list(self.head())
+        for stage in range(self.plan.depth):
+            lines += ["", *self.stage(stage)]
+        lines += ["", *self.time(), *self.order()]
+        return "\n".join(lines) + "\n"
+
+    def head(self) -> Iterator[str]:
+        plan = self.plan
+        parts = [
+            _number(plan.depth, "stage"),
+            _number(len(plan.nodes), "operator"),
+            _number(len(plan.sources), "source"),
+            _number(len(plan.sinks), "sink"),
+        ]
+        yield f"flow {plan.flow}: {', '.join(parts)}"
+
+    def stage(self, stage: int) -> Iterator[str]:
+        """The operators of a stage; those of a composite stand indented under its name."""
+        yield f"stage {stage}: {self.entry(stage)}"
+        mine = [node for node in self.plan.nodes if self.plan.stage(node.index) == stage]
+        column = min(24, 4 + max(len(_short(node)) + 2 * bool(_prefix(node)) for node in mine))
+        open_ = ""
+        for node in mine:
+            prefix = _prefix(node)
+            if prefix and prefix != open_:
+                yield f"  {prefix}/"
+            open_ = prefix
+            yield from self.operator(node, f"{'    ' if prefix else '  '}{_short(node)}", column)
+
+    def entry(self, stage: int) -> str:
+        if stage == 0:
+            sorts = all(source.order == "total" for source in self.plan.sources)
+            return f"where tuples enter; each source is read {'and sorted ' if sorts else ''}in one slot"
+        mine = [n for n in self.plan.nodes if self.plan.stage(n.index) == stage]
+        if not any(isinstance(node, Keyed) and node.key.fields for node in mine):
+            return "all rows go to one slot"
+        return "each row goes to the slot that owns its key's bucket"
+
+    def operator(self, node: Node, title: str, column: int) -> Iterator[str]:
+        """The name, and beside it what there is to say, an aspect a line."""
+        indent = " " * column
+        first = f"{title:<{column}}"
+        if len(title) >= column:
+            yield title
+            first = indent
+        for line in [self.what(node), *self.details(node)]:
+            if line:
+                yield from textwrap.wrap(
+                    line, WIDTH, initial_indent=first, subsequent_indent=f"{indent}  "
+                )
+                first = indent
+
+    def what(self, node: Node) -> str:
+        parts = [_kind(node)]
+        if node.inputs:
+            parts.append(f"reads {', '.join(self.stream(ref) for ref in node.inputs)}")
+        if isinstance(node, Coroutine) and len(node.out_ports) > 1:
+            given = ", ".join(f"{port.record.name} ({port.name})" for port in node.out_ports)
+            parts.append(f"gives {given}")
+        elif node.out is not None:
+            parts.append(f"gives {node.out.name}")
+        return ", ".join(parts)
+
+    def details(self, node: Node) -> Iterator[str]:
+        if isinstance(node, Source):
+            yield _source(node)
+        elif isinstance(node, OrderBy):
+            yield f"by {node.field}, lateness {_lateness(node)}, ties in arrival order"
+        elif isinstance(node, Keyed):
+            if node.timing == "end":
+                yield "puts each key's rows in order and judges their lateness"
+            yield from _keyed(node)
+        elif isinstance(node, Coroutine):
+            yield _coroutine(node)
+        elif isinstance(node, OwnTime):
+            yield "takes late rows apart"
+        elif isinstance(node, Stamp):
+            yield _stamp(node)
+        elif isinstance(node, Digest):
+            yield "adds a digest of the row"
+        elif isinstance(node, Combine):
+            yield f"one row for those of a chunk with the same {', '.join(node.by)}: {', '.join(described(node))}"
+        elif isinstance(node, Sink):
+            yield (
+                "ordered: one task writes"
+                if node.ordered
+                else "unordered: each slot writes its part"
+            )
+        yield self.how(node)
+        yield self.fused(node)
+        yield from self.sides(node)
+        yield from self.sent_back(node)
+
+    def how(self, node: Node) -> str:
+        """Compiled, or interpreted and why."""
+        if isinstance(node, Batches):
+            return f"{_where(node.function)}, on Arrow batches"
+        if isinstance(node, Coroutine):
+            return f"{_where(node.function)} interpreted: it has its own driver loop".strip()
+        if not isinstance(node, (Stateless, Keyed)):
+            return "built in" if isinstance(node, (Stamp, Digest, Combine, Union, OwnTime)) else ""
+        if self.found is None:
+            verdict = Verdict(False, _NOT_TRIED)
+        else:
+            verdict = self.found.get(node.index, Verdict(False, "no verdict"))
+        names = ", ".join(filter(None, map(_where, _functions(node))))
+        word = "compiled" if verdict.compiled else f"interpreted: {verdict.reason}"
+        return f"{names} {word}".strip()
+
+    def fused(self, node: Node) -> str:
+        unit = next(unit for unit in self.plan.units if node.index in unit.nodes)
+        if len(unit.nodes) == 1 and not unit.loop:
+            return ""
+        names = [self.plan.node(index).name for index in unit.nodes]
+        if unit.loop:
+            return f"in a loop of feedback, a row at a time: {', '.join(names)}"
+        if unit.nodes[0] == node.index:
+            return f"fused, one pass: {' + '.join(names)}"
+        return f"fused with {names[0]}"
+
+    def sides(self, node: Node) -> Iterator[str]:
+        for port in ("late", "rejected"):
+            edges = self.plan.readers.get(Ref(node.index, port), ())
+            names = ", ".join(self.plan.node(edge.node).name for edge in edges)
+            if names:
+                yield f"{port} rows go to {names}"
+            elif port == "rejected" and getattr(node, "errors", "fail") == "reject":
+                yield "rejected rows are counted"
+
+    def sent_back(self, node: Node) -> Iterator[str]:
+        """Who reads its streams by feedback."""
+        for ref, edges in self.plan.feedback.items():
+            if ref.node == node.index:
+                names = (self.plan.node(edge.node).name for edge in edges)
+                yield f"{'' if ref.port == 'out' else ref.port + ' '}rows go back to {', '.join(names)}"
+
+    def stream(self, ref: Ref) -> str:
+        name = self.plan.node(ref.node).name
+        return name if ref.port == "out" else f"{name}.{ref.port}"
+
+    # -- time and order ---------------------------------------------------------------------------------
+
+    def time(self) -> Iterator[str]:
+        """Each time domain with the nodes whose clocks rule it and their lateness."""
+        domains: dict[int, list[Source | OrderBy]] = {}
+        for node in self.plan.nodes:
+            domain = self.plan.domains[node.index - 1]
+            if domain and isinstance(node, (Source, OrderBy)):
+                domains.setdefault(domain, []).append(node)
+        own = [source for source in self.plan.sources if source.order == "key"]
+        for source in own:
+            yield from _wrapped(
+                "time",
+                f"each key's own: {source.name} by {source.order_by}, lateness {_lateness(source)}. A key's timers"
+                " fire before its next row with a greater time, or at the end of the stream",
+            )
+        if not domains and not own:
+            yield from _wrapped("time", "no event time: rows stay in the order of their arrival")
+        for clocks in domains.values():
+            said = [
+                f"{node.name} by {_time_field(node)}, lateness {_lateness(node)}" for node in clocks
+            ]
+            members = f"one clock: {'; '.join(said)}"
+            if len(clocks) > 1:
+                members += " (the slowest of them rules)"
+            yield from _wrapped("time", members)
+
+    def order(self) -> Iterator[str]:
+        plan = self.plan
+        whole = sorted(
+            {c for sink in plan.sinks for c in plan.order_columns(sink.input, whole=True)}
+        )
+        yield from _wrapped(
+            "order",
+            "the output is that of a serial run. One slot keeps it by running in order; between slots rows carry"
+            f" the order key (time, operator, arrival or timer's key{', places' if len(whole) > 4 else ''}),"
+            " by which each stage and each ordered sink merges",
+        )
+        if any(source.order == "key" for source in plan.sources):
+            yield from _wrapped(
+                "order by key",
+                "behind a source with order='key' the order of the output is promised by key only",
+            )
+        yield from _wrapped("parts whose output may differ from run to run", "none")
+
+
+def _short(node: Node) -> str:
+    return node.name.rpartition("/")[2]
+
+
+def _prefix(node: Node) -> str:
+    return node.name.rpartition("/")[0]
+
+
+def _kind(node: Node) -> str:
+    if isinstance(node, Stateless):
+        return f"{node.kind.value} ({node.verb})"
+    if isinstance(node, Batches):
+        return f"{node.kind.value} (map_batches)"
+    if isinstance(node, OrderBy):
+        return f"{node.kind.value} (order_by)"
+    if isinstance(node, Coroutine):
+        return f"{node.kind.value} (coroutine)"
+    return node.kind.value
+
+
+def _source(node: Source) -> str:
+    if node.made_by is not None:
+        return f"{_where(node.made_by.function)} makes its rows".strip()
+    if node.order_by is None:
+        return "in arrival order"
+    each = ", each key on its own" if node.order == "key" else ""
+    ties = f"by {node.lane} and place in it" if node.keeps_lanes else "in arrival order"
+    parts = [f"by {node.order_by}{each}, lateness {_lateness(node)}, ties {ties}"]
+    if node.lane:
+        parts.append(f"lanes by {node.lane}: {meaning(node.lane, node.lanes)}")
+    if node.arrival:
+        parts.append(f"arrival by {', '.join(node.arrival)}")
+    return "; ".join(parts)
+
+
+def _keyed(node: Keyed) -> Iterator[str]:
+    state = f"state {node.state.name}{' with timer' if node.state.timer else ''}"
+    if node.key.fields:
+        fields = ", ".join(f"{field.name}: {field.type}" for field in node.key.fields)
+        yield f"key {fields}; {_number(node.key.buckets, 'bucket')}; {state}"
+    else:
+        yield f"one for all rows; {state}"
+
+
+def _coroutine(node: Coroutine) -> str:
+    """Its ports, and what must outlive a wait."""
+    inputs = [
+        f"{'control ' if port.control else ''}{port.name}{' (feedback)' if port.feedback else ''}"
+        for port in node.in_ports
+    ]
+    state = f"; state {node.own.name}" if node.own else ""
+    limit = f"; at most {node.max_waiting} rows wait at one" if node.max_waiting else ""
+    return f"inputs {', '.join(inputs)}{limit}{state}"
+
+
+def _stamp(node: Stamp) -> str:
+    if node.every is None:
+        return "adds the event time"
+    kind = node.record.fields[-1].type.kind
+    size, every = (_length(kind, one) for one in (node.size, node.every))
+    shape = f"tumbling windows of {size}"
+    if node.every != node.size:
+        shape = f"hopping windows of {size} every {every}"
+    return f"{shape}, from {node.origin}" if node.origin else shape
+
+
+def _functions(node: Stateless | Keyed) -> list[Function]:
+    if isinstance(node, Stateless):
+        return [node.function]
+    return [node.process] if node.on_timer is None else [node.process, node.on_timer]
+
+
+def _where(function: Function) -> str:
+    """The function's place, empty for those that the library wrote."""
+    return "" if function.file.startswith("<") else function.where
+
+
+def _time_field(node: Source | OrderBy) -> str:
+    return str(node.order_by if isinstance(node, Source) else node.field)
+
+
+def _lateness(node: Source | OrderBy) -> str:
+    return _span(node.record, _time_field(node), node.lateness)
+
+
+def _span(record: Schema, field: str, length: int) -> str:
+    return _length(record.field(field).type.kind, length)
+
+
+def _length(kind: Kind, length: int) -> str:
+    return duration_text(length) if kind is Kind.TIMESTAMP else str(length)
+
+
+_UNITS: Final = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"), (1000, "ms"))
+
+
+def duration_text(length: int) -> str:
+    """A duration in its greatest whole unit: ``2 minutes``, ``90 seconds``, ``15 us``."""
+    for unit, word in _UNITS:
+        if length >= unit and length % unit == 0:
+            return f"{length // unit} ms" if word == "ms" else _number(length // unit, word)
+    return f"{length} us" if length else "0"
+
+
+def _number(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def _wrapped(title: str, text: str) -> list[str]:
+    return textwrap.wrap(f"{title}: {text}", WIDTH, subsequent_indent="  ")

@@ -1,0 +1,303 @@
+"""Where tuples enter: lateness, waiting until the clock has passed, and the order of a time domain.
+
+The rules of docs/order.md: a row is *late* when its time lies below its lane's earlier maximum minus L;
+the clock is the minimum over lanes of (maximum - L); rows with time up to the clock are released, in the order
+(time, source, arrival). All of it is vectorized, and none of it depends on how the input is cut into batches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from thalweg.columns.chunks import Bools, Chunk, Column, Int64s
+from thalweg.columns.ordering import empty_order, serials
+from thalweg.flow.operators.nodes import OrderBy, Source
+from thalweg.plan.plan import SEQ, TIME
+from thalweg.times import BEFORE_ALL, NEVER
+
+#: Asked before each step: how many rows it should have, at least one.
+StepRows = Callable[[], int]
+#: A step of a domain: what each of its members releases, and the clock behind it.
+Release = tuple[dict[int, Chunk], int]
+
+
+@dataclasses.dataclass(slots=True)
+class Gate:
+    """One source (or order_by): its lanes, the rows that wait, and how many have arrived.
+
+    ``waiting`` is sorted by (time, arrival) and carries the order columns TIME and SEQ.
+    """
+
+    node: Source | OrderBy
+    lanes: dict[Any, int] = dataclasses.field(default_factory=dict)
+    #: the greatest clock so far: a lane that appears late does not turn it back
+    passed: int = BEFORE_ALL
+    #: rows with a time up to here have been released
+    released: int = BEFORE_ALL
+    arrived: int = 0
+    _held: Chunk | None = None
+    #: how many had arrived when the state was last saved: waiting rows with later serials are new since then
+    saved: int = 0
+    #: its input has ended, so it holds no other gate back
+    closed: bool = False
+    #: how many rows it has found late
+    late: int = 0
+    #: by lane the last place in the source's own order of arrival, where a host looks at it
+    arrivals: dict[Any, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def order_names(self) -> tuple[str, ...]:
+        """What is kept of the place of a row that waits."""
+        return (TIME, SEQ)
+
+    @property
+    def waiting(self) -> Chunk | None:
+        """The rows that wait, in the order in which they leave."""
+        return self._held
+
+    @waiting.setter
+    def waiting(self, rows: Chunk | None) -> None:
+        self._held = rows
+
+    @property
+    def waiting_rows(self) -> int:
+        """How many rows wait."""
+        return 0 if self.waiting is None else len(self.waiting)
+
+    @property
+    def time_field(self) -> str:
+        name = self.node.order_by if isinstance(self.node, Source) else self.node.field
+        assert name is not None
+        return name
+
+    @property
+    def clock(self) -> int:
+        """No later row on time can have a time below it; BEFORE_ALL until the first row."""
+        if self.closed:
+            return NEVER
+        if not self.lanes:
+            return self.passed
+        return max(self.passed, min(self.lanes.values()) - self.node.lateness)
+
+    @property
+    def edge(self) -> tuple[int, int]:
+        """The least (time, source) that a later row on time can have."""
+        return self.clock, self.node.index
+
+    @property
+    def slowest(self) -> Any:
+        """The lane that holds the clock back."""
+        return min(self.lanes, key=lambda lane: self.lanes[lane]) if self.lanes else None
+
+    def tick(self, now: int) -> None:
+        """Every lane is at least so far; lanes that were not seen cannot be told from ones that never come."""
+        has_lanes = isinstance(self.node, Source) and self.node.lane is not None
+        for lane in list(self.lanes) or ([] if has_lanes else [None]):
+            self.lanes[lane] = max(self.lanes.get(lane, BEFORE_ALL), now)
+
+    def accept(self, chunk: Chunk) -> Chunk:
+        """Takes rows in arrival order; gives the late ones that leave at once."""
+        seq = serials(self.node.index, self.arrived, len(chunk))
+        self.arrived += len(chunk)
+        times = chunk.column(self.time_field).values
+        late = self._late(chunk, times)
+        rows = Chunk(chunk.schema, chunk.columns, len(chunk), {TIME: times, SEQ: seq})
+        if not late.any():
+            self._wait(rows)
+            return rows.slice(0, 0)
+        self._wait(rows.take(np.flatnonzero(~late)))
+        found = rows.take(np.flatnonzero(late))
+        self.late += len(found)
+        return found
+
+    def _wait(self, rows: Chunk) -> None:
+        if not len(rows):
+            return
+        parts = [rows] if self.waiting is None or not len(self.waiting) else [self.waiting, rows]
+        merged = Chunk.concat(parts)
+        times = merged.order[TIME]
+        if len(times) > 1 and bool((times[1:] < times[:-1]).any()):
+            merged = merged.take(np.argsort(times, kind="stable"))
+        self.waiting = merged
+
+    def _late(self, chunk: Chunk, times: Int64s) -> Bools:
+        name = self.node.lane if isinstance(self.node, Source) else None
+        if name is None:
+            return self._late_in_lane(None, times)
+        late = np.zeros(len(chunk), np.bool_)
+        slowest = np.full(len(chunk), self._slowest_of_others(chunk.column(name)), np.int64)
+        started = self.clock
+        for lane, places in _groups(chunk.column(name)):
+            top = self.lanes.get(lane, BEFORE_ALL)
+            late[places] = self._late_in_lane(lane, times[places])
+            np.minimum(slowest, _running_top(top, places, times), out=slowest)
+        return late | self._passed_before(slowest, started, times)
+
+    def _slowest_of_others(self, lanes: Column) -> int:
+        """The least top of the lanes that the chunk does not name; NEVER when it names all."""
+        named = set(lanes.to_python())
+        return min((top for lane, top in self.lanes.items() if lane not in named), default=NEVER)
+
+    def _passed_before(self, slowest: Int64s, started: int, times: Int64s) -> Bools:
+        """Rows whose time the clock had passed when they came: rows of lanes that appear late."""
+        behind = minus(slowest, self.node.lateness)
+        clocks = np.maximum.accumulate(np.concatenate([[started], behind]))
+        self.passed = int(clocks[-1])
+        passed: Bools = times < clocks[:-1]
+        return passed
+
+    def _late_in_lane(self, lane: Any, times: Int64s) -> Bools:
+        if not len(times):
+            return np.zeros(0, np.bool_)
+        top = self.lanes.get(lane, BEFORE_ALL)
+        before = np.maximum.accumulate(np.concatenate([[top], times]))
+        self.lanes[lane] = int(before[-1])
+        late: Bools = times < minus(before[:-1], self.node.lateness)
+        return late
+
+    def take(self, clock: int, *, inclusive: bool = True) -> Chunk | None:
+        """Removes and gives the waiting rows with time up to ``clock``, or below it."""
+        self.released = max(self.released, clock if inclusive else clock - 1)
+        waiting = self.waiting
+        if waiting is None or not len(waiting):
+            return None
+        side: Literal["left", "right"] = "right" if inclusive else "left"
+        count = int(np.searchsorted(waiting.order[TIME], clock, side=side))
+        if not count:
+            return None
+        self.waiting = waiting.slice(count, len(waiting))
+        return waiting.slice(0, count)
+
+    def take_late(self) -> Chunk | None:
+        """Removes and gives late rows that have waited and may leave; here none ever waits."""
+        return None
+
+    def restore(self, rows: Chunk) -> None:
+        """Puts in the rows that wait, in any order."""
+        self.waiting = rows.take(np.lexsort((rows.order[SEQ], rows.order[TIME])))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What else there is to keep than what stands above, as JSON values."""
+        return {}
+
+    @facts.setter
+    def facts(self, facts: dict[str, Any]) -> None:
+        pass
+
+
+def minus(times: Int64s, lateness: int) -> Int64s:
+    """Times minus the lateness, but not below the first of all times."""
+    earlier: Int64s = np.maximum(times, BEFORE_ALL + lateness) - lateness
+    return earlier
+
+
+def _running_top(top: int, places: Int64s, times: Int64s) -> Int64s:
+    """A lane's greatest time behind each row of a chunk; NEVER before its first row."""
+    mine = np.full(len(times), BEFORE_ALL)
+    mine[places] = times[places]
+    tops = np.maximum(np.maximum.accumulate(mine), top)
+    return np.where(tops == BEFORE_ALL, NEVER, tops)
+
+
+def _groups(column: Column) -> Iterator[tuple[Any, Int64s]]:
+    """The values of a column, each with its places, in order of first appearance."""
+    values = column.to_python()
+    places: dict[Any, list[int]] = {}
+    for place, value in enumerate(values):
+        places.setdefault(value, []).append(place)
+    for value, found in places.items():
+        yield value, np.array(found, np.int64)
+
+
+class Ingress:
+    """The gates of one time domain and their common clock."""
+
+    def __init__(self, domain: int, gates: Sequence[Gate]) -> None:
+        self.domain = domain
+        self.gates = {gate.node.index: gate for gate in gates}
+        #: the greatest clock of a step so far: a later step never says less
+        self.reached = BEFORE_ALL
+
+    @property
+    def clock(self) -> int:
+        """The minimum over the domain's gates."""
+        return min(gate.clock for gate in self.gates.values())
+
+    @property
+    def ended(self) -> bool:
+        """Whether the inputs of all gates have ended; then only the end of the streams releases what waits."""
+        return all(gate.closed for gate in self.gates.values())
+
+    def release(self, step_rows: StepRows, *, everything: bool = False) -> Iterator[Release]:
+        """Takes the rows that may go, at once; gives them cut into steps, each with its clock.
+
+        The last step's clock is the domain's, or with ``everything`` the greatest time; it never goes back, also
+        where nothing waits any more at the end. A step is given also when no row is released, since timers may be due.
+
+        Args:
+            step_rows: asked before each step, how many rows it should have.
+            everything: also rows that still wait for the clock.
+        """
+        clock = NEVER if everything else self.clock
+        # Of the rows at the clock, those of later gates must wait for the first gate that may still give some.
+        last = max(self.gates) if everything else min(gate.edge for gate in self.gates.values())[1]
+        taken = {
+            i: rows
+            for i, gate in self.gates.items()
+            if (rows := gate.take(clock, inclusive=i <= last)) is not None
+        }
+        if everything:
+            tops = [int(rows.order[TIME][-1]) for rows in taken.values()]
+            clock = max(tops, default=BEFORE_ALL)
+        clock = self.reached = max(clock, self.reached)
+        if not taken:
+            return iter([({}, clock)])
+        if len(taken) == 1:
+            return _cut_one(*taken.popitem(), step_rows, clock)
+        return _cut_many(taken, step_rows, clock)
+
+
+def cuts(rows: int, step_rows: StepRows) -> Iterator[tuple[int, int]]:
+    """Cuts so many rows into steps: where each begins and ends. Of a single row there is nothing to ask."""
+    start = 0
+    while start < rows:
+        end = rows if rows - start == 1 else min(rows, start + step_rows())
+        yield start, end
+        start = end
+
+
+def _cut_one(index: int, rows: Chunk, step_rows: StepRows, clock: int) -> Iterator[Release]:
+    for start, end in cuts(len(rows), step_rows):
+        part = rows.slice(start, end)
+        yield {index: part}, clock if end == len(rows) else int(part.order[TIME][-1])
+
+
+def _cut_many(taken: dict[int, Chunk], step_rows: StepRows, clock: int) -> Iterator[Release]:
+    """Cuts the merged sequence of several gates at the same places in all of them."""
+    indices = list(taken)
+    times = np.concatenate([taken[i].order[TIME] for i in indices])
+    owner = np.concatenate([np.full(len(taken[i]), i) for i in indices])
+    order = np.lexsort((owner, times))
+    times, owner = times[order], owner[order]
+    at = dict.fromkeys(indices, 0)
+    for start, end in cuts(len(owner), step_rows):
+        piece = owner[start:end]
+        step = {}
+        for i in indices:
+            count = int((piece == i).sum())
+            if count:
+                step[i] = taken[i].slice(at[i], at[i] + count)
+                at[i] += count
+        yield step, clock if end == len(owner) else int(times[end - 1])
+
+
+def event_columns(rows: Chunk, names: Sequence[str]) -> Chunk:
+    """Rows of a gate with the order columns that their stream carries."""
+    missing = [name for name in names if name not in rows.order]
+    order = {**rows.order, **empty_order(missing, len(rows))}
+    return Chunk(rows.schema, rows.columns, len(rows), {name: order[name] for name in names})

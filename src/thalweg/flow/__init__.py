@@ -1,0 +1,1 @@
+"""What the user writes: Flow, streams, keyed streams, joins, windows, records."""

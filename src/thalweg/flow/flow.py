@@ -1,0 +1,370 @@
+"""What the user writes: a flow of operators, put together by verbs on streams.
+
+Nothing runs here. Sources begin streams (:mod:`thalweg.flow.streams`), whose verbs append nodes;
+:mod:`thalweg.plan.plan` turns the nodes into a plan.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from thalweg.checks import (
+    refuse,
+    require_flag,
+    require_optional_text,
+    require_text,
+)
+from thalweg.errors import BuildError
+from thalweg.flow import joins as loops
+from thalweg.flow.operators import key_order
+from thalweg.flow.operators import lanes as lane_rules
+from thalweg.flow.operators.arguments import (
+    Duration,
+    choice,
+    lateness_span,
+    record_of,
+    time_field,
+)
+from thalweg.flow.operators.coroutine_verb import check_times, coroutine_node
+from thalweg.flow.operators.feedback import Feedback
+from thalweg.flow.operators.functions import Function
+from thalweg.flow.operators.generators import source_of
+from thalweg.flow.operators.lanes import GivenLanes
+from thalweg.flow.operators.nodes import (
+    PORT_ROWS,
+    Compile,
+    Coroutine,
+    Errors,
+    Key,
+    Node,
+    Order,
+    Ref,
+    Sink,
+    Source,
+)
+from thalweg.flow.records import FieldType
+from thalweg.flow.streams import Stream
+
+
+class Flow:
+    """A named graph of operators.
+
+    Args:
+        name: the flow's name; checkpoints carry it.
+        errors: what a row that does not fit, or on which a function raises, does: ``"fail"`` stops the query
+            with an error that names it, ``"reject"`` sends it to the ``rejected`` stream and counts it.
+        compile: ``"auto"`` compiles what can be compiled, ``"require"`` makes a fallback an error,
+            ``"never"`` interprets everything. Operators can override both.
+
+    Example::
+
+        >>> import thalweg as tw
+        >>> from typing import NamedTuple
+        >>> class Word(NamedTuple):
+        ...     text: str
+        >>> flow = tw.Flow("words")
+        >>> flow.source("lines", Word).filter(lambda w: w.text != "").sink("words")
+    """
+
+    def __init__(self, name: str, *, errors: Errors = "fail", compile: Compile = "auto") -> None:
+        if not isinstance(name, str) or not name or "/" in name:
+            raise BuildError(f"a flow's name is a non-empty text without '/', got {name!r}")
+        self.name = name
+        self.errors: Errors = choice("errors", errors, ("fail", "reject"), name)
+        self.compile: Compile = choice("compile", compile, ("auto", "require", "never"), name)
+        self._nodes: list[Node] = []
+        #: by stream and key, the stream with each key's rows in order
+        self._by_key: dict[tuple[Ref, Key, int], Stream] = {}
+        self._prefix = ""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The operators in order of definition."""
+        return tuple(self._nodes)
+
+    def source(
+        self,
+        name: str,
+        record: Any,
+        *,
+        order_by: str | None = None,
+        lateness: Duration = 0,
+        lane: str | None = None,
+        lanes: GivenLanes = None,
+        arrival: Sequence[str] = (),
+        order: Order = "total",
+        errors: Errors | None = None,
+    ) -> Stream:
+        """A source of records.
+
+        Args:
+            name: the source's name; inputs are given by it.
+            record: a NamedTuple class or a pyarrow schema.
+            order_by: the field whose order the stream has from here on, a Timestamp or an int; ties stay in
+                arrival order. Without it the stream has arrival order and no event time.
+            lateness: how far a row may lie behind the greatest time that arrived before it in its lane; rows
+                further behind go to ``late``. A duration, or a number in the unit of an int ``order_by``.
+            lane: the field that names a row's lane, a sequence that the source itself orders (say a Kafka
+                partition); one lane without it. Ties are then by lane and place in the lane.
+            lanes: all values that ``lane`` has. The clock does not move before each has given a row, one that is
+                silent holds it back, and a row of another one does not fit. Without it the lanes are those of the
+                whole input, whose rows wait for its end where it is not in memory. ``"arrival"``: for an input with
+                one whole order of arrival and lanes that nobody can list; a lane counts from its first row, ties are
+                in order of arrival, and rows that the clock has passed before their lane appeared are late.
+            arrival: fields that give the order of arrival where the source does not say (see the docs on order); of
+                a source with lanes, the order within each lane.
+            order: ``"total"``: all rows in one order, and one clock. ``"key"``: no point sorts all rows. Rows pass
+                as they arrive until the first operator by key; it takes each key's rows by (time, arrival), judges
+                lateness against that key's own earlier rows, and fires a key's timers before its next row with a
+                greater time, or at the end of the stream. The order of the output is promised by key only, and a
+                key that stays idle closes at the end only. Windows, unions with other sources, a state for all
+                rows and a second key need ``"total"``.
+            errors: overrides the flow's policy for rows that do not fit the record.
+        """
+        require_text("source", name=name)
+        require_optional_text(f"source {name!r}", order_by=order_by)
+        if isinstance(arrival, str) or not isinstance(arrival, Sequence):
+            raise refuse(f"source {name!r}", "arrival", "a list of field names", arrival)
+        schema = record_of(f"source {name!r}", "record", record)
+        for field in (*arrival, *((lane,) if lane else ())):
+            schema.index(field)
+        if lane is None and lanes is not None:
+            raise BuildError(
+                f"source {name!r}: lanes= needs lane=, the field whose values they are"
+            )
+        known = None if lane is None else lane_rules.declared(name, schema.field(lane), lanes)
+        time = time_field(schema, order_by, name) if order_by else None
+        if order_by is None and lateness != 0:
+            raise BuildError(f"source {name!r}: lateness needs order_by")
+        chosen: Order = choice("order", order, ("total", "key"), name)
+        if chosen == "key" and (order_by is None or lane is not None):
+            raise BuildError(
+                f"source {name!r}: order='key' needs order_by, and no lane, since lateness is judged by key"
+            )
+        if lane is not None and order_by is None:
+            raise BuildError(
+                f"source {name!r}: lane={lane!r} needs order_by=: lanes say which rows are late and how far the clock"
+                " is, and without event time there is neither"
+            )
+        node = Source(
+            self._next(),
+            self._stateful_name(name, "source"),
+            schema,
+            order_by,
+            lateness_span(time, lateness, f"source {name!r}: lateness") if time else 0,
+            lane,
+            tuple(arrival),
+            self._errors(errors),
+            chosen,
+            known,
+        )
+        own = key_order.Own(node.index, node.name, node.lateness) if chosen == "key" else None
+        return self._add(node, time, own)
+
+    def union(self, *streams: Stream, name: str | None = None) -> Stream:
+        """The tuples of several streams of one record type, in the order of the flow."""
+        if not streams:
+            raise BuildError("union needs at least one stream")
+        for one in streams:
+            if not isinstance(one, Stream):
+                raise refuse("union", "each of the streams", "a stream", one)
+        return streams[0].union(*streams[1:], name=name)
+
+    def barrier(
+        self,
+        combine: Callable[..., Any] | None = None,
+        /,
+        *,
+        by_time: bool = False,
+        name: str = "barrier",
+        into: Any = None,
+        max_waiting: int | None = None,
+        **streams: Stream,
+    ) -> Any:
+        """The n-th row of each stream together, or with ``by_time`` the rows of one event time.
+
+        Args:
+            combine: ``combine(*rows) -> R``, a row of each stream in the order in which they are given; without
+                it the output has a field for each stream, called as it is given here.
+            by_time: rows of equal event time; a time that one of the streams lacks goes to ``unmatched``.
+            name: the operator's name.
+            into: the output record of a function without annotation.
+            max_waiting: see :meth:`operator`.
+            streams: two streams or more.
+
+        Returns:
+            The stream; with ``by_time`` the streams (matched, unmatched). What waits at the end stays unread.
+        """
+        require_text("barrier", name=name)
+        require_flag(f"operator {name!r}", by_time=by_time)
+        return loops.barrier(
+            self, combine, streams, by_time=by_time, name=name, into=into, max_waiting=max_waiting
+        )
+
+    def merge(self, *streams: Stream, by: str, name: str = "merge") -> Stream:
+        """Streams without event time that are each sorted by a field, as one that is sorted by it.
+
+        Ties are in the order of the streams. A row is put out when no stream can bring an earlier one: all that
+        have not ended hold their next row.
+        """
+        require_text("merge", name=name, by=by)
+        return loops.merge(self, streams, by=by, name=name)
+
+    def operator(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        /,
+        *,
+        into: Any = None,
+        max_waiting: int | None = None,
+        capacity: int = PORT_ROWS,
+        **given: Any,
+    ) -> Any:
+        """An operator with a driver loop of its own, over any number of inputs and outputs (docs/coroutines.md).
+
+        ``function`` is ``async def``. Its annotations say what each parameter is: ``tw.Input`` (``*views:
+        tw.Input`` for any number), ``tw.Control``, ``tw.Output``, a class declared with ``@tw.state`` for what
+        must outlive a wait; other parameters are constants. Inputs are merged in the order of the flow, so the
+        output is that of a serial run, and stands at the place of the row that triggered it. One without inputs is
+        a source, whose rows are what it pushes, in that order; only ``tw.run`` and ``tw.testing`` can run it.
+
+        Args:
+            name: the operator's name; its state hangs on it.
+            function: the coroutine function.
+            into: the record of its output, or a mapping of outputs to records; without it outputs are annotated
+                ``tw.Output[Record]``.
+            max_waiting: the most unread rows at an input; beyond it the flow stops with an error that names the
+                idle input. None: rows wait without limit.
+            capacity: in ``tw.run``, unread rows at an input from which on live sources without event time wait that
+                feed it. Where nobody may wait, it doubles, which is counted (``grown``) and logged by name.
+            given: by parameter, streams (for ``*views`` a list of them, or a mapping that names them) and constants.
+
+        Returns:
+            The output stream; of several outputs a named tuple of streams; of none, None.
+
+        Raises:
+            BuildError: a parameter lacks its stream, record or annotation, or the inputs have no order in common.
+        """
+        return self._operator(
+            name, function, given, into=into, max_waiting=max_waiting, capacity=capacity
+        )
+
+    def feedback(self, name: str, record: Any) -> Feedback:
+        """A stream for control ports upstream of where it comes from (docs/coroutines.md).
+
+        Give it to ``tw.Control`` ports of :meth:`operator`; where the flow is so far, :meth:`Feedback.connect
+        <thalweg.flow.operators.feedback.Feedback.connect>` says which stream it is. The operators between the two run as
+        one, a row at a time: what a row sends back is there before the next one.
+
+        Args:
+            name: for messages.
+            record: its rows: a NamedTuple class or a pyarrow schema.
+        """
+        require_text("feedback", name=name)
+        return Feedback(self, name, record_of(f"feedback {name!r}", "record", record))
+
+    def explain(self, *, compile: bool = True) -> str:
+        """The plan as text: operators, kinds, stages, buckets, compiled or interpreted and why.
+
+        Args:
+            compile: whether to try the compiler on each function, which takes seconds the first time.
+        """
+        from thalweg.engine.explain import (
+            explain,
+        )  # the one upward import: a host renders what the flow only names
+
+        require_flag("explain", compile=compile)
+        return explain(self, compile=compile)
+
+    # -- for the verbs -----------------------------------------------------------------------------------
+
+    def _next(self) -> int:
+        return len(self._nodes) + 1
+
+    def _add(self, node: Node, time: FieldType | None, own: key_order.Own | None = None) -> Stream:
+        self._nodes.append(node)
+        assert node.out is not None
+        return Stream(self, Ref(node.index), node.out, time, own)
+
+    def _operator(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        given: Mapping[str, Any],
+        *,
+        into: Any = None,
+        max_waiting: int | None = None,
+        capacity: int = PORT_ROWS,
+        user: Function | None = None,
+    ) -> Any:
+        """See :meth:`operator`; ``user`` is the function that messages name, of a library operator that calls one."""
+        node = coroutine_node(self, name, function, given, into, max_waiting, capacity, user)
+        if not node.in_ports:
+            return _outputs(node, self._add_generator(node))
+        time = check_times(node, given)
+        self._nodes.append(node)
+        return _outputs(
+            node,
+            [
+                Stream(self, Ref(node.index, port.name), port.record, time)
+                for port in node.out_ports
+            ],
+        )
+
+    def _add_generator(self, node: Coroutine) -> list[Stream]:
+        """An operator without inputs, as the source that it is; its streams."""
+        source, outputs = source_of(node, self.errors)
+        stream = self._add(source, None)
+        return [self._add(output, None) for output in outputs] or [stream]
+
+    def _errors(self, errors: Errors | None) -> Errors:
+        if errors is None:
+            return self.errors
+        chosen: Errors = choice("errors", errors, ("fail", "reject"), self.name)
+        return chosen
+
+    def _compile(self, compile: Compile | bool | None) -> Compile:
+        if compile is None:
+            return self.compile
+        if isinstance(compile, bool):
+            return "auto" if compile else "never"
+        chosen: Compile = choice("compile", compile, ("auto", "require", "never"), self.name)
+        return chosen
+
+    def _stateful_name(self, name: str, what: str) -> str:
+        """A name that state hangs on: it must be unique and stay the same."""
+        full = self._prefix + name
+        others = [n for n in self._nodes if isinstance(n, Sink) == (what == "sink")]
+        taken = next((n for n in others if n.name == full), None)
+        if taken is not None and what == "sink":
+            raise BuildError(
+                f"two sinks are called {full!r}; outputs are given by name, so rename one"
+            )
+        if taken is not None:
+            raise BuildError(
+                f"two operators are called {full!r} (the other is a {taken.kind.value} operator);"
+                f" this {what} keeps state or has an address under its name, so give it name="
+            )
+        return full
+
+    def _stateless_name(self, name: str) -> str:
+        full, count = self._prefix + name, 1
+        taken = {node.name for node in self._nodes if not isinstance(node, Sink)}
+        while full in taken:
+            count += 1
+            full = f"{self._prefix}{name}_{count}"
+        return full
+
+    def __repr__(self) -> str:
+        return f"Flow({self.name!r}, {len(self._nodes)} operators)"
+
+
+def _outputs(node: Coroutine, streams: Sequence[Stream]) -> Any:
+    """One stream as it is, several as a named tuple, none as None."""
+    if len(streams) < 2:
+        return streams[0] if streams else None
+    outputs: Any = collections.namedtuple("Outputs", node.main)  # type: ignore[misc]
+    return outputs(*streams)

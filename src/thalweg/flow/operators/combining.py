@@ -1,0 +1,109 @@
+"""Partial key grouping: rows of a key become parts of its aggregates where they are, and the parts go to its slot.
+
+Nasir et al. (ICDE 2015) send a key's rows to the less loaded of two slots and merge behind them what both made of
+them. Here the rows of one key and window that stand in one chunk become one row before they leave, so that a hot key
+sends a row a chunk; the operator behind is an ordinary window whose aggregates merge parts (docs/locality.md).
+
+A part stands where the first of its rows stood. That is before the window's end, as the others' places are, and
+nothing leaves a window before; so the window's output, its state behind a chunk, and their order are those of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from thalweg.errors import BuildError
+from thalweg.flow.operators import agg
+from thalweg.flow.operators.agg import Aggregate
+from thalweg.flow.operators.nodes import Combine
+from thalweg.flow.records import Field, Kind, Schema
+
+#: The aggregates of which parts can be merged to the very value of the whole.
+MERGEABLE: Final = ("count", "sum", "min", "max")
+
+_MERGED_BY: Final = {"count": agg.sum, "sum": agg.sum, "min": agg.min, "max": agg.max}
+
+
+class Partial(NamedTuple):
+    """Aggregates in two steps.
+
+    Attributes:
+        record: of parts: the fields that tell groups apart, then one for each aggregate.
+        parts: by field of ``record``, what it is of the rows.
+        merging: by name of a result, what it is of the parts.
+    """
+
+    record: Schema
+    parts: tuple[tuple[str, Aggregate], ...]
+    merging: dict[str, Aggregate]
+
+
+def split(
+    operator: str, row: Schema, by: Sequence[Field], aggregates: Mapping[str, Aggregate]
+) -> Partial:
+    """Aggregates over ``row`` as parts by the fields ``by``, and as aggregates over the parts.
+
+    Raises:
+        BuildError: an aggregate cannot read its field, or its parts do not merge to the value of a serial run.
+    """
+    bound = {name: agg.bind(name, one, row, operator) for name, one in aggregates.items()}
+    wrong = [
+        f"{name} {reason}" for name, one in aggregates.items() if (reason := _reason(one, row))
+    ]
+    if wrong:
+        raise refusal(operator, "; ".join(wrong))
+    taken = [field.name for field in by]
+    merging: dict[str, Aggregate] = {}
+    fields = list(by)
+    parts: list[tuple[str, Aggregate]] = []
+    for name, one in aggregates.items():
+        place = f"part{len(parts)}"
+        while place in taken:
+            place += "_"
+        merging[name] = _MERGED_BY[one.verb](place)
+        fields.append(Field(place, bound[name].result))
+        parts.append((place, one))
+    return Partial(Schema.make_record("Partial", fields), tuple(parts), merging)
+
+
+def _reason(aggregate: Aggregate, row: Schema) -> str:
+    """Why an aggregate's parts do not merge exactly; "" if they do."""
+    if aggregate.verb == "sum" and row.field(str(aggregate.field)).type.kind is Kind.FLOAT:
+        return "adds floats, and their sum depends on the order of additions"
+    return {
+        "mean": "is a mean, which adds floats (take the sum of an int field and a count)",
+        "top_k": "is a top_k, where the first of equal rows wins",
+    }.get(aggregate.verb, "")
+
+
+def refusal(operator: str, reason: str) -> BuildError:
+    """The error that says why an operator cannot have a key's rows in several places."""
+    return BuildError(
+        f"operator {operator!r}: grouping='partial' makes parts of a key's rows in several places, so it is for"
+        " windows of aggregates whose parts merge to the very value of a serial run: count, min, max, and sum of an int"
+        f" or bool field; {reason}.\nLeave grouping= out: all rows of a key then go to one slot, in order."
+    )
+
+
+def alone(node: Combine, row: Any) -> tuple[Any, ...]:
+    """The part of a single row, in field order."""
+    values = [getattr(row, name) for name in node.by]
+    for _, one in node.parts:
+        value = None if one.field is None else getattr(row, one.field)
+        values.append(_LIFTED[one.verb](value))
+    return tuple(values)
+
+
+_LIFTED: Final[Mapping[str, Any]] = {
+    "count": lambda value: 1,
+    "sum": lambda value: value or 0,
+    "min": lambda value: value,
+    "max": lambda value: value,
+}
+
+
+def described(node: Combine) -> Iterator[str]:
+    """Its parts as text: ``count``, ``sum of amount``."""
+    for _, one in node.parts:
+        yield one.verb if one.field is None else f"{one.verb} of {one.field}"

@@ -1,0 +1,288 @@
+"""Library operators with driver loops of their own: barrier, merge, join, zip, gate, throttle, delay, split.
+
+Each holds in its state, or leaves unread, what must outlive a wait, so it may be started anew at any of them. Where
+an operator needs the event time of a row, its inputs carry it as their last field (``stamped``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import keyword
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from thalweg.errors import BuildError
+from thalweg.flow.operators.coroutines import Control, Input, Output, wait_for_all, wait_for_any
+from thalweg.flow.operators.windows import make_functions
+from thalweg.flow.records import Field, FieldType, Kind, Schema, StateSpec, make_state
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Combine:
+    """Makes one output row of a row of each input.
+
+    Attributes:
+        records: of the inputs, without the event time that their rows may carry as the last field.
+        function: the user's; None: see ``places``.
+        places: by input, the fields that the output takes; None: it takes whole rows, each as one field.
+    """
+
+    records: tuple[Schema, ...]
+    function: Callable[..., Any] | None
+    places: tuple[tuple[int, ...], ...] | None = None
+
+    def __call__(self, *rows: Any) -> Any:
+        made = [
+            record.make(row[: len(record.fields)])
+            for record, row in zip(self.records, rows, strict=True)
+        ]
+        if self.function is not None:
+            return self.function(*made)
+        if self.places is None:
+            return tuple(made)
+        return tuple(row[i] for row, mine in zip(made, self.places, strict=True) for i in mine)
+
+
+async def _put(out: Output[Any], row: Any | None) -> None:
+    """Pushes what a user's function made; None leaves the row out."""
+    if row is not None:
+        await out.push(row)
+
+
+async def barrier(*rows: Input[Any], out: Output[Any], combine: Combine) -> None:
+    """The n-th row of each input together (Sahin & Gedik, Listing 2)."""
+    while await wait_for_all(*rows):
+        await _put(out, combine(*(port.pop() for port in rows)))
+
+
+async def barrier_by_time(
+    *rows: Input[Any],
+    matched: Output[Any],
+    unmatched: Output[Any],
+    combine: Combine,
+) -> None:
+    """The rows of one time from all inputs together; a time that an input lacks is told for those that have it."""
+    while await wait_for_all(*rows):
+        time = min(port.peek()[-1] for port in rows)
+        here = [place for place, port in enumerate(rows) if port.peek()[-1] == time]
+        taken = [rows[place].pop() for place in here]
+        if len(here) == len(rows):
+            await _put(matched, combine(*taken))
+            continue
+        for place in here:
+            await unmatched.push((rows[place].name, time))
+
+
+async def merge(*rows: Input[Any], out: Output[Any], place: int) -> None:
+    """Sorted streams as one: the row with the least field at ``place`` of those that can come next; ties in order."""
+    while waiting := [port for port in rows if len(port) or not port.is_closed]:
+        if await wait_for_all(*waiting):
+            await out.push(min(waiting, key=lambda port: port.peek()[place]).pop())
+        elif all(len(port) or not port.is_closed for port in waiting):
+            return  # none has ended, so a stop was asked for
+
+
+class _Side:
+    """The rows of one side of a join within reach, oldest first, and by key; ``rows`` is a list in the state."""
+
+    def __init__(self, rows: list[Any], places: Sequence[int]) -> None:
+        self._rows = rows
+        self._places = places
+        self._by_key: dict[Any, list[Any]] = {}
+        for row in rows:
+            self._by_key.setdefault(self.key(row), []).append(row)
+
+    def key(self, row: Any) -> tuple[Any, ...] | None:
+        """The row's key: NaN is one key, -0.0 is 0.0; None when a field is null, which matches nothing."""
+        values = tuple(_canonical(row[i]) for i in self._places)
+        return None if None in values else values
+
+    def find(self, key: tuple[Any, ...]) -> Sequence[Any]:
+        return self._by_key.get(key, ())
+
+    def add(self, key: tuple[Any, ...], row: Any) -> None:
+        self._rows.append(row)
+        self._by_key.setdefault(key, []).append(row)
+
+    def expire(self, before: int) -> None:
+        """Forgets rows with a time below."""
+        gone = 0
+        while gone < len(self._rows) and self._rows[gone][-1] < before:
+            key = self.key(self._rows[gone])
+            self._by_key[key].pop(0)
+            if not self._by_key[key]:
+                del self._by_key[key]
+            gone += 1
+        del self._rows[:gone]
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, float):
+        return math.nan if value != value else value + 0.0
+    return value
+
+
+async def join(
+    left: Input[Any],
+    right: Input[Any],
+    out: Output[Any],
+    held: Any,
+    *,
+    keys: Sequence[Sequence[int]],
+    within: int,
+    combine: Combine,
+) -> None:
+    """Pairs of equal keys whose times are at most ``within`` apart, each when its later row comes.
+
+    The pairs of one row stand in the order of the other rows.
+    """
+    sides = [_Side(held.left, keys[0]), _Side(held.right, keys[1])]
+    while ports := await wait_for_any(left, right):
+        row = ports[0].pop()
+        mine = 0 if ports[0] is left else 1
+        for side in sides:
+            side.expire(row[-1] - within)
+        key = sides[mine].key(row)
+        if key is None:
+            continue
+        sides[mine].add(key, row)
+        for other in list(sides[1 - mine].find(key)):
+            await _put(out, combine(other, row) if mine else combine(row, other))
+
+
+def join_state(left: Schema, right: Schema) -> StateSpec:
+    """The rows of both sides that may still find a partner."""
+    return make_state("Within", [_rows("left", left), _rows("right", right)])
+
+
+def _rows(name: str, record: Schema) -> Field:
+    held = FieldType(Kind.LIST, item=FieldType(Kind.RECORD, record=record))
+    return Field(name, held, [])
+
+
+async def zip_within(
+    left: Input[Any],
+    right: Input[Any],
+    pairs: Output[Any],
+    left_over: Output[Any],
+    right_over: Output[Any],
+    *,
+    timeout: int,
+    combine: Combine,
+) -> None:
+    """The next row of one with the next of the other; a row that waits longer than ``timeout`` goes apart.
+
+    It does so at the first row that is later by more than the timeout, or at the end.
+    """
+    alone = ((left, left_over, combine.records[0]), (right, right_over, combine.records[1]))
+    while grown := await wait_for_any({left: len(left) + 1, right: len(right) + 1}):
+        now = max(port.peek(len(port) - 1)[-1] for port in grown)
+        for port, apart, record in alone:
+            while len(port) and port.peek()[-1] < now - timeout:
+                await apart.push(port.pop()[: len(record.fields)])
+        while len(left) and len(right):
+            await _put(pairs, combine(left.pop(), right.pop()))
+    for port, apart, record in alone:
+        while len(port):
+            await apart.push(port.pop()[: len(record.fields)])
+
+
+async def gate(
+    rows: Input[Any],
+    switch: Control[Any],
+    passed: Output[Any],
+    stopped: Output[Any],
+    kept: Any,
+    *,
+    is_open: Callable[[Any], Any],
+) -> None:
+    """Rows pass while the last row of the switch says so."""
+    while await wait_for_all(rows):
+        while len(switch):
+            kept.is_open = bool(is_open(switch.pop()))
+        await (passed if kept.is_open else stopped).push(rows.pop())
+
+
+def gate_state(is_open: bool) -> StateSpec:
+    """Whether rows pass, as the last row of the switch said."""
+    return make_state("Gate", [Field("is_open", FieldType(Kind.BOOL), is_open)])
+
+
+async def throttle(
+    rows: Input[Any], passed: Output[Any], excess: Output[Any], kept: Any, *, most: int, per: int
+) -> None:
+    """A row passes when fewer than ``most`` have passed in the time ``per`` before it."""
+    while await wait_for_all(rows):
+        *row, now = rows.pop()
+        kept.times = [time for time in kept.times if time > now - per]
+        if len(kept.times) < most:
+            kept.times.append(now)
+            await passed.push(tuple(row))
+        else:
+            await excess.push(tuple(row))
+
+
+def throttle_state() -> StateSpec:
+    """The times of the rows that passed, as far as they still count."""
+    times = FieldType(Kind.LIST, item=FieldType(Kind.INT))
+    return make_state("Passed", [Field("times", times, [])])
+
+
+async def delay(rows: Input[Any], out: Output[Any], *, by: int) -> None:
+    """Each row when the first row comes that is later by ``by`` or more, or at the end."""
+    while await wait_for_all({rows: len(rows) + 1}):
+        now = rows.peek(len(rows) - 1)[-1]
+        while len(rows) and rows.peek()[-1] <= now - by:
+            await out.push(rows.pop()[:-1])
+    while len(rows):
+        await out.push(rows.pop()[:-1])
+
+
+def split(operator: str, outputs: Sequence[str]) -> Callable[..., Any]:
+    """A coroutine function with these outputs: each row goes to those that ``choose(row)`` names: one, several, none.
+
+    Raises:
+        BuildError: a name cannot be that of a parameter.
+    """
+    for name in outputs:
+        if not name.isidentifier() or keyword.iskeyword(name) or name in ("rows", "choose"):
+            raise BuildError(f"operator {operator!r}: an output cannot be called {name!r}")
+    ports = ", ".join(f"{name}: Output" for name in outputs)
+    by_name = ", ".join(f"{name!r}: {name}" for name in outputs)
+    text = (
+        f"async def split(rows: Input, {ports}, *, choose):\n"
+        f"    ports = {{{by_name}}}\n"
+        "    while await wait_for_all(rows):\n"
+        "        row = rows.pop()\n"
+        "        for name in names_of(choose(row), ports):\n"
+        "            await ports[name].push(row)\n"
+    )
+    scope = {
+        "Input": Input,
+        "Output": Output,
+        "wait_for_all": wait_for_all,
+        "names_of": names_of,
+    }
+    made: Callable[..., Any] = make_functions(operator, text, scope)["split"]
+    return made
+
+
+def names_of(chosen: Any, known: Sequence[str]) -> Sequence[str]:
+    """The outputs that a split function named.
+
+    Raises:
+        ValueError: one of them is not an output, or there are no names at all.
+    """
+    if chosen is None:
+        return ()
+    if not isinstance(chosen, Iterable):
+        raise ValueError(
+            f"choose gave {chosen!r}; expected the name of an output, several of them, or None;"
+            f" there are {', '.join(known)}"
+        )
+    names = [chosen] if isinstance(chosen, str) else list(chosen)
+    for name in names:
+        if name not in known:
+            raise ValueError(f"there is no output {name!r}; there are {', '.join(known)}")
+    return names

@@ -1,0 +1,392 @@
+"""Streams: the verbs that a user calls to append operators to a flow.
+
+Each verb checks its arguments at once and appends a frozen node (:mod:`thalweg.flow.operators.nodes`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from thalweg.checks import refuse, require_flag, require_function, require_text
+from thalweg.errors import BuildError
+from thalweg.flow.joins import LoopVerbs
+from thalweg.flow.keyed import KeyedStream
+from thalweg.flow.operators import key_order
+from thalweg.flow.operators import windows as library
+from thalweg.flow.operators.agg import Aggregate
+from thalweg.flow.operators.arguments import (
+    Duration,
+    choice,
+    key_field,
+    label_of,
+    lateness_span,
+    record_of,
+    time_field,
+)
+from thalweg.flow.operators.combining import Partial, refusal
+from thalweg.flow.operators.functions import Function, Returns, check_parameters, returns_of
+from thalweg.flow.operators.nodes import (
+    REJECTED,
+    Batches,
+    Combine,
+    Compile,
+    Digest,
+    Errors,
+    Grouping,
+    Key,
+    OrderBy,
+    Ref,
+    Sink,
+    Stamp,
+    Stateless,
+    Union,
+)
+from thalweg.flow.records import Field, FieldType, Kind, Schema
+
+if TYPE_CHECKING:
+    from thalweg.flow.flow import Flow
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Stream(LoopVerbs):
+    """An ordered stream of records; the verbs append operators to its flow.
+
+    ``time`` is the type of the event time, None in a stream without one; ``own`` says so where time is each
+    key's own (a source with ``order="key"``).
+    """
+
+    flow: Flow
+    ref: Ref
+    schema: Schema
+    time: FieldType | None
+    own: key_order.Own | None = None
+
+    @property
+    def late(self) -> Stream:
+        """The rows that came too late for this source or order_by, in arrival order; others have none.
+
+        Behind a source with ``order="key"``: the rows that came too late for their key, where an operator by key
+        judged them; of the source itself those of its only operator by key.
+        """
+        own = self.own
+        if own is not None:
+            record = own.late or self.flow._nodes[own.source - 1].out
+            assert record is not None
+            return Stream(self.flow, Ref(own.ordered or own.source, "late"), record, None)
+        return Stream(self.flow, Ref(self.ref.node, "late"), self.schema, None)
+
+    @property
+    def rejected(self) -> Stream:
+        """The rows that did not fit, or on which the function raised (``errors="reject"``)."""
+        return Stream(self.flow, Ref(self.ref.node, "rejected"), REJECTED, None)
+
+    def map(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        into: Any = None,
+        errors: Errors | None = None,
+        compile: Compile | bool | None = None,
+    ) -> Stream:
+        """One record for each: ``function(row) -> R``, or ``R | None`` to leave some out."""
+        return self._stateless("map", function, name, into, errors, compile)
+
+    def filter(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        errors: Errors | None = None,
+        compile: Compile | bool | None = None,
+    ) -> Stream:
+        """The rows for which ``function(row)`` is true."""
+        return self._stateless("filter", function, name, None, errors, compile)
+
+    def flat_map(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        into: Any = None,
+        errors: Errors | None = None,
+        compile: Compile | bool | None = None,
+    ) -> Stream:
+        """Any number of records for each: ``function(row) -> Iterator[R]`` (or a list)."""
+        return self._stateless("flat_map", function, name, into, errors, compile)
+
+    def map_batches(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        into: Any = None,
+        errors: Errors | None = None,
+    ) -> Stream:
+        """Arrow batches: ``function(pyarrow.RecordBatch) -> pyarrow.RecordBatch``.
+
+        The result has as many rows as the batch, row for row, or the function returns (batch, source rows):
+        for each output row the place of its input row, not decreasing. It must not depend on how the stream is
+        cut into batches. ``into`` names the output record; without it the input's record is kept.
+        """
+        flow = self.flow
+        made, label = self._function(function, name, "map_batches")
+        check_parameters(made, label, ["batch"])
+        record = self.schema if into is None else record_of(f"operator {label!r}", "into", into)
+        node = Batches(
+            flow._next(), flow._stateless_name(label), self.ref, made, record, flow._errors(errors)
+        )
+        return flow._add(node, self.time, self._own_keeping())
+
+    def process(
+        self,
+        function: Callable[..., Any],
+        *,
+        state: Any,
+        on_timer: Callable[..., Any] | None = None,
+        name: str | None = None,
+        into: Any = None,
+        errors: Errors | None = None,
+        compile: Compile | bool | None = None,
+    ) -> Stream:
+        """A stateful operator: one state, every row in order: ``function(state, row)``.
+
+        It returns None, R, R | None or yields several R. ``on_timer(state, time)`` is called when the state's
+        ``timer`` has come.
+        """
+        return KeyedStream(self, Key((), None, 1))._process(
+            function, state, on_timer, name, into, errors, compile
+        )
+
+    def key_by(
+        self,
+        *keys: str | Callable[..., Any],
+        buckets: int = 128,
+        into: Any = None,
+        grouping: Grouping = "fields",
+    ) -> KeyedStream:
+        """The stream by key: names of fields, or one function ``row -> key`` with an annotated return type.
+
+        Args:
+            keys: field names, or one function.
+            buckets: into how many shares the key space is cut: the unit of parallelism, of state files and of
+                migration; it stays the same for the life of a checkpoint.
+            into: the key's type for a function without annotation (int, str, tw.Category, ...).
+            grouping: ``"fields"``: all rows of a key go to one slot, in order. ``"partial"``, for windows of
+                aggregates that merge exactly (count, min, max, sum of an int): rows of a key become parts of its
+                aggregates where they are, which are merged in the key's slot, so that a hot key is no hot slot.
+        """
+        choice("grouping", grouping, ("fields", "partial"), "key_by")
+        if not isinstance(buckets, int) or isinstance(buckets, bool) or not 1 <= buckets <= 65_536:
+            raise BuildError(f"key_by: buckets is a number from 1 to 65536, got {buckets!r}")
+        if not keys:
+            raise BuildError("key_by needs a field name, several, or a function")
+        if any(callable(key) for key in keys):
+            if grouping == "partial":
+                raise refusal("key_by", "a function makes the key; put the key into a field by map")
+            return KeyedStream(self, self._key_function(keys, buckets, into))
+        for key in keys:
+            require_text("key_by", **{"each of the keys": key})
+        if into is not None:
+            raise BuildError("key_by: into is the type of a function's key; a field has its own")
+        fields = tuple(self.schema.field(str(key)) for key in keys)
+        for field in fields:
+            if field.type.kind in (Kind.LIST, Kind.RECORD):
+                raise BuildError(
+                    f"key_by: {self.schema.name}.{field.name} is {field.type}; a key is a plain value"
+                )
+        if len({field.name for field in fields}) < len(fields):
+            raise BuildError(f"key_by: a field is named twice in {keys}")
+        return KeyedStream(self, Key(fields, None, buckets), grouping)
+
+    def window(
+        self,
+        size: Duration,
+        function: Callable[..., Any] | None = None,
+        *,
+        every: Duration | None = None,
+        start: Duration = 0,
+        name: str | None = None,
+        into: Any = None,
+        **aggregates: Aggregate,
+    ) -> Stream:
+        """Windows over the whole stream; see :meth:`KeyedStream.window`."""
+        keyed = KeyedStream(self, Key((), None, 1))
+        return keyed.window(
+            size, function, every=every, start=start, name=name, into=into, **aggregates
+        )
+
+    def dedupe(
+        self,
+        *by: str | Callable[..., Any],
+        within: Duration | None = None,
+        name: str | None = None,
+        buckets: int = 128,
+    ) -> Deduped:
+        """The rows whose key was not kept within ``within`` before; see :meth:`KeyedStream.dedupe`."""
+        for one in by:
+            if not callable(one):
+                require_text("dedupe", by=one)
+        return self.key_by(*by, buckets=buckets).dedupe(within=within, name=name)
+
+    def union(self, *others: Stream, name: str | None = None) -> Stream:
+        """The tuples of this stream and others of the same record, merged in the order of the flow."""
+        streams = (self, *others)
+        for other in others:
+            if not isinstance(other, Stream):
+                raise refuse("union", "each of the streams", "a stream", other)
+            if other.flow is not self.flow:
+                raise BuildError(f"union: the streams belong to {self.flow!r} and {other.flow!r}")
+            if other.schema != self.schema:
+                raise BuildError(f"union: the records differ: {self.schema} and {other.schema}")
+            if other.own != self.own or (self.own and self.own.ordered):
+                own = self.own or other.own
+                assert own is not None
+                raise own.refuse(name or "union", "streams are merged by one clock")
+            if other.time != self.time:
+                raise BuildError(
+                    "union: one stream has event time"
+                    f" ({self.time or 'none'}, {other.time or 'none'}); give both sources order_by"
+                )
+        label = self.flow._stateless_name(label_of(name, "union"))
+        node = Union(self.flow._next(), label, tuple(one.ref for one in streams), self.schema)
+        return self.flow._add(node, self.time, self.own)
+
+    def order_by(self, field: str, *, lateness: Duration = 0, name: str | None = None) -> Stream:
+        """The stream sorted by another field: a stateful operator that holds rows back by ``lateness``."""
+        require_text("order_by", field=field)
+        label = self.flow._stateful_name(label_of(name, f"order_by_{field}"), "order_by")
+        time = time_field(self.schema, field, label)
+        node = OrderBy(
+            self.flow._next(),
+            label,
+            self.ref,
+            self.schema,
+            field,
+            lateness_span(time, lateness, f"operator {label!r}: lateness"),
+        )
+        return self.flow._add(node, time)
+
+    def apply(
+        self, composite: Callable[..., Any], *, name: str | None = None, **arguments: Any
+    ) -> Any:
+        """Calls ``composite(self, **arguments)``; operators made inside are called ``name/...``."""
+        require_function("apply", composite=composite)
+        label = label_of(name, getattr(composite, "__name__", "composite"))
+        before = self.flow._prefix
+        self.flow._prefix = f"{before}{label}/"
+        try:
+            return composite(self, **arguments)
+        finally:
+            self.flow._prefix = before
+
+    def sink(self, name: str, *, ordered: bool = True) -> None:
+        """Where the stream leaves the flow.
+
+        Args:
+            name: the sink's name; outputs are given by it.
+            ordered: whether the whole output has the order of the stream (one task writes it); without it each
+                slot writes its own part, in order.
+        """
+        require_text("sink", name=name)
+        require_flag(f"sink {name!r}", ordered=ordered)
+        label = self.flow._stateful_name(name, "sink")
+        self.flow._nodes.append(Sink(self.flow._next(), label, self.ref, self.schema, ordered))
+
+    def __repr__(self) -> str:
+        """``<Stream of Sale, 'out' of 'pairs' in Flow('shop', 3 operators)>``."""
+        made_by = self.flow._nodes[self.ref.node - 1].name
+        return f"<Stream of {self.schema.name}, {self.ref.port!r} of {made_by!r} in {self.flow!r}>"
+
+    # -- the common parts of the verbs ------------------------------------------------------------------
+
+    def _function(self, function: Any, name: str | None, verb: str) -> tuple[Function, str]:
+        made = Function.of(function, label_of(name, verb), argument="function")
+        return made, label_of(name, verb if made.is_lambda else made.name)
+
+    def _stateless(
+        self,
+        verb: Any,
+        function: Any,
+        name: str | None,
+        into: Any,
+        errors: Errors | None,
+        compile: Compile | bool | None,
+    ) -> Stream:
+        made, label = self._function(function, name, verb)
+        check_parameters(made, label, ["row"])
+        if verb == "filter":
+            returns = Returns(self.schema)
+        else:
+            returns = returns_of(made, label, into, may_be_nothing=False)
+        if verb == "map" and returns.many:
+            raise BuildError(
+                f"operator {label!r}: {made.where} gives several records a row; use flat_map for that"
+            )
+        if verb == "flat_map" and not returns.many and into is None:
+            raise BuildError(
+                f"operator {label!r}: {made.where} gives one record a row; annotate -> Iterator[R], or use map"
+            )
+        assert returns.schema is not None
+        flow = self.flow
+        node = Stateless(
+            flow._next(),
+            flow._stateless_name(label),
+            verb,
+            self.ref,
+            made,
+            returns.schema,
+            verb == "flat_map",
+            flow._errors(errors),
+            flow._compile(compile),
+        )
+        kept = self.own.kept if self.own and verb == "filter" else ()
+        return flow._add(node, self.time, self._own_keeping(*kept))
+
+    def _deduped(self, own: key_order.Own | None, conflicts: Stream) -> Deduped:
+        out = Deduped(self.flow, self.ref, self.schema, self.time, own)
+        object.__setattr__(out, "conflicts", conflicts)
+        return out
+
+    def _own_keeping(self, *names: str) -> key_order.Own | None:
+        """``own`` for a stream made of this one whose rows have the key in these fields."""
+        return self.own and self.own.keeping(names)
+
+    def _key_function(self, keys: Sequence[Any], buckets: int, into: Any) -> Key:
+        if len(keys) > 1:
+            raise BuildError("key_by takes field names, or one function alone")
+        made = Function.of(keys[0], "key_by")
+        check_parameters(made, "key_by", ["row"])
+        return Key((key_field(made, into),), made, buckets)
+
+    def _stamp(self, what: str, size: int = 0, every: int | None = None, origin: int = 0) -> Stream:
+        assert self.time is not None
+        field = Field(library.spare_name(what, self.schema.names), self.time)
+        record = Schema.make_record("Stamped", [*self.schema.fields, field])
+        flow = self.flow
+        node = Stamp(
+            flow._next(), flow._stateless_name(what), self.ref, record, size, every, origin
+        )
+        return flow._add(node, self.time, self.own)
+
+    def _combine(self, label: str, partial: Partial) -> Stream:
+        flow, record = self.flow, partial.record
+        by = record.names[: len(record.names) - len(partial.parts)]
+        name = flow._stateless_name(f"{label}/combine")
+        node = Combine(flow._next(), name, self.ref, record, by, partial.parts)
+        return flow._add(node, self.time, self.own)
+
+    def _digest(self) -> Stream:
+        field = Field(library.spare_name("payload", self.schema.names), FieldType(Kind.INT))
+        record = Schema.make_record("Digested", [*self.schema.fields, field])
+        flow = self.flow
+        node = Digest(flow._next(), flow._stateless_name("digest"), self.ref, record)
+        return flow._add(node, self.time, self.own)
+
+
+class Deduped(Stream):
+    """The kept rows; ``conflicts`` has the rows whose key was kept with another payload."""
+
+    conflicts: Stream

@@ -1,0 +1,385 @@
+"""From a flow to a plan: who reads whom, stages, fused chains, time domains and the order key.
+
+The order key (docs/architecture.md) places every tuple of every stream in the serial, depth-first run: event time,
+level (0 for rows, else the index of the operator whose timer made it), then source and arrival or the timer's
+key, then along the path one counter per expanding operator and one branch number per fan-out. The plan says
+which of these hidden columns a stream carries. A single slot needs the whole key only in front of a union.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from thalweg.errors import BuildError
+from thalweg.flow.flow import Flow
+from thalweg.flow.operators.domains import domains_of
+from thalweg.flow.operators.feedback import check_connected, groups_of, loops_of
+from thalweg.flow.operators.key_order import settle_late
+from thalweg.flow.operators.nodes import (
+    Batches,
+    Coroutine,
+    Digest,
+    Keyed,
+    Node,
+    OperatorKind,
+    OrderBy,
+    OwnTime,
+    Ref,
+    Sink,
+    Source,
+    Stamp,
+    Stateless,
+    Union,
+)
+
+TIME: Final = "_time"
+LEVEL: Final = "_level"
+SEQ: Final = "_seq"
+KEY: Final = "_key"
+#: The row's time where time is each key's own; it stands behind the order key and orders nothing.
+OWN: Final = "_own"
+#: The event part of the order key; counters and branches follow, see :meth:`Plan.order_columns`.
+EVENT: Final = (TIME, LEVEL, SEQ, KEY)
+#: The first thing that ends: rows that wait for their key's own clock are released, before any timer fires.
+RELEASE: Final = -1
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Edge:
+    """One reader of a stream: the reading node and its input port."""
+
+    node: int
+    port: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unit:
+    """What the engine runs as one: a node, a fused chain of stateless nodes, or a loop of feedback."""
+
+    nodes: tuple[int, ...]
+    stage: int
+    #: the operators of a loop of feedback
+    loop: bool = False
+
+
+class Closing(NamedTuple):
+    """A step of the end of the streams: in round 0 the last timers of a domain fire; then, in a round each, the
+    coroutine operators close whose inputs have ended with it, and what they give runs through."""
+
+    domain: int
+    round: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A checked flow, ready to be run by any host.
+
+    ``stages[i]`` is the number of re-routings between slots before node i + 1; ``domains[i]`` names the node
+    whose clock rules its main output (a source or order_by; 0 where there is no event time).
+    """
+
+    flow: str
+    nodes: tuple[Node, ...]
+    stages: tuple[int, ...]
+    domains: tuple[int, ...]
+    units: tuple[Unit, ...]
+
+    def node(self, index: int) -> Node:
+        return self.nodes[index - 1]
+
+    def stage(self, index: int) -> int:
+        return self.stages[index - 1]
+
+    def domain(self, ref: Ref) -> int:
+        """The time domain of a stream; late and rejected streams have none."""
+        return self.domains[ref.node - 1] if ref.port in self.node(ref.node).main else 0
+
+    @functools.cached_property
+    def _own(self) -> frozenset[int]:
+        """The nodes whose main output has each key's own time."""
+        found: set[int] = set()
+        for node in self.nodes:
+            if isinstance(node, Source):
+                own = node.order == "key"
+            else:
+                inputs = [ref for ref in node.inputs if ref.port == "out"]
+                own = not isinstance(node, OrderBy) and any(ref.node in found for ref in inputs)
+            if own:
+                found.add(node.index)
+        return frozenset(found)
+
+    def own(self, ref: Ref) -> bool:
+        """Whether a stream's time is each key's own."""
+        return ref.port == "out" and ref.node in self._own
+
+    @functools.cached_property
+    def endings(self) -> tuple[int, ...]:
+        """The domains in the order in which they end; 0 are the streams without a clock."""
+        first = [RELEASE] if any(node.timing == "end" for node in self.keyed) else []
+        return (*first, *sorted({0, *self.domains}))
+
+    @functools.cached_property
+    def closings(self) -> tuple[Closing, ...]:
+        """The steps in which the streams end."""
+        return tuple(
+            Closing(domain, number)
+            for domain in self.endings
+            for number in range(self.rounds(domain) + 1)
+        )
+
+    @functools.cached_property
+    def _closers(self) -> dict[int, list[int]]:
+        """By domain, the coroutine operators whose inputs have all ended when it has, in order."""
+        found: dict[int, list[int]] = {}
+        for node in self.nodes:
+            if isinstance(node, Coroutine):
+                found.setdefault(self.last_domain(node), []).append(node.index)
+        return found
+
+    def last_domain(self, node: Node) -> int:
+        """The domain whose end is the end of all of a node's inputs.
+
+        A late or rejected stream goes on until the last domain that it comes from has ended.
+        """
+        return max(self.domains[one.index - 1] for ref in node.inputs for one in self.upstream(ref))
+
+    def rounds(self, domain: int) -> int:
+        """How many coroutine operators close when a domain ends."""
+        return len(self._closers.get(domain, ()))
+
+    def closing(self, node: Coroutine) -> Closing:
+        """When a coroutine operator closes."""
+        domain = self.last_domain(node)
+        return Closing(domain, 1 + self._closers[domain].index(node.index))
+
+    @functools.cached_property
+    def depth(self) -> int:
+        """How many stages there are."""
+        return max(self.stages) + 1
+
+    @functools.cached_property
+    def readers(self) -> dict[Ref, tuple[Edge, ...]]:
+        """Who reads each stream, in the order in which a serial run visits them."""
+        out: dict[Ref, list[Edge]] = {}
+        for node in self.nodes:
+            for port, ref in enumerate(node.inputs):
+                out.setdefault(ref, []).append(Edge(node.index, port))
+        return {ref: tuple(sorted(edges)) for ref, edges in out.items()}
+
+    @functools.cached_property
+    def feedback(self) -> dict[Ref, tuple[Edge, ...]]:
+        """Who reads each stream by feedback."""
+        out: dict[Ref, list[Edge]] = {}
+        for node in self.coroutines:
+            for port, one in enumerate(node.in_ports):
+                if one.feedback:
+                    out.setdefault(one.ref, []).append(Edge(node.index, port))
+        return {ref: tuple(edges) for ref, edges in out.items()}
+
+    def inputs_of(self, nodes: Sequence[int]) -> tuple[tuple[Ref, Edge], ...]:
+        """What comes into a unit from others: of a chain what its first node reads, of a loop what any does."""
+        return tuple(
+            (ref, Edge(index, port))
+            for index in nodes
+            for port, ref in enumerate(self.node(index).inputs)
+            if ref.node not in nodes
+        )
+
+    @functools.cached_property
+    def sources(self) -> tuple[Source, ...]:
+        return tuple(n for n in self.nodes if isinstance(n, Source))
+
+    @functools.cached_property
+    def sinks(self) -> tuple[Sink, ...]:
+        return tuple(n for n in self.nodes if isinstance(n, Sink))
+
+    @functools.cached_property
+    def keyed(self) -> tuple[Keyed, ...]:
+        return tuple(n for n in self.nodes if isinstance(n, Keyed))
+
+    @functools.cached_property
+    def coroutines(self) -> tuple[Coroutine, ...]:
+        return tuple(n for n in self.nodes if isinstance(n, Coroutine))
+
+    @functools.cached_property
+    def merges(self) -> frozenset[Ref]:
+        """The streams that lead to where several are merged, whose order key must therefore be whole."""
+        out: set[Ref] = set()
+        loops = {index: loop for loop in loops_of(self.nodes) for index in loop}
+        for node in reversed(self.nodes):
+            several = isinstance(node, Coroutine) and len(node.inputs) > 1
+            several = several or (
+                node.index in loops and len(self.inputs_of(loops[node.index])) > 1
+            )
+            merging = isinstance(node, Union) or several
+            if merging or any(Ref(node.index, port) in out for port in ports(node)):
+                out.update(node.inputs)
+        return frozenset(out)
+
+    def order_columns(self, ref: Ref, *, whole: bool) -> tuple[str, ...]:
+        """The hidden columns of a stream, most significant first.
+
+        Args:
+            ref: the stream.
+            whole: whether the whole order key is wanted (several slots, or a union behind it).
+        """
+        own = (OWN,) if self.own(ref) else ()
+        if not whole:
+            return (TIME, *own) if own or self.domain(ref) else ()
+        return (*EVENT, *self._path_columns(ref), *own)
+
+    def merged_columns(self, refs: Sequence[Ref]) -> tuple[str, ...]:
+        """The whole order key of several streams, merged."""
+        found = {
+            _place(name): name
+            for ref in refs
+            for name in (*self._path_columns(ref), *self._branch(ref))
+        }
+        return (*EVENT, *(found[place] for place in sorted(found)))
+
+    def _branch(self, ref: Ref) -> tuple[str, ...]:
+        return (branch(ref.node),) if len(self.readers[ref]) > 1 else ()
+
+    def _path_columns(self, ref: Ref) -> tuple[str, ...]:
+        node = self.node(ref.node)
+        found: set[tuple[int, int]] = set()
+        starts = isinstance(node, (Source, OrderBy))
+        if not starts and (ref.port != "late" or isinstance(node, OwnTime)):
+            for one in node.inputs:
+                found |= {_place(name) for name in self._path_columns(one)}
+                if len(self.readers[one]) > 1:
+                    found.add((one.node, 1))
+        if ref.port in node.main and expands(node):
+            found.add((node.index, 0))
+        return tuple(f"_{'cb'[kind]}{index}" for index, kind in sorted(found))
+
+    def upstream(self, ref: Ref) -> Iterator[Node]:
+        """The nodes that a stream comes from, nearest first."""
+        node = self.node(ref.node)
+        yield node
+        for one in node.inputs:
+            yield from self.upstream(one)
+
+
+def _place(name: str) -> tuple[int, int]:
+    return int(name[2:]), "cb".index(name[1])
+
+
+def counter(index: int) -> str:
+    """The name of the counter column of an expanding operator."""
+    return f"_c{index}"
+
+
+def branch(index: int) -> str:
+    """The name of the branch column of a stream with several readers."""
+    return f"_b{index}"
+
+
+def ports(node: Node) -> tuple[str, ...]:
+    """The ports by which a node's streams leave."""
+    return (*node.main, "late", "rejected")
+
+
+def expands(node: Node) -> bool:
+    """Whether one input tuple (or one firing of a timer) can give several output tuples."""
+    if isinstance(node, Keyed):
+        own = node.timing == "own" and node.on_timer is not None
+        return own or node.many or node.timer_many
+    if isinstance(node, (Stateless, Stamp)):
+        return node.many
+    return isinstance(node, (Batches, Coroutine))
+
+
+def make_plan(flow: Flow) -> Plan:
+    """The plan of a flow.
+
+    Raises:
+        BuildError: the flow has no source or no sink, or a source nobody reads.
+    """
+    check_connected(flow.nodes)
+    nodes = settle_late(flow.nodes)
+    if not any(isinstance(node, Source) for node in nodes):
+        raise BuildError(f"flow {flow.name!r} has no source; begin with flow.source(...)")
+    if not any(isinstance(n, Sink) or (isinstance(n, Coroutine) and not n.main) for n in nodes):
+        raise BuildError(f"flow {flow.name!r} has no sink; end a stream with .sink('name')")
+    loops = loops_of(nodes)
+    plan = Plan(flow.name, nodes, _stages(nodes, loops), domains_of(nodes), ())
+    return dataclasses.replace(plan, units=tuple(_units(nodes, plan.stages, plan.merges, loops)))
+
+
+def reroutes(node: Node) -> bool:
+    """Whether a node's input must be brought to the slot that owns the key, or to the only one."""
+    return isinstance(node, (Keyed, OrderBy, Coroutine))
+
+
+def _stages(nodes: Sequence[Node], loops: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    stages: dict[int, int] = {}
+    for group in groups_of(nodes, loops):
+        members = [nodes[index - 1] for index in group]
+        refs = [ref for node in members for ref in node.inputs if ref.node not in group]
+        before = max((stages[ref.node] for ref in refs), default=0)
+        moves = any(reroutes(node) and not _at_home(nodes, node) for node in members)
+        stages |= dict.fromkeys(group, before + moves)
+    return tuple(stages[node.index] for node in nodes)
+
+
+def _at_home(nodes: Sequence[Node], node: Node) -> bool:
+    """Whether a keyed operator's rows were just brought to its slot, to be put in the order of the same key."""
+    if not isinstance(node, Keyed) or node.timing != "own":
+        return False
+    before = nodes[node.input.node - 1]
+    while isinstance(before, (Stamp, Digest, OwnTime)):
+        before = nodes[before.input.node - 1]
+    return isinstance(before, Keyed) and before.timing == "end" and before.key == node.key
+
+
+def _units(
+    nodes: Sequence[Node],
+    stages: Sequence[int],
+    merges: frozenset[Ref],
+    loops: Sequence[Sequence[int]],
+) -> Iterator[Unit]:
+    """Chains of stateless nodes, each the only reader of the one before, fused; loops; all else alone.
+
+    A node whose rejected stream leads to a union begins a chain: inside one, rows carry no counters of the
+    expanding operators before it, and its rejected rows would lose their place.
+    """
+    readers: dict[Ref, int] = {}
+    for node in nodes:
+        for ref in node.inputs:
+            readers[ref] = readers.get(ref, 0) + 1
+    following: dict[int, Stateless] = {}
+    inner: set[int] = set()
+    in_loops = {index for loop in loops for index in loop}
+    for node in nodes:
+        if not isinstance(node, Stateless) or node.index in in_loops:
+            continue
+        before = nodes[node.input.node - 1]
+        fits = isinstance(before, Stateless) and before.errors == node.errors
+        fits = fits and before.index not in in_loops
+        fits = fits and Ref(node.index, "rejected") not in merges
+        if fits and node.input.port == "out" and readers[node.input] == 1:
+            following[before.index] = node
+            inner.add(node.index)
+    for group in groups_of(nodes, loops):
+        if group[0] in in_loops:
+            yield Unit(group, stages[group[0] - 1], loop=True)
+        elif group[0] not in inner:
+            chain = [*group]
+            while chain[-1] in following:
+                chain.append(following[chain[-1]].index)
+            yield Unit(tuple(chain), stages[group[0] - 1])
+
+
+def kind_name(node: Node) -> str:
+    """The operator's kind as the papers call it."""
+    if isinstance(node, OrderBy):
+        return "stateful (order_by)"
+    if isinstance(node, Coroutine):
+        return "stateful (coroutine)"
+    if node.kind is OperatorKind.STATELESS and isinstance(node, Stateless):
+        return f"stateless ({node.verb})"
+    return node.kind.value

@@ -1,1 +1,0 @@
-"""Act: chunks, kernels, state tables and the engine that runs a plan in this process."""

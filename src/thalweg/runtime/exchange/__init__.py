@@ -1,8 +1,0 @@
-"""Slots in one process that exchange tuples and the state of keys by messages (Caneill et al., 3.4)."""
-
-from __future__ import annotations
-
-from thalweg.runtime.exchange.slotted import Decide, Placer, SlottedEngine
-from thalweg.runtime.exchange.transport import Stepped, Threads, Transport
-
-__all__ = ["Decide", "Placer", "SlottedEngine", "Stepped", "Threads", "Transport"]

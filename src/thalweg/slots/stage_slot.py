@@ -1,0 +1,287 @@
+"""One stage in one slot: takes steps, and its part in reconfigurations (Caneill et al., Algorithm 1, poi_migration).
+
+All that it does is the answer to a message; it has no thread of its own. A tuple whose key's state is on its way waits,
+those of other keys do not; the outputs of a step leave together, in order, so nobody behind sees that some waited.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from thalweg.columns.chunks import Chunk
+from thalweg.columns.ordering import merge
+from thalweg.engine.build import Prepared
+from thalweg.engine.serial import Engine, Leaving
+from thalweg.flow.operators.nodes import Keyed
+from thalweg.hashing import Int64s, UInt64s
+from thalweg.locality import KeyMove, KeySummary, Moves, RoutingTable, UnitMove
+from thalweg.plan.plan import Edge
+from thalweg.slots.arrivals import Arrivals, receivers
+from thalweg.slots.key_counting import KeyCounter
+from thalweg.slots.messages import (
+    AckReconf,
+    Envelope,
+    GetMetrics,
+    Message,
+    Migrate,
+    Phase,
+    Place,
+    Propagate,
+    SendMetrics,
+    SendReconf,
+    Settled,
+    Work,
+)
+from thalweg.slots.migration import SlotsOf, put, take_leaving
+from thalweg.slots.routes import Routes
+
+
+@dataclasses.dataclass(slots=True)
+class _Open:
+    """A step that waits for state."""
+
+    number: int
+    phase: Phase
+    held: dict[Edge, Chunk]
+    leaving: list[Leaving]
+
+
+class StageSlot:
+    """A stage in a slot.
+
+    Args:
+        prepared: what to run.
+        place: which stage and slot.
+        manager: who reconfigures.
+        table: the one that holds.
+        joins: whether it takes no part until a reconfiguration brings it in.
+        counts_keys: whether it counts keys and pairs of keys.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        place: Place,
+        manager: Place,
+        table: RoutingTable,
+        *,
+        joins: bool,
+        counts_keys: bool,
+    ) -> None:
+        self.place = place
+        self.engine = Engine(prepared, stage=place.stage)
+        self._plan = prepared.plan
+        self._manager = manager
+        self._routes = Routes(prepared)
+        self._arrivals = Arrivals(place.stage, table, None if joins else 0)
+        self._reconf: SendReconf | None = None
+        #: the table before the one that holds
+        self._before = table
+        #: the slots whose state has not come
+        self._missing: set[int] = set()
+        #: state that came before its table held, by the slot that sent it
+        self._early: dict[int, Migrate] = {}
+        self._open: _Open | None = None
+        self._splits = all(map(self._can_wait, self.engine.plan.nodes))
+        self._counter = KeyCounter(self.engine, table.slots) if counts_keys else None
+        for unit in self.engine.coroutines:
+            unit.here = place.slot == 0
+
+    def _can_wait(self, node: Any) -> bool:
+        """Whether some of a node's rows may be taken later than others of the same step."""
+        if self._plan.stage(node.index) != self.place.stage:
+            return True
+        stateful = node.name in self.engine.keyed or node.name in self.engine.gates
+        return not stateful or (
+            isinstance(node, Keyed) and bool(node.key.fields) and node.timing == "clock"
+        )
+
+    # -- messages ------------------------------------------------------------------------------------------
+
+    def handle(self, sender: Place, message: Message) -> list[Envelope]:
+        """What it answers to a message."""
+        match message:
+            case Work() | Propagate():
+                self._arrivals.take(sender, message)
+            case GetMetrics():
+                return [self._to(self._manager, SendMetrics(self._counted()))]
+            case SendReconf():
+                self._reconf = message
+                self._arrivals.announce(message.before, message.router)
+                return [self._to(self._manager, AckReconf(message.router.epoch))]
+            case Migrate():
+                return [*self._receive(sender, message), *self._go_on()]
+            case _:
+                raise TypeError(f"a stage cannot take {type(message).__name__}")
+        return list(self._go_on())
+
+    def _to(self, receiver: Place, message: Message) -> Envelope:
+        return Envelope(self.place, receiver, message)
+
+    def _go_on(self) -> Iterator[Envelope]:
+        """Takes the steps and tables that are whole."""
+        while self._open is None:
+            switch = self._arrivals.switch()
+            if switch is not None:
+                yield from self._reconfigure(switch)
+                continue
+            works = self._arrivals.next_step()
+            if works is None:
+                return
+            yield from self._step(works)
+
+    def _counted(self) -> KeySummary | None:
+        if self._counter is None:
+            return None
+        found = self._counter.summary()
+        self._counter.reset()
+        return found
+
+    # -- steps ---------------------------------------------------------------------------------------------
+
+    def _step(self, works: Sequence[Work]) -> Iterator[Envelope]:
+        parts: dict[Edge, list[Chunk]] = {}
+        clocks: dict[int, int] = {}
+        for work in works:
+            for edge, chunks in work.parts.items():
+                parts.setdefault(edge, []).extend(chunks)
+            for domain, clock in work.phase.clocks.items():
+                clocks[domain] = max(clock, clocks.get(domain, clock))
+        held = {edge: self._merged(edge, chunks) for edge, chunks in parts.items()}
+        phase = works[0].phase._replace(clocks=clocks)
+        self._open = _Open(works[0].step, phase, held, [])
+        yield from self._proceed()
+
+    def _proceed(self) -> Iterator[Envelope]:
+        """Takes the rows of the open step whose state is here; closes the step when there are no others."""
+        step = self._open
+        if step is None:
+            return
+        if self._missing:
+            if self._splits and not step.phase.ending:
+                self._take_ready(step)
+            return
+        self._run(step, step.held)
+        self._open = None
+        yield from self._close(step)
+
+    def _take_ready(self, step: _Open) -> None:
+        ready: dict[Edge, Chunk] = {}
+        for edge, chunk in list(step.held.items()):
+            node = self._routes.by_key(edge)
+            if node is None:
+                ready[edge] = step.held.pop(edge)
+                continue
+            waits = self._routes.waits(node, chunk, self._before, frozenset(self._missing))
+            ready[edge] = chunk.take(np.flatnonzero(~waits))
+            step.held[edge] = chunk.take(np.flatnonzero(waits))
+        if any(map(len, ready.values())):
+            self._run(step, ready)
+
+    def _run(self, step: _Open, arriving: dict[Edge, Chunk]) -> None:
+        phase = step.phase
+        if self._counter is not None:
+            self._counter.arrived(arriving)
+        step.leaving.append(
+            self.engine.step(
+                {}, phase.clocks, ending=phase.ending, round=phase.round, arriving=arriving
+            )
+        )
+        step.leaving += self.engine.settle()
+
+    def _close(self, step: _Open) -> Iterator[Envelope]:
+        gates = (gate for gate in self.engine.gates.values() if gate.arrived)
+        own = self.engine.own_clocks()
+        clocks = {
+            **step.phase.clocks,
+            **{g.node.index: own[g.node.index] for g in gates if g.node.index in own},
+        }
+        phase = step.phase._replace(clocks=clocks)
+        table = self._arrivals.table
+        joined = self._joined(step.leaving)
+        self._count(joined)
+        parts = self._routes.parts(joined, self.place.slot, table)
+        for place in receivers(self.place.stage, self._plan.depth, table.slots):
+            yield self._to(place, Work(step.number, phase, parts.get(place, {})))
+
+    def _count(self, leaving: Leaving) -> None:
+        """Counts what the step took, and what it leads to."""
+        if self._counter is None:
+            return
+        for edge, chunks in leaving.items():
+            node = self._routes.by_key(edge)
+            if node is None:
+                continue
+            for chunk in chunks:
+                spec, columns, places = self._routes.keys(node, chunk)
+                hashes = spec.hashes(columns, len(places))
+                self._counter.left(node, chunk, places, spec, columns, hashes)
+        self._counter.end_phase()
+
+    def _joined(self, leaving: Iterable[Leaving]) -> Leaving:
+        """What a step gave in several goes, in the order of the stream."""
+        found: Leaving = {}
+        for one in leaving:
+            for edge, chunks in one.items():
+                found.setdefault(edge, []).extend(chunks)
+        return {edge: [self._merged(edge, chunks)] for edge, chunks in found.items()}
+
+    def _merged(self, edge: Edge, chunks: Sequence[Chunk]) -> Chunk:
+        ref = self._plan.node(edge.node).inputs[edge.port]
+        return merge(chunks, self.engine.edge_columns(ref, edge))
+
+    # -- reconfigurations ----------------------------------------------------------------------------------
+
+    def _reconfigure(self, word: Propagate) -> Iterator[Envelope]:
+        """The new table holds: hands over what leaves, waits for what is to come, tells those behind."""
+        reconf = self._reconf
+        assert reconf is not None
+        self._reconf, self._before = None, reconf.before
+        here, router = self.place.slot, reconf.router
+        states = take_leaving(self.engine, here, self._slots_of(router))
+        for slot in sorted(self._slots_in(reconf.send, "receiver")):
+            yield self._to(
+                Place(self.place.stage, slot), Migrate(router.epoch, states.pop(slot, {}))
+            )
+        assert not states, f"state of keys that no list names goes to the slots {sorted(states)}"
+        self._missing = self._slots_in(reconf.receive, "sender")
+        slots = max(reconf.before.slots, router.slots)
+        if here < reconf.before.slots:
+            for place in receivers(self.place.stage, self._plan.depth, slots):
+                yield self._to(place, word)
+        if here >= router.slots:
+            self._arrivals.leave()
+        early, self._early = self._early, {}
+        for slot, message in early.items():
+            yield from self._receive(Place(self.place.stage, slot), message)
+        if not early and not self._missing:
+            yield self._to(self._manager, Settled(router.epoch))
+
+    def _slots_of(self, router: RoutingTable) -> SlotsOf:
+        def slots_of(operator: str, hashes: UInt64s) -> Int64s:
+            home = self._routes.home(operator)
+            return (
+                np.zeros(len(hashes), np.int64) if home is None else router.slots_of(home, hashes)
+            )
+
+        return slots_of
+
+    def _slots_in(self, moves: Moves, side: str) -> set[int]:
+        """The other slots that a list names for this stage."""
+        both: list[KeyMove | UnitMove] = [*moves.keys, *moves.units]
+        slots = {getattr(one, side) for one in both if one.operator in self.engine.keyed}
+        return slots - {self.place.slot}
+
+    def _receive(self, sender: Place, message: Migrate) -> Iterator[Envelope]:
+        if self._reconf is not None and self._reconf.router.epoch == message.epoch:
+            self._early[sender.slot] = message
+            return
+        put(self.engine, message.states)
+        self._missing.discard(sender.slot)
+        yield from self._proceed()
+        if not self._missing:
+            yield self._to(self._manager, Settled(message.epoch))

@@ -1,0 +1,1 @@
+"""Where Spark runs: sessions, Java, clusters on this machine, executors and what passes between them."""

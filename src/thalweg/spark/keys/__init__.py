@@ -1,0 +1,1 @@
+"""Which slot owns which key on Spark: routes, statistics, tables, and keys that come for the first time."""

@@ -1,0 +1,1 @@
+"""What runs inside Spark's tasks, and how chunks come there and back."""

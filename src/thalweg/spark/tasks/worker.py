@@ -1,0 +1,392 @@
+"""What a Python worker process keeps between batches: plans, engines with their compiled operators, hot state.
+
+A task asks for the engine of its stage and slot. Its tables are brought to what the commit record of the batch
+before names: a table whose tag is named needs nothing, one that is behind gets the deltas, any other is read.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import dataclasses
+import functools
+import gc
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import cloudpickle
+import numpy as np
+import pyarrow as pa
+
+from thalweg.checkpoint import record as records
+from thalweg.checkpoint.manifest import migrate_batch
+from thalweg.checkpoint.paths import FileSystem, resolve
+from thalweg.checkpoint.routing_files import read_table
+from thalweg.checkpoint.segments import Segment, SegmentUnit
+from thalweg.checkpoint.store import Migrate, SegmentPlace, load_buckets, save_operator
+from thalweg.checkpoint.table_form import arrow_schema
+from thalweg.columns.keys import KeySpec
+from thalweg.engine.build import Prepared
+from thalweg.engine.coroutines.unit import CoroutineUnit
+from thalweg.engine.ingress import Gate
+from thalweg.engine.keyed_unit import KeyedUnit
+from thalweg.engine.serial import Engine
+from thalweg.errors import CheckpointError
+from thalweg.flow.operators.nodes import Coroutine, Keyed, Source
+from thalweg.spark.keys.routes import Routes, hash_routes, node_slot, table_routes
+from thalweg.spark.tasks.gates import GateState, gate_facts, set_gate_facts
+from thalweg.workers.engine import STEP_ROWS, ParallelEngine
+from thalweg.workers.options import Options
+
+#: Engines that a process keeps; older ones are given up, their state is on disk.
+_KEPT: Final = 8
+#: Tables of buckets that another slot owns now are kept up to this size an operator: slots wander between the
+#: worker processes of one machine, and come back.
+_ASIDE_BYTES: Final = 256 << 20
+_ENGINES: dict[tuple[str, int | None], HotEngine] = {}
+_PLANS: dict[str, Prepared] = {}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StageJob:
+    """What the driver tells every task of a batch.
+
+    Attributes:
+        plan: the pickled plan; unpickled only in a process that has not seen ``fingerprint``.
+        root: the checkpoint's Thalweg folder; "" for a run without state on disk.
+        batch: the batch id.
+        attempt: names this try of the batch.
+        previous: the batch whose record the state comes from; None for empty state.
+        previous_attempt: the attempt that this record must be of; "" where that is not known.
+        slots: how many slots there are.
+        ends: whether the input ends with this batch (batch frames).
+        options: the inputs, by source name (see :mod:`thalweg.spark.inputs`).
+        defaults: by operator, the values of state fields that older files lack.
+        chunk_rows: rows a step.
+        threads: of the engine of each task; 1 is the serial engine.
+        epoch: the routing table that holds in this batch, 0 for none.
+        next_epoch: the one that holds from the next batch on; keys that it moves are moved with this batch's state.
+        told: an accumulator that takes what tasks count of their keys (:class:`thalweg.spark.keys.counting.ToldParam`);
+            None where nothing is counted.
+    """
+
+    plan: bytes
+    fingerprint: str
+    root: str
+    batch: int
+    attempt: str
+    previous: int | None
+    slots: int
+    ends: bool
+    options: Mapping[str, Any]
+    defaults: Mapping[str, Mapping[str, Any]]
+    chunk_rows: int
+    #: the sinks whose rows are wanted, by node; those of others are counted only
+    wanted: frozenset[int]
+    threads: int = 1
+    previous_attempt: str = ""
+    epoch: int = 0
+    next_epoch: int = 0
+    told: Any = None
+
+    @property
+    def durable(self) -> bool:
+        return bool(self.root)
+
+
+@dataclasses.dataclass(slots=True)
+class HotEngine:
+    """An engine with the tags of its tables; tables of buckets that another slot owns now are set aside."""
+
+    engine: Engine
+    #: the threads that it was made for
+    threads: int = 1
+    tags: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
+    aside: dict[str, dict[int, Any]] = dataclasses.field(default_factory=dict)
+    #: by gate, the batch and attempt whose rows it holds
+    equals: dict[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
+    #: batches run since it was made
+    batches: int = 0
+
+
+def plan_of(job: StageJob) -> Prepared:
+    """The job's plan, unpickled once a process."""
+    if job.fingerprint not in _PLANS:
+        while len(_PLANS) >= _KEPT:
+            _PLANS.pop(next(iter(_PLANS)))
+        _PLANS[job.fingerprint] = cloudpickle.loads(job.plan)
+    return _PLANS[job.fingerprint]
+
+
+def owned_gates(engine: Engine, slot: int, slots: int) -> dict[str, Gate]:
+    """The gates whose waiting rows this slot holds: all of the sources, and each order_by in one slot."""
+    return {
+        name: gate
+        for name, gate in engine.gates.items()
+        if isinstance(gate.node, Source) or node_slot(gate.node, slots) == slot
+    }
+
+
+@contextlib.contextmanager
+def hot_engine(job: StageJob, stage: int | None, slot: int) -> Iterator[HotEngine]:
+    """The engine of a stage, with the state that this slot owns as of the job's previous record.
+
+    It is kept for the next batch when the block ends well, which must have saved its state; else it is stopped.
+    """
+    hot = _taken(job, stage) or _made(job, stage)
+    try:
+        if job.durable:
+            _load(job, hot, slot)
+        hot.engine.resume()
+        for unit in hot.engine.coroutines:
+            unit.here = stage is None or bool(routes_of(job)[unit.node.name].owned(slot))
+        yield hot
+    except BaseException:
+        hot.engine.stop()
+        raise
+    if job.durable:
+        _keep(_place(job, stage), hot)
+    else:
+        hot.engine.stop()
+
+
+def _place(job: StageJob, stage: int | None) -> tuple[str, int | None]:
+    return f"{job.fingerprint}:{job.root}", stage
+
+
+def _taken(job: StageJob, stage: int | None) -> HotEngine | None:
+    """The engine that was kept, if it runs the way the job says."""
+    hot = _ENGINES.pop(_place(job, stage), None) if job.durable else None
+    if hot is not None and hot.threads != job.threads:
+        hot.engine.stop()
+        return None
+    return hot
+
+
+def _made(job: StageJob, stage: int | None) -> HotEngine:
+    made = make_engine(plan_of(job), stage, chunk_rows=job.chunk_rows, threads=job.threads)
+    return HotEngine(made, job.threads)
+
+
+def make_engine(prepared: Prepared, stage: int | None, *, chunk_rows: int, threads: int) -> Engine:
+    """An engine of a slot; threads that it has start with its first step."""
+    if threads == 1:
+        return Engine(prepared, stage=stage, chunk_rows=chunk_rows)
+    options = Options(threads=threads)
+    made = ParallelEngine(prepared, stage=stage, chunk_rows=chunk_rows, options=options)
+    if stage is None and made.is_native:
+        # For larger ones the allocator gives memory back and takes it anew, page by page, at each step.
+        made.chunk_rows = min(chunk_rows, STEP_ROWS)
+    return made
+
+
+def compile_all(prepared: Prepared, threads: int) -> None:
+    """Compiles what the flow's tasks run, by a step without rows through all of it."""
+    engine = make_engine(prepared, None, chunk_rows=1, threads=threads)
+    try:
+        engine.step({}, {})
+        for _ in engine.settle():
+            pass
+    finally:
+        engine.stop()
+
+
+def _keep(place: tuple[str, int | None], hot: HotEngine) -> None:
+    if not hot.batches:
+        # Spark's worker collects garbage after every task, through all that Numba and the engine hold:
+        # a fifth of a short batch. What is there now stays, so it need not be looked at again.
+        gc.freeze()
+    hot.batches += 1
+    while len(_ENGINES) >= _KEPT:
+        _ENGINES.pop(next(iter(_ENGINES))).engine.stop()
+    _ENGINES[place] = hot
+
+
+@atexit.register
+def forget_engines() -> None:
+    """Gives up all engines that this process keeps; their threads must not outlive what they work on."""
+    while _ENGINES:
+        _ENGINES.popitem()[1].engine.stop()
+
+
+def routes_of(job: StageJob) -> Routes:
+    """Where keys and state units are in the job's batch."""
+    return _routes(job.fingerprint, job.root, job.epoch, job.slots)
+
+
+def next_routes_of(job: StageJob) -> Routes:
+    """Where they are from the next batch on."""
+    return _routes(job.fingerprint, job.root, job.next_epoch or job.epoch, job.slots)
+
+
+@functools.lru_cache(maxsize=4)
+def _routes(fingerprint: str, root: str, epoch: int, slots: int) -> Routes:
+    plan = _PLANS[fingerprint].plan
+    if not epoch:
+        return hash_routes(plan, slots)
+    return table_routes(plan, read_table(*resolve(root), epoch))
+
+
+def _previous(job: StageJob) -> records.CommitRecord | None:
+    """The record that the batch starts from; None for empty state.
+
+    Raises:
+        CheckpointError: this process does not find what the driver has read.
+    """
+    if job.previous is None:
+        return None
+    found = _record(job.root, job.previous, job.attempt)
+    if found is None or job.previous_attempt not in ("", found.attempt):
+        what = "is not here" if found is None else "is not the one that the driver has read"
+        raise CheckpointError(
+            f"the commit record of batch {job.previous} in {job.root} {what} (host {socket.gethostname()}).\n"
+            "Every executor needs the folder of the state, at the same path: check that it is mounted there, or that no"
+            " second query runs on the checkpoint."
+        )
+    return found
+
+
+@functools.lru_cache(maxsize=4)
+def _record(root: str, batch: int, attempt: str) -> records.CommitRecord | None:
+    """The record of a batch; ``attempt`` is the reading batch's, since a re-run may replace a record."""
+    fs, path = resolve(root)
+    return records.read(fs, path, batch)
+
+
+def _load(job: StageJob, hot: HotEngine, slot: int) -> None:
+    record = _previous(job)
+    fs, path = resolve(job.root)
+    for name, unit in hot.engine.keyed.items():
+        route = routes_of(job)[name]
+        owned = route.owned(slot)
+        if isinstance(unit, KeyedUnit):
+            unit.set_units(route.units, owned)
+        mine = set(owned)
+        aside = hot.aside.setdefault(name, {})
+        for bucket in [b for b in unit.tables if b not in mine]:
+            aside[bucket] = unit.tables.pop(bucket)
+        for bucket in [b for b in aside if b in mine]:
+            unit.tables[bucket] = aside.pop(bucket)
+        if sum(table.nbytes for table in aside.values()) > _ASIDE_BYTES:
+            aside.clear()
+        chained = record.chains.get(name, {}) if record else {}
+        # A tag speaks for a table that is held; one made now is empty, whatever was here before.
+        have = {b: hot.tags[name, b] for b in unit.tables if (name, b) in hot.tags}
+        tables = {b: unit.table(b) for b in mine if b in chained or b in unit.tables}
+        migrate = _migration(job, unit.node)
+        loaded = load_buckets(fs, path, record, name, tables, have, migrate=migrate)
+        hot.tags.update({(name, b): one.tag for b, one in loaded.items()})
+    _load_gates(job, hot, slot, record, fs, path)
+
+
+def _migration(job: StageJob, node: Keyed | Coroutine) -> Migrate:
+    """Brings rows of a node's older state files into today's form."""
+    schema = arrow_schema(KeySpec(node.key.fields), node.state)
+    return functools.partial(
+        migrate_batch, schema=schema, defaults=dict(job.defaults.get(node.name, {}))
+    )
+
+
+def segment_facts(segment: Segment) -> list[Any]:
+    """A segment as JSON values, for the report of a task."""
+    return [segment.operator, segment.file, [list(unit) for unit in segment.units]]
+
+
+def segment_of(facts: list[Any]) -> Segment:
+    """The segment of :func:`segment_facts`."""
+    operator, file, units = facts
+    return Segment(operator, file, tuple(SegmentUnit(*unit) for unit in units))
+
+
+def _load_gates(
+    job: StageJob,
+    hot: HotEngine,
+    slot: int,
+    record: records.CommitRecord | None,
+    fs: FileSystem,
+    path: str,
+) -> None:
+    facts = record.extra.get("gates", {}) if record else {}
+    mine = owned_gates(hot.engine, slot, job.slots)
+    for name, gate in hot.engine.gates.items():
+        if name not in mine:
+            # Another slot has its rows; what is left here from before a rescale must not come out.
+            set_gate_facts(gate, None)
+            GateState(gate).load([])
+            hot.equals.pop(name, None)
+            continue
+        set_gate_facts(gate, facts.get(name))
+        if record is None or hot.equals.get(name) != (record.batch, record.attempt):
+            load_buckets(fs, path, record, name, {0: GateState(gate)}, {})
+
+
+def save(job: StageJob, stage: int | None, slot: int, hot: HotEngine, task: str) -> dict[str, Any]:
+    """Writes the segments of this slot; gives what the driver needs for the commit record."""
+    engine = hot.engine
+    said: dict[str, Any] = {"counts": engine.counts, "segments": [], "gates": {}, "keys": {}}
+    said["waiting"] = {
+        f"{unit.node.name}.{port}": rows
+        for unit in engine.coroutines
+        for port, rows in unit.waiting().items()
+    }
+    if not job.durable:
+        return said
+    record = _previous(job)
+    fs, path = resolve(job.root)
+    place = SegmentPlace(job.batch, stage or 0, slot, f"{job.attempt}-{task}")
+    about = {"flow": engine.plan.flow}
+    for name, unit in engine.keyed.items():
+        migrate = _migration(job, unit.node)
+        keys = [field.name for field in unit.node.key.fields]
+        moved = _moved(job, unit)
+        segment = save_operator(
+            fs, path, place, name, unit.tables, record,
+            keys=keys, metadata=about, moved=moved, migrate=migrate,
+        )  # fmt: skip
+        _saved(hot, name, unit.tables, segment)
+        said["segments"].append(segment_facts(segment))
+        gone = sum(rows.num_rows for rows in moved.values())
+        said["keys"][name] = sum(map(len, unit.tables.values())) + gone
+    for name, gate in owned_gates(engine, slot, job.slots).items():
+        state = GateState(gate)
+        segment = save_operator(fs, path, place, name, {0: state}, record, keys=[], metadata=about)
+        state.mark_saved()
+        hot.equals[name] = (job.batch, job.attempt)
+        said["segments"].append(segment_facts(segment))
+        said["gates"][name] = {**gate_facts(gate), "waiting": len(state)}
+    return said
+
+
+def _moved(job: StageJob, unit: KeyedUnit | CoroutineUnit) -> dict[int, pa.RecordBatch]:
+    """Takes out the keys that are in another unit from the next batch on; gives their state by that unit."""
+    if not job.next_epoch or not isinstance(unit, KeyedUnit) or not unit.node.key.fields:
+        return {}
+    then = next_routes_of(job)[unit.node.name].units
+    parts: dict[int, list[pa.RecordBatch]] = {}
+    for here, table in unit.tables.items():
+        rows = table.take_out(lambda hashes, here=here: then.of(hashes) == here)
+        if rows.num_rows:
+            units = then.of(unit.spec.hashes_of(rows))
+            for there in np.unique(units).tolist():
+                places = pa.array(np.flatnonzero(units == there))
+                parts.setdefault(there, []).append(rows.take(places))
+    return {there: pa.concat_batches(found) for there, found in parts.items()}
+
+
+def _saved(hot: HotEngine, name: str, tables: Mapping[int, Any], segment: Any) -> None:
+    for table in tables.values():
+        table.mark_saved()
+    for bucket, tag in segment.tags().items():
+        hot.tags[name, bucket] = tag
+
+
+def clocks_of(job: StageJob, engine: Engine, slot: int) -> dict[str, int]:
+    """The clock of each domain of the gates that this slot owns, by the domain's number as text."""
+    plan = engine.plan
+    found: dict[str, int] = {}
+    for gate in owned_gates(engine, slot, job.slots).values():
+        domain = plan.domains[gate.node.index - 1]
+        if domain:
+            found[str(domain)] = min(found.get(str(domain), gate.clock), gate.clock)
+    return found

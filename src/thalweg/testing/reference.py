@@ -1,0 +1,400 @@
+"""The serial reference runner: one tuple at a time, depth-first, plain Python; the oracle of every test.
+
+It is written to be obviously right, not fast: each operator is what its definition says, timers sit in one
+heap ordered by (time, operator, key), and nothing is compiled, chunked or parallel (docs/order.md).
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from thalweg.errors import DataError, OperatorError
+from thalweg.flow.failures import reason_of, shorten
+from thalweg.flow.flow import Flow
+from thalweg.flow.operators.combining import alone
+from thalweg.flow.operators.digest import digest
+from thalweg.flow.operators.nodes import (
+    Batches,
+    Combine,
+    Coroutine,
+    Digest,
+    Keyed,
+    Node,
+    OrderBy,
+    OwnTime,
+    Ref,
+    Rejected,
+    Sink,
+    Source,
+    Stamp,
+    Stateless,
+    Union,
+)
+from thalweg.plan.plan import Plan, make_plan
+from thalweg.testing.reference_coroutine import ReferenceCoroutine, Took
+from thalweg.testing.reference_keys import KeyObserver, Nobody, canonical, key_of, sort_key
+from thalweg.testing.reference_lanes import ReferenceLanes
+from thalweg.testing.reference_parts import Outputs, fits, stamps, timer_of
+from thalweg.times import BEFORE_ALL, NEVER
+
+#: Timers by time, operator and key in sorting form, with the key.
+Heap = list[tuple[int, int, Any, Any]]
+
+
+def run_reference(
+    flow: Flow,
+    inputs: Mapping[str, Iterable[Any]],
+    *,
+    end: bool = True,
+    observer: KeyObserver | None = None,
+) -> Outputs:
+    """Runs a flow over rows in arrival order, a sequence a source.
+
+    Args:
+        flow: the flow.
+        inputs: rows by source name, in arrival order.
+        end: whether the streams end: waiting rows are released and the remaining timers fire.
+        observer: is told the keys of tuples.
+    """
+    return _Run(make_plan(flow), observer or Nobody()).run(inputs, end)
+
+
+class _Run:
+    def __init__(self, plan: Plan, observer: KeyObserver) -> None:
+        self.plan = plan
+        self.observer = observer
+        self.out = Outputs(
+            {n.name: [] for n in plan.sinks},
+            {n.name: {} for n in plan.keyed},
+            {},
+        )
+        self.waiting: dict[int, list[tuple[Any, ...]]] = {}
+        self.clock: dict[int, int] = {}
+        self.greatest: dict[tuple[int, Any], int] = {}
+        self.lanes = {s.index: ReferenceLanes(s) for s in plan.sources if s.keeps_lanes}
+        self.heap: Heap = []
+        #: timers where time is each key's own
+        self.own_heap: Heap = []
+        self.now = 0
+        self.ending = False
+        self.arrivals = itertools.count()
+        self.coroutines = {node.index: ReferenceCoroutine(node) for node in plan.coroutines}
+
+    def run(self, inputs: Mapping[str, Iterable[Any]], end: bool) -> Outputs:
+        for source in self.plan.sources:
+            for place, row in enumerate(inputs.get(source.name, ())):
+                self.enter(source, place, row)
+        for index in self.lanes:
+            self.give_late(index, end)
+        if end:
+            self.end_own_time()
+            self.close_coroutines(0)
+        for domain in sorted({d for d in self.plan.domains if d}):
+            self.serve(domain, end)
+            if end:
+                self.close_coroutines(domain)
+        for one in self.coroutines.values():
+            self.out.states[one.node.name] = one.states()
+        return self.out
+
+    def enter(self, source: Source, place: int, row: Any) -> None:
+        """A row of the input: it fits the record and arrives, or is rejected."""
+        try:
+            row = source.record.take(row)
+            fits(source, row)
+        except TypeError as error:
+            if source.errors == "fail":
+                raise DataError(f"source {source.name!r}: row {place}: {error}") from error
+            self.count(source, "in")
+            self.reject(source, str(error), f"row {place}", shorten(row))
+            return
+        self.arrive(source, row)
+
+    def arrive(self, node: Source | OrderBy, row: Any) -> None:
+        """A row reaches the place that orders it: late, or it waits until the clock has passed it."""
+        field = node.order_by if isinstance(node, Source) else node.field
+        self.count(node, "in")
+        if field is None:
+            self.give(Ref(node.index), row)
+            return
+        time = getattr(row, field)
+        if isinstance(node, Source) and not node.sorts:
+            self.now = time
+            self.give(Ref(node.index), row)
+            return
+        if isinstance(node, Source) and node.keeps_lanes:
+            self.arrive_in_lane(node, row, time)
+            return
+        name = node.lane if isinstance(node, Source) else None
+        lane = (node.index, canonical(getattr(row, name)) if name else None)
+        greatest = self.greatest.get(lane, BEFORE_ALL)
+        clock = self.clock.get(node.index, BEFORE_ALL)
+        self.greatest[lane] = max(greatest, time)
+        tops = [top for (index, _), top in self.greatest.items() if index == node.index]
+        self.clock[node.index] = max(clock, min(tops) - node.lateness)
+        if time < greatest - node.lateness or time < clock:
+            self.count(node, "late")
+            self.push(Ref(node.index, "late"), row)
+            return
+        domain = self.plan.domains[node.index - 1]
+        place = (time, node.index, next(self.arrivals))
+        self.waiting.setdefault(domain, []).append((*place, node.index, row))
+
+    def arrive_in_lane(self, node: Source, row: Any, time: int) -> None:
+        """A row of a source with lanes: late ones wait, too."""
+        lanes = self.lanes[node.index]
+        place = lanes.arrive(row, time)
+        self.clock[node.index] = lanes.clock
+        if place is None:
+            self.count(node, "late")
+            return
+        waiting = self.waiting.setdefault(self.plan.domains[node.index - 1], [])
+        waiting.append((time, node.index, place, node.index, row))
+
+    def give_late(self, index: int, end: bool) -> None:
+        """The late rows of a source with lanes, as far as the clock has passed their places."""
+        edge = (NEVER, 0) if end else self.domain_clock(self.plan.domains[index - 1])
+        for time, _, row in sorted(self.lanes[index].late, key=lambda one: one[:2]):
+            if self.has_passed(edge, time, index):
+                self.push(Ref(index, "late"), row)
+
+    def serve(self, domain: int, end: bool) -> None:
+        """All rows of a domain by (time, source, lane, arrival), timers in between; then the end."""
+        edge = (NEVER, 0) if end else self.domain_clock(domain)
+        for time, _, _, index, row in sorted(self.waiting.get(domain, ()), key=lambda one: one[:3]):
+            if self.has_passed(edge, time, index):
+                self.fire(time)
+                self.now = time
+                self.give(Ref(index), row)
+        self.fire(edge[0], ending=end)
+        self.heap.clear()
+
+    def has_passed(self, edge: tuple[int, int], time: int, index: int) -> bool:
+        """Whether no row still to come can have a place before one of this time and source."""
+        clock, last = edge
+        if time != clock or index > last:
+            return time < clock
+        # A source with lanes may give more rows of the time of its own clock, in any lane.
+        return index not in self.lanes or time < self.clock[index]
+
+    def domain_clock(self, domain: int) -> tuple[int, int]:
+        """The least (time, source) that a row still to come can have."""
+        clocks = []
+        for node in self.plan.nodes:
+            if isinstance(node, (Source, OrderBy)) and self.plan.domains[node.index - 1] == domain:
+                clocks.append((self.clock.get(node.index, BEFORE_ALL), node.index))
+        return min(clocks)
+
+    def end_own_time(self) -> None:
+        """Where time is each key's own: rows that wait are released key by key, then the timers left fire."""
+        for node in self.plan.keyed:
+            if node.timing == "end":
+                states = self.out.states[node.name]
+                for key in sorted(states, key=sort_key):
+                    if timer_of(node.state, states[key]) != NEVER:
+                        self.on_timer(node, key, states[key], timer_of(node.state, states[key]))
+        self.fire(NEVER, self.own_heap, ending=True)
+
+    def fire(self, before: int, heap: Heap | None = None, *, ending: bool = False) -> None:
+        """Fires the timers below a time in the order (time, operator, key)."""
+        self.ending = ending
+        heap = self.heap if heap is None else heap
+        while heap and (heap[0][0] < before or before == NEVER):
+            time, index, _, key = heapq.heappop(heap)
+            node = self.plan.node(index)
+            assert isinstance(node, Keyed)
+            state = self.out.states[node.name].get(key)
+            if state is None or timer_of(node.state, state) != time:
+                continue
+            self.now = time
+            self.on_timer(node, key, state, time)
+        self.ending = False
+
+    def on_timer(self, node: Keyed, key: Any, state: Any, time: int) -> None:
+        assert node.on_timer is not None and node.state.timer is not None
+        setattr(state, node.state.timer, NEVER)
+        arguments = (state, key, time) if node.key.fields else (state, time)
+        fired = f"key {key!r}"
+        rows = self.call(node, node.on_timer.call, arguments, fired, node.timer_many)
+        again = timer_of(node.state, state)
+        if again != NEVER and self.ending:
+            self.count(node, "disarmed")
+        if rows is None or again == NEVER or self.ending or getattr(state, "_drop", False):
+            del self.out.states[node.name][key]
+        else:
+            self.arm(node, key, state, max(again, time + 1))
+        with self.observer.giving(node, key):
+            self.give_all(node, rows)
+
+    def arm(self, node: Keyed, key: Any, state: Any, time: int) -> None:
+        assert node.state.timer is not None
+        setattr(state, node.state.timer, time)
+        if node.timing != "end":
+            heap = self.own_heap if node.timing == "own" else self.heap
+            heapq.heappush(heap, (time, node.index, sort_key(key), key))
+
+    def push(self, ref: Ref, row: Any) -> None:
+        now = self.now
+        for edge in self.plan.feedback.get(ref, ()):
+            self.feed_back(self.coroutines[edge.node], edge.port, row)
+        for edge in self.plan.readers.get(ref, ()):
+            self.now = now
+            self.receive(self.plan.node(edge.node), row, edge.port)
+        self.now = now
+
+    def give(self, ref: Ref, row: Any) -> None:
+        self.count(self.plan.node(ref.node), "out")
+        self.push(ref, row)
+
+    def give_all(self, node: Node, rows: list[Any] | None) -> None:
+        for row in rows or ():
+            self.give(Ref(node.index), row)
+
+    def count(self, node: Node, what: str) -> None:
+        counts = self.out.counts.setdefault(node.label, {})
+        counts[what] = counts.get(what, 0) + 1
+
+    def receive(self, node: Node, row: Any, port: int = 0) -> None:
+        """One tuple at one input of one operator."""
+        if isinstance(node, OrderBy):
+            self.arrive(node, row)
+            return
+        self.count(node, "in")
+        if isinstance(node, Sink):
+            self.out.sinks[node.name].append(row)
+        elif isinstance(node, Union):
+            self.give(Ref(node.index), row)
+        elif isinstance(node, Stateless):
+            self.stateless(node, row)
+        elif isinstance(node, Keyed):
+            self.keyed(node, row)
+        elif isinstance(node, OwnTime):
+            self.own_time(node, row)
+        elif isinstance(node, Stamp):
+            for value in stamps(node, self.now):
+                self.give(Ref(node.index), node.record.coerce((*row, value)))
+        elif isinstance(node, Digest):
+            self.give(Ref(node.index), node.record.coerce((*row, digest(row))))
+        elif isinstance(node, Combine):
+            self.give(Ref(node.index), node.record.coerce(alone(node, row)))
+        elif isinstance(node, Batches):
+            self.batches(node, row)
+        elif isinstance(node, Coroutine):
+            self.coroutine(node, row, port)
+
+    def coroutine(self, node: Coroutine, row: Any, port: int) -> None:
+        time = self.now if self.plan.domains[node.index - 1] else BEFORE_ALL
+        self.give_pushed(node, self.coroutines[node.index].put(port, row, time))
+
+    def feed_back(self, one: ReferenceCoroutine, port: int, row: Any) -> None:
+        """A row that is sent back to a control port, before it goes on to its other readers."""
+        self.count(one.node, "in")
+        if not one.feed_back(port, row):
+            self.count(one.node, "dropped")
+
+    def close_coroutines(self, domain: int) -> None:
+        """The operators whose inputs have all ended now close in order, and what each gives runs through."""
+        for node in self.plan.coroutines:
+            if self.plan.last_domain(node) == domain:
+                one = self.coroutines[node.index]
+                self.now = 0 if one.last_time == BEFORE_ALL else one.last_time
+                self.give_pushed(node, one.close())
+                self.fire(NEVER, ending=True)
+
+    def give_pushed(self, node: Coroutine, took: Took) -> None:
+        mine = self.out.counts.setdefault(node.label, {})
+        for what, number in (("dropped", took.dropped), ("unread", took.unread)):
+            mine[what] = mine.get(what, 0) + number
+        with self.observer.giving(node, ()):
+            for port, row in took.pushed:
+                self.give(Ref(node.index, port), row)
+
+    def stateless(self, node: Stateless, row: Any) -> None:
+        if node.verb == "filter":
+            keep = self.call(node, lambda one: bool(node.function.call(one)), (row,), row, None)
+            self.give_all(node, [row] if keep and keep[0] else [])
+        else:
+            self.give_all(node, self.call(node, node.function.call, (row,), row, node.many))
+
+    def own_time(self, node: OwnTime, row: Any) -> None:
+        *values, time, late = row
+        made = node.record.coerce(tuple(values))
+        if late:
+            self.out.counts[node.source]["late"] = self.out.counts[node.source].get("late", 0) + 1
+            self.push(Ref(node.index, "late"), made)
+        else:
+            self.now = time
+            self.give(Ref(node.index), made)
+
+    def keyed(self, node: Keyed, row: Any) -> None:
+        found = self.call(node, lambda one: key_of(node, one), (row,), row, None)
+        if found is None:
+            return
+        key, states = found[0], self.out.states[node.name]
+        self.observer.took(node, key)
+        if node.timing == "own" and node.on_timer is not None:
+            now = self.now
+            while key in states and timer_of(node.state, states[key]) < now:
+                self.now = timer_of(node.state, states[key])
+                self.on_timer(node, key, states[key], self.now)
+            self.now = now
+        old = states.get(key)
+        before = None if old is None else node.state.values(old)
+        state = states.setdefault(key, node.state.new())
+        rows = self.call(node, node.process.call, (state, row), row, node.many)
+        if rows is None:
+            states.pop(key)
+            if before is not None:
+                states[key] = node.state.restore(before)
+            return
+        if getattr(state, "_drop", False):
+            del states[key]
+        elif node.on_timer is not None and timer_of(node.state, state) != NEVER:
+            self.arm(node, key, state, max(timer_of(node.state, state), self.now))
+        with self.observer.giving(node, key):
+            self.give_all(node, rows)
+
+    def batches(self, node: Batches, row: Any) -> None:
+        from thalweg.columns.chunks import Chunk
+
+        schema = self.plan.node(node.input.node).out
+        assert schema is not None
+        batch = Chunk.from_rows(schema, [row]).to_arrow()
+        called = self.call(node, node.function.call, (batch,), row, None)
+        if called is None:
+            return
+        answer = called[0][0] if isinstance(called[0], tuple) else called[0]
+        table = pa.table({name: answer.column(name) for name in node.record.names})
+        self.give_all(node, Chunk.from_arrow(node.record, table).rows())
+
+    def call(
+        self, node: Any, call: Any, arguments: tuple[Any, ...], row: Any, many: bool | None
+    ) -> Any:
+        """The rows a function gave, coerced; None when it raised and the row was rejected."""
+        try:
+            if many is None:
+                return [call(*arguments)]
+            answer = call(*arguments)
+            rows = list(answer or ()) if many else [answer]
+            rows = (
+                [node.record.coerce(one) for one in rows if one is not None] if node.record else []
+            )
+            if isinstance(node, Keyed):
+                node.state.values(arguments[0])
+            return rows
+        except Exception as error:
+            if node.errors == "fail":
+                raise OperatorError(
+                    f"operator {node.name!r}: {error}", operator=node.name, row=str(row)
+                ) from error
+            self.reject(node, reason_of(error), "", shorten(row))
+            return None
+
+    def reject(self, node: Node, reason: str, position: str, text: str) -> None:
+        self.count(node, "rejected")
+        self.push(Ref(node.index, "rejected"), Rejected(node.name, reason, position, text))

@@ -1,0 +1,47 @@
+"""What the serial reference runner gives, and small rules of its operators that need nothing of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from thalweg.connectors.readers import far_out
+from thalweg.flow.operators.lanes import not_declared
+from thalweg.flow.operators.nodes import Source, Stamp
+from thalweg.flow.records import StateSpec
+from thalweg.testing.reference_keys import canonical
+from thalweg.times import EXTREME, NEVER
+
+
+@dataclasses.dataclass(slots=True)
+class Outputs:
+    """What a run gave: rows by sink in order, the state left by operator and key, and counts."""
+
+    sinks: dict[str, list[Any]]
+    states: dict[str, dict[Any, Any]]
+    counts: dict[str, dict[str, int]]
+
+
+def fits(source: Source, row: Any) -> None:
+    """Refuses a row whose event time is too far out, or whose lane is not one that the source declares."""
+    time = 0 if source.order_by is None else getattr(row, source.order_by)
+    if abs(time) > EXTREME:
+        raise TypeError(far_out(str(source.order_by), time))
+    if source.lane is not None and isinstance(source.lanes, tuple):
+        lane = canonical(getattr(row, source.lane))
+        if lane not in source.lanes:
+            raise TypeError(not_declared(source.lane, lane, source.lanes))
+
+
+def timer_of(spec: StateSpec, state: Any) -> int:
+    value = getattr(state, spec.timer) if spec.timer else NEVER
+    return NEVER if value is None else int(value)
+
+
+def stamps(node: Stamp, time: int) -> list[int]:
+    """The event time, or the starts of the windows that hold it, earliest first."""
+    if node.every is None:
+        return [time]
+    last = (time - node.origin) // node.every * node.every + node.origin
+    first = last - (node.size - 1 - (time - last)) // node.every * node.every
+    return list(range(first, last + 1, node.every))

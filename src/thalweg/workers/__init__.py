@@ -1,0 +1,1 @@
+"""Many threads: the units of an engine on shared memory, with the output of a serial run."""

@@ -1,0 +1,424 @@
+"""Builds the memory of a node runtime, and gives flows a place in it while others run.
+
+Where what stands says :mod:`thalweg.workers.memory.layout`. A flow's operators take a run of the table of operators, its
+ports one of the table of ports, its queues blocks of what is left. Workers may look at operators at any time, so a
+flow's words stand before its operators can be found; and what a removed flow had is used again only when every
+worker has gone through its loop once more (:meth:`Memory.reclaim`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from thalweg.errors import EnvironmentProblem
+from thalweg.times import NEVER
+from thalweg.workers.lockfree.atomics import EMPTY, load, store
+from thalweg.workers.lockfree.hybrid_queue import (
+    hybrid_init,
+    partitioned_init,
+    shared_init,
+)
+from thalweg.workers.lockfree.parking import parking_init, parking_words
+from thalweg.workers.lockfree.reorder import reorder_init
+from thalweg.workers.lockfree.rings import (
+    mpmc_init,
+    mpmc_len,
+    mpmc_pop,
+    mpmc_push,
+    mpmc_words,
+    power_above,
+    spsc_init,
+    spsc_words,
+)
+from thalweg.workers.memory import layout as at
+from thalweg.workers.memory.layout import (
+    ENTRY_WORDS,
+    HYBRID,
+    KEYED,
+    LINE,
+    PARTITIONED,
+    SHARED,
+    STATEFUL,
+    STATELESS,
+    Int64s,
+    OpSpec,
+)
+from thalweg.workers.memory.reserve import (
+    KEPT,
+    SPARE,
+    Ranges,
+    Reserve,
+    handles_of,
+    queue_words_of,
+    readers_of,
+    reorder_words_of,
+    whole_lines,
+    words_of,
+)
+
+_QUEUE_INIT: Final = {HYBRID: hybrid_init, PARTITIONED: partitioned_init, SHARED: shared_init}
+
+
+@dataclasses.dataclass(slots=True)
+class Placed:
+    """Where a flow stands: its operators ``first`` to ``first + len(ops) - 1``, the first of them its ingress."""
+
+    ops: Sequence[OpSpec]
+    first: int
+    first_port: int
+    submitter: int
+    handles: int
+    #: where its queues and buffers stand, how many words they take, and where the next of them is put
+    queues: int
+    words: int
+    next: int
+    #: by worker, the turns of its loop when the flow was removed
+    passes: list[int] = dataclasses.field(default_factory=list)
+
+    @property
+    def ports(self) -> int:
+        return sum(len(op.reads) for op in self.ops)
+
+    @property
+    def places(self) -> range:
+        return range(self.first, self.first + len(self.ops))
+
+
+class Memory:
+    """The memory of a node runtime with the flows in it. One thread at a time may add, remove and reclaim.
+
+    Args:
+        workers: how many workers there may ever be.
+        reserve: how much room there is for flows.
+        own_threads: each operator has a thread of its own, which sleeps until there is something for it alone.
+    """
+
+    def __init__(self, *, workers: int, reserve: Reserve, own_threads: bool = False) -> None:
+        self.reserve = reserve
+        self._top = at.HEAD_WORDS
+        self._listed = workers * reserve.operators
+        self._worker_words = whole_lines(at.INPUTS + reserve.widest) + LINE
+        self._handle_words = whole_lines(at.CLOCKS + reserve.clocks + reserve.refs)
+        threads = workers + reserve.flows
+        view = whole_lines(
+            reserve.operators * (at.VIEW_FIELDS + 1) + 2 + reserve.ports * at.PORT_FIELDS
+        )
+        self._places = {
+            at.OPS: self._row(reserve.operators * at.OP_WORDS),
+            at.PORTS: self._row(reserve.ports * at.PORT_WORDS),
+            # Who submits is no worker, but lets go of handles, too.
+            at.WORKERS: self._row(threads * self._worker_words),
+            at.STATS: self._row(workers * reserve.operators * at.STAT_WORDS),
+            at.STACKS: self._row(threads * whole_lines(reserve.ports + 1)),
+            at.HANDLES: self._row(reserve.handles * self._handle_words),
+            at.FREE: self._row(mpmc_words(reserve.handles)),
+            at.GARBAGE: self._row(mpmc_words(reserve.handles)),
+            at.FREE_OPS: self._row(mpmc_words(self._listed + 1)),
+            at.PARKED: self._row(parking_words()),
+            at.ROUNDS: self._row(parking_words()),
+        }
+        views = self._row(threads * view)
+        self._events = self._row(reserve.flows * 2 * parking_words())
+        lists = self._row(workers * reserve.operators * at.LISTED_WORDS)
+        sleepers = reserve.operators if own_threads else 0
+        self._sleeping = self._row(sleepers * parking_words())
+        queues = self._row(reserve.words)
+        self.mem = _aligned(self._top)
+        self._operators = Ranges(0, reserve.operators)
+        self._ports = Ranges(0, reserve.ports)
+        self._submitters = Ranges(workers, reserve.flows)
+        self._queues = Ranges(queues, reserve.words)
+        self._spare_handles = 0
+        self._removed: list[Placed] = []
+        self._fill_head(workers)
+        for worker in range(threads):
+            self._fill_worker(worker, views + worker * view)
+            if worker < workers:
+                first = lists + worker * reserve.operators * at.LISTED_WORDS
+                self.mem[self._worker(worker) + at.LIST] = first
+        # Who wakes others may be late: event counts stay where they are.
+        for submitter in range(workers, threads):
+            parking_init(self.mem, self._event(submitter))
+            parking_init(self.mem, self._event(submitter) + parking_words())
+        self._has_own_threads = own_threads
+        for op in range(sleepers):
+            parking_init(self.mem, self._sleeping + op * parking_words())
+        self._more_handles(KEPT * workers + SPARE)
+
+    def _park(self, op: int) -> int:
+        """The event count on which those sleep who run an operator."""
+        if self._has_own_threads:
+            return self._sleeping + op * parking_words()
+        return self._places[at.PARKED]
+
+    def _event(self, submitter: int) -> int:
+        """Where the two event counts of a flow stand."""
+        number = submitter - int(self.mem[at.MAX_WORKERS])
+        return self._events + number * 2 * parking_words()
+
+    def _row(self, words: int) -> int:
+        first = self._top
+        self._top += whole_lines(words) + LINE
+        return first
+
+    def _operator(self, op: int) -> int:
+        return self._places[at.OPS] + op * at.OP_WORDS
+
+    def _worker(self, worker: int) -> int:
+        return self._places[at.WORKERS] + worker * self._worker_words
+
+    def _fill_head(self, workers: int) -> None:
+        mem, reserve, places = self.mem, self.reserve, self._places
+        for word, place in places.items():
+            mem[word] = place
+        mem[at.BASE] = mem.__array_interface__["data"][0]
+        mem[[at.MAX_OPS, at.MAX_WORKERS]] = reserve.operators, workers
+        mem[[at.N_CLOCKS, at.N_REFS]] = reserve.clocks, reserve.refs
+        mem[[at.WORKER_WORDS, at.HANDLE_WORDS]] = self._worker_words, self._handle_words
+        mem[at.STACK_WORDS] = whole_lines(reserve.ports + 1)
+        mem[[at.N_WORKERS, at.ACTIVE]] = workers
+        for ring in (at.FREE, at.GARBAGE):
+            mpmc_init(mem, places[ring], reserve.handles)
+        mpmc_init(mem, places[at.FREE_OPS], self._listed + 1)
+        parking_init(mem, places[at.PARKED])
+        parking_init(mem, places[at.ROUNDS])
+
+    def _fill_worker(self, worker: int, view: int) -> None:
+        mem, first = self.mem, self._worker(worker)
+        mem[[first + word for word in (at.SPARE, at.HELP, at.FIXED, at.OP, at.PART)]] = EMPTY
+        mem[first + at.SEED] = worker
+        mem[first + at.VIEW] = mem[at.BASE] + 8 * view
+        mem[first + at.LIST_LEVEL] = EMPTY
+
+    def _more_handles(self, wanted: int) -> None:
+        """Makes handles, but for those that removed flows have left."""
+        mem, known = self.mem, int(self.mem[at.HANDLE_COUNT])
+        spare = min(self._spare_handles, wanted)
+        self._spare_handles -= spare
+        mem[at.HANDLE_COUNT] = known + wanted - spare
+        for handle in range(known, known + wanted - spare):
+            mpmc_push(mem, self._places[at.FREE], handle)
+
+    # -- flows ----------------------------------------------------------------------------------------------
+
+    def handles_with(self, ops: Sequence[OpSpec]) -> int:
+        """How many handles there will be when these operators are there, too."""
+        more = max(handles_of(ops) + KEPT - self._spare_handles, 0)
+        return int(self.mem[at.HANDLE_COUNT]) + more
+
+    def add(
+        self, ops: Sequence[OpSpec], *, rows_limit: int, refs: int = 1, clocks: int = 1
+    ) -> Placed:
+        """A place for a flow, ready to run.
+
+        Args:
+            ops: in topological order, the first is its ingress.
+            rows_limit: rows on their way at which its source waits.
+            refs: the most streams that one of them puts out.
+            clocks: its time domains.
+
+        Raises:
+            EnvironmentProblem: there is no room for it.
+        """
+        widest = max((len(op.reads) for op in ops), default=0)
+        for name, wanted in {"widest": widest, "refs": refs, "clocks": clocks}.items():
+            if wanted > getattr(self.reserve, name):
+                raise _no_room(name, self.reserve)
+        placed = self._placed(ops)
+        readers = readers_of(ops)
+        event = self._event(placed.submitter)
+        ingress = placed.first
+        number = placed.first_port
+        for index, op in enumerate(ops):
+            shared = {
+                at.FIRST_PORT: number, at.SOURCE: ingress, at.ROOM: event,
+                at.SETTLED: event + parking_words(), at.ROWS_LIMIT: rows_limit, at.SUBMITTER: placed.submitter,
+                at.FLOW_OPS: len(ops),
+            }  # fmt: skip
+            for feeder, ref in op.reads:
+                self._put_port(placed, number, ingress + feeder, index, ref)
+                number += 1
+            self._put_operator(placed, index, readers[index], shared)
+        self._more_handles(placed.handles)
+        self._publish(placed)
+        return placed
+
+    def _placed(self, ops: Sequence[OpSpec]) -> Placed:
+        ports = sum(len(op.reads) for op in ops)
+        words = words_of(ops)
+        wanted = {
+            "operators": (self._operators, len(ops)), "ports": (self._ports, ports),
+            "flows": (self._submitters, 1), "words": (self._queues, words),
+        }  # fmt: skip
+        if self.handles_with(ops) > self.reserve.handles:
+            raise _no_room("handles", self.reserve)
+        taken: list[tuple[Ranges, int, int]] = []
+        for name, (ranges, count) in wanted.items():
+            first = ranges.take(count) if count else 0
+            if first == EMPTY:
+                for other in taken:
+                    other[0].give(*other[1:])
+                raise _no_room(name, self.reserve)
+            taken.append((ranges, first, count))
+        first, first_port, submitter, queues = (one[1] for one in taken)
+        return Placed(
+            ops, first, first_port, submitter, handles_of(ops) + KEPT,
+            queues=queues, words=words, next=queues,
+        )  # fmt: skip
+
+    def _block(self, placed: Placed, words: int) -> int:
+        """The next words of the flow's own."""
+        first = placed.next
+        placed.next += whole_lines(words)
+        assert placed.next <= placed.queues + placed.words, "more words than it said"
+        self.mem[first : placed.next] = 0
+        return first
+
+    def _put_port(self, placed: Placed, number: int, feeder: int, index: int, ref: int) -> None:
+        mem, reader = self.mem, placed.ops[index]
+        size = power_above(reader.capacity + 1)
+        first = self._places[at.PORTS] + number * at.PORT_WORDS
+        mem[first : first + at.PORT_WORDS] = 0
+        mem[first + at.FEEDER], mem[first + at.READER] = feeder, placed.first + index
+        mem[first + at.REF], mem[first + at.ENTRIES_MASK] = ref, size - 1
+        mem[first + at.ENTRIES] = self._block(placed, ENTRY_WORDS * size)
+        if reader.kind == STATEFUL:
+            mem[first + at.RING] = ring = self._block(placed, spsc_words(reader.capacity))
+            spsc_init(mem, ring, reader.capacity)
+
+    def _put_operator(
+        self, placed: Placed, index: int, edges: Sequence[int], shared: dict[int, int]
+    ) -> None:
+        mem, op = self.mem, placed.ops[index]
+        first = self._operator(placed.first + index)
+        places = {
+            at.EDGES: self._block(placed, len(edges) + 1),
+            at.QUEUE: self._block(placed, queue_words_of(op)),
+            at.REORDER: self._block(placed, reorder_words_of(op)),
+            at.EARLIEST: self._block(placed, op.partitions),
+        }
+        names = {
+            at.NATIVE: op.native, at.NEEDS_TOKEN: op.needs_token, at.FN: op.fn, at.CTX: op.ctx, at.MERGE: op.merge,
+            at.N_IN: len(op.reads), at.N_OUT: len(edges), at.CAPACITY: op.capacity, at.PARTITIONS: op.partitions,
+            at.QUEUE_KIND: op.queue_kind, at.LIMIT: op.limit, at.ORDERED: op.ordered, at.LOCKING: op.locking,
+            at.TIMERS: op.timers, at.CLOCK: op.clock, at.ENDING_NO: op.ending_no, at.IS_SPLIT: op.is_split,
+            at.PAYLOAD_WORD: op.payload_word, at.PRIORITY: op.priority, at.FREE_FN: op.free_fn,
+            at.PARK: self._park(placed.first + index),
+        }  # fmt: skip
+        words = np.zeros(at.OP_WORDS, np.int64)
+        for word, value in (names | places | shared).items():
+            words[word] = value
+        # Until all of the flow stands it is none that runs. A thread of its own may look at it already.
+        store(mem, first + at.KIND, at.GONE)
+        mem[first + at.KIND + 1 : first + at.OP_WORDS] = words[at.KIND + 1 :]
+        mem[places[at.EDGES] : places[at.EDGES] + len(edges)] = [
+            placed.first_port + edge for edge in edges
+        ]
+        mem[places[at.EARLIEST] : places[at.EARLIEST] + op.partitions] = NEVER
+        if op.kind == STATELESS:
+            mpmc_init(mem, places[at.QUEUE], op.capacity)
+        elif op.kind == KEYED:
+            _QUEUE_INIT[op.queue_kind](mem, places[at.QUEUE], op.partitions, op.capacity)
+        if op.kind != STATEFUL:
+            reorder_init(mem, places[at.REORDER], op.capacity, 0)
+
+    def _publish(self, placed: Placed) -> None:
+        """Workers may look at the flow's operators from now on."""
+        mem, last = self.mem, placed.places.stop
+        at.all_counts(mem)[:, placed.first : last] = 0
+        store(mem, at.N_PORTS, max(int(mem[at.N_PORTS]), placed.first_port + placed.ports))
+        for place, op in zip(placed.places, placed.ops, strict=True):
+            store(mem, self._operator(place) + at.KIND, op.kind)
+        store(mem, at.N_OPS, max(int(mem[at.N_OPS]), last))
+        workers = int(mem[at.MAX_WORKERS])
+        for index, op in enumerate(placed.ops):
+            for _ in range(min(op.limit, workers) if op.kind in (STATELESS, KEYED) else 1):
+                if index:
+                    mpmc_push(mem, self._places[at.FREE_OPS], placed.first + index)
+
+    def remove(self, placed: Placed) -> None:
+        """Takes a flow out; nothing of it may be on its way. Its place is free after :meth:`reclaim`."""
+        # All else stays: a worker that has just run the last unit may still be in the operator, and asks for its kind.
+        for op in placed.places:
+            store(self.mem, self._operator(op) + at.LIMIT, 0)
+        placed.passes = self._passes()
+        self._removed.append(placed)
+
+    def _passes(self) -> list[int]:
+        started = int(self.mem[at.N_WORKERS])
+        return [load(self.mem, self._worker(w) + at.PASSES) for w in range(started)]
+
+    def reclaim(self, *, idle: bool = False) -> int:
+        """Frees the places of removed flows that no worker can know any more; how many must wait for that.
+
+        Args:
+            idle: no worker runs.
+        """
+        now = self._passes()
+        waiting = []
+        for placed in self._removed:
+            if idle or all(
+                old != new or not old for old, new in zip(placed.passes, now, strict=True)
+            ):
+                self._forget(placed)
+                self._drop_listed(placed)
+                self._give_back(placed)
+                self._spare_handles += placed.handles
+            else:
+                waiting.append(placed)
+        self._removed = waiting
+        return len(waiting)
+
+    def _forget(self, placed: Placed) -> None:
+        for op in placed.places:
+            store(self.mem, self._operator(op) + at.KIND, at.GONE)
+
+    def _drop_listed(self, placed: Placed) -> None:
+        """Takes a flow's operators out of the free list."""
+        ring = self._places[at.FREE_OPS]
+        for _ in range(int(mpmc_len(self.mem, ring))):
+            op = int(mpmc_pop(self.mem, ring))
+            if op != EMPTY and op not in placed.places:
+                mpmc_push(self.mem, ring, op)
+
+    def _give_back(self, placed: Placed) -> None:
+        self._operators.give(placed.first, len(placed.ops))
+        self._ports.give(placed.first_port, placed.ports)
+        self._submitters.give(placed.submitter, 1)
+        self._queues.give(placed.queues, placed.words)
+
+
+def lay_out(
+    ops: Sequence[OpSpec], *, workers: int, clocks: int, refs: int, rows_limit: int
+) -> Int64s:
+    """A memory for these operators alone (operator 0 is the ingress), ready to run.
+
+    Args:
+        ops: in topological order.
+        workers: how many workers there may ever be.
+        clocks: time domains.
+        refs: the most streams that an operator puts out.
+        rows_limit: rows on their way at which the source waits.
+    """
+    reserve = Reserve.exactly([ops], workers=workers, refs=refs, clocks=clocks)
+    memory = Memory(workers=workers, reserve=reserve)
+    memory.add(ops, rows_limit=rows_limit, refs=refs, clocks=clocks)
+    return memory.mem
+
+
+def _no_room(name: str, reserve: Reserve) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        f"no room for one more flow: it needs more {name} than are left of the {getattr(reserve, name)} "
+        f"that were reserved\n  pass reserve=thalweg.workers.memory.reserve.Reserve({name}=...) with more of them"
+    )
+
+
+def _aligned(words: int) -> Int64s:
+    """Zeros that begin on a cache line."""
+    whole = np.zeros(words + LINE, np.int64)
+    offset = -(whole.__array_interface__["data"][0] // 8) % LINE
+    return whole[offset : offset + words]

@@ -1,0 +1,49 @@
+"""Where in the shared memory operators, handles, workers and their counts stand."""
+
+from __future__ import annotations
+
+from thalweg.workers.lockfree.atomics import shared
+from thalweg.workers.memory.layout import (
+    CLOCKS,
+    HANDLE_WORDS,
+    HANDLES,
+    MAX_OPS,
+    N_CLOCKS,
+    OP_WORDS,
+    OPS,
+    STAT_WORDS,
+    STATS,
+    WORKER_WORDS,
+    WORKERS,
+    Int64s,
+)
+
+
+@shared
+def op_at(mem: Int64s, op: int) -> int:
+    """Where an operator's words begin."""
+    return mem[OPS] + op * OP_WORDS
+
+
+@shared
+def handle_at(mem: Int64s, handle: int) -> int:
+    """Where a handle's words begin."""
+    return mem[HANDLES] + handle * mem[HANDLE_WORDS]
+
+
+@shared
+def worker_at(mem: Int64s, worker: int) -> int:
+    """Where a worker's words begin."""
+    return mem[WORKERS] + worker * mem[WORKER_WORDS]
+
+
+@shared
+def stat_at(mem: Int64s, worker: int, op: int) -> int:
+    """Where the counts of a worker for an operator begin."""
+    return mem[STATS] + (worker * mem[MAX_OPS] + op) * STAT_WORDS
+
+
+@shared
+def block_word(mem: Int64s, at: int, ref: int) -> int:
+    """Where a handle keeps the address of one of its streams' blocks."""
+    return at + CLOCKS + mem[N_CLOCKS] + ref

@@ -1,0 +1,371 @@
+"""A keyed operator in machine code: what a compiled worker loop calls by address, and what Python does for it.
+
+A chunk is split by partition (:func:`~thalweg.workers.native.keyed_split.split_keyed`), its partitions are run
+(:func:`~thalweg.workers.native.keyed_run.run_partition`; one thread at a time a partition, chunks in their
+order), and their outputs are joined (:func:`~thalweg.workers.native.keyed_merge.merge_keyed`). State stands in
+the tables of the Python operators, one a partition, so it is saved and loaded as ever.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from thalweg.checkpoint.table_form import record_dtype
+from thalweg.columns.chunks import Chunk, Int64s
+from thalweg.columns.contracts import KeyedResult
+from thalweg.columns.keys import KeyRows, KeySpec
+from thalweg.columns.state_units import StateUnits
+from thalweg.compiler import keyed_code as code
+from thalweg.compiler.calls import address_of
+from thalweg.compiler.columns import Buffers, address
+from thalweg.compiler.keyed import CompiledKeyed, Run, Split
+from thalweg.compiler.kinds import field_type
+from thalweg.compiler.lookup import BUCKET, END, RANGE_WIDTH, START
+from thalweg.flow.operators.nodes import Keyed
+from thalweg.flow.records import FieldType, Kind, Schema
+from thalweg.plan.plan import TIME
+from thalweg.times import NEVER
+from thalweg.workers.native import keyed_layout as at
+from thalweg.workers.native.blocks import BlockShape, free_block, payload_word, time_word
+from thalweg.workers.native.keyed_merge import merge_keyed, run_serial
+from thalweg.workers.native.keyed_ranks import CategoryRanks
+from thalweg.workers.native.keyed_run import drop_due, run_partition
+from thalweg.workers.native.keyed_split import free_split, split_keyed
+
+_KEY_KINDS: Final = {
+    Kind.FLOAT: at.FLOAT_KEY,
+    Kind.BOOL: at.BOOL_KEY,
+    Kind.CATEGORY: at.TEXT_KEY,
+}
+
+
+def eligible(node: Keyed, key: KeySpec, order_names: Sequence[str]) -> bool:
+    """Whether a compiled operator can also run in machine code from end to end.
+
+    Args:
+        node: the operator.
+        key: its key.
+        order_names: the order columns that its outputs carry.
+    """
+    return (
+        node.timing == "clock"
+        and node.key.function is None
+        and not key.has_text
+        and set(order_names) <= {TIME}
+    )
+
+
+class NativeKeyed:
+    """The context of a keyed operator for machine code, and the way back to Python.
+
+    Whoever changes tables in Python (loads, saves, tidies, moves buckets) calls :meth:`sync` before the next
+    unit runs. ``split``, ``run``, ``merge`` and ``serial`` are called with the context, a block or split chunk, and
+    the address of scratch words (see the functions of these names); ``free`` and ``free_split`` with an output block
+    or a split chunk that is not merged. Must outlive all of these.
+
+    Args:
+        operators: one a partition; they are kept alive and own the state.
+        timed: whether the operator lives in a flow with a clock: rows have times, timers fire.
+        order_names: the order columns of its outputs, at most TIME.
+    """
+
+    def __init__(
+        self, operators: Sequence[CompiledKeyed], *, timed: bool, order_names: Sequence[str]
+    ) -> None:
+        self.operators = list(operators)
+        self.spec = operators[0].spec
+        self._timed = timed
+        #: a lower bound of each partition's timers
+        self.earliest = np.full(len(operators), NEVER, np.int64)
+        #: rows in, rows out, timers disarmed, of chunks that machine code merged
+        self.counts = np.zeros(at.COUNT_WORDS, np.int64)
+        record = self.spec.out or Schema("Nothing", ())
+        texts = any(not field.type.fixed_width for field in record.fields)
+        self.shape = BlockShape(record, order_names, columns=int(texts))
+        #: which word of an output block names its payload; 0 where blocks have none
+        self.payload_word = payload_word(len(record.fields)) if texts else 0
+        #: the results that Python holds, by split chunk and partition
+        self._held: dict[tuple[int, int], KeyedResult] = {}
+        self._ranks = CategoryRanks()
+        self._keep: list[Any] = []
+        self.context = self._context(order_names)
+        units = operators[0].units
+        self._use(units, units.partitions(len(operators)))
+        #: addresses: of the context, of the functions that workers call, and of those that free what they gave
+        self.ctx = address(self.context)
+        self.split, self.run = address_of(split_keyed), address_of(run_partition)
+        self.merge, self.serial = address_of(merge_keyed), address_of(run_serial)
+        self.free, self.free_split = address_of(free_block), address_of(free_split)
+        self.sync()
+
+    # -- making ---------------------------------------------------------------------------------------------
+
+    def _kept(self, values: Any) -> int:
+        """The address of an int64 array that lives as long as the operator."""
+        array = np.ascontiguousarray(values, np.int64)
+        self._keep.append(array)
+        return address(array)
+
+    def _context(self, order_names: Sequence[str]) -> Int64s:
+        spec, names = self.spec, self.spec.source.names
+        buffers = self._buffers(0)
+        outputs = spec.out.fields if spec.out else ()
+        dtype = record_dtype(spec.state)
+        assert dtype.fields is not None
+        ctx = np.zeros(at.CONTEXT_WORDS, np.int64)
+        keys = [
+            (names.index(field.name), _KEY_KINDS.get(field.type.kind, at.WORD_KEY), field.type.optional)
+            for field in spec.key.fields
+        ]  # fmt: skip
+        kinds = [_kind_words(field.type) for field in outputs]
+        self._sizes = len(buffers.table), dtype.itemsize
+        timed = self._timed and spec.timer is not None
+        words = {
+            at.KERNEL: address_of(self.operators[0].kernel), at.PARTITIONS: len(self.operators),
+            at.BUCKETS: self.operators[0].buckets, at.WIDTH: spec.key.width, at.NULL_WORD: spec.key.has_null_word,
+            at.KEY_FIELDS: len(keys), at.KEYS: self._kept(keys), at.IN_FIELDS: len(names),
+            at.OUT_FIELDS: len(kinds), at.OUT_KINDS: self._kept(kinds),
+            at.COLUMNS: len(buffers.places), at.PLACES: self._kept(buffers.places),
+            at.WIDE: buffers.counts[0], at.SMALL: buffers.counts[1],
+            at.TIMED: self._timed, at.OUT_TIMED: TIME in order_names,
+            at.EARLIEST: address(self.earliest), at.RECORD_SIZE: dtype.itemsize,
+            at.TIMER_OFFSET: dtype.fields[spec.timer][1] if timed and spec.timer else -1,
+            at.COUNTS: address(self.counts), at.HAS_TEXT: self.payload_word != 0,
+            at.SHAPE: self.shape.address, at.RANKS: self._ranks.place,
+        }  # fmt: skip
+        for word, value in words.items():
+            ctx[word] = value
+        return ctx
+
+    def _use(self, units: StateUnits, partitions: Int64s) -> None:
+        self.units, self._partitions = units, partitions
+        self._least = np.full(units.count, NEVER, np.int64)
+        words = {
+            at.UNITS: units.count, at.PARTITION_OF: address(partitions), at.LEAST: address(self._least),
+            at.PINNED: len(units.hashes), at.PIN_HASHES: address(units.hashes), at.PIN_GROUPS: address(units.pins),
+            at.PIN_INDEX: address(units.index), at.PIN_CELLS: len(units.index),
+        }  # fmt: skip
+        for word, value in words.items():
+            self.context[word] = value
+        self._make_areas(*self._sizes)
+
+    def _make_areas(self, table_words: int, record_size: int) -> None:
+        """The partitions' work areas, each on cache lines of its own."""
+        count = len(self.operators)
+        bounds = np.searchsorted(self._partitions, np.arange(count + 1))
+        sizes = np.diff(bounds).tolist()
+        self._due = [np.zeros((1 + RANGE_WIDTH) * size, np.int64) for size in sizes]
+        chunk = at.AREA_HEAD
+        out = chunk + code.COLUMNS + 2 * len(self.spec.source.names)
+        backup = out + table_words
+        words = -(-(backup + -(-record_size // 8)) // 8) * 8 + 8
+        self.areas = np.zeros((count, words), np.int64)
+        self.context[at.AREAS], self.context[at.AREA_WORDS] = address(self.areas), words
+        for number, (area, operator) in enumerate(zip(self.areas, self.operators, strict=True)):
+            start = address(area)
+            area[at.TABLES] = operator.places.place
+            area[at.FIRST_UNIT], area[at.LAST_UNIT] = bounds[number : number + 2]
+            area[at.CANDIDATES] = address(self._due[number])
+            area[at.DUE_RANGES] = address(self._due[number]) + 8 * sizes[number]
+            area[at.CHUNK], area[at.OUT_TABLE] = start + 8 * chunk, start + 8 * out
+            area[at.BACKUP_PLACE] = start + 8 * backup
+            area[chunk + code.TABLES] = operator.places.place
+            area[chunk + code.DEFAULT] = operator.default_place
+            area[chunk + code.BACKUP] = start + 8 * backup
+
+    def _buffers(self, capacity: int) -> Buffers:
+        return Buffers(self.spec.out, code.OUT_WORDS + self.spec.words, capacity)
+
+    def move_earliest(self, place: int) -> None:
+        """Keeps the bounds of the partitions' timers at another address: int64[partitions]."""
+        values = _view(place, len(self.operators))
+        values[:] = self.earliest
+        self.earliest = values
+        self.context[at.EARLIEST] = place
+
+    def set_units(self, units: StateUnits, partitions: Int64s) -> None:
+        """By what state is kept, and the partition of each unit, as the operators know it; no unit may be running."""
+        if units is not self.units or partitions is not self._partitions:
+            self._use(units, partitions)
+
+    def sync(self) -> None:
+        """Takes over what Python did to the tables; no unit may be running."""
+        for number, operator in enumerate(self.operators):
+            operator.places.refresh()
+            self.sync_bounds(number)
+
+    def sync_bounds(self, number: int) -> int:
+        """Takes over what Python did to a partition's timers; a lower bound of them."""
+        tables = self.operators[number].tables
+        first, last = self.areas[number, [at.FIRST_UNIT, at.LAST_UNIT]]
+        self._least[first:last] = NEVER
+        for unit, table in tables.items():
+            self._least[unit] = table.next_timer
+        bound = int(self._least[first:last].min(initial=NEVER))
+        self.earliest[number] = bound
+        return bound
+
+    # -- what machine code leaves to Python -----------------------------------------------------------------
+
+    @property
+    def left_by_serial(self) -> int:
+        """The split chunk that ``serial`` left to Python; 0 when it had not begun."""
+        return int(self.context[at.SERIAL])
+
+    def resume(
+        self, split: int, number: int, clock: int, *, ending: bool, chunk: Callable[[], Chunk]
+    ) -> int:
+        """Finishes the run of a partition that machine code gave up; a lower bound of its timers then.
+
+        Args:
+            split: the split chunk.
+            number: the partition.
+            clock: timers below it fire.
+            ending: whether the stream ends.
+            chunk: the input, asked for when a user's function raised.
+
+        Raises:
+            OperatorError: a function raised and the operator does not reject.
+        """
+        area = self.areas[number]
+        if area[at.PHASE] == at.OVER:
+            # Only its merge was given up.
+            return int(self.earliest[number])
+        scratch = np.array([number, clock, ending], np.int64)
+        while area[at.PHASE] == at.FIND:
+            self._make_room(split, number)
+            if run_partition(self.ctx, split, address(scratch)):
+                return int(self.earliest[number])
+        self._finish(split, number, clock, chunk())
+        return self.sync_bounds(number)
+
+    def _make_room(self, split: int, number: int) -> None:
+        """Makes the tables that a partition of a split chunk needs, and more room in those that are full."""
+        words = _view(split, at.SPLIT_WORDS)
+        first, last = _view(int(words[at.FIRST]) + 8 * number, 2).tolist()
+        ranges = _view(
+            int(words[at.RANGES]) + 8 * RANGE_WIDTH * first, RANGE_WIDTH * (last - first)
+        )
+        ranges = ranges.reshape(-1, RANGE_WIDTH)
+        buckets = ranges[:, BUCKET].tolist()
+        coming = (ranges[:, END] - ranges[:, START]).tolist()
+        places = self.operators[number].places
+        # No output refers to entries here, so dead ones may go. Where one table is full others soon will be.
+        for table, rows in zip(places.sync(buckets), coming, strict=True):
+            table.reserve(max(rows, len(table.flags) >> 2))
+        places.sync(buckets)
+
+    def _finish(self, at_split: int, number: int, clock: int, chunk: Chunk) -> None:
+        operator, area = self.operators[number], self.areas[number]
+        split = self._split(at_split, chunk)
+        control = area[at.CONTROL : at.AREA_HEAD]
+        run = self._run(int(area[at.BUFFER]), int(_view(int(area[at.OUT_TABLE]), 1)[0]), control)
+        ctypes.memmove(run.backup_place, int(area[at.BACKUP_PLACE]), run.backup.nbytes)
+        firing = area[at.PHASE] == at.IN_TIMERS
+        ranges, entries = self._firing(area) if firing else (split.ranges, split.entries)
+        if control[code.RANGE] < control[code.LAST]:
+            # The kernel starts again at the call that raised, and raises where its exception is seen.
+            table = operator.tables[int(ranges[control[code.RANGE], BUCKET])]
+            table.records[control[code.ENTRY]] = run.backup[0]
+        part = self._part(at_split, number)
+        part[at.PART_BUFFER], part[at.PART_PYTHON] = area[at.BUFFER], 1
+        area[at.BUFFER] = 0
+        operator.go_on(split, run, ranges, entries)
+        if not firing:
+            operator.fire_due(split, run, clock, sorted(operator.tables))
+        self._held[at_split, number] = operator.result(split, run)
+
+    def _firing(self, area: Int64s) -> tuple[Int64s, Int64s]:
+        """The ranges and entries whose timers were firing."""
+        count = int(area[at.CONTROL + code.LAST])
+        ranges = (
+            _view(int(area[at.DUE_RANGES]), RANGE_WIDTH * count).reshape(-1, RANGE_WIDTH).copy()
+        )
+        entries = _view(int(area[at.DUE_ENTRIES]), int(ranges[-1, END])).copy()
+        drop_due(address(area), 0, 0)
+        return ranges, entries
+
+    def join(self, split: int, chunk: Chunk) -> list[KeyedResult]:
+        """What the partitions of a split chunk gave, for Python to order; frees the split chunk. Never empty."""
+        made = self._split(split, chunk)
+        results = []
+        for number, operator in enumerate(self.operators):
+            part = self._part(split, number)
+            if part[at.PART_PYTHON]:
+                results.append(self._held.pop((split, number)))
+            elif part[at.PART_USED] or part[at.PART_DISARMED] or number == 0:
+                control = np.zeros(code.CONTROL_SIZE, np.int64)
+                control[code.OUT], control[code.DISARMED] = (
+                    part[at.PART_USED], part[at.PART_DISARMED],
+                )  # fmt: skip
+                run = self._run(int(part[at.PART_BUFFER]), int(part[at.PART_CAPACITY]), control)
+                results.append(operator.result(made, run))
+        free_split(split, 0, 0)
+        self._learn(results)
+        return results
+
+    def _learn(self, results: Sequence[KeyedResult]) -> None:
+        """Lets machine code order the categories that Python has to order this time."""
+        keys = [column for one in results for column in one.timer_keys]
+        for column in keys:
+            if column.type.kind is Kind.CATEGORY:
+                self._ranks.learn(column.values)
+        self.context[at.RANKS] = self._ranks.place
+
+    # -- machine code's memory as Python's ------------------------------------------------------------------
+
+    def _part(self, split: int, number: int) -> Int64s:
+        parts = int(_view(split, at.SPLIT_WORDS)[at.PARTS])
+        return _view(parts + 8 * at.PART_WORDS * number, at.PART_WORDS)
+
+    def _split(self, split: int, chunk: Chunk) -> Split:
+        words = _view(split, at.SPLIT_WORDS).tolist()
+        rows, fields, width = words[at.ROWS], len(self.spec.source.names), self.spec.key.width
+        block = _view(words[at.IN_BLOCK], payload_word(fields))
+        times = int(block[time_word(fields)]) if self._timed else 0
+        used = int(_view(words[at.FIRST], len(self.operators) + 1)[-1])
+        keys = KeyRows(
+            _view(words[at.HASHES], rows).view(np.uint64),
+            _view(words[at.WORDS], rows * width).reshape(rows, width),
+            None,
+        )
+        return Split(
+            chunk,
+            keys,
+            _view(times, rows) if times else None,
+            _view(words[at.ORDER], rows),
+            _view(words[at.ENTRIES], rows),
+            _view(words[at.RANGES], RANGE_WIDTH * used).reshape(used, RANGE_WIDTH),
+            [],
+            block[1 : 1 + 2 * fields].tolist(),
+        )
+
+    def _run(self, buffer: int, capacity: int, control: Int64s) -> Run:
+        """The outputs so far of a run that machine code began."""
+        used = int(control[code.OUT])
+        run = self.operators[0].new_run(used, ending=bool(control[code.ENDING]))
+        run.ctl[:] = control
+        wide = run.buffers.counts[0]
+        for number, (small, place) in enumerate(run.buffers.places):
+            start = buffer + (8 * wide + place if small else 8 * place) * capacity
+            size = used if small else 8 * used
+            if size:
+                ctypes.memmove(int(run.buffers.table[1 + number]), start, size)
+        return run
+
+
+def _view(place: int, count: int) -> Int64s:
+    """Words in memory as an array."""
+    if not count:
+        return np.zeros(0, np.int64)
+    return np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(place))
+
+
+def _kind_words(kind: FieldType) -> tuple[int, bool, bool]:
+    """Bytes of a value, whether it may be null, whether it is passed through by handle."""
+    made = field_type(kind)
+    return made.size, made.boxed, made.tag == "handle"

@@ -1,0 +1,110 @@
+"""Where the words of a native keyed operator stand: its context, its partitions' work areas, a split chunk.
+
+Everything is an address and an offset in 8-byte words. The operator's arrays belong to Python
+(:class:`thalweg.workers.native.keyed.NativeKeyed`); split chunks and the outputs of their partitions are taken
+from the C library and given back by the merge, or by ``free_split``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from thalweg.compiler.keyed_code import CONTROL_SIZE
+
+# -- context ---------------------------------------------------------------------------------------------------
+KERNEL: Final = 0  # address of the generated kernel
+PARTITIONS: Final = 1
+BUCKETS: Final = 2  # of the key space
+WIDTH: Final = 3  # words of a key
+NULL_WORD: Final = 4  # 1: the last of them is the null mask
+KEY_FIELDS: Final = 5
+KEYS: Final = 6  # address of (column, kind, optional) of each key field
+IN_FIELDS: Final = 7
+OUT_FIELDS: Final = 8
+OUT_KINDS: Final = 9  # address of (bytes of a value, boxed, handle) of each output field
+COLUMNS: Final = 10  # columns of an output buffer,
+PLACES: Final = 11  # address of (is of bytes, place among its like) of each,
+WIDE: Final = 12  # the number of those of 8 bytes
+SMALL: Final = 13  # and of those of 1 byte
+TIMED: Final = 14  # 1: rows have times and timers may fire
+OUT_TIMED: Final = 15  # 1: outputs carry their time
+EARLIEST: Final = 16  # address of a lower bound of each partition's timers
+LEAST: Final = 17  # address of a lower bound of each state unit's timers
+AREAS: Final = 18  # address of the partitions' work areas
+AREA_WORDS: Final = 19
+RECORD_SIZE: Final = 20
+TIMER_OFFSET: Final = 21  # of the timer in a record, -1 none
+COUNTS: Final = 22  # address of the counts
+SERIAL: Final = 23  # a split chunk that run_serial left to Python, 0 none
+HAS_TEXT: Final = 24  # 1: a field of the output is of variable width
+SHAPE: Final = 25  # address of the shape of output blocks
+RANKS: Final = 26  # address of the ranks of categories
+UNITS: Final = 27  # state units: the buckets, then the groups of pinned keys
+PARTITION_OF: Final = 28  # address of the partition of each, ascending
+PINNED: Final = 29  # pinned keys; addresses, as in StateUnits, of
+PIN_HASHES: Final = 30  # their hashes,
+PIN_GROUPS: Final = 31  # their groups,
+PIN_INDEX: Final = 32  # and the index of the hashes
+PIN_CELLS: Final = 33  # cells of the index
+CONTEXT_WORDS: Final = 34
+
+#: Words of a key field, and its kinds.
+KEY_WORDS: Final = 3
+WORD_KEY: Final = 0  # int, timestamp
+FLOAT_KEY: Final = 1
+BOOL_KEY: Final = 2
+TEXT_KEY: Final = 3  # category: its code says nothing about its order, see keyed_ranks
+
+#: Words of an output field.
+KIND_WORDS: Final = 3
+
+#: Counts, added up by all threads.
+ROWS_IN: Final = 0
+ROWS_OUT: Final = 1
+DISARMED_COUNT: Final = 2
+COUNT_WORDS: Final = 8
+
+# -- work area of a partition ----------------------------------------------------------------------------------
+TABLES: Final = 0  # address of its table of tables
+PHASE: Final = 1  # how far the unit at hand has come
+FIRST_UNIT: Final = 2  # the state units of the partition
+LAST_UNIT: Final = 3  # + 1
+CANDIDATES: Final = 4  # address of an int64 a unit of the partition
+DUE_RANGES: Final = 5  # address of a range a unit of the partition
+DUE_ENTRIES: Final = 6  # address of the entries whose timers fire, 0 none
+BUFFER: Final = 7  # address of the outputs, 0 none
+GUESS: Final = 8  # outputs of the last unit that had some
+CHUNK: Final = 9  # addresses of the three arrays that the kernel is given
+OUT_TABLE: Final = 10
+BACKUP_PLACE: Final = 11
+DEFAULT_PLACE: Final = 12
+CONTROL: Final = 16
+AREA_HEAD: Final = CONTROL + CONTROL_SIZE
+
+#: Values of PHASE.
+FIND: Final = 0
+IN_ROWS: Final = 1
+IN_TIMERS: Final = 2
+OVER: Final = 3
+
+# -- split chunk -----------------------------------------------------------------------------------------------
+ROWS: Final = 0
+ROWS_BY_PARTITION: Final = 1  # address of int64[partitions]
+FIRST: Final = 2  # address of int64[partitions + 1]: the first range of each
+IN_BLOCK: Final = 3  # address of the chunk
+ORDER: Final = 4  # address of int64[rows]: rows by state unit
+ENTRIES: Final = 5  # address of int64[rows]
+HASHES: Final = 6  # address of uint64[rows]
+WORDS: Final = 7  # address of int64[rows, width]
+RANGES: Final = 8  # address of int64[ranges, RANGE_WIDTH]
+PARTS: Final = 9  # address of what each partition gave
+PART_COUNT: Final = 10  # the number of partitions
+SPLIT_WORDS: Final = 11
+
+#: Words of what a partition gave.
+PART_BUFFER: Final = 0  # address of its outputs, 0 none
+PART_CAPACITY: Final = 1
+PART_USED: Final = 2
+PART_DISARMED: Final = 3
+PART_PYTHON: Final = 4  # 1: Python holds the outputs
+PART_WORDS: Final = 5

@@ -1,0 +1,57 @@
+"""The token of interpreted code: one worker at a time runs it, and others beside one that seems to wait."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from thalweg.workers.lockfree.atomics import add, cas, load, shared, store
+from thalweg.workers.lockfree.clocks import now_ns
+from thalweg.workers.lockfree.parking import unpark
+from thalweg.workers.memory.layout import (
+    ACTIVE,
+    BESIDE,
+    HOLDS_TOKEN,
+    PARKED,
+    RUNS_BESIDE,
+    TOKEN,
+    TOKEN_HELD,
+    TOKEN_SINCE,
+    Int64s,
+)
+
+#: Interpreted code that holds the token for longer than this is probably waiting for something.
+STALE_NS: Final = 10_000_000
+
+
+@shared
+def take_token(mem: Int64s, w: int, me: int, alone: bool) -> bool:
+    """Whether the worker may run interpreted code: alone, or beside one that has done so for so long that it waits.
+
+    However many workers wait in an operator, one stays free for the others: ``alone`` says that nobody else is in it.
+    """
+    if mem[me + TOKEN_HELD]:
+        return True
+    if cas(mem, TOKEN, 0, w + 1):
+        store(mem, TOKEN_SINCE, now_ns())
+        mem[me + TOKEN_HELD] = HOLDS_TOKEN
+        return True
+    if now_ns() - load(mem, TOKEN_SINCE) <= STALE_NS:
+        return False
+    others = add(mem, BESIDE, 1)
+    if not alone and others + 2 >= load(mem, ACTIVE):
+        add(mem, BESIDE, -1)
+        return False
+    mem[me + TOKEN_HELD] = RUNS_BESIDE
+    return True
+
+
+@shared
+def leave_token(mem: Int64s, me: int) -> None:
+    """The worker has run its interpreted code."""
+    if mem[me + TOKEN_HELD] == HOLDS_TOKEN:
+        store(mem, TOKEN, 0)
+        unpark(mem, mem[PARKED])
+    elif mem[me + TOKEN_HELD] == RUNS_BESIDE:
+        add(mem, BESIDE, -1)
+        unpark(mem, mem[PARKED])
+    mem[me + TOKEN_HELD] = 0

@@ -1,0 +1,398 @@
+"""From a plan's units to the operators of the parallel engine: who reads whom, of which kind, and what runs it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from thalweg.columns.chunks import Chunk
+from thalweg.compiler.columns import address
+from thalweg.compiler.keyed import CompiledKeyed
+from thalweg.compiler.stateless import CompiledChain
+from thalweg.engine.coroutines.unit import CoroutineUnit
+from thalweg.engine.feedback_unit import LoopUnit
+from thalweg.engine.interpreted import InterpretedChain, InterpretedKeyed
+from thalweg.engine.keyed_unit import KeyedUnit, Parts
+from thalweg.engine.serial import stream_schema, works_without_rows
+from thalweg.engine.units import ChainUnit, DigestUnit, Given, Moment, Setting
+from thalweg.flow.operators.nodes import (
+    Coroutine,
+    Keyed,
+    OrderBy,
+    Ref,
+    Sink,
+    Source,
+    Union,
+)
+from thalweg.plan.plan import OWN, RELEASE, TIME, Edge, Unit
+from thalweg.workers.memory import layout as at
+from thalweg.workers.memory.layout import PAYLOAD_SHIFT, OpSpec
+from thalweg.workers.native.blocks import view_block
+from thalweg.workers.native.chain import NativeChain
+from thalweg.workers.native.chain import eligible as chain_eligible
+from thalweg.workers.native.keyed import NativeKeyed
+from thalweg.workers.native.keyed import eligible as keyed_eligible
+
+if TYPE_CHECKING:
+    from thalweg.workers.engine import ParallelEngine
+
+_QUEUES: Final = {"hybrid": at.HYBRID, "partitioned": at.PARTITIONED, "shared": at.SHARED}
+#: What an operator puts out in one step, by stream; what the ingress gives may also be named by edge.
+Bundle = dict[Any, Chunk]
+
+
+@dataclasses.dataclass(slots=True)
+class Task:
+    """An operator of the parallel engine and what Python runs for it."""
+
+    index: int
+    spec: OpSpec
+    #: the streams of it that somebody reads, in the order in which blocks are kept; its main ones come first
+    refs: list[Ref]
+    #: for each input port the stream and the edge by which the plan knows it
+    inputs: Sequence[tuple[Ref, Edge]] = ()
+    call: Callable[[Sequence[Chunk], Moment], Given | Parts] | None = None
+    unit: KeyedUnit | None = None
+    #: where it is the end of the way
+    leaves: bool = False
+    #: an order_by has a clock of its own
+    sets_clock: bool = False
+    #: it may have something to do in a step without rows
+    always: bool = False
+    #: machine code that runs it, and what it needs
+    native: NativeChain | None = None
+    keyed: NativeKeyed | None = None
+    #: the streams that machine code reads, by their place in ``refs``
+    read_natively: dict[int, Sequence[Edge]] = dataclasses.field(default_factory=dict)
+    #: the members of a fused chain
+    names: Sequence[str] = ()
+    _counted: list[int] = dataclasses.field(default_factory=list)
+    _empty: dict[int, tuple[int, Any]] = dataclasses.field(default_factory=dict)
+
+    def run(self, engine: ParallelEngine, handles: Sequence[int], moment: Moment) -> Bundle | Parts:
+        """Runs the operator on a step, whose outputs are under these handles."""
+        chunks = [
+            read(engine, handle, *where) for handle, where in zip(handles, self.inputs, strict=True)
+        ]
+        if self.leaves:
+            if len(chunks[0]):
+                engine.leave(self.inputs[0][1], chunks[0], handles[0])
+            return {}
+        if self.keyed is not None and self.call is not None and not self.spec.is_split:
+            return self.run_serial(engine, handles[0], moment)
+        assert self.call is not None
+        if not (self.always or any(map(len, chunks))):
+            return {}
+        return self.call(chunks, moment)
+
+    def run_part(self, engine: ParallelEngine, handle: int, part: int, moment: Moment) -> int:
+        """Runs a partition of a split chunk; a lower bound of its timers."""
+        assert self.unit is not None
+        parts = engine.objects[handle]
+        if parts is None:
+            assert self.keyed is not None
+            block = engine.block(handle)
+            if not block:
+                # Another worker gave the chunk up meanwhile, since the flow has failed.
+                return int(self.keyed.earliest[part])
+            _, clock, ending = self.unit.time_of(None, moment)
+            return self.keyed.resume(
+                block, part, clock,
+                ending=ending, chunk=lambda: self._arrived(engine, engine.held(handle)),
+            )  # fmt: skip
+        bound = self.unit.run_part(parts, part)
+        return bound if self.keyed is None else self.keyed.sync_bounds(part)
+
+    def join(self, engine: ParallelEngine, handle: int, moment: Moment) -> Bundle:
+        """The output of a split chunk whose partitions have run."""
+        assert self.unit is not None
+        parts = engine.objects[handle]
+        if parts is not None:
+            return self.unit.join(parts)
+        return self._joined(
+            engine.block(handle), self._arrived(engine, engine.held(handle)), moment
+        )
+
+    def _joined(self, split: int, arrived: Chunk, moment: Moment) -> Bundle:
+        """The output of a chunk that machine code has split and left to Python."""
+        assert self.unit is not None and self.keyed is not None
+        parts = self.unit.find(arrived, moment)
+        parts.results = list(self.keyed.join(split, parts.chunk))
+        return self.unit.join(parts)
+
+    def _arrived(self, engine: ParallelEngine, handle: int) -> Chunk:
+        return read(engine, handle, *self.inputs[0])
+
+    def run_serial(self, engine: ParallelEngine, handle: int, moment: Moment) -> Bundle:
+        """Runs a step of an operator in one piece that machine code gave up."""
+        assert self.unit is not None and self.keyed is not None
+        arrived = self._arrived(engine, handle)
+        if split := self.keyed.left_by_serial:
+            _, clock, ending = self.unit.time_of(None, moment)
+            self.keyed.resume(split, 0, clock, ending=ending, chunk=lambda: arrived)
+            return self._joined(split, arrived, moment)
+        out = self.unit.run([arrived], moment)
+        self.keyed.sync()
+        return out
+
+    def keep(self, engine: ParallelEngine, handle: int, bundle: Bundle) -> Kept:
+        """What is to be kept under a handle: the chunks, with blocks over those that machine code reads."""
+        kept = Kept(bundle)
+        for number, edges in self.read_natively.items():
+            ref = self.refs[number]
+            chunk = next((bundle[e] for e in edges if e in bundle), bundle.get(ref))
+            if chunk is None or not len(chunk):
+                engine.set_block(handle, number, self._empty_block(engine, number, edges[0]))
+                continue
+            words, alive = view_block(chunk, handle | number << PAYLOAD_SHIFT)
+            engine.set_block(handle, number, address(words))
+            kept.views[number] = chunk, alive
+        return kept
+
+    def start_counting(self) -> None:
+        """Counts from nothing on."""
+        self._counted = [0] * (1 + len(self.names))
+
+    def count(self, setting: Setting) -> None:
+        """Adds the rows that machine code has counted since the last time."""
+        if self.keyed is not None and not self.spec.is_split:
+            self._count_keyed(setting)
+        if self.native is None:
+            return
+        arrived, out = self.native.counts()
+        numbers = [arrived, *out]
+        news = [now - before for now, before in zip(numbers, self._counted, strict=True)]
+        self._counted = numbers
+        coming = news[0]
+        for name, leaving in zip(self.names, news[1:], strict=True):
+            if coming or leaving:
+                setting.count(name, **{"in": coming, "out": leaving})
+            coming = leaving
+
+    def _count_keyed(self, setting: Setting) -> None:
+        assert self.keyed is not None and self.unit is not None
+        numbers = self.keyed.counts[:3].tolist()
+        before = self._counted or [0, 0, 0]
+        news = [now - was for now, was in zip(numbers, before, strict=True)]
+        self._counted = numbers
+        if any(news):
+            arrived, out, disarmed = news
+            setting.count(self.unit.node.name, **{"in": arrived, "out": out, "disarmed": disarmed})
+
+    def _empty_block(self, engine: ParallelEngine, number: int, edge: Edge) -> int:
+        if number not in self._empty:
+            ref = self.refs[number]
+            columns = engine.edge_columns(ref, edge)
+            empty = Chunk.empty(stream_schema(engine.plan, ref), columns)
+            words, alive = view_block(empty, -1)
+            # Workers come here at once, and all must have the one block that is kept.
+            self._empty.setdefault(number, (address(words), alive))
+        return self._empty[number][0]
+
+
+@dataclasses.dataclass(slots=True)
+class Kept:
+    """What Python keeps under a handle: the chunks of a step, and what the blocks over them need to stay alive."""
+
+    bundle: Bundle
+    views: dict[int, tuple[Chunk, Any]] = dataclasses.field(default_factory=dict)
+
+
+def read(engine: ParallelEngine, handle: int, ref: Ref, edge: Edge) -> Chunk:
+    """A stream's chunk as one of its readers sees it."""
+    kept = engine.objects[handle]
+    if kept is not None and edge in kept.bundle:
+        found: Chunk = kept.bundle[edge]
+        return found
+    if kept is not None:
+        chunk = kept.bundle.get(ref)
+    else:
+        # Machine code rejects nothing: where a function raises, Python runs the chunk.
+        chunk = engine.copied(handle, ref) if ref.port == "out" else None
+    if chunk is None:
+        schema = stream_schema(engine.plan, ref)
+        return Chunk.empty(schema, engine.edge_columns(ref, edge))
+    return engine.branched(chunk, ref, edge)
+
+
+class _Wiring:
+    """Collects the operators of one engine."""
+
+    def __init__(self, engine: ParallelEngine, needs_token: frozenset[Edge]) -> None:
+        self.engine = engine
+        self.options = engine.options
+        self._needs_token = needs_token
+        self.tasks = [Task(0, self._spec("ingress", at.INGRESS), [])]
+        #: which operator puts out a node's streams
+        self._makers: dict[int, int] = {}
+
+    def _spec(self, name: str, kind: int, **more: Any) -> OpSpec:
+        options = self.options
+        more.setdefault("priority", self.engine.priority_class)
+        more.setdefault("limit", 1 if kind in (at.STATEFUL, at.INGRESS) else 1 << 30)
+        return OpSpec(
+            name,
+            kind,
+            capacity=options.queue_chunks,
+            ordered=options.ordered,
+            locking=options.reorder == "lock-based",
+            **more,
+        )
+
+    def _add(self, task_args: dict[str, Any], spec: OpSpec) -> Task:
+        task = Task(len(self.tasks), spec, **task_args)
+        self.tasks.append(task)
+        return task
+
+    def _reads(self, ref: Ref) -> tuple[int, int]:
+        """The operator that a stream comes from, and its place among that operator's streams."""
+        maker = self._makers.get(ref.node, 0)
+        refs = self.tasks[maker].refs
+        if ref not in refs:
+            refs.append(ref)
+        return maker, refs.index(ref)
+
+    def unit(self, unit: Unit, runner: Any) -> None:
+        """An operator (of a keyed one two) for a unit of the plan."""
+        plan, nodes = self.engine.plan, unit.nodes
+        node = plan.node(nodes[0])
+        last = plan.node(nodes[-1])
+        inputs = list(plan.inputs_of(nodes))
+        reads = [self._reads(ref) for ref, _ in inputs]
+        refs = [] if unit.loop else [Ref(last.index, port) for port in last.main]
+        token = is_interpreted(runner)
+        args: dict[str, Any] = {
+            "refs": refs, "inputs": inputs, "call": runner.run, "always": works_without_rows(plan, unit),
+            "sets_clock": isinstance(node, OrderBy),
+        }  # fmt: skip
+        if unit.loop:
+            self._add(args, self._spec(node.name, at.STATEFUL, reads=reads, needs_token=token))
+        elif isinstance(node, Keyed) and node.key.fields and len(runner.operators) > 1:
+            split = self._add(
+                {**args, "call": runner.split, "always": True},
+                self._spec(f"{node.name} (split)", at.STATELESS, reads=reads, needs_token=token, is_split=True),
+            )  # fmt: skip
+            keyed = self._keyed(split, runner)
+            spec = self._spec(
+                node.name, at.KEYED, reads=[(split.index, 0)], needs_token=token,
+                partitions=len(runner.operators), queue_kind=_QUEUES[self.options.queue], **self._timing(node),
+            )  # fmt: skip
+            task = self._add({"refs": refs, "inputs": inputs, "unit": runner}, spec)
+            if keyed is not None:
+                split.spec.native, split.spec.fn, split.spec.ctx = True, keyed.split, keyed.ctx
+                self._is_native(task, keyed, keyed.run)
+        else:
+            stateful = isinstance(node, (Keyed, OrderBy, Union, Coroutine))
+            kind = at.STATEFUL if stateful else at.STATELESS
+            timing = self._timing(node) if isinstance(node, Keyed) else {}
+            spec = self._spec(last.name, kind, reads=reads, needs_token=token, **timing)
+            keyed_unit = runner if isinstance(node, Keyed) else None
+            task = self._add({**args, "unit": keyed_unit}, spec)
+            if isinstance(runner, ChainUnit):
+                self._chain(task, runner)
+            elif isinstance(runner, KeyedUnit) and (keyed := self._keyed(task, runner)):
+                self._is_native(task, keyed, keyed.serial)
+        for index in nodes:
+            self._makers[index] = self.tasks[-1].index
+
+    def _chain(self, task: Task, runner: ChainUnit) -> None:
+        """Machine code for a chain, where it can be."""
+        columns = self.engine.setting.columns(task.refs[0])
+        if not (self._reads_natively(task) and chain_eligible(runner, columns)):
+            return
+        (_, compiled), *_none = runner.parts
+        assert isinstance(compiled, CompiledChain)
+        task.native = made = NativeChain(compiled, columns)
+        task.names = [step.name for step in compiled.steps]
+        task.start_counting()
+        spec = task.spec
+        spec.native, spec.fn, spec.ctx = True, made.function, made.ctx
+        spec.free_fn, spec.payload_word = made.free, made.payload_word
+
+    def _keyed(self, task: Task, runner: KeyedUnit) -> NativeKeyed | None:
+        """Machine code for a keyed operator whose input the task reads, where it can be."""
+        node, plan = runner.node, self.engine.plan
+        operators = [one for one in runner.operators if isinstance(one, CompiledKeyed)]
+        columns = self.engine.setting.columns(Ref(node.index))
+        if len(operators) < len(runner.operators):
+            return None
+        if not (keyed_eligible(node, runner.spec, columns) and self._reads_natively(task)):
+            return None
+        timed = bool(plan.domains[node.index - 1])
+        return NativeKeyed(operators, timed=timed, order_names=columns)
+
+    def _is_native(self, task: Task, keyed: NativeKeyed, function: int) -> None:
+        task.keyed, spec = keyed, task.spec
+        spec.native, spec.fn, spec.ctx, spec.merge = True, function, keyed.ctx, keyed.merge
+        spec.free_fn, spec.payload_word = keyed.free, keyed.payload_word
+
+    def _reads_natively(self, task: Task) -> bool:
+        """Whether machine code can read the task's input; notes that it does."""
+        if not self.options.native:
+            return False
+        (maker, number), *_ = task.spec.reads
+        feeder, (ref, edge) = self.tasks[maker], task.inputs[0]
+        plan = self.engine.plan
+        columns = self.engine.edge_columns(ref, edge)
+        # Machine code puts out the main stream only; and in later stages readers get rows of their own.
+        if (feeder.spec.native and number) or not set(columns) <= {TIME, OWN}:
+            return False
+        if maker == 0 and self.engine.stage and len(plan.readers[ref]) > 1:
+            return False
+        known = feeder.read_natively.get(number, ())
+        feeder.read_natively[number] = (*known, edge)
+        return True
+
+    def _timing(self, node: Keyed) -> dict[str, Any]:
+        """Which clock fires a keyed operator's timers, and at which ending the last of them fire."""
+        plan = self.engine.plan
+        domain = plan.domains[node.index - 1]
+        ending = {"clock": domain, "end": RELEASE}.get(node.timing, 0)
+        clocked = node.timing == "clock" and domain
+        return {
+            "timers": node.on_timer is not None,
+            "clock": self.engine.slot_of(domain) if clocked else -1,
+            "ending_no": plan.endings.index(ending) + 1,
+        }
+
+    def end(self, ref: Ref, edge: Edge) -> None:
+        """Where a stream leaves the engine."""
+        token = edge in self._needs_token
+        spec = self._spec(
+            f"to {edge.node}", at.STATEFUL, reads=[self._reads(ref)], needs_token=token
+        )
+        self._add({"refs": [], "inputs": [(ref, edge)], "leaves": True}, spec)
+
+
+def is_interpreted(runner: Any) -> bool:
+    """Whether a unit calls a user's Python function row by row."""
+    if isinstance(runner, ChainUnit):
+        return any(isinstance(one, InterpretedChain) for _, one in runner.parts)
+    if isinstance(runner, KeyedUnit):
+        return runner.has_key_function or isinstance(runner.operators[0], InterpretedKeyed)
+    return isinstance(runner, (DigestUnit, CoroutineUnit, LoopUnit))
+
+
+def least_threads(tasks: Iterable[Task]) -> int:
+    """The fewest threads with which operators that block cannot stop the others: one more than the most input ports of
+    one that runs a user's Python function (Schneider & Wu, section 4.2.3); 1 without any."""
+    blocking = [len(task.spec.reads) for task in tasks if task.spec.needs_token and task.index]
+    return 1 + max(blocking, default=0)
+
+
+def wire(engine: ParallelEngine, needs_token: frozenset[Edge]) -> list[Task]:
+    """The operators of an engine in topological order; the first is the ingress."""
+    wiring = _Wiring(engine, needs_token)
+    plan, stage = engine.plan, engine.stage
+    for unit, runner in engine.units:
+        if not isinstance(plan.node(unit.nodes[0]), (Sink, Source)):
+            wiring.unit(unit, runner)
+    mine = {index for unit, _ in engine.units for index in unit.nodes}
+    for ref, edges in plan.readers.items():
+        for edge in edges:
+            is_sink = isinstance(plan.node(edge.node), Sink)
+            gone = stage is not None and plan.stage(edge.node) > stage
+            if ref.node in mine and (is_sink or gone):
+                wiring.end(ref, edge)
+    return wiring.tasks
