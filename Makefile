@@ -42,14 +42,14 @@ $(VENV)/.installed: pyproject.toml requirements.lock | $(VENV)/bin/python
 	@$(PIP) -e .
 	@touch $@
 
-$(VENV)/.dev-installed: $(VENV)/.installed
+$(VENV)/.dev-installed: $(VENV)/.installed lab/pyproject.toml
 	@echo "Installing the tools for tests and checks into $(VENV) ..."
-	@$(PIP) -e '.[dev]'
+	@$(PIP) -e '.[dev]' -e lab
 	@touch $@
 
-$(VENV)/.bench-installed: $(VENV)/.installed
+$(VENV)/.bench-installed: $(VENV)/.installed lab/pyproject.toml
 	@echo "Installing the programs to compare with into $(VENV) ..."
-	@$(PIP) -e '.[bench]'
+	@$(PIP) -e '.[bench]' -e lab
 	@touch $@
 
 demo: $(VENV)/.installed
@@ -64,6 +64,10 @@ test: $(VENV)/.dev-installed
 test-quick: $(VENV)/.dev-installed
 	@$(BIN)/python -m pytest -q tests/unit -m "not slow and not spark" $(ARGS)
 
+explore: $(VENV)/.dev-installed
+	@$(BIN)/python -m pytest -q -n $(WORKERS) tests/interleavings --slow --explore $(ARGS)
+	@$(BIN)/python -m tests.interleavings.explored
+
 check: $(VENV)/.dev-installed
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
@@ -75,7 +79,7 @@ format: $(VENV)/.dev-installed
 	@$(BIN)/ruff format
 
 bench: $(VENV)/.bench-installed
-	@$(BIN)/python benchmarks/run.py $(ARGS)
+	@$(BIN)/python lab/peers/run.py $(ARGS)
 
 docs: $(VENV)/.dev-installed
 	@$(BIN)/python -m pytest -q tests/docs $(ARGS)

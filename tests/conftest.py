@@ -18,6 +18,9 @@ settings.load_profile("thalweg")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow, too")
+    parser.addoption(
+        "--explore", action="store_true", help="repeat explorations of unchanged sources"
+    )
     parser.addoption("--exhaustive", action="store_true", help="run all tests, which takes hours")
 
 

@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 import psutil
 
+import thalweg
 from thalweg import datagen
 from thalweg.checkpoint.routing_files import save_table
 from thalweg.locality import Online
@@ -167,8 +168,8 @@ def in_a_process(job: Job) -> Iterator[Found]:
     Raises:
         RuntimeError: with what the process said, where it failed.
     """
-    home = str(Path(__file__).resolve().parents[2])
-    paths = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])
+    homes = [str(Path(one).resolve().parents[1]) for one in (thalweg.__file__, __file__)]
+    paths = os.pathsep.join([*homes, *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, "-m", __name__, json.dumps(job)]
     if network.is_possible():
         command = network.own_network(command)

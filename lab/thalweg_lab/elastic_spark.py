@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
+import thalweg
 from thalweg.datagen import parametric
 from thalweg.elasticity import Controller, Sample, Suggestion
 from thalweg_lab.measure import Report, in_a_process
@@ -82,7 +83,7 @@ def run(batches: int, folder: Path) -> list[dict[str, Any]]:
         path = source / f"{number:03}.parquet"
         pq.write_table(table, path)
         os.utime(path, (1_700_000_000 + number,) * 2)
-    home = str(Path(__file__).resolve().parents[2])
+    home = str(Path(thalweg.__file__).resolve().parents[1])
     session = ts.session(MASTER, threads_per_slot=1, conf={"spark.executorEnv.PYTHONPATH": home})
     slots = ts.Elastic(maximum=max(TURNS), controller=InTurn(TURNS * batches), least_rows=1)
     query = ts.start(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-# ``tw.state``: the package of state files, which is the decorator, too.
-import thalweg.checkpoint  # noqa: F401
 from thalweg.errors import (
     BuildError,
     CheckpointError,

@@ -51,8 +51,8 @@ class Flow:
             structures.handles,
             structures.room,
         )
-        self.steps, self.worker = structures.steps, structures.worker
-        self.runnable, self.finding = structures.runnable, structures.finding
+        self.steps, self.loop = structures.steps, structures.loop
+        self.runnable, self.next_operator = structures.runnable, structures.next_operator
         self.pop, self.pending = structures.rings.mpmc_pop, structures.reorder.pending
         self.parking = structures.parking
         self.ops, self.workers, self.rows = ops, workers, rows
@@ -70,7 +70,7 @@ class Flow:
     def submit(self, mem: Memory) -> bool:
         """A new step, by the one source; False when there is no room."""
         me = self.places.worker_at(mem, self.workers)
-        assert self.worker.has_spare(mem, me)
+        assert self.loop.has_spare(mem, me)
         handle = mem[me + layout.SPARE]
         at = self.places.handle_at(mem, handle)
         # The address of the rows is 0, where the heap begins.
@@ -97,7 +97,7 @@ class Flow:
 
     def visit(self, mem: Memory, w: int, op: int) -> bool:
         """A worker's visit to an operator; whether it ran a unit. No slice is set, so one unit is all it runs."""
-        worker, me = self.worker, self.places.worker_at(mem, w)
+        worker, me = self.loop, self.places.worker_at(mem, w)
         mem[me + layout.HELP] = EMPTY
         if not worker._begin_visit(mem, w, me, op, False):
             return False
@@ -144,7 +144,7 @@ class Flow:
     def _visit_next(self, mem: Memory, w: int) -> bool:
         op = mem[self.places.worker_at(mem, w) + layout.HELP]
         if op == EMPTY:
-            op = self.finding._any_runnable(mem)
+            op = self.next_operator._any_runnable(mem)
         return bool(op != EMPTY and self.visit(mem, w, op))
 
     def has_passed(self, mem: Memory, steps: int) -> bool:
@@ -167,7 +167,7 @@ class Flow:
     def check(self, mem: Memory, steps: int) -> None:
         """Nothing waits beside room; and in the end every step has passed once, in order, and left nothing."""
         self._check_waiting(mem)
-        while (op := self.finding._any_runnable(mem)) != EMPTY:
+        while (op := self.next_operator._any_runnable(mem)) != EMPTY:
             assert self.visit(mem, 0, op), "what can run does not"
             self._check_waiting(mem)
         assert self.has_passed(mem, steps), "a step is stuck"

@@ -12,11 +12,19 @@ import pathlib
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-PACKAGE = "thalweg.runtime"
-STRUCTURES = (
-    "rings", "reorder", "buckets", "parking", "places", "worklists", "handles", "room", "dispatch", "steps", "runnable",
-    "meeting", "finding", "tokens", "unit_runs", "worker",
-)  # fmt: skip
+ROOM = "thalweg.workers"
+ATOMICS = f"{ROOM}.lockfree.atomics"
+CLOCKS = f"{ROOM}.lockfree.clocks"
+CALLS = "thalweg.compiler.calls"
+#: The modules that are loaded as plain Python, each behind those that it calls.
+STRUCTURES = {
+    name.rpartition(".")[2]: f"{ROOM}.{name}"
+    for name in (
+        "lockfree.rings", "lockfree.reorder", "lockfree.hybrid_queue", "lockfree.parking", "memory.places", "worklists",
+        "memory.handles", "memory.room", "dispatch", "steps", "runnable", "rounds.round_barrier", "next_operator",
+        "tokens", "unit_runs", "loop",
+    )
+}  # fmt: skip
 WORKERS = pathlib.Path(__file__).with_name("workers.py")
 
 
@@ -33,7 +41,7 @@ class Structures:
 
     rings: SimpleNamespace
     reorder: SimpleNamespace
-    buckets: SimpleNamespace
+    hybrid_queue: SimpleNamespace
     parking: SimpleNamespace
     places: SimpleNamespace
     worklists: SimpleNamespace
@@ -42,11 +50,11 @@ class Structures:
     dispatch: SimpleNamespace
     steps: SimpleNamespace
     runnable: SimpleNamespace
-    meeting: SimpleNamespace
-    finding: SimpleNamespace
+    round_barrier: SimpleNamespace
+    next_operator: SimpleNamespace
     tokens: SimpleNamespace
     unit_runs: SimpleNamespace
-    worker: SimpleNamespace
+    loop: SimpleNamespace
     workers: SimpleNamespace
 
     def __init__(self, *mutations: Mutation) -> None:
@@ -54,14 +62,12 @@ class Structures:
         #: Words outside the shared memory, of which word i has the address 8 * i. They do not change during a run.
         self.heap: list[int] = []
         self._replaced = {
-            f"{PACKAGE}.atomics": self._with(
-                f"{PACKAGE}.atomics", shared=lambda function: function
-            ),
-            f"{PACKAGE}.native.calls": self._plain_calls(),
-            f"{PACKAGE}.clocks": self._with(f"{PACKAGE}.clocks", now_ns=lambda: 0),
+            ATOMICS: self._with(ATOMICS, shared=lambda function: function),
+            CALLS: self._plain_calls(),
+            CLOCKS: self._with(CLOCKS, now_ns=lambda: 0),
         }
-        for name in STRUCTURES:
-            file = importlib.import_module(f"{PACKAGE}.{name}").__file__
+        for name, module in STRUCTURES.items():
+            file = importlib.import_module(module).__file__
             assert file is not None
             setattr(self, name, self._load(name, pathlib.Path(file)))
         self.workers = self._load("workers", WORKERS)
@@ -86,7 +92,7 @@ class Structures:
                 assert source.count(mutation.old) == 1, f"not found once: {mutation.old!r}"
                 source = source.replace(mutation.old, mutation.new)
         # A mutation may do without an atomic operation where the module has only those.
-        atomics = self._replaced[f"{PACKAGE}.atomics"]
+        atomics = self._replaced[ATOMICS]
         namespace: dict[str, Any] = {
             "load": atomics.load,
             "store": atomics.store,
@@ -99,7 +105,7 @@ class Structures:
     def _import(self, name: str, *arguments: Any) -> Any:
         if name in self._replaced:
             return self._replaced[name]
-        package, _, module = name.rpartition(".")
-        if package == PACKAGE and module in STRUCTURES:
-            return getattr(self, module)
+        short = name.rpartition(".")[2]
+        if STRUCTURES.get(short) == name:
+            return getattr(self, short)
         return __import__(name, *arguments)

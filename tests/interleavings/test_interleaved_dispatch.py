@@ -141,7 +141,7 @@ def test_a_chunk_is_merged_once_when_all_ranges_are_done_deeper(kind: int, weak:
 # -- mutations -------------------------------------------------------------------------------------------------
 
 RELIEVE_AT_THE_END = Mutation(
-    "worker", "        relieve(mem, w, op)\n        unlock", "        unlock"
+    "loop", "        relieve(mem, w, op)\n        unlock", "        unlock"
 )
 RELIEVE_WAITING = Mutation(
     "unit_runs",
@@ -257,7 +257,7 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
         lambda structures: sleeping_line(structures, 2, 2),
         "deadlock",
         Mutation(
-            "worker",
+            "loop",
             "    unpark(mem, mem[PARKED])\n    if mem[o + N_OUT]",
             "    if mem[o + N_OUT]",
         ),
@@ -284,7 +284,7 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
         lambda structures: sleeping_line(structures, 1, 1),
         "deadlock",
         Mutation(
-            "worker",
+            "loop",
             "    if mem[o + N_OUT] == 0:\n        unpark(mem, mem[o + SETTLED])\n",
             "",
         ),
@@ -311,9 +311,9 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
         lambda structures: line(structures, 2, 2),
         "not once, in order",
         (
-            Mutation("worker", "        if not lock_consumer(mem, ring):", "        if False:"),
+            Mutation("loop", "        if not lock_consumer(mem, ring):", "        if False:"),
             Mutation(
-                "worker",
+                "loop",
                 "if add(mem, o + BUSY, 1) >= mem[o + LIMIT]:",
                 "if add(mem, o + BUSY, 1) < 0:",
             ),

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import thalweg as tw
+from thalweg.flow.records import Schema
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -83,7 +84,7 @@ def back_and_forth(
     spark: SparkSession, rows: list[Any], sink: Any, tmp_path: Path, **reading: Any
 ) -> list[Any]:
     record = type(rows[0])
-    schema = tw.records.Schema.of(record)
+    schema = Schema.of(record)
     columns = zip(*rows, strict=True)
     arrays = [
         pa.array(column, field.type) for column, field in zip(columns, schema.arrow, strict=True)

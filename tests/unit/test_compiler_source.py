@@ -237,7 +237,7 @@ def test_a_script_is_compiled_once_for_all_processes(tmp_path: pathlib.Path) -> 
     """Functions of __main__: the second process loads what the first compiled, in silence."""
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT))
-    package = pathlib.Path(modules.__file__).parents[3]
+    package = pathlib.Path(modules.__file__).parents[2]
     seen = []
     for _ in range(2):
         run = subprocess.run(

@@ -17,6 +17,7 @@ from io_kit import source_node
 import thalweg as tw
 from thalweg.connectors import as_source, never
 from thalweg.errors import SchemaError
+from thalweg.flow.records import Schema
 
 
 class Layout(NamedTuple):
@@ -297,9 +298,9 @@ def test_a_flow_of_every_type() -> None:
     for name, (array, taken) in LAYOUTS.items():
         if not taken or name == "null":
             with pytest.raises(SchemaError, match="column 'x' has the Arrow type"):
-                tw.records.Schema.of(pa.schema([("x", array.type)]))
+                Schema.of(pa.schema([("x", array.type)]))
             continue
-        record = tw.records.Schema.of(pa.schema([("x", array.type)]))
+        record = Schema.of(pa.schema([("x", array.type)]))
         feed = as_source("in", pa.table({"x": array})).rows(source_node(record.cls), 10, never())
         found = [row.x for chunk, _ in feed for row in chunk.rows()]
         if name == "struct":  # its record has the fields of the struct, in their order

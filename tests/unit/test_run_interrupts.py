@@ -19,7 +19,7 @@ import threading
 from typing import NamedTuple
 
 import thalweg as tw
-from thalweg.runtime import parallel
+from thalweg.workers import engine as parallel
 from thalweg.workers.options import Options
 
 

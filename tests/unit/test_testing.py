@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 import thalweg as tw
-from thalweg import testing
 from thalweg.plan.plan import Plan, make_plan
+from thalweg.testing import kit as testing
 
 
 class Click(NamedTuple):

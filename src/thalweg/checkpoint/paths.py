@@ -2,8 +2,8 @@
 
 A file appears whole or not at all, and stays what it is until another is whole. What holds then depends on the store:
 
-- local disks: the file and its name are on the disk when a write returns (:mod:`thalweg.checkpoint.durable`), so a power cut
-  finds it. A mounted network file system promises as much as its server does of fsync and rename.
+- local disks: the file and its name are on the disk when a write returns (:mod:`thalweg.checkpoint.durable`), so a
+  power cut finds it. A mounted network file system promises as much as its server does of fsync and rename.
 - S3, GCS, ABFS: written in one piece; the store has it, in several copies, when the write returns.
 - HDFS: written under a temporary name and renamed. A closed file is in the memory of as many data nodes as there are
   copies, not on their disks: a power cut that takes all of them loses it, and its reader says so. A rename never

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from thalweg.cli import bench, cluster_demo, demo, locality, plans, run, state
+from thalweg.cli import cluster_demo, demo, lab, locality, plans, run, state
 from thalweg.cli.failures import told, when_nobody_reads
 from thalweg.datagen import cli as datagen
 
@@ -52,16 +52,7 @@ def _command(group: typer.Typer, name: str, does: Callable[..., None], **setting
 _command(app, "run", run.run)
 _command(app, "explain", plans.explain)
 _command(app, "demo", demo.demo)
-_bench = _group("bench", "Measure: the papers' experiments, and other systems.")
-_command(_bench, "prasaad", bench.prasaad)
-_command(_bench, "streams", bench.streams)
-_command(_bench, "haren", bench.haren)
-_command(_bench, "cstream", bench.cstream)
-_command(_bench, "elastic", bench.elastic)
-_command(_bench, "caneill", bench.caneill)
-_command(_bench, "spark-queries", bench.spark_queries)
-_passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
-_command(_bench, "peers", bench.peers, context_settings=_passed_on)
+lab.register(app)
 _locality = _group("locality", "Bring keys that come together to one slot.")
 _command(_locality, "plan", locality.plan)
 _command(_locality, "demo", cluster_demo.demo)

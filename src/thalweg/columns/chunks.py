@@ -259,7 +259,7 @@ def _nested(kind: FieldType, value: Any) -> Any:
 class Chunk:
     """An ordered batch of tuples of one stream: a column a field, and the hidden order columns.
 
-    ``order`` maps the name of a hidden column (see :mod:`thalweg.runtime.order`) to an int64 array or, for
+    ``order`` maps the name of a hidden column (see :mod:`thalweg.plan.plan`) to an int64 array or, for
     the keys of timers, an Arrow binary array; all of the chunk's length. The rows stand in stream order.
     """
 

@@ -172,8 +172,8 @@ def tcp_lines(
         listen: whether to wait for a peer instead of connecting to one.
         reconnect: whether the input goes on with another connection when one ends, until the run is stopped.
         max_line_bytes: a longer line does not fit.
-        options: of the format, see :class:`thalweg.connectors.readers.ReadOptions`; CSV has no header unless ``header=True``,
-            and then one a connection.
+        options: of the format, see :class:`thalweg.connectors.readers.ReadOptions`; CSV has no header unless
+            ``header=True``, and then one a connection.
 
     Raises:
         BuildError: an argument does not fit, or the address cannot be listened at.

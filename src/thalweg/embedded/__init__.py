@@ -2,7 +2,7 @@
 
 from thalweg.embedded.dropped import tell_dropped
 from thalweg.embedded.entry import run
-from thalweg.embedded.host import Result, check_names, collect
+from thalweg.embedded.host import Result, collect
 from thalweg.embedded.running import FlowRun, Running, start
 
-__all__ = ["FlowRun", "Result", "Running", "check_names", "collect", "run", "start", "tell_dropped"]
+__all__ = ["FlowRun", "Result", "Running", "collect", "run", "start", "tell_dropped"]

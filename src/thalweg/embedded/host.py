@@ -14,10 +14,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from thalweg.brief import brief
-from thalweg.checks import meant, refuse, require_count, require_mapping
+from thalweg.checks import refuse, require_count, require_mapping
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors import CollectSink, RowSink, as_source, choose_sinks, opened, runs_user_code
 from thalweg.connectors.contracts import Feed
+from thalweg.connectors.names import check_names
 from thalweg.elasticity import ThreadLevels
 from thalweg.embedded.dropped import tell_dropped
 from thalweg.embedded.feeding import Event, Feeding
@@ -344,27 +345,6 @@ def required_plan(flow: Flow, inputs: Mapping[str, Any]) -> Plan:
     plan = make_plan(flow)
     check_names(plan, inputs)
     return plan
-
-
-def check_names(plan: Plan, inputs: Mapping[str, Any]) -> None:
-    """Refuses inputs that do not fit the flow's sources by name."""
-    made = {source.name: source.made_by for source in plan.sources if source.made_by is not None}
-    for name in sorted(made.keys() & inputs.keys()):
-        raise BuildError(
-            f"operator {name!r}: {made[name].function.where} makes its rows itself, and takes no input"
-        )
-    names = {source.name for source in plan.sources} - made.keys()
-    extra = sorted(inputs.keys() - names, key=str)
-    for missing in sorted(names - inputs.keys()):
-        also = f"; it has no source {extra[0]!r}{meant(extra[0], names)}" if extra else ""
-        raise BuildError(
-            f"flow {plan.flow!r} has a source {missing!r}, but no input of that name was given{also}"
-        )
-    for one in extra:
-        raise BuildError(
-            f"flow {plan.flow!r} has no source {one!r}; it has {', '.join(sorted(names)) or 'none'}"
-            f"{meant(one, names)}"
-        )
 
 
 def collect(plan: Plan, leaving: Leaving, out: dict[str, list[Chunk]]) -> None:

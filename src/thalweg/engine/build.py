@@ -30,7 +30,7 @@ from thalweg.errors import CompileRefused
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.nodes import Keyed, Node, Stateless
 from thalweg.flow.records import Schema
-from thalweg.plan.plan import Plan, Unit
+from thalweg.plan.plan import Plan, Unit, stream_schema
 
 #: Sources by node index and role (``function``, ``process``, ``on_timer``, ``key``).
 Sources = Mapping[tuple[int, str], FunctionSource]
@@ -165,8 +165,6 @@ class Builder:
         ]
 
     def _record(self, node: Stateless | Keyed) -> Schema:
-        from thalweg.engine.serial import stream_schema
-
         return stream_schema(self.plan, node.input)
 
     # -- keyed --------------------------------------------------------------------------------------------

@@ -51,8 +51,7 @@ from thalweg.flow.operators.nodes import (
     Stateless,
     Union,
 )
-from thalweg.flow.records import Schema
-from thalweg.plan.plan import LEVEL, OWN, Edge, Plan, Unit, branch
+from thalweg.plan.plan import LEVEL, OWN, Edge, Plan, Unit, branch, stream_schema
 from thalweg.stats import OperatorProgress
 from thalweg.times import BEFORE_ALL
 
@@ -392,8 +391,3 @@ def works_without_rows(plan: Plan, unit: Unit) -> bool:
         or isinstance(node, (OrderBy, Coroutine))
         or (isinstance(node, Keyed) and node.on_timer is not None)
     )
-
-
-def stream_schema(plan: Plan, ref: Ref) -> Schema:
-    """The record of a stream."""
-    return plan.node(ref.node).record_of(ref.port) or Schema("Nothing", ())

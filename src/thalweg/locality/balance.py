@@ -7,18 +7,43 @@ limit for each operator where METIS has one for all, and with a cost for vertice
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from thalweg.hashing import Int64s
 from thalweg.jit import njit
-
-if TYPE_CHECKING:
-    from thalweg.locality.key_graph import KeyGraph
+from thalweg.locality.statistics import KeyCount
 
 #: How often all vertices are looked at, at most.
 PASSES: Final = 20
+
+
+class Vertex(NamedTuple):
+    """A key, or what is left of a bucket (``key`` None)."""
+
+    operator: int
+    bucket: int
+    key: KeyCount | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KeyGraph:
+    """The graph in the form of METIS: the neighbours of vertex i are ``adjacent[starts[i]:starts[i + 1]]``.
+
+    Attributes:
+        vertices: what each vertex is: an operator's keys, and its buckets.
+        operators: by vertex, the place of its operator.
+        weights: ``int64[vertices, 2]``: tuples; 1 for a bucket, and 0 for a key.
+        starts, adjacent, edges: the neighbours, and the tuples that lead there.
+    """
+
+    vertices: tuple[Vertex, ...]
+    operators: Int64s
+    weights: Int64s
+    starts: Int64s
+    adjacent: Int64s
+    edges: Int64s
 
 
 @dataclasses.dataclass(slots=True)

@@ -18,14 +18,14 @@ import functools
 import itertools
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from thalweg.errors import BuildError, EnvironmentProblem
 from thalweg.hashing import Int64s
 from thalweg.locality.assignment import Assignment, HeavyKey, Report
-from thalweg.locality.balance import Cut, improve, loads_of, repair
+from thalweg.locality.balance import Cut, KeyGraph, Vertex, improve, loads_of, repair
 from thalweg.locality.evaluate import evaluate
 from thalweg.locality.statistics import KeyCount, KeyLoads, OperatorKey, PairCount, Statistics
 
@@ -45,33 +45,6 @@ LONE_SHARE: Final = 0.01
 BUCKET_ALPHA: Final = 1.25
 #: What an operator's tuples weigh together in METIS.
 _SCALE: Final = 1_000_000
-
-
-class Vertex(NamedTuple):
-    """A key, or what is left of a bucket (``key`` None)."""
-
-    operator: int
-    bucket: int
-    key: KeyCount | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class KeyGraph:
-    """The graph in the form of METIS: the neighbours of vertex i are ``adjacent[starts[i]:starts[i + 1]]``.
-
-    Attributes:
-        vertices: what each vertex is: an operator's keys, and its buckets.
-        operators: by vertex, the place of its operator.
-        weights: ``int64[vertices, 2]``: tuples; 1 for a bucket, and 0 for a key.
-        starts, adjacent, edges: the neighbours, and the tuples that lead there.
-    """
-
-    vertices: tuple[Vertex, ...]
-    operators: Int64s
-    weights: Int64s
-    starts: Int64s
-    adjacent: Int64s
-    edges: Int64s
 
 
 def key_graph(

@@ -34,6 +34,7 @@ from thalweg.flow.operators.nodes import (
     Stateless,
     Union,
 )
+from thalweg.flow.records import Schema
 
 TIME: Final = "_time"
 LEVEL: Final = "_level"
@@ -383,3 +384,8 @@ def kind_name(node: Node) -> str:
     if node.kind is OperatorKind.STATELESS and isinstance(node, Stateless):
         return f"stateless ({node.verb})"
     return node.kind.value
+
+
+def stream_schema(plan: Plan, ref: Ref) -> Schema:
+    """The record of a stream."""
+    return plan.node(ref.node).record_of(ref.port) or Schema("Nothing", ())

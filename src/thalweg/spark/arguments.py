@@ -166,7 +166,7 @@ def check(plan: Plan, inputs: Mapping[str, Any], sinks: Mapping[str, Any], end: 
     Raises:
         BuildError: saying which.
     """
-    from thalweg.embedded import check_names
+    from thalweg.connectors.names import check_names
 
     io.refuse_embedded_only(plan)
     check_names(plan, inputs)

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from thalweg.checks import require_optional_text, require_rows
-from thalweg.embedded import check_names
+from thalweg.connectors.names import check_names
 from thalweg.engine.serial import CHUNK_ROWS
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow

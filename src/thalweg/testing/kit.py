@@ -32,7 +32,8 @@ from thalweg.checks import (
 from thalweg.columns.chunks import Chunk, Column
 from thalweg.columns.keys import KeySpec
 from thalweg.connectors import BadRow, as_source, never
-from thalweg.embedded import check_names, collect
+from thalweg.connectors.names import check_names
+from thalweg.embedded import collect
 from thalweg.embedded.generators import made_rows
 from thalweg.engine.build import prepare
 from thalweg.engine.serial import CHUNK_ROWS, Engine, Leaving

@@ -6,8 +6,8 @@ stuck in a user's function: they are counted as threads that cannot be suspended
 (Schneider & Wu, section 4.2.3). Nothing has to be drained: a worker leaves between two units, and what it leaves
 behind in a queue others take up; the order of the output is that of the reorder buffers under any number of threads.
 
-A thread of its own looks at the inboxes as often as the controller needs (see :mod:`thalweg.workers.memory.gauges`). All else
-is differences of the counts that workers keep anyway.
+A thread of its own looks at the inboxes as often as the controller needs (see :mod:`thalweg.workers.memory.gauges`).
+All else is differences of the counts that workers keep anyway.
 """
 
 from __future__ import annotations

@@ -23,11 +23,11 @@ from thalweg.columns.chunks import Chunk, Column
 from thalweg.compiler.columns import address
 from thalweg.engine.build import Prepared
 from thalweg.engine.keyed_unit import KeyedUnit, Parts
-from thalweg.engine.serial import CHUNK_ROWS, Engine, Leaving, stream_schema
+from thalweg.engine.serial import CHUNK_ROWS, Engine, Leaving
 from thalweg.engine.units import Given, Moment
 from thalweg.errors import ThalwegError
 from thalweg.flow.operators.nodes import Keyed, Ref, Sink
-from thalweg.plan.plan import Edge
+from thalweg.plan.plan import Edge, stream_schema
 from thalweg.stats import OperatorProgress
 from thalweg.times import BEFORE_ALL, NEVER
 from thalweg.workers.lockfree.atomics import EMPTY, store

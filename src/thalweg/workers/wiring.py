@@ -14,7 +14,7 @@ from thalweg.engine.coroutines.unit import CoroutineUnit
 from thalweg.engine.feedback_unit import LoopUnit
 from thalweg.engine.interpreted import InterpretedChain, InterpretedKeyed
 from thalweg.engine.keyed_unit import KeyedUnit, Parts
-from thalweg.engine.serial import stream_schema, works_without_rows
+from thalweg.engine.serial import works_without_rows
 from thalweg.engine.units import ChainUnit, DigestUnit, Given, Moment, Setting
 from thalweg.flow.operators.nodes import (
     Coroutine,
@@ -25,7 +25,7 @@ from thalweg.flow.operators.nodes import (
     Source,
     Union,
 )
-from thalweg.plan.plan import OWN, RELEASE, TIME, Edge, Unit
+from thalweg.plan.plan import OWN, RELEASE, TIME, Edge, Unit, stream_schema
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.layout import PAYLOAD_SHIFT, OpSpec
 from thalweg.workers.native.blocks import view_block

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class Feedback:
     """A stream that is still to come: given to a ``tw.Control`` port now, connected when the flow is further on.
 
-    Made by :meth:`thalweg.flow.flow.Flow.feedback`. ``time`` and ``own`` are as of a stream without event time: a row that
-    is sent back is there at once.
+    Made by :meth:`thalweg.flow.flow.Flow.feedback`. ``time`` and ``own`` are as of a stream without event time: a row
+    that is sent back is there at once.
     """
 
     flow: Flow

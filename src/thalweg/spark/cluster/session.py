@@ -220,7 +220,7 @@ def _set_python(master: str | None) -> None:
 
 def _share_source() -> None:
     """Workers of this machine find the library where this process does, also in a source tree that is not installed."""
-    home = str(Path(__file__).resolve().parents[2])
+    home = str(Path(__file__).resolve().parents[3])
     found = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if "site-packages" not in home and home not in found:
         os.environ["PYTHONPATH"] = os.pathsep.join([home, *filter(None, found)])

@@ -173,7 +173,7 @@ def _settings(folder: Path, driver: str, cores: int, memory: str) -> dict[str, s
 
 def _python_path() -> str:
     """Where executors find this very library, installed or not."""
-    home = str(Path(__file__).resolve().parents[2])
+    home = str(Path(__file__).resolve().parents[3])
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return os.pathsep.join([home, *(one for one in known if one and one != home)])
 

@@ -17,11 +17,11 @@ from pyspark import TaskContext
 
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.ordering import merge
-from thalweg.engine.serial import Engine, Leaving, stream_schema
+from thalweg.engine.serial import Engine, Leaving
 from thalweg.errors import ThalwegError
 from thalweg.flow.failures import left_by
 from thalweg.flow.operators.nodes import Source
-from thalweg.plan.plan import Edge
+from thalweg.plan.plan import Edge, stream_schema
 from thalweg.slots.key_counting import KeyCounter
 from thalweg.spark.inputs import receive, source_chunks
 from thalweg.spark.keys.routing import Phase, Sender, merge_phases, sink_blobs

@@ -1,6 +1,6 @@
 """Builds the memory of a node runtime, and gives flows a place in it while others run.
 
-Where what stands says :mod:`thalweg.workers.memory.layout`. A flow's operators take a run of the table of operators, its
+The offsets are in :mod:`thalweg.workers.memory.layout`. A flow's operators take a run of the table of operators, its
 ports one of the table of ports, its queues blocks of what is left. Workers may look at operators at any time, so a
 flow's words stand before its operators can be found; and what a removed flow had is used again only when every
 worker has gone through its loop once more (:meth:`Memory.reclaim`).

@@ -2,7 +2,7 @@
 
 ::
 
-    python benchmarks/elasticity_curves.py
+    python lab/peers/elasticity_curves.py
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Query 4 (cart abandonment) with Thalweg and with what one would use instead, one after the other.
 
-    python benchmarks/run.py [--quick] [--rows N] [--only NAME ...] [--repeat N] [CACHE]
+    python lab/peers/run.py [--quick] [--rows N] [--only NAME ...] [--repeat N] [CACHE]
 
 Every candidate is a program of its own, ``q4_*.py``, in a fresh process. Measured from outside: wall time, CPU time and
 peak memory of its process tree; from inside: the CPU time of start-up apart from that of the work. All answers are
-compared with a reference. Raw numbers and the facts of the machine go to ``benchmarks/results/``.
+compared with a reference. Raw numbers and the facts of the machine go to ``lab/peers/results/``.
 
 Net is rows per CPU-second of the work alone, gross of everything from the start of the interpreter. A slow candidate
 gets the first part of the data only; its line says how many rows. CPU seconds compare better than wall time on a busy

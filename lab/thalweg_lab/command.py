@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from thalweg.cli.failures import told
+
 if TYPE_CHECKING:
     from thalweg_lab.measure import Report
 
@@ -20,18 +22,16 @@ Out = Annotated[Path | None, typer.Option(help="Folder for results as JSON, and 
 
 
 def _report(name: str, out: Path | None) -> Report:
-    from thalweg_lab.measure import Report
-
     from thalweg.printing import Terminal
+    from thalweg_lab.measure import Report
 
     return Report(name, out, Terminal())
 
 
 def prasaad(quick: Quick = False, threads: Threads = None, out: Out = None) -> None:
     """Heuristics, queues of keyed operators, reorder buffers, scaling (Prasaad et al., section 7)."""
-    from thalweg_lab.prasaad import Prasaad
-
     from thalweg.engine.machine import usable_processors
+    from thalweg_lab.prasaad import Prasaad
 
     report = _report("prasaad", out)
     rows, repeats = (50_000, 1) if quick else (1_000_000, 3)
@@ -46,9 +46,8 @@ def streams(
     chunk_rows: Annotated[int, typer.Option(min=1, help="Rows of a step.")] = 64,
 ) -> None:
     """Threading models on graphs of many operators (Schneider & Wu, sections 5.1 to 5.3)."""
-    from thalweg_lab.streams import Streams
-
     from thalweg.engine.machine import usable_processors
+    from thalweg_lab.streams import Streams
 
     report = _report("streams", out)
     operators, budget_s, repeats = (30, 0.05, 1) if quick else (1_000, 2.0, 3)
@@ -78,10 +77,9 @@ def haren(
         report = _report("haren-simulated", out)
         report.finish(SimulatedHaren(report, seconds=6.0 if quick else 40.0).all())
         return
+    from thalweg.engine.machine import usable_processors
     from thalweg_lab.haren import Haren
     from thalweg_lab.haren_queries import QUERIES
-
-    from thalweg.engine.machine import usable_processors
 
     report = _report("haren", out)
     bench = Haren(
@@ -130,10 +128,9 @@ def elastic(
         report = _report("elastic-spark", out)
         report.finish(elastic_spark(report, batches=10 if quick else 32))
         return
-    from thalweg_lab.elastic import Elastic, summary
-
     from thalweg.elasticity.samples import PERIOD_NS
     from thalweg.engine.machine import usable_processors
+    from thalweg_lab.elastic import Elastic, summary
 
     report = _report("elastic", out)
     most = threads if simulate and threads else 16 if quick else 176
@@ -196,15 +193,18 @@ def spark_queries(
 
 
 def peers(context: typer.Context) -> None:
-    """The comparison with other systems; needs the source tree. Arguments are passed on."""
-    import thalweg
-
-    runner = Path(thalweg.__file__).parents[2] / "benchmarks" / "run.py"
+    """The comparison with other systems. Arguments are passed on."""
+    runner = Path(__file__).parents[1] / "peers" / "run.py"
     if not runner.is_file():
-        typer.echo(
-            "error: the benchmarks are not part of the installed package.\n"
-            "Get the source, install it with `pip install -e '.[bench]'`, and run `make bench` there.",
-            err=True,
-        )
+        typer.echo("error: the peers' programs are in the source tree, folder lab/peers", err=True)
         raise typer.Exit(1)
     raise typer.Exit(subprocess.run([sys.executable, str(runner), *context.args]).returncode)
+
+
+def register(group: typer.Typer) -> None:
+    """Adds the experiments to the group ``thalweg bench``."""
+    for function in (prasaad, streams, haren, cstream, elastic, caneill):
+        group.command(function.__name__)(told(function))
+    group.command("spark-queries")(told(spark_queries))
+    passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
+    group.command("peers", context_settings=passed_on)(told(peers))

@@ -50,7 +50,7 @@ def consuming(
     structures: Structures, kind: str, consume: str, arrivals: Sequence[int], workers: int = 2
 ) -> Make:
     """A thread adds the tuples and works until there is nothing to take, like the others beside it."""
-    buckets = structures.buckets
+    buckets = structures.hybrid_queue
     add, words, init = (getattr(buckets, f"{kind}_{verb}") for verb in ("add", "words", "init"))
     pending = getattr(buckets, f"{kind}_pending")
     work_off: Consume = getattr(structures.workers, consume)
@@ -115,7 +115,7 @@ def test_theorem_4_1_deeper(queue: tuple[str, str]) -> None:
 
 def idle_partition(structures: Structures) -> Make:
     """The producer waits until a partition is idle; then all that was done on it can be seen."""
-    buckets = structures.buckets
+    buckets = structures.hybrid_queue
 
     def make(mem: Memory) -> Program:
         work = Work(mem, ONE)
@@ -149,25 +149,29 @@ HAND_OVER = "    mpmc_push(mem, _end(mem, at), p)\n"
 HYBRID_MUTATIONS = {
     "the count is decremented before the tuple is processed": [
         Mutation(
-            "buckets", DONE, "    _count_done(mem, area)\n    return load(mem, area + _COUNT) > 0\n"
+            "hybrid_queue",
+            DONE,
+            "    _count_done(mem, area)\n    return load(mem, area + _COUNT) > 0\n",
         ),
         Mutation(
-            "buckets", HYBRID_FRONT, HYBRID_FRONT + "    add(mem, _area(mem, at, p) + _COUNT, -1)\n"
+            "hybrid_queue",
+            HYBRID_FRONT,
+            HYBRID_FRONT + "    add(mem, _area(mem, at, p) + _COUNT, -1)\n",
         ),
     ],
     "a resumed partition goes to the master queue's tail": [
-        Mutation("buckets", HAND_OVER, "    mpmc_push(mem, _master(mem, at), p)\n")
+        Mutation("hybrid_queue", HAND_OVER, "    mpmc_push(mem, _master(mem, at), p)\n")
     ],
     "the drain loop dropped": [
         Mutation(
-            "buckets",
+            "hybrid_queue",
             DONE,
             "    _count_done(mem, area)\n    add(mem, area + _COUNT, -1)\n    return False\n",
         )
     ],
     "the count is looked at and written, not exchanged": [
         Mutation(
-            "buckets",
+            "hybrid_queue",
             "add(mem, _area(mem, at, p) + _COUNT, 1) != 0:",
             "mem[_area(mem, at, p) + _COUNT] + (store(mem, _area(mem, at, p) + _COUNT,"
             " load(mem, _area(mem, at, p) + _COUNT) + 1) or 0) != 0:",
@@ -175,7 +179,7 @@ HYBRID_MUTATIONS = {
     ],
     "a tuple is entered in the master queue before its own": [
         Mutation(
-            "buckets",
+            "hybrid_queue",
             "return spsc_push(mem, _area(mem, at, p) + _QUEUE, v) and mpmc_push(mem, _master(mem, at), p)",
             "return mpmc_push(mem, _master(mem, at), p) and spsc_push(mem, _area(mem, at, p) + _QUEUE, v)",
         )
@@ -203,10 +207,10 @@ def test_mutation_done_counted_too_early_is_found() -> None:
 DISOWN = "    _disown(mem, area + _QUEUE)\n    return _own(mem, area + _QUEUE)\n"
 PARTITIONED_MUTATIONS = {
     "no re-check after the lock is released": Mutation(
-        "buckets", DISOWN, "    _disown(mem, area + _QUEUE)\n    return False\n"
+        "hybrid_queue", DISOWN, "    _disown(mem, area + _QUEUE)\n    return False\n"
     ),
     "the lock is released before the tuple is processed": Mutation(
-        "buckets",
+        "hybrid_queue",
         "            return True\n        _disown(mem, queue)\n",
         "            unlock_consumer(mem, queue)\n            return True\n        _disown(mem, queue)\n",
     ),
@@ -222,7 +226,7 @@ def test_mutation_of_the_partitioned_queue_is_found(mutation: Mutation) -> None:
 def test_mutation_no_fence_after_the_lock_is_released_is_found_with_store_buffers() -> None:
     """Right if memory were sequentially consistent, wrong on the processors there are."""
     fence = "    unlock_consumer(mem, queue)\n    fence()\n"
-    mutation = Mutation("buckets", fence, "    unlock_consumer(mem, queue)\n")
+    mutation = Mutation("hybrid_queue", fence, "    unlock_consumer(mem, queue)\n")
     make = consuming(Structures(mutation), "partitioned", "consume_partition", ONE)
     explore(make, bound=3)
     with pytest.raises(Violation):
@@ -231,7 +235,7 @@ def test_mutation_no_fence_after_the_lock_is_released_is_found_with_store_buffer
 
 def sharing(structures: Structures, arrivals: Sequence[int], workers: int) -> Make:
     """A thread adds the tuples; all take as often as there are tuples, and what is left is taken at the end."""
-    buckets, consume = structures.buckets, structures.workers.consume_shared
+    buckets, consume = structures.hybrid_queue, structures.workers.consume_shared
 
     def make(mem: Memory) -> Program:
         work = Work(mem, arrivals)
@@ -271,7 +275,7 @@ def test_the_shared_queue_keeps_the_order_of_partitions_deeper() -> None:
 def test_mutation_of_the_shared_queue_dequeue_before_locking_is_found() -> None:
     """What Figure 5 shows: both take a tuple of one partition, and lock the partition in the other order."""
     mutation = Mutation(
-        "buckets",
+        "hybrid_queue",
         "    p = _take_head(mem, at, queue)\n    unlock_consumer(mem, queue)\n    return p\n",
         "    p, v = EMPTY, EMPTY\n"
         "    if spsc_len(mem, queue) >= 2:\n"

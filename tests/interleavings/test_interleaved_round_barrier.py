@@ -16,7 +16,7 @@ PERIOD_NS = 1_000
 def changed_while_prepared(structures: Structures) -> Make:
     """A worker prepares a round for as many workers as there are, and somebody changes how many."""
     flow = Flow(structures, [ingress(), operator(STATELESS, 0)], workers=WORKERS)
-    meeting, atomics = structures.meeting, structures.worker
+    meeting, atomics = structures.round_barrier, structures.loop
 
     def make(mem: Memory) -> Program:
         mem.extend(flow.memory)
@@ -53,7 +53,7 @@ def led(structures: Structures) -> Make:
     """Workers meet; each leads or waits, and whoever is told to prepare a round steps back or begins one."""
     flow = Flow(structures, [ingress(), operator(STATELESS, 0)], workers=WORKERS)
     assert flow.submit(flow.memory)
-    meeting, atomics = structures.meeting, structures.worker
+    meeting, atomics = structures.round_barrier, structures.loop
 
     def make(mem: Memory) -> Program:
         mem.extend(flow.memory)
@@ -90,9 +90,9 @@ def test_somebody_prepares_the_round_that_a_suspended_worker_does_not() -> None:
 
 MUTATIONS = {
     "a round begins whatever has been asked for": Mutation(
-        "meeting", "    if load(mem, ASKED) != asked:\n        store(mem, ROUND_END, 0)\n", ""
+        "round_barrier", "    if load(mem, ASKED) != asked:\n        store(mem, ROUND_END, 0)\n", ""
     ),
-    "nobody is told of a change": Mutation("meeting", "    add(mem, ASKED, 1)\n", ""),
+    "nobody is told of a change": Mutation("round_barrier", "    add(mem, ASKED, 1)\n", ""),
 }
 
 
@@ -104,7 +104,7 @@ def test_mutation_is_found(mutation: Mutation) -> None:
 
 def test_mutation_no_fence_is_found_with_store_buffers() -> None:
     mutation = Mutation(
-        "meeting", "    fence()\n    if load(mem, ASKED)", "    if load(mem, ASKED)"
+        "round_barrier", "    fence()\n    if load(mem, ASKED)", "    if load(mem, ASKED)"
     )
     explore(changed_while_prepared(Structures(mutation)), bound=3)
     with pytest.raises(Violation, match="goes on"):
@@ -113,7 +113,7 @@ def test_mutation_no_fence_is_found_with_store_buffers() -> None:
 
 def test_mutation_who_steps_back_tells_nobody_is_found() -> None:
     mutation = Mutation(
-        "meeting", '''not; the next one that comes will."""\n    store(mem, LEADER, 0)\n''',
+        "round_barrier", '''not; the next one that comes will."""\n    store(mem, LEADER, 0)\n''',
         '''not; the next one that comes will."""\n''',
     )  # fmt: skip
     with pytest.raises(Violation):

@@ -1,0 +1,31 @@
+"""Which inputs a flow has, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from thalweg.checks import meant
+from thalweg.errors import BuildError
+from thalweg.plan.plan import Plan
+
+
+def check_names(plan: Plan, inputs: Mapping[str, Any]) -> None:
+    """Refuses inputs that do not fit the flow's sources by name."""
+    made = {source.name: source.made_by for source in plan.sources if source.made_by is not None}
+    for name in sorted(made.keys() & inputs.keys()):
+        raise BuildError(
+            f"operator {name!r}: {made[name].function.where} makes its rows itself, and takes no input"
+        )
+    names = {source.name for source in plan.sources} - made.keys()
+    extra = sorted(inputs.keys() - names, key=str)
+    for missing in sorted(names - inputs.keys()):
+        also = f"; it has no source {extra[0]!r}{meant(extra[0], names)}" if extra else ""
+        raise BuildError(
+            f"flow {plan.flow!r} has a source {missing!r}, but no input of that name was given{also}"
+        )
+    for one in extra:
+        raise BuildError(
+            f"flow {plan.flow!r} has no source {one!r}; it has {', '.join(sorted(names)) or 'none'}"
+            f"{meant(one, names)}"
+        )

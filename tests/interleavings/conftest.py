@@ -1,0 +1,23 @@
+"""Leaves explorations out that were done before, on the very same sources."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+from tests.interleavings.explored import is_explored
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    here = pathlib.Path(__file__).parent
+    ours = [item for item in items if here in item.path.parents]
+    if (
+        not ours
+        or config.getoption("--explore")
+        or config.getoption("--exhaustive")
+        or not is_explored()
+    ):
+        return
+    known = pytest.mark.skip(reason="explored before, on the same sources: runs with --explore")
+    for item in ours:
+        item.add_marker(known)

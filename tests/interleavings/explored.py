@@ -1,0 +1,39 @@
+"""What has been explored: a digest of the structures and of the explorer, kept in ``explored.txt``.
+
+An exploration is deterministic, so it need not be repeated while nothing changes that it depends on.
+``make explore`` runs all of them that are not exhaustive, and then this module, which writes the digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import pathlib
+
+from tests.interleavings.plain import ATOMICS, CALLS, CLOCKS, STRUCTURES
+
+from thalweg.jit.digest import import_closure
+
+HERE = pathlib.Path(__file__).parent
+RECORD = HERE / "explored.txt"
+
+
+def digest() -> str:
+    """Of the structures' sources and all that they import, and of the explorer and the tests."""
+    modules = {
+        name
+        for one in (ATOMICS, CALLS, CLOCKS, *STRUCTURES.values())
+        for name in import_closure(one)
+    }
+    files = [file for name in sorted(modules) if (file := importlib.import_module(name).__file__)]
+    texts = [pathlib.Path(file) for file in files] + sorted(HERE.glob("*.py"))
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in texts)).hexdigest()
+
+
+def is_explored() -> bool:
+    """Whether all of it has been explored as it stands."""
+    return RECORD.exists() and RECORD.read_text().strip() == digest()
+
+
+if __name__ == "__main__":
+    RECORD.write_text(digest() + "\n")
