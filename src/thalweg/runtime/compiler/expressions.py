@@ -131,7 +131,7 @@ class Expressions(Operations):
             for one, other in ((seen_a, b), (seen_b, a)):
                 if one is not None and not self._is_widened_field(other):
                     self.unit.sensitive.remove(one)
-        return self.operate(a, symbol, operator, b)
+        return self.operate(a, symbol, b)
 
     def _watched(self, node: ast.expr) -> tuple[Expr, tuple[str, str] | None]:
         """The expression, and the state's float field when it is nothing but that."""
@@ -154,7 +154,7 @@ class Expressions(Operations):
             return self.literal(-value.const if symbol == "-" else +value.const)
         if value.type == FLOAT:
             return Expr(f"({symbol}{value.code})", FLOAT)
-        return Expr(f"({symbol}{whole(value)})", INT)
+        return Expr(f"neg_int({whole(value)})" if symbol == "-" else whole(value), INT)
 
     # -- truth and comparison --------------------------------------------------------------------
 
@@ -333,8 +333,9 @@ class Expressions(Operations):
         if name == "int":
             return Expr(whole(value), INT)
         if name == "abs":
-            code, kind = (value.code, FLOAT) if value.type == FLOAT else (whole(value), INT)
-            return Expr(f"abs({code})", kind)
+            if value.type == FLOAT:
+                return Expr(f"abs({value.code})", FLOAT)
+            return Expr(f"abs_int({whole(value)})", INT)
         self.refuse(f"calls `{name}` here")
 
     def _extreme(self, name: str, args: Sequence[Expr]) -> Expr:

@@ -16,23 +16,22 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from thalweg.records import FieldType, Kind
-from thalweg.runtime.chunks import CATEGORIES, Chunk, Column, Int64s
+from thalweg.records import FieldType
+from thalweg.runtime.chunks import Chunk, Column, Int64s
 from thalweg.runtime.compiler import keyed_code as layout
 from thalweg.runtime.compiler import modules
 from thalweg.runtime.compiler.columns import Buffers, address, addresses, gather
 from thalweg.runtime.compiler.keyed_code import KeyedSpec, write_keyed
+from thalweg.runtime.compiler.keyed_replay import Place, Replay
 from thalweg.runtime.compiler.kinds import NO_VALUE
 from thalweg.runtime.compiler.lookup import BUCKET, END, RANGE_WIDTH, TableOfTables
 from thalweg.runtime.compiler.reasons import NotCompilable
-from thalweg.runtime.compiler.replay import consume, first_failure, operator_error
 from thalweg.runtime.compiler.support import DONE
 from thalweg.runtime.contracts import KeyedResult, Rejected
-from thalweg.runtime.failures import reason_of, shorten
 from thalweg.runtime.keys import KeyRows
 from thalweg.runtime.state_units import StateUnits
 from thalweg.state.table_code import split_by_bucket
-from thalweg.state.table_form import ALIVE, DIRTY, default_record
+from thalweg.state.table_form import default_record
 from thalweg.state.tables import BucketTable
 
 
@@ -107,7 +106,7 @@ class CompiledKeyed:
         self.spec = spec
         self.kernel = kernel
         self.buckets = buckets
-        self.reject = reject
+        self._replay = Replay(spec, reject=reject)
         #: bucket -> table, made when the bucket gets its first row
         self.tables: dict[int, BucketTable] = {}
         self._default = default_record(spec.state)
@@ -214,8 +213,8 @@ class CompiledKeyed:
                 code = self.kernel(address(table), address(run.buffers.table), address(ctl))
                 if code == DONE:
                     return
-            except Exception as error:
-                self._failed(split, run, int(ranges[ctl[layout.RANGE], BUCKET]), error)
+            except Exception:
+                self._failed(split, run, int(ranges[ctl[layout.RANGE], BUCKET]))
             else:
                 run.buffers.grow(int(ctl[layout.NEEDED]), run.used)
 
@@ -325,23 +324,24 @@ class CompiledKeyed:
 
     # -- errors ----------------------------------------------------------------------------------
 
-    def _failed(self, split: Split, run: Run, bucket: int, compiled: BaseException) -> None:
-        """Restores the state that the function saw; notes the row as rejected and goes on, or raises."""
+    def _failed(self, split: Split, run: Run, bucket: int) -> None:
+        """Restores the state that the function saw, and lets Python make the call instead."""
         entry = int(run.ctl[layout.ENTRY])
         table = self.tables[bucket]
         table.records[entry] = run.backup[0]
+        place = Place(table, bucket, entry, run.buffers, run.ctl, run.backup[0])
         if run.ctl[layout.FIRING]:
-            self._timer_failed(run, table, entry, compiled)
-            return
-        place = int(run.ctl[layout.PLACE])
-        row = int(split.order[place])
-        value = split.chunk.slice(row, row + 1).rows()[0]
-        process = self.spec.process
-        error = first_failure(lambda: self._replay(run, process, value), compiled)
-        if not self.reject:
-            raise operator_error(self.spec.name, self.spec.sources[0], value, error) from error
-        run.rejected.append(Rejected(row, self.spec.name, reason_of(error), shorten(value)))
-        self._step_over(run, place, split)
+            key = self.spec.key.python_keys(table.key_columns(np.array([entry])), 1)[0]
+            bad = self._replay.timer(place, key, int(run.ctl[layout.TIME]))
+        else:
+            at = int(run.ctl[layout.PLACE])
+            row = int(split.order[at])
+            value = split.chunk.slice(row, row + 1).rows()[0]
+            time = None if split.times is None else int(split.times[row])
+            bad = self._replay.row(place, row, value, time)
+            self._step_over(run, at, split)
+        if bad is not None:
+            run.rejected.append(bad)
 
     def _step_over(self, run: Run, place: int, split: Split) -> None:
         ctl = run.ctl
@@ -349,36 +349,6 @@ class CompiledKeyed:
         if place + 1 == split.ranges[ctl[layout.RANGE], END]:
             ctl[layout.RANGE] += 1
             ctl[layout.PLACE] = -1
-
-    def _timer_failed(
-        self, run: Run, table: BucketTable, entry: int, compiled: BaseException
-    ) -> None:
-        on_timer = self.spec.on_timer
-        assert on_timer is not None
-        columns = table.key_columns(np.array([entry]))
-        key = self.spec.key.python_keys(columns, 1)[0]
-        given = (key,) if self.spec.key.fields else ()
-        time = int(run.ctl[layout.TIME])
-        error = first_failure(lambda: self._replay(run, on_timer, *given, time), compiled)
-        text = f"key {key!r}"
-        if not self.reject:
-            raise operator_error(self.spec.name, self.spec.sources[1], text, error) from error
-        run.rejected.append(Rejected(-1, self.spec.name, reason_of(error), text, time, key))
-        table.records[entry] = self._default[0]
-        table.flags[entry] = (int(table.flags[entry]) | DIRTY) & ~ALIVE
-
-    def _replay(self, run: Run, function: Callable[..., Any], *args: Any) -> None:
-        """The interpreted call on a copy of the state that the compiled one saw."""
-        record = run.backup[0]
-        values = []
-        for field in self.spec.state.schema.fields:
-            value = record[field.name].item()
-            if field.type.kind is Kind.CATEGORY:
-                value = CATEGORIES.decode(np.array([value]))[0].as_py()
-            values.append(value)
-        state = self.spec.state.restore(values)
-        consume(function(state, *args), self.spec.out)
-        self.spec.state.values(state)
 
 
 def _key_text(field: str, table: BucketTable, entries: Int64s) -> Any:

@@ -29,10 +29,12 @@ from collections import namedtuple
 
 from numba import float64, int64
 
+from thalweg.runtime.compiler.integers import (
+    abs_int, add_int, divide_int, floor_int, mod_int, mul_int, neg_int, sub_int, turn, turns,
+)
 from thalweg.runtime.compiler.support import (
-    DONE, FULL, as_float, compare, copy_bytes, divide_int, equal_both, equal_one, floor_int, get_b,
-    get_f, get_i, get_u, greater, inner, kernel, lesser, mod_float, mod_int, need, put_b, put_f, put_i,
-    put_u, root, truth_of,
+    DONE, FULL, as_float, compare, copy_bytes, equal_both, equal_one, get_b, get_f, get_i, get_u, greater,
+    inner, kernel, lesser, mod_float, need, put_b, put_f, put_i, put_u, root, truth_of,
 )
 
 INF = float("inf")

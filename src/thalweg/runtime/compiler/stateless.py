@@ -190,11 +190,14 @@ class CompiledChain:
         buffers = Buffers(self.out, 1, len(chunk))
         rejected: list[Rejected] = []
         inserts: list[_Insert] = []
+        interpreted = 1
         while True:
             try:
                 code = self.kernel(address(table), address(buffers.table), address(ctl))
-            except Exception as error:
-                inserts.append(self._interpret(chunk, ctl, error, rejected))
+            except Exception:
+                # Where many rows raise, each time twice as many are interpreted: a raise costs more than a row.
+                inserts.append(self._interpret(chunk, ctl, interpreted, rejected))
+                interpreted *= 2
                 continue
             if code == DONE:
                 break
@@ -221,28 +224,27 @@ class CompiledChain:
         return columns
 
     def _interpret(
-        self, chunk: Chunk, ctl: Int64s, compiled: BaseException, rejected: list[Rejected]
+        self, chunk: Chunk, ctl: Int64s, most: int, rejected: list[Rejected]
     ) -> _Insert:
-        """Runs the row that failed in plain Python, so that only what failed in it is rejected.
+        """Runs the row that raised, and up to ``most`` rows from it on, in plain Python, whose word counts.
 
-        Steps over it in ``ctl``; raises where errors are not to be rejected.
+        Either the function raises there, too, or an int left 64 bits on the way to its result, which is Python's.
+        Steps over the rows in ``ctl``; raises where errors are not to be rejected.
         """
-        place, used, steps = int(ctl[ROW]), int(ctl[OUT]), len(self.steps)
+        first, used, steps = int(ctl[ROW]), int(ctl[OUT]), len(self.steps)
+        last = min(first + most, len(chunk))
         ctl[COUNTS : COUNTS + steps] = ctl[COUNTS + steps : COUNTS + 2 * steps]
-        ctl[ROW] = place + 1
-        first = chunk.slice(place, place + 1).rows()
-        rows = first
-        before = len(rejected)
-        counts = []
-        for step in self.steps:
-            rows = self._step(step, place, rows, rejected)
-            counts.append(len(rows))
-        if len(rejected) == before:
-            # Python computes with ints that do not fit 64 bits; the compiled row is what counts.
-            self._reject(self.steps[0], place, first[0], compiled, rejected)
-            return _Insert(used, place, [])
-        ctl[COUNTS : COUNTS + steps] += counts
-        return _Insert(used, place, rows)
+        ctl[ROW] = last
+        out: list[Any] = []
+        source: list[int] = []
+        for place, row in enumerate(chunk.slice(first, last).rows(), first):
+            rows = [row]
+            for number, step in enumerate(self.steps):
+                rows = self._step(step, place, rows, rejected)
+                ctl[COUNTS + number] += len(rows)
+            out += rows
+            source += [place] * len(rows)
+        return _Insert(used, np.array(source, np.int64), out)
 
     def _step(self, step: Step, place: int, rows: list[Any], rejected: list[Rejected]) -> list[Any]:
         out: list[Any] = []
@@ -271,10 +273,10 @@ class CompiledChain:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Insert:
-    """Outputs of an interpreted row, and before which compiled output they belong."""
+    """Outputs of interpreted rows, the row of each, and before which compiled output they belong."""
 
     place: int
-    source: int
+    source: Int64s
     rows: list[Any]
 
 
@@ -288,7 +290,7 @@ def _inserted(
     at = 0
     for one in inserts:
         parts += [whole.slice(at, one.place), Chunk.from_rows(out, one.rows)]
-        sources += [source[at : one.place], np.full(len(one.rows), one.source)]
+        sources += [source[at : one.place], one.source]
         at = one.place
     parts.append(whole.slice(at, len(source)))
     sources.append(source[at:])
