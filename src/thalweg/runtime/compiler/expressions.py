@@ -149,6 +149,9 @@ class Expressions(Operations):
         if isinstance(node.op, ast.Not):
             return Expr(f"(not {self.truth(node.operand)})", BOOL)
         symbol = "-" if isinstance(node.op, ast.USub) else "+"
+        if isinstance(node.operand, ast.Constant) and type(node.operand.value) is int:
+            # The least int64 is written as the negative of an int that does not fit.
+            return self.literal(-node.operand.value if symbol == "-" else node.operand.value)
         value = self.number(self.expression(node.operand), symbol)
         if value.is_const:
             return self.literal(-value.const if symbol == "-" else +value.const)

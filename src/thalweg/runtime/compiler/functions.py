@@ -16,7 +16,7 @@ from typing import Final
 from thalweg.runtime.compiler.kinds import NONE, Type, join
 from thalweg.runtime.compiler.operations import Expr
 from thalweg.runtime.compiler.reasons import NotCompilable
-from thalweg.runtime.compiler.source import Const, FunctionSource, Known, RecordClass
+from thalweg.runtime.compiler.source import Const, FunctionNode, FunctionSource, Known, RecordClass
 from thalweg.runtime.compiler.statements import Statements
 from thalweg.runtime.compiler.unit import Unit
 
@@ -76,6 +76,7 @@ class Function(Statements):
         self.node = source.node()
         self.line = self.node.lineno
         self.is_generator = source.yields
+        self.stored = _stored(self.node)
         self.defaults: dict[str, Expr] = {}
         self.parameters = self._bind(arguments)
         self.types = {n: one.type for n, one in self.defaults.items()} | self.parameters
@@ -319,3 +320,13 @@ class Function(Statements):
             self.effects += 1
         name, result = write_function(self.unit, source, [one.type for one in args], None, "value")
         return Expr(f"{name}({', '.join(one.code for one in args)})", result)
+
+
+def _stored(node: FunctionNode) -> set[str]:
+    body = node.body if isinstance(node.body, list) else []
+    return {
+        one.id
+        for part in body
+        for one in ast.walk(part)
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+    }

@@ -24,6 +24,8 @@ class Statements(Expressions):
     lines: list[str]
     depth: int
     temporaries: int
+    #: names that the function assigns to somewhere
+    stored: set[str]
 
     def put(self, line: str) -> None:
         """Adds a line at the present indentation."""
@@ -58,20 +60,11 @@ class Statements(Expressions):
     # -- variables -------------------------------------------------------------------------------
 
     def variable(self, name: str) -> Expr | None:
-        if name not in self.types and name not in self._stored():
+        if name not in self.types and name not in self.stored:
             return None
         if self.bound is not None and name not in self.bound:
             self.refuse(f"`{name}` may have no value here")
         return Expr(f"v_{name}", self.types[name])
-
-    def _stored(self) -> set[str]:
-        body = self.node.body if isinstance(self.node.body, list) else []
-        return {
-            one.id
-            for part in body
-            for one in ast.walk(part)
-            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
-        }
 
     def assign(self, name: str, value: Expr) -> None:
         """``name = value``; all values of a variable must share one type."""
