@@ -102,7 +102,12 @@ class Writer:
         return str(self._grown(self._ints(depth - 1)))
 
     def _int_leaf(self) -> str:
-        leaves = [*["r.i", "r.j"] * 4, "r.ts", self.pick("BIG", "LEAST"), *self.variables["int"] * 2]
+        leaves = [
+            *["r.i", "r.j"] * 4,
+            "r.ts",
+            self.pick("BIG", "LEAST"),
+            *self.variables["int"] * 2,
+        ]
         if self.state:
             leaves += ["state.a"] * 4
         if self.random.random() < 0.3:
@@ -174,7 +179,14 @@ class Writer:
 
     def bool_(self, depth: int) -> str:
         if depth <= 0 or self.random.random() < 0.3:
-            leaves = ["r.ok", "True", "False", "(r.m is None)", "(r.f is not None)", *self.variables["bool"]]
+            leaves = [
+                "r.ok",
+                "True",
+                "False",
+                "(r.m is None)",
+                "(r.f is not None)",
+                *self.variables["bool"],
+            ]
             if self.state:
                 leaves += ["state.c"] * 2
             return self.random.choice(leaves)
@@ -191,7 +203,9 @@ class Writer:
             lambda: f"({b()} {self.pick('and', 'or', '&', '|', '^', '==', '!=')} {b()})",
             lambda: f"(not {self.pick(b, i, f)()})",
             lambda: f"bool({self.pick(b, i, f)()})",
-            lambda: f"({i()} {self.pick('in', 'not in')} {self.pick('SOME', '(0, 5, -1)', '{1, 2.0}')})",
+            lambda: (
+                f"({i()} {self.pick('in', 'not in')} {self.pick('SOME', '(0, 5, -1)', '{1, 2.0}')})"
+            ),
             lambda: f"{self.pick('math.isnan', 'math.isinf', 'math.isfinite')}({f()})",
             lambda: f"(r.m {self.pick('==', '!=')} {self.pick('r.m', i())})",
             lambda: f"(r.f {self.pick('==', '!=')} {self.pick('r.f', f())})",
@@ -218,7 +232,11 @@ class Writer:
         return f"v{self.n}_{self.names}"
 
     def any_(self, kind: str, depth: int) -> str:
-        write: dict[str, Callable[[int], str]] = {"int": self.int_, "float": self.float_, "bool": self.bool_}
+        write: dict[str, Callable[[int], str]] = {
+            "int": self.int_,
+            "float": self.float_,
+            "bool": self.bool_,
+        }
         return write[kind](depth)
 
     def statements(self, count: int, depth: int) -> Iterator[str]:
@@ -231,7 +249,13 @@ class Writer:
             simple += [self._update] * 5
         if depth <= 0:
             return simple
-        return [*simple, lambda: self._branch(depth), lambda: self._for(depth), lambda: self._while(depth), self._guard]
+        return [
+            *simple,
+            lambda: self._branch(depth),
+            lambda: self._for(depth),
+            lambda: self._while(depth),
+            self._guard,
+        ]
 
     def _assign(self) -> Iterator[str]:
         kind = self.random.choice(["int", "int", "float", "bool"])
@@ -294,7 +318,11 @@ class Writer:
         yield f"{count} = 0"
         yield f"for {name} in {self.random.choice(ranges)}:"
         self.variables["int"] = [*known, name]
-        stop = [f"{count} += 1", f"if {count} > {self.random.randint(1, 4)}:", f"    {self.pick('break', 'break', 'return None')}"]
+        stop = [
+            f"{count} += 1",
+            f"if {count} > {self.random.randint(1, 4)}:",
+            f"    {self.pick('break', 'break', 'return None')}",
+        ]
         yield from self._block(depth, stop)
         self.variables["int"] = known
 
@@ -315,8 +343,15 @@ class Writer:
             yield f"    raise {self.pick('ValueError', 'KeyError')}('generated')"
 
     def result(self, depth: int) -> str:
-        f = self.pick("r.f", "None", f"({self.float_(1)} if {self.bool_(1)} else None)", self.float_(depth))
-        kind = self.pick("r.kind", "'a'", f"('b' if {self.bool_(2)} else r.kind)", *(["state.k"] if self.state else []))
+        f = self.pick(
+            "r.f", "None", f"({self.float_(1)} if {self.bool_(1)} else None)", self.float_(depth)
+        )
+        kind = self.pick(
+            "r.kind",
+            "'a'",
+            f"('b' if {self.bool_(2)} else r.kind)",
+            *(["state.k"] if self.state else []),
+        )
         return (
             f"Out({self.int_(depth)}, {self.pick(self.float_, self.float_, self.int_)(depth)}, {self.bool_(depth)},"
             f" {self.maybe(depth - 1)}, {f}, {kind}, r.text)"
@@ -351,7 +386,9 @@ def rows(random_: random.Random, count: int) -> list[Row]:
 
     def whole() -> int:
         wide = EDGES if random_.random() < 0.5 else EDGES[:8]
-        return random_.choice([*wide, random_.randint(-20, 20), random_.randint(-(2**63), 2**63 - 1)])
+        return random_.choice(
+            [*wide, random_.randint(-20, 20), random_.randint(-(2**63), 2**63 - 1)]
+        )
 
     def real() -> float:
         return random_.choice(FLOAT_EDGES) if random_.random() < 0.7 else random_.uniform(-9, 9)

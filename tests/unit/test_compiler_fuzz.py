@@ -109,7 +109,9 @@ class Plain:
         told = []
         while key in self.states and (time := self.states[key][0]) < limit:
             values = self.states.pop(key)
-            told.append(self.call(key, (NEVER, *values[1:]), time + 1, self.spec.on_timer, key, time))
+            told.append(
+                self.call(key, (NEVER, *values[1:]), time + 1, self.spec.on_timer, key, time)
+            )
             if key in self.states and self.states[key][0] == NEVER:
                 del self.states[key]
         return told
@@ -148,7 +150,9 @@ def told_by(operator: CompiledKeyed, row: kit.Row) -> list[str]:
     rows = Chunk(OUT, result.columns, len(result.source)).rows()
     events = [
         (2**63 if source == 0 else time, repr([one]))
-        for source, time, one in zip(result.source.tolist(), result.time.tolist(), rows, strict=True)
+        for source, time, one in zip(
+            result.source.tolist(), result.time.tolist(), rows, strict=True
+        )
     ]
     events += [(2**63 if one.row == 0 else one.time, one.reason) for one in result.rejected]
     return [text for _, text in sorted(events)]

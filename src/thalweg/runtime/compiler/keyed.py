@@ -25,7 +25,6 @@ from thalweg.runtime.compiler.keyed_code import KeyedSpec, write_keyed
 from thalweg.runtime.compiler.keyed_replay import Place, Replay
 from thalweg.runtime.compiler.kinds import NO_VALUE
 from thalweg.runtime.compiler.lookup import BUCKET, END, RANGE_WIDTH, TableOfTables
-from thalweg.runtime.compiler.reasons import NotCompilable
 from thalweg.runtime.compiler.support import DONE
 from thalweg.runtime.contracts import KeyedResult, Rejected
 from thalweg.runtime.keys import KeyRows
@@ -37,11 +36,7 @@ from thalweg.state.tables import BucketTable
 
 def check_keyed(spec: KeyedSpec) -> tuple[bool, str]:
     """Whether the operator can be compiled, and if not why; compiles nothing."""
-    try:
-        write_keyed(spec)
-    except NotCompilable as refusal:
-        return False, refusal.reason
-    return True, ""
+    return modules.verdict(lambda: write_keyed(spec))
 
 
 def keyed_kernel(spec: KeyedSpec, *, buckets: int, reject: bool) -> Callable[[], CompiledKeyed]:
@@ -54,7 +49,8 @@ def keyed_kernel(spec: KeyedSpec, *, buckets: int, reject: bool) -> Callable[[],
     Raises:
         NotCompilable: with the reason that ``explain()`` shows.
     """
-    kernel = modules.load(spec.name, write_keyed(spec)).kernel
+    text = modules.written(lambda: write_keyed(spec))
+    kernel = modules.load(spec.name, text).kernel
     return lambda: CompiledKeyed(spec, kernel, buckets, reject=reject)
 
 

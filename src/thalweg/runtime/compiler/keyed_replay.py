@@ -181,7 +181,9 @@ def _passed_on(
     for field, value, object_ in zip(out.fields, made, raw, strict=True):
         kind = field_type(field.type)
         if kind.tag == "handle":
-            found = (number for label, one, number in handles if one is object_ and label == kind.label)
+            found = (
+                number for label, one, number in handles if one is object_ and label == kind.label
+            )
             value = NO_VALUE if object_ is None else next(found)
         values.append(value)
     return values
