@@ -1,4 +1,4 @@
-"""Random functions over rows, as text: typed expressions and statements that a user might write, ends of ranges and all.
+"""Random functions over rows, as text: typed expressions and statements that a user might write.
 
 A generated body ends on every way, and no loop runs for long in Python. Several bodies can stand in one function, each
 behind ``if r.which == k``, since Numba needs tenths of a second a function whatever its size.
@@ -318,11 +318,8 @@ class Writer:
         yield f"{count} = 0"
         yield f"for {name} in {self.random.choice(ranges)}:"
         self.variables["int"] = [*known, name]
-        stop = [
-            f"{count} += 1",
-            f"if {count} > {self.random.randint(1, 4)}:",
-            f"    {self.pick('break', 'break', 'return None')}",
-        ]
+        stop = [f"{count} += 1", f"if {count} > {self.random.randint(1, 4)}:"]
+        stop.append(f"    {self.pick('break', 'break', 'return None')}")
         yield from self._block(depth, stop)
         self.variables["int"] = known
 
@@ -393,11 +390,13 @@ def rows(random_: random.Random, count: int) -> list[Row]:
     def real() -> float:
         return random_.choice(FLOAT_EDGES) if random_.random() < 0.7 else random_.uniform(-9, 9)
 
-    return [
-        Row(
-            0, random_.randint(0, 50) * 3_600_000_000, whole(), whole(), real(), real(),
-            random_.random() < 0.5, random_.choice([None, *(whole() for _ in range(5))]), random_.choice([None, *(real() for _ in range(5))]),
-            random_.choice(["a", "b", "", "c"]), random_.choice(["", "x", "zwölf"]),
-        )
-        for _ in range(count)
-    ]  # fmt: skip
+    def some(draw: Callable[[], Any]) -> Any:
+        return None if random_.random() < 0.15 else draw()
+
+    def row() -> Row:
+        time = random_.randint(0, 50) * times.hours(1)
+        numbers = (whole(), whole(), real(), real(), random_.random() < 0.5)
+        texts = (random_.choice(["a", "b", "", "c"]), random_.choice(["", "x", "zwölf"]))
+        return Row(0, time, *numbers, some(whole), some(real), *texts)
+
+    return [row() for _ in range(count)]

@@ -1,4 +1,4 @@
-"""Machine code against CPython: random functions over rows at the edges of ints and floats give the same, or are refused.
+"""Machine code against CPython: random functions over rows at the edges of ints and floats give the same.
 
 A result is the same when its text is: the type, the sign of a zero, whether it is NaN, every bit else; and so are the
 exceptions, which Python alone tells.
@@ -7,6 +7,7 @@ exceptions, which Python alone tells.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import fuzz_kit as kit
@@ -24,8 +25,13 @@ from thalweg.runtime.keys import KeySpec
 from thalweg.times import NEVER
 
 ROWS, OUT, STATE = Schema.of(kit.Row), Schema.of(kit.Out), state_spec(kit.State)
-#: functions in one kernel
-TOGETHER = 25
+#: Each run makes the same functions.
+SEED = 7
+#: functions in one kernel, and the rows that each is given
+TOGETHER = 10
+ROWS_EACH = 60
+#: of all functions in the long run, in how many tests
+ALL, TESTS = 10_000, 50
 
 
 def step_of(function: Any) -> Step:
@@ -169,3 +175,34 @@ def states_of(operator: CompiledKeyed, row: kit.Row) -> str:
             values = [column[at].as_py() for column in columns]
             return repr(STATE.values(STATE.restore(values)))
     return "None"
+
+
+Compare = Callable[[int, int, int, list[kit.Row]], int]
+
+
+def compare_all(compare: Compare, first: int, count: int) -> int:
+    """All of these functions, so many in a kernel; how many calls that were."""
+    calls = 0
+    for start in range(first, first + count, TOGETHER):
+        given = kit.rows(random.Random(f"rows {start}"), ROWS_EACH)
+        calls += compare(SEED, start, min(TOGETHER, first + count - start), given)
+    return calls
+
+
+@pytest.mark.parametrize(("compare", "count"), [(compare_maps, 14), (compare_keyed, 8)])
+def test_random_functions_give_what_python_gives(
+    compare: Compare, count: int, left: list[int]
+) -> None:
+    """Values with their types, states, exceptions, timers; many calls are machine code's own, some left to Python."""
+    calls = compare_all(compare, 0, count)
+    assert calls > count * ROWS_EACH // 2
+    assert calls // 10 < len(left) < calls * 2 // 3
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("part", range(TESTS))
+@pytest.mark.parametrize(("compare", "share"), [(compare_maps, 7), (compare_keyed, 3)])
+def test_ten_thousand_random_functions(compare: Compare, share: int, part: int) -> None:
+    """As above: 7,000 maps and 3,000 keyed functions."""
+    count = ALL * share // 10 // TESTS
+    assert compare_all(compare, 1_000 + part * count, count)

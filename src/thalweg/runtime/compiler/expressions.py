@@ -8,7 +8,8 @@ evaluation would change, or where the generated code says an operand twice.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import operator as operator_functions
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from thalweg.runtime.compiler.kinds import BOOL, FLOAT, INT, NONE, Type, join
@@ -41,6 +42,15 @@ _FLOAT_CALLS: Final = {
     "math.fabs": ("abs", FLOAT),
     "math.sqrt": ("root", FLOAT),
 }
+
+
+#: Operators that are computed for literals only, with so large a second operand.
+_OF_LITERALS: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
+    ast.Pow: operator_functions.pow,
+    ast.LShift: operator_functions.lshift,
+    ast.RShift: operator_functions.rshift,
+}
+_LONGEST_POWER: Final = 64
 
 
 class Expressions(Operations):
@@ -121,7 +131,7 @@ class Expressions(Operations):
     def arithmetic(self, left: ast.expr, operator: ast.operator, right: ast.expr) -> Expr:
         """``left operator right``."""
         if type(operator) in REFUSED:
-            self.refuse(REFUSED[type(operator)])
+            return self._power(left, operator, right)
         symbol = SYMBOLS[type(operator)]
         a, seen_a = self._watched(left)
         b, seen_b = self._watched(right)
@@ -132,6 +142,15 @@ class Expressions(Operations):
                 if one is not None and not self._is_widened_field(other):
                     self.unit.sensitive.remove(one)
         return self.operate(a, symbol, b)
+
+    def _power(self, left: ast.expr, operator: ast.operator, right: ast.expr) -> Expr:
+        """``2**53`` and ``1 << 20`` as the numbers that they are; refused where they are not of literals."""
+        if isinstance(operator, (ast.Pow, ast.LShift, ast.RShift)):
+            values = [self.expression(one) for one in (left, right)]
+            base, power = (one.const for one in values)
+            if type(base) is type(power) is int and 0 <= power <= _LONGEST_POWER:
+                return self.literal(_OF_LITERALS[type(operator)](base, power))
+        self.refuse(REFUSED[type(operator)])
 
     def _watched(self, node: ast.expr) -> tuple[Expr, tuple[str, str] | None]:
         """The expression, and the state's float field when it is nothing but that."""

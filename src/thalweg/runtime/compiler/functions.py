@@ -18,7 +18,7 @@ from thalweg.runtime.compiler.operations import Expr
 from thalweg.runtime.compiler.reasons import NotCompilable
 from thalweg.runtime.compiler.source import Const, FunctionNode, FunctionSource, Known, RecordClass
 from thalweg.runtime.compiler.statements import Statements
-from thalweg.runtime.compiler.unit import Unit
+from thalweg.runtime.compiler.unit import Unit, identifier
 
 #: Types only grow, so they settle long before.
 _PASSES: Final = 8
@@ -125,7 +125,7 @@ class Function(Statements):
         words = [f"v_{one}" for one in self.parameters]
         if self.purpose == "emit":
             words += ["_x", "_n"]
-        head = f"# {self.source.name}, line {self.node.lineno}\n@inner\ndef {name}({', '.join(words)}):\n"
+        head = f"# {identifier(self.source.name)}, line {self.node.lineno}\n@inner\ndef {name}({', '.join(words)}):\n"
         self.unit.parts.append(head + "\n".join(self.lines) + "\n")
         return name, self.result or NONE
 

@@ -17,7 +17,7 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from thalweg.jit import when_compiling
 from thalweg.runtime.compiler.reasons import NotCompilable

@@ -111,7 +111,10 @@ class Operations:
                 return Expr(f"({value!r})", FLOAT, value)
             return Expr("NAN" if value != value else "INF" if value > 0 else "(-INF)", FLOAT, value)
         if isinstance(value, str):
-            return Expr(f"({category_code(value)})", CATEGORY, value)
+            try:
+                return Expr(f"({category_code(value)})", CATEGORY, value)
+            except UnicodeEncodeError:
+                self.refuse(f"uses the text {value!r} with half of a surrogate pair")
         if isinstance(value, tuple):
             parts = [self.literal(one) for one in value]
             types = tuple(one.type for one in parts)
