@@ -7,7 +7,6 @@ is run. Its name is a hash of the text, so equal flows find each other's compile
 from __future__ import annotations
 
 import ast
-import concurrent.futures
 import contextlib
 import hashlib
 import linecache
@@ -214,8 +213,26 @@ def _make(names: str, name: str, text: str) -> types.ModuleType:
         return _compile(names, name, text)
     except RecursionError:
         # The caller stands deep in calls of its own; a thread begins with none.
-        with concurrent.futures.ThreadPoolExecutor(1) as fresh:
-            return fresh.submit(_compile, names, name, text).result()
+        return _elsewhere(lambda: _compile(names, name, text))
+
+
+def _elsewhere(run: Callable[[], types.ModuleType]) -> types.ModuleType:
+    """What ``run`` gives, or raises, in a thread of its own."""
+    made: list[types.ModuleType] = []
+    raised: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            made.append(run())
+        except BaseException as error:
+            raised.append(error)
+
+    fresh = threading.Thread(target=work, name="thalweg-compile")
+    fresh.start()
+    fresh.join()
+    if raised:
+        raise raised[0]
+    return made[0]
 
 
 def _compile(names: str, name: str, text: str) -> types.ModuleType:
