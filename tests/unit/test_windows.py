@@ -73,3 +73,110 @@ def test_nan_is_greater_than_every_number(compiled: Literal["auto", "never"]) ->
         assert repr(list(row[2:])) == repr(expected)
         top = sorted(values, key=lambda one: (one != one, one), reverse=True)[:2]
         assert repr([one.value for one in best.best]) == repr(top)
+
+
+class Sale(NamedTuple):
+    ts: int
+    shop: str
+    n: int | None
+    x: float | None
+    ok: bool | None
+    name: str | None
+
+
+@pytest.mark.parametrize("grouping", ["fields", "partial"])
+@pytest.mark.parametrize("compiled", ["auto", "never"])
+def test_aggregates_of_nulls_only_are_null(
+    compiled: Literal["auto", "never"], grouping: Literal["fields", "partial"]
+) -> None:
+    """As in Spark SQL: count counts rows, all else leaves nulls out and is null without a value; top_k gives []."""
+    flow = tw.Flow("nulls", compile=compiled)
+    rows = flow.source("rows", Sale, order_by="ts").key_by("shop", grouping=grouping)
+    aggregates: dict[str, Any] = {
+        "rows": tw.agg.count(),
+        "n": tw.agg.sum("n"),
+        "ok": tw.agg.sum("ok"),
+        "low": tw.agg.min("n"),
+        "high": tw.agg.max("x"),
+        "last": tw.agg.max("name"),
+    }
+    if grouping == "fields":
+        aggregates |= {
+            "x": tw.agg.sum("x"),
+            "mean": tw.agg.mean("n"),
+            "mean_x": tw.agg.mean("x"),
+            "best": tw.agg.top_k(2, "x"),
+        }
+    rows.window(10, **aggregates, name="all").sink("out")
+    numbers = {name: one for name, one in aggregates.items() if name not in ("last", "best")}
+    if grouping == "fields":
+        rows.sessions(5, **numbers, name="numbers").sink("sessions")
+        said = str(flow.explain()).partition("  numbers  keyed")[2]
+        assert said.splitlines()[2].strip() == (
+            "compiled" if compiled == "auto" else "interpreted: compile=False"
+        )
+    nulls = [Sale(i, "null", None, None, None, None) for i in range(3)]
+    zeros = [nulls[0]._replace(shop="zero"), Sale(1, "zero", 0, -0.0, False, "")]
+    given = {"rows": sorted([*nulls, *zeros], key=lambda row: row.ts)}
+    result, serial = tw.run(flow, given), tw.testing.reference(flow, given)
+    of_nulls = {"rows": 3, **dict.fromkeys(aggregates, None)} | {"rows": 3}
+    of_zeros = dict.fromkeys(aggregates, 0) | {"rows": 2, "last": ""}
+    if grouping == "fields":
+        of_nulls["best"], of_zeros["best"] = [], [zeros[1]]
+    for found in (result, serial):
+        out = {row.shop: row for row in found.rows("out")}
+        assert {name: getattr(out["null"], name) for name in aggregates} == of_nulls
+        assert {name: getattr(out["zero"], name) for name in aggregates} == of_zeros
+    for sink in result.sinks:
+        assert repr(result.rows(sink)) == repr(serial.rows(sink))
+
+
+class Order(NamedTuple):
+    ts: tw.Timestamp
+    id: int
+    made: tw.Timestamp
+    amount: float
+
+
+class Paid(NamedTuple):
+    id: int
+    ts: tw.Timestamp
+    cents: int
+
+
+def paid(o: Order) -> Paid:
+    return Paid(o.id, o.ts, int(o.amount * 100))
+
+
+@pytest.mark.parametrize("within", [None, "10 seconds"])
+@pytest.mark.parametrize("sorted_by", ["source", "order_by", "map", "union", "none"])
+def test_the_event_time_is_no_content(within: str | None, sorted_by: str) -> None:
+    """A row that comes again later is a duplicate; with another amount, or another time of its own, a conflict."""
+    second = tw.seconds(1)
+    rows = [
+        Order(0, 1, 5, 2.5),
+        Order(1 * second, 1, 5, 2.5),
+        Order(2 * second, 1, 5, 3.0),
+        Order(3 * second, 1, 6, 2.5),
+        Order(4 * second, 2, 5, 2.5),
+    ]
+    flow = tw.Flow("again")
+    stream = flow.source(
+        "rows", Order, order_by=None if sorted_by in ("none", "order_by") else "ts"
+    )
+    if sorted_by == "order_by":
+        stream = stream.order_by("ts")
+    elif sorted_by == "map":
+        stream = stream.map(paid)
+    elif sorted_by == "union":
+        stream = stream.filter(lambda o: o.id == 1).union(stream.filter(lambda o: o.id != 1))
+    elif sorted_by == "none" and within is not None:
+        pytest.skip("within needs event time")
+    kept = stream.dedupe("id", within=within)
+    kept.sink("kept")
+    kept.conflicts.sink("conflicts")
+    conflicts = {"map": [2 * second], "none": [1 * second, 2 * second, 3 * second]}
+    for found in (tw.run(flow, {"rows": rows}), tw.testing.reference(flow, {"rows": rows})):
+        assert [one.ts for one in found.rows("kept")] == [0, 4 * second]
+        wanted = conflicts.get(sorted_by, [2 * second, 3 * second])
+        assert [one.ts for one in found.rows("conflicts")] == wanted

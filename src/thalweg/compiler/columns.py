@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from thalweg.columns.chunks import Column, Int64s
-from thalweg.compiler.kinds import NO_VALUE, Type, field_type
 from thalweg.flow.records import Schema
+from thalweg.columns.chunks import CATEGORIES, Column, Int64s
+from thalweg.compiler.kinds import NO_VALUE, Type, field_type
 
 
 def address(array: npt.NDArray[Any]) -> int:
@@ -118,6 +118,22 @@ class Buffers:
         self._allocate(max(2 * self.capacity, needed))
         self._wide[:, :used] = wide[:, :used]
         self._small[:, :used] = small[:, :used]
+
+    def append(self, used: int, extra: Sequence[int], values: Sequence[Any]) -> None:
+        """Writes one more row behind ``used`` ones: the int64 columns, then the fields as values or handles."""
+        if used == self.capacity:
+            self.grow(used + 1, used)
+        self._wide[: self._extra, used] = extra
+        for i, (kind, value) in enumerate(zip(self._kinds, values, strict=True)):
+            if kind.boxed:
+                self._small[self.places[self._extra + 2 * i + 1][1], used] = value is not None
+            small, at = self.places[self._extra + 2 * i]
+            if value is None:
+                value = 0
+            elif kind.tag == "category":
+                value = CATEGORIES.code(value)
+            column = self._small[at] if small else self._wide[at]
+            (column.view(np.float64) if kind.tag == "float" else column)[used] = value
 
     def extra(self, place: int, used: int) -> Int64s:
         """One of the int64 columns."""

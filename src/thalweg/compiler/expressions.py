@@ -8,7 +8,8 @@ evaluation would change, or where the generated code says an operand twice.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import operator as operator_functions
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from thalweg.compiler.kinds import BOOL, FLOAT, INT, NONE, Type, join
@@ -41,6 +42,15 @@ _FLOAT_CALLS: Final = {
     "math.fabs": ("abs", FLOAT),
     "math.sqrt": ("root", FLOAT),
 }
+
+
+#: Operators that are computed for literals only, with so large a second operand.
+_OF_LITERALS: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
+    ast.Pow: operator_functions.pow,
+    ast.LShift: operator_functions.lshift,
+    ast.RShift: operator_functions.rshift,
+}
+_LONGEST_POWER: Final = 64
 
 
 class Expressions(Operations):
@@ -121,7 +131,7 @@ class Expressions(Operations):
     def arithmetic(self, left: ast.expr, operator: ast.operator, right: ast.expr) -> Expr:
         """``left operator right``."""
         if type(operator) in REFUSED:
-            self.refuse(REFUSED[type(operator)])
+            return self._power(left, operator, right)
         symbol = SYMBOLS[type(operator)]
         a, seen_a = self._watched(left)
         b, seen_b = self._watched(right)
@@ -131,7 +141,16 @@ class Expressions(Operations):
             for one, other in ((seen_a, b), (seen_b, a)):
                 if one is not None and not self._is_widened_field(other):
                     self.unit.sensitive.remove(one)
-        return self.operate(a, symbol, operator, b)
+        return self.operate(a, symbol, b)
+
+    def _power(self, left: ast.expr, operator: ast.operator, right: ast.expr) -> Expr:
+        """``2**53`` and ``1 << 20`` as the numbers that they are; refused where they are not of literals."""
+        if isinstance(operator, (ast.Pow, ast.LShift, ast.RShift)):
+            values = [self.expression(one) for one in (left, right)]
+            base, power = (one.const for one in values)
+            if type(base) is type(power) is int and 0 <= power <= _LONGEST_POWER:
+                return self.literal(_OF_LITERALS[type(operator)](base, power))
+        self.refuse(REFUSED[type(operator)])
 
     def _watched(self, node: ast.expr) -> tuple[Expr, tuple[str, str] | None]:
         """The expression, and the state's float field when it is nothing but that."""
@@ -149,12 +168,15 @@ class Expressions(Operations):
         if isinstance(node.op, ast.Not):
             return Expr(f"(not {self.truth(node.operand)})", BOOL)
         symbol = "-" if isinstance(node.op, ast.USub) else "+"
+        if isinstance(node.operand, ast.Constant) and type(node.operand.value) is int:
+            # The least int64 is written as the negative of an int that does not fit.
+            return self.literal(-node.operand.value if symbol == "-" else node.operand.value)
         value = self.number(self.expression(node.operand), symbol)
         if value.is_const:
             return self.literal(-value.const if symbol == "-" else +value.const)
         if value.type == FLOAT:
             return Expr(f"({symbol}{value.code})", FLOAT)
-        return Expr(f"({symbol}{whole(value)})", INT)
+        return Expr(f"neg_int({whole(value)})" if symbol == "-" else whole(value), INT)
 
     # -- truth and comparison --------------------------------------------------------------------
 
@@ -333,8 +355,9 @@ class Expressions(Operations):
         if name == "int":
             return Expr(whole(value), INT)
         if name == "abs":
-            code, kind = (value.code, FLOAT) if value.type == FLOAT else (whole(value), INT)
-            return Expr(f"abs({code})", kind)
+            if value.type == FLOAT:
+                return Expr(f"abs({value.code})", FLOAT)
+            return Expr(f"abs_int({whole(value)})", INT)
         self.refuse(f"calls `{name}` here")
 
     def _extreme(self, name: str, args: Sequence[Expr]) -> Expr:

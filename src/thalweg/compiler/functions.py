@@ -16,9 +16,9 @@ from typing import Final
 from thalweg.compiler.kinds import NONE, Type, join
 from thalweg.compiler.operations import Expr
 from thalweg.compiler.reasons import NotCompilable
-from thalweg.compiler.source import Const, FunctionSource, Known, RecordClass
+from thalweg.compiler.source import Const, FunctionNode, FunctionSource, Known, RecordClass
 from thalweg.compiler.statements import Statements
-from thalweg.compiler.unit import Unit
+from thalweg.compiler.unit import Unit, identifier
 
 #: Types only grow, so they settle long before.
 _PASSES: Final = 8
@@ -76,6 +76,7 @@ class Function(Statements):
         self.node = source.node()
         self.line = self.node.lineno
         self.is_generator = source.yields
+        self.stored = _stored(self.node)
         self.defaults: dict[str, Expr] = {}
         self.parameters = self._bind(arguments)
         self.types = {n: one.type for n, one in self.defaults.items()} | self.parameters
@@ -124,7 +125,7 @@ class Function(Statements):
         words = [f"v_{one}" for one in self.parameters]
         if self.purpose == "emit":
             words += ["_x", "_n"]
-        head = f"# {self.source.name}, line {self.node.lineno}\n@inner\ndef {name}({', '.join(words)}):\n"
+        head = f"# {identifier(self.source.name)}, line {self.node.lineno}\n@inner\ndef {name}({', '.join(words)}):\n"
         self.unit.parts.append(head + "\n".join(self.lines) + "\n")
         return name, self.result or NONE
 
@@ -319,3 +320,13 @@ class Function(Statements):
             self.effects += 1
         name, result = write_function(self.unit, source, [one.type for one in args], None, "value")
         return Expr(f"{name}({', '.join(one.code for one in args)})", result)
+
+
+def _stored(node: FunctionNode) -> set[str]:
+    body = node.body if isinstance(node.body, list) else []
+    return {
+        one.id
+        for part in body
+        for one in ast.walk(part)
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+    }

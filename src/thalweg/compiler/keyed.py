@@ -16,33 +16,27 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from thalweg.checkpoint.table_code import split_by_bucket
-from thalweg.checkpoint.table_form import ALIVE, DIRTY, default_record
-from thalweg.checkpoint.tables import BucketTable
-from thalweg.columns.chunks import CATEGORIES, Chunk, Column, Int64s
-from thalweg.columns.contracts import KeyedResult, Rejected
-from thalweg.columns.keys import KeyRows
-from thalweg.columns.state_units import StateUnits
+from thalweg.flow.records import FieldType
+from thalweg.columns.chunks import Chunk, Column, Int64s
 from thalweg.compiler import keyed_code as layout
 from thalweg.compiler import modules
 from thalweg.compiler.columns import Buffers, address, addresses, gather
 from thalweg.compiler.keyed_code import KeyedSpec, write_keyed
+from thalweg.compiler.keyed_replay import Place, Replay
 from thalweg.compiler.kinds import NO_VALUE
 from thalweg.compiler.lookup import BUCKET, END, RANGE_WIDTH, TableOfTables
-from thalweg.compiler.reasons import NotCompilable
-from thalweg.compiler.replay import consume, first_failure, operator_error
 from thalweg.compiler.support import DONE
-from thalweg.flow.failures import reason_of, shorten
-from thalweg.flow.records import FieldType, Kind
+from thalweg.columns.contracts import KeyedResult, Rejected
+from thalweg.columns.keys import KeyRows
+from thalweg.columns.state_units import StateUnits
+from thalweg.checkpoint.table_code import split_by_bucket
+from thalweg.checkpoint.table_form import default_record
+from thalweg.checkpoint.tables import BucketTable
 
 
 def check_keyed(spec: KeyedSpec) -> tuple[bool, str]:
     """Whether the operator can be compiled, and if not why; compiles nothing."""
-    try:
-        write_keyed(spec)
-    except NotCompilable as refusal:
-        return False, refusal.reason
-    return True, ""
+    return modules.verdict(lambda: write_keyed(spec))
 
 
 def keyed_kernel(spec: KeyedSpec, *, buckets: int, reject: bool) -> Callable[[], CompiledKeyed]:
@@ -55,7 +49,8 @@ def keyed_kernel(spec: KeyedSpec, *, buckets: int, reject: bool) -> Callable[[],
     Raises:
         NotCompilable: with the reason that ``explain()`` shows.
     """
-    kernel = modules.load(spec.name, write_keyed(spec)).kernel
+    text = modules.written(lambda: write_keyed(spec))
+    kernel = modules.load(spec.name, text).kernel
     return lambda: CompiledKeyed(spec, kernel, buckets, reject=reject)
 
 
@@ -107,7 +102,7 @@ class CompiledKeyed:
         self.spec = spec
         self.kernel = kernel
         self.buckets = buckets
-        self.reject = reject
+        self._replay = Replay(spec, reject=reject)
         #: bucket -> table, made when the bucket gets its first row
         self.tables: dict[int, BucketTable] = {}
         self._default = default_record(spec.state)
@@ -214,8 +209,8 @@ class CompiledKeyed:
                 code = self.kernel(address(table), address(run.buffers.table), address(ctl))
                 if code == DONE:
                     return
-            except Exception as error:
-                self._failed(split, run, int(ranges[ctl[layout.RANGE], BUCKET]), error)
+            except Exception:
+                self._failed(split, run, int(ranges[ctl[layout.RANGE], BUCKET]))
             else:
                 run.buffers.grow(int(ctl[layout.NEEDED]), run.used)
 
@@ -325,23 +320,24 @@ class CompiledKeyed:
 
     # -- errors ----------------------------------------------------------------------------------
 
-    def _failed(self, split: Split, run: Run, bucket: int, compiled: BaseException) -> None:
-        """Restores the state that the function saw; notes the row as rejected and goes on, or raises."""
+    def _failed(self, split: Split, run: Run, bucket: int) -> None:
+        """Restores the state that the function saw, and lets Python make the call instead."""
         entry = int(run.ctl[layout.ENTRY])
         table = self.tables[bucket]
         table.records[entry] = run.backup[0]
+        place = Place(table, bucket, entry, run.buffers, run.ctl, run.backup[0])
         if run.ctl[layout.FIRING]:
-            self._timer_failed(run, table, entry, compiled)
-            return
-        place = int(run.ctl[layout.PLACE])
-        row = int(split.order[place])
-        value = split.chunk.slice(row, row + 1).rows()[0]
-        process = self.spec.process
-        error = first_failure(lambda: self._replay(run, process, value), compiled)
-        if not self.reject:
-            raise operator_error(self.spec.name, self.spec.sources[0], value, error) from error
-        run.rejected.append(Rejected(row, self.spec.name, reason_of(error), shorten(value)))
-        self._step_over(run, place, split)
+            key = self.spec.key.python_keys(table.key_columns(np.array([entry])), 1)[0]
+            bad = self._replay.timer(place, key, int(run.ctl[layout.TIME]))
+        else:
+            at = int(run.ctl[layout.PLACE])
+            row = int(split.order[at])
+            value = split.chunk.slice(row, row + 1).rows()[0]
+            time = None if split.times is None else int(split.times[row])
+            bad = self._replay.row(place, row, value, time)
+            self._step_over(run, at, split)
+        if bad is not None:
+            run.rejected.append(bad)
 
     def _step_over(self, run: Run, place: int, split: Split) -> None:
         ctl = run.ctl
@@ -349,36 +345,6 @@ class CompiledKeyed:
         if place + 1 == split.ranges[ctl[layout.RANGE], END]:
             ctl[layout.RANGE] += 1
             ctl[layout.PLACE] = -1
-
-    def _timer_failed(
-        self, run: Run, table: BucketTable, entry: int, compiled: BaseException
-    ) -> None:
-        on_timer = self.spec.on_timer
-        assert on_timer is not None
-        columns = table.key_columns(np.array([entry]))
-        key = self.spec.key.python_keys(columns, 1)[0]
-        given = (key,) if self.spec.key.fields else ()
-        time = int(run.ctl[layout.TIME])
-        error = first_failure(lambda: self._replay(run, on_timer, *given, time), compiled)
-        text = f"key {key!r}"
-        if not self.reject:
-            raise operator_error(self.spec.name, self.spec.sources[1], text, error) from error
-        run.rejected.append(Rejected(-1, self.spec.name, reason_of(error), text, time, key))
-        table.records[entry] = self._default[0]
-        table.flags[entry] = (int(table.flags[entry]) | DIRTY) & ~ALIVE
-
-    def _replay(self, run: Run, function: Callable[..., Any], *args: Any) -> None:
-        """The interpreted call on a copy of the state that the compiled one saw."""
-        record = run.backup[0]
-        values = []
-        for field in self.spec.state.schema.fields:
-            value = record[field.name].item()
-            if field.type.kind is Kind.CATEGORY:
-                value = CATEGORIES.decode(np.array([value]))[0].as_py()
-            values.append(value)
-        state = self.spec.state.restore(values)
-        consume(function(state, *args), self.spec.out)
-        self.spec.state.values(state)
 
 
 def _key_text(field: str, table: BucketTable, entries: Int64s) -> Any:

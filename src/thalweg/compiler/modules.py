@@ -6,6 +6,7 @@ is run. Its name is a hash of the text, so equal flows find each other's compile
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import linecache
@@ -15,7 +16,7 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from thalweg.compiler.reasons import NotCompilable
 from thalweg.jit import when_compiling
@@ -29,10 +30,12 @@ from collections import namedtuple
 
 from numba import float64, int64
 
+from thalweg.compiler.integers import (
+    abs_int, add_int, divide_int, floor_int, mod_int, mul_int, neg_int, sub_int, turn, turns,
+)
 from thalweg.compiler.support import (
-    DONE, FULL, as_float, compare, copy_bytes, divide_int, equal_both, equal_one, floor_int, get_b,
-    get_f, get_i, get_u, greater, inner, kernel, lesser, mod_float, mod_int, need, put_b, put_f, put_i,
-    put_u, root, truth_of,
+    DONE, FULL, as_float, compare, copy_bytes, equal_both, equal_one, get_b, get_f, get_i, get_u, greater,
+    inner, kernel, lesser, mod_float, need, put_b, put_f, put_i, put_u, root, truth_of,
 )
 
 INF = float("inf")
@@ -40,6 +43,13 @@ NAN = float("nan")
 
 
 '''
+
+
+#: Functions called inside functions, the kernel included: Numba takes some 25 calls of its own for each level, of the
+#: thousand that Python allows.
+_MOST_LEVELS: Final = 32
+#: Parts of the syntax tree; a thousand take one to two seconds to compile.
+_MOST_NODES: Final = 30_000
 
 
 class Timer(Protocol):
@@ -57,6 +67,8 @@ Listener = Callable[[str], None]
 
 _listeners: Final[list[Listener]] = []
 _loaded: Final[dict[str, types.ModuleType]] = {}
+#: why Numba failed, by the name of the module
+_refused: Final[dict[str, str]] = {}
 #: Numba's compiler is not reentrant, and two threads must not write one registry entry.
 _lock: Final = threading.RLock()
 
@@ -125,35 +137,113 @@ def fingerprint(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
+def verdict(write: Callable[[], str]) -> tuple[bool, str]:
+    """Whether generated code can be compiled as far as is known, and if not why; compiles nothing."""
+    try:
+        text = written(write)
+    except NotCompilable as refusal:
+        return False, refusal.reason
+    reason = _refused.get(_name_of(text), "")
+    return not reason, reason
+
+
+def written(write: Callable[[], str]) -> str:
+    """The text that ``write`` gives, if Numba can be expected to compile it.
+
+    Raises:
+        NotCompilable: it is too large or too deep, or ``write`` raised this.
+    """
+    try:
+        text = write()
+        tree = ast.parse(text)
+        compile(tree, "<check>", "exec")
+    except (RecursionError, MemoryError, SyntaxError) as error:
+        raise NotCompilable(f"nests too deeply to be compiled ({_first_line(error)})") from None
+    _check_size(tree)
+    return text
+
+
+def _check_size(tree: ast.Module) -> None:
+    levels: dict[str, int] = {}
+    for function in (one for one in tree.body if isinstance(one, ast.FunctionDef)):
+        # What a function calls stands before it.
+        called = (levels.get(one.id, 0) for one in ast.walk(function) if isinstance(one, ast.Name))
+        levels[function.name] = 1 + max(called, default=0)
+    deepest = max(levels.values(), default=0)
+    if deepest > _MOST_LEVELS:
+        raise NotCompilable(
+            f"calls functions {deepest} deep, at most {_MOST_LEVELS} are compiled into each other"
+        )
+    size = sum(1 for _ in ast.walk(tree))
+    if size > _MOST_NODES:
+        raise NotCompilable(
+            f"is too large to be compiled in a minute ({size} parts of its syntax tree, at most {_MOST_NODES})"
+        )
+
+
+def _name_of(text: str) -> str:
+    # Whose code it is makes no difference to it: a function that many operators call is compiled once.
+    return f"{_PACKAGE}.k{fingerprint(_HEAD + text)}"
+
+
 def load(names: str, text: str) -> types.ModuleType:
     """The module of this text, its kernel ready to run.
 
     Raises:
-        NotCompilable: Numba refuses it, which the checks before should have foreseen.
+        NotCompilable: Numba fails at it, which the checks before should have foreseen; :func:`verdict` says so, too,
+            from now on.
     """
-    # Whose code it is makes no difference to it: a function that many operators call is compiled once.
-    name = f"k{fingerprint(_HEAD + text)}"
+    name = _name_of(text)
     with _lock:
+        if name in _refused:
+            raise NotCompilable(_refused[name])
         if name not in _loaded:
-            _loaded[name] = _make(names, f"{_PACKAGE}.{name}", _HEAD + text)
+            try:
+                _loaded[name] = _make(names, name, _HEAD + text)
+            except Exception as error:
+                # Whatever it is, the functions can be interpreted.
+                sys.modules.pop(name, None)
+                _refused[name] = f"Numba fails at it: {type(error).__name__}: {_first_line(error)}"
+                raise NotCompilable(_refused[name]) from error
         return _loaded[name]
 
 
 def _make(names: str, name: str, text: str) -> types.ModuleType:
     try:
-        with contextlib.ExitStack() as stack:
+        return _compile(names, name, text)
+    except RecursionError:
+        # The caller stands deep in calls of its own; a thread begins with none.
+        return _elsewhere(lambda: _compile(names, name, text))
 
-            def begin() -> None:
-                announce(names)
-                stack.enter_context(_PATIENCE.during(names))
 
-            stack.enter_context(when_compiling(begin))
-            return _execute(name, text)
-    except Exception as error:
-        sys.modules.pop(name, None)
-        if type(error).__module__.startswith("numba"):
-            raise NotCompilable(f"Numba refuses {names}: {_first_line(error)}") from error
-        raise
+def _elsewhere(run: Callable[[], types.ModuleType]) -> types.ModuleType:
+    """What ``run`` gives, or raises, in a thread of its own."""
+    made: list[types.ModuleType] = []
+    raised: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            made.append(run())
+        except BaseException as error:
+            raised.append(error)
+
+    fresh = threading.Thread(target=work, name="thalweg-compile")
+    fresh.start()
+    fresh.join()
+    if raised:
+        raise raised[0]
+    return made[0]
+
+
+def _compile(names: str, name: str, text: str) -> types.ModuleType:
+    with contextlib.ExitStack() as stack:
+
+        def begin() -> None:
+            announce(names)
+            stack.enter_context(_PATIENCE.during(names))
+
+        stack.enter_context(when_compiling(begin))
+        return _execute(name, text)
 
 
 def _execute(name: str, text: str) -> types.ModuleType:
@@ -167,6 +257,6 @@ def _execute(name: str, text: str) -> types.ModuleType:
     return module
 
 
-def _first_line(error: Any) -> str:
+def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ".join(lines[1:3] if len(lines) > 1 else lines)[:300]

@@ -66,7 +66,15 @@ SYMBOLS: Final[dict[type[ast.AST], str]] = {
     ast.GtE: ">=",
 }
 _COMPARED: Final = {"==": "== 0", "!=": "!= 0", "<": "== -1", ">": "== 1"}
-_WHOLE: Final[dict[type[ast.AST], str]] = {ast.FloorDiv: "floor_int", ast.Mod: "mod_int"}
+#: Functions of two ints; each raises where Python's int would need more than 64 bits.
+_WHOLE: Final = {
+    "+": "add_int",
+    "-": "sub_int",
+    "*": "mul_int",
+    "/": "divide_int",
+    "//": "floor_int",
+    "%": "mod_int",
+}
 
 
 class Operations:
@@ -103,7 +111,10 @@ class Operations:
                 return Expr(f"({value!r})", FLOAT, value)
             return Expr("NAN" if value != value else "INF" if value > 0 else "(-INF)", FLOAT, value)
         if isinstance(value, str):
-            return Expr(f"({category_code(value)})", CATEGORY, value)
+            try:
+                return Expr(f"({category_code(value)})", CATEGORY, value)
+            except UnicodeEncodeError:
+                self.refuse(f"uses the text {value!r} with half of a surrogate pair")
         if isinstance(value, tuple):
             parts = [self.literal(one) for one in value]
             types = tuple(one.type for one in parts)
@@ -127,7 +138,7 @@ class Operations:
             self.refuse(f"uses `{symbol}` on {what}")
         return value
 
-    def operate(self, a: Expr, symbol: str, operator: ast.operator, b: Expr) -> Expr:
+    def operate(self, a: Expr, symbol: str, b: Expr) -> Expr:
         if symbol in "&|^":
             if FLOAT in (a.type, b.type):
                 self.refuse(f"uses `{symbol}` on a float")
@@ -142,16 +153,12 @@ class Operations:
                 return Expr(f"mod_float({left}, {right})", FLOAT)
             return Expr(f"({left} {symbol} {right})", FLOAT)
         left, right = whole(a), whole(b)
-        if symbol == "/":
-            return Expr(f"divide_int({left}, {right})", FLOAT)
-        if type(operator) in _WHOLE:
-            if b.is_const and b.const not in (0, -1):
-                return Expr(f"({left} {symbol} {right})", INT)
-            return Expr(f"{_WHOLE[type(operator)]}({left}, {right})", INT)
-        if a.is_const and b.is_const:
+        if symbol in ("//", "%") and b.is_const and b.const not in (0, -1):
+            return Expr(f"({left} {symbol} {right})", INT)
+        if symbol in "+-*" and a.is_const and b.is_const:
             values = {"+": a.const + b.const, "-": a.const - b.const, "*": a.const * b.const}
             return self.literal(int(values[symbol]))
-        return Expr(f"({left} {symbol} {right})", INT)
+        return Expr(f"{_WHOLE[symbol]}({left}, {right})", FLOAT if symbol == "/" else INT)
 
     def truth_of(self, value: Expr) -> str:
         """Code of whether a value counts as true."""

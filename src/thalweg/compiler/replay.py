@@ -1,14 +1,14 @@
-"""What a compiled row did, told by running it once more in plain Python.
+"""What a row on which compiled code raised means: it is run once more in plain Python, whose word counts.
 
 Compiled code only knows *that* a row failed and which row it was. The interpreted function gives the
-exception that Python gives, with its text and line; nothing the compiler accepts has side effects, so
-running it again is safe.
+exception that Python gives, with its text and line, or a result that 64 bits could not compute; nothing
+the compiler accepts has side effects, so running it again is safe.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, cast
 
 from thalweg.compiler.source import FunctionSource
@@ -18,21 +18,16 @@ from thalweg.flow.operators.functions import Function
 from thalweg.flow.records import Schema
 
 
-def first_failure(run: Callable[[], object], compiled: BaseException) -> BaseException:
-    """The exception of the interpreted run; the compiled one's where that run passes (an int that wrapped)."""
-    try:
-        run()
-    except Exception as error:
-        return error
-    return compiled
-
-
-def consume(result: Any, out: Schema | None) -> list[Any]:
-    """What a function's result means: None nothing, a generator its items, else one record; all coerced."""
+def results(result: Any) -> Iterable[Any]:
+    """What a function's result means: None nothing, a generator its items, else one record."""
     if result is None:
-        return []
-    items: Iterable[Any] = result if inspect.isgenerator(result) else (result,)
-    return [one if out is None else out.coerce(one) for one in items]
+        return ()
+    return result if inspect.isgenerator(result) else (result,)
+
+
+def consume(result: Any, out: Schema) -> list[Any]:
+    """The records of a function's result, coerced."""
+    return [out.coerce(one) for one in results(result)]
 
 
 def operator_error(

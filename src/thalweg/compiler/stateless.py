@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -67,11 +67,7 @@ class Step:
 
 def check_stateless(steps: Sequence[Step], source: Schema) -> tuple[bool, str]:
     """Whether the chain can be compiled, and if not why; compiles nothing."""
-    try:
-        _write(steps, source)
-    except NotCompilable as refusal:
-        return False, refusal.reason
-    return True, ""
+    return modules.verdict(lambda: _write(steps, source))
 
 
 def stateless_kernel(steps: Sequence[Step], source: Schema, *, reject: bool) -> CompiledChain:
@@ -84,8 +80,12 @@ def stateless_kernel(steps: Sequence[Step], source: Schema, *, reject: bool) -> 
         NotCompilable: with the reason that ``explain()`` shows.
     """
     names = ", ".join(step.name for step in steps)
-    module = modules.load(names, _write(steps, source))
+    module = modules.load(names, modules.written(lambda: _write(steps, source)))
     return CompiledChain(tuple(steps), source, module.kernel, reject=reject)
+
+
+#: Code that hands a row, given as code, to what follows in the chain.
+_Following: TypeAlias = Callable[[str], str]
 
 
 def _write(steps: Sequence[Step], source: Schema) -> str:
@@ -101,7 +101,7 @@ def _write(steps: Sequence[Step], source: Schema) -> str:
     return unit.text()
 
 
-def _write_store(unit: Unit, record: Type) -> str:
+def _write_store(unit: Unit, record: Type) -> _Following:
     """The end of the chain: writes the row to the buffers."""
     name = unit.name("store")
     lines = [f"@inner\ndef {name}(_x, _n, _r):", "    _o = _x[0]", "    if _n < get_i(_o):"]
@@ -109,37 +109,36 @@ def _write_store(unit: Unit, record: Type) -> str:
     for i, kind in enumerate(record.items):
         lines += [f"        {line}" for line in store_code(kind, 2 + 2 * i, f"_r[{i}]")]
     unit.parts.append("\n".join([*lines, "    return _n + 1"]) + "\n")
-    return name
+    return lambda row: f"{name}(_x, _n, {row})"
 
 
-def _write_step(unit: Unit, place: int, step: Step, given: Type, out: Type, following: str) -> str:
-    """One step as ``name(_x, _n, row)``, which returns the new number of outputs."""
-    name = unit.name(step.kind)
+def _write_step(
+    unit: Unit, place: int, step: Step, given: Type, out: Type, following: _Following
+) -> _Following:
+    """One step: what it is called by gives the new number of outputs."""
     counter = word("_x[2]", COUNTS + place)
     count = f"    {put_word('_x[2]', COUNTS + place, f'{counter} + 1')}"
     if step.kind == "filter":
+        name = unit.name("filter")
         test, _ = write_function(unit, step.described(), [given], None, "truth")
         lines = [f"    if not {test}(_r):", "        return _n", count]
-        body = "\n".join([*lines, f"    return {following}(_x, _n, _r)"])
+        body = "\n".join([*lines, f"    return {following('_r')}"])
         unit.parts.append(f"@inner\ndef {name}(_x, _n, _r):\n{body}\n")
-        return name
+        return lambda row: f"{name}(_x, _n, {row})"
     emit = unit.name("emit")
     fields = [f"_{i}" for i in range(len(out.items))]
-    inner = f"{out.label}({', '.join(fields)})"
-    unit.parts.append(
-        f"@inner\ndef {emit}(_x, _n, {', '.join(fields)}):\n{count}\n"
-        f"    return {following}(_x, _n, {inner})\n"
-    )
+    inner = following(f"{out.label}({', '.join(fields)})")
+    head = f"@inner\ndef {emit}(_x, _n, {', '.join(fields)}):"
+    unit.parts.append(f"{head}\n{count}\n    return {inner}\n")
     source = step.described()
     goal = Emit(emit, out, lists=step.kind == "flat_map" and not source.yields)
     if step.kind == "map" and source.yields:
         raise NotCompilable(f"{source.name} yields, but map takes one record or None; use flat_map")
     function, _ = write_function(unit, source, [given], goal, "emit")
-    unit.parts.append(f"@inner\ndef {name}(_x, _n, _r):\n    return {function}(_r, _x, _n)\n")
-    return name
+    return lambda row: f"{function}({row}, _x, _n)"
 
 
-def _kernel(record: Type, first: str, steps: int) -> str:
+def _kernel(record: Type, first: _Following, steps: int) -> str:
     def copied(start: int, end: int) -> list[str]:
         return [put_word("ctl", end + i, word("ctl", start + i)) for i in range(steps)]
 
@@ -151,7 +150,8 @@ def _kernel(record: Type, first: str, steps: int) -> str:
         f"        {put_word('ctl', ROW, 'i')}",
         f"        {put_word('ctl', OUT, 'n')}",
         *(f"        {line}" for line in copied(COUNTS, COUNTS + steps)),
-        f"        m = {first}((out, i, ctl), n, {row_code(record, _COLUMNS, 'i')})",
+        "        _x, _n = (out, i, ctl), n",
+        f"        m = {first(row_code(record, _COLUMNS, 'i'))}",
         "        if m > get_i(out):",
         f"            {put_word('ctl', NEEDED, 'm')}",
         *(f"            {line}" for line in copied(COUNTS + steps, COUNTS)),
@@ -190,11 +190,14 @@ class CompiledChain:
         buffers = Buffers(self.out, 1, len(chunk))
         rejected: list[Rejected] = []
         inserts: list[_Insert] = []
+        interpreted = 1
         while True:
             try:
                 code = self.kernel(address(table), address(buffers.table), address(ctl))
-            except Exception as error:
-                inserts.append(self._interpret(chunk, ctl, error, rejected))
+            except Exception:
+                # Where many rows raise, each time twice as many are interpreted: a raise costs more than a row.
+                inserts.append(self._interpret(chunk, ctl, interpreted, rejected))
+                interpreted *= 2
                 continue
             if code == DONE:
                 break
@@ -220,29 +223,26 @@ class CompiledChain:
                 columns.append(Column(field.type, texts))
         return columns
 
-    def _interpret(
-        self, chunk: Chunk, ctl: Int64s, compiled: BaseException, rejected: list[Rejected]
-    ) -> _Insert:
-        """Runs the row that failed in plain Python, so that only what failed in it is rejected.
+    def _interpret(self, chunk: Chunk, ctl: Int64s, most: int, rejected: list[Rejected]) -> _Insert:
+        """Runs the row that raised, and up to ``most`` rows from it on, in plain Python, whose word counts.
 
-        Steps over it in ``ctl``; raises where errors are not to be rejected.
+        Either the function raises there, too, or an int left 64 bits on the way to its result, which is Python's.
+        Steps over the rows in ``ctl``; raises where errors are not to be rejected.
         """
-        place, used, steps = int(ctl[ROW]), int(ctl[OUT]), len(self.steps)
+        first, used, steps = int(ctl[ROW]), int(ctl[OUT]), len(self.steps)
+        last = min(first + most, len(chunk))
         ctl[COUNTS : COUNTS + steps] = ctl[COUNTS + steps : COUNTS + 2 * steps]
-        ctl[ROW] = place + 1
-        first = chunk.slice(place, place + 1).rows()
-        rows = first
-        before = len(rejected)
-        counts = []
-        for step in self.steps:
-            rows = self._step(step, place, rows, rejected)
-            counts.append(len(rows))
-        if len(rejected) == before:
-            # Python computes with ints that do not fit 64 bits; the compiled row is what counts.
-            self._reject(self.steps[0], place, first[0], compiled, rejected)
-            return _Insert(used, place, [])
-        ctl[COUNTS : COUNTS + steps] += counts
-        return _Insert(used, place, rows)
+        ctl[ROW] = last
+        out: list[Any] = []
+        source: list[int] = []
+        for place, row in enumerate(chunk.slice(first, last).rows(), first):
+            rows = [row]
+            for number, step in enumerate(self.steps):
+                rows = self._step(step, place, rows, rejected)
+                ctl[COUNTS + number] += len(rows)
+            out += rows
+            source += [place] * len(rows)
+        return _Insert(used, np.array(source, np.int64), out)
 
     def _step(self, step: Step, place: int, rows: list[Any], rejected: list[Rejected]) -> list[Any]:
         out: list[Any] = []
@@ -271,10 +271,10 @@ class CompiledChain:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Insert:
-    """Outputs of an interpreted row, and before which compiled output they belong."""
+    """Outputs of interpreted rows, the row of each, and before which compiled output they belong."""
 
     place: int
-    source: int
+    source: Int64s
     rows: list[Any]
 
 
@@ -288,7 +288,7 @@ def _inserted(
     at = 0
     for one in inserts:
         parts += [whole.slice(at, one.place), Chunk.from_rows(out, one.rows)]
-        sources += [source[at : one.place], np.full(len(one.rows), one.source)]
+        sources += [source[at : one.place], one.source]
         at = one.place
     parts.append(whole.slice(at, len(source)))
     sources.append(source[at:])

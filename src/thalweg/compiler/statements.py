@@ -24,6 +24,8 @@ class Statements(Expressions):
     lines: list[str]
     depth: int
     temporaries: int
+    #: names that the function assigns to somewhere
+    stored: set[str]
 
     def put(self, line: str) -> None:
         """Adds a line at the present indentation."""
@@ -58,20 +60,11 @@ class Statements(Expressions):
     # -- variables -------------------------------------------------------------------------------
 
     def variable(self, name: str) -> Expr | None:
-        if name not in self.types and name not in self._stored():
+        if name not in self.types and name not in self.stored:
             return None
         if self.bound is not None and name not in self.bound:
             self.refuse(f"`{name}` may have no value here")
         return Expr(f"v_{name}", self.types[name])
-
-    def _stored(self) -> set[str]:
-        body = self.node.body if isinstance(self.node.body, list) else []
-        return {
-            one.id
-            for part in body
-            for one in ast.walk(part)
-            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
-        }
 
     def assign(self, name: str, value: Expr) -> None:
         """``name = value``; all values of a variable must share one type."""
@@ -182,31 +175,49 @@ class Statements(Expressions):
             self.refuse("uses `else` after a loop")
         if not isinstance(node.target, ast.Name):
             self.refuse("unpacks in a `for`")
-        kind, code = self._iterable(node.iter)
+        kind, code, first = self._iterable(node.iter)
         name = node.target.id
         known = self.types.get(name, kind)
         if known != kind or name in self.parameters:
             self.refuse(f"`{name}` is {known} and becomes {kind}; a compiled variable has one type")
         self.types[name] = kind
-        self.put(f"for v_{name} in {code}:")
+        if first is None:
+            self.put(f"for v_{name} in {code}:")
+        else:
+            self.put(f"for {first[0]} in {code}:")
+            self.put(f"    v_{name} = {first[1]}")
         before = set(self.bound or ())
         self.bound = {*before, name}
         self.nested(node.body)
         self.bound = before
 
-    def _iterable(self, node: ast.expr) -> tuple[Type, str]:
+    def _iterable(self, node: ast.expr) -> tuple[Type, str, tuple[str, str] | None]:
+        """What a loop runs over: the type of its variable, code, and for a count of turns its variable and value."""
         if isinstance(node, ast.Call) and self.callee(node) == Known("range"):
             args = [self.expression(one) for one in node.args]
             if node.keywords or not 1 <= len(args) <= 3 or any(one.type != INT for one in args):
                 self.refuse("calls range with something else than one to three ints")
             if len(args) == 3 and (not args[2].is_const or args[2].const == 0):
                 self.refuse("calls range with a step that is not a literal")
-            return INT, f"range({', '.join(one.code for one in args)})"
+            return (INT, *self._range(args))
         value = self.expression(node)
         kinds = set(value.type.items)
         if value.type.tag != "tuple" or len(kinds) != 1 or value.type.items[0].tag == "tuple":
             self.refuse("loops over something else than range or a tuple of one type")
-        return value.type.items[0], value.code
+        return value.type.items[0], value.code, None
+
+    def _range(self, args: Sequence[Expr]) -> tuple[str, tuple[str, str] | None]:
+        if len(args) == 1:
+            return f"range({args[0].code})", None
+        # Numba takes the distance of two ints to fit 64 bits.
+        start, stop = self.temporary(args[0]), self.temporary(args[1])
+        step = args[2].code if len(args) == 3 else "1"
+        self.temporaries += 1
+        count = f"t_{self.temporaries}"
+        return (
+            f"range(turns({start.code}, {stop.code}, {step}))",
+            (count, f"turn({start.code}, {step}, {count})"),
+        )
 
     def _break(self, node: ast.Break) -> None:
         self.put("break")

@@ -134,7 +134,6 @@ def equal_both(a: Any, b: Any) -> Any:
 
 # -- numbers -------------------------------------------------------------------------------------------
 
-_EXACT: Final = 2**53
 _FIRST_OUTSIDE: Final = 9223372036854775808.0
 
 
@@ -157,63 +156,11 @@ def compare(a: Any, b: Any) -> Any:
 
 
 @inner
-def floor_int(a: Any, b: Any) -> Any:
-    """``a // b`` of ints; -2**63 // -1 wraps, where the processor would trap."""
-    if b == -1:
-        return -a
-    return a // b
-
-
-@inner
-def mod_int(a: Any, b: Any) -> Any:
-    """``a % b`` of ints."""
-    if b == -1:
-        return 0
-    return a % b
-
-
-@inner
 def mod_float(a: Any, b: Any) -> Any:
     """``a % b`` of floats with Python's signs, zeros included."""
     if b == 0.0:
         raise ZeroDivisionError("float modulo")
     return a % b
-
-
-@numba.njit(**OPTIONS)
-def _divide_exactly(a: Any, b: Any) -> Any:
-    """``a / b`` of ints above 2**53, rounded once: a quotient of 55 bits or more and a sticky bit."""
-    negative = (a < 0) != (b < 0)
-    x = numba.uint64(-a) if a < 0 else numba.uint64(a)
-    y = numba.uint64(-b) if b < 0 else numba.uint64(b)
-    quotient = x // y
-    rest = x - quotient * y
-    scale = 1.0
-    one = numba.uint64(1)
-    # Comparing before doubling keeps the rest inside 64 bits for every divisor.
-    while quotient < numba.uint64(1 << 55) and x != numba.uint64(0):
-        room = y - rest
-        quotient = quotient << one
-        if rest >= room:
-            quotient = quotient | one
-            rest = rest - room
-        else:
-            rest = rest << one
-        scale *= 0.5
-    if rest != numba.uint64(0):
-        quotient = quotient | one
-    value = numba.float64(quotient) * scale
-    return -value if negative else value
-
-
-@inner
-def divide_int(a: Any, b: Any) -> Any:
-    """``a / b`` of ints, correctly rounded also where an int is not exactly a float."""
-    if b == 0:
-        raise ZeroDivisionError("division by zero")
-    if -_EXACT <= a <= _EXACT and -_EXACT <= b <= _EXACT:
-        return numba.float64(a) / numba.float64(b)
-    return _divide_exactly(a, b)
 
 
 @inner

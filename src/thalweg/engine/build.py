@@ -7,8 +7,9 @@ which a worker in another process or on another machine may not find. :class:`Bu
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.contracts import KeyedOperator, StatelessOperator, StatelessResult
@@ -37,7 +38,11 @@ Sources = Mapping[tuple[int, str], FunctionSource]
 ChainPart = tuple[Sequence[Stateless], StatelessOperator]
 KeyFunction = Callable[[Chunk], StatelessResult]
 
+_LOG: Final = logging.getLogger("thalweg")
 _FORBIDDEN = "compile=False"
+#: Neighbours become one loop as long as their functions do not nest deeper: a filter is one, a map or flat_map two
+#: levels. More would be too deep for Numba, which takes as long for each node in any case.
+_MOST_LEVELS: Final = 24
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,11 +79,7 @@ def prepare(plan: Plan) -> Prepared:
     for index, verdict in verdicts(prepared).items():
         node = prepared.plan.node(index)
         if not verdict.compiled and getattr(node, "compile", "") == "require":
-            first = functions_of(node)[0][1]
-            raise CompileRefused(
-                f"operator {node.name!r}: compile='require', but {first.where} can only be interpreted:\n"
-                f"  {verdict.reason}"
-            )
+            raise _refused(node, functions_of(node)[0][1], verdict.reason)
     return prepared
 
 
@@ -90,6 +91,19 @@ def functions_of(node: object) -> list[tuple[str, Function]]:
         found = [("process", node.process), ("on_timer", node.on_timer), ("key", node.key.function)]
         return [(role, one) for role, one in found if one is not None]
     return []
+
+
+def _refused(node: Node, function: Function, reason: str) -> CompileRefused:
+    return CompileRefused(
+        f"operator {node.name!r}: compile='require', but {function.where} can only be interpreted:\n  {reason}"
+    )
+
+
+def _fall_back(node: Stateless | Keyed, function: Function, refusal: NotCompilable) -> None:
+    """The compiler failed at what the checks let through: that is told, and an error where it must not be."""
+    if node.compile == "require":
+        raise _refused(node, function, refusal.reason)
+    _LOG.warning("operator %r is interpreted: %s", node.name, refusal.reason)
 
 
 def _frozen(function: Function, operator: str) -> Function:
@@ -127,28 +141,37 @@ class Builder:
     def chain(self, unit: Unit) -> list[ChainPart]:
         """A fused chain, cut where compiled and interpreted operators meet."""
         nodes = [node for i in unit.nodes if isinstance(node := self.plan.node(i), Stateless)]
-        return [(part, self._chain_part(part, good)) for good, part in self._runs(nodes)]
+        parts: list[ChainPart] = []
+        for good, part in self._runs(nodes):
+            parts += self._compiled(part) if good else [(part, InterpretedChain(part))]
+        return parts
 
     def _runs(self, nodes: Sequence[Stateless]) -> Iterator[tuple[bool, list[Stateless]]]:
         run: list[Stateless] = []
-        compiled = False
+        compiled, levels = False, 0
         for node in nodes:
             good = self.chain_verdict([node]).compiled
-            if run and good != compiled:
+            own = 1 if node.verb == "filter" else 2
+            levels += own
+            if run and (good != compiled or (good and levels > _MOST_LEVELS)):
                 yield compiled, run
-                run = []
+                run, levels = [], own
             compiled = good
             run.append(node)
         yield compiled, run
 
-    def _chain_part(self, nodes: Sequence[Stateless], compiled: bool) -> StatelessOperator:
-        if not compiled:
-            return InterpretedChain(nodes)
+    def _compiled(self, nodes: Sequence[Stateless]) -> list[ChainPart]:
+        """The nodes as one loop, or as several where the compiler cannot do it in one."""
         reject = nodes[0].errors == "reject"
         try:
-            return stateless_kernel(self._steps(nodes), self._record(nodes[0]), reject=reject)
-        except NotCompilable:
-            return InterpretedChain(nodes)
+            made = stateless_kernel(self._steps(nodes), self._record(nodes[0]), reject=reject)
+        except NotCompilable as refusal:
+            if len(nodes) > 1:
+                half = len(nodes) // 2
+                return [*self._compiled(nodes[:half]), *self._compiled(nodes[half:])]
+            _fall_back(nodes[0], nodes[0].function, refusal)
+            return [(nodes, InterpretedChain(nodes))]
+        return [(nodes, made)]
 
     def chain_verdict(self, nodes: Sequence[Stateless]) -> Verdict:
         """Whether these neighbouring nodes compile as one loop."""
@@ -177,7 +200,8 @@ class Builder:
             make = keyed_kernel(
                 self._spec(node), buckets=node.key.buckets, reject=node.errors == "reject"
             )
-        except NotCompilable:
+        except NotCompilable as refusal:
+            _fall_back(node, node.process, refusal)
             return InterpretedKeyed(node)
         return make()
 

@@ -123,7 +123,8 @@ def part(
         sums = np.zeros(len(firsts), np.int64)
         if not _add(groups, column.values.astype(np.int64), valid, sums):
             raise OverflowError
-        return Column(kind, sums)
+        has_value = np.bincount(groups[valid], minlength=len(firsts)) > 0
+        return Column(kind, sums, None if has_value.all() else has_value)
     best = np.full(len(firsts), -1, np.int64)
     _best(groups, _comparable(column), valid, aggregate.verb == "max", best)
     # Without a value any row of the group will do: all are null.

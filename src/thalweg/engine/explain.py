@@ -140,7 +140,8 @@ class _Page:
         elif isinstance(node, Stamp):
             yield _stamp(node)
         elif isinstance(node, Digest):
-            yield "adds a digest of the row"
+            names = [node.record.names[place] for place in node.places]
+            yield f"adds a digest of {', '.join(names)}"
         elif isinstance(node, Combine):
             yield f"one row for those of a chunk with the same {', '.join(node.by)}: {', '.join(described(node))}"
         elif isinstance(node, Sink):

@@ -279,7 +279,7 @@ class DigestUnit:
     def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
         """The input's rows with the digest as the last field."""
         chunk, node = inputs[0], self._node
-        values = np.array([digest(row) for row in chunk.rows()], np.int64)
+        values = np.array([digest(row, node.places) for row in chunk.rows()], np.int64)
         columns = [*chunk.columns, Column(node.record.fields[-1].type, values)]
         made = Chunk(node.record, columns, len(chunk), chunk.order)
         self._setting.count(node.name, **{"in": len(chunk), "out": len(chunk)})

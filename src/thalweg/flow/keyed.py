@@ -166,7 +166,8 @@ class KeyedStream:
     def dedupe(self, *, within: Duration | None = None, name: str | None = None) -> Deduped:
         """A row is kept iff no kept row of its key lies within ``within`` before it (ever, without it).
 
-        Rows left out whose payload differs from the kept row's go to ``.conflicts``.
+        Rows left out whose content differs from the kept row's go to ``.conflicts``. The event time is no content: not
+        the field by which the source, or ``order_by``, sorted, nor one of its name and type that functions made since.
         """
         label = label_of(name, "dedupe")
         self._need_whole_keys(label, "dedupe keeps the first of all rows of a key")

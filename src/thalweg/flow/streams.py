@@ -39,6 +39,7 @@ from thalweg.flow.operators.nodes import (
     OrderBy,
     Ref,
     Sink,
+    Source,
     Stamp,
     Stateless,
     Union,
@@ -382,8 +383,25 @@ class Stream(LoopVerbs):
         field = Field(library.spare_name("payload", self.schema.names), FieldType(Kind.INT))
         record = Schema.make_record("Digested", [*self.schema.fields, field])
         flow = self.flow
-        node = Digest(flow._next(), flow._stateless_name("digest"), self.ref, record)
+        times = self._time_names()
+        places = tuple(i for i, name in enumerate(self.schema.names) if name not in times)
+        node = Digest(flow._next(), flow._stateless_name("digest"), self.ref, record, places)
         return flow._add(node, self.time, self.own)
+
+    def _time_names(self) -> set[str]:
+        """The fields that hold the event time: those by which the rows were sorted, as far as functions kept them."""
+        names: set[str] = set()
+        waiting, seen = [self.ref], {self.ref}
+        while waiting:
+            node = self.flow.nodes[waiting.pop().node - 1]
+            if isinstance(node, OrderBy):
+                names.add(node.field)
+            elif isinstance(node, Source):
+                names |= {node.order_by} if node.order_by else set()
+            else:
+                waiting += [one for one in node.inputs if one not in seen]
+                seen.update(node.inputs)
+        return {f.name for f in self.schema.fields if f.name in names and f.type == self.time}
 
 
 class Deduped(Stream):

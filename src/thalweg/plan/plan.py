@@ -245,24 +245,29 @@ class Plan:
         return (branch(ref.node),) if len(self.readers[ref]) > 1 else ()
 
     def _path_columns(self, ref: Ref) -> tuple[str, ...]:
-        node = self.node(ref.node)
         found: set[tuple[int, int]] = set()
-        starts = isinstance(node, (Source, OrderBy))
-        if not starts and (ref.port != "late" or isinstance(node, OwnTime)):
-            for one in node.inputs:
-                found |= {_place(name) for name in self._path_columns(one)}
-                if len(self.readers[one]) > 1:
-                    found.add((one.node, 1))
-        if ref.port in node.main and expands(node):
-            found.add((node.index, 0))
+        waiting, seen = [ref], {ref}
+        while waiting:
+            ref = waiting.pop()
+            node = self.node(ref.node)
+            if ref.port in node.main and expands(node):
+                found.add((node.index, 0))
+            if isinstance(node, (Source, OrderBy)):
+                continue
+            if ref.port == "late" and not isinstance(node, OwnTime):
+                continue
+            found |= {(one.node, 1) for one in node.inputs if len(self.readers[one]) > 1}
+            waiting += [one for one in node.inputs if one not in seen]
+            seen.update(node.inputs)
         return tuple(f"_{'cb'[kind]}{index}" for index, kind in sorted(found))
 
     def upstream(self, ref: Ref) -> Iterator[Node]:
         """The nodes that a stream comes from, nearest first."""
-        node = self.node(ref.node)
-        yield node
-        for one in node.inputs:
-            yield from self.upstream(one)
+        waiting = [ref]
+        while waiting:
+            node = self.node(waiting.pop().node)
+            yield node
+            waiting += reversed(node.inputs)
 
 
 def _place(name: str) -> tuple[int, int]:

@@ -279,7 +279,7 @@ class _Run:
             for value in stamps(node, self.now):
                 self.give(Ref(node.index), node.record.coerce((*row, value)))
         elif isinstance(node, Digest):
-            self.give(Ref(node.index), node.record.coerce((*row, digest(row))))
+            self.give(Ref(node.index), node.record.coerce((*row, digest(row, node.places))))
         elif isinstance(node, Combine):
             self.give(Ref(node.index), node.record.coerce(alone(node, row)))
         elif isinstance(node, Batches):

@@ -4,8 +4,9 @@ Each aggregate says which state fields it needs and gives the source text of its
 :mod:`thalweg.flow.operators.windows` puts the texts of all aggregates of a window into one function, so that a
 window with five aggregates is still one compiled pass.
 
-NaN is greater than every number, as in Spark SQL, and an extreme of -0.0 is given as 0.0, so that neither depends on
-the order of the rows.
+Nulls and NaN are as in Spark SQL: what is computed from a field leaves its nulls out and is null where there is nothing
+else (a window has at least one row, so that needs an Optional field), and NaN is greater than every number. An extreme
+of -0.0 is given as 0.0, so that it does not depend on the order of the rows.
 """
 
 from __future__ import annotations
@@ -42,12 +43,15 @@ class Part:
 
 
 def count() -> Aggregate:
-    """How many rows."""
+    """How many rows, whatever is null in them."""
     return Aggregate("count")
 
 
 def sum(field: str) -> Aggregate:
-    """The sum of a number field; nulls are left out, the sum of none is 0."""
+    """The sum of a number field; nulls are left out, and where the window has nothing else the sum is null.
+
+    The sum of ints and bools is an int; one beyond 64 bits is an error on the row that makes it so.
+    """
     require_text("agg.sum", field=field)
     return Aggregate("sum", field)
 
@@ -68,13 +72,16 @@ def max(field: str) -> Aggregate:
 
 
 def mean(field: str) -> Aggregate:
-    """The arithmetic mean of a number field as a float; nulls are left out, the mean of none is NaN."""
+    """The arithmetic mean of a number field as a float; nulls as for :func:`sum`."""
     require_text("agg.mean", field=field)
     return Aggregate("mean", field)
 
 
 def top_k(k: int, by: str) -> Aggregate:
-    """The k rows with the greatest values of a field, greatest first, NaN before numbers; ties by first arrival."""
+    """The k rows with the greatest values of a field, greatest first, NaN before numbers; ties by first arrival.
+
+    Rows with a null there are left out; of nothing else it is an empty list.
+    """
     require_rows("agg.top_k", k=k)
     require_text("agg.top_k", by=by)
     return Aggregate("top_k", by, k)
@@ -118,15 +125,26 @@ def bind(name: str, aggregate: Aggregate, row: Schema, operator: str) -> Part:
 def _sum(name: str, aggregate: Aggregate, kind: FieldType, row: Schema) -> Part:
     total = FieldType(Kind.FLOAT if kind.kind is Kind.FLOAT else Kind.INT)
     field = Field(f"{name}_", total, 0.0 if total.kind is Kind.FLOAT else 0)
-    return Part((field,), total, (f"state.{name}_ += row.{aggregate.field}",), f"state.{name}_")
+    add, value = f"state.{name}_ += row.{aggregate.field}", f"state.{name}_"
+    if not kind.optional:
+        return Part((field,), total, (add,), value)
+    seen = Field(f"{name}_seen", FieldType(Kind.BOOL), False)
+    return Part(
+        (field, seen),
+        dataclasses.replace(total, optional=True),
+        (add, f"state.{name}_seen = True"),
+        f"{value} if state.{name}_seen else None",
+    )
 
 
 def _mean(name: str, aggregate: Aggregate, kind: FieldType, row: Schema) -> Part:
     total = Field(f"{name}_sum", FieldType(Kind.FLOAT), 0.0)
     seen = Field(f"{name}_n", FieldType(Kind.INT), 0)
     update = (f"state.{name}_sum += row.{aggregate.field}", f"state.{name}_n += 1")
-    value = f"state.{name}_sum / state.{name}_n if state.{name}_n else NAN"
-    return Part((total, seen), FieldType(Kind.FLOAT), update, value)
+    value = f"state.{name}_sum / state.{name}_n"
+    if kind.optional:
+        value += f" if state.{name}_n else None"
+    return Part((total, seen), FieldType(Kind.FLOAT, kind.optional), update, value)
 
 
 _ZERO = {Kind.FLOAT: 0.0, Kind.BOOL: False, Kind.STR: "", Kind.CATEGORY: "", Kind.BYTES: b""}

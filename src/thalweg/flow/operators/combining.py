@@ -97,7 +97,7 @@ def alone(node: Combine, row: Any) -> tuple[Any, ...]:
 
 _LIFTED: Final[Mapping[str, Any]] = {
     "count": lambda value: 1,
-    "sum": lambda value: value or 0,
+    "sum": lambda value: value,
     "min": lambda value: value,
     "max": lambda value: value,
 }

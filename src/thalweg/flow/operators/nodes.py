@@ -200,10 +200,12 @@ class Stamp(Reader):
 
 @dataclasses.dataclass(frozen=True)
 class Digest(Reader):
-    """Adds a stable 64-bit digest of the whole tuple as the last field."""
+    """Adds a stable 64-bit digest of what a tuple says as the last field."""
 
     input: Ref
     record: Schema
+    #: the places of the fields that count
+    places: tuple[int, ...]
 
     KIND = OperatorKind.STATELESS
 

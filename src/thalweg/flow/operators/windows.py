@@ -68,7 +68,7 @@ def _bind_all(aggregates: Mapping[str, Aggregate], row: Schema, operator: str) -
 
 def _scope(item: Schema, out: Schema, **constants: int) -> dict[str, Any]:
     """What the texts of aggregates may name."""
-    return {**constants, "NAN": float("nan"), "ITEM": item.make, "Out": out.cls}
+    return {**constants, "ITEM": item.make, "Out": out.cls}
 
 
 def window(
