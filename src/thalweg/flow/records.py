@@ -304,6 +304,10 @@ class Schema:
         return tuple(field.name for field in self.fields)
 
     @functools.cached_property
+    def _plain(self) -> tuple[type | None, ...]:
+        return tuple(_PYTHON.get(field.type.kind) for field in self.fields)
+
+    @functools.cached_property
     def arrow(self) -> pa.Schema:
         """The Arrow schema; fields that are not Optional are not nullable."""
         return pa.schema(
@@ -358,7 +362,15 @@ class Schema:
         if not isinstance(row, tuple) or len(row) != len(self.fields):
             raise TypeError(f"expected {self}, got {type(row).__name__} {row!r:.80}")
         values = []
-        for field, one in zip(self.fields, row, strict=True):
+        for field, plain, one in zip(self.fields, self._plain, row, strict=True):
+            came = type(one)
+            if came is plain and (
+                plain is float
+                or (plain is int and _INT_MIN <= one <= _INT_MAX)
+                or (plain is str and one.isascii())
+            ):
+                values.append(one)  # most values: without a call
+                continue
             try:
                 values.append(field.type.take(one))
             except TypeError as error:

@@ -265,8 +265,10 @@ def _without(array: pa.Array, mask: pa.Array, wrong: dict[int, str], reason: str
 
 def _is_valid(array: pa.Array | pa.ChunkedArray) -> bool:
     """Whether its texts are UTF-8, which Arrow takes for granted where it does not make them."""
+    coded = pa.types.is_dictionary(array.type)
     try:
-        array.validate(full=True)
+        for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
+            (chunk.dictionary if coded else chunk).validate(full=True)
     except pa.ArrowInvalid:
         return False
     return True
