@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from thalweg.embedded import compile_loop
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -22,6 +24,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--explore", action="store_true", help="repeat explorations of unchanged sources"
     )
     parser.addoption("--exhaustive", action="store_true", help="run all tests, which takes hours")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compiles the worker loop once, before the processes that share the tests would all do it."""
+    if not hasattr(session.config, "workerinput") and not session.config.option.collectonly:
+        compile_loop.main(waits=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

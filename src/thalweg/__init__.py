@@ -23,7 +23,7 @@ from thalweg.flow.keyed import KeyedStream
 from thalweg.flow.operators import agg
 from thalweg.flow.operators.coroutines import Control, Input, Output, wait_for_all, wait_for_any
 from thalweg.flow.operators.nodes import Rejected
-from thalweg.flow.records import Category, Timer, Timestamp, drop
+from thalweg.flow.records import Category, Timer, Timestamp, drop, state
 from thalweg.flow.streams import Stream
 from thalweg.times import (
     NEVER,
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     )
     from thalweg.connectors.files import files
     from thalweg.embedded import run, start
-    from thalweg.flow.records import state
 
 _IO = "thalweg.connectors"
 #: Loaded on first use: Spark, the test kit and the embedded host are not needed to build a flow.

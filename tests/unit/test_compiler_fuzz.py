@@ -14,14 +14,14 @@ import fuzz_kit as kit
 import numpy as np
 import pytest
 
-from thalweg.flow.records import Schema, state_spec
 from thalweg.columns.chunks import Chunk
+from thalweg.columns.keys import KeySpec
 from thalweg.compiler import KeyedSpec, Step, check_keyed, check_stateless
 from thalweg.compiler.keyed import CompiledKeyed, keyed_kernel
 from thalweg.compiler.keyed_replay import Replay
 from thalweg.compiler.stateless import CompiledChain, stateless_kernel
 from thalweg.flow.failures import reason_of
-from thalweg.columns.keys import KeySpec
+from thalweg.flow.records import Schema, state_spec
 from thalweg.times import NEVER
 
 ROWS, OUT, STATE = Schema.of(kit.Row), Schema.of(kit.Out), state_spec(kit.State)

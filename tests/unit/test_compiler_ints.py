@@ -11,13 +11,13 @@ from fuzz_kit import EDGES
 
 import thalweg as tw
 from thalweg import times
-from thalweg.flow.records import Schema, state_spec
 from thalweg.columns.chunks import Chunk
+from thalweg.columns.keys import KeySpec
 from thalweg.compiler import KeyedSpec, Step
 from thalweg.compiler.keyed import CompiledKeyed, keyed_kernel
 from thalweg.compiler.stateless import CompiledChain, stateless_kernel
 from thalweg.flow.failures import reason_of
-from thalweg.columns.keys import KeySpec
+from thalweg.flow.records import Schema, state_spec
 from thalweg.times import NEVER
 
 MOST, LEAST = 2**63 - 1, -(2**63)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import thalweg as tw
-from thalweg.flow.operators.windows import make_functions
 from thalweg.compiler import modules
+from thalweg.flow.operators.windows import make_functions
 
 
 class Row(NamedTuple):

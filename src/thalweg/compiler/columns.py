@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from thalweg.flow.records import Schema
 from thalweg.columns.chunks import CATEGORIES, Column, Int64s
 from thalweg.compiler.kinds import NO_VALUE, Type, field_type
+from thalweg.flow.records import Schema
 
 
 def address(array: npt.NDArray[Any]) -> int:

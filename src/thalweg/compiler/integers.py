@@ -13,8 +13,8 @@ from typing import Any, Final
 import numba
 from numba.extending import intrinsic
 
-from thalweg.jit import OPTIONS
 from thalweg.compiler.support import cgutils, inner, types
+from thalweg.jit import OPTIONS
 
 _EXACT: Final = 2**53
 

@@ -16,8 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from thalweg.flow.records import FieldType
+from thalweg.checkpoint.table_code import split_by_bucket
+from thalweg.checkpoint.table_form import default_record
+from thalweg.checkpoint.tables import BucketTable
 from thalweg.columns.chunks import Chunk, Column, Int64s
+from thalweg.columns.contracts import KeyedResult, Rejected
+from thalweg.columns.keys import KeyRows
+from thalweg.columns.state_units import StateUnits
 from thalweg.compiler import keyed_code as layout
 from thalweg.compiler import modules
 from thalweg.compiler.columns import Buffers, address, addresses, gather
@@ -26,12 +31,7 @@ from thalweg.compiler.keyed_replay import Place, Replay
 from thalweg.compiler.kinds import NO_VALUE
 from thalweg.compiler.lookup import BUCKET, END, RANGE_WIDTH, TableOfTables
 from thalweg.compiler.support import DONE
-from thalweg.columns.contracts import KeyedResult, Rejected
-from thalweg.columns.keys import KeyRows
-from thalweg.columns.state_units import StateUnits
-from thalweg.checkpoint.table_code import split_by_bucket
-from thalweg.checkpoint.table_form import default_record
-from thalweg.checkpoint.tables import BucketTable
+from thalweg.flow.records import FieldType
 
 
 def check_keyed(spec: KeyedSpec) -> tuple[bool, str]:

@@ -13,19 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from thalweg.errors import OperatorError
-from thalweg.flow.records import Kind, Schema
+from thalweg.checkpoint.table_form import ALIVE, DIRTY
+from thalweg.checkpoint.tables import BucketTable
 from thalweg.columns.chunks import CATEGORIES
+from thalweg.columns.contracts import Rejected
 from thalweg.compiler import keyed_code as layout
 from thalweg.compiler.columns import Buffers
 from thalweg.compiler.keyed_code import KeyedSpec
 from thalweg.compiler.kinds import NO_VALUE, field_type
 from thalweg.compiler.replay import operator_error, results
 from thalweg.compiler.source import FunctionSource
-from thalweg.columns.contracts import Rejected
+from thalweg.errors import OperatorError
 from thalweg.flow.failures import reason_of, shorten
-from thalweg.checkpoint.table_form import ALIVE, DIRTY
-from thalweg.checkpoint.tables import BucketTable
+from thalweg.flow.records import Kind, Schema
 from thalweg.times import NEVER
 
 

@@ -62,6 +62,7 @@ from thalweg.spark.tasks.tasks import first_stage, last_merge, later_stage, whol
 from thalweg.spark.tasks.transport import FRAME, Blob, decode, from_batch
 from thalweg.spark.tasks.worker import StageJob, segment_of
 from thalweg.version import __version__
+from thalweg.workers.warm import is_warm
 
 
 @dataclasses.dataclass(slots=True)
@@ -105,6 +106,8 @@ class Batches:
         self.store = store
         #: how many slots and threads
         self.numbers = numbers
+        #: tasks have one thread each until the worker loop is compiled, beside the first batches
+        self.waits_for_loop = False
         self.sinks = sinks_of(sinks)
         self.progress: collections.deque[dict[str, Any]] = collections.deque(maxlen=RECENT)
         self.finished = False
@@ -242,8 +245,13 @@ class Batches:
             defaults=self._defaults,
             chunk_rows=self._chunk_rows,
             wanted=frozenset(n.index for n in self.plan.sinks if n.name in self.sinks),
-            threads=self.numbers.threads,
+            threads=self._threads(),
         )
+
+    def _threads(self) -> int:
+        """As many as there are to be; one while the worker loop is still being compiled on this machine."""
+        self.waits_for_loop = self.waits_for_loop and not is_warm()
+        return 1 if self.waits_for_loop else self.numbers.threads
 
     def lowered(self, frame: DataFrame, job: StageJob, places: Sequence[str] = ()) -> DataFrame:
         """The linear chain of stages over the tagged frame.

@@ -38,6 +38,7 @@ from thalweg.spark.scheduler import Place, Scheduler, place_for
 from thalweg.spark.store import Store
 from thalweg.spark.tasks.worker import compile_all
 from thalweg.times import duration
+from thalweg.workers.warm import is_warm, warm_beside
 
 log = logging.getLogger("thalweg")
 
@@ -405,8 +406,11 @@ def start(
         warn(spark, numbers.most_slots, inputs, plan)
         if str(spark.sparkContext.master).startswith("local"):
             # The workers are on this machine: what is compiled here, with a message, they find in the cache.
+            batches.waits_for_loop = numbers.threads == numbers.most_threads > 1 and not is_warm()
+            if batches.waits_for_loop:
+                warm_beside()
             for count in {numbers.threads, numbers.most_threads}:
-                compile_all(batches.prepared, count)
+                compile_all(batches.prepared, 1 if batches.waits_for_loop else count)
         query = Query(batches, flow, frame, asked, end, scheduler)
         if store is None:
             query.run_now()

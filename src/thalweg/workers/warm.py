@@ -27,8 +27,8 @@ def is_warm() -> bool:
 def warm_beside() -> subprocess.Popen[bytes]:
     """Starts the process, once; it goes on when this one ends."""
     _LOG.warning(
-        "this run has one thread: the worker loop is compiled beside it (once, about half a minute), and later runs"
-        " have more"
+        "one thread at first: the worker loop is compiled beside (once a machine, about half a minute), and then"
+        " there are more"
     )
     return subprocess.Popen(
         [sys.executable, "-m", "thalweg.embedded.compile_loop"],
