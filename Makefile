@@ -8,6 +8,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+MERGE ?=
 SLOW ?=
 EXHAUSTIVE ?=
 # Processes that share the tests, file by file; each that comes to Spark starts one of its own.
@@ -19,12 +20,14 @@ ARGS ?=
 PIP_QUIET ?= -qq
 PIP := $(BIN)/python -m pip install --disable-pip-version-check $(PIP_QUIET) -c requirements.lock
 
-.PHONY: help demo cluster-demo test test-quick check format bench docs clean
+.PHONY: help demo cluster-demo test test-all test-quick explore check format bench docs clean
 
 help:
 	@echo "make demo        see it run"
 	@echo "make cluster-demo a Spark cluster on this machine, and tuples that stay where they are"
-	@echo "make test        run the tests (SLOW=1: also slow ones, some 40 minutes; EXHAUSTIVE=1: all; WORKERS=2)"
+	@echo "make test        run the tests (MERGE=1: also those that run at each merge; SLOW=1: also slow ones; WORKERS=2)"
+	@echo "make test-all    run all tests, which takes hours"
+	@echo "make explore     repeat the explorations of interleavings, after a change of what they run"
 	@echo "make test-quick  run the unit tests that need neither Spark nor patience"
 	@echo "make check       lint, format, types, layers"
 	@echo "make format      put the code into its format"
@@ -59,7 +62,10 @@ cluster-demo: $(VENV)/.installed
 	@$(BIN)/thalweg locality demo $(ARGS)
 
 test: $(VENV)/.dev-installed
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(if $(filter-out 0,$(SLOW)),--slow) $(if $(filter-out 0,$(EXHAUSTIVE)),--exhaustive) $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(if $(filter-out 0,$(MERGE)),--merge) $(if $(filter-out 0,$(SLOW)),--slow) $(if $(filter-out 0,$(EXHAUSTIVE)),--exhaustive) $(ARGS)
+
+test-all: $(VENV)/.dev-installed
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --exhaustive $(ARGS)
 
 test-quick: $(VENV)/.dev-installed
 	@$(BIN)/python -m pytest -q tests/unit -m "not slow and not spark" $(ARGS)

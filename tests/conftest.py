@@ -19,6 +19,9 @@ settings.load_profile("thalweg")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--merge", action="store_true", help="run the tests that run at each merge, too"
+    )
     parser.addoption("--slow", action="store_true", help="run the tests marked slow, too")
     parser.addoption(
         "--explore", action="store_true", help="repeat explorations of unchanged sources"
@@ -36,11 +39,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leaves out what was not asked for, and lets those that take long be as long as they are."""
     asked = {"exhaustive": config.getoption("--exhaustive")}
     asked["slow"] = config.getoption("--slow") or asked["exhaustive"]
+    asked["merge"] = config.getoption("--merge") or asked["slow"]
     for item in items:
-        for level in ("exhaustive", "slow"):
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+        for level in ("exhaustive", "slow", "merge"):
             if level in item.keywords and not asked[level]:
                 item.add_marker(pytest.mark.skip(reason=f"{level}: runs with --{level}"))
                 break
+
+
+def _group(item: pytest.Item) -> str:
+    """Which tests one process runs: all on Spark, so that there is one JVM; of the others those of a file."""
+    on_spark = "spark" in item.keywords or "spark" in getattr(item, "fixturenames", ())
+    return "spark" if on_spark or "tests/spark/" in item.nodeid else item.nodeid.partition("::")[0]
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
+from thalweg import times
 from thalweg.errors import (
     BuildError,
     CheckpointError,
@@ -27,18 +29,14 @@ from thalweg.flow.records import Category, Timer, Timestamp, drop, state
 from thalweg.flow.streams import Stream
 from thalweg.times import (
     NEVER,
-    date,
     days,
     duration,
-    hour,
     hours,
     microseconds,
     milliseconds,
     minutes,
     seconds,
-    text,
     timestamp,
-    weekday,
 )
 from thalweg.version import __version__
 
@@ -55,6 +53,7 @@ if TYPE_CHECKING:
     )
     from thalweg.connectors.files import files
     from thalweg.embedded import run, start
+    from thalweg.workers.options import Options
 
 _IO = "thalweg.connectors"
 #: Loaded on first use: Spark, the test kit and the embedded host are not needed to build a flow.
@@ -66,6 +65,7 @@ _LAZY = {
     "testing": None,
     "run": "thalweg.embedded",
     "start": "thalweg.embedded",
+    "Options": "thalweg.workers.options",
     "batches": _IO,
     "each": _IO,
     "files": _IO,
@@ -77,7 +77,19 @@ _LAZY = {
 }
 
 
+#: Where they were in 0.1: they are functions of times.
+_MOVED = ("date", "hour", "text", "weekday")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MOVED:
+        told = f"tw.{name} is tw.times.{name} now; the old name goes with the next version"
+        warnings.warn(told, DeprecationWarning, stacklevel=2)
+        return getattr(times, name)
     if name not in _LAZY:
         raise AttributeError(f"module 'thalweg' has no attribute {name!r}")
     home = _LAZY[name]
@@ -100,6 +112,7 @@ __all__ = [
     "Input",
     "KeyedStream",
     "OperatorError",
+    "Options",
     "Output",
     "Rejected",
     "SchedulingError",
@@ -112,7 +125,6 @@ __all__ = [
     "__version__",
     "agg",
     "batches",
-    "date",
     "days",
     "drop",
     "duration",
@@ -120,7 +132,6 @@ __all__ = [
     "elasticity",
     "files",
     "from_iterable",
-    "hour",
     "hours",
     "locality",
     "microseconds",
@@ -135,11 +146,10 @@ __all__ = [
     "state",
     "tcp_lines",
     "testing",
-    "text",
+    "times",
     "timestamp",
     "to_files",
     "to_tcp",
     "wait_for_all",
     "wait_for_any",
-    "weekday",
 ]

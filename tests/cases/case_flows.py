@@ -299,13 +299,18 @@ def syslog(host: Host) -> None:
     assert sorted({*range(1, 11)} - {row.number for row in failures}) == want["ignored_lines"]
     assert not got.sinks["rejected"]
     alerts = [
-        {"host": r.host, "count": r.failures, "first": tw.text(r.first), "last": tw.text(r.last)}
+        {
+            "host": r.host,
+            "count": r.failures,
+            "first": tw.times.text(r.first),
+            "last": tw.times.text(r.last),
+        }
         for r in got.sinks["alerts"]
     ]
     for alert in alerts:
         alert |= {"first": alert["first"].rstrip("Z"), "last": alert["last"].rstrip("Z")}
     assert alerts == want["alert_5_in_20s"]
-    assert tw.text(failures[-1].ts).startswith("2024-02-29")
+    assert tw.times.text(failures[-1].ts).startswith("2024-02-29")
 
 
 # -- 18 session ties --------------------------------------------------------------------------------------

@@ -120,6 +120,7 @@ def test_elastic_on_this_machine(tmp_path: Path) -> None:
     assert text.startswith("2 threads of this machine: ")
 
 
+@pytest.mark.merge
 def test_haren_simulated() -> None:
     """In virtual time what policies promise is exact, so it may be asserted."""
     bench = SimulatedHaren(Report("haren", None, Terminal(quiet=True)), seconds=8.0)
@@ -127,6 +128,7 @@ def test_haren_simulated() -> None:
     assert gain >= 10 and kept >= 0.8
 
 
+@pytest.mark.merge
 def test_haren(tmp_path: Path) -> None:
     """On real threads figures are the machine's: there is one of each kind for each way."""
     report = Report("haren", tmp_path, Terminal(quiet=True))

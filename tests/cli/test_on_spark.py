@@ -75,6 +75,7 @@ def counts(place: Path) -> list[tuple[str, int]]:
     return sorted(zip(table["page"].to_pylist(), table["n"].to_pylist(), strict=True))
 
 
+@pytest.mark.merge
 def test_run_look_and_go_on(spark: SparkSession, place: Path) -> None:
     """A run leaves state to look at; the next goes on with new files; draining closes the last window."""
     code, out, err = run(place)

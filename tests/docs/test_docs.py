@@ -76,6 +76,7 @@ def program(page: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.merge
 @pytest.mark.spark
 def test_spark_page(tmp_path: Path) -> None:
     """Every example of the page on Spark runs, and its assertions hold."""

@@ -49,8 +49,8 @@ def test_the_case() -> None:
         {
             "host": one["host"],
             "count": one["failures"],
-            "first": tw.text(one["first"]).removesuffix("Z"),
-            "last": tw.text(one["last"]).removesuffix("Z"),
+            "first": tw.times.text(one["first"]).removesuffix("Z"),
+            "last": tw.times.text(one["last"]).removesuffix("Z"),
         }
         for one in outcome.rows("alerts")
     ]
@@ -63,7 +63,7 @@ def test_the_case() -> None:
     for one in outcome.rows("days"):
         days[one["host"]] += one["failures"]
     assert dict(days) == expected["failed_by_host"]
-    assert tw.text(failures[-1].ts) == "2024-02-29T10:00:00Z"
+    assert tw.times.text(failures[-1].ts) == "2024-02-29T10:00:00Z"
 
 
 @pytest.mark.spark

@@ -45,7 +45,7 @@ def test_as_duckdb(seed: int) -> None:
     expected = in_sql(mobility_fraud, "calls", table)
     assert len(expected) > 100
     assert cases == [about(row) for row in expected]
-    by_day = collections.Counter(tw.date(ts) + tw.days(1) for ts, *_ in expected)
+    by_day = collections.Counter(tw.times.date(ts) + tw.days(1) for ts, *_ in expected)
     assert [tuple(row) for row in result.rows("counts")] == sorted(by_day.items())
     assert result.counts["calls"]["late"] == 0
 

@@ -44,6 +44,7 @@ def start(run: Run, **arguments: Any) -> tw.spark.Query:
     )  # fmt: skip
 
 
+@pytest.mark.merge
 @pytest.mark.usefixtures("spark")
 def test_slots_and_tables_find_themselves(tmp_path: Path) -> None:
     """The batch that has other slots first makes a table for them, in front of a restart and behind it."""

@@ -633,6 +633,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.merge
 def test_what_the_terminal_shows(tmp_path: Path) -> None:
     """A failing program prints Python's short traceback and the error once; no Java, no second telling."""
     import thalweg

@@ -209,6 +209,7 @@ def write_log(folder: Path, files: int) -> list[str]:
     return lines
 
 
+@pytest.mark.merge
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_requests_stay_in_their_slot(tmp_path: Path) -> None:

@@ -267,6 +267,7 @@ def _seeds(first: int, *others: int) -> list[ParameterSet]:
     ]
 
 
+@pytest.mark.merge
 def test_three_kills(tmp_path: Path) -> None:
     """Three kills at seeded moments: output and state are those of the reference runner."""
     kill_and_compare(tmp_path, 7, 3, files=4, keep=False)

@@ -140,6 +140,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.merge
 @settings(max_examples=12, deadline=None)
 @given(STEPS, st.integers(1, 3))
 def test_random_numbers_of_slots(

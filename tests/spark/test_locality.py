@@ -24,6 +24,7 @@ def places(folder: Path) -> list[str]:
     return [str(folder / name) for name in ("in", "out", "ckpt")]
 
 
+@pytest.mark.merge
 def test_restless_rescale_restart_off(tmp_path: Path) -> None:
     """Keys move in every batch, the slots change, a restart learns no more: output, state and counts are serial."""
     rows = driver.make_rows(seed=51, count=1_400)

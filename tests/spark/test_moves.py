@@ -108,6 +108,7 @@ class Driver:
         return max(epochs(self.host.store.fs, self.host.store.root), default=0) + 1
 
 
+@pytest.mark.merge
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 10_000), STEPS, st.integers(1, 3), st.sampled_from([1, 7, 65_536]))
 def test_random_moves(

@@ -30,6 +30,7 @@ def wait_until(condition: Callable[[], Any], what: str) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.merge
 def test_two_three_one_kill_five(tmp_path: Path) -> None:
     """2 slots, live to 3, restart with 1, kill -9 amid a run, restart with 5: as without all that."""
     rows = driver.make_rows(seed=11, count=1_500)
@@ -223,6 +224,7 @@ def test_stop_amid_a_batch(tmp_path: Path, spark: SparkSession) -> None:
     witness.compare(tmp_path / "out", tmp_path / "ckpt", rows, end=True)
 
 
+@pytest.mark.merge
 def test_slots_that_find_themselves(tmp_path: Path) -> None:
     """A controller moves the slots 1, 3, 2, 4 between batches; then they are set by hand."""
     rows = driver.make_rows(seed=12, count=1_600)

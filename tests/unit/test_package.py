@@ -19,12 +19,11 @@ HIDDEN: Final = {
 }  # fmt: skip
 
 
-def test_the_state_decorator_and_its_package() -> None:
-    """``tw.state`` declares a state class, as ``thalweg.flow.records.state`` does, and is the package of that name."""
+def test_the_state_decorator() -> None:
+    """``tw.state`` declares a state class, whatever was imported before."""
     import thalweg.checkpoint.inspect as inspect_state
 
     assert callable(inspect_state.describe)
-    assert tw.state.inspect is inspect_state  # type: ignore[attr-defined]
 
     @tw.state
     class Count:
@@ -45,3 +44,11 @@ def test_modules_are_imported_by_their_names() -> None:
         if one not in HIDDEN
     ]
     subprocess.run([sys.executable, "-c", "\n".join(["import sys", *lines])], check=True)
+
+
+def test_names_are_listed_and_moved_ones_warn() -> None:
+    """``dir`` gives all public names, the lazy ones too; names of times tell where they are now."""
+    assert dir(tw) == sorted(tw.__all__)
+    assert all(hasattr(tw, name) for name in tw.__all__)
+    with pytest.warns(DeprecationWarning, match=r"tw\.times\.hour"):
+        assert tw.hour is tw.times.hour  # type: ignore[attr-defined]

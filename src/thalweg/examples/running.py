@@ -149,7 +149,7 @@ def _shown(column: pa.ChunkedArray, kind: Kind) -> list[str]:
     if kind is Kind.TIMESTAMP:
         column = column.cast(pa.int64())
     form: Callable[[Any], str] = {
-        Kind.TIMESTAMP: lambda value: tw.text(value).replace("T", " ").removesuffix("Z"),
+        Kind.TIMESTAMP: lambda value: tw.times.text(value).replace("T", " ").removesuffix("Z"),
         Kind.FLOAT: "{:,.3f}".format,
         Kind.INT: "{:,}".format,
     }.get(kind, str)

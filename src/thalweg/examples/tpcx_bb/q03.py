@@ -129,7 +129,7 @@ def count(views: Views, before: ViewedBefore) -> None:
     else:
         views.viewed.insert(place, before.viewed)
         views.times.insert(place, 1)
-    views.timer = tw.date(before.ts) + tw.days(1) - 1
+    views.timer = tw.times.date(before.ts) + tw.days(1) - 1
 
 
 def most_viewed(limit: int) -> Callable[[Views, int, tw.Timestamp], Iterator[Ranked]]:
