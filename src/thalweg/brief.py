@@ -26,6 +26,7 @@ def brief_repr(cls: Class) -> Class:
     def __repr__(self: Any) -> str:
         return brief(self)
 
+    __repr__.is_brief = True  # type: ignore[attr-defined]
     cls.__repr__ = __repr__  # type: ignore[assignment]
     return cls
 
@@ -49,7 +50,7 @@ def _text(value: Any, depth: int) -> str:
         return repr(value[: 2 * _LENGTHS[0]])
     if isinstance(value, np.ndarray):
         return f"<{value.size:,} {value.dtype}>"
-    if hasattr(value, "num_rows") and hasattr(value, "column_names"):
+    if hasattr(type(value), "num_rows") and hasattr(type(value), "column_names"):
         return f"<{name} of {value.num_rows:,} rows: {', '.join(value.column_names)}>"
     if depth >= len(_LENGTHS):
         return f"{name}(…)"
@@ -60,13 +61,19 @@ def _text(value: Any, depth: int) -> str:
         return f"{name}({_attributes(zip(value._fields, value, strict=True), depth)})"
     if isinstance(value, list | tuple | Set):
         return _collection(value, depth)
+    if depth and _has_own_text(value):
+        return repr(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = ((one.name, getattr(value, one.name)) for one in dataclasses.fields(value))
         return f"{name}({_attributes(fields, depth)})"
-    plain: Any = object.__repr__
-    if depth == 0 or type(value).__repr__ == plain:
-        return f"{name}({_attributes(getattr(value, '__dict__', {}).items(), depth)})"
-    return repr(value)
+    return f"{name}({_attributes(getattr(value, '__dict__', {}).items(), depth)})"
+
+
+def _has_own_text(value: Any) -> bool:
+    """Whether somebody wrote its ``repr``: not that of every object, of a dataclass, or of here."""
+    its: Any = type(value).__repr__
+    made = hasattr(its, "__wrapped__") or hasattr(its, "is_brief")
+    return its is not object.__repr__ and not made
 
 
 def _collection(value: Sequence[Any] | Set[Any], depth: int) -> str:

@@ -1,7 +1,7 @@
 """Checks of what users pass: one function for each kind of argument, one form of message.
 
-``require_text("sink", name=name)`` says ``sink: name is a text that is not empty, got 3``. What a function passes on to
-others is checked there.
+``require_text("sink", name=3)`` says ``sink: name: expected a text that is not empty, got 3``. What a function passes
+on to others is checked there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def refuse(where: str, name: str, expected: str, value: Any) -> BuildError:
         value: what came.
     """
     place = f"{where}: " if where else ""
-    return BuildError(f"{place}{name} is {expected}, got {shown(value)}")
+    return BuildError(f"{place}{name}: expected {expected}, got {shown(value)}")
 
 
 def meant(name: Any, known: Iterable[str]) -> str:

@@ -155,7 +155,7 @@ REFUSED: list[tuple[Build, str]] = [
     (lambda f, s: s.key_by("key").sessions(-1, **COUNT), "'sessions': gap must not be negative, got -1"),
     (lambda f, s: f.source("x", Row).key_by("key").sessions(5, **COUNT), "'sessions' works by event time"),
     (lambda f, s: f.source("x", Row).dedupe("key", within=5), "'dedupe' works by event time"),
-    (lambda f, s: tw.agg.top_k(0, by="key"), "top_k wants k of 1 or more, got 0"),
+    (lambda f, s: tw.agg.top_k(0, by="key"), "top_k: k: expected a whole number from 1 on, got 0"),
     # unions, order_by, sinks
     (lambda f, s: f.union(), "union needs at least one stream"),
     (lambda f, s: s.union(tw.Flow("g").source("in", Row, order_by="ts")), "belong to Flow.'f'.* and Flow.'g'"),

@@ -131,7 +131,7 @@ def test_tcp_arguments() -> None:
     ):
         with pytest.raises(tw.BuildError, match=message):
             tw.tcp_lines(*wrong)  # type: ignore[arg-type]
-    with pytest.raises(tw.BuildError, match="max_line_bytes is at least 1"):
+    with pytest.raises(tw.BuildError, match="max_line_bytes: expected a whole number from 1 on"):
         tw.tcp_lines("here", 1, "csv", max_line_bytes=0)
     with pytest.raises(tw.BuildError, match="there is no option 'sep'"):
         tw.tcp_lines("here", 1, "csv", sep=";")

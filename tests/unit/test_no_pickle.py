@@ -28,7 +28,7 @@ _READS: Final = re.compile(
 ALLOWED: Final = {
     "spark/tasks/worker.py": "the plan, which the driver put into the task",
     "spark/batches.py": "the error that a task reports to its driver",
-    "jit/kernels.py": "compiled functions, from a folder that only its owner can write, or an administrator's; by digest",
+    "jit/kernels.py": "compiled functions, from a folder that only its owner, or an administrator, can write",
 }
 
 

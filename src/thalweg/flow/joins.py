@@ -180,7 +180,7 @@ class LoopVerbs:
         """
         require_text("split", name=name)
         if isinstance(outputs, str) or not isinstance(outputs, Sequence):
-            raise refuse(f"operator {name!r}", "outputs", "a list of names", outputs)
+            raise refuse(f"operator {name!r}", "outputs", "two names or more in a list", outputs)
         for one in outputs:
             require_text(f"operator {name!r}", **{"each of the outputs": one})
         if len(outputs) < 2 or len(set(outputs)) < len(outputs):

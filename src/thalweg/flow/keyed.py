@@ -208,7 +208,7 @@ class KeyedStream:
         return self._stream.time
 
     def _rows_function(self, function: Any, label: str, into: Any) -> Returns:
-        made = Function.of(function, label, argument="function")
+        made = Function.of(function, label)
         check_parameters(made, label, ["key", "start", "end", "rows"])
         return returns_of(made, label, into, may_be_nothing=False)
 

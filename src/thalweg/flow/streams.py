@@ -304,7 +304,7 @@ class Stream(LoopVerbs):
     # -- the common parts of the verbs ------------------------------------------------------------------
 
     def _function(self, function: Any, name: str | None, verb: str) -> tuple[Function, str]:
-        made = Function.of(function, label_of(name, verb), argument="function")
+        made = Function.of(function, label_of(name, verb))
         return made, label_of(name, verb if made.is_lambda else made.name)
 
     def _stateless(
