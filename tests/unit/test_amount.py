@@ -65,3 +65,41 @@ def test_who_waits_for_the_worker_loop(
     monkeypatch.setattr(entry, "rows_at_most", lambda plan, inputs: float(rows))
     assert entry._needs_one_thread(make_plan(flow()), {}) is (threads == 1)
     assert bool(started) is compiles
+
+
+class Text(NamedTuple):
+    """A number by a text."""
+
+    key: str
+    n: int
+
+
+@tw.state
+class Count:
+    """How many there were."""
+
+    n: int = 0
+
+
+def counted(count: Count, row: Any) -> Any:
+    count.n += 1
+    return row
+
+
+@pytest.mark.parametrize(("key", "threads"), [("n", 2), ("key", 1)])
+def test_threads_that_would_wait_for_the_interpreter_are_not_begun(
+    monkeypatch: pytest.MonkeyPatch, key: str, threads: int
+) -> None:
+    """By default: many threads where machine code runs all that is dear; one where each step returns to Python."""
+    monkeypatch.setattr(entry, "usable_processors", lambda: 2)
+    monkeypatch.setattr("thalweg.embedded.host.usable_processors", lambda: 2)
+    monkeypatch.setattr(entry, "is_warm", lambda: True)
+    monkeypatch.setattr(entry, "rows_at_most", lambda plan, inputs: float(SMALL))
+    made = tw.Flow("keys")
+    rows = made.source("rows", Text)
+    rows.key_by(key).process(counted, state=Count, into=Text).sink("out")
+    given = [Text(f"k{i % 7}", i % 5) for i in range(1_000)]
+    result = tw.run(made, {"rows": given})
+    assert result.rows("out") == given
+    assert result.progress.threads == threads
+    assert tw.run(made, {"rows": given}, threads=2).progress.threads == 2

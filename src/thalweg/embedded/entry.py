@@ -173,7 +173,11 @@ def _run(
         threads, threading, policy, controller, period_s,
         is_alone=True, is_small=threads is None and _needs_one_thread(plan, inputs),
     )  # fmt: skip
-    return FlowHost(plan, inputs, sinks or {}, chunk_rows, how).run(Event())
+    by_default = threads is None and options is None and policy is None and controller is None
+    return FlowHost(
+        plan, inputs, sinks or {}, chunk_rows, how,
+        only_if_free=by_default and threading == "dynamic",
+    ).run(Event())  # fmt: skip
 
 
 def _needs_one_thread(plan: Plan, inputs: Mapping[str, Any]) -> bool:

@@ -183,6 +183,8 @@ class FlowHost:
         elastic: changes the threads that it shares.
         engine_of: makes another engine than ``how`` says, with so many rows a step.
         changes: grows by what that engine changes.
+        only_if_free: takes the thread that brings the rows after all where Python runs an operator: the interpreter's
+            lock lets one thread at a time run, and what goes between them costs more than they gain.
     """
 
     def __init__(
@@ -198,6 +200,7 @@ class FlowHost:
         elastic: Elastic | None = None,
         engine_of: Callable[[Prepared, int], Engine] | None = None,
         changes: Sequence[Change] = (),
+        only_if_free: bool = False,
     ) -> None:
         self.plan = plan
         self._changes = changes
@@ -228,6 +231,10 @@ class FlowHost:
                 priority_class=priority_class,
             )
         )
+        if only_if_free and isinstance(self.engine, ParallelEngine) and self.engine.is_held_up:
+            self.engine.stop()
+            self.engine = _serial(prepared, chunk_rows or CHUNK_ROWS)
+            self._rows = _source_rows(chunk_rows, None)
         tell_lanes(self.engine, inputs)
         self._elastic = elastic
         self._owns_elastic = False

@@ -38,6 +38,7 @@ from thalweg.workers.memory.reserve import Reserve
 from thalweg.workers.native.blocks import chunk_of, payload_of
 from thalweg.workers.options import DEFAULTS, Options
 from thalweg.workers.rounds.rounds import Rounds
+from thalweg.workers.step_costs import StepCosts
 from thalweg.workers.steps import (
     is_halted,
     settled,
@@ -59,6 +60,12 @@ STEP_ROWS: Final = 16_384
 FIRST_ROWS: Final = 64
 #: How long an operator is to take for a step, ns: twenty times what a step costs in Python, and not long to wait for.
 STEP_NS: Final = 2_000_000
+#: The fixed part of what a step costs is at most about so large a share of it.
+FIXED_SHARE: Final = 0.1
+#: The lines of cost are fitted anew after so many steps.
+_FIT_STEPS: Final = 8
+#: The first steps double so often at most before it is known what they cost.
+_FIRST_DOUBLINGS: Final = 5
 #: So many counts of operators, one a worker, may be looked at a step to find out what rows cost: some microseconds.
 _COUNTS_A_STEP: Final = 256
 #: A sleeping caller looks for a failure so often, microseconds.
@@ -99,12 +106,16 @@ class ParallelEngine(Engine):
         super().__init__(prepared, stage=stage, chunk_rows=chunk_rows or STEP_ROWS)
         self._adapts = chunk_rows is None
         self._step_rows, self._steps_until_look = FIRST_ROWS, 0
+        self._steps_until_fit, self._least_rows = _FIT_STEPS, 0
+        #: steps and rows that have come
+        self._steps, self._submitted = 0, 0
         self.error: BaseException | None = None
         self._left: collections.deque[tuple[Edge, Chunk]] = collections.deque()
         self._leave = leave or (lambda edge, chunk, entry: self._left.append((edge, chunk)))
         self._domains = sorted({0, *self.plan.domains})
         self._slots = {domain: slot for slot, domain in enumerate(self._domains)}
         self.tasks: list[Task] = wire(self, needs_token)
+        self._costs = StepCosts([task.spec.partitions for task in self.tasks])
         if options.controller is not None and workers is None:
             # Operators that block must not be able to block all.
             most = max(options.threads, least_threads(self.tasks))
@@ -134,6 +145,16 @@ class ParallelEngine(Engine):
     def is_native(self) -> bool:
         """Whether machine code runs all its operators, so that a step costs Python next to nothing."""
         return all(task.spec.native for task in self.tasks[1:] if not task.leaves)
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether Python runs a function of the user's or a keyed operator: threads then wait for its one lock."""
+        return any(
+            not task.spec.native
+            and (task.spec.needs_token or task.spec.is_split or task.unit is not None)
+            for task in self.tasks[1:]
+            if not task.leaves
+        )
 
     @property
     def refs(self) -> int:
@@ -175,7 +196,10 @@ class ParallelEngine(Engine):
     # -- what hosts call ------------------------------------------------------------------------------------
 
     def step_rows(self) -> int:
-        """As many rows as the dearest operator does in :data:`STEP_NS`, few before it is known what they cost."""
+        """As many rows as the dearest operator does in :data:`STEP_NS`, few before it is known what they cost.
+
+        And so many that what a step costs by itself is a small share, as far as it takes ``Options.step_ms`` for that.
+        """
         if not self._adapts:
             return self.chunk_rows
         if self._steps_until_look > 0:
@@ -183,11 +207,29 @@ class ParallelEngine(Engine):
             return self._step_rows
         self._steps_until_look = len(self.tasks) * int(self.mem[at.N_WORKERS]) // _COUNTS_A_STEP
         dearest = dearest_ns(self.mem, self.submitter, self.source)
-        if dearest < 0:
-            self._step_rows = FIRST_ROWS
-        else:
-            self._step_rows = max(1, min(self.chunk_rows, int(STEP_NS / max(dearest, 1.0))))
+        rows = self._first_rows() if dearest < 0 else int(STEP_NS / max(dearest, 1.0))
+        self._step_rows = max(1, min(self.chunk_rows, max(rows, self._rows_worth_a_step())))
         return self._step_rows
+
+    def _first_rows(self) -> int:
+        """Few; more when many steps have been taken in and nobody has said yet what they cost."""
+        return FIRST_ROWS << min(_FIRST_DOUBLINGS, self._steps // _FIT_STEPS)
+
+    def _rows_worth_a_step(self) -> int:
+        """So many that a step's fixed cost is a small share."""
+        if self._steps_until_fit > 0 or not self._submitted:
+            return self._least_rows
+        self._steps_until_fit = _FIT_STEPS
+        totals = at.counts_of(self.mem).sum(axis=0)[self.source : self.source + len(self.tasks)]
+        self._costs.look(totals[:, at.S_UNITS], totals[:, at.S_IN], totals[:, at.S_BUSY])
+        reach = totals[:, at.S_IN] / self._submitted
+        most_ns = self.options.step_ms * 1e6
+        rows = self._costs.rows_for(FIXED_SHARE, most_ns, reach)
+        if not self._costs.is_known:
+            # Steps of another size, as long as they are short, show which part of the cost is whose.
+            rows = max(rows, min(2 * self._step_rows, self._costs.rows_for(1e-3, most_ns, reach)))
+        self._least_rows = int(min(rows, self.chunk_rows))
+        return self._least_rows
 
     def step(
         self,
@@ -200,6 +242,9 @@ class ParallelEngine(Engine):
     ) -> Leaving:
         """Submits a step, as soon as there is room; gives what has left since the last call."""
         self.workers.start()
+        self._steps_until_fit -= 1
+        self._steps += 1
+        self._submitted += sum(map(len, given.values()))
         bundle: Bundle = {**given, **(arriving or {})}
         handle = self._new_handle()
         place = handle_at(self.mem, handle)

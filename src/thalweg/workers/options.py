@@ -34,6 +34,8 @@ class Options:
         controller: changes how many workers run, and how many may run an operator (see :mod:`thalweg.elasticity`);
             None: all run, always.
         period_s: after so long the controller is asked again, seconds.
+        step_ms: how long all operators together may take for a step, where steps must be long so that what each costs
+            by itself is a small share (at most about a tenth), milliseconds.
         queue_chunks: chunks of an operator on their way from its inbox to its output, at least 1.
         rows_limit: rows on their way at which sources wait.
         partitions: parts of a keyed operator that may run at once; None: four a thread.
@@ -51,6 +53,7 @@ class Options:
     policy: Any = None
     controller: Controller | None = None
     period_s: float = 10.0
+    step_ms: float = 20.0
     queue_chunks: int = QUEUE_CHUNKS
     rows_limit: int = ROWS_LIMIT
     partitions: int | None = None
@@ -74,7 +77,8 @@ class Options:
             require_controller(self.controller)
             if self.threading == "dedicated":
                 raise BuildError("controller: threading 'dedicated' leaves nothing to change")
-        require_period(self.period_s)
+        require_length("period_s", "seconds", self.period_s)
+        require_length("step_ms", "milliseconds", self.step_ms)
 
     def pieces(self, buckets: int) -> int:
         """The number of partitions of an operator with so many buckets."""
@@ -84,9 +88,14 @@ class Options:
 
 def require_period(seconds: Any) -> None:
     """Refuses what is no length of time above 0."""
-    is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
-    if not is_number or not 0 < seconds < math.inf:
-        raise BuildError(f"period_s: expected seconds above 0, got {seconds!r}")
+    require_length("period_s", "seconds", seconds)
+
+
+def require_length(name: str, unit: str, value: Any) -> None:
+    """Refuses what is no length of time above 0."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not 0 < value < math.inf:
+        raise BuildError(f"{name}: expected {unit} above 0, got {value!r}")
 
 
 def require_controller(controller: Any) -> None:
