@@ -141,7 +141,7 @@ def bad_names(r: Row, text: str = "\udcff") -> Row:
     ("function", "part"),
     [
         (nested(40), "deep, at most"),
-        (long_sum(90), "nests too deeply"),
+        (long_sum(250), "nests too deeply"),
         (long_sum(400), "nests too deeply"),
         (many_lines(1_500), "is too large"),
         (bad_text, "half of a surrogate pair"),
