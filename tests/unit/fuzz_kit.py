@@ -99,7 +99,7 @@ class Writer:
     def int_(self, depth: int) -> str:
         if depth <= 0 or self.random.random() < 0.3:
             return str(self._int_leaf())
-        return str(self._grown(self._ints(depth - 1)))
+        return self.random.choice(self._ints(depth - 1))()
 
     def _int_leaf(self) -> str:
         leaves = [
@@ -151,7 +151,7 @@ class Writer:
             if self.random.random() < 0.2 and math.isfinite(number):
                 return f"{number!r}"
             return self.random.choice(leaves)
-        return str(self._grown(self._floats(depth - 1)))
+        return self.random.choice(self._floats(depth - 1))()
 
     def _floats(self, d: int) -> list[Callable[[], str]]:
         i, f, b = (lambda: self.int_(d)), (lambda: self.float_(d)), (lambda: self.bool_(d))
@@ -190,7 +190,7 @@ class Writer:
             if self.state:
                 leaves += ["state.c"] * 2
             return self.random.choice(leaves)
-        return str(self._grown(self._bools(depth - 1)))
+        return self.random.choice(self._bools(depth - 1))()
 
     def _bools(self, d: int) -> list[Callable[[], str]]:
         i, f, b = (lambda: self.int_(d)), (lambda: self.float_(d)), (lambda: self.bool_(d))
@@ -212,9 +212,6 @@ class Writer:
             lambda: f"(r.kind {self.pick('==', '!=')} {self.pick('a', 'b', '')!r})",
             lambda: "(r.kind in ('a', 'z'))",
         ]
-
-    def _grown(self, ways: Sequence[Callable[[], str]]) -> str:
-        return self.random.choice(ways)()
 
     def maybe(self, depth: int) -> str:
         """An int or None."""
