@@ -25,7 +25,8 @@ from thalweg.flow.keyed import KeyedStream
 from thalweg.flow.operators import agg
 from thalweg.flow.operators.coroutines import Control, Input, Output, wait_for_all, wait_for_any
 from thalweg.flow.operators.nodes import Rejected
-from thalweg.flow.records import Category, Timer, Timestamp, drop, state
+from thalweg.flow.records import Category, Timer, Timestamp
+from thalweg.flow.state_class import drop, state
 from thalweg.flow.streams import Stream
 from thalweg.times import (
     NEVER,

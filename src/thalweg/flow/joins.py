@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from thalweg.checks import refuse, require_flag, require_text
 from thalweg.errors import BuildError
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators import joins as driver_loops
 from thalweg.flow.operators.arguments import Duration, span, time_field
 from thalweg.flow.operators.functions import Function, check_parameters, returns_of
 from thalweg.flow.operators.joins import Combine
 from thalweg.flow.operators.windows import spare_name
-from thalweg.flow.records import Field, FieldType, Kind, Schema
+from thalweg.flow.records import Field, Schema
 
 if TYPE_CHECKING:
     from thalweg.flow.flow import Flow

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from thalweg.checks import refuse
 from thalweg.errors import BuildError, SchemaError
+from thalweg.flow.field_types import FieldType
 from thalweg.flow.operators import combining, key_order
 from thalweg.flow.operators import windows as library
 from thalweg.flow.operators.agg import Aggregate
@@ -23,7 +24,8 @@ from thalweg.flow.operators.nodes import (
     Ref,
     Timing,
 )
-from thalweg.flow.records import Field, FieldType, Schema, state_spec
+from thalweg.flow.records import Field, Schema
+from thalweg.flow.state_class import state_spec
 
 if TYPE_CHECKING:
     from thalweg.flow.streams import Deduped, Stream

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from thalweg.checks import refuse, require_flag, require_function, require_text
 from thalweg.errors import BuildError
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.joins import LoopVerbs
 from thalweg.flow.keyed import KeyedStream
 from thalweg.flow.operators import key_order
@@ -44,7 +45,7 @@ from thalweg.flow.operators.nodes import (
     Stateless,
     Union,
 )
-from thalweg.flow.records import Field, FieldType, Kind, Schema
+from thalweg.flow.records import Field, Schema
 
 if TYPE_CHECKING:
     from thalweg.flow.flow import Flow

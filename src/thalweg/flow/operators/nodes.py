@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.lanes import Lanes
-from thalweg.flow.records import Field, Schema, StateSpec
+from thalweg.flow.records import Field, Schema
+from thalweg.flow.state_class import StateSpec
 
 Errors = Literal["fail", "reject"]
 Compile = Literal["auto", "require", "never"]
