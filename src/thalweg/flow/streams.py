@@ -29,7 +29,6 @@ from thalweg.flow.operators.arguments import (
 from thalweg.flow.operators.combining import Partial, refusal
 from thalweg.flow.operators.functions import Function, Returns, check_parameters, returns_of
 from thalweg.flow.operators.nodes import (
-    REJECTED,
     Batches,
     Combine,
     Compile,
@@ -45,6 +44,7 @@ from thalweg.flow.operators.nodes import (
     Stateless,
     Union,
 )
+from thalweg.flow.operators.rejected import REJECTED
 from thalweg.flow.records import Field, Schema
 
 if TYPE_CHECKING:
