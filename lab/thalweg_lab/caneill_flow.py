@@ -9,7 +9,7 @@ import numpy as np
 
 from thalweg.datagen import KeyPair
 from thalweg.flow.flow import Flow
-from thalweg.flow.records import state
+from thalweg.flow.state_class import state
 from thalweg.locality import Online, RoutingTable, keyed_operators
 from thalweg.plan.plan import make_plan
 

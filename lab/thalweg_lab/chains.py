@@ -24,7 +24,8 @@ from thalweg.simulate import Graph, Operator
 from thalweg.workers.lockfree.parking import parking_init, parking_words
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.layout import Int64s, OpSpec
-from thalweg.workers.memory.memory import Memory, Placed
+from thalweg.workers.memory.memory import Memory
+from thalweg.workers.memory.placed import Placed
 from thalweg.workers.memory.places import worker_at
 from thalweg.workers.memory.reserve import Reserve
 from thalweg.workers.rounds.rounds import OperatorTraits, Rounds

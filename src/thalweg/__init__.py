@@ -24,8 +24,9 @@ from thalweg.flow.flow import Flow
 from thalweg.flow.keyed import KeyedStream
 from thalweg.flow.operators import agg
 from thalweg.flow.operators.coroutines import Control, Input, Output, wait_for_all, wait_for_any
-from thalweg.flow.operators.nodes import Rejected
-from thalweg.flow.records import Category, Timer, Timestamp, drop, state
+from thalweg.flow.operators.rejected import Rejected
+from thalweg.flow.records import Category, Timer, Timestamp
+from thalweg.flow.state_class import drop, state
 from thalweg.flow.streams import Stream
 from thalweg.times import (
     NEVER,

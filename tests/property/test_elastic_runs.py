@@ -13,8 +13,11 @@ from tests.property.operators_kit import Recipe, cases
 
 import thalweg as tw
 from thalweg import testing
+from thalweg.columns.chunks import Chunk
 from thalweg.elasticity import Combined, Controller, Sample, Suggestion, ThreadLevels, Utilization
-from thalweg.testing import kit
+from thalweg.engine.build import prepare
+from thalweg.plan.plan import make_plan
+from thalweg.testing import session
 from thalweg.workers.elastic import Elastic
 from thalweg.workers.engine import ParallelEngine
 from thalweg.workers.memory import layout as at
@@ -91,7 +94,7 @@ def test_any_changes_at_any_moment(case: Case, seeds: list[int]) -> None:
     """Random flows over random data: whole output sequences, counts and state are those of the reference."""
     recipe, inputs = case
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kit, "ParallelEngine", Shaken)
+        patch.setattr(session, "ParallelEngine", Shaken)
         testing.assert_same(
             recipe.build(), inputs, seeds=seeds, compile=("never",), options=any_options
         )
@@ -161,9 +164,7 @@ def test_a_load_that_changes_and_comes_back(controller: Controller) -> None:
 
 def test_limits_are_kept() -> None:
     """However much there is to do, no more workers are in an operator than its limit, once they have left it."""
-    engine = ParallelEngine(
-        kit.prepare(kit.make_plan(a_flow())), options=Options(threads=4), chunk_rows=10
-    )
+    engine = ParallelEngine(prepare(make_plan(a_flow())), options=Options(threads=4), chunk_rows=10)
     seen = []
     try:
         places = [place for place, task in engine.workers.tasks().items() if task.spec.limit > 1]
@@ -172,7 +173,7 @@ def test_limits_are_kept() -> None:
         for chunk in range(50):
             rows = pieces(500)[10 * chunk : 10 * chunk + 10]
             source = engine.plan.sources[0].record
-            engine.feed("pieces", kit.Chunk.from_rows(source, rows))
+            engine.feed("pieces", Chunk.from_rows(source, rows))
             list(engine.advance())
             seen += [int(engine.mem[at_op(engine, place) + at.BUSY]) for place in places]
         list(engine.finish())

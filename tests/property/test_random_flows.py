@@ -19,7 +19,7 @@ from tests.property.operators_kit import (
 )
 
 from thalweg import testing
-from thalweg.testing import kit
+from thalweg.plan.plan import make_plan
 
 Case = tuple[Recipe, dict[str, list[Any]]]
 _COMMON: dict[str, Any] = {
@@ -53,7 +53,7 @@ def test_timed(case: Case, seeds: list[int]) -> None:
 def test_open_ended(case: Case, seeds: list[int]) -> None:
     """The same while the streams go on: only what the clock has passed is out, state and timers are left."""
     recipe, _ = case
-    if not testing.depends_on_cuts(kit.make_plan(recipe.build())):
+    if not testing.depends_on_cuts(make_plan(recipe.build())):
         check(case, seeds, end=False)
 
 

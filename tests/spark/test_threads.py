@@ -21,7 +21,7 @@ from thalweg.checkpoint.inspect import read_state
 from thalweg.engine.build import prepare
 from thalweg.plan.plan import make_plan
 from thalweg.spark.tasks import worker
-from thalweg.workers.engine import STEP_ROWS
+from thalweg.workers.step_size import STEP_ROWS
 
 pytestmark = pytest.mark.spark
 

@@ -16,7 +16,8 @@ from thalweg.connectors.readers import Parsed, ReadOptions, describe_bad, read_f
 from thalweg.embedded import collect
 from thalweg.engine.build import prepare
 from thalweg.engine.serial import Engine
-from thalweg.flow.operators.nodes import Rejected, Source
+from thalweg.flow.operators.nodes import Source
+from thalweg.flow.operators.rejected import Rejected
 from thalweg.plan.plan import Plan, make_plan
 from thalweg.testing.reference import run_reference
 

@@ -21,7 +21,8 @@ from thalweg.compiler.keyed import CompiledKeyed, keyed_kernel
 from thalweg.compiler.keyed_replay import Replay
 from thalweg.compiler.stateless import CompiledChain, stateless_kernel
 from thalweg.flow.failures import reason_of
-from thalweg.flow.records import Schema, state_spec
+from thalweg.flow.records import Schema
+from thalweg.flow.state_class import state_spec
 from thalweg.times import NEVER
 
 ROWS, OUT, STATE = Schema.of(kit.Row), Schema.of(kit.Out), state_spec(kit.State)

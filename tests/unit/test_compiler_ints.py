@@ -17,7 +17,8 @@ from thalweg.compiler import KeyedSpec, Step
 from thalweg.compiler.keyed import CompiledKeyed, keyed_kernel
 from thalweg.compiler.stateless import CompiledChain, stateless_kernel
 from thalweg.flow.failures import reason_of
-from thalweg.flow.records import Schema, state_spec
+from thalweg.flow.records import Schema
+from thalweg.flow.state_class import state_spec
 from thalweg.times import NEVER
 
 MOST, LEAST = 2**63 - 1, -(2**63)

@@ -14,7 +14,8 @@ from thalweg.compiler.keyed import CompiledKeyed, check_keyed, keyed_kernel
 from thalweg.compiler.keyed_code import KeyedSpec
 from thalweg.errors import OperatorError
 from thalweg.flow.failures import reason_of, shorten
-from thalweg.flow.records import Category, Schema, Timer, Timestamp, drop, state, state_spec
+from thalweg.flow.records import Category, Schema, Timer, Timestamp
+from thalweg.flow.state_class import drop, state, state_spec
 from thalweg.times import NEVER
 
 

@@ -17,7 +17,8 @@ from xxhash import xxh64_intdigest
 from thalweg.columns.chunks import CATEGORIES, Column
 from thalweg.columns.keys import KeyRows, KeySpec
 from thalweg.errors import SchemaError
-from thalweg.flow.records import Field, FieldType, Kind
+from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.records import Field
 
 QUICK = settings(max_examples=150, deadline=None, derandomize=True)
 

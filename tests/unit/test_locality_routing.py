@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import thalweg as tw
 from thalweg.errors import BuildError, CheckpointError, SchemaError
-from thalweg.flow.records import FieldType, Kind
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.hashing import UInt64s, bucket_of
 from thalweg.locality import (
     Assignment,

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 import thalweg as tw
-from thalweg.flow import records
+from thalweg.flow import state_class
 
 #: Modules whose package has a function of their name: they are reached by ``from`` alone, and are nobody's entry.
 HIDDEN: Final = {
@@ -29,7 +29,7 @@ def test_the_state_decorator() -> None:
     class Count:
         n: int = 7
 
-    assert records.state_spec(Count).schema.names == ("n",)
+    assert state_class.state_spec(Count).schema.names == ("n",)
     assert Count().n == 7
 
 

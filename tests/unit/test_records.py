@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import thalweg as tw
-from thalweg.flow.records import FieldType, Kind, Schema
+from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.records import Schema
 
 
 class Row(NamedTuple):

@@ -14,10 +14,11 @@ from thalweg.engine.build import prepare
 from thalweg.engine.ingress import cuts
 from thalweg.plan.plan import make_plan
 from thalweg.scheduling.measures import SAMPLE_TUPLES
-from thalweg.workers import engine as parallel
-from thalweg.workers.engine import FIRST_ROWS, STEP_NS, STEP_ROWS, ParallelEngine
+from thalweg.workers import step_size
+from thalweg.workers.engine import ParallelEngine
 from thalweg.workers.memory import layout as at
 from thalweg.workers.options import Options
+from thalweg.workers.step_size import FIRST_ROWS, STEP_NS, STEP_ROWS
 from thalweg.workers.threads import Workers
 
 
@@ -96,7 +97,7 @@ def test_of_many_operators_the_cost_is_asked_for_at_few_steps(
 ) -> None:
     engine = engine_of(None)
     counts = len(engine.tasks) * int(engine.mem[at.N_WORKERS])
-    monkeypatch.setattr(parallel, "_COUNTS_A_STEP", 1)
+    monkeypatch.setattr(step_size, "_COUNTS_A_STEP", 1)
     assert engine.step_rows() == FIRST_ROWS
     count(engine, "work", S_TIMED=200, S_NS=200 * 50_000, S_IN=200, S_OUT=200)
     sizes = [engine.step_rows() for _ in range(counts + 1)]

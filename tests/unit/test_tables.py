@@ -21,7 +21,9 @@ from thalweg.columns.chunks import CATEGORIES, Column
 from thalweg.columns.contracts import BucketState
 from thalweg.columns.keys import KeySpec
 from thalweg.errors import SchemaError
-from thalweg.flow.records import Category, Field, FieldType, Kind, Timer, state, state_spec
+from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.records import Category, Field, Timer
+from thalweg.flow.state_class import state, state_spec
 from thalweg.hashing import bucket_of
 from thalweg.times import NEVER
 

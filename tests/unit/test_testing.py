@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 import pytest
 
 import thalweg as tw
+from thalweg import testing
 from thalweg.plan.plan import Plan, make_plan
-from thalweg.testing import kit as testing
+from thalweg.testing import compare, recut, runs, session
 
 
 class Click(NamedTuple):
@@ -29,9 +30,10 @@ def visits(lateness: int = 0) -> tw.Flow:
 
 def test_examples() -> None:
     """The examples of the docstrings hold."""
-    found = doctest.testmod(testing, globs={"__name__": "example"})
-    assert found.attempted > 10
-    assert not found.failed
+    modules = (runs, session, compare, recut)
+    found = [doctest.testmod(one, globs={"__name__": "example"}) for one in modules]
+    assert sum(one.attempted for one in found) > 10
+    assert not any(one.failed for one in found)
 
 
 def test_run_does_not_depend_on_cuts() -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from thalweg.checkpoint.table_form import FEW, Stays, arrow_schema, table_parts
 from thalweg.columns.chunks import Column
 from thalweg.columns.keys import KeySpec
-from thalweg.flow.records import StateSpec
+from thalweg.flow.state_class import StateSpec
 from thalweg.times import NEVER
 
 

@@ -12,7 +12,9 @@ import pyarrow as pa
 from thalweg.columns.chunks import CATEGORIES, Bools, Column, numpy_dtype
 from thalweg.columns.keys import KeySpec
 from thalweg.errors import SchemaError
-from thalweg.flow.records import Field, Kind, StateSpec
+from thalweg.flow.field_types import Kind
+from thalweg.flow.records import Field
+from thalweg.flow.state_class import StateSpec
 from thalweg.hashing import UInt64s
 
 #: Bits of ``BucketTable.flags``: the key has a state; it was written since mark_saved; it is on disk.

@@ -36,7 +36,7 @@ from thalweg.checkpoint.table_form import (
 from thalweg.columns.chunks import Bools, Column, Int64s
 from thalweg.columns.contracts import no_rows
 from thalweg.columns.keys import KeyBytes, KeySpec
-from thalweg.flow.records import StateSpec
+from thalweg.flow.state_class import StateSpec
 from thalweg.hashing import UInt64s
 from thalweg.times import BEFORE_ALL, NEVER
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thalweg.columns.chunks import CATEGORIES, Bools, Column, Int64s
-from thalweg.flow.records import Kind
+from thalweg.flow.field_types import Kind
 from thalweg.hashing import NAN_BITS
 
 #: Kinds of variable width.

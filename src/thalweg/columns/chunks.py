@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thalweg.errors import ThalwegError
-from thalweg.flow.records import FieldType, Kind, Schema
+from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.records import Schema
 from thalweg.hashing import hash_texts
 
 Int64s = npt.NDArray[np.int64]

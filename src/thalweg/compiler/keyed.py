@@ -31,7 +31,7 @@ from thalweg.compiler.keyed_replay import Place, Replay
 from thalweg.compiler.kinds import NO_VALUE
 from thalweg.compiler.lookup import BUCKET, END, RANGE_WIDTH, TableOfTables
 from thalweg.compiler.support import DONE
-from thalweg.flow.records import FieldType
+from thalweg.flow.field_types import FieldType
 
 
 def check_keyed(spec: KeyedSpec) -> tuple[bool, str]:

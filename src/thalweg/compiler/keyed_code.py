@@ -18,7 +18,9 @@ from thalweg.compiler.kinds import INT, Type, field_type
 from thalweg.compiler.lookup import RANGE_WIDTH, TABLE_WIDTH
 from thalweg.compiler.source import FunctionSource, describe
 from thalweg.compiler.unit import Unit
-from thalweg.flow.records import Kind, Schema, StateSpec
+from thalweg.flow.field_types import Kind
+from thalweg.flow.records import Schema
+from thalweg.flow.state_class import StateSpec
 from thalweg.times import NEVER
 
 #: Offsets in the control array.

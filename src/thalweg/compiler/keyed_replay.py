@@ -25,7 +25,8 @@ from thalweg.compiler.replay import operator_error, results
 from thalweg.compiler.source import FunctionSource
 from thalweg.errors import OperatorError
 from thalweg.flow.failures import reason_of, shorten
-from thalweg.flow.records import Kind, Schema
+from thalweg.flow.field_types import Kind
+from thalweg.flow.records import Schema
 from thalweg.times import NEVER
 
 

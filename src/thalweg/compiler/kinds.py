@@ -11,7 +11,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Final, Literal, TypeAlias
 
-from thalweg.flow.records import FieldType, Kind, Schema
+from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.records import Schema
 
 Tag: TypeAlias = Literal[
     "int", "float", "bool", "category", "handle", "none", "record", "state", "tuple"

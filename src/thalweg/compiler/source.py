@@ -18,7 +18,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from thalweg.errors import SchemaError
-from thalweg.flow.records import Schema, drop
+from thalweg.flow.records import Schema
+from thalweg.flow.state_class import drop
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.Lambda
 

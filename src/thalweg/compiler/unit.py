@@ -10,7 +10,8 @@ from thalweg.checkpoint.table_form import record_dtype
 from thalweg.columns.chunks import CATEGORIES
 from thalweg.compiler.kinds import Type, field_type, record_type
 from thalweg.compiler.reasons import NotCompilable
-from thalweg.flow.records import Schema, StateSpec
+from thalweg.flow.records import Schema
+from thalweg.flow.state_class import StateSpec
 
 #: (function as text, argument types, what it is for): one generated function each.
 Instance = tuple[str, tuple[Type, ...], str]

@@ -20,7 +20,8 @@ import pyarrow.csv as pacsv
 from thalweg.columns.chunks import Chunk, Column
 from thalweg.connectors.readers.cells import FIRST, LAST
 from thalweg.errors import DataError, SchemaError
-from thalweg.flow.records import FieldType, Kind, Schema
+from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.records import Schema
 
 LineFormat = Literal["json", "csv"]
 FileFormat = Literal["parquet", "csv", "json"]

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from thalweg.flow.flow import Flow
-from thalweg.flow.records import Timestamp, state
+from thalweg.flow.records import Timestamp
+from thalweg.flow.state_class import state
 from thalweg.jit import njit
 
 Shape = Literal["stateless", "keyed"]

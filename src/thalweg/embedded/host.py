@@ -34,8 +34,9 @@ from thalweg.flow.flow import Flow
 from thalweg.plan.plan import Edge, Plan, make_plan
 from thalweg.stats import Change, LatencyHistogram, RunProgress
 from thalweg.workers.elastic import Elastic, elastic_of
-from thalweg.workers.engine import STEP_ROWS, ParallelEngine
+from thalweg.workers.engine import ParallelEngine
 from thalweg.workers.options import Options, require_period, require_policy
+from thalweg.workers.step_size import STEP_ROWS
 from thalweg.workers.threads import Workers
 
 #: Sinks that a result shows of itself.

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from thalweg.columns.chunks import Bools, Chunk, Column
 from thalweg.columns.ordering import row_order, with_columns
 from thalweg.engine.units import Given, Moment, Setting
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.nodes import Combine, Ref
-from thalweg.flow.records import FieldType, Kind
 from thalweg.hashing import Int64s, UInt64s, hash_words
 from thalweg.jit import njit
 

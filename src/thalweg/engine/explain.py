@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from thalweg.engine.build import Verdict, prepare, verdicts
+from thalweg.flow.field_types import Kind
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.combining import described
 from thalweg.flow.operators.functions import Function
@@ -31,7 +32,7 @@ from thalweg.flow.operators.nodes import (
     Stateless,
     Union,
 )
-from thalweg.flow.records import Kind, Schema
+from thalweg.flow.records import Schema
 from thalweg.plan.plan import Plan, make_plan
 from thalweg.times import DAY, HOUR, MINUTE, SECOND
 

@@ -24,7 +24,8 @@ from thalweg.compiler.keyed import CompiledKeyed, Split
 from thalweg.compiler.lookup import BUCKET, END, START
 from thalweg.engine.own_time import settle, triggers
 from thalweg.engine.units import Given, Moment, Setting
-from thalweg.flow.operators.nodes import REJECTED, Keyed, Ref, Rejected
+from thalweg.flow.operators.nodes import Keyed, Ref
+from thalweg.flow.operators.rejected import REJECTED, Rejected
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import OWN, RELEASE, TIME, counter, expands
 from thalweg.times import BEFORE_ALL, NEVER

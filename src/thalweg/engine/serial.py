@@ -34,7 +34,6 @@ from thalweg.engine.units import (
     late_order,
 )
 from thalweg.flow.operators.nodes import (
-    REJECTED,
     Batches,
     Combine,
     Coroutine,
@@ -44,13 +43,13 @@ from thalweg.flow.operators.nodes import (
     OrderBy,
     OwnTime,
     Ref,
-    Rejected,
     Sink,
     Source,
     Stamp,
     Stateless,
     Union,
 )
+from thalweg.flow.operators.rejected import REJECTED, Rejected
 from thalweg.plan.plan import LEVEL, OWN, Edge, Plan, Unit, branch, stream_schema
 from thalweg.stats import OperatorProgress
 from thalweg.times import BEFORE_ALL

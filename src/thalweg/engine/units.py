@@ -23,18 +23,17 @@ from thalweg.errors import DataError
 from thalweg.flow.failures import operator_error, reason_of, shorten
 from thalweg.flow.operators.digest import digest
 from thalweg.flow.operators.nodes import (
-    REJECTED,
     Batches,
     Digest,
     Node,
     OrderBy,
     OwnTime,
     Ref,
-    Rejected,
     Stamp,
     Stateless,
     Union,
 )
+from thalweg.flow.operators.rejected import REJECTED, Rejected
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import OWN, TIME, Plan, counter, expands
 from thalweg.times import BEFORE_ALL, NEVER

@@ -14,8 +14,9 @@ import typer
 import thalweg as tw
 from thalweg.checkpoint.paths import resolve
 from thalweg.connectors.readers import Format, ReadOptions, list_files, read_file
+from thalweg.flow.field_types import Kind
 from thalweg.flow.operators.nodes import Sink
-from thalweg.flow.records import Kind, Schema
+from thalweg.flow.records import Schema
 from thalweg.printing import Table, Terminal, say
 
 

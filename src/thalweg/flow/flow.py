@@ -19,6 +19,7 @@ from thalweg.checks import (
 )
 from thalweg.errors import BuildError
 from thalweg.flow import joins as loops
+from thalweg.flow.field_types import FieldType
 from thalweg.flow.operators import key_order
 from thalweg.flow.operators import lanes as lane_rules
 from thalweg.flow.operators.arguments import (
@@ -45,7 +46,6 @@ from thalweg.flow.operators.nodes import (
     Sink,
     Source,
 )
-from thalweg.flow.records import FieldType
 from thalweg.flow.streams import Stream
 
 

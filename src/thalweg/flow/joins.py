@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from thalweg.checks import refuse, require_flag, require_text
 from thalweg.errors import BuildError
+from thalweg.flow import added
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators import joins as driver_loops
 from thalweg.flow.operators.arguments import Duration, span, time_field
 from thalweg.flow.operators.functions import Function, check_parameters, returns_of
 from thalweg.flow.operators.joins import Combine
 from thalweg.flow.operators.windows import spare_name
-from thalweg.flow.records import Field, FieldType, Kind, Schema
+from thalweg.flow.records import Field, Schema
 
 if TYPE_CHECKING:
     from thalweg.flow.flow import Flow
@@ -68,7 +70,7 @@ class LoopVerbs:
             _check_key(label, left.schema.field(mine), right.schema.field(theirs))
         kept, record = _flat(left.schema, right.schema, [theirs for _, theirs in pairs])
         made, out, user = _combine(name, (left, right), combine, into, record, kept)
-        one, two = left._stamp("event_time"), right._stamp("event_time")
+        one, two = added.stamp(left, "event_time"), added.stamp(right, "event_time")
         keys = (
             tuple(left.schema.index(mine) for mine, _ in pairs),
             tuple(right.schema.index(theirs) for _, theirs in pairs),
@@ -104,7 +106,7 @@ class LoopVerbs:
         record = _nested({"left": left, "right": right})
         made, out, user = _combine(name, (left, right), combine, into, record)
         given = {
-            "left": left._stamp("event_time"), "right": right._stamp("event_time"),
+            "left": added.stamp(left, "event_time"), "right": added.stamp(right, "event_time"),
             "timeout": _positive(time, timeout, f"{label}: timeout"), "combine": made,
         }  # fmt: skip
         outputs = {"pairs": out, "left_over": left.schema, "right_over": right.schema}
@@ -149,7 +151,7 @@ class LoopVerbs:
                 f"{label}: per must be longer than 0, got {per!r}: a span of no length bounds no rows"
             )
         return self.flow.operator(
-            name, driver_loops.throttle, rows=self._me._stamp("event_time"), most=rows, per=length,
+            name, driver_loops.throttle, rows=added.stamp(self._me, "event_time"), most=rows, per=length,
             kept=driver_loops.throttle_state(), into={"passed": self.schema, "excess": self.schema},
         )  # fmt: skip
 
@@ -164,7 +166,7 @@ class LoopVerbs:
         later: Stream = self.flow.operator(
             name,
             driver_loops.delay,
-            rows=self._me._stamp("event_time"),
+            rows=added.stamp(self._me, "event_time"),
             by=length,
             into=self.schema,
         )
@@ -224,7 +226,7 @@ def barrier(
             into=out, max_waiting=max_waiting, user=user,
         )  # fmt: skip
     _event_time(label, *streams.values())
-    stamped = {one: stream._stamp("event_time") for one, stream in streams.items()}
+    stamped = {one: added.stamp(stream, "event_time") for one, stream in streams.items()}
     return flow._operator(
         name, driver_loops.barrier_by_time, {"rows": stamped, "combine": made},
         into={"matched": out, "unmatched": Unmatched}, max_waiting=max_waiting, user=user,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from thalweg.checks import refuse
 from thalweg.errors import BuildError, SchemaError
+from thalweg.flow import added
+from thalweg.flow.field_types import FieldType
 from thalweg.flow.operators import combining, key_order
 from thalweg.flow.operators import windows as library
 from thalweg.flow.operators.agg import Aggregate
@@ -23,7 +25,8 @@ from thalweg.flow.operators.nodes import (
     Ref,
     Timing,
 )
-from thalweg.flow.records import Field, FieldType, Schema, state_spec
+from thalweg.flow.records import Field, Schema
+from thalweg.flow.state_class import state_spec
 
 if TYPE_CHECKING:
     from thalweg.flow.streams import Deduped, Stream
@@ -103,14 +106,14 @@ class KeyedStream:
                 f"operator {label!r}: every is greater than size, rows between windows would vanish"
             )
         origin = span(time, start, f"operator {label!r}: start")
-        stamped = self._stream._stamp("window_start", length, hop, origin)
+        stamped = added.stamp(self._stream, "window_start", length, hop, origin)
         field = stamped.schema.fields[-1]
         item = self._stream.schema
         if function is None:
             _refuse_into(label, into)
             if self._grouping == "partial":
                 partial = combining.split(label, item, (*self._key.fields, field), aggregates)
-                stamped = stamped._combine(label, partial)
+                stamped = added.combine(stamped, label, partial)
                 item, aggregates = partial.record, partial.merging
             made = library.window(label, item, self._key.fields, field, length, aggregates)
             returns = Returns(made.out)
@@ -145,7 +148,7 @@ class KeyedStream:
         if length < 0:
             raise BuildError(f"operator {label!r}: gap must not be negative, got {gap!r}")
         stream = self._ordered(label)
-        stamped = stream._stamp("event_time")
+        stamped = added.stamp(stream, "event_time")
         field = stamped.schema.fields[-1]
         if function is None:
             _refuse_into(label, into)
@@ -172,14 +175,14 @@ class KeyedStream:
         label = label_of(name, "dedupe")
         self._need_whole_keys(label, "dedupe keeps the first of all rows of a key")
         stream = self._ordered(label)
-        digested = stream._digest()
+        digested = added.digest(stream)
         payload = digested.schema.names[-1]
         stamped, time, length = digested, None, 0
         if within is not None:
             length = span(self._event_time(label), within, f"operator {label!r}: within")
             if length < 0:
                 raise refuse(f"operator {label!r}", "within", "not negative", within)
-            stamped = digested._stamp("event_time")
+            stamped = added.stamp(digested, "event_time")
             time = stamped.schema.names[-1]
         made = library.dedupe(label, stamped.schema, stream.schema, time, payload, length)
         marked = self._generated(stamped, label, made, Returns(made.out, maybe=True))
@@ -259,7 +262,7 @@ class KeyedStream:
 
     def _put_in_order(self, label: str, own: key_order.Own) -> Stream:
         stream, flow = self._stream, self._stream.flow
-        stamped = stream._stamp("event_time")
+        stamped = added.stamp(stream, "event_time")
         made = key_order.order(label, stamped.schema, own.lateness)
         returns = Returns(made.out, many=made.on_timer is not None, maybe=True)
         marked = self._generated(stamped, f"{label}/order", made, returns, timing="end")

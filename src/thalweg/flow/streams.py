@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from thalweg.checks import refuse, require_flag, require_function, require_text
 from thalweg.errors import BuildError
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.joins import LoopVerbs
 from thalweg.flow.keyed import KeyedStream
 from thalweg.flow.operators import key_order
-from thalweg.flow.operators import windows as library
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.arguments import (
     Duration,
@@ -25,26 +25,22 @@ from thalweg.flow.operators.arguments import (
     record_of,
     time_field,
 )
-from thalweg.flow.operators.combining import Partial, refusal
+from thalweg.flow.operators.combining import refusal
 from thalweg.flow.operators.functions import Function, Returns, check_parameters, returns_of
 from thalweg.flow.operators.nodes import (
-    REJECTED,
     Batches,
-    Combine,
     Compile,
-    Digest,
     Errors,
     Grouping,
     Key,
     OrderBy,
     Ref,
     Sink,
-    Source,
-    Stamp,
     Stateless,
     Union,
 )
-from thalweg.flow.records import Field, FieldType, Kind, Schema
+from thalweg.flow.operators.rejected import REJECTED
+from thalweg.flow.records import Schema
 
 if TYPE_CHECKING:
     from thalweg.flow.flow import Flow
@@ -361,47 +357,6 @@ class Stream(LoopVerbs):
         made = Function.of(keys[0], "key_by")
         check_parameters(made, "key_by", ["row"])
         return Key((key_field(made, into),), made, buckets)
-
-    def _stamp(self, what: str, size: int = 0, every: int | None = None, origin: int = 0) -> Stream:
-        assert self.time is not None
-        field = Field(library.spare_name(what, self.schema.names), self.time)
-        record = Schema.make_record("Stamped", [*self.schema.fields, field])
-        flow = self.flow
-        node = Stamp(
-            flow._next(), flow._stateless_name(what), self.ref, record, size, every, origin
-        )
-        return flow._add(node, self.time, self.own)
-
-    def _combine(self, label: str, partial: Partial) -> Stream:
-        flow, record = self.flow, partial.record
-        by = record.names[: len(record.names) - len(partial.parts)]
-        name = flow._stateless_name(f"{label}/combine")
-        node = Combine(flow._next(), name, self.ref, record, by, partial.parts)
-        return flow._add(node, self.time, self.own)
-
-    def _digest(self) -> Stream:
-        field = Field(library.spare_name("payload", self.schema.names), FieldType(Kind.INT))
-        record = Schema.make_record("Digested", [*self.schema.fields, field])
-        flow = self.flow
-        times = self._time_names()
-        places = tuple(i for i, name in enumerate(self.schema.names) if name not in times)
-        node = Digest(flow._next(), flow._stateless_name("digest"), self.ref, record, places)
-        return flow._add(node, self.time, self.own)
-
-    def _time_names(self) -> set[str]:
-        """The fields that hold the event time: those by which the rows were sorted, as far as functions kept them."""
-        names: set[str] = set()
-        waiting, seen = [self.ref], {self.ref}
-        while waiting:
-            node = self.flow.nodes[waiting.pop().node - 1]
-            if isinstance(node, OrderBy):
-                names.add(node.field)
-            elif isinstance(node, Source):
-                names |= {node.order_by} if node.order_by else set()
-            else:
-                waiting += [one for one in node.inputs if one not in seen]
-                seen.update(node.inputs)
-        return {f.name for f in self.schema.fields if f.name in names and f.type == self.time}
 
 
 class Deduped(Stream):

@@ -14,7 +14,7 @@ from typing import Any, Final
 from xxhash import xxh64_intdigest
 
 from thalweg.errors import SchemaError
-from thalweg.flow.records import FieldType, Kind
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.hashing import NAN_BITS
 
 #: Types of a key's fields; none is the one key ``()``.

@@ -4,7 +4,7 @@ from thalweg.spark.cluster.session import session
 from thalweg.spark.elastic import Elastic
 from thalweg.spark.inputs import Files, files
 from thalweg.spark.lower import lower
-from thalweg.spark.query import Query, start
+from thalweg.spark.query import Query
 from thalweg.spark.scheduler import Place, Scheduler, SchedulerProgress
 from thalweg.spark.sinks import (
     console,
@@ -15,6 +15,7 @@ from thalweg.spark.sinks import (
     memory,
     parquet,
 )
+from thalweg.spark.starting import start
 
 __all__ = [
     "Elastic",

@@ -18,40 +18,34 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import cloudpickle
-import orjson
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from thalweg.checkpoint import cleaning, durable
+from thalweg.checkpoint import cleaning
 from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint import record as records
 from thalweg.checkpoint.history import History
-from thalweg.checkpoint.paths import is_local, resolve
 from thalweg.engine.build import prepare
-from thalweg.errors import CheckpointError, ThalwegError
-from thalweg.flow.operators.nodes import Sink
+from thalweg.errors import CheckpointError
 from thalweg.plan.plan import Plan
 from thalweg.spark import inputs as io
 from thalweg.spark.batch_thread import query_here
 from thalweg.spark.cluster.exchanges import exchanges, tagged
 from thalweg.spark.cluster.placement import Placement
 from thalweg.spark.elastic import Adaptation, Change
-from thalweg.spark.failures import function_failed, write_failed
 from thalweg.spark.keys.locality import Asked, KeyRouting, Routed, followed
 from thalweg.spark.keys.locality_progress import locality_progress, table_changes
 from thalweg.spark.keys.pairs import read_pairs
 from thalweg.spark.manifest import manifest_of
 from thalweg.spark.planned_files import FileInputs
 from thalweg.spark.progress import RECENT, batch_progress, sum_counts
+from thalweg.spark.sink_writes import write
 from thalweg.spark.sinks import (
     ConsoleSink,
     FileSink,
     FrameSink,
     MemorySink,
     TableSink,
-    decode_frame,
     refuse_used_folders,
     sinks_of,
 )
@@ -59,31 +53,11 @@ from thalweg.spark.store import Store
 from thalweg.spark.tasks.map_in_arrow import import_names, map_in_arrow
 from thalweg.spark.tasks.pickling import pickled_plan
 from thalweg.spark.tasks.tasks import first_stage, last_merge, later_stage, whole_flow
-from thalweg.spark.tasks.transport import FRAME, Blob, decode, from_batch
+from thalweg.spark.tasks.transport import FRAME, from_batch
 from thalweg.spark.tasks.worker import StageJob, segment_of
+from thalweg.spark.told import Told
 from thalweg.version import __version__
 from thalweg.workers.warm import is_warm
-
-
-@dataclasses.dataclass(slots=True)
-class _Told:
-    """What the tasks of a batch told the driver: reports, rows by sink, and the blobs of sinks kept here."""
-
-    reports: list[dict[str, Any]]
-    rows: collections.Counter[int]
-    data: dict[int, list[Any]]
-
-    def add(self, blob: Blob) -> None:
-        """Takes one row of the frame; a reported failure is raised."""
-        if blob.kind == "sink":
-            self.rows[blob.node] += blob.port
-            if len(memoryview(blob.data)):
-                self.data.setdefault(blob.node, []).append(blob.data)
-            return
-        content = orjson.loads(memoryview(blob.data))
-        if "error" in content:
-            raise cloudpickle.loads(bytes.fromhex(content["error"]))
-        self.reports.append({**content, "slot": blob.slot})
 
 
 class Batches:
@@ -179,7 +153,7 @@ class Batches:
             if self.store is not None:
                 self._files.require_planned(self.store.spark, batch, told.reports)
                 self.store.require_alone(found, batch)
-            self._write(result, told, batch)
+            write(self.plan, self.sinks, result, told, batch)
         record = self._commit(found, job, told.reports, query)
         if self._routing is not None:
             self._routing.collect(job.attempt)
@@ -290,7 +264,7 @@ class Batches:
         """Whether Spark reads what the tasks made for a sink, besides what the driver takes."""
         return any(isinstance(sink, (FileSink, FrameSink)) for sink in self.sinks.values())
 
-    def _told(self, result: DataFrame) -> _Told:
+    def _told(self, result: DataFrame) -> Told:
         """Runs the batch: what the tasks reported, rows by sink, and the rows of sinks on the driver.
 
         Raises:
@@ -305,53 +279,11 @@ class Batches:
             wanted = (result["kind"] == "report") | result["node"].isin(here)
             data = f.when(wanted, result["data"]).alias("data")
             result = result.select(*[name for name in result.columns if name != "data"], data)
-        told = _Told([], collections.Counter(), {})
+        told = Told([], collections.Counter(), {})
         for batch in result.toArrow().to_batches():
             for blob in from_batch(batch):
                 told.add(blob)
         return told
-
-    # -- sinks --------------------------------------------------------------------------------------------
-
-    def _write(self, result: DataFrame, told: _Told, batch: int) -> None:
-        for node in self.plan.sinks:
-            sink = self.sinks.get(node.name)
-            if isinstance(sink, FileSink):
-                self._write_files(sink, node, result, told, batch)
-            elif isinstance(sink, FrameSink):
-                rows = decode_frame(result, node.record, node.index)
-                _call(node.name, sink.function, rows, batch)
-            elif sink is not None:
-                self._write_here(sink, node, told, batch)
-
-    def _write_files(
-        self, sink: FileSink, node: Sink, result: DataFrame, told: _Told, batch: int
-    ) -> None:
-        try:
-            if told.rows[node.index]:
-                sink.write(decode_frame(result, node.record, node.index), batch)
-                _sync(f"{sink.path}/batch={batch}")
-            else:
-                sink.clear(batch)
-        except Exception as error:
-            raise write_failed(node.name, sink.path, batch, error) from error
-
-    def _write_here(
-        self, sink: MemorySink | ConsoleSink | TableSink, node: Sink, told: _Told, batch: int
-    ) -> None:
-        table = pa.Table.from_batches(
-            [decode(data, node.record, ()).to_arrow() for data in told.data.get(node.index, [])],
-            schema=node.record.arrow,
-        )
-        if isinstance(sink, MemorySink):
-            sink.put(node.record, table, batch)
-        elif isinstance(sink, ConsoleSink):
-            try:
-                sink.show(node.name, node.record, table, batch)
-            except OSError as error:
-                raise write_failed(node.name, "the terminal", batch, error) from error
-        else:
-            _call(node.name, sink.function, table, batch)
 
     # -- commit -------------------------------------------------------------------------------------------
 
@@ -392,22 +324,3 @@ class Batches:
         self.finished = record.finished
         self.counts = {name: dict(counts) for name, counts in record.counters.items()}
         return record
-
-
-def _sync(location: str) -> None:
-    """Brings a batch's files to a local disk, before a commit record says that they are there."""
-    fs, path = resolve(location)
-    if is_local(fs):
-        durable.sync_tree(path)
-
-
-def _call(sink: str, function: Any, rows: Any, batch: int) -> None:
-    """A sink's function on a batch; what it raises names it."""
-    try:
-        function(rows, batch)
-    except (ThalwegError, KeyboardInterrupt):
-        raise
-    except (
-        BaseException
-    ) as error:  # also sys.exit(): the query ends, and not the thread of its batch
-        raise function_failed(sink, function, batch, error) from error

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame
@@ -14,31 +13,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from thalweg.checks import meant, refuse
 from thalweg.embedded import tell_dropped
-from thalweg.engine.serial import CHUNK_ROWS
 from thalweg.errors import BuildError, CheckpointError, ThalwegError
 from thalweg.flow.flow import Flow
-from thalweg.spark import inputs as io
-from thalweg.spark.arguments import (
-    check,
-    check_flow,
-    check_folders,
-    check_locality,
-    numbers_of,
-    refuse_elastic_with_table,
-    session_here,
-    trigger_of,
-    warn,
-)
 from thalweg.spark.batches import Batches
 from thalweg.spark.deaths import jvm_is_gone
-from thalweg.spark.elastic import Elastic, elastic
 from thalweg.spark.failures import cause_to_show, ending, readable, tell_once
-from thalweg.spark.keys.locality import Asked
 from thalweg.spark.scheduler import Place, Scheduler, place_for
-from thalweg.spark.store import Store
-from thalweg.spark.tasks.worker import compile_all
 from thalweg.times import duration
-from thalweg.workers.warm import is_warm, warm_beside
 
 log = logging.getLogger("thalweg")
 
@@ -325,99 +306,3 @@ class Query:
     def __repr__(self) -> str:
         state = "active" if self.is_active else "ended"
         return f"Query({self._flow.name!r}, {state}, {len(self._batches.progress)} batches here)"
-
-
-def start(
-    flow: Flow,
-    inputs: Mapping[str, Any],
-    sinks: Mapping[str, Any],
-    *,
-    checkpoint: str | None = None,
-    state: str | None = None,
-    slots: int | Elastic | Literal["auto"] = 1,
-    threads: int | Elastic | Literal["auto"] | None = None,
-    trigger: str | None = None,
-    end: End = "keep",
-    chunk_rows: int = CHUNK_ROWS,
-    scheduler: Scheduler | None = None,
-    locality: Asked = "off",
-) -> Query:
-    """Runs a flow on Spark.
-
-    Args:
-        flow: the flow.
-        inputs: by source name: a streaming or batch DataFrame, or ``tw.spark.files(...)``.
-        sinks: by sink name: ``tw.spark.parquet(path)``, json, csv, console(), memory(), or a function
-            ``(frame, batch_id)``. A sink without an entry is computed and counted only.
-        checkpoint: the folder of offsets and state; needed for streams.
-        state: another folder for the state, say on a faster file system; it belongs to this checkpoint alone.
-        slots: partitions of the keyed stages; any number at any start, see :meth:`Query.rescale`. ``"auto"`` finds
-            the number from batch to batch, see :class:`thalweg.spark.Elastic`.
-        threads: of each slot's engine; by default the cores that Spark gives a task (``spark.task.cpus``).
-            ``"auto"`` finds the number up to that.
-        trigger: ``"available_now"`` (what is there, then stop), an interval such as ``"5 seconds"``, or None for
-            batch after batch. Batch inputs run once, here, and end.
-        end: what the end of an available-now run means: ``"keep"`` leaves sessions and windows open for the
-            next run, ``"drain"`` ends the input for good.
-        chunk_rows: about how many rows move at once; at most 16,384 in one slot of several threads all of whose
-            operators are compiled, where larger steps cost more.
-        scheduler: shares the cluster with other queries by a policy; it knows this one by the flow's name.
-        locality: how tuples find their slots. ``"off"``: by the hash of their key, or by the table that a checkpoint
-            has already. ``"online"``: keys that come together are brought together while the query runs
-            (docs/locality.md), with other settings by ``tw.locality.Online(…)``. A path: by that table, which
-            ``thalweg locality plan`` made.
-
-    Raises:
-        BuildError: names or arguments do not fit the flow.
-        CheckpointMismatch: the checkpoint belongs to another flow.
-        ThalwegError: batch inputs only: a row or function failed.
-    """
-    plan = check_flow("start", flow, inputs, chunk_rows)
-    check(plan, inputs, sinks, end)
-    check_folders(checkpoint=checkpoint, state=state)
-    for what, number in {"slots": slots, "threads": threads}.items():
-        elastic(what, number)
-    streaming = io.is_streaming(inputs)
-    if streaming and checkpoint is None:
-        raise BuildError(
-            "a streaming query needs checkpoint='folder': its state and offsets live there"
-        )
-    if not streaming and locality != "off":
-        raise BuildError(
-            "locality is learnt from batch to batch, and inputs that do not stream are one batch"
-        )
-    asked = trigger_of(trigger)
-    check_locality(locality)
-    if scheduler is not None and not isinstance(scheduler, Scheduler):
-        raise BuildError(
-            f"scheduler: expected a tw.spark.Scheduler, which takes the policy, got {scheduler!r}"
-        )
-    if streaming:
-        io.refuse_unknown_lanes(plan, drains=end == "drain" and "availableNow" in asked)
-    spark = session_here()
-    if scheduler is not None:
-        scheduler.check(spark, plan.flow, next(io.unbounded(inputs), "") if streaming else "")
-    refuse_elastic_with_table(slots, locality)
-    numbers = numbers_of(spark, slots, threads)
-    store = Store.open(checkpoint, state) if streaming and checkpoint is not None else None
-    try:
-        frame = io.tagged_frame(spark, plan, inputs, store.control if store else None)
-        batches = Batches(spark, plan, inputs, sinks, store, numbers, chunk_rows, locality)
-        warn(spark, numbers.most_slots, inputs, plan)
-        if str(spark.sparkContext.master).startswith("local"):
-            # The workers are on this machine: what is compiled here, with a message, they find in the cache.
-            batches.waits_for_loop = numbers.threads == numbers.most_threads > 1 and not is_warm()
-            if batches.waits_for_loop:
-                warm_beside()
-            for count in {numbers.threads, numbers.most_threads}:
-                compile_all(batches.prepared, 1 if batches.waits_for_loop else count)
-        query = Query(batches, flow, frame, asked, end, scheduler)
-        if store is None:
-            query.run_now()
-        else:
-            query._start()
-    except BaseException:
-        if store is not None:
-            store.lease.give_back()
-        raise
-    return query

@@ -19,8 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from thalweg.checkpoint.paths import absolute, delete_folder, list_folders, resolve
 from thalweg.checks import path_of, require_function, require_rows
 from thalweg.errors import BuildError, CheckpointError
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.functions import Function, check_parameters
-from thalweg.flow.records import Field, FieldType, Kind, Schema
+from thalweg.flow.records import Field, Schema
 from thalweg.printing import Table, Terminal
 from thalweg.spark.writer_options import FileFormat, writer_options
 from thalweg.times import text

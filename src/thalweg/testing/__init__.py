@@ -1,19 +1,25 @@
-"""The kit for tests of flows: run, feed piece by piece, compare with the serial reference, look at samples."""
+"""The kit for tests of flows: run, feed piece by piece, compare with the serial reference, look at samples.
 
-from thalweg.testing.kit import (
-    Result,
-    Session,
-    assert_recut,
+Nothing here needs Spark, threads or sleeping: time is what the rows say, or what :meth:`Session.tick` is told.
+
+* :func:`run` runs the engine over rows, cut into batches and chunks as you like;
+* :func:`reference` runs the serial reference runner, one tuple at a time (the oracle);
+* :func:`assert_same` compares the two over random cuts, compiled and interpreted: what a test of a flow wants;
+* :class:`Session` takes rows by hand and shows outputs and state in between;
+* :func:`assert_recut` checks that a ``map_batches`` function does not depend on how a stream is cut.
+"""
+
+from thalweg.testing.compare import (
     assert_same,
     counts_of_parts,
     depends_on_cuts,
     difference,
     random_cuts,
-    reference,
     row_difference,
-    run,
-    states_of,
 )
+from thalweg.testing.recut import assert_recut
+from thalweg.testing.runs import reference, run
+from thalweg.testing.session import Result, Session, states_of
 
 __all__ = [
     "Result",

@@ -28,13 +28,13 @@ from thalweg.flow.operators.nodes import (
     OrderBy,
     OwnTime,
     Ref,
-    Rejected,
     Sink,
     Source,
     Stamp,
     Stateless,
     Union,
 )
+from thalweg.flow.operators.rejected import Rejected
 from thalweg.plan.plan import Plan, make_plan
 from thalweg.testing.reference_coroutine import ReferenceCoroutine, Took
 from thalweg.testing.reference_keys import KeyObserver, Nobody, canonical, key_of, sort_key

@@ -8,7 +8,7 @@ from typing import Any
 from thalweg.connectors.readers import far_out
 from thalweg.flow.operators.lanes import not_declared
 from thalweg.flow.operators.nodes import Source, Stamp
-from thalweg.flow.records import StateSpec
+from thalweg.flow.state_class import StateSpec
 from thalweg.testing.reference_keys import canonical
 from thalweg.times import EXTREME, NEVER
 

@@ -17,12 +17,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import numpy as np
-
 from thalweg.columns.chunks import Chunk, Column
-from thalweg.compiler.columns import address
 from thalweg.engine.build import Prepared
-from thalweg.engine.keyed_unit import KeyedUnit, Parts
+from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.engine.serial import CHUNK_ROWS, Engine, Leaving
 from thalweg.engine.units import Given, Moment
 from thalweg.errors import ThalwegError
@@ -37,8 +34,10 @@ from thalweg.workers.memory.places import block_word, handle_at, op_at
 from thalweg.workers.memory.reserve import Reserve
 from thalweg.workers.native.blocks import chunk_of, payload_of
 from thalweg.workers.options import DEFAULTS, Options
+from thalweg.workers.progress import operator_progress
+from thalweg.workers.python_units import drop, run
 from thalweg.workers.rounds.rounds import Rounds
-from thalweg.workers.step_costs import StepCosts
+from thalweg.workers.step_size import STEP_ROWS, StepSize
 from thalweg.workers.steps import (
     is_halted,
     settled,
@@ -48,26 +47,10 @@ from thalweg.workers.steps import (
     wake_all,
 )
 from thalweg.workers.threads import Workers
-from thalweg.workers.views import dearest_ns, tuples_waiting
 from thalweg.workers.wiring import Bundle, Task, least_threads, wire
 
-_KINDS: Final = {at.STATELESS: "stateless", at.KEYED: "keyed", at.STATEFUL: "stateful"}
 _LOG: Final = logging.getLogger("thalweg")
 
-#: Rows of a step at most, where cost decides: several are on their way at once, so all workers have work.
-STEP_ROWS: Final = 16_384
-#: Rows of the first steps.
-FIRST_ROWS: Final = 64
-#: How long an operator is to take for a step, ns: twenty times what a step costs in Python, and not long to wait for.
-STEP_NS: Final = 2_000_000
-#: The fixed part of what a step costs is at most about so large a share of it.
-FIXED_SHARE: Final = 0.1
-#: The lines of cost are fitted anew after so many steps.
-_FIT_STEPS: Final = 8
-#: The first steps double so often at most before it is known what they cost.
-_FIRST_DOUBLINGS: Final = 5
-#: So many counts of operators, one a worker, may be looked at a step to find out what rows cost: some microseconds.
-_COUNTS_A_STEP: Final = 256
 #: A sleeping caller looks for a failure so often, microseconds.
 _LOOK_US: Final = 50_000
 #: How long steps on their way are waited for when a flow is ended, seconds.
@@ -105,17 +88,13 @@ class ParallelEngine(Engine):
         self.priority_class = priority_class
         super().__init__(prepared, stage=stage, chunk_rows=chunk_rows or STEP_ROWS)
         self._adapts = chunk_rows is None
-        self._step_rows, self._steps_until_look = FIRST_ROWS, 0
-        self._steps_until_fit, self._least_rows = _FIT_STEPS, 0
-        #: steps and rows that have come
-        self._steps, self._submitted = 0, 0
         self.error: BaseException | None = None
         self._left: collections.deque[tuple[Edge, Chunk]] = collections.deque()
         self._leave = leave or (lambda edge, chunk, entry: self._left.append((edge, chunk)))
-        self._domains = sorted({0, *self.plan.domains})
-        self._slots = {domain: slot for slot, domain in enumerate(self._domains)}
+        #: in the order in which handles keep their clocks
+        self.domains = sorted({0, *self.plan.domains})
+        self._slots = {domain: slot for slot, domain in enumerate(self.domains)}
         self.tasks: list[Task] = wire(self, needs_token)
-        self._costs = StepCosts([task.spec.partitions for task in self.tasks])
         if options.controller is not None and workers is None:
             # Operators that block must not be able to block all.
             most = max(options.threads, least_threads(self.tasks))
@@ -127,6 +106,10 @@ class ParallelEngine(Engine):
         #: where its ingress stands; the other operators stand behind it
         self.source = self.workers.add(self).first
         self.submitter = int(self.mem[op_at(self.mem, self.source) + at.SUBMITTER])
+        self._step_size = StepSize(
+            self.mem, [task.spec.partitions for task in self.tasks], source=self.source,
+            submitter=self.submitter, step_ms=options.step_ms,
+        )  # fmt: skip
         self._share_bounds()
         self._sync_tables()
 
@@ -164,7 +147,7 @@ class ParallelEngine(Engine):
     @property
     def clock_count(self) -> int:
         """Its time domains, and the one of rows without event time."""
-        return len(self._domains)
+        return len(self.domains)
 
     def op_at(self, index: int) -> int:
         """Where the words of one of its operators begin."""
@@ -196,40 +179,8 @@ class ParallelEngine(Engine):
     # -- what hosts call ------------------------------------------------------------------------------------
 
     def step_rows(self) -> int:
-        """As many rows as the dearest operator does in :data:`STEP_NS`, few before it is known what they cost.
-
-        And so many that what a step costs by itself is a small share, as far as it takes ``Options.step_ms`` for that.
-        """
-        if not self._adapts:
-            return self.chunk_rows
-        if self._steps_until_look > 0:
-            self._steps_until_look -= 1
-            return self._step_rows
-        self._steps_until_look = len(self.tasks) * int(self.mem[at.N_WORKERS]) // _COUNTS_A_STEP
-        dearest = dearest_ns(self.mem, self.submitter, self.source)
-        rows = self._first_rows() if dearest < 0 else int(STEP_NS / max(dearest, 1.0))
-        self._step_rows = max(1, min(self.chunk_rows, max(rows, self._rows_worth_a_step())))
-        return self._step_rows
-
-    def _first_rows(self) -> int:
-        """Few; more when many steps have been taken in and nobody has said yet what they cost."""
-        return FIRST_ROWS << min(_FIRST_DOUBLINGS, self._steps // _FIT_STEPS)
-
-    def _rows_worth_a_step(self) -> int:
-        """So many that a step's fixed cost is a small share."""
-        if self._steps_until_fit > 0 or not self._submitted:
-            return self._least_rows
-        self._steps_until_fit = _FIT_STEPS
-        totals = at.counts_of(self.mem).sum(axis=0)[self.source : self.source + len(self.tasks)]
-        self._costs.look(totals[:, at.S_UNITS], totals[:, at.S_IN], totals[:, at.S_BUSY])
-        reach = totals[:, at.S_IN] / self._submitted
-        most_ns = self.options.step_ms * 1e6
-        rows = self._costs.rows_for(FIXED_SHARE, most_ns, reach)
-        if not self._costs.is_known:
-            # Steps of another size, as long as they are short, show which part of the cost is whose.
-            rows = max(rows, min(2 * self._step_rows, self._costs.rows_for(1e-3, most_ns, reach)))
-        self._least_rows = int(min(rows, self.chunk_rows))
-        return self._least_rows
+        """As given, or as many as :meth:`thalweg.workers.step_size.StepSize.rows` says."""
+        return self._step_size.rows(self.chunk_rows) if self._adapts else self.chunk_rows
 
     def step(
         self,
@@ -242,9 +193,7 @@ class ParallelEngine(Engine):
     ) -> Leaving:
         """Submits a step, as soon as there is room; gives what has left since the last call."""
         self.workers.start()
-        self._steps_until_fit -= 1
-        self._steps += 1
-        self._submitted += sum(map(len, given.values()))
+        self._step_size.count(sum(map(len, given.values())))
         bundle: Bundle = {**given, **(arriving or {})}
         handle = self._new_handle()
         place = handle_at(self.mem, handle)
@@ -252,7 +201,7 @@ class ParallelEngine(Engine):
         number = self.plan.endings.index(min(ending)) + 1 if ending else 0
         self.mem[place + at.ENDING] = number
         self.mem[place + at.ROUND] = round
-        for slot, domain in enumerate(self._domains):
+        for slot, domain in enumerate(self.domains):
             self.mem[place + at.CLOCKS + slot] = clocks.get(domain, BEFORE_ALL)
         self.moment = Moment(dict(clocks), ending, round)
         self.put(handle, self.tasks[0], bundle)
@@ -317,32 +266,7 @@ class ParallelEngine(Engine):
 
     def operators(self) -> list[OperatorProgress]:
         """What each operator has done, and how it stands; the ends of streams are not among them."""
-        mem, found = self.mem, []
-        totals = at.counts_of(mem).sum(axis=0)[self.source :]
-        for index, task in enumerate(self.tasks):
-            if not index or task.leaves:
-                continue
-            mine = totals[index]
-            timed, ns = int(mine[at.S_TIMED]), int(mine[at.S_NS])
-            rows_in, rows_out = int(mine[at.S_IN]), int(mine[at.S_OUT])
-            counts = self.counts.get(task.spec.name, {})
-            found.append(
-                OperatorProgress(
-                    name=task.spec.name,
-                    kind=_KINDS[task.spec.kind],
-                    rows_in=rows_in,
-                    rows_out=rows_out,
-                    rejected=counts.get("rejected", 0),
-                    late=counts.get("late", 0),
-                    units=int(mine[at.S_UNITS]),
-                    busy_ns=int(mine[at.S_BUSY]),
-                    cost_ns=ns / timed if timed else 0.0,
-                    selectivity=rows_out / rows_in if rows_in else 1.0,
-                    workers=int(mem[self.op_at(index) + at.BUSY]),
-                    queue_rows=int(tuples_waiting(mem, self.source + index)),
-                )
-            )
-        return found
+        return operator_progress(self)
 
     def resume(self) -> None:
         super().resume()
@@ -369,56 +293,11 @@ class ParallelEngine(Engine):
         """Runs the unit that a worker was returned with; of a flow that has failed it puts out nothing."""
         if not self._is_dropping:
             try:
-                self._run(me, task)
+                run(self, me, task)
                 return
             except BaseException as error:
                 self.fail(error)
-        self._drop(me, task)
-
-    def _drop(self, me: int, task: Task) -> None:
-        mem = self.mem
-        phase, first, out = (int(mem[me + word]) for word in (at.PHASE, at.INPUTS, at.SPARE))
-        if phase == at.RANGE:
-            # Machine code must not merge what was not run to the end; others may be at other parts of it yet.
-            self.set_block(first, 0, 0)
-        elif task.spec.is_split:
-            self._put_no_parts(out, task)
-        else:
-            self.put(out, task, {})
-
-    def _put_no_parts(self, handle: int, task: Task) -> None:
-        reader = next(one for one in self.tasks if one.spec.reads == [(task.index, 0)])
-        rows = np.zeros(reader.spec.partitions, np.int64)
-        self._put_rows(handle, rows, rows)
-
-    def _run(self, me: int, task: Task) -> None:
-        mem, phase = self.mem, int(self.mem[me + at.PHASE])
-        first, out = int(mem[me + at.INPUTS]), int(mem[me + at.SPARE])
-        if phase == at.RANGE:
-            assert task.unit is not None
-            part = int(mem[me + at.PART])
-            bound = task.run_part(self, first, part, self._moment(first))
-            store(mem, int(mem[self.op_at(task.index) + at.EARLIEST]) + part, bound)
-        elif phase == at.JOIN:
-            self.put(out, task, task.join(self, first, self._moment(first)))
-        else:
-            handles = mem[me + at.INPUTS : me + at.INPUTS + len(task.inputs)].tolist()
-            moment = self._moment(out)
-            result = task.run(self, handles, moment)
-            if isinstance(result, Parts):
-                self._put_parts(out, result)
-                return
-            if task.sets_clock:
-                self._put_clocks(out, moment)
-            self.put(out, task, result)
-
-    def _moment(self, handle: int) -> Moment:
-        place = handle_at(self.mem, handle)
-        values = self.mem[place + at.CLOCKS : place + at.CLOCKS + len(self._domains)].tolist()
-        clocks = {d: v for d, v in zip(self._domains, values, strict=True) if v != BEFORE_ALL}
-        number = int(self.mem[place + at.ENDING])
-        ending = frozenset([self.plan.endings[number - 1]]) if number else frozenset[int]()
-        return Moment(clocks, ending, int(self.mem[place + at.ROUND]))
+        drop(self, me, task)
 
     def slot_of(self, domain: int) -> int:
         """Where handles keep a domain's clock."""
@@ -487,21 +366,6 @@ class ParallelEngine(Engine):
         """Adds what machine code has counted since the last time."""
         for task in self.tasks:
             task.count(self.setting)
-
-    def _put_parts(self, handle: int, parts: Parts) -> None:
-        self._put_rows(handle, parts, parts.rows)
-
-    def _put_rows(self, handle: int, kept: Any, rows: at.Int64s) -> None:
-        """Keeps an object under the handle of a split chunk, whose rows by partition stand there."""
-        place = handle_at(self.mem, handle)
-        self.objects[handle] = kept
-        self.mem[place + at.OBJECT] = HAS_OBJECT
-        self.mem[place + at.PARTS] = address(rows)
-
-    def _put_clocks(self, handle: int, moment: Moment) -> None:
-        place = handle_at(self.mem, handle)
-        for slot, domain in enumerate(self._domains):
-            self.mem[place + at.CLOCKS + slot] = moment.clocks.get(domain, BEFORE_ALL)
 
     # -- making ---------------------------------------------------------------------------------------------
 

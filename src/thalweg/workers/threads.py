@@ -27,7 +27,8 @@ from thalweg.workers.lockfree.atomics import EMPTY, load, store
 from thalweg.workers.loop import work
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.handles import collected, free_handles, new_handle
-from thalweg.workers.memory.memory import Memory, Placed
+from thalweg.workers.memory.memory import Memory
+from thalweg.workers.memory.placed import Placed
 from thalweg.workers.memory.places import op_at, worker_at
 from thalweg.workers.memory.reserve import Reserve
 from thalweg.workers.options import Options, require_policy

@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 
 from thalweg.connectors.readers.options import UNIT_NS, EpochUnit, Nanoseconds, ReadOptions
 from thalweg.connectors.readers.parsed import quoted
-from thalweg.flow.records import FieldType, Kind
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.times import timestamp
 
 INT_MAX: Final = 2**63 - 1

@@ -29,7 +29,8 @@ from thalweg.connectors.readers.parsed import BadRow, Parsed, bad_row, find_colu
 from thalweg.connectors.readers.steady import Look
 from thalweg.connectors.readers.streams import BLOCK_BYTES, Lines, newlines, no_row, read_bytes
 from thalweg.errors import DataError
-from thalweg.flow.records import Field, Kind, Schema
+from thalweg.flow.field_types import Kind
+from thalweg.flow.records import Field, Schema
 
 #: How many rows the slow way converts at a time.
 SLOW_ROWS: Final = 8192

@@ -44,7 +44,8 @@ from thalweg.connectors.readers.streams import (
     read_lines,
 )
 from thalweg.connectors.readers.tables import fit_table
-from thalweg.flow.records import FieldType, Kind, Schema
+from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.records import Schema
 
 Parser = Callable[[Any], Any]
 

@@ -46,7 +46,8 @@ from thalweg.connectors.readers.parsed import TEXT_LIMIT, BadRow, Parsed, find_c
 from thalweg.connectors.readers.streams import is_utf8
 from thalweg.errors import DataError
 from thalweg.flow.arrow_types import is_binary_like, is_list_like, is_text, plain, plain_type
-from thalweg.flow.records import FieldType, Kind, Schema
+from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.records import Schema
 
 Bools = npt.NDArray[np.bool_]
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from thalweg.checks import require_optional_text, shown
 from thalweg.errors import BuildError, SchemaError
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.functions import Function
-from thalweg.flow.records import Field, FieldType, Kind, Schema
+from thalweg.flow.records import Field, Schema
 from thalweg.times import EXTREME, duration
 
 Duration = str | int | dt.timedelta

@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from thalweg.errors import BuildError
+from thalweg.flow.field_types import Kind
 from thalweg.flow.operators import agg
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.nodes import Combine
-from thalweg.flow.records import Field, Kind, Schema
+from thalweg.flow.records import Field, Schema
 
 #: The aggregates of which parts can be merged to the very value of the whole.
 MERGEABLE: Final = ("count", "sum", "min", "max")

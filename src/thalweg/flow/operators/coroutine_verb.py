@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from thalweg.checks import is_int_from
 from thalweg.errors import BuildError, SchemaError
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.coroutines import Control, Input, Output
 from thalweg.flow.operators.feedback import Feedback
 from thalweg.flow.operators.functions import Function, hints_of
 from thalweg.flow.operators.nodes import Coroutine, InPort, OutPort, Ref
 from thalweg.flow.operators.windows import spare_name
-from thalweg.flow.records import Field, FieldType, Kind, Schema, StateSpec, make_state, state_spec
+from thalweg.flow.records import Field, Schema
+from thalweg.flow.state_class import StateSpec, make_state, state_spec
 from thalweg.times import BEFORE_ALL
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from thalweg.errors import BuildError
+from thalweg.flow.field_types import FieldType
 from thalweg.flow.operators.nodes import Coroutine, Keyed, Node, OrderBy, Ref
-from thalweg.flow.records import FieldType, Schema
+from thalweg.flow.records import Schema
 
 if TYPE_CHECKING:
     from thalweg.flow.flow import Flow

@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from thalweg.errors import BuildError
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.coroutines import Control, Input, Output, wait_for_all, wait_for_any
 from thalweg.flow.operators.windows import make_functions
-from thalweg.flow.records import Field, FieldType, Kind, Schema, StateSpec, make_state
+from thalweg.flow.records import Field, Schema
+from thalweg.flow.state_class import StateSpec, make_state
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -15,9 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from thalweg.errors import BuildError
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.nodes import Coroutine, Key, Node, OwnTime, Ref, Source, Union
 from thalweg.flow.operators.windows import Made, make_functions, spare_name
-from thalweg.flow.records import Field, FieldType, Kind, Schema, make_state
+from thalweg.flow.records import Field, Schema
+from thalweg.flow.state_class import make_state
 from thalweg.times import NEVER
 
 #: When the timer of a key whose rows wait stands: only the end of the stream fires it.

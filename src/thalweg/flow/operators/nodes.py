@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from typing import Any, ClassVar, Final, Literal
 
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.lanes import Lanes
-from thalweg.flow.records import Field, Schema, StateSpec
+from thalweg.flow.operators.rejected import REJECTED
+from thalweg.flow.records import Field, Schema
+from thalweg.flow.state_class import StateSpec
 
 Errors = Literal["fail", "reject"]
 Compile = Literal["auto", "require", "never"]
@@ -38,18 +40,6 @@ class OperatorKind(enum.Enum):
     STATEFUL = "stateful"
     UNION = "union"
     SINK = "sink"
-
-
-class Rejected(NamedTuple):
-    """A row that did not fit or on which a function raised, as the ``rejected`` streams carry it."""
-
-    operator: str
-    reason: str
-    position: str
-    row: str
-
-
-REJECTED = Schema.of(Rejected)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

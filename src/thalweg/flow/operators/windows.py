@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 from xxhash import xxh64_intdigest
 
 from thalweg.errors import BuildError
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.agg import Aggregate, Part, bind
-from thalweg.flow.records import Field, FieldType, Kind, Schema, StateSpec, make_state
+from thalweg.flow.records import Field, Schema
+from thalweg.flow.state_class import StateSpec, make_state
 from thalweg.times import NEVER
 
 

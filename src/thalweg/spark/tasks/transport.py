@@ -18,7 +18,8 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 
 from thalweg.columns.chunks import CATEGORIES, Chunk, Column, Int64s
 from thalweg.columns.ordering import empty_order
-from thalweg.flow.records import Kind, Schema
+from thalweg.flow.field_types import Kind
+from thalweg.flow.records import Schema
 from thalweg.plan.plan import KEY
 
 #: A blob holds at most about so many bytes. On its way it is copied a dozen times, here and in the JVM: what fits a

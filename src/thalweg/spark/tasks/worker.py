@@ -36,8 +36,9 @@ from thalweg.errors import CheckpointError
 from thalweg.flow.operators.nodes import Coroutine, Keyed, Source
 from thalweg.spark.keys.routes import Routes, hash_routes, node_slot, table_routes
 from thalweg.spark.tasks.gates import GateState, gate_facts, set_gate_facts
-from thalweg.workers.engine import STEP_ROWS, ParallelEngine
+from thalweg.workers.engine import ParallelEngine
 from thalweg.workers.options import Options
+from thalweg.workers.step_size import STEP_ROWS
 
 #: Engines that a process keeps; older ones are given up, their state is on disk.
 _KEPT: Final = 8

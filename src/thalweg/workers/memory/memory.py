@@ -8,13 +8,11 @@ worker has gone through its loop once more (:meth:`Memory.reclaim`).
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from thalweg.errors import EnvironmentProblem
 from thalweg.times import NEVER
 from thalweg.workers.lockfree.atomics import EMPTY, load, store
 from thalweg.workers.lockfree.hybrid_queue import (
@@ -47,12 +45,14 @@ from thalweg.workers.memory.layout import (
     Int64s,
     OpSpec,
 )
+from thalweg.workers.memory.placed import Placed
 from thalweg.workers.memory.reserve import (
     KEPT,
     SPARE,
     Ranges,
     Reserve,
     handles_of,
+    no_room,
     queue_words_of,
     readers_of,
     reorder_words_of,
@@ -61,31 +61,6 @@ from thalweg.workers.memory.reserve import (
 )
 
 _QUEUE_INIT: Final = {HYBRID: hybrid_init, PARTITIONED: partitioned_init, SHARED: shared_init}
-
-
-@dataclasses.dataclass(slots=True)
-class Placed:
-    """Where a flow stands: its operators ``first`` to ``first + len(ops) - 1``, the first of them its ingress."""
-
-    ops: Sequence[OpSpec]
-    first: int
-    first_port: int
-    submitter: int
-    handles: int
-    #: where its queues and buffers stand, how many words they take, and where the next of them is put
-    queues: int
-    words: int
-    next: int
-    #: by worker, the turns of its loop when the flow was removed
-    passes: list[int] = dataclasses.field(default_factory=list)
-
-    @property
-    def ports(self) -> int:
-        return sum(len(op.reads) for op in self.ops)
-
-    @property
-    def places(self) -> range:
-        return range(self.first, self.first + len(self.ops))
 
 
 class Memory:
@@ -227,7 +202,7 @@ class Memory:
         widest = max((len(op.reads) for op in ops), default=0)
         for name, wanted in {"widest": widest, "refs": refs, "clocks": clocks}.items():
             if wanted > getattr(self.reserve, name):
-                raise _no_room(name, self.reserve)
+                raise no_room(name, self.reserve)
         placed = self._placed(ops)
         readers = readers_of(ops)
         event = self._event(placed.submitter)
@@ -255,14 +230,14 @@ class Memory:
             "flows": (self._submitters, 1), "words": (self._queues, words),
         }  # fmt: skip
         if self.handles_with(ops) > self.reserve.handles:
-            raise _no_room("handles", self.reserve)
+            raise no_room("handles", self.reserve)
         taken: list[tuple[Ranges, int, int]] = []
         for name, (ranges, count) in wanted.items():
             first = ranges.take(count) if count else 0
             if first == EMPTY:
                 for other in taken:
                     other[0].give(*other[1:])
-                raise _no_room(name, self.reserve)
+                raise no_room(name, self.reserve)
             taken.append((ranges, first, count))
         first, first_port, submitter, queues = (one[1] for one in taken)
         return Placed(
@@ -408,13 +383,6 @@ def lay_out(
     memory = Memory(workers=workers, reserve=reserve)
     memory.add(ops, rows_limit=rows_limit, refs=refs, clocks=clocks)
     return memory.mem
-
-
-def _no_room(name: str, reserve: Reserve) -> EnvironmentProblem:
-    return EnvironmentProblem(
-        f"no room for one more flow: it needs more {name} than are left of the {getattr(reserve, name)} "
-        f"that were reserved\n  pass reserve=thalweg.workers.memory.reserve.Reserve({name}=...) with more of them"
-    )
 
 
 def _aligned(words: int) -> Int64s:

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
+from thalweg.errors import EnvironmentProblem
 from thalweg.workers.lockfree.atomics import EMPTY
 from thalweg.workers.lockfree.hybrid_queue import hybrid_words, partitioned_words, shared_words
 from thalweg.workers.lockfree.reorder import reorder_words
@@ -75,6 +76,14 @@ class Reserve:
             clocks=clocks,
             flows=len(flows),
         )
+
+
+def no_room(name: str, reserve: Reserve) -> EnvironmentProblem:
+    """The error of a flow that does not fit."""
+    return EnvironmentProblem(
+        f"no room for one more flow: it needs more {name} than are left of the {getattr(reserve, name)} "
+        f"that were reserved\n  pass reserve=thalweg.workers.memory.reserve.Reserve({name}=...) with more of them"
+    )
 
 
 class Ranges:

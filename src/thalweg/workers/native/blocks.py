@@ -38,7 +38,8 @@ from thalweg.columns.chunks import Chunk, Column, Int64s, numpy_dtype
 from thalweg.compiler.calls import copy_bytes, free, get_i, malloc, put_i, words_at
 from thalweg.compiler.columns import address, addresses, gather
 from thalweg.compiler.kinds import field_type
-from thalweg.flow.records import FieldType, Schema
+from thalweg.flow.field_types import FieldType
+from thalweg.flow.records import Schema
 from thalweg.plan.plan import OWN, TIME
 from thalweg.workers.lockfree.atomics import EMPTY, add, line_up, new_words, shared
 from thalweg.workers.lockfree.rings import mpmc_init, mpmc_pop, mpmc_push, mpmc_words

@@ -25,8 +25,9 @@ from thalweg.compiler.columns import Buffers, address
 from thalweg.compiler.keyed import CompiledKeyed, Run, Split
 from thalweg.compiler.kinds import field_type
 from thalweg.compiler.lookup import BUCKET, END, RANGE_WIDTH, START
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.nodes import Keyed
-from thalweg.flow.records import FieldType, Kind, Schema
+from thalweg.flow.records import Schema
 from thalweg.plan.plan import TIME
 from thalweg.times import NEVER
 from thalweg.workers.native import keyed_layout as at

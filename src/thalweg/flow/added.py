@@ -1,0 +1,62 @@
+"""The operators that verbs of the library put in front of their own: times, digests and parts of aggregates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.operators.combining import Partial
+from thalweg.flow.operators.nodes import Combine, Digest, OrderBy, Source, Stamp
+from thalweg.flow.operators.windows import spare_name
+from thalweg.flow.records import Field, Schema
+
+if TYPE_CHECKING:
+    from thalweg.flow.streams import Stream
+
+
+def stamp(
+    stream: Stream, what: str, size: int = 0, every: int | None = None, origin: int = 0
+) -> Stream:
+    """The rows with their event time behind, or the start of each window that holds them."""
+    assert stream.time is not None
+    field = Field(spare_name(what, stream.schema.names), stream.time)
+    record = Schema.make_record("Stamped", [*stream.schema.fields, field])
+    flow = stream.flow
+    node = Stamp(flow._next(), flow._stateless_name(what), stream.ref, record, size, every, origin)
+    return flow._add(node, stream.time, stream.own)
+
+
+def combine(stream: Stream, label: str, partial: Partial) -> Stream:
+    """Parts of aggregates in place of rows."""
+    flow, record = stream.flow, partial.record
+    by = record.names[: len(record.names) - len(partial.parts)]
+    name = flow._stateless_name(f"{label}/combine")
+    node = Combine(flow._next(), name, stream.ref, record, by, partial.parts)
+    return flow._add(node, stream.time, stream.own)
+
+
+def digest(stream: Stream) -> Stream:
+    """The rows with a digest behind of all their fields but the event time."""
+    field = Field(spare_name("payload", stream.schema.names), FieldType(Kind.INT))
+    record = Schema.make_record("Digested", [*stream.schema.fields, field])
+    flow = stream.flow
+    times = _time_names(stream)
+    places = tuple(i for i, name in enumerate(stream.schema.names) if name not in times)
+    node = Digest(flow._next(), flow._stateless_name("digest"), stream.ref, record, places)
+    return flow._add(node, stream.time, stream.own)
+
+
+def _time_names(stream: Stream) -> set[str]:
+    """The fields that hold the event time: those by which the rows were sorted, as far as functions kept them."""
+    names: set[str] = set()
+    waiting, seen = [stream.ref], {stream.ref}
+    while waiting:
+        node = stream.flow.nodes[waiting.pop().node - 1]
+        if isinstance(node, OrderBy):
+            names.add(node.field)
+        elif isinstance(node, Source):
+            names |= {node.order_by} if node.order_by else set()
+        else:
+            waiting += [one for one in node.inputs if one not in seen]
+            seen.update(node.inputs)
+    return {f.name for f in stream.schema.fields if f.name in names and f.type == stream.time}

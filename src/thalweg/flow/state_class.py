@@ -1,0 +1,165 @@
+"""State classes: what ``tw.state`` declares, and how a key's state is made of values and taken apart."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import inspect
+from collections.abc import Sequence
+from typing import Any, Final
+
+from thalweg.errors import SchemaError
+from thalweg.flow.field_types import Kind
+from thalweg.flow.records import MISSING, Field, Schema, field_type, hints_of
+from thalweg.times import NEVER
+
+
+@dataclasses.dataclass(frozen=True)
+class StateSpec:
+    """A state class: its fields with defaults and the class itself.
+
+    The Arrow form of a state is the schema of its fields; a field ``timer: tw.Timer`` is the key's timer.
+    """
+
+    schema: Schema
+    cls: type = dataclasses.field(compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.schema.name
+
+    @functools.cached_property
+    def timer(self) -> str | None:
+        """The name of the field that holds the key's timer, None when the state has none."""
+        return next((f.name for f in self.schema.fields if f.type.kind is Kind.TIMER), None)
+
+    @functools.cached_property
+    def fixed_width(self) -> bool:
+        """Whether the state fits a row of a compiled table: only fixed-width fields, none of them Optional."""
+        return all(f.type.fixed_width and not f.type.optional for f in self.schema.fields)
+
+    def new(self) -> Any:
+        """A fresh state, every field at its default."""
+        return self.cls()
+
+    def values(self, state: Any) -> tuple[Any, ...]:
+        """The field values of a state, coerced to the declared types.
+
+        Raises:
+            TypeError: the function left a value of another type in a field.
+        """
+        out = []
+        for field in self.schema.fields:
+            value = getattr(state, field.name)
+            if value is None and field.type.kind is Kind.TIMER:
+                value = NEVER
+            try:
+                out.append(field.type.coerce(value))
+            except TypeError as error:
+                raise TypeError(f"{self.name}.{field.name}: {error}") from None
+        return tuple(out)
+
+    def restore(self, values: Sequence[Any]) -> Any:
+        """The state object that has these field values."""
+        state: Any = object.__new__(self.cls)
+        for field, value in zip(self.schema.fields, values, strict=True):
+            setattr(state, field.name, value)
+        return state
+
+
+_STATE: Final = "__thalweg_state__"
+
+
+def state(cls: type) -> type:
+    """Declares a state class: annotated fields, each with a default (a Timer's is NEVER).
+
+    The instances are plain objects with slots; fields left out of ``__init__`` get their default, lists a
+    fresh copy of it.
+
+    Example::
+
+        >>> @state
+        ... class Open:
+        ...     timer: Timer
+        ...     pages: int = 0
+        >>> Open().pages
+        0
+
+    Raises:
+        SchemaError: a field has no default, an unknown type, or there are two timers.
+    """
+    if not isinstance(cls, type):
+        raise SchemaError(f"state: cls is a class of annotated fields, got {cls!r}")
+    hints = hints_of(cls)
+    fields = []
+    for name in inspect.get_annotations(cls):
+        kind = field_type(hints[name], f"{cls.__name__}.{name}")
+        default = cls.__dict__.get(name, NEVER if kind.kind is Kind.TIMER else MISSING)
+        if default is MISSING:
+            raise SchemaError(
+                f"state {cls.__name__}.{name} has no default; write {name}: {kind} = ..."
+                " (a new key starts with it)"
+            )
+        try:
+            default = NEVER if default is None and kind.kind is Kind.TIMER else kind.coerce(default)
+        except TypeError as error:
+            raise SchemaError(f"the default of {cls.__name__}.{name}: {error}") from None
+        fields.append(Field(name, kind, default))
+    if sum(field.type.kind is Kind.TIMER for field in fields) > 1:
+        raise SchemaError(f"state {cls.__name__} has two timers; a key has one")
+    return _state_class(cls, tuple(fields))
+
+
+def _state_class(cls: type, fields: tuple[Field, ...]) -> type:
+    names = tuple(field.name for field in fields)
+    plain = {f.name: f.default for f in fields if f.type.kind not in (Kind.LIST, Kind.RECORD)}
+    nested = {f.name: f.default for f in fields if f.name not in plain}
+
+    def init(self: Any, **values: Any) -> None:
+        unknown = values.keys() - set(names)
+        if unknown:
+            raise TypeError(f"{cls.__name__} has no field {', '.join(sorted(unknown))}")
+        for name, default in plain.items():
+            setattr(self, name, values.get(name, default))
+        for name, default in nested.items():
+            setattr(self, name, values[name] if name in values else copy.copy(default))
+
+    def show(self: Any) -> str:
+        return f"{cls.__name__}({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
+
+    def equal(self: Any, other: Any) -> bool:
+        return type(self) is type(other) and all(
+            getattr(self, n) == getattr(other, n) for n in names
+        )
+
+    body = {k: v for k, v in cls.__dict__.items() if k not in (*names, "__dict__", "__weakref__")}
+    #: ``_drop`` is set by ``tw.drop`` and read by the engine after the call
+    body |= {"__slots__": (*names, "_drop"), "__init__": init, "__repr__": show, "__eq__": equal}
+    made = type(cls)(cls.__name__, cls.__bases__, body)
+    made.__qualname__ = cls.__qualname__
+    setattr(made, _STATE, Schema(cls.__name__, fields))
+    return made
+
+
+def make_state(name: str, fields: Sequence[Field]) -> StateSpec:
+    """A state spec with a class made for it, for the library's operators."""
+    made = _state_class(type(name, (), {}), tuple(fields))
+    return StateSpec(Schema(name, tuple(fields)), made)
+
+
+def state_spec(cls: Any) -> StateSpec:
+    """The spec of a class declared with :func:`state`.
+
+    Raises:
+        SchemaError: the class is not one.
+    """
+    schema = getattr(cls, _STATE, None)
+    if not isinstance(schema, Schema):
+        raise SchemaError(f"state= wants a class declared with @tw.state, got {cls!r}")
+    return StateSpec(schema, cls)
+
+
+def drop(state: Any) -> None:
+    """Drops the state of the key when the function returns; the next tuple starts from the defaults."""
+    state._drop = True

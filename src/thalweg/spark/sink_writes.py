@@ -1,0 +1,95 @@
+"""How a batch reaches the sinks: through Spark, or from the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from thalweg.checkpoint import durable
+from thalweg.checkpoint.paths import is_local, resolve
+from thalweg.errors import ThalwegError
+from thalweg.flow.operators.nodes import Sink
+from thalweg.plan.plan import Plan
+from thalweg.spark.failures import function_failed, write_failed
+from thalweg.spark.sinks import (
+    ConsoleSink,
+    FileSink,
+    FrameSink,
+    MemorySink,
+    TableSink,
+    decode_frame,
+)
+from thalweg.spark.tasks.transport import decode
+from thalweg.spark.told import Told
+
+
+def write(plan: Plan, sinks: Mapping[str, Any], result: DataFrame, told: Told, batch: int) -> None:
+    """Writes a batch to the sinks that were given.
+
+    Args:
+        result: what the tasks made, for sinks whose rows Spark keeps.
+        told: what they told the driver, with the rows of the others.
+
+    Raises:
+        ThalwegError: a sink failed; the message names it.
+    """
+    for node in plan.sinks:
+        sink = sinks.get(node.name)
+        if isinstance(sink, FileSink):
+            _write_files(sink, node, result, told, batch)
+        elif isinstance(sink, FrameSink):
+            rows = decode_frame(result, node.record, node.index)
+            _call(node.name, sink.function, rows, batch)
+        elif sink is not None:
+            _write_here(sink, node, told, batch)
+
+
+def _write_files(sink: FileSink, node: Sink, result: DataFrame, told: Told, batch: int) -> None:
+    try:
+        if told.rows[node.index]:
+            sink.write(decode_frame(result, node.record, node.index), batch)
+            _sync(f"{sink.path}/batch={batch}")
+        else:
+            sink.clear(batch)
+    except Exception as error:
+        raise write_failed(node.name, sink.path, batch, error) from error
+
+
+def _write_here(
+    sink: MemorySink | ConsoleSink | TableSink, node: Sink, told: Told, batch: int
+) -> None:
+    table = pa.Table.from_batches(
+        [decode(data, node.record, ()).to_arrow() for data in told.data.get(node.index, [])],
+        schema=node.record.arrow,
+    )
+    if isinstance(sink, MemorySink):
+        sink.put(node.record, table, batch)
+    elif isinstance(sink, ConsoleSink):
+        try:
+            sink.show(node.name, node.record, table, batch)
+        except OSError as error:
+            raise write_failed(node.name, "the terminal", batch, error) from error
+    else:
+        _call(node.name, sink.function, table, batch)
+
+
+def _sync(location: str) -> None:
+    """Brings a batch's files to a local disk, before a commit record says that they are there."""
+    fs, path = resolve(location)
+    if is_local(fs):
+        durable.sync_tree(path)
+
+
+def _call(sink: str, function: Any, rows: Any, batch: int) -> None:
+    """A sink's function on a batch; what it raises names it."""
+    try:
+        function(rows, batch)
+    except (ThalwegError, KeyboardInterrupt):
+        raise
+    except (
+        BaseException
+    ) as error:  # also sys.exit(): the query ends, and not the thread of its batch
+        raise function_failed(sink, function, batch, error) from error
