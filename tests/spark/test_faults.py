@@ -342,6 +342,7 @@ def test_parts_that_are_lost_or_old(tmp_path: Path) -> None:
         "no commit record at all": lambda: shutil.rmtree(ours),
         "Spark starts anew, at batch 0": lambda: shutil.rmtree(spark),
         "Spark goes on with batch 2": lambda: replace(spark, tmp_path / "older" / "spark"),
+        "state files are missing": lambda: shutil.rmtree(ours / "state"),
         "1.json|3.json is missing": lambda: replace(ours, tmp_path / "older" / "thalweg"),
     }
     for says, harm in harms.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,6 +52,35 @@ def test_names_are_taken_as_they_stand(
         assert out.rows == [Row(1, 2), Row(3, 4)]
         assert [one.position for one in rejected.rows] == [f"{file} line 3", f"{file} line 4"]
         assert "times lie between" in rejected.rows[0].reason
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_files_of_one_time_of_change_come_by_path(
+    spark: SparkSession, tmp_path: Path, most: int
+) -> None:
+    """Whatever the cuts of batches are: Spark orders files by milliseconds only. A folder in the folder is not read."""
+    folder = tmp_path / "in"
+    (folder / "below").mkdir(parents=True)
+    for number in range(8):
+        (folder / f"{number}.csv").write_text(f"ts,a\n1,{number}\n")
+    (folder / "below" / "9.csv").write_text("ts,a\n1,9\n")
+    for file in folder.rglob("*.csv"):
+        os.utime(file, ns=(10**18, 10**18))
+    out = tw.spark.memory()
+    flow = tw.Flow("ties")
+    flow.source("in", Row).sink("out")
+    threshold = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+    before = spark.conf.get(threshold)
+    tw.spark.start(
+        flow,
+        {"in": tw.spark.files(folder, format="csv", max_files_per_trigger=most)},
+        {"out": out},
+        checkpoint=str(tmp_path / "checkpoint"),
+        trigger="available_now",
+        end="drain",
+    ).await_termination()
+    assert [row.a for row in out.rows] == list(range(8))
+    assert spark.conf.get(threshold) == before
 
 
 @pytest.mark.parametrize("trigger", ["5 secnds", "-1 second", 5, "available now"])

@@ -15,7 +15,7 @@ from thalweg.flow import state_class
 #: Modules whose package has a function of their name: they are reached by ``from`` alone, and are nobody's entry.
 HIDDEN: Final = {
     "thalweg.locality.evaluate", "thalweg.compiler.freeze", "thalweg.connectors.files",
-    "thalweg.spark.lower", "thalweg.spark.cluster.session",
+    "thalweg.testing.reference", "thalweg.spark.lower", "thalweg.spark.cluster.session",
 }  # fmt: skip
 
 

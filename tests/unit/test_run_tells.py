@@ -113,6 +113,19 @@ def test_late_rows_of_a_key_are_told(caplog: pytest.LogCaptureFixture) -> None:
     assert text.startswith("source 'rows': 1 of 5 rows were late")
 
 
+def test_late_rows_of_keys_that_somebody_reads_are_not_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each key judges what is late, and the source's stream has them all."""
+    flow = tw.Flow("by-key")
+    source = flow.source("rows", Row, order_by="ts", order="key")
+    source.key_by("key").sessions(5, n=tw.agg.count()).sink("out")
+    source.late.sink("late")
+    result = tw.run(flow, {"rows": [Row(5, "a"), Row(1, "a")]})
+    assert result.rows("late") == [Row(1, "a")]
+    assert not caplog.records
+
+
 def test_rejected_rows_are_told(caplog: pytest.LogCaptureFixture) -> None:
     """Those of a source and those of an operator; not where they are read."""
     flow = flow_of(divides=True, errors="reject")

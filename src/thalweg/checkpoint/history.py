@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from thalweg.checkpoint import record as records
-from thalweg.checkpoint.paths import FileSystem, join
+from thalweg.checkpoint.paths import FileSystem, join, list_files
 from thalweg.checkpoint.record import CommitRecord
 from thalweg.errors import CheckpointError
 
@@ -98,6 +98,23 @@ def history_of(fs: FileSystem, root: str, batch: int, checkpoint: str, query: st
         if one is not None:
             require_ours(one, root, checkpoint, query)
     return History(before, retried)
+
+
+def require_files(fs: FileSystem, root: str, record: CommitRecord) -> None:
+    """Refuses a record whose state files are not all there.
+
+    Raises:
+        CheckpointError: naming some of them.
+    """
+    there = {f"state/{name}" for name in list_files(fs, join(root, "state"), recursive=True)}
+    missing = [file for file in record.files if file not in there]
+    if missing:
+        raise CheckpointError(
+            f"{len(missing)} of {len(record.files)} state files are missing that the commit record of batch"
+            f" {record.batch} names: {', '.join(missing[:2])}{' …' if missing[2:] else ''} in {root}\n"
+            "The state was moved, deleted, or is on a disk that is not mounted. Bring it back, or begin anew with a new"
+            " checkpoint."
+        )
 
 
 def require_ours(record: CommitRecord, root: str, checkpoint: str, query: str) -> None:

@@ -24,11 +24,20 @@ def tell_dropped(plan: Plan, counts: Mapping[str, Mapping[str, int]]) -> None:
         its, name = counts.get(node.label, {}), _named(node)
         for what, advice in _DROPPED.items():
             count = its.get(what, 0)
-            if count and Ref(node.index, what) not in read:
+            if count and not read.issuperset(_streams(plan, node, what)):
                 _LOG.warning(
                     "%s: %s of %s rows were %s and are not in the output; %s",
                     name, f"{count:,}", f"{its.get('in', 0):,}", what, advice,
                 )  # fmt: skip
+
+
+def _streams(plan: Plan, node: Node, what: str) -> set[Ref]:
+    """The streams that have a node's late or rejected rows: under ``order="key"`` each key judges what is late."""
+    if isinstance(node, Source) and what == "late":
+        judges = [one for one in plan.nodes if isinstance(one, OwnTime) and one.source == node.name]
+        if judges:
+            return {Ref(one.index, what) for one in judges}
+    return {Ref(node.index, what)}
 
 
 def _named(node: Node) -> str:

@@ -87,6 +87,8 @@ class Batches:
         self.finished = False
         self._chunk_rows = chunk_rows
         self._options = io.input_options(inputs)
+        #: those of files
+        self.files = [one for one in inputs.values() if isinstance(one, io.Files)]
         self._files = FileInputs([source.name for source in plan.sources], self._options)
         self.prepared = prepare(plan)
         self._pickled = pickled_plan(self.prepared)

@@ -15,7 +15,6 @@ from typing import Any, Final
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import fs as pafs
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -39,6 +38,7 @@ from thalweg.flow.operators.lanes import unknown_until_the_end
 from thalweg.flow.operators.nodes import Source
 from thalweg.plan.plan import Plan
 from thalweg.spark.arrival import Places, arrival_order
+from thalweg.spark.listing import files_of, is_listed_by_path, listable, listed_by_path
 
 SOURCE: Final = "_source"
 CONTROL: Final = "_control"
@@ -259,32 +259,19 @@ def _paths(spark: SparkSession, source: Source, given: Files, streaming: bool) -
         reader = reader.option("maxFilesPerTrigger", given.max_files_per_trigger)
     # Spark would leave out, in silence, files that are a week older than the newest it has seen.
     reader = reader.option("maxFileAge", "36500d")
+    by_path = is_listed_by_path(given)
     try:
-        frame = reader.load(_listable(given.path))
+        frame = reader.load(listed_by_path(given.path) if by_path else listable(given.path))
     except AnalysisException as error:
         raise BuildError(
             f"input {source.name!r}: {given.path}: {str(error).splitlines()[0]}\n"
             "A folder that is to be watched must exist; it may be empty."
         ) from None
+    if by_path:
+        frame = files_of(frame, given.path)
     return frame.select(
         frame["path"], f.unix_micros(frame["modificationTime"]).alias("mtime"), frame["length"]
     )
-
-
-def _listable(path: str) -> str:
-    """A path that Spark's file stream takes: a single file goes in as a pattern that only it fits.
-
-    (Spark passes a path that is no pattern on as ``basePath``, which must be a folder.)
-    """
-    fs, inner = resolve(path)
-    kind = fs.get_file_info(inner).type
-    if kind == pafs.FileType.NotFound:
-        return path
-    # What exists is meant as it stands, even where its name could be read as a pattern.
-    plain = re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
-    if kind != pafs.FileType.File or plain != path:
-        return plain
-    return f"{plain[:-1]}[{plain[-1]}]"
 
 
 # -- inside a task --------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from thalweg.flow.flow import Flow
 from thalweg.spark.batches import Batches
 from thalweg.spark.deaths import jvm_is_gone
 from thalweg.spark.failures import cause_to_show, ending, readable, tell_once
+from thalweg.spark.listing import listing_on_driver
 from thalweg.spark.scheduler import Place, Scheduler, place_for
 from thalweg.times import duration
 
@@ -70,7 +71,8 @@ class Query:
             .option("checkpointLocation", f"{self._batches.store.location}/spark")
             .trigger(**self._trigger)
         )
-        self._query = writer.start()
+        with listing_on_driver(self._batches.spark, self._batches.files):
+            self._query = writer.start()
 
     def _run_batch(self, frame: DataFrame, batch: int) -> None:
         if self._batches.finished:

@@ -126,3 +126,5 @@ def _require_history(part: Folder, spark: Folder | None) -> None:
     for batch in found[-2:]:
         if (record := records.read(part.fs, part.root, batch)) is not None:
             history.require_query(record, part.root, log.query)
+            if batch == log.next_batch - 1:
+                history.require_files(part.fs, part.root, record)

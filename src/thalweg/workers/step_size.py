@@ -19,8 +19,6 @@ STEP_NS: Final = 2_000_000
 FIXED_SHARE: Final = 0.1
 #: The lines of cost are fitted anew after so many steps.
 _FIT_STEPS: Final = 8
-#: The first steps double so often at most before it is known what they cost.
-_FIRST_DOUBLINGS: Final = 5
 #: So many counts of operators, one a worker, may be looked at a step to find out what rows cost: some microseconds.
 _COUNTS_A_STEP: Final = 256
 
@@ -51,13 +49,12 @@ class StepSize:
         self._step_ms = step_ms
         self._rows, self._steps_until_look = FIRST_ROWS, 0
         self._steps_until_fit, self._least_rows = _FIT_STEPS, 0
-        #: steps and rows that have come
-        self._steps, self._submitted = 0, 0
+        #: rows that have come
+        self._submitted = 0
 
     def count(self, rows: int) -> None:
         """A step of so many rows has come."""
         self._steps_until_fit -= 1
-        self._steps += 1
         self._submitted += rows
 
     def rows(self, most_rows: int) -> int:
@@ -70,13 +67,9 @@ class StepSize:
             return self._rows
         self._steps_until_look = self._count * int(self._mem[at.N_WORKERS]) // _COUNTS_A_STEP
         dearest = dearest_ns(self._mem, self._submitter, self._source)
-        rows = self._first_rows() if dearest < 0 else int(STEP_NS / max(dearest, 1.0))
+        rows = FIRST_ROWS if dearest < 0 else int(STEP_NS / max(dearest, 1.0))
         self._rows = max(1, min(most_rows, max(rows, self._rows_worth_a_step(most_rows))))
         return self._rows
-
-    def _first_rows(self) -> int:
-        """Few; more when many steps have been taken in and nobody has said yet what they cost."""
-        return FIRST_ROWS << min(_FIRST_DOUBLINGS, self._steps // _FIT_STEPS)
 
     def _rows_worth_a_step(self, most_rows: int) -> int:
         """So many that a step's fixed cost is a small share."""
