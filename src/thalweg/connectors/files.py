@@ -147,7 +147,7 @@ def files(
         raise BuildError(f"files: expected a path, a glob or several of them, got {path!r}")
     paths = tuple(os.path.abspath(path_of("files", "path", one)) for one in given)
     chosen = _format_of_all(paths, recursive=recursive) if format is None else format
-    return FileSource(paths, read_options("files", chosen, options), recursive)
+    return FileSource(paths, read_options("files", chosen, options, ("recursive",)), recursive)
 
 
 def _format_of_all(paths: Sequence[str], *, recursive: bool) -> Format:

@@ -200,6 +200,7 @@ def trigger_of(trigger: str | None) -> dict[str, Any]:
     if interval < 0 or not isinstance(trigger, str):
         raise BuildError(
             f"trigger is 'available_now', an interval such as '5 seconds', or None, got {trigger!r}"
+            f"{meant(trigger, ['available_now'])}"
         )
     return {"processingTime": f"{interval // 1000} milliseconds"}
 

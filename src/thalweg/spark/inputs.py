@@ -40,6 +40,8 @@ from thalweg.plan.plan import Plan
 from thalweg.spark.arrival import Places, arrival_order
 from thalweg.spark.listing import files_of, is_listed_by_path, listable, listed_by_path
 
+#: Options of files that are not about their content.
+_OWN_OPTIONS: Final = ("max_files_per_trigger", "recursive", "streaming")
 SOURCE: Final = "_source"
 CONTROL: Final = "_control"
 #: The value of SOURCE in rows of the control folder.
@@ -96,7 +98,7 @@ def files(
     require_flag("files", streaming=streaming, recursive=recursive)
     return Files(
         absolute(path_of("files", "path", path)),
-        read_options("files", format, options),
+        read_options("files", format, options, _OWN_OPTIONS),
         streaming,
         max_files_per_trigger,
         recursive,

@@ -128,17 +128,19 @@ def _words(name: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def read_options(verb: str, format: Format, given: Mapping[str, Any]) -> ReadOptions:
-    """The options that a verb was given as keywords.
+def read_options(
+    verb: str, format: Format, given: Mapping[str, Any], own: Sequence[str] = ()
+) -> ReadOptions:
+    """The options that a verb was given as keywords, beside its ``own``, which it takes itself.
 
     Raises:
         BuildError: there is no such option, or the format does not have it.
     """
     known = {field.name for field in dataclasses.fields(ReadOptions)}
     for unknown in sorted(given.keys() - known):
+        names = sorted({*known, *own} - {"format"})
         raise BuildError(
-            f"{verb}: there is no option {unknown!r}; there are {', '.join(sorted(known - {'format'}))}"
-            f"{meant(unknown, known)}"
+            f"{verb}: there is no option {unknown!r}; there are {', '.join(names)}{meant(unknown, names)}"
         )
     if "header" in given:
         require_flag(verb, header=given["header"])
