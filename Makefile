@@ -71,7 +71,7 @@ test-quick: $(VENV)/.dev-installed
 	@$(BIN)/python -m pytest -q tests/unit -m "not slow and not spark" $(ARGS)
 
 explore: $(VENV)/.dev-installed
-	@$(BIN)/python -m pytest -q -n $(WORKERS) tests/interleavings --slow --explore $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) tests/interleavings --explore $(ARGS)
 	@$(BIN)/python -m tests.interleavings.explored
 
 check: $(VENV)/.dev-installed

@@ -11,12 +11,8 @@ from tests.interleavings.explored import is_explored
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     here = pathlib.Path(__file__).parent
     ours = [item for item in items if here in item.path.parents]
-    if (
-        not ours
-        or config.getoption("--explore")
-        or config.getoption("--exhaustive")
-        or not is_explored()
-    ):
+    repeats = any(map(config.getoption, ("--explore", "--slow", "--exhaustive")))
+    if not ours or repeats or not is_explored():
         return
     known = pytest.mark.skip(reason="explored before, on the same sources: runs with --explore")
     for item in ours:
