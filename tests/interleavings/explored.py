@@ -1,8 +1,8 @@
 """What has been explored: a digest of the structures and of the explorer, kept in ``explored.txt``.
 
 An exploration is deterministic, so it need not be repeated while nothing changes that it depends on.
-``make explore`` runs those that ``make test`` would, and then this module, which writes the digest; the deeper ones run with
-``--slow`` and ``--exhaustive`` in any case.
+``make explore`` runs those that ``make test`` would, and then this module, which writes the digest; the deeper ones run
+with ``--slow`` and ``--exhaustive`` in any case.
 """
 
 from __future__ import annotations

@@ -407,7 +407,8 @@ def test_the_lock(tmp_path: Path) -> None:
     Lease("ck", [other]).take()
     leases._HELD[str(tmp_path / "x" / "lock")][0].give_back()
     store.lease.give_back()
-    assert not leases._HELD
+    # Queries that other tests left running have theirs.
+    assert not [one for one in leases._HELD if one.startswith(str(tmp_path))]
     opened(tmp_path / "ck", tmp_path / "state")
 
 
@@ -464,5 +465,6 @@ def test_the_lock_stands_before_the_checks(tmp_path: Path) -> None:
     (checkpoint / "thalweg/commits/3.json").unlink()
     with pytest.raises(CheckpointError, match="missing"):
         Store.open(str(checkpoint))
-    assert not leases._HELD
+    # Queries that other tests left running have theirs.
+    assert not [one for one in leases._HELD if one.startswith(str(tmp_path))]
     assert os.listdir(checkpoint / "thalweg/commits") == ["2.json"]

@@ -20,6 +20,7 @@ from typing import Final, Protocol
 
 from thalweg.compiler.reasons import NotCompilable
 from thalweg.jit import when_compiling
+from thalweg.syntax import compiled, parse
 
 _LOG: Final = logging.getLogger("thalweg")
 _PACKAGE: Final = "thalweg_compiled"
@@ -155,8 +156,8 @@ def written(write: Callable[[], str]) -> str:
     """
     try:
         text = write()
-        tree = ast.parse(text)
-        compile(tree, "<check>", "exec")
+        tree = parse(text)
+        compiled(tree)
     except (RecursionError, MemoryError, SyntaxError) as error:
         raise NotCompilable(f"nests too deeply to be compiled ({_first_line(error)})") from None
     _check_size(tree)

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias
 from thalweg.errors import SchemaError
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import drop
+from thalweg.syntax import compiled, parse
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.Lambda
 
@@ -110,7 +111,7 @@ Captured: TypeAlias = Const | RecordClass | Known | Unusable | FunctionSource
 
 @functools.lru_cache(maxsize=1024)
 def _parse(text: str, line: int) -> FunctionNode:
-    tree = ast.parse(text)
+    tree = parse(text)
     found = next(n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.Lambda)))
     ast.increment_lineno(found, line - found.lineno)
     return found
@@ -121,7 +122,7 @@ def _parse(text: str, line: int) -> FunctionNode:
 
 @functools.lru_cache(maxsize=64)
 def _tree(text: str) -> tuple[FunctionNode, ...]:
-    found = ast.walk(ast.parse(text))
+    found = ast.walk(parse(text))
     return tuple(n for n in found if isinstance(n, (ast.FunctionDef, ast.Lambda)))
 
 
@@ -173,12 +174,12 @@ def _same_code(code: types.CodeType, node: FunctionNode) -> bool:
         plain = ast.FunctionDef(_TWIN, node.args, node.body, [], None, None)
     else:
         plain = ast.Expr(node)
-    free = [ast.parse(f"{name} = 0").body[0] for name in code.co_freevars]
+    free = [parse(f"{name} = 0").body[0] for name in code.co_freevars]
     empty = ast.arguments([], [], None, [], [], None, [])
     outer = ast.FunctionDef("_", empty, [*free, plain], [], None, None)
     module = ast.fix_missing_locations(ast.Module([outer], []))
     flags = code.co_flags & 0x1000000  # from __future__ import annotations
-    made = compile(module, "<check>", "exec", flags, dont_inherit=True)
+    made = compiled(module, flags=flags)
     inner = made.co_consts[0].co_consts
     names = (_TWIN, "<lambda>")
     twin = next((c for c in inner if isinstance(c, types.CodeType) and c.co_name in names), None)

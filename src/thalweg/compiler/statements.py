@@ -9,6 +9,7 @@ from thalweg.compiler.expressions import Expressions
 from thalweg.compiler.kinds import INT, Type, join
 from thalweg.compiler.operations import Expr
 from thalweg.compiler.source import Known
+from thalweg.syntax import parse_expression
 
 
 class Statements(Expressions):
@@ -102,7 +103,7 @@ class Statements(Expressions):
         self._store(node.target, self.expression(node.value))
 
     def _augassign(self, node: ast.AugAssign) -> None:
-        load = ast.copy_location(ast.parse(ast.unparse(node.target), mode="eval").body, node.target)
+        load = ast.copy_location(parse_expression(ast.unparse(node.target)), node.target)
         ast.fix_missing_locations(load)
         self._store(node.target, self.arithmetic(load, node.op, node.value))
 

@@ -29,6 +29,8 @@ from llvmlite import ir
 from numba.core.dispatcher import Dispatcher
 from numba.core.types import ExternalFunction, Type
 
+from thalweg.syntax import parse
+
 _PACKAGE: Final = "thalweg"
 #: How things are kept makes no code; the options of the decorators count by themselves.
 _DOOR: Final = "thalweg.jit"
@@ -230,7 +232,7 @@ def _imports(module: str) -> tuple[str, ...]:
     if file is None:
         return ()
     found = []
-    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+    for node in parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Import):
             found += [one.name for one in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
