@@ -103,3 +103,23 @@ def test_threads_that_would_wait_for_the_interpreter_are_not_begun(
     assert result.rows("out") == given
     assert result.progress.threads == threads
     assert tw.run(made, {"rows": given}, threads=2).progress.threads == 2
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"threads": 2},
+        {"options": tw.Options(threads=2)},
+        {"policy": tw.scheduling.MaxQueueLength()},
+        {"threading": "manual"},
+    ],
+)
+def test_who_asks_for_something_is_not_told_of_another_default(
+    monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+) -> None:
+    """No process is started that compiles beside a run which does that itself, or needs no loop."""
+    monkeypatch.setattr(entry, "usable_processors", lambda: 2)
+    monkeypatch.setattr(entry, "rows_at_most", lambda plan, inputs: float(SMALL))
+    monkeypatch.setattr(entry, "is_warm", lambda: False)
+    monkeypatch.setattr(entry, "warm_beside", lambda: pytest.fail("a process was started"))
+    assert tw.run(flow(), {"rows": [Row(1)]}, **asked).rows("out") == [Row(1)]

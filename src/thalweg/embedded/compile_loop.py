@@ -15,6 +15,7 @@ from thalweg.flow.flow import Flow
 from thalweg.flow.operators import agg
 from thalweg.jit.folder import own_folder
 from thalweg.workers.options import Options
+from thalweg.workers.warm import is_warm
 
 
 class Row(NamedTuple):
@@ -25,12 +26,14 @@ class Row(NamedTuple):
 
 
 def main(*, waits: bool = False) -> None:
-    """Compiles, unless another process is at it, which is waited for or not."""
+    """Compiles what is not compiled yet, unless another process is at it, which is waited for or not."""
     folder = own_folder()
-    if folder is None:
+    if folder is None or is_warm():
         return
     with open(folder / "warm.lock", "w") as lock, contextlib.suppress(BlockingIOError):
         fcntl.flock(lock, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        if is_warm():
+            return
         flow = Flow("warm")
         rows = flow.source("rows", Row, order_by="at")
         rows.key_by("key").sessions(5, rows=agg.count()).sink("sessions")

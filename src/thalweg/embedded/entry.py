@@ -169,15 +169,17 @@ def _run(
         ).run(Event())
     if routing is not None:
         raise BuildError("routing: is between slots; say how many there are, slots=")
+    # Who asks for something gets it; only else is there a choice, and the worker loop compiled beside for later.
+    by_default = threading == "dynamic" and all(
+        one is None for one in (threads, options, policy, controller)
+    )
     how = options or options_of(
         threads, threading, policy, controller, period_s,
-        is_alone=True, is_small=threads is None and _needs_one_thread(plan, inputs),
+        is_alone=True, is_small=by_default and _needs_one_thread(plan, inputs),
     )  # fmt: skip
-    by_default = threads is None and options is None and policy is None and controller is None
-    return FlowHost(
-        plan, inputs, sinks or {}, chunk_rows, how,
-        only_if_free=by_default and threading == "dynamic",
-    ).run(Event())  # fmt: skip
+    return FlowHost(plan, inputs, sinks or {}, chunk_rows, how, only_if_free=by_default).run(
+        Event()
+    )
 
 
 def _needs_one_thread(plan: Plan, inputs: Mapping[str, Any]) -> bool:
@@ -185,9 +187,7 @@ def _needs_one_thread(plan: Plan, inputs: Mapping[str, Any]) -> bool:
     rows = rows_at_most(plan, inputs)
     if rows < SMALL:
         return True
-    if rows >= MODERATE or usable_processors() == 1:
-        return False
-    if is_warm():
+    if rows >= MODERATE or usable_processors() == 1 or is_warm():
         return False
     warm_beside()
     return True

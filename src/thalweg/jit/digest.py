@@ -43,6 +43,7 @@ class Undescribable(Exception):
     """A value that compiled code may depend on, and of which nothing lasting can be said."""
 
 
+@functools.cache
 def digest_of(dispatcher: Any) -> str:
     """The digest of a compiled function and of all that goes into its machine code.
 
