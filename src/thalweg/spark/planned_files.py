@@ -16,10 +16,10 @@ import orjson
 from pyarrow import fs as pafs
 
 from thalweg.checkpoint.identity import Folder
-from thalweg.checkpoint.paths import FileSystem, join, read_bytes, resolve
+from thalweg.checkpoint.paths import FileSystem, resolve
 from thalweg.errors import EnvironmentProblem
 from thalweg.spark.inputs import InputOptions
-from thalweg.spark.spark_log import log_offset
+from thalweg.spark.spark_log import file_lists, log_lines, log_offset
 
 _WILD = re.compile(r"[\[\]{}*?\\]")
 #: Files that an error names before it says how many more there are.
@@ -133,7 +133,7 @@ def planned_files(spark: Folder, batch: int, place: int) -> list[str]:
 
 def _offset(spark: Folder, batch: int, place: int) -> int | None:
     """The number of the source's newest log entry that a batch has; -1 for none."""
-    lines = _lines(spark, f"offsets/{batch}")
+    lines = log_lines(spark, f"offsets/{batch}")
     if len(lines) <= 2 + place:
         return None
     return log_offset(lines[2 + place])
@@ -141,14 +141,8 @@ def _offset(spark: Folder, batch: int, place: int) -> int | None:
 
 def _entries(spark: Folder, place: int, number: int) -> Iterator[str]:
     """The files of one entry of a source's log; every tenth holds those before it, too."""
-    for name in (f"sources/{place}/{number}", f"sources/{place}/{number}.compact"):
-        for line in filter(None, _lines(spark, name)[1:]):
+    for name in file_lists(place, number):
+        for line in filter(None, log_lines(spark, name)[1:]):
             entry: dict[str, Any] = orjson.loads(line)
             if entry["batchId"] == number:
                 yield unquote(entry["path"])  # the log writes it as a URI
-
-
-def _lines(spark: Folder, name: str) -> list[str]:
-    content = read_bytes(spark.fs, join(spark.root, name))
-    lines = [] if content is None else content.decode().split("\n")
-    return lines if lines[:1] == ["v1"] else []

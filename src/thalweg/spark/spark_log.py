@@ -49,22 +49,29 @@ def read_log(spark: Folder) -> SparkLog:
 
 def _require_sources(spark: Folder, batch: int) -> None:
     """Refuses a log of offsets whose lists of files have gone; sources that are no files keep none."""
-    lines = (
-        (read_bytes(spark.fs, join(spark.root, f"offsets/{batch}")) or b"").decode().splitlines()
-    )
-    if lines[:1] != ["v1"]:
-        return  # a form that is not known; Spark reads it
-    for place, line in enumerate(lines[2:]):
+    for place, line in enumerate(log_lines(spark, f"offsets/{batch}")[2:]):
         number = log_offset(line)
         if number is None or number < 0:
             continue
-        names = [f"sources/{place}/{number}{end}" for end in ("", ".compact")]
+        names = file_lists(place, number)
         if all(read_bytes(spark.fs, join(spark.root, name)) is None for name in names):
             raise CheckpointError(
                 f"{join(spark.root, names[0])} is missing: Spark's list of the files that batch {batch} has taken."
                 " Without it files would be taken twice or left out.\n"
                 "Bring Spark's part back from a copy of the whole checkpoint that was made at one time."
             )
+
+
+def log_lines(spark: Folder, name: str) -> list[str]:
+    """The lines of an entry of a log, the version first; none where it is missing or only Spark knows its form."""
+    content = read_bytes(spark.fs, join(spark.root, name))
+    lines = [] if content is None else content.decode().split("\n")
+    return lines if lines[:1] == ["v1"] else []
+
+
+def file_lists(place: int, number: int) -> tuple[str, str]:
+    """Where a source's list of files of a number may be; every tenth is a compact one."""
+    return f"sources/{place}/{number}", f"sources/{place}/{number}.compact"
 
 
 def log_offset(line: str) -> int | None:
