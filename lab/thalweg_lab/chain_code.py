@@ -10,7 +10,7 @@ import functools
 import time
 from typing import Final
 
-from thalweg.compiler.calls import get_i, put_i
+from thalweg.compiler.runtime.calls import get_i, put_i
 from thalweg.jit import njit
 from thalweg.workers.lockfree.atomics import shared
 from thalweg.workers.lockfree.clocks import now_ns

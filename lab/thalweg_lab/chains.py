@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from thalweg.compiler.calls import address_of
+from thalweg.compiler.runtime.calls import address_of
 from thalweg.scheduling import RoundPolicy
 from thalweg.simulate import Graph, Operator
 from thalweg.workers.lockfree.parking import parking_init, parking_words

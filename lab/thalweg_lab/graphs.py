@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeVar
 
 import numpy as np
 
-from thalweg.compiler.calls import address_of, call3
+from thalweg.compiler.runtime.calls import address_of, call3
 from thalweg.jit import njit
 from thalweg.scheduling import RoundPolicy
 from thalweg.workers.lockfree.atomics import shared, store

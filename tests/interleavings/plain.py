@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 ROOM = "thalweg.workers"
 ATOMICS = f"{ROOM}.lockfree.atomics"
 CLOCKS = f"{ROOM}.lockfree.clocks"
-CALLS = "thalweg.compiler.calls"
+CALLS = "thalweg.compiler.runtime.calls"
 #: The modules that are loaded as plain Python, each behind those that it calls.
 STRUCTURES = {
     name.rpartition(".")[2]: f"{ROOM}.{name}"

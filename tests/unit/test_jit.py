@@ -66,8 +66,8 @@ def digests(package: pathlib.Path) -> list[str]:
         ("workers/loop.py", '"""', '"""Other words. ', set()),
         ("workers/lockfree/atomics.py", "PAUSES: Final = 40", "PAUSES: Final = 41", {LOOP}),
         ("workers/memory/layout.py", "PHASE: Final = ", "PHASE: Final = 1 + ", {LOOP}),
-        ("compiler/support.py", "DONE: Final = 0", "DONE: Final = 7", {LOOP, PARTITION}),
-        ("compiler/support.py", '"None where', '"no where', {LOOP, PARTITION, KERNEL}),
+        ("compiler/runtime/support.py", "DONE: Final = 0", "DONE: Final = 7", {LOOP, PARTITION}),
+        ("compiler/runtime/support.py", '"None where', '"no where', {LOOP, PARTITION, KERNEL}),
         ("hashing.py", "_P1: Final = 0x9E37", "_P1: Final = 0x9E38", {PARTITION, HASH}),
     ],
 )  # fmt: skip
@@ -143,7 +143,7 @@ def test_what_makes_atomics_is_small() -> None:
     assert import_closure("thalweg.workers.lockfree.atomics") == {
         "thalweg.workers.lockfree.atomics"
     }
-    assert len(import_closure("thalweg.compiler.calls")) <= 3
+    assert len(import_closure("thalweg.compiler.runtime.calls")) <= 3
 
 
 # -- files -----------------------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thalweg.columns.chunks import Chunk
-from thalweg.compiler import calls
 from thalweg.compiler.columns import address
 from thalweg.compiler.kinds import NO_VALUE
+from thalweg.compiler.runtime import calls
 from thalweg.flow.records import Category, Schema, Timestamp
 from thalweg.jit import njit
 from thalweg.plan.plan import OWN, TIME
@@ -91,7 +91,7 @@ def test_functions_loaded_from_the_cache_have_an_address(tmp_path: pathlib.Path)
     """The second process loads what the first one compiled, and calls it all the same."""
     (tmp_path / "cached.py").write_text(
         "from thalweg.jit import njit\n"
-        "from thalweg.compiler.calls import address_of, call3\n"
+        "from thalweg.compiler.runtime.calls import address_of, call3\n"
         "@njit\ndef add(a, b, c):\n    return a + b + c\n"
         "@njit\ndef call(place):\n    return call3(place, 1, 2, 3)[1]\n"
         "print(call(address_of(add)), sum(add.stats.cache_hits.values()))\n"

@@ -29,8 +29,8 @@ from thalweg.compiler.columns import Buffers, address, addresses, gather
 from thalweg.compiler.keyed_code import KeyedSpec, write_keyed
 from thalweg.compiler.keyed_replay import Place, Replay
 from thalweg.compiler.kinds import NO_VALUE
-from thalweg.compiler.lookup import BUCKET, END, RANGE_WIDTH, TableOfTables
-from thalweg.compiler.support import DONE
+from thalweg.compiler.runtime.lookup import BUCKET, END, RANGE_WIDTH, TableOfTables
+from thalweg.compiler.runtime.support import DONE
 from thalweg.flow.field_types import FieldType
 
 

@@ -15,7 +15,7 @@ from thalweg.columns.keys import KeySpec
 from thalweg.compiler.columns import put_word, row_code, store_code, word
 from thalweg.compiler.functions import Emit, write_function
 from thalweg.compiler.kinds import INT, Type, field_type
-from thalweg.compiler.lookup import RANGE_WIDTH, TABLE_WIDTH
+from thalweg.compiler.runtime.lookup import RANGE_WIDTH, TABLE_WIDTH
 from thalweg.compiler.source import FunctionSource, describe
 from thalweg.compiler.unit import Unit
 from thalweg.flow.field_types import Kind

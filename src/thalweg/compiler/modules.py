@@ -31,10 +31,10 @@ from collections import namedtuple
 
 from numba import float64, int64
 
-from thalweg.compiler.integers import (
+from thalweg.compiler.runtime.integers import (
     abs_int, add_int, divide_int, floor_int, mod_int, mul_int, neg_int, sub_int, turn, turns,
 )
-from thalweg.compiler.support import (
+from thalweg.compiler.runtime.support import (
     DONE, FULL, as_float, compare, copy_bytes, equal_both, equal_one, get_b, get_f, get_i, get_u, greater,
     inner, kernel, lesser, mod_float, need, put_b, put_f, put_i, put_u, root, truth_of,
 )

@@ -30,8 +30,8 @@ from thalweg.compiler.functions import Emit, write_function
 from thalweg.compiler.kinds import Type
 from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.replay import consume, operator_error
+from thalweg.compiler.runtime.support import DONE, FULL
 from thalweg.compiler.source import FunctionSource, describe
-from thalweg.compiler.support import DONE, FULL
 from thalweg.compiler.unit import Unit
 from thalweg.flow.failures import reason_of, shorten
 from thalweg.flow.records import Schema

@@ -21,7 +21,7 @@ from thalweg.columns.keys import KeySpec
 from thalweg.columns.ordering import keyed_chunk, with_columns
 from thalweg.columns.state_units import StateUnits
 from thalweg.compiler.keyed import CompiledKeyed, Split
-from thalweg.compiler.lookup import BUCKET, END, START
+from thalweg.compiler.runtime.lookup import BUCKET, END, START
 from thalweg.engine.own_time import settle, triggers
 from thalweg.engine.units import Given, Moment, Setting
 from thalweg.flow.operators.nodes import Keyed, Ref

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from thalweg.compiler.calls import get_i
+from thalweg.compiler.runtime.calls import get_i
 from thalweg.times import BEFORE_ALL
 from thalweg.workers.lockfree.atomics import EMPTY, add, fence, give_way, load, relax, shared, store
 from thalweg.workers.lockfree.clocks import now_ns

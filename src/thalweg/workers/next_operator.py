@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from thalweg.compiler.calls import call3
+from thalweg.compiler.runtime.calls import call3
 from thalweg.workers.lockfree.atomics import EMPTY, load, relax, shared
 from thalweg.workers.lockfree.rings import mpmc_pop, mpmc_push
 from thalweg.workers.memory.layout import (

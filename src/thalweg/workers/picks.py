@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 from numba import types
 
-from thalweg.compiler.calls import address_of
-from thalweg.compiler.support import carray, pointer
+from thalweg.compiler.runtime.calls import address_of
+from thalweg.compiler.runtime.support import carray, pointer
 from thalweg.errors import SchedulingError
 from thalweg.flow.failures import reason_of
 from thalweg.jit import njit

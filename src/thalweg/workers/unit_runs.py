@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from thalweg.compiler.calls import call3, get_i
+from thalweg.compiler.runtime.calls import call3, get_i
 from thalweg.scheduling.measures import SAMPLE_TUPLES
 from thalweg.workers.dispatch import publish, relieve_waiting
 from thalweg.workers.lockfree.atomics import EMPTY, add, shared, store

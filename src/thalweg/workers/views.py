@@ -5,7 +5,7 @@ Each worker fills a view of its own before it asks the policy, so a pick never s
 
 from __future__ import annotations
 
-from thalweg.compiler.support import get_f, get_i, put_f, put_i
+from thalweg.compiler.runtime.support import get_f, get_i, put_f, put_i
 from thalweg.scheduling.measures import (
     LEAST_COST_NS,
     LEAST_SELECTIVITY,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from thalweg.compiler.calls import call3
+from thalweg.compiler.runtime.calls import call3
 from thalweg.times import BEFORE_ALL, NEVER
 from thalweg.workers.lockfree.atomics import EMPTY, add, give_way, load, shared
 from thalweg.workers.lockfree.parking import unpark

@@ -35,9 +35,9 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.columns.chunks import Chunk, Column, Int64s, numpy_dtype
-from thalweg.compiler.calls import copy_bytes, free, get_i, malloc, put_i, words_at
 from thalweg.compiler.columns import address, addresses, gather
 from thalweg.compiler.kinds import field_type
+from thalweg.compiler.runtime.calls import copy_bytes, free, get_i, malloc, put_i, words_at
 from thalweg.flow.field_types import FieldType
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import OWN, TIME

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from thalweg.compiler.calls import address_of, call3, copy_bytes, get_i, put_i, words_at
 from thalweg.compiler.columns import address
 from thalweg.compiler.kinds import NO_VALUE, field_type
+from thalweg.compiler.runtime.calls import address_of, call3, copy_bytes, get_i, put_i, words_at
+from thalweg.compiler.runtime.support import DONE, get_b, put_b
 from thalweg.compiler.stateless import COUNTS, NEEDED, OUT, STOP, CompiledChain
-from thalweg.compiler.support import DONE, get_b, put_b
 from thalweg.engine.units import ChainUnit
 from thalweg.plan.plan import OWN, TIME
 from thalweg.workers.lockfree.atomics import add, line_up, new_words, shared

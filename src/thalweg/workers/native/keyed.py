@@ -20,11 +20,11 @@ from thalweg.columns.contracts import KeyedResult
 from thalweg.columns.keys import KeyRows, KeySpec
 from thalweg.columns.state_units import StateUnits
 from thalweg.compiler import keyed_code as code
-from thalweg.compiler.calls import address_of
 from thalweg.compiler.columns import Buffers, address
 from thalweg.compiler.keyed import CompiledKeyed, Run, Split
 from thalweg.compiler.kinds import field_type
-from thalweg.compiler.lookup import BUCKET, END, RANGE_WIDTH, START
+from thalweg.compiler.runtime.calls import address_of
+from thalweg.compiler.runtime.lookup import BUCKET, END, RANGE_WIDTH, START
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.flow.records import Schema

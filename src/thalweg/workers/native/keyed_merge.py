@@ -6,9 +6,9 @@ import numba
 import numpy as np
 
 from thalweg.compiler import keyed_code as code
-from thalweg.compiler.calls import free, malloc, words_at
 from thalweg.compiler.kinds import NO_VALUE
-from thalweg.compiler.support import get_b, get_i, get_u, put_i, put_u
+from thalweg.compiler.runtime.calls import free, malloc, words_at
+from thalweg.compiler.runtime.support import get_b, get_i, get_u, put_i, put_u
 from thalweg.workers.lockfree.atomics import add, shared
 from thalweg.workers.native import keyed_layout as at
 from thalweg.workers.native.blocks import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from thalweg.compiler import keyed_code as code
-from thalweg.compiler.support import get_i, put_i
+from thalweg.compiler.runtime.support import get_i, put_i
 from thalweg.workers.lockfree.atomics import shared
 from thalweg.workers.native import keyed_layout as at
 from thalweg.workers.native.blocks import time_word

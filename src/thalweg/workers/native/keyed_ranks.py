@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thalweg.columns.chunks import CATEGORIES, Int64s
-from thalweg.compiler.calls import get_i
 from thalweg.compiler.columns import address
+from thalweg.compiler.runtime.calls import get_i
 from thalweg.jit import njit
 from thalweg.workers.lockfree.atomics import shared
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from thalweg.compiler import keyed_code as code
-from thalweg.compiler.calls import call3, copy_bytes, free, get_i, malloc, put_i, types
-from thalweg.compiler.lookup import (
+from thalweg.compiler.runtime.calls import call3, copy_bytes, free, get_i, malloc, put_i, types
+from thalweg.compiler.runtime.lookup import (
     BOUNDS,
     RANGE_WIDTH,
     RECORDS,
@@ -19,7 +19,7 @@ from thalweg.compiler.lookup import (
     _find_all_due,
     _find_all_words,
 )
-from thalweg.compiler.support import DONE, pointer
+from thalweg.compiler.runtime.support import DONE, pointer
 from thalweg.times import NEVER
 from thalweg.workers.lockfree.atomics import shared
 from thalweg.workers.native import keyed_layout as at

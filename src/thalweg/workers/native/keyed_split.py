@@ -13,9 +13,9 @@ import numba
 import numpy as np
 
 from thalweg.columns.state_units import pin_units
-from thalweg.compiler.calls import free, malloc, types
-from thalweg.compiler.lookup import RANGE_WIDTH
-from thalweg.compiler.support import get_b, get_i, get_u, pointer, put_i
+from thalweg.compiler.runtime.calls import free, malloc, types
+from thalweg.compiler.runtime.lookup import RANGE_WIDTH
+from thalweg.compiler.runtime.support import get_b, get_i, get_u, pointer, put_i
 from thalweg.hashing import NAN_BITS, hash_row
 from thalweg.jit import Decorator, njit
 from thalweg.workers.lockfree.atomics import shared

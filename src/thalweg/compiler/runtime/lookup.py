@@ -17,7 +17,7 @@ from thalweg.checkpoint.tables import BucketTable
 from thalweg.columns.chunks import Int64s
 from thalweg.columns.keys import KeyBytes, KeyRows
 from thalweg.compiler.columns import address
-from thalweg.compiler.support import carray, pointer, types
+from thalweg.compiler.runtime.support import carray, pointer, types
 from thalweg.jit import njit
 
 #: Columns of the table of tables: addresses, then sizes.

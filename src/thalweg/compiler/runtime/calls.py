@@ -15,9 +15,9 @@ from numba.core import cgutils as _untyped_cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array as _untyped_populate_array
 
-from thalweg.compiler import support
-from thalweg.compiler.support import get_i as get_i
-from thalweg.compiler.support import put_i as put_i
+from thalweg.compiler.runtime import support
+from thalweg.compiler.runtime.support import get_i as get_i
+from thalweg.compiler.runtime.support import put_i as put_i
 
 #: Numba exports these without types.
 types: Final[Any] = _untyped_types

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numba
 from numba.extending import intrinsic
 
-from thalweg.compiler.support import cgutils, inner, types
+from thalweg.compiler.runtime.support import cgutils, inner, types
 from thalweg.jit import OPTIONS
 
 _EXACT: Final = 2**53

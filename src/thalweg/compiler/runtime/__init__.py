@@ -1,0 +1,1 @@
+"""What compiled functions call: memory by address, checked integers, tables of state, calls by address."""
