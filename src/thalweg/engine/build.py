@@ -26,7 +26,8 @@ from thalweg.compiler import (
     keyed_kernel,
     stateless_kernel,
 )
-from thalweg.engine.interpreted import InterpretedChain, InterpretedKeyed
+from thalweg.engine.interpreted import InterpretedChain, InterpretedKey
+from thalweg.engine.interpreted_keyed import InterpretedKeyed
 from thalweg.errors import CompileRefused
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.nodes import Keyed, Node, Stateless
@@ -228,25 +229,4 @@ class Builder:
         """The key function of a node as an operator that gives the key as its only column."""
         if node.key.function is None:
             return None
-        make = Schema.make_record("Key", node.key.fields[:1])
-        bare = node.key.function.call
-
-        def keyed(row: object) -> object:
-            return make.make((bare(row),))
-
-        function = dataclasses.replace(node.key.function, call=keyed)
-        return InterpretedChain(
-            [
-                Stateless(
-                    node.index,
-                    node.name,
-                    "map",
-                    node.input,
-                    function,
-                    make,
-                    False,
-                    node.errors,
-                    "never",
-                )
-            ]
-        )
+        return InterpretedKey(node)

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import functools
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from thalweg.errors import SchemaError
@@ -25,6 +25,9 @@ class StateSpec:
     schema: Schema
     cls: type = dataclasses.field(compare=False, repr=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StateSpec, (self.schema, self.cls)  # without what is made of it
+
     @property
     def name(self) -> str:
         return self.schema.name
@@ -41,7 +44,27 @@ class StateSpec:
 
     def new(self) -> Any:
         """A fresh state, every field at its default."""
-        return self.cls()
+        return self.maker()
+
+    @functools.cached_property
+    def maker(self) -> Callable[[], Any]:
+        """:meth:`new` as a function made for the class."""
+        fields = self.schema.fields
+        nested = {i for i, f in enumerate(fields) if f.type.kind in _NESTED}
+        lines = [
+            f"    state.{f.name} = {f'COPY(D{i})' if i in nested else f'D{i}'}\n"
+            for i, f in enumerate(fields)
+        ]
+        text = (
+            "def new():\n    state = NEW(CLASS)\n"
+            + "".join(lines)
+            + "    state._drop = False\n    return state\n"
+        )
+        scope = {"NEW": object.__new__, "CLASS": self.cls, "COPY": copy.copy}
+        scope |= {f"D{i}": field.default for i, field in enumerate(fields)}
+        exec(compile(text, f"{__file__}<new>", "exec"), scope)
+        made: Callable[[], Any] = scope["new"]
+        return made
 
     def values(self, state: Any) -> tuple[Any, ...]:
         """The field values of a state, coerced to the declared types.
@@ -65,9 +88,11 @@ class StateSpec:
         state: Any = object.__new__(self.cls)
         for field, value in zip(self.schema.fields, values, strict=True):
             setattr(state, field.name, value)
+        state._drop = False
         return state
 
 
+_NESTED: Final = (Kind.LIST, Kind.RECORD)
 _STATE: Final = "__thalweg_state__"
 
 
@@ -113,7 +138,7 @@ def state(cls: type) -> type:
 
 def _state_class(cls: type, fields: tuple[Field, ...]) -> type:
     names = tuple(field.name for field in fields)
-    plain = {f.name: f.default for f in fields if f.type.kind not in (Kind.LIST, Kind.RECORD)}
+    plain = {f.name: f.default for f in fields if f.type.kind not in _NESTED}
     nested = {f.name: f.default for f in fields if f.name not in plain}
 
     def init(self: Any, **values: Any) -> None:
@@ -124,6 +149,7 @@ def _state_class(cls: type, fields: tuple[Field, ...]) -> type:
             setattr(self, name, values.get(name, default))
         for name, default in nested.items():
             setattr(self, name, values[name] if name in values else copy.copy(default))
+        self._drop = False
 
     def show(self: Any) -> str:
         return f"{cls.__name__}({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
