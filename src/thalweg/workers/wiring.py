@@ -371,7 +371,7 @@ def is_interpreted(runner: Any) -> bool:
     if isinstance(runner, ChainUnit):
         return any(isinstance(one, InterpretedChain) for _, one in runner.parts)
     if isinstance(runner, KeyedUnit):
-        return runner.has_key_function or isinstance(runner.operators[0], InterpretedKeyed)
+        return runner.key_is_interpreted or isinstance(runner.operators[0], InterpretedKeyed)
     return isinstance(runner, (DigestUnit, CoroutineUnit, LoopUnit))
 
 
