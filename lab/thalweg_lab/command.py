@@ -192,6 +192,56 @@ def spark_queries(
     report.finish(measure(report, cores=cores, background=background or counts, files=files))
 
 
+def everyday(
+    quick: Quick = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Of the ten functions; all of them by default.")
+    ] = None,
+    keys: Annotated[list[str] | None, typer.Option(help="int or text; both by default.")] = None,
+    rows: Annotated[
+        list[int] | None, typer.Option(min=1, help="200,000, 1 and 5 million by default.")
+    ] = None,
+    way: Annotated[
+        list[str] | None, typer.Option(help="Ways to run them; all that need no Java by default.")
+    ] = None,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Also on Spark: Thalweg, and Spark's own ways.")
+    ] = False,
+    repeats: Annotated[int, typer.Option(min=1, help="Warm runs at most; the best counts.")] = 3,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Also the table of docs/performance.md.")
+    ] = False,
+    out: Out = None,
+) -> None:
+    """Ten everyday functions by default and by settings, against a plain loop and what one would use instead."""
+    from thalweg.errors import BuildError
+    from thalweg_lab.everyday.bench import Everyday, machine
+    from thalweg_lab.everyday.bench import markdown as table
+    from thalweg_lab.everyday.functions import EVERYDAY
+    from thalweg_lab.everyday.ways import IN_PROCESS, WAYS
+
+    for what, given, known in (
+        ("only", only, EVERYDAY),
+        ("keys", keys, ("int", "text")),
+        ("way", way, WAYS),
+    ):
+        for one in given or ():
+            if one not in known:
+                raise BuildError(f"--{what}: {one!r} is none of: {', '.join(known)}")
+    report = _report("everyday", out)
+    bench = Everyday(
+        report,
+        names=only or list(EVERYDAY),
+        keys=keys or ("int", "text"),
+        sizes=rows or ((200_000,) if quick else (200_000, 1_000_000, 5_000_000)),
+        ways=way or (list(WAYS) if spark else IN_PROCESS),
+        repeats=1 if quick else repeats,
+    )
+    report.finish(bench.all())
+    if markdown:
+        report.console.print(table(bench.found, machine()))
+
+
 def peers(context: typer.Context) -> None:
     """The comparison with other systems. Arguments are passed on."""
     runner = Path(__file__).parents[1] / "peers" / "run.py"
@@ -203,7 +253,7 @@ def peers(context: typer.Context) -> None:
 
 def register(group: typer.Typer) -> None:
     """Adds the experiments to the group ``thalweg bench``."""
-    for function in (prasaad, streams, haren, cstream, elastic, caneill):
+    for function in (prasaad, streams, haren, cstream, elastic, caneill, everyday):
         group.command(function.__name__)(told(function))
     group.command("spark-queries")(told(spark_queries))
     passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}

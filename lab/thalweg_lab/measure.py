@@ -142,6 +142,10 @@ class Report:
             table.row(*(_shown(value) for value in row.values()))
         self.console.print(table)
 
+    def keep(self, experiment: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Adds rows to what is written, without showing them."""
+        self._found.setdefault(experiment, []).extend(dict(row) for row in rows)
+
     def finish(self, summary: str) -> None:
         """Writes what there is, and the one line that says it all."""
         if self._out is not None:
