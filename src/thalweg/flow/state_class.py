@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar, dataclass_transform
 
 from thalweg.errors import SchemaError
 from thalweg.flow.field_types import Kind
@@ -94,19 +94,21 @@ class StateSpec:
 
 _NESTED: Final = (Kind.LIST, Kind.RECORD)
 _STATE: Final = "__thalweg_state__"
+_Class = TypeVar("_Class")
 
 
-def state(cls: type) -> type:
+@dataclass_transform(kw_only_default=True)
+def state(cls: type[_Class]) -> type[_Class]:
     """Declares a state class: annotated fields, each with a default (a Timer's is NEVER).
 
     The instances are plain objects with slots; fields left out of ``__init__`` get their default, lists a
-    fresh copy of it.
+    fresh copy of it. To a type checker a Timer without ``= tw.NEVER`` must be given where an instance is made.
 
     Example::
 
         >>> @state
         ... class Open:
-        ...     timer: Timer
+        ...     timer: Timer = NEVER
         ...     pages: int = 0
         >>> Open().pages
         0
@@ -136,7 +138,7 @@ def state(cls: type) -> type:
     return _state_class(cls, tuple(fields))
 
 
-def _state_class(cls: type, fields: tuple[Field, ...]) -> type:
+def _state_class(cls: type[_Class], fields: tuple[Field, ...]) -> type[_Class]:
     names = tuple(field.name for field in fields)
     plain = {f.name: f.default for f in fields if f.type.kind not in _NESTED}
     nested = {f.name: f.default for f in fields if f.name not in plain}
@@ -162,7 +164,8 @@ def _state_class(cls: type, fields: tuple[Field, ...]) -> type:
     body = {k: v for k, v in cls.__dict__.items() if k not in (*names, "__dict__", "__weakref__")}
     #: ``_drop`` is set by ``tw.drop`` and read by the engine after the call
     body |= {"__slots__": (*names, "_drop"), "__init__": init, "__repr__": show, "__eq__": equal}
-    made = type(cls)(cls.__name__, cls.__bases__, body)
+    meta: Any = type(cls)
+    made: type[_Class] = meta(cls.__name__, cls.__bases__, body)
     made.__qualname__ = cls.__qualname__
     setattr(made, _STATE, Schema(cls.__name__, fields))
     return made
@@ -170,7 +173,7 @@ def _state_class(cls: type, fields: tuple[Field, ...]) -> type:
 
 def make_state(name: str, fields: Sequence[Field]) -> StateSpec:
     """A state spec with a class made for it, for the library's operators."""
-    made = _state_class(type(name, (), {}), tuple(fields))
+    made: type = _state_class(type(name, (), {}), tuple(fields))
     return StateSpec(Schema(name, tuple(fields)), made)
 
 
