@@ -136,11 +136,23 @@ def _calls(
 
 def _key_types(key: KeySpec) -> list[Type]:
     items = [field_type(field.type) for field in key.fields]
-    if len(items) == 1 and not items[0].optional:
-        return items
-    # Texts of such keys stand in the table in another form, which kernels do not read.
-    items = [dataclasses.replace(o, names=("key",)) if o.is_column_text else o for o in items]
+    if not key.is_plain_text:
+        layouts = _layouts(key)
+        items = [
+            dataclasses.replace(one, names=(layout,)) if one.is_column_text else one
+            for one, layout in zip(items, layouts, strict=True)
+        ]
     return items if len(items) < 2 else [Type("tuple", items=tuple(items))]
+
+
+def _layouts(key: KeySpec) -> list[str]:
+    """Of each field the way to it in the bytes of a key, see :mod:`thalweg.compiler.runtime.text_keys`."""
+    letters = ""
+    for field in key.fields:
+        known = {Kind.BOOL: "b", Kind.STR: "t", Kind.BYTES: "t", Kind.CATEGORY: "t"}
+        letter = known.get(field.type.kind, "w")
+        letters += letter.upper() if field.type.optional else letter
+    return [letters[: i + 1] for i in range(len(letters))]
 
 
 def _write_store(unit: Unit, spec: KeyedSpec, target: Type) -> str:

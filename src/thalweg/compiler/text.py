@@ -100,11 +100,13 @@ class Texts(Operations):
     def read(self, value: Expr) -> Expr:
         if not value.type.is_column_text:
             return value
-        if value.type.names:
-            self.refuse("looks at a text of a key of several fields in on_timer; keep it in state")
+        kind = Type("text", value.type.optional)
+        suffix = "_or_none" if kind.optional else ""
         self.unit.reads_text = True
-        function = "column_text_or_none" if value.type.optional else "column_text"
-        return self.run(function, Type("text", value.type.optional), value.code)
+        if value.type.names:
+            layout = self.unit.constant(value.type.names[0])
+            return self.run(f"key_text{suffix}", kind, value.code, layout)
+        return self.run(f"column_text{suffix}", kind, value.code)
 
     def text(self, value: Expr, what: str = "uses") -> Expr:
         """The value as a text that is there; refused where it is none."""

@@ -14,6 +14,7 @@ from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.runtime import (
     text,
     text_category,
+    text_keys,
     text_making,
     text_parts,
     text_reading,
@@ -21,7 +22,7 @@ from thalweg.compiler.runtime import (
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import StateSpec
 
-_TEXT_MODULES: Final = (text, text_parts, text_making, text_reading, text_category)
+_TEXT_MODULES: Final = (text, text_parts, text_making, text_reading, text_keys, text_category)
 
 #: (function as text, argument types, what it is for): one generated function each.
 Instance = tuple[str, tuple[Type, ...], str]
