@@ -51,7 +51,9 @@ class TextWriter:
         return self.text_(depth)
 
     def small(self) -> str:
-        return str(self.pick("0", "1", "2", "-1", "-2", "3", "-7", "9", "r.i % 5 - 2", "len(r.word)"))
+        return str(
+            self.pick("0", "1", "2", "-1", "-2", "3", "-7", "9", "r.i % 5 - 2", "len(r.word)")
+        )
 
     def bounds(self) -> str:
         """Arguments that narrow a search, perhaps none."""
@@ -78,7 +80,8 @@ class TextWriter:
             lambda: f"{t()}.zfill({self.pick(0, 3, 6)})",
             lambda: "f'{r.word}-{r.j:d}{r.text!s:>3}'",
             lambda: f"str({self.pick(self.int_, self.bool_)(d)})",
-            lambda: f"f'{{r.i{self.pick('', ':d', ':05d', ':>4', ':é<22', ':03')}}}{{r.word{self.pick('', ':5', ':^4')}}}'",
+            lambda: f"f'{{r.i{self.pick('', ':d', ':05d', ':>4', ':é<22', ':03')}}}'",
+            lambda: f"f'{{r.word{self.pick('', ':5', ':^4', ':é>3')}}}'",
             lambda: "f'{r.m}{r.note}{r.ok}'",
             lambda: f"chr({self.pick('65', 'abs(r.i) % 70000', 'r.j')})",
             lambda: f"{self.pick('min', 'max')}({t()}, {t()})",
@@ -97,7 +100,9 @@ class TextWriter:
         t, s = (lambda: self.text_(d)), (lambda: self.separator(d))
         return [
             *[lambda: f"len({t()})"] * 3,
-            lambda: f"{t()}.{self.pick('find', 'rfind', 'index', 'rindex', 'count')}({s()}{self.bounds()})",
+            lambda: (
+                f"{t()}.{self.pick('find', 'rfind', 'index', 'rindex', 'count')}({s()}{self.bounds()})"
+            ),
             lambda: f"ord({self.pick(t(), t() + '[0]', t() + '[-1:]')})",
             lambda: f"int({self.pick(t, t, lambda: ascii(self.random.choice(EDGES[18:26])))()})",
             lambda: f"len({t()}.{self.pick('split', 'rsplit')}({self.pick('', s())}))",
@@ -110,13 +115,23 @@ class TextWriter:
     def bools_of_texts(self, d: int) -> list[Callable[[], str]]:
         t, s = (lambda: self.text_(d)), (lambda: self.separator(d))
         order = lambda: self.pick("<", "<=", ">", ">=", "==", "!=")  # noqa: E731
-        kinds = "isdigit isdecimal isnumeric isalpha isalnum isspace isupper islower isascii".split()
+        kinds = [
+            "isdigit",
+            "isdecimal",
+            "isnumeric",
+            "isalpha",
+            "isalnum",
+            "isspace",
+            "isupper",
+            "islower",
+            "isascii",
+        ]
         return [
             *[lambda: f"({t()} {order()} {t()})"] * 2,
             lambda: f"({t()} {order()} {t()} {order()} {t()})",
             *[lambda: f"({s()} {self.pick('in', 'not in')} {t()})"] * 2,
             lambda: f"({t()} in ({t()}.split({s()})))",
-            lambda: f"({t()} {self.pick('in', 'not in')} {self.pick('NAMES', '(' + repr('a') + ', ' + repr('ab') + ')')})",
+            lambda: f"({t()} {self.pick('in', 'not in')} {self.pick('NAMES', repr(('a', 'ab')))})",
             lambda: f"{t()}.{self.pick('startswith', 'endswith')}({s()}{self.bounds()})",
             lambda: f"{t()}.{self.pick('startswith', 'endswith')}(({s()}, {s()}))",
             lambda: f"{t()}.startswith(NAMES)",
@@ -149,7 +164,7 @@ class TextWriter:
         yield f"{made} = {self.pick(ascii(''), self.text_(0))}"
         many = self.pick("", "", f".split({self.separator(0)})")
         yield f"for {one} in {self.text_(1)}{many}:"
-        yield f"    if {one} == {ascii(self.random.choice(SEPARATORS))}:"
+        yield f"    if {one} == {self.random.choice(SEPARATORS)!a}:"
         yield f"        {self.pick('continue', 'break')}"
         yield f"    {made} {self.pick('+=', f'= {one} +')} {self.pick(one, made + '[-2:]', repr('-'))}"
         self.variables["text"].append(made)

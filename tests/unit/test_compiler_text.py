@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,8 +69,8 @@ RAISING = [
     "'+'.join(r.a.rsplit(r.b, len(r.b) - 1))", "r.a.split(r.b)[0]", "r.a.split(r.b)[-1]", "r.a.split(r.b, 1)[1]",
     "'+'.join(r.a.partition(r.b))", "r.a.rpartition(r.b)[0]", "str(r.a.index(r.b))", "str(ord(r.a))",
     "str(int(r.a))", "str(float(r.a) == 0.1)", "str(r.a.isdigit())", "str(r.a.isalpha())", "str(r.a.isalnum())",
-    "str(r.a.isupper())", "str(r.a.islower())", "chr(len(r.a) * 6_000 + 55_000)", "r.note + r.a", "'+'.join(r.a.split(r.b)[1:])",
-    "r.a.casefold()", "str(r.a.rindex(r.b))", "r.b.split('a')[len(r.a)]",
+    "str(r.a.isupper())", "str(r.a.islower())", "chr(len(r.a) * 6_000 + 55_000)", "r.note + r.a",
+    "'+'.join(r.a.split(r.b)[1:])", "r.a.casefold()", "str(r.a.rindex(r.b))", "r.b.split('a')[len(r.a)]",
 ]  # fmt: skip
 NAMES = ("p", "q", "r", "s", "t", "u", "v", "w")
 
@@ -118,7 +117,9 @@ def test_every_operation_gives_what_python_gives() -> None:
 def test_every_operation_that_can_raise_gives_what_python_gives() -> None:
     """One row at a time: machine code gives Python's result, or raises and Python gives it."""
     given = rows()
-    chosen = "\n".join(f"    if r.n == {i}:\n        return One({one})" for i, one in enumerate(RAISING))
+    chosen = "\n".join(
+        f"    if r.n == {i}:\n        return One({one})" for i, one in enumerate(RAISING)
+    )
     text = f"def made(r):\n{chosen}\n"
     function = make_functions("texts", text, {"One": One, "times": times})["made"]
     step = Step("map", "it", function, Schema.of(One))
@@ -129,7 +130,10 @@ def test_every_operation_that_can_raise_gives_what_python_gives() -> None:
             expected = plain(function, one)
             result = kernel(Chunk.from_rows(Schema.of(Two), [one]))
             if isinstance(expected, type):
-                assert result.rejected[0].reason.startswith(expected.__name__), (RAISING[which], one)
+                assert result.rejected[0].reason.startswith(expected.__name__), (
+                    RAISING[which],
+                    one,
+                )
             else:
                 made = Chunk(Schema.of(One), result.columns, len(result.source)).rows()
                 assert made == [expected], (RAISING[which], one)
@@ -171,9 +175,7 @@ def of_two(state: Last, key: Any, time: int) -> Said:
 
 def keyed_rows() -> list[Word]:
     texts = ["", "a", "ab", "zwölf", "x", "a\0b"]
-    return [
-        Word(texts[i % 6], [None, *texts][i % 7], i, texts[i * 5 % 6] + "y") for i in range(90)
-    ]
+    return [Word(texts[i % 6], [None, *texts][i % 7], i, texts[i * 5 % 6] + "y") for i in range(90)]
 
 
 @pytest.mark.slow
@@ -199,7 +201,7 @@ def test_timers_read_the_texts_of_their_key() -> None:
 
 
 @pytest.fixture
-def freed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+def freed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Gets an entry for each arena that is freed: whether it held something, and holds nothing any more."""
     found: list[bool] = []
 
@@ -215,7 +217,7 @@ def freed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
             found.append(held and not words.any())
 
         monkeypatch.setattr(module, "free_arena", free)
-    yield found
+    return found
 
 
 def grows(r: Two) -> Said:

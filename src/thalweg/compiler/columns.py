@@ -94,9 +94,9 @@ def row_code(record: Type, place: int, row: str) -> str:
 
 
 def store_codes(record: Type, first: int, values: Sequence[str]) -> list[str]:
-    """Lines that write the fields of an output at row ``_n``; from the word ``first`` of ``_o`` on stand their addresses.
+    """Lines that write the fields of an output at row ``_n``; their addresses begin at the word ``first`` of ``_o``.
 
-    Those are values and validity of each field, then the lengths of each text that is made.
+    They are those of values and validity of each field, then the lengths of each text that is made.
     """
     lines = []
     length = first + 2 * len(record.items)

@@ -12,7 +12,7 @@ import operator as operator_functions
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from thalweg.compiler.kinds import BOOL, FLOAT, INT, NONE, TEXT, Type, join
+from thalweg.compiler.kinds import BOOL, FLOAT, INT, NONE, Type, join
 from thalweg.compiler.operations import REFUSED, SYMBOLS, Expr, an, real, tuple_code, whole
 from thalweg.compiler.source import (
     Captured,
@@ -23,7 +23,8 @@ from thalweg.compiler.source import (
     Unusable,
     dotted,
 )
-from thalweg.compiler.text import Texts
+from thalweg.compiler.text.methods import TextMethods
+from thalweg.compiler.text.values import EXTREMES
 
 #: calls of one float: the compiled function and the type of the result
 _FLOAT_CALLS: Final = {
@@ -36,7 +37,6 @@ _FLOAT_CALLS: Final = {
 }
 
 
-_EXTREMES: Final = {"min": "lesser", "max": "greater"}
 #: What a call of a value's method is called.
 _METHOD: Final = Known("a method")
 #: Functions that take or give a text.
@@ -51,7 +51,7 @@ _OF_LITERALS: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
 _LONGEST_POWER: Final = 64
 
 
-class Expressions(Texts):
+class Expressions(TextMethods):
     """Lowers the expressions of one function; the subclass knows variables and callees."""
 
     captured: dict[str, Captured]
@@ -177,9 +177,6 @@ class Expressions(Texts):
         if value.type == FLOAT:
             return Expr(f"({symbol}{value.code})", FLOAT)
         return Expr(f"neg_int({whole(value)})" if symbol == "-" else whole(value), INT)
-
-    def _joinedstr(self, node: ast.JoinedStr) -> Expr:
-        return self.formatted(node)
 
     # -- truth and comparison --------------------------------------------------------------------
 
@@ -394,21 +391,15 @@ class Expressions(Texts):
         if len(args) < 2:
             self.refuse(f"calls {name} with one argument")
         if all(one.type.is_text for one in args):
-            return self._extreme_text(name, args)
+            return self.extreme_text(name, args)
         args = [self.number(one, name) for one in args]
         if len({one.type for one in args}) > 1:
             self.refuse(f"calls {name} with different types; make them all int or all float")
-        function = _EXTREMES[name]
+        function = EXTREMES[name]
         code = args[0].code
         for one in args[1:]:
             code = f"{function}({code}, {one.code})"
         return Expr(code, args[0].type)
-
-    def _extreme_text(self, name: str, args: Sequence[Expr]) -> Expr:
-        made, *others = (self.text(one) for one in args)
-        for one in others:
-            made = self.run(f"text_{_EXTREMES[name]}", TEXT, made.code, one.code)
-        return made
 
     # -- fitting into a declared type ------------------------------------------------------------
 

@@ -364,9 +364,7 @@ def made_fields(
 
 def with_made(target: Type, made: frozenset[int]) -> Type:
     """The type of a record some of whose texts are made."""
-    items = (
-        Type("text", one.optional) if i in made else one for i, one in enumerate(target.items)
-    )
+    items = (Type("text", one.optional) if i in made else one for i, one in enumerate(target.items))
     return dataclasses.replace(target, items=tuple(items))
 
 

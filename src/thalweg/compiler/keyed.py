@@ -33,7 +33,7 @@ from thalweg.compiler.kinds import NO_VALUE
 from thalweg.compiler.runtime.arena import free_arena
 from thalweg.compiler.runtime.lookup import BUCKET, END, RANGE_WIDTH, TableOfTables
 from thalweg.compiler.runtime.support import DONE
-from thalweg.compiler.text_use import TextUse
+from thalweg.compiler.text.use import TextUse
 from thalweg.flow.field_types import FieldType
 
 

@@ -18,7 +18,7 @@ from thalweg.compiler.kinds import INT, Type, field_type
 from thalweg.compiler.runtime.arena import ARENA_WORDS
 from thalweg.compiler.runtime.lookup import RANGE_WIDTH, TABLE_WIDTH
 from thalweg.compiler.source import FunctionSource, describe
-from thalweg.compiler.text_use import text_use_lines
+from thalweg.compiler.text.use import text_use_lines
 from thalweg.compiler.unit import Unit
 from thalweg.flow.field_types import Kind
 from thalweg.flow.records import Schema
@@ -122,9 +122,7 @@ def write_keyed(spec: KeyedSpec) -> str:
     return unit.text()
 
 
-def _calls(
-    spec: KeyedSpec, state: Type, row: Type
-) -> list[tuple[FunctionSource, list[Type]]]:
+def _calls(spec: KeyedSpec, state: Type, row: Type) -> list[tuple[FunctionSource, list[Type]]]:
     """process and on_timer with the types of their arguments; on_timer where timers can fire."""
     process = spec.process_source or describe(spec.process)
     calls = [(process, [state, row])]

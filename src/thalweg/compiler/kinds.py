@@ -79,8 +79,8 @@ class Type:
     the address of its row.
 
     ``label`` is the generated class of a record, the class name of a state, the field type of a handle, LITERAL
-    for a text of literals; the one name of a key's text handle is the way to it. ``items`` and ``names`` describe the fields of a record or state, ``offsets`` those
-    of a state.
+    for a text of literals. ``items`` and ``names`` describe the fields of a record or state, ``offsets`` those
+    of a state. The one name of the handle of a key's text is the way to it (``runtime.text_keys``).
     """
 
     tag: Tag

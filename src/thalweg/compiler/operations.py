@@ -299,7 +299,6 @@ class Operations:
             return real(value)
         self.refuse(f"{where} is {target}, got {an(kind)}")
 
-
     def _fit_items(self, value: Expr, target: Type, where: str) -> str:
         """A tuple or record whose items are to be of other types."""
         if len(value.type.items) != len(target.items) or value.type.label != target.label:

@@ -34,7 +34,7 @@ from thalweg.compiler.replay import consume, operator_error
 from thalweg.compiler.runtime.arena import ARENA_WORDS, free_arena
 from thalweg.compiler.runtime.support import DONE, FULL
 from thalweg.compiler.source import FunctionSource, describe
-from thalweg.compiler.text_use import TextUse, text_use_lines
+from thalweg.compiler.text.use import TextUse, text_use_lines
 from thalweg.compiler.unit import Unit
 from thalweg.flow.failures import reason_of, shorten
 from thalweg.flow.records import Schema

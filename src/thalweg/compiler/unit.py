@@ -14,6 +14,7 @@ from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.runtime import (
     text,
     text_category,
+    text_finding,
     text_keys,
     text_making,
     text_parts,
@@ -22,7 +23,15 @@ from thalweg.compiler.runtime import (
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import StateSpec
 
-_TEXT_MODULES: Final = (text, text_parts, text_making, text_reading, text_keys, text_category)
+_TEXT_MODULES: Final = (
+    text,
+    text_finding,
+    text_parts,
+    text_making,
+    text_reading,
+    text_keys,
+    text_category,
+)
 
 #: (function as text, argument types, what it is for): one generated function each.
 Instance = tuple[str, tuple[Type, ...], str]
@@ -109,7 +118,7 @@ class Unit:
         """The module's text so far."""
         code = "\n\n".join(self.parts)
         used = [
-            f"{name} = text_constant({ascii(value)})\n"
+            f"{name} = text_constant({value!a})\n"
             for value, name in self._constants.items()
             if f"{name}()" in code
         ]

@@ -74,6 +74,12 @@ def reserve(arena: Any, size: Any) -> Any:
     return _new_block(arena, size)
 
 
+@inner
+def give_back(arena: Any, end: Any) -> None:
+    """Makes what was reserved last end earlier."""
+    put_i(arena, end)
+
+
 @njit
 def free_arena(arena: int) -> None:
     """Gives back all blocks; the arena is empty then."""

@@ -12,14 +12,13 @@ from thalweg.compiler.runtime.support import _BYTE, _storer, copy_bytes, get_i, 
 from thalweg.compiler.runtime.text import (
     byte,
     char_at,
-    count_bytes,
-    find_from,
     int64,
     is_ascii,
     outer,
     part,
     text_len,
 )
+from thalweg.compiler.runtime.text_finding import count_bytes, find_from
 from thalweg.compiler.runtime.text_parts import list_get
 
 _store: Final = _storer(types.uint8, _BYTE)

@@ -5,26 +5,25 @@ A list of texts is a pair of int64: the address of pairs, which stand in an aren
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from thalweg.compiler.runtime.arena import reserve
+from thalweg.compiler.runtime.arena import give_back, reserve
 from thalweg.compiler.runtime.support import get_i, inner, put_i
 from thalweg.compiler.runtime.text import (
-    _clamped,
-    _place_of,
     byte,
     char_at,
-    count_bytes,
-    find_before,
-    find_from,
+    clamped,
     int64,
     no_text,
     outer,
     part,
     size_of_char,
     text_equal,
-    text_in,
 )
+from thalweg.compiler.runtime.text_finding import count_bytes, find_before, find_from, text_in
+
+#: Room for so many parts is reserved without counting them.
+_FEW: Final = 256
 
 # -- white space ---------------------------------------------------------------------------------------
 
@@ -184,7 +183,7 @@ def list_item(texts: Any, index: Any) -> Any:
 @inner
 def list_slice(texts: Any, start: Any, stop: Any) -> Any:
     """``texts[start:stop]``."""
-    start, stop = _clamped(start, texts[1]), _clamped(stop, texts[1])
+    start, stop = clamped(start, texts[1]), clamped(stop, texts[1])
     return (texts[0] + 16 * start, int64(max(stop - start, 0)))
 
 
@@ -199,25 +198,38 @@ def list_of(texts: Any, count: Any) -> Any:
 @outer
 def list_has(texts: Any, text: Any) -> Any:
     """``text in texts``."""
+    found = False
     for i in range(texts[1]):
-        if text_equal(list_get(texts, i), text):
-            return True
-    return False
+        found = found or text_equal(list_get(texts, i), text)
+    return found
+
+
+@inner
+def _reserve_parts(arena: Any, text: Any, separator: Any, most: Any) -> Any:
+    """Room for the parts of a text: for as many as there can be, or of a long one for those that there are."""
+    count = text[1] // separator[1] + 1
+    if count > _FEW:
+        count = count_bytes(text, separator, most) + 1
+    return reserve(arena, 16 * count)
 
 
 @outer
 def text_split(arena: Any, text: Any, separator: Any, most: Any) -> Any:
     """``text.split(separator, most)``."""
     _needs_separator(separator)
-    count = count_bytes(text, separator, most if most >= 0 else -1) + 1
-    place = reserve(arena, 16 * count)
-    start = int64(0)
-    for i in range(count - 1):
+    most = most if most >= 0 else -1
+    place = _reserve_parts(arena, text, separator, most)
+    count = start = int64(0)
+    while count != most:
         at = find_from(text, separator, start)
-        _set(place + 16 * i, part(text, start, at))
+        if at < 0:
+            break
+        _set(place + 16 * count, part(text, start, at))
+        count += 1
         start = at + separator[1]
-    _set(place + 16 * (count - 1), part(text, start, text[1]))
-    return (place, int64(count))
+    _set(place + 16 * count, part(text, start, text[1]))
+    give_back(arena, place + 16 * (count + 1))
+    return (place, count + 1)
 
 
 @outer
@@ -270,9 +282,3 @@ def text_words(arena: Any, text: Any, most: Any) -> Any:
     count = _split_words(text, most, 0)
     place = reserve(arena, 16 * count + 16)
     return (place, int64(_split_words(text, most, place)))
-
-
-@inner
-def text_from(text: Any, point: Any) -> Any:
-    """The text from a code point on that is not negative."""
-    return part(text, _place_of(text, point), text[1])
