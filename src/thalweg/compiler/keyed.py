@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,12 +26,14 @@ from thalweg.columns.keys import KeyRows
 from thalweg.columns.state_units import StateUnits
 from thalweg.compiler import keyed_code as layout
 from thalweg.compiler import modules
-from thalweg.compiler.columns import Buffers, address, addresses, gather
+from thalweg.compiler.columns import Buffers, address, addresses, gather, text_addresses
 from thalweg.compiler.keyed_code import KeyedSpec, write_keyed
 from thalweg.compiler.keyed_replay import Place, Replay
 from thalweg.compiler.kinds import NO_VALUE
+from thalweg.compiler.runtime.arena import free_arena
 from thalweg.compiler.runtime.lookup import BUCKET, END, RANGE_WIDTH, TableOfTables
 from thalweg.compiler.runtime.support import DONE
+from thalweg.compiler.text.use import TextUse
 from thalweg.flow.field_types import FieldType
 
 
@@ -50,8 +53,9 @@ def keyed_kernel(spec: KeyedSpec, *, buckets: int, reject: bool) -> Callable[[],
         NotCompilable: with the reason that ``explain()`` shows.
     """
     text = modules.written(lambda: write_keyed(spec))
-    kernel = modules.load(spec.name, text).kernel
-    return lambda: CompiledKeyed(spec, kernel, buckets, reject=reject)
+    module = modules.load(spec.name, text)
+    texts = TextUse.of(module)
+    return lambda: CompiledKeyed(spec, module.kernel, buckets, reject=reject, texts=texts)
 
 
 @dataclasses.dataclass(slots=True)
@@ -75,10 +79,18 @@ class Run:
     """The outputs of some ranges; runs of different ranges may go on at the same time."""
 
     def __init__(
-        self, spec: KeyedSpec, default: npt.NDArray[Any], capacity: int, *, ending: bool
+        self,
+        spec: KeyedSpec,
+        default: npt.NDArray[Any],
+        capacity: int,
+        *,
+        ending: bool,
+        texts: TextUse,
     ) -> None:
-        self.buffers = Buffers(spec.out, layout.OUT_WORDS + spec.words, capacity)
+        self.buffers = Buffers(spec.out, layout.OUT_WORDS + spec.words, capacity, texts.made)
         self.ctl = np.zeros(layout.CONTROL_SIZE, np.int64)
+        if texts.arena:
+            weakref.finalize(self, _free, self.ctl)
         self.ctl[layout.ENDING] = ending
         #: the state as the function saw it
         self.backup = default.copy()
@@ -97,12 +109,19 @@ class CompiledKeyed:
     """
 
     def __init__(
-        self, spec: KeyedSpec, kernel: Callable[..., int], buckets: int, *, reject: bool
+        self,
+        spec: KeyedSpec,
+        kernel: Callable[..., int],
+        buckets: int,
+        *,
+        reject: bool,
+        texts: TextUse,
     ) -> None:
         self.spec = spec
+        self.texts = texts
         self.kernel = kernel
         self.buckets = buckets
-        self._replay = Replay(spec, reject=reject)
+        self._replay = Replay(spec, reject=reject, made=texts.made)
         #: bucket -> table, made when the bucket gets its first row
         self.tables: dict[int, BucketTable] = {}
         self._default = default_record(spec.state)
@@ -145,7 +164,7 @@ class CompiledKeyed:
 
     def new_run(self, capacity: int, *, ending: bool) -> Run:
         """Empty outputs with room for so many rows; the room grows."""
-        return Run(self.spec, self._default, capacity, ending=ending)
+        return Run(self.spec, self._default, capacity, ending=ending, texts=self.texts)
 
     # -- the steps -------------------------------------------------------------------------------
 
@@ -154,6 +173,8 @@ class CompiledKeyed:
         keep: list[Any] = []
         none = np.zeros(0, np.int64)
         columns = addresses(chunk.columns, keep)
+        if self.texts.reads:
+            text_addresses(chunk.columns, columns, keep)
         if not len(chunk):
             ranges = np.zeros((0, RANGE_WIDTH), np.int64)
             return Split(chunk, None, times, none, none, ranges, keep, columns)
@@ -272,11 +293,15 @@ class CompiledKeyed:
             return list(self._no_rows)
         columns: list[Column] = []
         schema = self.spec.out
-        for field, (values, valid) in zip(
-            schema.fields if schema else (), buffers.fields(len(source)), strict=True
+        fields = schema.fields if schema else ()
+        for i, (field, (values, valid)) in enumerate(
+            zip(fields, buffers.fields(len(source)), strict=True)
         ):
             if field.type.fixed_width:
                 columns.append(Column(field.type, values, valid))
+            elif i in self.texts.made:
+                texts = buffers.text(i, len(source), field.type.optional)
+                columns.append(Column(field.type, texts))
             elif not len(fired):
                 columns.append(
                     Column(field.type, gather(values, source, chunk.columns, field.type.arrow))
@@ -345,6 +370,10 @@ class CompiledKeyed:
         if place + 1 == split.ranges[ctl[layout.RANGE], END]:
             ctl[layout.RANGE] += 1
             ctl[layout.PLACE] = -1
+
+
+def _free(ctl: Int64s) -> None:
+    free_arena(address(ctl[layout.ARENA :]))
 
 
 def _key_text(field: str, table: BucketTable, entries: Int64s) -> Any:

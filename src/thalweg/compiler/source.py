@@ -17,6 +17,7 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
+from thalweg import times
 from thalweg.errors import SchemaError
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import drop
@@ -32,6 +33,11 @@ _KNOWN: Final[Mapping[Any, str]] = {
     int: "int",
     float: "float",
     bool: "bool",
+    str: "str",
+    len: "len",
+    ord: "ord",
+    chr: "chr",
+    times.text: "times.text",
     range: "range",
     drop: "drop",
     math.isnan: "math.isnan",

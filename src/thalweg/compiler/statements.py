@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from thalweg.compiler.expressions import Expressions
-from thalweg.compiler.kinds import INT, Type, join
+from thalweg.compiler.kinds import INT, TEXT, TEXTS, Type, join
 from thalweg.compiler.operations import Expr
 from thalweg.compiler.source import Known
 from thalweg.syntax import parse_expression
+
+#: The variable that counts a loop's turns, and the lines with which each begins.
+_Turns: TypeAlias = tuple[str, Sequence[str]]
 
 
 class Statements(Expressions):
@@ -118,6 +122,9 @@ class Statements(Expressions):
             self.refuse(f"assigns to `{ast.unparse(target)}`")
 
     def _unpack(self, target: ast.Tuple, value: Expr) -> None:
+        if value.type.tag == "texts":
+            self._unpack_texts(target, value)
+            return
         if value.type.tag not in ("tuple", "record") or value.type.optional:
             self.refuse(f"unpacks a {value.type}")
         if len(target.elts) != len(value.type.items):
@@ -125,6 +132,11 @@ class Statements(Expressions):
         whole = self.temporary(value)
         for i, one in enumerate(target.elts):
             self._store(one, Expr(f"{whole.code}[{i}]", value.type.items[i]))
+
+    def _unpack_texts(self, target: ast.Tuple, value: Expr) -> None:
+        texts = self.temporary(self.run("list_of", TEXTS, value.code, str(len(target.elts))))
+        for i, one in enumerate(target.elts):
+            self._store(one, self.run("list_get", TEXT, texts.code, str(i)))
 
     def _store_field(self, target: ast.Attribute, value: Expr) -> None:
         owner = self.expression(target.value)
@@ -176,8 +188,8 @@ class Statements(Expressions):
             self.refuse("uses `else` after a loop")
         if not isinstance(node.target, ast.Name):
             self.refuse("unpacks in a `for`")
-        kind, code, first = self._iterable(node.iter)
         name = node.target.id
+        kind, code, first = self._iterable(node.iter, f"v_{name}")
         known = self.types.get(name, kind)
         if known != kind or name in self.parameters:
             self.refuse(f"`{name}` is {known} and becomes {kind}; a compiled variable has one type")
@@ -186,28 +198,47 @@ class Statements(Expressions):
             self.put(f"for v_{name} in {code}:")
         else:
             self.put(f"for {first[0]} in {code}:")
-            self.put(f"    v_{name} = {first[1]}")
+            for line in first[1]:
+                self.put(f"    {line}")
         before = set(self.bound or ())
         self.bound = {*before, name}
         self.nested(node.body)
         self.bound = before
 
-    def _iterable(self, node: ast.expr) -> tuple[Type, str, tuple[str, str] | None]:
-        """What a loop runs over: the type of its variable, code, and for a count of turns its variable and value."""
+    def _iterable(self, node: ast.expr, name: str) -> tuple[Type, str, _Turns | None]:
+        """What a loop runs over: the type of its variable, code, and for a count of turns how each begins."""
         if isinstance(node, ast.Call) and self.callee(node) == Known("range"):
             args = [self.expression(one) for one in node.args]
             if node.keywords or not 1 <= len(args) <= 3 or any(one.type != INT for one in args):
                 self.refuse("calls range with something else than one to three ints")
             if len(args) == 3 and (not args[2].is_const or args[2].const == 0):
                 self.refuse("calls range with a step that is not a literal")
-            return (INT, *self._range(args))
+            return (INT, *self._range(args, name))
         value = self.expression(node)
+        if value.type.is_text or value.type.tag == "texts":
+            return (TEXT, *self._characters(value, name))
         kinds = set(value.type.items)
         if value.type.tag != "tuple" or len(kinds) != 1 or value.type.items[0].tag == "tuple":
             self.refuse("loops over something else than range or a tuple of one type")
         return value.type.items[0], value.code, None
 
-    def _range(self, args: Sequence[Expr]) -> tuple[str, tuple[str, str] | None]:
+    def _characters(self, value: Expr, name: str) -> tuple[str, _Turns]:
+        """The characters of a text, or the texts of a list."""
+        many = value.type.tag == "texts"
+        whole = self.temporary(value if many else self.text(value))
+        self.temporaries += 1
+        count = f"t_{self.temporaries}"
+        if many:
+            item = self.run("list_get", TEXT, whole.code, count).code
+            return f"range({whole.code}[1])", (count, [f"{name} = {item}"])
+        self.temporaries += 1
+        at = f"t_{self.temporaries}"
+        self.put(f"{at} = int64(0)")
+        item = self.run("char_at", TEXT, whole.code, at).code
+        turns = self.run("text_len", INT, whole.code).code
+        return f"range({turns})", (count, [f"{name} = {item}", f"{at} += {name}[1]"])
+
+    def _range(self, args: Sequence[Expr], name: str) -> tuple[str, _Turns | None]:
         if len(args) == 1:
             return f"range({args[0].code})", None
         # Numba takes the distance of two ints to fit 64 bits.
@@ -217,7 +248,7 @@ class Statements(Expressions):
         count = f"t_{self.temporaries}"
         return (
             f"range(turns({start.code}, {stop.code}, {step}))",
-            (count, f"turn({start.code}, {step}, {count})"),
+            (count, [f"{name} = turn({start.code}, {step}, {count})"]),
         )
 
     def _break(self, node: ast.Break) -> None:

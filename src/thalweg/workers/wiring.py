@@ -316,7 +316,7 @@ class _Wiring:
         node, plan = runner.node, self.engine.plan
         operators = [one for one in runner.operators if isinstance(one, CompiledKeyed)]
         columns = self.engine.setting.columns(Ref(node.index))
-        if len(operators) < len(runner.operators):
+        if len(operators) < len(runner.operators) or not operators[0].texts.passes_only:
             return None
         if not (keyed_eligible(node, runner.spec, columns) and self._reads_natively(task)):
             return None
