@@ -15,7 +15,7 @@ from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
 
 Tag: TypeAlias = Literal[
-    "int", "float", "bool", "category", "handle", "none", "record", "state", "tuple"
+    "int", "float", "bool", "category", "handle", "none", "record", "state", "tuple", "list", "text"
 ]
 
 _TAGS: Final[dict[Kind, Tag]] = {
@@ -41,6 +41,8 @@ _ZEROS: Final[dict[Tag, str]] = {
     "category": "0",
     "handle": "0",
     "none": "False",
+    "list": "(0, 0)",
+    "text": "(0, 0)",
 }
 
 
@@ -53,7 +55,9 @@ class Type:
     the address of its row.
 
     ``label`` is the generated class of a record, the class name of a state, the field type of a handle.
-    ``items`` and ``names`` describe the fields of a record or state, ``offsets`` those of a state.
+    ``items`` and ``names`` describe the fields of a record or state, ``offsets`` those of a state. Of a list ``label``
+    is what it is ("list", "deque", "dict", "set"), ``items`` its item, or key and value, ``offsets`` its maxlen
+    (-1: none), and ``names`` is not empty where it cannot be changed.
     """
 
     tag: Tag
@@ -100,7 +104,9 @@ class Type:
     def __str__(self) -> str:
         names = {"category": "Category", "none": "None"}
         text = names.get(self.tag, self.tag)
-        if self.tag in ("handle", "record", "state"):
+        if self.tag in ("list", "tuple") and self.items:
+            text = f"{self.label or 'tuple'}[{', '.join(map(str, self.items))}]"
+        elif self.tag in ("handle", "record", "state"):
             text = self.label.partition("_")[2] if self.tag == "record" else self.label
         return f"{text} | None" if self.optional else text
 
@@ -141,7 +147,7 @@ def join(a: Type, b: Type) -> Type | None:
         return a
     if a.tag == "none" or b.tag == "none":
         other = b if a.tag == "none" else a
-        if other.tag in ("state", "tuple", "handle"):
+        if other.tag in ("state", "list", "handle"):
             return None
         return dataclasses.replace(other, optional=True)
     if a.bare == b.bare:

@@ -8,9 +8,12 @@ describes every function once: its text, its place, and what each free name stoo
 from __future__ import annotations
 
 import ast
+import bisect
 import builtins
+import collections
 import dataclasses
 import functools
+import heapq
 import linecache
 import math
 import types
@@ -34,6 +37,27 @@ _KNOWN: Final[Mapping[Any, str]] = {
     bool: "bool",
     range: "range",
     drop: "drop",
+    len: "len",
+    sum: "sum",
+    sorted: "sorted",
+    list: "list",
+    dict: "dict",
+    any: "any",
+    all: "all",
+    reversed: "reversed",
+    enumerate: "enumerate",
+    collections.deque: "deque",
+    heapq.heappush: "heapq.heappush",
+    heapq.heappop: "heapq.heappop",
+    heapq.heapreplace: "heapq.heapreplace",
+    heapq.heappushpop: "heapq.heappushpop",
+    heapq.heapify: "heapq.heapify",
+    heapq.nlargest: "heapq.nlargest",
+    heapq.nsmallest: "heapq.nsmallest",
+    bisect.bisect_left: "bisect.bisect_left",
+    bisect.bisect_right: "bisect.bisect_right",
+    bisect.insort_left: "bisect.insort_left",
+    bisect.insort_right: "bisect.insort_right",
     math.isnan: "math.isnan",
     math.isinf: "math.isinf",
     math.isfinite: "math.isfinite",

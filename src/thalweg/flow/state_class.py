@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 import inspect
@@ -10,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from thalweg.errors import SchemaError
-from thalweg.flow.field_types import Kind
-from thalweg.flow.records import MISSING, Field, Schema, field_type, hints_of
+from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.records import MISSING, Field, Schema, hints_of
+from thalweg.flow.state_types import needs_revival, revived, state_field_type
 from thalweg.times import NEVER
 
 
@@ -63,9 +63,16 @@ class StateSpec:
     def restore(self, values: Sequence[Any]) -> Any:
         """The state object that has these field values."""
         state: Any = object.__new__(self.cls)
-        for field, value in zip(self.schema.fields, values, strict=True):
-            setattr(state, field.name, value)
+        for (name, kind), value in zip(self._kinds, values, strict=True):
+            setattr(state, name, value if kind is None else revived(kind, value))
         return state
+
+    @functools.cached_property
+    def _kinds(self) -> tuple[tuple[str, FieldType | None], ...]:
+        """Each field with its type where a value must be given its form."""
+        return tuple(
+            (f.name, f.type if needs_revival(f.type) else None) for f in self.schema.fields
+        )
 
 
 _STATE: Final = "__thalweg_state__"
@@ -74,8 +81,8 @@ _STATE: Final = "__thalweg_state__"
 def state(cls: type) -> type:
     """Declares a state class: annotated fields, each with a default (a Timer's is NEVER).
 
-    The instances are plain objects with slots; fields left out of ``__init__`` get their default, lists a
-    fresh copy of it.
+    The instances are plain objects with slots; fields left out of ``__init__`` get their default, lists, deques
+    and dicts a fresh copy of it.
 
     Example::
 
@@ -94,8 +101,10 @@ def state(cls: type) -> type:
     hints = hints_of(cls)
     fields = []
     for name in inspect.get_annotations(cls):
-        kind = field_type(hints[name], f"{cls.__name__}.{name}")
-        default = cls.__dict__.get(name, NEVER if kind.kind is Kind.TIMER else MISSING)
+        default = _default(cls, name)
+        kind = state_field_type(hints[name], default, f"{cls.__name__}.{name}")
+        if default is MISSING and kind.kind is Kind.TIMER:
+            default = NEVER
         if default is MISSING:
             raise SchemaError(
                 f"state {cls.__name__}.{name} has no default; write {name}: {kind} = ..."
@@ -111,10 +120,20 @@ def state(cls: type) -> type:
     return _state_class(cls, tuple(fields))
 
 
+def _default(cls: type, name: str) -> Any:
+    """A field's default as it is written: a value, or ``field(default_factory=...)`` of dataclasses."""
+    value = cls.__dict__.get(name, MISSING)
+    if not isinstance(value, dataclasses.Field):
+        return value
+    if value.default_factory is not dataclasses.MISSING:
+        return value.default_factory()
+    return MISSING if value.default is dataclasses.MISSING else value.default
+
+
 def _state_class(cls: type, fields: tuple[Field, ...]) -> type:
     names = tuple(field.name for field in fields)
     plain = {f.name: f.default for f in fields if f.type.kind not in (Kind.LIST, Kind.RECORD)}
-    nested = {f.name: f.default for f in fields if f.name not in plain}
+    nested = {f.name: (f.type, f.default) for f in fields if f.name not in plain}
 
     def init(self: Any, **values: Any) -> None:
         unknown = values.keys() - set(names)
@@ -122,8 +141,8 @@ def _state_class(cls: type, fields: tuple[Field, ...]) -> type:
             raise TypeError(f"{cls.__name__} has no field {', '.join(sorted(unknown))}")
         for name, default in plain.items():
             setattr(self, name, values.get(name, default))
-        for name, default in nested.items():
-            setattr(self, name, values[name] if name in values else copy.copy(default))
+        for name, (kind, default) in nested.items():
+            setattr(self, name, values[name] if name in values else revived(kind, default))
 
     def show(self: Any) -> str:
         return f"{cls.__name__}({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
