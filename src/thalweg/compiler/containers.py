@@ -17,7 +17,9 @@ from thalweg.compiler.expressions import Expressions
 from thalweg.compiler.kinds import BOOL, FLOAT, INT, NONE, Type
 from thalweg.compiler.list_code import ListCode
 from thalweg.compiler.operations import Expr, an
-from thalweg.compiler.source import Captured, dotted
+from thalweg.compiler.source import Captured, Frozen, dotted
+from thalweg.compiler.tables import table_of
+from thalweg.errors import SchemaError
 
 #: Calls of functions that may be about lists, and the method of the class that writes them.
 _FUNCTIONS: Final = {
@@ -73,7 +75,23 @@ class Containers(Expressions):
 
     def is_frozen(self, path: Sequence[str]) -> bool:
         """Whether a captured container has this path."""
-        return False
+        return isinstance(self.captured.get(".".join(path)), Frozen)
+
+    def _outside(self, path: str) -> Expr:
+        value = self.captured.get(path)
+        return self.table(path, value) if isinstance(value, Frozen) else super()._outside(path)
+
+    def table(self, path: str, value: Frozen) -> Expr:
+        """A captured container."""
+        try:
+            table = table_of(value)
+            assert table.kind.item is not None
+            item = self.unit.value_type(table.kind.item)
+        except (SchemaError, TypeError) as error:
+            self.refuse(f"reads `{path}`, a captured {type(value.value).__name__} that {error}")
+        items = (item,) if table.form == "list" else item.items
+        kind = Type("list", label=table.form, items=items, names=("frozen",), offsets=(-1,))
+        return Expr(f"({self.unit.table(table.symbol)}(), 0)", kind)
 
     def _known(self, name: str, node: ast.Call) -> Expr:
         method = _FUNCTIONS.get(name)

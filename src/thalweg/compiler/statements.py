@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from thalweg.compiler import cell_code
 from thalweg.compiler.container_calls import ContainerCalls
 from thalweg.compiler.kinds import INT, NONE, Type, join
+from thalweg.compiler.math_calls import MathCalls
 from thalweg.compiler.operations import Expr, an
 from thalweg.compiler.source import Known
 from thalweg.syntax import parse_expression
@@ -27,7 +28,7 @@ class Turns:
     fixed: Sequence[str] = ()
 
 
-class Statements(ContainerCalls):
+class Statements(ContainerCalls, MathCalls):
     """Lowers statements to lines of code; the subclass knows results and calls."""
 
     node: ast.FunctionDef | ast.Lambda

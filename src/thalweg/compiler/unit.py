@@ -66,6 +66,13 @@ class Unit:
             self.parts.append(text.replace("{name}", self.helpers[text]))
         return self.helpers[text]
 
+    def table(self, symbol: str) -> str:
+        """The name of a function that gives the address of a captured table."""
+        if symbol not in self.helpers:
+            self.helpers[symbol] = self.name("table")
+            self.parts.append(f'{self.helpers[symbol]} = table_place("{symbol}")\n')
+        return self.helpers[symbol]
+
     def state(self, spec: StateSpec) -> Type:
         """The type of a state: its fields and where they stand in a row of the table."""
         try:
