@@ -87,6 +87,8 @@ class Function(Statements):
         self.lines = []
         self.depth = 1
         self.temporaries = 0
+        self.loops = 0
+        self.changes = {}
 
     def _bind(self, arguments: Sequence[Type]) -> dict[str, Type]:
         """The parameters that get an argument; the others start with their default."""
@@ -198,8 +200,8 @@ class Function(Statements):
         kind = value.type if self.result is None else join(self.result, value.type)
         if kind is None:
             self.refuse(f"returns {self.result} or {value.type}; make both the same type")
-        if kind.tag == "state":
-            self.refuse("returns the state")
+        if kind.tag in ("state", "list"):
+            self.refuse(f"returns {'the state' if kind.tag == 'state' else 'a list'}")
         self.result = kind
         code = self.fit(value, kind, "the result") if kind.tag != "none" else "False"
         self.put(f"return {code}")
@@ -215,9 +217,10 @@ class Function(Statements):
                 self.refuse("yields None")
             self.emit_value(value.value)
             return
-        if isinstance(value, ast.Call) and self.callee(value) == Known("drop"):
+        if isinstance(value, ast.Call) and self.resolved(value) == Known("drop"):
             self._drop(value)
             return
+        self.statement_call = value
         self.put(f"{self.expression(value).code}")
 
     def _drop(self, node: ast.Call) -> None:
@@ -304,7 +307,7 @@ class Function(Statements):
         """The arguments of a record's constructor; None when it is another expression."""
         if not isinstance(node, ast.Call):
             return None
-        value = self.callee(node)
+        value = self.resolved(node)
         if not isinstance(value, RecordClass):
             return None
         if any(isinstance(one, ast.Starred) for one in node.args):
@@ -334,8 +337,9 @@ class Function(Statements):
         args = [given[name] for name in names]
         if any(one.type.tag == "none" for one in args):
             self.refuse(f"passes None to {source.name}")
-        if any(one.type.tag == "state" for one in args):
+        if any(one.type.tag in ("state", "list") for one in args):
             self.effects += 1
+            self.changes["any"] = self.changes.get("any", 0) + 1
         name, result = write_function(self.unit, source, [one.type for one in args], None, "value")
         codes = [one.code for one in args] + ["_a"] * (name in self.unit.with_arena)
         return Expr(f"{name}({', '.join(codes)})", result)

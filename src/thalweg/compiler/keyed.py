@@ -33,6 +33,7 @@ from thalweg.compiler.kinds import NO_VALUE
 from thalweg.compiler.runtime.arena import free_arena
 from thalweg.compiler.runtime.lookup import BUCKET, END, RANGE_WIDTH, TableOfTables
 from thalweg.compiler.runtime.support import DONE
+from thalweg.compiler.runtime.undo import UndoLog
 from thalweg.compiler.text.use import TextUse
 from thalweg.flow.field_types import FieldType
 
@@ -93,8 +94,14 @@ class Run:
             weakref.finalize(self, _free, self.ctl)
         self.ctl[layout.ENDING] = ending
         #: the state as the function saw it
-        self.backup = default.copy()
-        self.backup_place = address(self.backup.view(np.uint8))
+        size = default.dtype.itemsize
+        place = layout.log_place(size)
+        # Behind the copy stands the address of the log of the call.
+        memory = np.zeros(place + 8, np.uint8)
+        self.backup = memory[:size].view(default.dtype)
+        self.backup_place = address(memory)
+        self.log = UndoLog()
+        memory[place:].view(np.int64)[0] = self.log.place
         self.rejected: list[Rejected] = []
 
     @property
@@ -350,6 +357,7 @@ class CompiledKeyed:
         entry = int(run.ctl[layout.ENTRY])
         table = self.tables[bucket]
         table.records[entry] = run.backup[0]
+        run.log.undo()
         place = Place(table, bucket, entry, run.buffers, run.ctl, run.backup[0])
         if run.ctl[layout.FIRING]:
             key = self.spec.key.python_keys(table.key_columns(np.array([entry])), 1)[0]

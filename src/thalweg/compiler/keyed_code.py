@@ -112,6 +112,7 @@ def write_keyed(spec: KeyedSpec) -> str:
         name, _ = write_function(unit, source, arguments, emit, "emit")
         process, on_timer = (process, name) if process else (name, "")
     unit.check_widened()
+    unit.check_lists()
     shape = _Shape.of(spec, state)
     arena = f", ctl + {8 * ARENA}" if unit.uses_arena else ""
     if spec.timer is not None:
@@ -179,18 +180,26 @@ class _Shape:
     size: int
     timer: int | None
     drop: int
+    #: where the address of the call's log goes in rows that own memory, and what they own
+    log: int | None
+    owned: tuple[int, ...]
 
     @classmethod
     def of(cls, spec: KeyedSpec, state: Type) -> _Shape:
         names = spec.state.schema.names
         timer = spec.timer
         at = None if timer is None else state.offsets[names.index(timer)]
-        return cls(record_dtype(spec.state).itemsize, at, state.offsets[-1])
+        owned = tuple(
+            state.offsets[i] for i, kind in enumerate(state.items) if kind.tag in ("list", "text")
+        )
+        log = state.offsets[-2] if owned else None
+        return cls(record_dtype(spec.state).itemsize, at, state.offsets[-1], log, owned)
 
     @property
     def die(self) -> list[str]:
         """Lines that drop the state of the entry at hand."""
         return [
+            *(f"free(get_i(rec + {place}))" for place in self.owned),
             f"copy_bytes(rec, {word('chunk', DEFAULT)}, {self.size})",
             f"put_u(flag, (get_u(flag) | {DIRTY}) & {255 - ALIVE})",
         ]
@@ -228,24 +237,39 @@ def _indent(lines: list[str], depth: int) -> list[str]:
     return ["    " * depth + line for line in lines]
 
 
-def _call(call: str, size: int) -> list[str]:
+def log_place(size: int) -> int:
+    """How far behind the copy of a state of this size the address of the log of the call stands."""
+    return -(-size // 8) * 8
+
+
+def _call(call: str, shape: _Shape) -> list[str]:
     """Lines that call a user's function on ``rec``, or undo and report that outputs do not fit."""
+    size, begin, end, undone = shape.size, [], [], []
+    if shape.log is not None:
+        begin = [
+            f"log = get_i({word('chunk', BACKUP)} + {log_place(size)})",
+            f"put_i(rec + {shape.log}, log)",
+        ]
+        end, undone = ["settle(log)"], ["    undo(log)"]
     return [
         f"{put_word('ctl', OUT, 'n')}",
         f"copy_bytes({word('chunk', BACKUP)}, rec, {size})",
+        *begin,
         call,
         "if m > get_i(out):",
         f"    {put_word('ctl', NEEDED, 'm')}",
         f"    copy_bytes(rec, {word('chunk', BACKUP)}, {size})",
+        *undone,
         "    return -1",
         "n = m",
+        *end,
     ]
 
 
 def _fire(spec: KeyedSpec, shape: _Shape, on_timer: str, arena: str) -> str:
     """``fire(...)``: all timers of one key below ``limit``; the new number of outputs, -1 when full."""
     arguments = f"rec, {_key_code(spec.key)}t, (out, -1, t, bucket, e, word{arena}), n"
-    done = _call(f"m = {on_timer}({arguments})", shape.size)
+    done = _call(f"m = {on_timer}({arguments})", shape)
     # The copy must still have the timer, else a repeated call would find none.
     done.insert(2, f"put_i(rec + {shape.timer}, {NEVER})")
     body = [
@@ -291,7 +315,7 @@ def _rows(spec: KeyedSpec, shape: _Shape, process: str, row: Type, arena: str) -
         f"    copy_bytes(rec, {word('chunk', DEFAULT)}, {shape.size})",
         f"{put_word('ctl', FIRING, '0')}",
         f"{put_word('ctl', ENTRY, 'e')}",
-        *_call(f"m = {process}({arguments})", shape.size),
+        *_call(f"m = {process}({arguments})", shape),
         f"if get_u(rec + {shape.drop}) != 0:",
         *_indent(shape.die, 1),
         "    return n",

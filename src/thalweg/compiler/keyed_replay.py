@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from thalweg.checkpoint.table_form import ALIVE, DIRTY
+from thalweg.checkpoint.table_form import ALIVE, DIRTY, set_values, state_values
 from thalweg.checkpoint.tables import BucketTable
-from thalweg.columns.chunks import CATEGORIES
+from thalweg.columns.chunks import Column
 from thalweg.columns.contracts import Rejected
 from thalweg.compiler import keyed_code as layout
 from thalweg.compiler.columns import Buffers
@@ -25,7 +25,6 @@ from thalweg.compiler.replay import operator_error, results
 from thalweg.compiler.source import FunctionSource
 from thalweg.errors import OperatorError
 from thalweg.flow.failures import reason_of, shorten
-from thalweg.flow.field_types import Kind
 from thalweg.flow.records import Schema
 from thalweg.times import NEVER
 
@@ -112,7 +111,7 @@ class Replay:
 
     def die(self, place: Place) -> None:
         """Drops the key's state."""
-        place.table.records[place.entry] = place.table.default[0]
+        place.table.empty(np.array([place.entry]))
         place.table.flags[place.entry] = (int(place.table.flags[place.entry]) | DIRTY) & ~ALIVE
 
     def _stop(self, source: FunctionSource, value: Any, error: Exception) -> None:
@@ -127,7 +126,8 @@ class Replay:
         arguments: Sequence[Any],
         handles: Sequence[tuple[str, Any, int]],
     ) -> _Call:
-        state = self.spec.state.restore(self._state_values(place.before))
+        before = np.array([place.before], place.table.records.dtype)
+        state = self.spec.state.restore(state_values(self.spec.state, before))
         out = self.spec.out
         outputs = []
         for raw in results(function(state, *arguments)):
@@ -136,20 +136,10 @@ class Replay:
         values = self.spec.state.values(state)
         return _Call(outputs, values, bool(getattr(state, "_drop", False)))
 
-    def _state_values(self, record: Any) -> list[Any]:
-        values = []
-        for field in self.spec.state.schema.fields:
-            value = record[field.name].item()
-            if field.type.kind is Kind.CATEGORY:
-                value = CATEGORIES.decode(np.array([value]))[0].as_py()
-            values.append(value)
-        return values
-
     def _write(self, place: Place, values: Sequence[Any]) -> None:
-        records = place.table.records
+        rows = np.array([place.entry])
         for field, value in zip(self.spec.state.schema.fields, values, strict=True):
-            category = field.type.kind is Kind.CATEGORY
-            records[field.name][place.entry] = CATEGORIES.code(value) if category else value
+            set_values(place.table.records, field, rows, Column.from_python(field.type, [value]))
         place.table.flags[place.entry] |= ALIVE | DIRTY
 
     def _arm(self, place: Place, timer: str, time: int) -> None:

@@ -27,6 +27,7 @@ Tag: TypeAlias = Literal[
     "record",
     "state",
     "tuple",
+    "list",
 ]
 
 _TAGS: Final[dict[Kind, Tag]] = {
@@ -61,6 +62,7 @@ _ZEROS: Final[dict[Tag, str]] = {
     "text": "(int64(0), int64(0))",
     "texts": "(int64(0), int64(0))",
     "none": "False",
+    "list": "(0, 0)",
 }
 #: The field type and name of texts.
 _TEXT_NAME: Final = "str"
@@ -80,7 +82,9 @@ class Type:
 
     ``label`` is the generated class of a record, the class name of a state, the field type of a handle, LITERAL
     for a text of literals. ``items`` and ``names`` describe the fields of a record or state, ``offsets`` those
-    of a state. The one name of the handle of a key's text is the way to it (``runtime.text_keys``).
+    of a state. The one name of the handle of a key's text is the way to it (``runtime.text_keys``). Of a list ``label`` is what it is ("list", "deque",
+    "dict", "set"), ``items`` its item, or key and value, ``offsets`` its maxlen (-1: none), and ``names`` is not empty
+    where it cannot be changed.
     """
 
     tag: Tag
@@ -142,7 +146,9 @@ class Type:
             "texts": "list of str",
         }
         text = names.get(self.tag, self.tag)
-        if self.tag in ("handle", "record", "state"):
+        if self.tag in ("list", "tuple") and self.items:
+            text = f"{self.label or 'tuple'}[{', '.join(map(str, self.items))}]"
+        elif self.tag in ("handle", "record", "state"):
             text = self.label.partition("_")[2] if self.tag == "record" else self.label
         return f"{text} | None" if self.optional else text
 
@@ -186,7 +192,7 @@ def join(a: Type, b: Type) -> Type | None:
         return _joined_text(a, b)
     if a.tag == "none" or b.tag == "none":
         other = b if a.tag == "none" else a
-        if other.tag in ("state", "tuple", "texts"):
+        if other.tag in ("state", "list", "texts"):
             return None
         return dataclasses.replace(other, optional=True)
     if a.tag == b.tag and a.tag in ("record", "tuple") and a.names == b.names:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
+from thalweg.compiler.cell_code import load
 from thalweg.compiler.kinds import BOOL, FLOAT, INT, LITERAL, NO_VALUE, NONE, Type
 from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.source import FunctionSource
@@ -267,7 +268,14 @@ class Operations:
             return Expr(f"{owner.code}.f_{name}", kind)
         if kind.tag == "float":
             self.unit.sensitive.append((owner.type.label, name))
-        return Expr(f"get_{kind.letter}({owner.code} + {owner.type.offsets[at]})", kind)
+        place = f"{owner.code} + {owner.type.offsets[at]}"
+        if kind.tag == "list":
+            return Expr(f"({place}, get_i({owner.code} + {owner.type.offsets[-2]}))", kind)
+        return (
+            Expr(load(self.unit, kind, place), kind)
+            if kind.optional or kind.items
+            else Expr(f"get_{kind.letter}({place})", kind)
+        )
 
     def fit(self, value: Expr, target: Type, where: str) -> str:
         """Code of a value as the target type; numbers widen, nothing narrows."""

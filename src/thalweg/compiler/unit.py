@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from thalweg.checkpoint.table_form import record_dtype
+from thalweg.checkpoint.table_form import default_record, record_dtype
 from thalweg.columns.chunks import CATEGORIES
 from thalweg.compiler.kinds import Type, field_type, record_type
 from thalweg.compiler.reasons import NotCompilable
@@ -20,6 +20,8 @@ from thalweg.compiler.runtime import (
     text_parts,
     text_reading,
 )
+from thalweg.errors import SchemaError
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import StateSpec
 
@@ -58,6 +60,11 @@ class Unit:
     #: where the fields of outputs that a text is made for are noted; None: they are known
     made: set[str] | None = None
     _constants: dict[str, str] = dataclasses.field(default_factory=dict)
+    #: generated functions that serve others, by their text
+    helpers: dict[str, str] = dataclasses.field(default_factory=dict)
+    #: fields of states whose list is given a name somewhere, and those that get another list somewhere, and where
+    named_lists: set[str] = dataclasses.field(default_factory=set)
+    replaced_lists: dict[str, str] = dataclasses.field(default_factory=dict)
     _names: int = 0
 
     def name(self, base: str) -> str:
@@ -81,18 +88,56 @@ class Unit:
         """The type of a record with its declared fields."""
         return record_type(self.record_class(schema.name, schema.names), schema)
 
+    def helper(self, base: str, text: str) -> str:
+        """The name of a generated function with this text, in which ``{name}`` stands for it; written once."""
+        if text not in self.helpers:
+            self.helpers[text] = self.name(base)
+            self.parts.append(text.replace("{name}", self.helpers[text]))
+        return self.helpers[text]
+
+    def table(self, symbol: str) -> str:
+        """The name of a function that gives the address of a captured table."""
+        if symbol not in self.helpers:
+            self.helpers[symbol] = self.name("table")
+            self.parts.append(f'{self.helpers[symbol]} = table_place("{symbol}")\n')
+        return self.helpers[symbol]
+
     def state(self, spec: StateSpec) -> Type:
         """The type of a state: its fields and where they stand in a row of the table."""
-        for field in spec.schema.fields:
-            if not field.type.fixed_width or field.type.optional:
-                raise NotCompilable(
-                    f"state {spec.name}.{field.name} is {field.type}; compiled state holds int, float,"
-                    " bool, Timestamp, Category and Timer, none Optional"
-                )
+        try:
+            default_record(spec)
+        except SchemaError as error:
+            raise NotCompilable(str(error)) from None
         dtype = record_dtype(spec)
         offsets = tuple(int(dtype.fields[name][1]) for name in dtype.names or ())  # type: ignore[index]
-        types = tuple(field_type(f.type) for f in spec.schema.fields)
+        types = tuple(self.value_type(f.type) for f in spec.schema.fields)
         return Type("state", label=spec.name, items=types, names=spec.schema.names, offsets=offsets)
+
+    def value_type(self, kind: FieldType) -> Type:
+        """The static type of a state's field, or of what it holds."""
+        if kind.kind is Kind.STR:
+            return Type("text", kind.optional)
+        if kind.kind is Kind.LIST:
+            assert kind.item is not None
+            item = self.value_type(kind.item)
+            items = item.items if kind.form == "dict" else (item,)
+            most = -1 if kind.maxlen is None else kind.maxlen
+            return Type("list", label=kind.form or "list", items=items, offsets=(most,))
+        if kind.kind is Kind.RECORD and kind.record is not None:
+            items = tuple(self.value_type(field.type) for field in kind.record.fields)
+            if kind.form == "tuple":
+                return Type("tuple", kind.optional, items=items)
+            label = self.record_class(kind.record.name, kind.record.names)
+            return Type("record", kind.optional, label, items, kind.record.names)
+        return field_type(kind)
+
+    def check_lists(self) -> None:
+        """Refuses a list that has a name while its field gets another one: Python's name goes on to mean the old one."""
+        for field, place in self.replaced_lists.items():
+            if field in self.named_lists:
+                raise NotCompilable(
+                    f"{place}: assigns to {field}, which a variable stands for somewhere; use {field} itself"
+                )
 
     def check_widened(self) -> None:
         """Refuses a float field that holds Python's int where that could be seen before it is coerced."""

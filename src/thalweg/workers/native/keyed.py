@@ -25,6 +25,7 @@ from thalweg.compiler.keyed import CompiledKeyed, Run, Split
 from thalweg.compiler.kinds import field_type
 from thalweg.compiler.runtime.calls import address_of
 from thalweg.compiler.runtime.lookup import BUCKET, END, RANGE_WIDTH, START
+from thalweg.compiler.runtime.undo import UndoLog
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.flow.records import Schema
@@ -123,7 +124,7 @@ class NativeKeyed:
             for field in spec.key.fields
         ]  # fmt: skip
         kinds = [_kind_words(field.type) for field in outputs]
-        self._sizes = len(buffers.table), dtype.itemsize
+        self._sizes = len(buffers.table), code.log_place(dtype.itemsize) + 8
         timed = self._timed and spec.timer is not None
         words = {
             at.KERNEL: address_of(self.operators[0].kernel), at.PARTITIONS: len(self.operators),
@@ -163,7 +164,8 @@ class NativeKeyed:
         chunk = at.AREA_HEAD
         out = chunk + code.COLUMNS + 2 * len(self.spec.source.names)
         backup = out + table_words
-        words = -(-(backup + -(-record_size // 8)) // 8) * 8 + 8
+        words = -(-(backup + record_size // 8) // 8) * 8 + 8
+        self._logs = [UndoLog() for _ in self.operators]
         self.areas = np.zeros((count, words), np.int64)
         self.context[at.AREAS], self.context[at.AREA_WORDS] = address(self.areas), words
         for number, (area, operator) in enumerate(zip(self.areas, self.operators, strict=True)):
@@ -177,6 +179,7 @@ class NativeKeyed:
             area[chunk + code.TABLES] = operator.places.place
             area[chunk + code.DEFAULT] = operator.default_place
             area[chunk + code.BACKUP] = start + 8 * backup
+            area[backup + record_size // 8 - 1] = self._logs[number].place
 
     def _buffers(self, capacity: int) -> Buffers:
         return Buffers(self.spec.out, code.OUT_WORDS + self.spec.words, capacity)
@@ -272,6 +275,7 @@ class NativeKeyed:
             # The kernel starts again at the call that raised, and raises where its exception is seen.
             table = operator.tables[int(ranges[control[code.RANGE], BUCKET])]
             table.records[control[code.ENTRY]] = run.backup[0]
+            self._logs[number].undo()
         part = self._part(at_split, number)
         part[at.PART_BUFFER], part[at.PART_PYTHON] = area[at.BUFFER], 1
         area[at.BUFFER] = 0
