@@ -1,6 +1,5 @@
 """Key functions compiled: the key of each row, what is refused, and what a row without a key becomes."""
 
-
 from __future__ import annotations
 
 from typing import Any, NamedTuple

@@ -30,6 +30,7 @@ from thalweg.workers.native.blocks import (
     payload_row_word,
     payload_word,
     table_word,
+    texts_word,
     time_word,
     values_word,
 )
@@ -140,6 +141,7 @@ def _finish(ctx: int, block: int, made: int) -> int:
     else:
         put_i(made + 8 * payload_word(fields), NO_PAYLOAD)
         put_i(made + 8 * payload_row_word(fields), 0)
+        put_i(made + 8 * texts_word(fields), 0)
     return rows
 
 
@@ -223,6 +225,7 @@ def _payload(
 ) -> None:
     """The payload stays; its rows are those of the source rows and stand in the source column."""
     put_i(made + 8 * payload_word(fields), get_i(block + 8 * payload_word(given)))
+    put_i(made + 8 * texts_word(fields), get_i(block + 8 * texts_word(given)))
     rows_at = get_i(block + 8 * payload_row_word(given))
     if rows_at != 0:
         _take(rows_at, source, rows, source)
