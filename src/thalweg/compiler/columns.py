@@ -9,17 +9,18 @@ memory; those that it makes it writes as addresses and lengths, of which an Arro
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from thalweg.columns.canonical import TEXT, nulls_of
 from thalweg.columns.chunks import CATEGORIES, Column, Int64s
 from thalweg.compiler.kinds import NO_VALUE, Type, field_type
 from thalweg.compiler.runtime.arena import copy_texts, text_offsets
-from thalweg.flow.field_types import Kind
 from thalweg.flow.records import Schema
+from thalweg.hashing import text_buffers
 
 
 def address(array: npt.NDArray[Any]) -> int:
@@ -46,21 +47,36 @@ def addresses(columns: Sequence[Column], keep: list[Any]) -> list[int]:
     return out
 
 
-def text_addresses(columns: Sequence[Column], words: list[int], keep: list[Any]) -> None:
-    """Puts the address of (offsets, bytes, validity or 0) into the first word of each column of texts."""
+#: Words of a column of texts, all 0 where it is none, so that compiled code can read what does not enter it:
+TEXT_WORDS: Final = 4
+TEXT_ENDS: Final = 0  # address of the ends of its rows, one in front,
+TEXT_WIDE: Final = 1  # 1 if these are int64, 0 if int32
+TEXT_BYTES: Final = 2  # address of the bytes
+TEXT_NULLS: Final = 3  # address of a byte a row, 1 where it is None; 0 where no row is
+#: Words that stand behind the pairs of a chunk's columns where texts are read: two, payload, rows and texts.
+TEXT_TAIL: Final = 5
+_NO_NULLS: Final = np.zeros(0, np.bool_)
+
+
+def text_words(column: Column, keep: list[Any]) -> tuple[int, bool, int, int]:
+    """Where the texts of a column stand; arrays made on the way are appended to ``keep``."""
+    ends, data = text_buffers(column.values)
+    nulls = nulls_of(column) if column.values.null_count else _NO_NULLS
+    keep += [ends, data, nulls]
+    return address(ends), ends.itemsize == 8, address(data), address(nulls) if len(nulls) else 0
+
+
+def with_texts(columns: Sequence[Column], words: Sequence[int], keep: list[Any]) -> list[int]:
+    """The words of a chunk's columns, and behind them where the texts are, as in a block's words."""
+    texts = np.zeros((len(columns), TEXT_WORDS), np.int64)
+    made = [*words, 0, 0, 0, 0, address(texts)]
     for number, column in enumerate(columns):
-        if column.type.kind is not Kind.STR or not len(column):
-            continue
-        _, offsets, data = column.values.buffers()
-        valid = 0
-        if column.values.null_count:
-            mask = np.ascontiguousarray(column.values.is_valid().to_numpy(zero_copy_only=False))
-            keep.append(mask)
-            valid = address(mask)
-        start = offsets.address + 4 * column.values.offset
-        parts = np.array([start, 0 if data is None else data.address, valid], np.int64)
-        keep += [parts, column.values]
-        words[2 * number] = address(parts)
+        if not column.type.fixed_width:
+            made[2 * number + 1] = number
+        if column.type.kind in TEXT:
+            texts[number] = text_words(column, keep)
+    keep.append(texts)
+    return made
 
 
 def word(table: str, place: int) -> str:

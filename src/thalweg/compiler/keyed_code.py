@@ -101,7 +101,7 @@ def write_keyed(spec: KeyedSpec) -> str:
     Raises:
         NotCompilable: with the reason.
     """
-    unit = Unit()
+    unit = Unit(columns=len(spec.source.fields))
     state, row = unit.state(spec.state), unit.record(spec.source)
     target = unit.record(spec.out) if spec.out else Type("record", label="_nothing")
     made = made_fields(unit, _calls(spec, state, row), target)

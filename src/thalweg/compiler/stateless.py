@@ -24,7 +24,7 @@ from thalweg.compiler.columns import (
     put_word,
     row_code,
     store_codes,
-    text_addresses,
+    with_texts,
     word,
 )
 from thalweg.compiler.functions import Emit, made_fields, with_made, write_function
@@ -93,7 +93,7 @@ _Following: TypeAlias = Callable[[str], str]
 
 
 def _write(steps: Sequence[Step], source: Schema) -> str:
-    unit = Unit()
+    unit = Unit(columns=len(source.fields))
     records = [unit.record(source)]
     made: frozenset[int] = frozenset()
     for step in steps:
@@ -216,7 +216,7 @@ class CompiledChain:
         keep: list[Any] = []
         columns_in = addresses(chunk.columns, keep)
         if self.texts.reads:
-            text_addresses(chunk.columns, columns_in, keep)
+            columns_in = with_texts(chunk.columns, columns_in, keep)
         table = np.array([len(chunk), *columns_in], np.int64)
         ctl[STOP] = len(chunk)
         buffers = Buffers(self.out, 1, len(chunk), self.texts.made)

@@ -55,6 +55,8 @@ class Unit:
     imports: set[str] = dataclasses.field(default_factory=set)
     #: generated functions that are given the arena
     with_arena: set[str] = dataclasses.field(default_factory=set)
+    #: columns of the chunk
+    columns: int = 0
     #: whether a text of a column is looked at
     reads_text: bool = False
     #: where the fields of outputs that a text is made for are noted; None: they are known

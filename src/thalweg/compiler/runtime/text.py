@@ -85,11 +85,30 @@ def no_text() -> Any:
 
 
 @inner
-def _column_text(handle: Any) -> Any:
-    column = get_i(handle[1] + 16 * handle[0])
-    place = get_i(column) + 4 * handle[2]
-    start = int64(get_w(place))
-    return (get_i(column + 8) + start, int64(get_w(place + 4)) - start)
+def _column_of(handle: Any, columns: Any) -> Any:
+    """Where it stands where the texts are, and in which row; the address is 0 for None.
+
+    Behind the pairs of all columns of the chunk stand two words, the payload's number, the address of its rows (0:
+    those of the chunk), and that of the texts of its columns, as :mod:`thalweg.workers.native.blocks` has them.
+    """
+    pair, behind = handle[1] + 16 * handle[0], handle[1] + 16 * columns
+    numbers, rows = get_i(pair), get_i(behind + 24)
+    number = get_i(pair + 8) if numbers == 0 else get_i(numbers + 8 * handle[2])
+    row = handle[2] if rows == 0 else get_i(rows + 8 * handle[2])
+    if number == NO_VALUE:
+        return (int64(0), row)
+    return (get_i(behind + 32) + 32 * number, row)
+
+
+@inner
+def _text_in(column: Any, row: Any) -> Any:
+    """The text of a row: of the words of a column the ends, whether they are int64, and the bytes."""
+    ends = get_i(column)
+    if get_i(column + 8) != 0:
+        start, stop = get_i(ends + 8 * row), get_i(ends + 8 * row + 8)
+    else:
+        start, stop = int64(get_w(ends + 4 * row)), int64(get_w(ends + 4 * row + 4))
+    return (get_i(column + 16) + start, stop - start)
 
 
 @inner
@@ -101,22 +120,25 @@ def _key_text(handle: Any) -> Any:
 
 
 @inner
-def column_text(handle: Any) -> Any:
-    """The text that a handle stands for."""
-    return _column_text(handle) if handle[0] >= 0 else _key_text(handle)
+def column_text(handle: Any, columns: Any) -> Any:
+    """The text that a handle stands for, in a chunk of so many columns."""
+    if handle[0] < 0:
+        return _key_text(handle)
+    column, row = _column_of(handle, columns)
+    return _text_in(column, row)
 
 
 @inner
-def column_text_or_none(handle: Any) -> Any:
+def column_text_or_none(handle: Any, columns: Any) -> Any:
     """The same of an optional text: (is there, text)."""
     if handle[0] == NO_VALUE:
         return (False, no_text())
     if handle[0] < 0:
         return (True, _key_text(handle))
-    valid = get_i(get_i(handle[1] + 16 * handle[0]) + 16)
-    if valid != 0 and not get_b(valid + handle[2]):
+    column, row = _column_of(handle, columns)
+    if column == 0 or (get_i(column + 24) != 0 and get_b(get_i(column + 24) + row)):
         return (False, no_text())
-    return (True, _column_text(handle))
+    return (True, _text_in(column, row))
 
 
 # -- comparison ----------------------------------------------------------------------------------------

@@ -195,6 +195,10 @@ class TextMethods(TextWriting):
             between = [one for text in texts for one in (owner, text)]
             return self.joined(between[1:])
         value = self.expression(parts)
+        if value.type.tag == "tuple" and all(one.is_text for one in value.type.items):
+            kinds = enumerate(value.type.items)
+            texts = [self.text(Expr(f"{value.code}[{i}]", kind)) for i, kind in kinds]
+            return self.joined([one for text in texts for one in (owner, text)][1:])
         if value.type.tag != "texts":
             self.refuse("joins something else than a tuple, a list display or what split gave")
         return self.make("text_join", TEXT, owner.code, value.code)

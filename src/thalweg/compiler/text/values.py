@@ -56,7 +56,7 @@ class Texts(Operations):
         if value.type.names:
             layout = self.unit.constant(value.type.names[0])
             return self.run(f"key_text{suffix}", kind, value.code, layout)
-        return self.run(f"column_text{suffix}", kind, value.code)
+        return self.run(f"column_text{suffix}", kind, value.code, str(self.unit.columns))
 
     def text(self, value: Expr, what: str = "uses") -> Expr:
         """The value as a text that is there; refused where it is none."""
