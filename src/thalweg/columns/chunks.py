@@ -41,6 +41,8 @@ _LONG_BYTES: Final = 256
 _MOST_BYTES: Final = 2**31 - 1
 #: About so many bytes of a chunk become Python objects at a time.
 _WINDOW_BYTES: Final = 1 << 20
+#: And at most so many rows: fewer live objects, which Python's collector has to look at.
+_WINDOW_ROWS: Final = 4096
 
 
 def numpy_dtype(kind: Kind) -> np.dtype[Any]:
@@ -304,7 +306,7 @@ class Chunk:
         """The tuples as of :meth:`rows`, made some at a time: large values are not all there at once."""
         size = sum(one.values.nbytes for one in self.columns)
         count = max(1, min(self.length, size // _WINDOW_BYTES))
-        step = -(-self.length // count)
+        step = min(-(-self.length // count), _WINDOW_ROWS)
         for start in range(0, self.length, max(step, 1)):
             yield from self.slice(start, min(start + step, self.length)).rows()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -85,6 +85,8 @@ class InterpretedKeyed:
         self._ending = False
         self._times: list[int] = []
         self._going: list[int] = []
+        #: where rows are collected: the last field of each
+        self.lasts: list[int] = []
 
     def set_units(self, units: StateUnits) -> None:
         """By what the state is kept; tables that are held already must be those of these units."""
@@ -131,14 +133,22 @@ class InterpretedKeyed:
         # A state that is to be treated with care from here on ends the loop.
         self._going = [] if self._careful else buckets.copy()
         found = map(parts.__getitem__, self._going)
-        done = self._loop(chunk.each_row(), python_keys, found, self._times, answers, self)
+        done = self._loop(self._given(), python_keys, found, self._times, answers, self)
         for key in list(self.logs):
             self._close(key)
-        if done and len(answers) < len(chunk):
+        if done and len(answers) < len(chunk) and self._node.collects is None:
             start = len(answers)
             left = chunk.slice(start, len(chunk)).each_row()
             found = map(parts.__getitem__, buckets[start:])
             self._each_carefully(left, python_keys[start:], found, self._times[start:])
+
+    def _given(self) -> Iterator[Any]:
+        """The rows as the loop takes them."""
+        chunk, collects = self._chunk, self._node.collects
+        if collects is None:
+            return chunk.each_row()
+        self.lasts = chunk.columns[-1].values.tolist()
+        return Chunk(collects.item, chunk.columns[:-1], len(chunk)).each_row()
 
     def log(self, states: dict[Any, Any], state: Any | None) -> _Log:
         """A log from here on of a key that has this state, or none yet."""
@@ -402,7 +412,8 @@ class InterpretedKeyed:
         fired = self._fired
         time = np.zeros(len(source), np.int64) if times is None else times[source]
         if fired.rows:
-            made = Chunk.from_rows(self._out, fired.rows).columns
+            made = try_columns(self._out, fired.rows) if self._out.stays else None
+            made = made or Chunk.from_rows(self._out, fired.rows).columns
             columns = [Column.concat(pair) for pair in zip(columns, made, strict=True)]
             source = np.concatenate([source, np.full(len(fired.rows), -1)])
             time = np.concatenate([time, np.array(fired.time, np.int64)])
@@ -445,7 +456,8 @@ class InterpretedKeyed:
         arguments = (state, key, time) if node.key.fields else (state, time)
         try:
             made = self._timer_rows(node.on_timer.call(*arguments))
-            node.state.values(state)
+            if node.collects is None:
+                node.state.values(state)
         except Exception as error:
             if node.errors == "fail":
                 raise operator_error(node.name, node.on_timer, fired, error) from error

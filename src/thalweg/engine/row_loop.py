@@ -43,10 +43,32 @@ def make_loop(node: Keyed) -> Loop:
     for i, field in enumerate(node.state.schema.fields):
         if field.type.record is not None:
             scope[f"FIT{i}"] = field.type.record.fit
-    text = "\n".join(["def loop(rows, keys, parts, times, answers, own):", *_body(node)])
+    if node.collects is not None:
+        scope["SPAN"] = node.collects.span
+    body = _body(node) if node.collects is None else _collecting()
+    text = "\n".join(["def loop(rows, keys, parts, times, answers, own):", *body])
     exec(compile(text, f"{__file__}<loop>", "exec"), scope)
     made: Loop = scope["loop"]
     return made
+
+
+def _collecting() -> list[str]:
+    """The loop of an operator that collects rows: they come without their last field, which ``own.lasts`` has."""
+    return [
+        "    for row, key, (states, dirty, stirred), now, last in zip(rows, keys, parts, times, own.lasts):",
+        "        old = state = states.get(key)",
+        *_fire("timer"),
+        "        if state is None:",
+        "            state = states[key] = NEW()",
+        "        dirty[key] = stirred[key] = None",
+        "        if not state.rows_:",
+        "            state.first_ = last",
+        "        state.last_ = last",
+        "        last += SPAN",
+        "        state.timer = last if last > now else now",
+        "        state.rows_.append(row)",
+        "    return True",
+    ]
 
 
 def _body(node: Keyed) -> list[str]:

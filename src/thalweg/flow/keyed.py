@@ -243,6 +243,7 @@ class KeyedStream:
             flow.errors,
             "auto" if flow.compile == "require" else flow.compile,
             timing or _timing(stream),
+            made.collects,
         )
         return flow._add(node, stream.time, stream._own_keeping(*kept))
 
