@@ -84,6 +84,7 @@ class InterpretedKeyed:
         self._fired = _Fired()
         self._ending = False
         self._times: list[int] = []
+        self._by_states: dict[int, ObjectTable] = {}
         self._going: list[int] = []
         #: where rows are collected: the last field of each
         self.lasts: list[int] = []
@@ -129,6 +130,7 @@ class InterpretedKeyed:
         python_keys = self._spec.python_keys(keys, len(chunk))
         buckets = self.units.of(self._spec.hashes(keys, len(chunk))).tolist()
         parts = {one: self.table(one).parts for one in set(buckets)}
+        self._by_states = {id(one.parts[0]): one for one in self.tables.values()}
         self._times = [0] * len(chunk) if times is None else times.tolist()
         # A state that is to be treated with care from here on ends the loop.
         self._going = [] if self._careful else buckets.copy()
@@ -303,7 +305,7 @@ class InterpretedKeyed:
             self.logs[key] = self.log(states, after)
 
     def _table_of(self, states: dict[Any, Any]) -> ObjectTable:
-        return next(one for one in self.tables.values() if one.parts[0] is states)
+        return self._by_states[id(states)]
 
     def _keep(self, states: dict[Any, Any], key: Any, now: int) -> None:
         """The state after a row: dropped if asked, its timer not before the row."""
