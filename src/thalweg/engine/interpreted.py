@@ -133,7 +133,7 @@ class _Map:
         if not self._node.many:
             one = call(row)
             return None if one is None else self._watched(one, fit(one))
-        return [self._watched(one, fit(one)) for one in call(row) or () if one is not None]
+        return [self._watched(one, fit(one)) for one in list(call(row) or ()) if one is not None]
 
     def _watched(self, given: Any, fitted: Any) -> Any:
         """The fitted row; one that is not what was given ends the trust in the function."""
@@ -287,9 +287,6 @@ class InterpretedKey:
         return self._coerced(self._call(row))
 
     def _coerced(self, value: Any) -> Any:
-        try:
-            fitted = self._field.type.coerce(value)
-        except TypeError as error:
-            raise TypeError(f"Key.{self._field.name}: {error}") from None
+        fitted = self._field.type.coerce(value)
         self._later = self._later and fitted is value
         return fitted

@@ -60,12 +60,16 @@ def _collecting() -> list[str]:
         *_fire("timer"),
         "        if state is None:",
         "            state = states[key] = NEW()",
-        "        dirty[key] = stirred[key] = None",
+        "        dirty[key] = None",
         "        if not state.rows_:",
         "            state.first_ = last",
         "        state.last_ = last",
         "        last += SPAN",
-        "        state.timer = last if last > now else now",
+        "        if last < now:",
+        "            last = now",
+        "        if state.timer != last:",
+        "            state.timer = last",
+        "            stirred[key] = None",
         "        state.rows_.append(row)",
         "    return True",
     ]
@@ -93,7 +97,7 @@ def _body(node: Keyed) -> list[str]:
         *_call(node),
         *(line for i, field in checked for line in _check(i, field.name, field.type)),
         "        except Exception as error:",
-        f"            own.failed(len(answers), states, key, old, ({saved}), row, answer, error)",
+        f"            answer = own.failed(len(answers), states, key, old, ({saved}), answer, error)",
         *_after_failure(reject=reject),
         *(["        log.places.append(len(answers))"] if held else []),
         "        append(answer)",
@@ -132,11 +136,13 @@ def _call(node: Keyed) -> list[str]:
     if node.record is None:
         return ["            CALL(state, row)"]
     if node.many:
-        made = "[FIT(one) for one in given if one is not None]" if at_once(node) else "list(given)"
-        return [
-            "            given = CALL(state, row)",
-            f"            answer = None if given is None else {made}",
-        ]
+        lines = ["            answer = list(CALL(state, row) or ())"]
+        if at_once(node):
+            lines += [
+                "            given, answer = answer, None",
+                "            answer = [FIT(one) for one in given if one is not None]",
+            ]
+        return lines
     if not at_once(node):
         return ["            answer = CALL(state, row)"]
     return [
@@ -164,7 +170,7 @@ def _check(place: int, name: str, kind: FieldType) -> list[str]:
 def _after_failure(*, reject: bool) -> list[str]:
     if not reject:
         return ["            return False"]
-    return ["            append(None)", "            continue"]
+    return ["            append(answer)", "            continue"]
 
 
 def _arm(timer: str, place: int) -> list[str]:
