@@ -24,6 +24,8 @@ from thalweg.flow.operators.nodes import Keyed, Stateless
 #: So many rows of an operator are checked one by one before it is trusted to give plain values only: an object that
 #: merely converts to a number might be changed between its row and the check of the column.
 _PROBED: Final = 64
+#: So many rows are there as Python objects at a time.
+_BLOCK: Final = 4096
 
 Failed = list[tuple[int, Exception]]
 _Call = Callable[[Any], Any]
@@ -134,7 +136,7 @@ class _Map:
         if not self._node.many:
             one = call(row)
             return None if one is None else self._watched(one, fit(one))
-        return [self._watched(one, fit(one)) for one in call(row) or () if one is not None]
+        return [self._watched(one, fit(one)) for one in list(call(row) or ()) if one is not None]
 
     def _watched(self, given: Any, fitted: Any) -> Any:
         """The fitted row; one that is not what was given ends the trust in the function."""
@@ -196,7 +198,7 @@ def _rejected(
 
 
 class InterpretedChain:
-    """A chain of map, filter and flat_map, one operator after the other over all rows of a chunk."""
+    """A chain of map, filter and flat_map, one operator after the other over some thousand rows at a time."""
 
     def __init__(self, nodes: Sequence[Stateless]) -> None:
         self._schema = nodes[-1].record
@@ -209,6 +211,22 @@ class InterpretedChain:
             )
 
     def __call__(self, chunk: Chunk) -> StatelessResult:
+        if len(chunk) <= _BLOCK:
+            return self._block(chunk)
+        starts = range(0, len(chunk), _BLOCK)
+        parts = [self._block(chunk.slice(at, min(at + _BLOCK, len(chunk)))) for at in starts]
+        return StatelessResult(
+            [Column.concat(group) for group in zip(*[one.columns for one in parts], strict=True)],
+            np.concatenate([one.source + at for one, at in zip(parts, starts, strict=True)]),
+            [sum(group) for group in zip(*[one.counts for one in parts], strict=True)],
+            [
+                dataclasses.replace(bad, row=bad.row + at)
+                for one, at in zip(parts, starts, strict=True)
+                for bad in one.rejected
+            ],
+        )
+
+    def _block(self, chunk: Chunk) -> StatelessResult:
         rows: list[Any] = chunk.rows()
         columns: list[Column] | None = chunk.columns
         source = np.arange(len(rows))
@@ -272,9 +290,6 @@ class InterpretedKey:
         return self._coerced(self._call(row))
 
     def _coerced(self, value: Any) -> Any:
-        try:
-            fitted = self._field.type.coerce(value)
-        except TypeError as error:
-            raise TypeError(f"Key.{self._field.name}: {error}") from None
+        fitted = self._field.type.coerce(value)
         self._later = self._later and fitted is value
         return fitted
