@@ -86,7 +86,7 @@ class Engine:
         ]
         self.ingresses = self._ingresses() if stage in (None, 0) else {}
         #: what the last step said about time
-        self.moment = Moment({}, frozenset())
+        self.moment = Moment({})
 
     # -- state --------------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class Engine:
         No step may be on its way.
         """
         self.counts.clear()
-        self.moment = Moment({}, frozenset())
+        self.moment = Moment({})
         for ingress in self.ingresses.values():
             ingress.reached = BEFORE_ALL
 

@@ -46,7 +46,7 @@ class _Keys:
 
 
 class KeyCounter:
-    """Counts for a stage in a slot, a phase after the other.
+    """Counts for a stage in a slot, a step after the other.
 
     Args:
         engine: of the stage, whose keyed operators are watched.
@@ -110,7 +110,7 @@ class KeyCounter:
         for unit in self._units.values():
             unit.observer = None
 
-    def end_phase(self) -> None:
+    def end_step(self) -> None:
         """Counts what has arrived, which has no more outputs."""
         for name, parts in self._arrived.items():
             for keys in parts:

@@ -13,13 +13,13 @@ from thalweg.columns.chunks import Bools
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.engine.serial import Engine
 from thalweg.hashing import Int64s, UInt64s, bucket_of
-from thalweg.slots.routes import Routes
+from thalweg.slots.routes import SlotRoutes
 
 #: By operator, rows of state.
 States: TypeAlias = dict[str, list[pa.RecordBatch]]
 
 
-def take_leaving(engine: Engine, here: int, routes: Routes) -> dict[int, States]:
+def take_leaving(engine: Engine, here: int, routes: SlotRoutes) -> dict[int, States]:
     """Takes the keys out of an engine that are to be in other slots; gives their state by slot."""
     leaving: dict[int, States] = {}
     for name, unit in keyed_units(engine):

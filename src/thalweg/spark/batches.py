@@ -32,7 +32,7 @@ from thalweg.spark import inputs as io
 from thalweg.spark.batch_thread import query_here
 from thalweg.spark.cluster.exchanges import exchanges, tagged
 from thalweg.spark.cluster.placement import Placement
-from thalweg.spark.elastic import Adaptation, Change
+from thalweg.spark.elastic import Adaptation, BatchChange
 from thalweg.spark.keys.locality import Asked, KeyRouting, Routed, followed
 from thalweg.spark.keys.locality_progress import locality_progress, table_changes
 from thalweg.spark.keys.pairs import read_pairs
@@ -171,7 +171,9 @@ class Batches:
         progress["changes"] = [dataclasses.asdict(one) for one in changes]
         self.progress.append(progress)
 
-    def _adapt(self, said: Mapping[str, Any], tables: Sequence[Change]) -> Sequence[Change]:
+    def _adapt(
+        self, said: Mapping[str, Any], tables: Sequence[BatchChange]
+    ) -> Sequence[BatchChange]:
         """Changes the numbers of slots and threads for the next batch, if that is left to us; all its changes."""
         tuples = sum(counts.get("in", 0) for counts in said["operators"].values())
         batch, rows, wall_s = (said[name] for name in ("batch", "rows", "batch_s"))

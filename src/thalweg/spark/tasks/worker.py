@@ -34,7 +34,7 @@ from thalweg.engine.serial import Engine
 from thalweg.errors import CheckpointError
 from thalweg.flow.operators.nodes import Coroutine, Keyed, Source
 from thalweg.slots.migration import take_out
-from thalweg.slots.routes import Routes
+from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.runner import tell_slot
 from thalweg.spark.tasks.gates import GateState, gate_facts, set_gate_facts
 from thalweg.workers.engine import ParallelEngine
@@ -211,21 +211,21 @@ def forget_engines() -> None:
         _ENGINES.popitem()[1].engine.stop()
 
 
-def routes_of(job: StageJob) -> Routes:
+def routes_of(job: StageJob) -> SlotRoutes:
     """Where keys and state units are in the job's batch."""
     return _routes(job.fingerprint, job.root, job.epoch, job.slots)
 
 
-def next_routes_of(job: StageJob) -> Routes:
+def next_routes_of(job: StageJob) -> SlotRoutes:
     """Where they are from the next batch on."""
     return _routes(job.fingerprint, job.root, job.next_epoch or job.epoch, job.slots)
 
 
 @functools.lru_cache(maxsize=4)
-def _routes(fingerprint: str, root: str, epoch: int, slots: int) -> Routes:
+def _routes(fingerprint: str, root: str, epoch: int, slots: int) -> SlotRoutes:
     plan = _PLANS[fingerprint].plan
     table = read_table(*resolve(root), epoch) if epoch else None
-    return Routes(plan, slots if table is None else table.slots, table, spreads=True)
+    return SlotRoutes(plan, slots if table is None else table.slots, table, spreads=True)
 
 
 def _previous(job: StageJob) -> records.CommitRecord | None:
