@@ -12,7 +12,7 @@ import pytest
 import thalweg as tw
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.build import prepare
-from thalweg.engine.serial import Leaving
+from thalweg.engine.contract import Leaving
 from thalweg.engine.units import Moment
 from thalweg.errors import BuildError, OperatorError
 from thalweg.locality import (

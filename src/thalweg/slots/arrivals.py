@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from thalweg.columns.chunks import Chunk
-from thalweg.engine.serial import Leaving
+from thalweg.engine.contract import Leaving
 from thalweg.flow.operators.nodes import Sink
 from thalweg.locality import RoutingTable
 from thalweg.plan.plan import Edge

@@ -19,8 +19,8 @@ import pyarrow as pa
 from thalweg.columns.chunks import Chunk, Column
 from thalweg.columns.keys import KeySpec
 from thalweg.columns.parents import order_matrix, parents, shared_columns
+from thalweg.engine.contract import Engine
 from thalweg.engine.keyed_unit import KeyedUnit
-from thalweg.engine.serial import Engine
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.hashing import Int64s, UInt64s, bucket_of
 from thalweg.locality.links import links_of
@@ -59,11 +59,7 @@ class KeyCounter:
         self._buckets = {name: buckets for name, (_, buckets) in operators.items()}
         self._links = [link for link in links_of(engine.plan) if set(link) <= set(operators)]
         self._sketch = KeySketch(self._buckets, self._links)
-        self._units = {
-            name: unit
-            for name, unit in engine.keyed.items()
-            if isinstance(unit, KeyedUnit) and name in operators
-        }
+        self._units = {name: unit for name, unit in engine.by_key.items() if name in operators}
         self._arrived: dict[str, list[_Keys]] = {}
         #: pairs whose keys are in one slot when both go by hash, and all pairs
         self.hashed, self.pairs = 0, 0

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from thalweg.engine.serial import Leaving
+from thalweg.engine.contract import Leaving
 from thalweg.engine.units import Moment
 from thalweg.locality import KeySummary, Moves, RoutingTable
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.columns.ordering import merge
 from thalweg.engine.build import Prepared
-from thalweg.engine.serial import Engine, Leaving
+from thalweg.engine.contract import Engine, Leaving
 from thalweg.engine.units import Moment
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import Edge, stream_schema

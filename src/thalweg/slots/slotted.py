@@ -17,7 +17,8 @@ import pyarrow as pa
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.keys import KeySpec
 from thalweg.engine.build import Prepared
-from thalweg.engine.serial import CHUNK_ROWS, Engine, Leaving
+from thalweg.engine.contract import CHUNK_ROWS, Leaving
+from thalweg.engine.serial import SerialEngine
 from thalweg.engine.units import Given, Moment
 from thalweg.errors import BuildError
 from thalweg.locality import KeySummary, RoutingTable, Statistics, keyed_operators, moves_between
@@ -88,7 +89,7 @@ class _Stage(enum.Enum):
     EXCHANGE = "exchange"
 
 
-class SlottedEngine(Engine):
+class SlottedEngine(SerialEngine):
     """An engine whose later stages run in several slots.
 
     Args:

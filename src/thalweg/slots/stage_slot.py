@@ -14,7 +14,8 @@ import numpy as np
 
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.build import Prepared
-from thalweg.engine.serial import Engine, Leaving
+from thalweg.engine.contract import Leaving
+from thalweg.engine.serial import SerialEngine
 from thalweg.engine.units import Moment
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.locality import KeyMove, KeySummary, Moves, RoutingTable, UnitMove
@@ -71,7 +72,7 @@ class StageSlot:
         counts_keys: bool,
     ) -> None:
         self.place = place
-        self.engine = Engine(prepared, stage=place.stage)
+        self.engine = SerialEngine(prepared, stage=place.stage)
         self._plan = prepared.plan
         self._manager = manager
         counts_for = table.slots if counts_keys else None

@@ -10,11 +10,11 @@ from thalweg.columns.chunks import Chunk
 from thalweg.compiler.columns import address
 from thalweg.compiler.keyed import CompiledKeyed
 from thalweg.compiler.stateless import CompiledChain
+from thalweg.engine.base import works_without_rows
 from thalweg.engine.coroutines.unit import CoroutineUnit
 from thalweg.engine.feedback_unit import LoopUnit
 from thalweg.engine.interpreted import InterpretedChain, InterpretedKeyed
 from thalweg.engine.keyed_unit import KeyedUnit, Parts
-from thalweg.engine.serial import works_without_rows
 from thalweg.engine.units import ChainUnit, DigestUnit, Given, Moment, Setting
 from thalweg.flow.operators.nodes import (
     Coroutine,

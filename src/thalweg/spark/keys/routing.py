@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 import orjson
 
 from thalweg.columns.chunks import Chunk
-from thalweg.engine.serial import Leaving
+from thalweg.engine.contract import Leaving
 from thalweg.engine.units import Moment
 from thalweg.flow.operators.nodes import Sink
 from thalweg.plan.plan import Closing, Edge

@@ -16,7 +16,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from thalweg.columns.chunks import Chunk
-from thalweg.engine.serial import Engine, Leaving
+from thalweg.engine.contract import Engine, Leaving
+from thalweg.engine.serial import SerialEngine
 from thalweg.engine.units import Moment
 from thalweg.errors import ThalwegError
 from thalweg.flow.failures import left_by
@@ -264,7 +265,7 @@ def last_merge(job: StageJob) -> Body:
 def _last_merge(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[Blob]:
     prepared = plan_of(job)
     parts: dict[tuple[int, int], list[Chunk]] = {}
-    runner = StageRunner(Engine(prepared, stage=prepared.plan.depth), prepared, _slot())
+    runner = StageRunner(SerialEngine(prepared, stage=prepared.plan.depth), prepared, _slot())
     for batch in batches:
         for blob in from_batch(batch):
             if blob.stage == DRIVER:
