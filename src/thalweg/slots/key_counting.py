@@ -23,10 +23,10 @@ from thalweg.engine.contract import Engine
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.hashing import Int64s, UInt64s, bucket_of
+from thalweg.locality.counting.sketch import KeySketch
+from thalweg.locality.counting.summary import KeySummary
 from thalweg.locality.links import links_of
 from thalweg.locality.routing import keyed_operators
-from thalweg.locality.sketch import KeySketch
-from thalweg.locality.summary import KeySummary
 from thalweg.plan.plan import KEY, LEVEL, Edge
 
 

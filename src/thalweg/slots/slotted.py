@@ -22,7 +22,7 @@ from thalweg.engine.serial import SerialEngine
 from thalweg.engine.units import Given, Moment
 from thalweg.errors import BuildError
 from thalweg.locality import KeySummary, RoutingTable, Statistics, keyed_operators, moves_between
-from thalweg.locality.recent import RecentCounts
+from thalweg.locality.counting.recent import RecentCounts
 from thalweg.plan.plan import Edge
 from thalweg.slots.arrivals import INGRESS, Arrivals, merged, parts_by_place, receivers
 from thalweg.slots.messages import (

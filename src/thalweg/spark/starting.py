@@ -21,11 +21,11 @@ from thalweg.spark.arguments import (
     warn,
 )
 from thalweg.spark.batches import Batches
+from thalweg.spark.checkpoint.store import Store
 from thalweg.spark.elastic import Elastic, elastic
 from thalweg.spark.keys.locality import Asked
 from thalweg.spark.query import End, Query
 from thalweg.spark.scheduler import Scheduler
-from thalweg.spark.store import Store
 from thalweg.spark.tasks.worker import compile_all
 from thalweg.workers.warm import is_warm, warm_beside
 

@@ -25,7 +25,7 @@ from thalweg.flow.operators.nodes import Source
 from thalweg.plan.plan import Edge
 from thalweg.slots.runner import StageRunner
 from thalweg.spark.inputs import receive, source_chunks
-from thalweg.spark.keys.routing import Sender, merge_phases, sink_blobs
+from thalweg.spark.tasks.sender import Sender, merge_phases, sink_blobs
 from thalweg.spark.tasks.transport import DRIVER, Blob, decode, from_batch, report, to_batches
 from thalweg.spark.tasks.worker import StageJob, clocks_of, hot_engine, plan_of, save
 
