@@ -11,7 +11,7 @@ from thalweg import testing
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors import as_source, never
 from thalweg.engine.build import Prepared, prepare
-from thalweg.engine.serial import Leaving
+from thalweg.engine.contract import Leaving
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Keyed, Stateless
 from thalweg.locality import Assignment, Online, Report, RoutingTable, Statistics, keyed_operators

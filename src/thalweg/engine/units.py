@@ -51,8 +51,15 @@ class Moment:
     round of its end the step is (:class:`thalweg.plan.plan.Closing`)."""
 
     clocks: dict[int, int]
-    ending: frozenset[int]
+    ending: frozenset[int] = frozenset()
     round: int = 0
+
+    def later(self, clocks: Mapping[int, int]) -> Moment:
+        """With the later clock of each domain, since one sender may know what others do not."""
+        both = dict(self.clocks)
+        for domain, clock in clocks.items():
+            both[domain] = max(clock, both.get(domain, clock))
+        return Moment(both, self.ending, self.round)
 
 
 @dataclasses.dataclass(slots=True)

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from thalweg.columns.chunks import Chunk
-from thalweg.engine.serial import Leaving
+from thalweg.engine.contract import Leaving
 from thalweg.flow.operators.nodes import Sink
 from thalweg.locality import RoutingTable
 from thalweg.plan.plan import Edge
 from thalweg.slots.messages import Place, Propagate, Work
-from thalweg.slots.routes import Routes
+from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.runner import StageRunner
 
 #: Where all tuples come from.
@@ -45,7 +45,7 @@ def merged(runner: StageRunner, leaving: Iterable[Leaving]) -> dict[Edge, Chunk]
 
 
 def parts_by_place(
-    runner: StageRunner, leaving: Iterable[tuple[Edge, Chunk]], routes: Routes
+    runner: StageRunner, leaving: Iterable[tuple[Edge, Chunk]], routes: SlotRoutes
 ) -> dict[Place, Leaving]:
     """What leaves a stage in a slot, by the place that it goes to; what leaves for sinks is collected in one."""
     plan = runner.engine.plan

@@ -17,7 +17,7 @@ import pyarrow as pa
 from thalweg.columns.chunks import Bools
 from thalweg.columns.keys import KeySpec
 from thalweg.engine.build import Prepared
-from thalweg.engine.serial import Leaving
+from thalweg.engine.contract import Leaving
 from thalweg.hashing import UInt64s, contains
 from thalweg.locality import FirstSeen, OperatorKey, RoutingTable
 from thalweg.locality.first_seen import Placed

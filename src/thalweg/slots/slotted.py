@@ -17,11 +17,12 @@ import pyarrow as pa
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.keys import KeySpec
 from thalweg.engine.build import Prepared
-from thalweg.engine.serial import CHUNK_ROWS, Engine, Leaving
-from thalweg.engine.units import Given
+from thalweg.engine.contract import CHUNK_ROWS, Leaving
+from thalweg.engine.serial import SerialEngine
+from thalweg.engine.units import Given, Moment
 from thalweg.errors import BuildError
 from thalweg.locality import KeySummary, RoutingTable, Statistics, keyed_operators, moves_between
-from thalweg.locality.recent import RecentCounts
+from thalweg.locality.counting.recent import RecentCounts
 from thalweg.plan.plan import Edge
 from thalweg.slots.arrivals import INGRESS, Arrivals, merged, parts_by_place, receivers
 from thalweg.slots.messages import (
@@ -30,7 +31,6 @@ from thalweg.slots.messages import (
     Failed,
     GetMetrics,
     Message,
-    Phase,
     Place,
     Propagate,
     SendMetrics,
@@ -38,7 +38,7 @@ from thalweg.slots.messages import (
     Settled,
     Work,
 )
-from thalweg.slots.routes import Routes
+from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.runner import StageRunner
 from thalweg.slots.stage_slot import StageSlot
 from thalweg.slots.transport import Handle, Threads, Transport
@@ -89,7 +89,7 @@ class _Stage(enum.Enum):
     EXCHANGE = "exchange"
 
 
-class SlottedEngine(Engine):
+class SlottedEngine(SerialEngine):
     """An engine whose later stages run in several slots.
 
     Args:
@@ -133,7 +133,7 @@ class SlottedEngine(Engine):
         self._operators = operators
         self._specs = {node.name: KeySpec(node.key.fields) for node in prepared.plan.keyed}
         self._runner = StageRunner(self, prepared, 0)
-        self._routes = Routes(prepared.plan, table.slots, table)
+        self._routes = SlotRoutes(prepared.plan, table.slots, table)
         self._collected = Arrivals(prepared.plan.depth, table, 0)
         self._next = 0
         #: the stages in all slots that ever took part
@@ -186,11 +186,11 @@ class SlottedEngine(Engine):
             self._propagate()
         if self._placer is not None and not ending and self._placer.look(leaving):
             self._place(self._placer, found)
-        phase = Phase(dict(self.moment.clocks), ending, round)
+        moment = Moment(dict(self.moment.clocks), ending, round)
         pairs = ((edge, chunk) for edge, chunks in leaving.items() for chunk in chunks)
         parts = parts_by_place(self._runner, pairs, self._routes)
         self._transport.send(
-            Envelope(INGRESS, place, Work(self._next, phase, parts.get(place, {})))
+            Envelope(INGRESS, place, Work(self._next, moment, parts.get(place, {})))
             for place in receivers(0, self.plan.depth, self.table.slots)
         )
         self._next += 1
@@ -392,6 +392,6 @@ class SlottedEngine(Engine):
             for place in receivers(0, self.plan.depth, slots)
         )
         self.table, self._coming = router, None
-        self._routes = Routes(self.plan, router.slots, router)
+        self._routes = SlotRoutes(self.plan, router.slots, router)
         if self._recent is not None and not keep:
             self._recent.clear()

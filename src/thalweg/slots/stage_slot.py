@@ -14,7 +14,9 @@ import numpy as np
 
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.build import Prepared
-from thalweg.engine.serial import Engine, Leaving
+from thalweg.engine.contract import Leaving
+from thalweg.engine.serial import SerialEngine
+from thalweg.engine.units import Moment
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.locality import KeyMove, KeySummary, Moves, RoutingTable, UnitMove
 from thalweg.plan.plan import Edge
@@ -25,7 +27,6 @@ from thalweg.slots.messages import (
     GetMetrics,
     Message,
     Migrate,
-    Phase,
     Place,
     Propagate,
     SendMetrics,
@@ -34,7 +35,7 @@ from thalweg.slots.messages import (
     Work,
 )
 from thalweg.slots.migration import put, take_leaving
-from thalweg.slots.routes import Routes
+from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.runner import StageRunner, tell_slot
 
 
@@ -43,7 +44,7 @@ class _Open:
     """A step that waits for state."""
 
     number: int
-    phase: Phase
+    moment: Moment
     held: dict[Edge, Chunk]
     leaving: list[Leaving]
 
@@ -71,7 +72,7 @@ class StageSlot:
         counts_keys: bool,
     ) -> None:
         self.place = place
-        self.engine = Engine(prepared, stage=place.stage)
+        self.engine = SerialEngine(prepared, stage=place.stage)
         self._plan = prepared.plan
         self._manager = manager
         counts_for = table.slots if counts_keys else None
@@ -142,11 +143,11 @@ class StageSlot:
     # -- steps ---------------------------------------------------------------------------------------------
 
     def _step(self, works: Sequence[Work]) -> Iterator[Envelope]:
-        phase = works[0].phase
+        moment = works[0].moment
         for work in works[1:]:
-            phase = phase.later(work.phase.clocks)
+            moment = moment.later(work.moment.clocks)
         held = merged(self._runner, [work.parts for work in works])
-        self._open = _Open(works[0].step, phase, held, [])
+        self._open = _Open(works[0].step, moment, held, [])
         yield from self._proceed()
 
     def _proceed(self) -> Iterator[Envelope]:
@@ -155,10 +156,10 @@ class StageSlot:
         if step is None:
             return
         if self._missing:
-            if self._splits and not step.phase.ending:
+            if self._splits and not step.moment.ending:
                 self._take_ready(step)
             return
-        step.leaving += self._runner.run(step.phase, step.held)
+        step.leaving += self._runner.run(step.moment, step.held)
         self._open = None
         yield from self._close(step)
 
@@ -173,14 +174,14 @@ class StageSlot:
             ready[edge] = chunk.take(np.flatnonzero(~waits))
             step.held[edge] = chunk.take(np.flatnonzero(waits))
         if any(map(len, ready.values())):
-            step.leaving += self._runner.run(step.phase, ready)
+            step.leaving += self._runner.run(step.moment, ready)
 
     def _close(self, step: _Open) -> Iterator[Envelope]:
         leaving = merged(self._runner, step.leaving)
         parts = parts_by_place(self._runner, leaving.items(), self._routes)
-        phase = self._runner.close(step.phase)
+        moment = self._runner.close(step.moment)
         for place in receivers(self.place.stage, self._plan.depth, self._routes.slots):
-            yield self._to(place, Work(step.number, phase, parts.get(place, {})))
+            yield self._to(place, Work(step.number, moment, parts.get(place, {})))
 
     # -- reconfigurations ----------------------------------------------------------------------------------
 
@@ -210,8 +211,8 @@ class StageSlot:
         if not early and not self._missing:
             yield self._to(self._manager, Settled(router.epoch))
 
-    def _routes_of(self, table: RoutingTable) -> Routes:
-        return Routes(self._plan, table.slots, table)
+    def _routes_of(self, table: RoutingTable) -> SlotRoutes:
+        return SlotRoutes(self._plan, table.slots, table)
 
     def _slots_in(self, moves: Moves, side: str) -> set[int]:
         """The other slots that a list names for this stage."""

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from thalweg.checks import path_of, require_rows
 from thalweg.connectors.names import check_names
-from thalweg.engine.serial import CHUNK_ROWS
+from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Coroutine, Keyed, OrderBy, Source

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from thalweg.engine.serial import CHUNK_ROWS
+from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import (
     Combine,
