@@ -10,7 +10,7 @@ from typing import Any
 from thalweg import testing
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors import as_source, never
-from thalweg.embedded.new_keys import NewKeys
+from thalweg.embedded.new_keys import NewKeysInSlots
 from thalweg.engine.build import Prepared, prepare
 from thalweg.engine.serial import Leaving
 from thalweg.flow.flow import Flow
@@ -83,14 +83,14 @@ def placer(prepared: Prepared, chooser: random.Random) -> Placer:
     links, _ = foreseen_links(prepared.plan)
     if not links or chooser.random() < 0.3:
         return AnyTable(chooser)
-    return NewKeys(prepared, pins=chooser.choice([3, 1_000]))
+    return NewKeysInSlots(prepared, pins=chooser.choice([3, 1_000]))
 
 
 @dataclasses.dataclass
 class Ran:
     """What a run gave, how many reconfigurations took hold, and what was counted behind the last."""
 
-    result: testing.Result
+    result: testing.CheckedResult
     epochs: int
     counted: Statistics | None
 
@@ -164,7 +164,7 @@ def run(
         name: {what: n for what, n in mine.items() if n} for name, mine in engine.counts.items()
     }
     return Ran(
-        testing.Result(sinks, states(engine), {k: v for k, v in counts.items() if v}),
+        testing.CheckedResult(sinks, states(engine), {k: v for k, v in counts.items() if v}),
         engine.table.epoch,
         counted,
     )

@@ -28,11 +28,11 @@ from thalweg.slots.arrivals import INGRESS
 from thalweg.slots.messages import (
     AckReconf,
     Migrate,
-    Phase,
-    Place,
     Propagate,
     SendReconf,
     Settled,
+    Instance,
+    TimePhase,
     Work,
 )
 from thalweg.slots.stage_slot import StageSlot
@@ -78,8 +78,8 @@ def pinned(table: RoutingTable, **slots: int) -> RoutingTable:
 PLAN = totals()
 READER = Edge(next(node.index for node in PLAN.nodes if node.name == "add"), 0)
 FIRST = pinned(RoutingTable.hashed(keyed_operators(PLAN), 2), a=0, b=0, c=1)
-HERE, THERE, SINKS = Place(1, 1), Place(1, 0), Place(2, 0)
-QUIET = Phase({}, frozenset(), 0)
+HERE, THERE, SINKS = Instance(1, 1), Instance(1, 0), Instance(2, 0)
+QUIET = TimePhase({}, frozenset(), 0)
 
 
 class Slot:
@@ -110,7 +110,7 @@ class Slot:
         )
         return self.handle(INGRESS, Work(step, QUIET, part))
 
-    def handle(self, sender: Place, message: Any) -> list[Any]:
+    def handle(self, sender: Instance, message: Any) -> list[Any]:
         return [(one.receiver, one.message) for one in self.stage.handle(sender, message)]
 
     def reconfigure(self, router: RoutingTable, step: int) -> list[Any]:
@@ -241,10 +241,12 @@ def test_threads_and_growing_and_shrinking(compile: Literal["auto", "never"]) ->
     assert engine.counts["add"]["in"] == len(ROWS)
 
 
-def last_to(receiver: Place) -> Callable[[Sequence[tuple[Place, Place]]], int]:
+def last_to(
+    receiver: Instance,
+) -> Callable[[Sequence[tuple[Instance, Instance]]], int]:
     """Delivers to a place only what nobody else waits for."""
 
-    def pick(channels: Sequence[tuple[Place, Place]]) -> int:
+    def pick(channels: Sequence[tuple[Instance, Instance]]) -> int:
         return min(range(len(channels)), key=lambda i: channels[i][1] == receiver)
 
     return pick
@@ -252,7 +254,7 @@ def last_to(receiver: Place) -> Callable[[Sequence[tuple[Place, Place]]], int]:
 
 @pytest.mark.parametrize("late", [SINKS, HERE, THERE, INGRESS], ids=str)
 @pytest.mark.parametrize("turns", [1, 20])
-def test_one_place_hears_last(late: Place, turns: int) -> None:
+def test_one_place_hears_last(late: Instance, turns: int) -> None:
     """Words that come late, also to where the sinks' rows are collected, do not mix with those of the next table."""
     engine = SlottedEngine(
         prepare(PLAN), slots=2, transport=lambda handle, is_host: Stepped(handle, is_host, last_to(late), lambda: turns)

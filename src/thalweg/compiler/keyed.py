@@ -20,14 +20,14 @@ from thalweg.checkpoint.table_code import split_by_bucket
 from thalweg.checkpoint.table_form import default_record
 from thalweg.checkpoint.tables import BucketTable
 from thalweg.columns.chunks import Chunk, Column, Int64s
-from thalweg.columns.contracts import KeyedResult, Rejected
+from thalweg.columns.contracts import KeyedResult, RejectedRow
 from thalweg.columns.keys import KeyRows
 from thalweg.columns.state_units import StateUnits
 from thalweg.compiler import keyed_code as layout
 from thalweg.compiler import modules
 from thalweg.compiler.columns import Buffers, address, addresses, gather
 from thalweg.compiler.keyed_code import KeyedSpec, write_keyed
-from thalweg.compiler.keyed_replay import Place, Replay
+from thalweg.compiler.keyed_replay import Replay, ReplayPlace
 from thalweg.compiler.kinds import NO_VALUE
 from thalweg.compiler.runtime.lookup import BUCKET, END, RANGE_WIDTH, TableOfTables
 from thalweg.compiler.runtime.support import DONE
@@ -83,7 +83,7 @@ class Run:
         #: the state as the function saw it
         self.backup = default.copy()
         self.backup_place = address(self.backup.view(np.uint8))
-        self.rejected: list[Rejected] = []
+        self.rejected: list[RejectedRow] = []
 
     @property
     def used(self) -> int:
@@ -325,7 +325,7 @@ class CompiledKeyed:
         entry = int(run.ctl[layout.ENTRY])
         table = self.tables[bucket]
         table.records[entry] = run.backup[0]
-        place = Place(table, bucket, entry, run.buffers, run.ctl, run.backup[0])
+        place = ReplayPlace(table, bucket, entry, run.buffers, run.ctl, run.backup[0])
         if run.ctl[layout.FIRING]:
             key = self.spec.key.python_keys(table.key_columns(np.array([entry])), 1)[0]
             bad = self._replay.timer(place, key, int(run.ctl[layout.TIME]))

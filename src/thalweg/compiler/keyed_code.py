@@ -17,7 +17,7 @@ from thalweg.compiler.functions import Emit, write_function
 from thalweg.compiler.kinds import INT, Type, field_type
 from thalweg.compiler.runtime.lookup import RANGE_WIDTH, TABLE_WIDTH
 from thalweg.compiler.source import FunctionSource, describe
-from thalweg.compiler.unit import Unit
+from thalweg.compiler.unit import ModuleParts
 from thalweg.flow.field_types import Kind
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import StateSpec
@@ -98,7 +98,7 @@ def write_keyed(spec: KeyedSpec) -> str:
     Raises:
         NotCompilable: with the reason.
     """
-    unit = Unit()
+    unit = ModuleParts()
     state, row = unit.state(spec.state), unit.record(spec.source)
     target = unit.record(spec.out) if spec.out else Type("record", label="_nothing")
     emit = Emit(_write_store(unit, spec, target), target)
@@ -124,7 +124,7 @@ def _key_types(key: KeySpec) -> list[Type]:
     return list(items) if len(items) < 2 else [Type("tuple", items=items)]
 
 
-def _write_store(unit: Unit, spec: KeyedSpec, target: Type) -> str:
+def _write_store(unit: ModuleParts, spec: KeyedSpec, target: Type) -> str:
     """Writes one output; ``_x`` is (out, source row, time, bucket, entry, address of the key's words)."""
     name = unit.name("store")
     fields = "".join(f", _{i}" for i in range(len(target.items)))

@@ -34,7 +34,7 @@ from thalweg.flow.flow import Flow
 from thalweg.plan.plan import Edge, Plan, make_plan
 from thalweg.scheduling.rounds import Policy
 from thalweg.stats import Change, LatencyHistogram, RunProgress
-from thalweg.workers.elastic import Elastic, elastic_of
+from thalweg.workers.elastic import ElasticThreads, elastic_of
 from thalweg.workers.engine import ParallelEngine
 from thalweg.workers.options import Options, require_period, require_policy
 from thalweg.workers.step_size import STEP_ROWS
@@ -199,7 +199,7 @@ class FlowHost:
         *,
         workers: Workers | None = None,
         priority_class: int = 0,
-        elastic: Elastic | None = None,
+        elastic: ElasticThreads | None = None,
         engine_of: Callable[[Prepared, int], Engine] | None = None,
         changes: Sequence[Change] = (),
         only_if_free: bool = False,

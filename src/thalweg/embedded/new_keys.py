@@ -31,7 +31,7 @@ PINS: Final = 10_000
 _NONE: Final = np.zeros(0, np.uint64)
 
 
-class NewKeys:
+class NewKeysInSlots:
     """Which keys are new, and where they go; a :class:`thalweg.slots.Placer`.
 
     It remembers the hashes of all keys that it has seen, 8 bytes a key.

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from thalweg.checkpoint.routing_files import asked_path, load_table
 from thalweg.checks import require_count
-from thalweg.embedded.new_keys import NewKeys
+from thalweg.embedded.new_keys import NewKeysInSlots
 from thalweg.engine.build import Prepared
 from thalweg.errors import BuildError
 from thalweg.locality import History, Online, RoutingTable, Statistics, moves_between
@@ -87,7 +87,7 @@ class Slots:
             chunk_rows=chunk_rows,
             recent=None if online is None else online.recent_counts(),
             decide=None if online is None else deciding(online, self.changes),
-            placer=NewKeys(prepared) if online is not None and online.first_seen else None,
+            placer=NewKeysInSlots(prepared) if online is not None and online.first_seen else None,
         )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from thalweg.checkpoint.object_table import ObjectTable
 from thalweg.columns.chunks import Chunk, Column, Int64s
-from thalweg.columns.contracts import KeyedResult, Rejected, StatelessResult, no_rows
+from thalweg.columns.contracts import KeyedResult, RejectedRow, StatelessResult, no_rows
 from thalweg.columns.keys import KeySpec
 from thalweg.columns.state_units import StateUnits
 from thalweg.flow.failures import operator_error, reason_of, shorten
@@ -42,12 +42,14 @@ class InterpretedChain:
         return StatelessResult(columns, source, counts, rejected)
 
 
-def _run_stateless(node: Stateless, rows: list[Any]) -> tuple[list[Any], list[int], list[Rejected]]:
+def _run_stateless(
+    node: Stateless, rows: list[Any]
+) -> tuple[list[Any], list[int], list[RejectedRow]]:
     """The outputs of one operator with the place of the input of each."""
     call, coerce = node.function.call, node.record.coerce
     out: list[Any] = []
     kept: list[int] = []
-    bad: list[Rejected] = []
+    bad: list[RejectedRow] = []
     for place, row in enumerate(rows):
         try:
             if node.verb == "filter":
@@ -60,7 +62,7 @@ def _run_stateless(node: Stateless, rows: list[Any]) -> tuple[list[Any], list[in
         except Exception as error:
             if node.errors == "fail":
                 raise operator_error(node.name, node.function, row, error) from error
-            bad.append(Rejected(place, node.name, reason_of(error), shorten(row)))
+            bad.append(RejectedRow(place, node.name, reason_of(error), shorten(row)))
             continue
         out += made
         kept += [place] * len(made)
@@ -75,7 +77,7 @@ class _Collected:
     source: list[int] = dataclasses.field(default_factory=list)
     time: list[int] = dataclasses.field(default_factory=list)
     timer_keys: list[Any] = dataclasses.field(default_factory=list)
-    rejected: list[Rejected] = dataclasses.field(default_factory=list)
+    rejected: list[RejectedRow] = dataclasses.field(default_factory=list)
     disarmed: int = 0
 
     def result(self, schema: Schema, spec: KeySpec) -> KeyedResult:
@@ -169,7 +171,7 @@ class InterpretedKeyed:
                 table.replace(key, node.state.restore(before))
             if node.errors == "fail":
                 raise operator_error(node.name, node.process, row, error) from error
-            out.rejected.append(Rejected(place, node.name, reason_of(error), shorten(row)))
+            out.rejected.append(RejectedRow(place, node.name, reason_of(error), shorten(row)))
             return
         self._keep(table, key, state, now)
         out.rows += made
@@ -211,7 +213,7 @@ class InterpretedKeyed:
         except Exception as error:
             if node.errors == "fail":
                 raise operator_error(node.name, node.on_timer, fired, error) from error
-            out.rejected.append(Rejected(-1, node.name, reason_of(error), fired, time, key))
+            out.rejected.append(RejectedRow(-1, node.name, reason_of(error), fired, time, key))
             table.drop(key)
             return
         again = state_timer(state, self._timer)

@@ -6,7 +6,7 @@ from thalweg.locality.assignment import Assignment, HeavyKey, Report
 from thalweg.locality.counts import Counts
 from thalweg.locality.evaluate import Outcome, evaluate
 from thalweg.locality.exact import ExactCounts
-from thalweg.locality.first_seen import FirstSeen, Placed
+from thalweg.locality.first_seen import FirstSeen, PlacedKeys
 from thalweg.locality.groupings import (
     FieldsByHash,
     FieldsByTable,
@@ -53,7 +53,7 @@ __all__ = [
     "Outcome",
     "PairCount",
     "PartialKey",
-    "Placed",
+    "PlacedKeys",
     "Reconfiguration",
     "Report",
     "Routes",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from thalweg.simulate.hardware import SLOTS, Line
 
 if TYPE_CHECKING:
-    from thalweg.simulate.nodes import Node
+    from thalweg.simulate.nodes import SimulatedNode
 
 _TIE_BITS: Final = 24
 
@@ -37,8 +37,8 @@ class Network:
     def __init__(self) -> None:
         self.now_ns = 0
         self.queued = 0
-        self.changed: set[Node] = set()
-        self.touched: set[Node] = set()
+        self.changed: set[SimulatedNode] = set()
+        self.touched: set[SimulatedNode] = set()
         self.last_key = -1
 
     def new_key(self) -> int:
@@ -63,8 +63,14 @@ class Port:
     )  # fmt: skip
 
     def __init__(
-        self, reader: Node, feeders: list[Feeder], nodes: list[Node], place: int = 0, *, merges: bool = False
-    ) -> None:  # fmt: skip
+        self,
+        reader: SimulatedNode,
+        feeders: list[Feeder],
+        nodes: list[SimulatedNode],
+        place: int = 0,
+        *,
+        merges: bool = False,
+    ) -> None:
         """``nodes`` are those of the feeders that are operators."""
         capacity = reader.operator.capacity
         self.place = place
@@ -147,7 +153,7 @@ class Feeder:
         self.deals = deals
         self.turn = 0
         self.full = 0
-        self.watchers: set[Node] = set()
+        self.watchers: set[SimulatedNode] = set()
 
     def has_room(self, key: int) -> bool:
         """Whether what comes of a tuple could be handed on: nothing waits in ``out``, and readers have room."""

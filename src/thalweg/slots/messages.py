@@ -10,7 +10,7 @@ from thalweg.engine.serial import Leaving
 from thalweg.locality import KeySummary, Moves, RoutingTable
 
 
-class Place(NamedTuple):
+class Instance(NamedTuple):
     """A stage in a slot: an instance of an operator, in the paper's words.
 
     Stage 0 is the ingress, in slot 0; behind the last stage is what collects for the sinks. Both are the host's.
@@ -20,7 +20,7 @@ class Place(NamedTuple):
     slot: int
 
 
-class Phase(NamedTuple):
+class TimePhase(NamedTuple):
     """What a step says about time.
 
     Attributes:
@@ -39,7 +39,7 @@ class Work:
     """What a place has for another in a step: the last that it has to say of it, also when it has no tuples."""
 
     step: int
-    phase: Phase
+    phase: TimePhase
     parts: Leaving
 
 
@@ -119,6 +119,6 @@ Message: TypeAlias = (
 class Envelope(NamedTuple):
     """A message on its way. Between two places messages keep their order."""
 
-    sender: Place
-    receiver: Place
+    sender: Instance
+    receiver: Instance
     message: Message

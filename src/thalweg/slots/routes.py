@@ -16,10 +16,10 @@ from thalweg.flow.operators.nodes import Keyed, Sink
 from thalweg.hashing import Int64s, UInt64s
 from thalweg.locality import RoutingTable, routed_by
 from thalweg.plan.plan import Edge, reroutes
-from thalweg.slots.messages import Place
+from thalweg.slots.messages import Instance
 
 
-class Routes:
+class SlotRoutes:
     """Finds the slots of tuples; the table is given with each question, since it changes."""
 
     def __init__(self, prepared: Prepared) -> None:
@@ -37,9 +37,9 @@ class Routes:
         node = self._plan.node(edge.node)
         return node if isinstance(node, Keyed) and self.home(node.name) else None
 
-    def parts(self, leaving: Leaving, here: int, table: RoutingTable) -> dict[Place, Leaving]:
+    def parts(self, leaving: Leaving, here: int, table: RoutingTable) -> dict[Instance, Leaving]:
         """What leaves a stage, by the place it goes to."""
-        found: dict[Place, Leaving] = {}
+        found: dict[Instance, Leaving] = {}
         for edge, chunks in leaving.items():
             for chunk in chunks:
                 for place, part in self._route(edge, chunk, here, table):
@@ -48,20 +48,23 @@ class Routes:
 
     def _route(
         self, edge: Edge, chunk: Chunk, here: int, table: RoutingTable
-    ) -> Iterator[tuple[Place, Chunk]]:
+    ) -> Iterator[tuple[Instance, Chunk]]:
         node = self._plan.node(edge.node)
         if isinstance(node, Sink):
-            yield Place(self._plan.depth, 0), chunk
+            yield Instance(self._plan.depth, 0), chunk
             return
         stage, keyed = self._plan.stage(edge.node), self.by_key(edge)
         if keyed is None:
             # What has one state for all keys has it in slot 0, in every epoch.
-            yield Place(stage, 0 if reroutes(node) else here), chunk
+            yield Instance(stage, 0 if reroutes(node) else here), chunk
             return
         slots = self._slots(keyed, chunk, table)
         for slot in np.unique(slots).tolist():
             places = np.flatnonzero(slots == slot)
-            yield Place(stage, slot), chunk if len(places) == len(chunk) else chunk.take(places)
+            yield (
+                Instance(stage, slot),
+                chunk if len(places) == len(chunk) else chunk.take(places),
+            )
 
     def _slots(self, node: Keyed, chunk: Chunk, table: RoutingTable) -> Int64s:
         """The slot of each row; rows whose key function raises are rejected in slot 0."""

@@ -20,7 +20,7 @@ from thalweg.flow.operators.nodes import Keyed
 from thalweg.hashing import Int64s, UInt64s
 from thalweg.locality import KeyMove, KeySummary, Moves, RoutingTable, UnitMove
 from thalweg.plan.plan import Edge
-from thalweg.slots.arrivals import Arrivals, receivers
+from thalweg.slots.arrivals import StepArrivals, receivers
 from thalweg.slots.key_counting import KeyCounter
 from thalweg.slots.messages import (
     AckReconf,
@@ -28,16 +28,16 @@ from thalweg.slots.messages import (
     GetMetrics,
     Message,
     Migrate,
-    Phase,
-    Place,
     Propagate,
     SendMetrics,
     SendReconf,
     Settled,
+    Instance,
+    TimePhase,
     Work,
 )
 from thalweg.slots.migration import SlotsOf, put, take_leaving
-from thalweg.slots.routes import Routes
+from thalweg.slots.routes import SlotRoutes
 
 
 @dataclasses.dataclass(slots=True)
@@ -45,7 +45,7 @@ class _Open:
     """A step that waits for state."""
 
     number: int
-    phase: Phase
+    phase: TimePhase
     held: dict[Edge, Chunk]
     leaving: list[Leaving]
 
@@ -65,8 +65,8 @@ class StageSlot:
     def __init__(
         self,
         prepared: Prepared,
-        place: Place,
-        manager: Place,
+        place: Instance,
+        manager: Instance,
         table: RoutingTable,
         *,
         joins: bool,
@@ -76,8 +76,8 @@ class StageSlot:
         self.engine = Engine(prepared, stage=place.stage)
         self._plan = prepared.plan
         self._manager = manager
-        self._routes = Routes(prepared)
-        self._arrivals = Arrivals(place.stage, table, None if joins else 0)
+        self._routes = SlotRoutes(prepared)
+        self._arrivals = StepArrivals(place.stage, table, None if joins else 0)
         self._reconf: SendReconf | None = None
         #: the table before the one that holds
         self._before = table
@@ -102,7 +102,7 @@ class StageSlot:
 
     # -- messages ------------------------------------------------------------------------------------------
 
-    def handle(self, sender: Place, message: Message) -> list[Envelope]:
+    def handle(self, sender: Instance, message: Message) -> list[Envelope]:
         """What it answers to a message."""
         match message:
             case Work() | Propagate():
@@ -119,7 +119,7 @@ class StageSlot:
                 raise TypeError(f"a stage cannot take {type(message).__name__}")
         return list(self._go_on())
 
-    def _to(self, receiver: Place, message: Message) -> Envelope:
+    def _to(self, receiver: Instance, message: Message) -> Envelope:
         return Envelope(self.place, receiver, message)
 
     def _go_on(self) -> Iterator[Envelope]:
@@ -245,7 +245,7 @@ class StageSlot:
         states = take_leaving(self.engine, here, self._slots_of(router))
         for slot in sorted(self._slots_in(reconf.send, "receiver")):
             yield self._to(
-                Place(self.place.stage, slot), Migrate(router.epoch, states.pop(slot, {}))
+                Instance(self.place.stage, slot), Migrate(router.epoch, states.pop(slot, {}))
             )
         assert not states, f"state of keys that no list names goes to the slots {sorted(states)}"
         self._missing = self._slots_in(reconf.receive, "sender")
@@ -257,7 +257,7 @@ class StageSlot:
             self._arrivals.leave()
         early, self._early = self._early, {}
         for slot, message in early.items():
-            yield from self._receive(Place(self.place.stage, slot), message)
+            yield from self._receive(Instance(self.place.stage, slot), message)
         if not early and not self._missing:
             yield self._to(self._manager, Settled(router.epoch))
 
@@ -276,7 +276,7 @@ class StageSlot:
         slots = {getattr(one, side) for one in both if one.operator in self.engine.keyed}
         return slots - {self.place.slot}
 
-    def _receive(self, sender: Place, message: Migrate) -> Iterator[Envelope]:
+    def _receive(self, sender: Instance, message: Migrate) -> Iterator[Envelope]:
         if self._reconf is not None and self._reconf.router.epoch == message.epoch:
             self._early[sender.slot] = message
             return

@@ -40,7 +40,7 @@ FEW: Final = 0.01
 PAUSE: Final = 8
 
 
-class Pace:
+class PrepassPace:
     """Which batches a pre-pass runs over: all, until it finds next to nothing; then ever fewer, until it does."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Placing:
     left: int = 0
 
 
-class NewKeys:
+class NewKeysOnSpark:
     """The pre-pass's part on the driver.
 
     Args:
@@ -97,7 +97,7 @@ class NewKeys:
         self._specs = {name: KeySpec(node.key.fields) for name, node in nodes.items()}
         self._buckets = {name: node.key.buckets for name, node in nodes.items()}
         self._known = KnownKeys(plan, fs, root)
-        self._pace = Pace()
+        self._pace = PrepassPace()
         self._pins = pins
         #: by operator, the tuples of each slot since the last new table, and with the batch that runs
         self._loads: Mapping[str, list[int]] | None = None

@@ -23,7 +23,7 @@ from thalweg.times import BEFORE_ALL
 
 
 @dataclasses.dataclass(slots=True)
-class Phase:
+class CommonStep:
     """A step that all slots take at the same place: the clocks behind it, the domain that ends, and in which round."""
 
     clocks: dict[int, int]
@@ -83,11 +83,11 @@ class Router:
         return slots
 
 
-def merge_phases(phases: list[Phase], data: bytes) -> None:
+def merge_phases(phases: list[CommonStep], data: bytes) -> None:
     """Adds what one sender knows: of an order_by's clock only the slot that runs it knows more than nothing."""
     for place, (clocks, ending, number) in enumerate(orjson.loads(bytes(data))):
         if place == len(phases):
-            phases.append(Phase({}, ending, number))
+            phases.append(CommonStep({}, ending, number))
         for domain, clock in clocks:
             known = phases[place].clocks.get(domain, BEFORE_ALL)
             phases[place].clocks[domain] = max(known, clock)
@@ -140,7 +140,7 @@ class Sender:
                     data = encode(piece, order)
                     yield Blob(stage, slot, "chunk", edge.node, edge.port, self._phase, data)
 
-    def clocks(self, phases: list[Phase]) -> Iterator[Blob]:
+    def clocks(self, phases: list[CommonStep]) -> Iterator[Blob]:
         """The punctuations: the phases for every later stage and slot, also those without rows."""
         data = to_json([[sorted(p.clocks.items()), p.ending, p.round] for p in phases])
         for stage in range(self._stage + 1, self._engine.plan.depth):

@@ -24,7 +24,7 @@ from thalweg.flow.operators.nodes import Source
 from thalweg.plan.plan import Edge, stream_schema
 from thalweg.slots.key_counting import KeyCounter
 from thalweg.spark.inputs import receive, source_chunks
-from thalweg.spark.keys.routing import Phase, Sender, merge_phases, sink_blobs
+from thalweg.spark.keys.routing import CommonStep, Sender, merge_phases, sink_blobs
 from thalweg.spark.tasks.transport import DRIVER, Blob, decode, from_batch, report, to_batches
 from thalweg.spark.tasks.worker import StageJob, clocks_of, hot_engine, plan_of, save
 
@@ -181,9 +181,9 @@ def _first_stage(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[B
                 # The slots behind take all steps of a batch as one, whose clock is the furthest of theirs.
                 for domain, clock in engine.moment.clocks.items():
                     clocks[domain] = max(clock, clocks.get(domain, clock))
-        phases = [Phase(clocks, [])]
+        phases = [CommonStep(clocks, [])]
         if facts["ends"]:
-            phases += [Phase({}, [domain], number) for domain, number in engine.plan.closings]
+            phases += [CommonStep({}, [domain], number) for domain, number in engine.plan.closings]
         yield from sender.clocks(phases)
         said = save(job, 0, 0, hot, _task_id())
         facts |= _slowest(engine)
@@ -202,7 +202,7 @@ def later_stage(job: StageJob, stage: int) -> Body:
 def _later_stage(job: StageJob, stage: int, batches: Iterator[pa.RecordBatch]) -> Iterator[Blob]:
     slot = _slot()
     mine: dict[tuple[int, Edge], list[pa.Buffer]] = {}
-    phases: list[Phase] = []
+    phases: list[CommonStep] = []
     yield from _sorted_out(stage, batches, mine, phases)
     started = _Started.now()
     with hot_engine(job, stage, slot) as hot:
@@ -237,7 +237,7 @@ def _sorted_out(
     stage: int,
     batches: Iterator[pa.RecordBatch],
     mine: dict[tuple[int, Edge], list[pa.Buffer]],
-    phases: list[Phase],
+    phases: list[CommonStep],
 ) -> Iterator[Blob]:
     """Puts what a stage reads into ``mine``, by phase and edge, and into ``phases``; gives on what others read."""
     for batch in batches:
@@ -250,7 +250,7 @@ def _sorted_out(
                 mine.setdefault((blob.phase, Edge(blob.node, blob.port)), []).append(blob.data)
 
 
-def _phase(engine: Engine, phase: Phase, arriving: dict[Edge, Chunk]) -> Iterator[Leaving]:
+def _phase(engine: Engine, phase: CommonStep, arriving: dict[Edge, Chunk]) -> Iterator[Leaving]:
     """Runs a phase; the clocks that the stage's order_by operators set are the phase's for the stages behind."""
     ending = frozenset(phase.ending)
     yield engine.step({}, phase.clocks, ending=ending, round=phase.round, arriving=arriving)
