@@ -121,7 +121,7 @@ def in_a_process(module: str, *arguments: object) -> dict[str, Any]:
     return found
 
 
-class Report:
+class LabReport:
     """Rows of several experiments: shown as tables as they come, kept as JSON, drawn where matplotlib is there."""
 
     def __init__(self, name: str, out: Path | None, console: Terminal) -> None:

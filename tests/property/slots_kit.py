@@ -90,7 +90,7 @@ def placer(prepared: Prepared, chooser: random.Random) -> Placer:
 class Ran:
     """What a run gave, how many reconfigurations took hold, and what was counted behind the last."""
 
-    result: testing.Result
+    result: testing.CheckedResult
     epochs: int
     counted: Statistics | None
 
@@ -164,7 +164,7 @@ def run(
         name: {what: n for what, n in mine.items() if n} for name, mine in engine.counts.items()
     }
     return Ran(
-        testing.Result(sinks, states(engine), {k: v for k, v in counts.items() if v}),
+        testing.CheckedResult(sinks, states(engine), {k: v for k, v in counts.items() if v}),
         engine.table.epoch,
         counted,
     )

@@ -33,6 +33,8 @@ from thalweg.slots.messages import (
     Propagate,
     SendReconf,
     Settled,
+    Instance,
+    TimePhase,
     Work,
 )
 from thalweg.slots.stage_slot import StageSlot
@@ -110,7 +112,7 @@ class Slot:
         )
         return self.handle(INGRESS, Work(step, QUIET, part))
 
-    def handle(self, sender: Place, message: Any) -> list[Any]:
+    def handle(self, sender: Instance, message: Any) -> list[Any]:
         return [(one.receiver, one.message) for one in self.stage.handle(sender, message)]
 
     def reconfigure(self, router: RoutingTable, step: int) -> list[Any]:
@@ -241,10 +243,12 @@ def test_threads_and_growing_and_shrinking(compile: Literal["auto", "never"]) ->
     assert engine.counts["add"]["in"] == len(ROWS)
 
 
-def last_to(receiver: Place) -> Callable[[Sequence[tuple[Place, Place]]], int]:
+def last_to(
+    receiver: Instance,
+) -> Callable[[Sequence[tuple[Instance, Instance]]], int]:
     """Delivers to a place only what nobody else waits for."""
 
-    def pick(channels: Sequence[tuple[Place, Place]]) -> int:
+    def pick(channels: Sequence[tuple[Instance, Instance]]) -> int:
         return min(range(len(channels)), key=lambda i: channels[i][1] == receiver)
 
     return pick
@@ -252,7 +256,7 @@ def last_to(receiver: Place) -> Callable[[Sequence[tuple[Place, Place]]], int]:
 
 @pytest.mark.parametrize("late", [SINKS, HERE, THERE, INGRESS], ids=str)
 @pytest.mark.parametrize("turns", [1, 20])
-def test_one_place_hears_last(late: Place, turns: int) -> None:
+def test_one_place_hears_last(late: Instance, turns: int) -> None:
     """Words that come late, also to where the sinks' rows are collected, do not mix with those of the next table."""
     engine = SlottedEngine(
         prepare(PLAN), slots=2, transport=lambda handle, is_host: Stepped(handle, is_host, last_to(late), lambda: turns)

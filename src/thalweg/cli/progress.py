@@ -27,7 +27,7 @@ class Display(Protocol):
         """No more of it."""
 
 
-class Lines:
+class LineProgress:
     """A line for everything, on stderr."""
 
     def say(self, text: str) -> None:
@@ -40,7 +40,7 @@ class Lines:
         pass
 
 
-class Live:
+class LiveProgress:
     """One line that changes, on a terminal."""
 
     def __init__(self) -> None:
@@ -77,7 +77,9 @@ def open_display(*, verbose: bool = False, live: bool = True) -> Display:
         verbose: shows the log itself.
         live: whether a line may change in place; not where tables are printed meanwhile.
     """
-    display: Display = Live() if sys.stderr.isatty() and live and not verbose else Lines()
+    display: Display = (
+        LiveProgress() if sys.stderr.isatty() and live and not verbose else LineProgress()
+    )
     handler: logging.Handler = _Handler(display)
     if verbose:
         handler = logging.StreamHandler()

@@ -19,7 +19,7 @@ from thalweg.compiler.operations import Expr
 from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.source import Const, FunctionNode, FunctionSource, Known, RecordClass
 from thalweg.compiler.statements import Statements
-from thalweg.compiler.unit import Unit, identifier
+from thalweg.compiler.unit import ModuleParts, identifier
 
 #: Types only grow, so they settle long before.
 _PASSES: Final = 8
@@ -38,7 +38,11 @@ class Emit:
 
 
 def write_function(
-    unit: Unit, source: FunctionSource, arguments: Sequence[Type], emit: Emit | None, purpose: str
+    unit: ModuleParts,
+    source: FunctionSource,
+    arguments: Sequence[Type],
+    emit: Emit | None,
+    purpose: str,
 ) -> tuple[str, Type]:
     """Writes the function for these argument types into the unit.
 
@@ -57,16 +61,16 @@ def write_function(
     if key not in unit.functions:
         if source.reason:
             raise NotCompilable(source.reason)
-        unit.functions[key] = Function(unit, source, arguments, emit, purpose).write()
+        unit.functions[key] = ModuleFunction(unit, source, arguments, emit, purpose).write()
     return unit.functions[key]
 
 
-class Function(Statements):
+class ModuleFunction(Statements):
     """One function on its way into the module."""
 
     def __init__(
         self,
-        unit: Unit,
+        unit: ModuleParts,
         source: FunctionSource,
         arguments: Sequence[Type],
         emit: Emit | None,

@@ -28,7 +28,7 @@ from thalweg.compiler import keyed_code as layout
 from thalweg.compiler import modules
 from thalweg.compiler.columns import Buffers, address, addresses, gather, with_texts
 from thalweg.compiler.keyed_code import KeyedSpec, write_keyed
-from thalweg.compiler.keyed_replay import Place, Replay
+from thalweg.compiler.keyed_replay import Replay, ReplayPlace
 from thalweg.compiler.kinds import NO_VALUE
 from thalweg.compiler.runtime.arena import free_arena
 from thalweg.compiler.runtime.lookup import BUCKET, END, RANGE_WIDTH, TableOfTables

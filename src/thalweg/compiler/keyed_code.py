@@ -154,7 +154,7 @@ def _layouts(key: KeySpec) -> list[str]:
     return [letters[: i + 1] for i in range(len(letters))]
 
 
-def _write_store(unit: Unit, spec: KeyedSpec, target: Type) -> str:
+def _write_store(unit: ModuleParts, spec: KeyedSpec, target: Type) -> str:
     """Writes one output; ``_x`` is (out, source row, time, bucket, entry, address of the key's words)."""
     name = unit.name("store")
     fields = "".join(f", _{i}" for i in range(len(target.items)))

@@ -30,7 +30,7 @@ from thalweg.times import NEVER
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class ReplayPlace:
     """A key's entry in a table, the outputs and control words of the run, and a copy of the state before the call."""
 
     table: BucketTable
@@ -54,7 +54,7 @@ class Replay:
     """Runs single calls of a keyed operator in Python.
 
     Args:
-        reject: a call that raises is told as a :class:`Rejected`; else OperatorError.
+        reject: a call that raises is told as a :class:`RejectedRow`; else OperatorError.
     """
 
     def __init__(
@@ -65,14 +65,14 @@ class Replay:
         self.reject = reject
         self.made = made
 
-    def row(self, place: Place, row: int, value: Any, time: int | None) -> Rejected | None:
+    def row(self, place: ReplayPlace, row: int, value: Any, time: int | None) -> RejectedRow | None:
         """The call of ``process`` with a row's value; ``time`` is None where no timers fire."""
         given = _handles(self.spec.source, value, lambda i: i)
         try:
             made = self._call(place, self.spec.process, (value,), given)
         except Exception as error:
             self._stop(self.spec.sources[0], value, error)
-            return Rejected(row, self.spec.name, reason_of(error), shorten(value))
+            return RejectedRow(row, self.spec.name, reason_of(error), shorten(value))
         self._put_out(place, (row, 0), made.outputs)
         if made.dropped:
             self.die(place)
@@ -83,7 +83,7 @@ class Replay:
             self._arm(place, timer, max(int(place.table.records[timer][place.entry]), time))
         return None
 
-    def timer(self, place: Place, key: Any, time: int) -> Rejected | None:
+    def timer(self, place: ReplayPlace, key: Any, time: int) -> RejectedRow | None:
         """The call of ``on_timer`` at ``time``; a call that raises ends its key's state, its timer is used up."""
         assert self.spec.on_timer is not None and self.spec.timer is not None
         fields = self.spec.key.fields
@@ -97,7 +97,7 @@ class Replay:
             text = f"key {key!r}"
             self._stop(self.spec.sources[1], text, error)
             self.die(place)
-            return Rejected(-1, self.spec.name, reason_of(error), text, time, key)
+            return RejectedRow(-1, self.spec.name, reason_of(error), text, time, key)
         self._put_out(place, (-1, time), made.outputs)
         self._write(place, made.state)
         again = int(place.table.records[self.spec.timer][place.entry])
@@ -109,7 +109,7 @@ class Replay:
             self._arm(place, self.spec.timer, max(again, time + 1))
         return None
 
-    def die(self, place: Place) -> None:
+    def die(self, place: ReplayPlace) -> None:
         """Drops the key's state."""
         place.table.empty(np.array([place.entry]))
         place.table.flags[place.entry] = (int(place.table.flags[place.entry]) | DIRTY) & ~ALIVE
@@ -121,7 +121,7 @@ class Replay:
 
     def _call(
         self,
-        place: Place,
+        place: ReplayPlace,
         function: Callable[..., Any],
         arguments: Sequence[Any],
         handles: Sequence[tuple[str, Any, int]],
@@ -142,12 +142,12 @@ class Replay:
             set_values(place.table.records, field, rows, Column.from_python(field.type, [value]))
         place.table.flags[place.entry] |= ALIVE | DIRTY
 
-    def _arm(self, place: Place, timer: str, time: int) -> None:
+    def _arm(self, place: ReplayPlace, timer: str, time: int) -> None:
         place.table.records[timer][place.entry] = time
         place.table.note_timer(time)
 
     def _put_out(
-        self, place: Place, source_and_time: tuple[int, int], outputs: Sequence[Sequence[Any]]
+        self, place: ReplayPlace, source_and_time: tuple[int, int], outputs: Sequence[Sequence[Any]]
     ) -> None:
         words = place.table.words[place.entry].tolist()[: self.spec.words]
         extra = [*source_and_time, place.bucket, place.entry, *words]

@@ -15,7 +15,7 @@ from thalweg.compiler.cell_code import load
 from thalweg.compiler.kinds import BOOL, FLOAT, INT, LITERAL, NO_VALUE, NONE, Type
 from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.source import FunctionSource
-from thalweg.compiler.unit import Unit, category_code
+from thalweg.compiler.unit import ModuleParts, category_code
 
 _MISSING: Final = object()
 _EXACT: Final = 2**53
@@ -80,7 +80,7 @@ _WHOLE: Final = {
 class Operations:
     """Typed code of operations on typed code."""
 
-    unit: Unit
+    unit: ModuleParts
     source: FunctionSource
     line: int
     #: calls so far that may change the state

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from thalweg.columns.chunks import Chunk, Column, Int64s
-from thalweg.columns.contracts import Rejected, StatelessResult
+from thalweg.columns.contracts import RejectedRow, StatelessResult
 from thalweg.compiler import modules
 from thalweg.compiler.columns import (
     Buffers,
@@ -114,7 +114,7 @@ def _write(steps: Sequence[Step], source: Schema) -> str:
     return unit.text()
 
 
-def _write_store(unit: Unit, record: Type) -> _Following:
+def _write_store(unit: ModuleParts, record: Type) -> _Following:
     """The end of the chain: writes the row to the buffers."""
     name = unit.name("store")
     lines = [f"@inner\ndef {name}(_x, _n, _r):", "    _o = _x[0]", "    if _n < get_i(_o):"]
@@ -126,7 +126,7 @@ def _write_store(unit: Unit, record: Type) -> _Following:
 
 
 def _write_step(
-    unit: Unit, place: int, step: Step, given: Type, out: Type, following: _Following
+    unit: ModuleParts, place: int, step: Step, given: Type, out: Type, following: _Following
 ) -> _Following:
     """One step: what it is called by gives the new number of outputs."""
     counter = word("_x[2]", COUNTS + place)
@@ -258,7 +258,9 @@ class CompiledChain:
                 columns.append(Column(field.type, texts))
         return columns
 
-    def _interpret(self, chunk: Chunk, ctl: Int64s, most: int, rejected: list[Rejected]) -> _Insert:
+    def _interpret(
+        self, chunk: Chunk, ctl: Int64s, most: int, rejected: list[RejectedRow]
+    ) -> _Insert:
         """Runs the row that raised, and up to ``most`` rows from it on, in plain Python, whose word counts.
 
         Either the function raises there, too, or an int left 64 bits on the way to its result, which is Python's.
@@ -279,7 +281,9 @@ class CompiledChain:
             source += [place] * len(rows)
         return _Insert(used, np.array(source, np.int64), out)
 
-    def _step(self, step: Step, place: int, rows: list[Any], rejected: list[Rejected]) -> list[Any]:
+    def _step(
+        self, step: Step, place: int, rows: list[Any], rejected: list[RejectedRow]
+    ) -> list[Any]:
         out: list[Any] = []
         for row in rows:
             try:
@@ -297,11 +301,11 @@ class CompiledChain:
         return out
 
     def _reject(
-        self, step: Step, place: int, row: Any, error: BaseException, rejected: list[Rejected]
+        self, step: Step, place: int, row: Any, error: BaseException, rejected: list[RejectedRow]
     ) -> None:
         if not self.reject:
             raise operator_error(step.name, step.described(), row, error) from error
-        rejected.append(Rejected(place, step.name, reason_of(error), shorten(row)))
+        rejected.append(RejectedRow(place, step.name, reason_of(error), shorten(row)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

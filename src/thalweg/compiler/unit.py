@@ -40,7 +40,7 @@ Instance = tuple[str, tuple[Type, ...], str]
 
 
 @dataclasses.dataclass(slots=True)
-class Unit:
+class ModuleParts:
     """Collects the parts of one module; the text is in :meth:`text`."""
 
     parts: list[str] = dataclasses.field(default_factory=list)

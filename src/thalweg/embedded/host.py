@@ -200,7 +200,7 @@ class FlowHost:
         *,
         workers: Workers | None = None,
         priority_class: int = 0,
-        elastic: Elastic | None = None,
+        elastic: ElasticThreads | None = None,
         engine_of: Callable[[Prepared, int], Engine] | None = None,
         changes: Sequence[Change] = (),
         only_if_free: bool = False,

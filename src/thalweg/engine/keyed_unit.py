@@ -66,7 +66,7 @@ class Parts:
     #: the rows of ``arrived`` that have a key
     chunk: Chunk
     places: Int64s
-    bad: list[contracts.Rejected]
+    bad: list[contracts.RejectedRow]
     times: Int64s | None
     clock: int
     ending: bool
@@ -245,8 +245,8 @@ class KeyedUnit:
         return order.get(OWN) if timing == "own" else None, NEVER if ending else BEFORE_ALL, ending
 
     def _own_rejected(
-        self, chunk: Chunk, keys: Sequence[Column], bad: Sequence[contracts.Rejected]
-    ) -> list[contracts.Rejected]:
+        self, chunk: Chunk, keys: Sequence[Column], bad: Sequence[contracts.RejectedRow]
+    ) -> list[contracts.RejectedRow]:
         """Firings of timers that raised, by the rows that made them due."""
         fired = [one for one in bad if one.row < 0]
         if not fired:
@@ -258,7 +258,7 @@ class KeyedUnit:
         return [dataclasses.replace(one, row=next(rows)) if one.row < 0 else one for one in bad]
 
     def _give_rejected(
-        self, arrived: Chunk, bad: Sequence[contracts.Rejected], given: Given
+        self, arrived: Chunk, bad: Sequence[contracts.RejectedRow], given: Given
     ) -> None:
         """The rows and firings on which a function raised, in the order of the stream."""
         if not bad:
@@ -291,7 +291,7 @@ def _concat(results: Sequence[KeyedResult]) -> KeyedResult:
     )
 
 
-def _placed(bad: Sequence[contracts.Rejected], places: Int64s) -> list[contracts.Rejected]:
+def _placed(bad: Sequence[contracts.RejectedRow], places: Int64s) -> list[contracts.RejectedRow]:
     """Rejected rows of a part of a chunk, by their places in the whole."""
     return [
         dataclasses.replace(one, row=int(places[one.row])) if one.row >= 0 else one for one in bad
@@ -307,7 +307,7 @@ class KeyFinder:
         self._node = node
         self.function = function
 
-    def find(self, chunk: Chunk) -> tuple[list[Column], Int64s, list[contracts.Rejected]]:
+    def find(self, chunk: Chunk) -> tuple[list[Column], Int64s, list[contracts.RejectedRow]]:
         """The key columns of the rows that have a key, their places, and the rows whose function raised."""
         names = [field.name for field in self.spec.fields]
         if self.function is None:

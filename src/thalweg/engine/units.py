@@ -86,7 +86,7 @@ class Setting:
                 mine[what] = mine.get(what, 0) + number
 
     def give_rejected(
-        self, node: Node, chunk: Chunk, bad: Sequence[contracts.Rejected], given: Given
+        self, node: Node, chunk: Chunk, bad: Sequence[contracts.RejectedRow], given: Given
     ) -> None:
         """Puts rejected rows on the node's rejected stream, with the order of their input rows."""
         if not bad:
@@ -198,7 +198,7 @@ class BatchesUnit:
                 out, source = self._call(row)
             except Exception as error:
                 bad.append(
-                    contracts.Rejected(
+                    contracts.RejectedRow(
                         place, self._node.name, reason_of(error), shorten(row.rows()[0])
                     )
                 )

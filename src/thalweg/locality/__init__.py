@@ -9,7 +9,7 @@ from thalweg.locality.counting.space_saving import SpaceSaving
 from thalweg.locality.counting.summary import KeySummary, Link
 from thalweg.locality.evaluate import Outcome, evaluate
 from thalweg.locality.exact import ExactCounts
-from thalweg.locality.first_seen import FirstSeen, Placed
+from thalweg.locality.first_seen import FirstSeen, PlacedKeys
 from thalweg.locality.groupings import (
     FieldsByHash,
     FieldsByTable,
@@ -53,7 +53,7 @@ __all__ = [
     "Outcome",
     "PairCount",
     "PartialKey",
-    "Placed",
+    "PlacedKeys",
     "Reconfiguration",
     "Report",
     "Routes",

@@ -16,23 +16,23 @@ from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.runner import StageRunner
 
 #: Where all tuples come from.
-INGRESS: Final = Place(0, 0)
+INGRESS: Final = Instance(0, 0)
 
 
-def senders(stage: int, slots: int) -> Iterator[Place]:
+def senders(stage: int, slots: int) -> Iterator[Instance]:
     """The places that a stage hears from."""
     yield INGRESS
     for before in range(1, stage):
         for slot in range(slots):
-            yield Place(before, slot)
+            yield Instance(before, slot)
 
 
-def receivers(stage: int, depth: int, slots: int) -> Iterator[Place]:
+def receivers(stage: int, depth: int, slots: int) -> Iterator[Instance]:
     """The places that hear from a stage; the last is where the sinks' rows are collected."""
     for later in range(stage + 1, depth):
         for slot in range(slots):
-            yield Place(later, slot)
-    yield Place(depth, 0)
+            yield Instance(later, slot)
+    yield Instance(depth, 0)
 
 
 def merged(runner: StageRunner, leaving: Iterable[Leaving]) -> dict[Edge, Chunk]:
@@ -65,7 +65,7 @@ def parts_by_place(
 
 
 @dataclasses.dataclass(slots=True)
-class Arrivals:
+class StepArrivals:
     """Steps in their order, and tables between them.
 
     A step is whole when each sender of the table that holds has said what it has; a new table holds in front of a step
@@ -84,16 +84,16 @@ class Arrivals:
     step: int | None
     router: RoutingTable | None = None
     #: by step, what has come
-    _works: dict[int, dict[Place, Work]] = dataclasses.field(default_factory=dict)
+    _works: dict[int, dict[Instance, Work]] = dataclasses.field(default_factory=dict)
     #: those that go by ``router``
-    _switched: set[Place] = dataclasses.field(default_factory=set)
+    _switched: set[Instance] = dataclasses.field(default_factory=set)
     _switch: Propagate | None = None
 
     def announce(self, before: RoutingTable, router: RoutingTable) -> None:
         """A table that is to hold; a place that takes no part learns which one holds before."""
         self.table, self.router = before, router
 
-    def take(self, sender: Place, message: Work | Propagate) -> None:
+    def take(self, sender: Instance, message: Work | Propagate) -> None:
         """Takes a message."""
         if isinstance(message, Work):
             self._works.setdefault(message.step, {})[sender] = message

@@ -31,7 +31,7 @@ from thalweg.plan.plan import KEY, LEVEL, Edge
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Keys:
+class _KeyedRows:
     """Rows with their keys: of a chunk, the places that have one, key columns and hashes."""
 
     chunk: Chunk
@@ -82,7 +82,7 @@ class KeyCounter:
         places: Int64s,
     ) -> None:
         hashes = spec.hashes(columns, len(places))
-        keys = _Keys(chunk, places, spec, columns, hashes)
+        keys = _KeyedRows(chunk, places, spec, columns, hashes)
         self._arrived.setdefault(name, []).append(keys)
 
     def arrived(self, arriving: Mapping[Edge, Chunk]) -> None:
@@ -130,14 +130,14 @@ class KeyCounter:
             places: those that have a key.
             spec, columns, hashes: the keys of these.
         """
-        keys = _Keys(chunk, places, spec, columns, hashes)
+        keys = _KeyedRows(chunk, places, spec, columns, hashes)
         for link in self._links:
             if link[1] == node.name and link[0] in self._units:
                 for before in self._arrived.get(link[0], ()):
                     self._rows(link, before, keys)
                 self._timers(link, keys)
 
-    def _rows(self, link: tuple[str, str], before: _Keys, after: _Keys) -> None:
+    def _rows(self, link: tuple[str, str], before: _KeyedRows, after: _KeyedRows) -> None:
         """Pairs of rows and what was made of them."""
         names = shared_columns(list(before.chunk.order), list(after.chunk.order))
         arrived = order_matrix(before.chunk, names)[before.places]
@@ -145,7 +145,7 @@ class KeyCounter:
         rows = np.flatnonzero(found >= 0)
         self._pair(link, before.hashes, found[rows], before.names, after, rows)
 
-    def _timers(self, link: tuple[str, str], after: _Keys) -> None:
+    def _timers(self, link: tuple[str, str], after: _KeyedRows) -> None:
         """Pairs of the keys of timers and what these gave: it carries the timer's key."""
         level = self._units[link[0]].node.index
         levels: Int64s | None = after.chunk.order.get(LEVEL)
@@ -157,7 +157,7 @@ class KeyCounter:
         spec = self._units[link[0]].spec
         columns = spec.decode_ordered(after.chunk.order[KEY].take(pa.array(after.places[rows])))
         everything = np.arange(len(rows))
-        keys = _Keys(after.chunk, everything, spec, columns, spec.hashes(columns, len(rows)))
+        keys = _KeyedRows(after.chunk, everything, spec, columns, spec.hashes(columns, len(rows)))
         self._pair(link, keys.hashes, everything, keys.names, after, rows)
 
     def _pair(
@@ -166,7 +166,7 @@ class KeyCounter:
         hashes: UInt64s,
         lefts: Int64s,
         names: Any,
-        after: _Keys,
+        after: _KeyedRows,
         rights: Int64s,
     ) -> None:
         """Counts the pairs of the keys at ``lefts`` before and ``rights`` after."""

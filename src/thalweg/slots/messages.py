@@ -11,7 +11,7 @@ from thalweg.engine.units import Moment
 from thalweg.locality import KeySummary, Moves, RoutingTable
 
 
-class Place(NamedTuple):
+class Instance(NamedTuple):
     """A stage in a slot: an instance of an operator, in the paper's words.
 
     Stage 0 is the ingress, in slot 0; behind the last stage is what collects for the sinks. Both are the host's.
@@ -106,6 +106,6 @@ Message: TypeAlias = (
 class Envelope(NamedTuple):
     """A message on its way. Between two places messages keep their order."""
 
-    sender: Place
-    receiver: Place
+    sender: Instance
+    receiver: Instance
     message: Message

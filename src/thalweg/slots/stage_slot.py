@@ -32,6 +32,8 @@ from thalweg.slots.messages import (
     SendMetrics,
     SendReconf,
     Settled,
+    Instance,
+    TimePhase,
     Work,
 )
 from thalweg.slots.migration import put, take_leaving
@@ -64,8 +66,8 @@ class StageSlot:
     def __init__(
         self,
         prepared: Prepared,
-        place: Place,
-        manager: Place,
+        place: Instance,
+        manager: Instance,
         table: RoutingTable,
         *,
         joins: bool,
@@ -100,7 +102,7 @@ class StageSlot:
 
     # -- messages ------------------------------------------------------------------------------------------
 
-    def handle(self, sender: Place, message: Message) -> list[Envelope]:
+    def handle(self, sender: Instance, message: Message) -> list[Envelope]:
         """What it answers to a message."""
         match message:
             case Work() | Propagate():
@@ -117,7 +119,7 @@ class StageSlot:
                 raise TypeError(f"a stage cannot take {type(message).__name__}")
         return list(self._go_on())
 
-    def _to(self, receiver: Place, message: Message) -> Envelope:
+    def _to(self, receiver: Instance, message: Message) -> Envelope:
         return Envelope(self.place, receiver, message)
 
     def _go_on(self) -> Iterator[Envelope]:
@@ -195,7 +197,7 @@ class StageSlot:
         states = take_leaving(self.engine, here, self._routes)
         for slot in sorted(self._slots_in(reconf.send, "receiver")):
             yield self._to(
-                Place(self.place.stage, slot), Migrate(router.epoch, states.pop(slot, {}))
+                Instance(self.place.stage, slot), Migrate(router.epoch, states.pop(slot, {}))
             )
         assert not states, f"state of keys that no list names goes to the slots {sorted(states)}"
         self._missing = self._slots_in(reconf.receive, "sender")
@@ -207,7 +209,7 @@ class StageSlot:
             self._arrivals.leave()
         early, self._early = self._early, {}
         for slot, message in early.items():
-            yield from self._receive(Place(self.place.stage, slot), message)
+            yield from self._receive(Instance(self.place.stage, slot), message)
         if not early and not self._missing:
             yield self._to(self._manager, Settled(router.epoch))
 
@@ -220,7 +222,7 @@ class StageSlot:
         slots = {getattr(one, side) for one in both if one.operator in self.engine.keyed}
         return slots - {self.place.slot}
 
-    def _receive(self, sender: Place, message: Migrate) -> Iterator[Envelope]:
+    def _receive(self, sender: Instance, message: Migrate) -> Iterator[Envelope]:
         if self._reconf is not None and self._reconf.router.epoch == message.epoch:
             self._early[sender.slot] = message
             return

@@ -24,7 +24,7 @@ from pyspark.sql import functions as f
 from thalweg.checkpoint import cleaning
 from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint import record as records
-from thalweg.checkpoint.history import History
+from thalweg.checkpoint.history import CheckpointHistory
 from thalweg.engine.build import prepare
 from thalweg.errors import CheckpointError
 from thalweg.plan.plan import Plan
@@ -60,7 +60,7 @@ from thalweg.version import __version__
 from thalweg.workers.warm import is_warm
 
 
-class Batches:
+class BatchRunner:
     """Runs batches of one flow: plans the frame, collects reports, writes sinks, commits."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Batches:
         self._fingerprint = hashlib.sha256(self._pickled + __version__.encode()).hexdigest()[:32]
         self._defaults: dict[str, Any] = {}
         self.counts: dict[str, dict[str, int]] = {}
-        self._placement = Placement(spark, zlib.crc32(plan.flow.encode()))
+        self._placement = SlotPlacement(spark, zlib.crc32(plan.flow.encode()))
         self._routing: KeyRouting | None = None
         if store is not None:
             self._open(store, locality)
@@ -145,7 +145,7 @@ class Batches:
         """
         started = time.perf_counter()
         query = query_here(self.spark)
-        found = History() if self.store is None else self.store.history(batch, query)
+        found = CheckpointHistory() if self.store is None else self.store.history(batch, query)
         previous = found.before
         job, routed = self._planned(frame, batch, previous, ends=ends)
         places = self._placement.next_batch(job.slots)
@@ -293,7 +293,7 @@ class Batches:
 
     def _commit(
         self,
-        found: History,
+        found: CheckpointHistory,
         job: StageJob,
         reports: list[dict[str, Any]],
         query: str,

@@ -15,11 +15,11 @@ from thalweg.checks import meant, refuse
 from thalweg.embedded import tell_dropped
 from thalweg.errors import BuildError, CheckpointError, ThalwegError
 from thalweg.flow.flow import Flow
-from thalweg.spark.batches import Batches
+from thalweg.spark.batches import BatchRunner
 from thalweg.spark.deaths import jvm_is_gone
 from thalweg.spark.failures import cause_to_show, ending, readable, tell_once
 from thalweg.spark.listing import listing_on_driver
-from thalweg.spark.scheduler import Place, Scheduler, place_for
+from thalweg.spark.scheduler import BatchPlace, Scheduler, place_for
 from thalweg.times import duration
 
 log = logging.getLogger("thalweg")
@@ -35,7 +35,7 @@ class Query:
 
     def __init__(
         self,
-        batches: Batches,
+        batches: BatchRunner,
         flow: Flow,
         frame: DataFrame,
         trigger: Any,
@@ -101,7 +101,7 @@ class Query:
         done = self._batches.progress[-1]["batch"] if self._batches.progress else -1
         return max(self._batch, int(done) + 1)
 
-    def _place(self) -> contextlib.AbstractContextManager[Place]:
+    def _place(self) -> contextlib.AbstractContextManager[BatchPlace]:
         interval_us = duration(self._trigger.get("processingTime", "0 seconds"))
         return place_for(self._scheduler, self._flow.name, interval_us * 1e-6, self._batches.spark)
 

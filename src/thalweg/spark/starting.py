@@ -108,7 +108,7 @@ def start(
         store = Store.open(os.fspath(checkpoint), None if state is None else os.fspath(state))
     try:
         frame = io.tagged_frame(spark, plan, inputs, store.control if store else None)
-        batches = Batches(spark, plan, inputs, sinks, store, numbers, chunk_rows, locality)
+        batches = BatchRunner(spark, plan, inputs, sinks, store, numbers, chunk_rows, locality)
         warn(spark, numbers.most_slots, inputs, plan)
         if str(spark.sparkContext.master).startswith("local"):
             # The workers are on this machine: what is compiled here, with a message, they find in the cache.

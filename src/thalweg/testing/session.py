@@ -40,7 +40,7 @@ Mode = Literal["auto", "never"]
 
 @brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
-class Result:
+class CheckedResult:
     """What a run gave.
 
     Attributes:
@@ -166,10 +166,10 @@ class Session:
         self._collect(self._engine.settle())
         return _states(named(self._engine.keyed, operator, "keyed operator"))
 
-    def result(self) -> Result:
+    def result(self) -> CheckedResult:
         """Everything so far."""
         self._collect(self._engine.settle())
-        return Result(
+        return CheckedResult(
             {name: self.rows(name) for name in self._out},
             {name: self.states(name) for name in self._engine.keyed},
             without_zeros(self._engine.counts),

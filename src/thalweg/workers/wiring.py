@@ -137,7 +137,7 @@ class Task:
 
     def keep(self, engine: FlowEngine, handle: int, bundle: Bundle) -> Kept:
         """What is to be kept under a handle: the chunks, with blocks over those that machine code reads."""
-        kept = Kept(bundle)
+        kept = KeptChunks(bundle)
         for number, edges in self.read_natively.items():
             ref = self.refs[number]
             chunk = next((bundle[e] for e in edges if e in bundle), bundle.get(ref))
@@ -191,7 +191,7 @@ class Task:
 
 
 @dataclasses.dataclass(slots=True)
-class Kept:
+class KeptChunks:
     """What Python keeps under a handle: the chunks of a step, and what the blocks over them need to stay alive."""
 
     bundle: Bundle

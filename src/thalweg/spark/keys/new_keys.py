@@ -36,7 +36,7 @@ FEW: Final = 0.01
 PAUSE: Final = 8
 
 
-class Pace:
+class PrepassPace:
     """Which batches a pre-pass runs over: all, until it finds next to nothing; then ever fewer, until it does."""
 
     def __init__(self) -> None:
