@@ -24,7 +24,7 @@ from thalweg import data
 from thalweg.locality.links import foreseen_links, links_of
 from thalweg.plan.plan import make_plan
 from thalweg.spark.keys import known_keys
-from thalweg.spark.keys.new_keys import NewKeysOfBatches, Pace
+from thalweg.spark.keys.new_keys import NewKeysOfBatches, PrepassPace
 from thalweg.testing.reference import run_reference
 
 STEPS = st.lists(

@@ -28,13 +28,12 @@ from thalweg.slots import SlottedEngine, Stepped, Threads
 from thalweg.slots.arrivals import INGRESS
 from thalweg.slots.messages import (
     AckReconf,
+    Instance,
     Migrate,
     Place,
     Propagate,
     SendReconf,
     Settled,
-    Instance,
-    TimePhase,
     Work,
 )
 from thalweg.slots.stage_slot import StageSlot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from thalweg.compiler.kinds import Type
 from thalweg.compiler.reasons import NotCompilable
-from thalweg.compiler.unit import Unit
+from thalweg.compiler.unit import ModuleParts
 
 _SCALARS = ("int", "float", "bool", "category")
 
@@ -22,7 +22,7 @@ def words(kind: Type) -> int:
     raise NotCompilable(f"a {kind} inside of a list, dict, tuple or record of the state")
 
 
-def load(unit: Unit, kind: Type, place: str) -> str:
+def load(unit: ModuleParts, kind: Type, place: str) -> str:
     """Code of the value at an address, which is evaluated once."""
     if kind.tag in ("int", "category", "float") and not kind.optional:
         return f"get_{kind.letter}({place})"
@@ -45,7 +45,7 @@ def _load(kind: Type, at: int) -> str:
     return f"get_{kind.letter}(p + {at})"
 
 
-def store(unit: Unit, kind: Type) -> str:
+def store(unit: ModuleParts, kind: Type) -> str:
     """The name of ``store(address, value)``."""
     lines = "".join(f"    {line}\n" for line in _store(kind, 0, "v"))
     return unit.helper("store", f"@inner\ndef {{name}}(p, v):\n{lines}")
@@ -65,7 +65,7 @@ def _store(kind: Type, at: int, value: str) -> list[str]:
     return [f"put_{kind.letter}(p + {at}, {value})"]
 
 
-def equal(unit: Unit, kind: Type) -> str:
+def equal(unit: ModuleParts, kind: Type) -> str:
     """The name of ``equal(a, b)``; it raises at NaN, of which Python asks whether it is the same object."""
     checks = "".join(
         f"    if {one}:\n        raise ValueError('NaN')\n" for one in _nans(kind, "a", "b")
@@ -93,7 +93,7 @@ def _equal(kind: Type, a: str, b: str) -> str:
     return f"({a} == {b})"
 
 
-def less(unit: Unit, kind: Type) -> str:
+def less(unit: ModuleParts, kind: Type) -> str:
     """The name of ``less(a, b)``, as Python orders numbers and tuples of them.
 
     Raises:
@@ -114,7 +114,7 @@ def less(unit: Unit, kind: Type) -> str:
     return unit.helper("less", f"@inner\ndef {{name}}(a, b):\n{''.join(lines)}    return False\n")
 
 
-def strict_less(unit: Unit, kind: Type) -> str:
+def strict_less(unit: ModuleParts, kind: Type) -> str:
     """The name of ``less(a, b)`` that raises at NaN: what sorting makes of it depends on the algorithm."""
     if kind.tag != "float":
         return less(unit, kind)

@@ -350,7 +350,7 @@ class ModuleFunction(Statements):
 
 
 def made_fields(
-    unit: Unit,
+    unit: ModuleParts,
     sources: Sequence[tuple[FunctionSource, Sequence[Type]]],
     target: Type,
     *,
@@ -364,7 +364,7 @@ def made_fields(
     places = {f"{target}.{name}": i for i, name in enumerate(target.names)}
     if not any(one.is_column_text for one in target.items):
         return frozenset()
-    trial = Unit(records=dict(unit.records), columns=unit.columns, made=set())
+    trial = ModuleParts(records=dict(unit.records), columns=unit.columns, made=set())
     for source, arguments in sources:
         write_function(trial, source, arguments, Emit("emit", target, lists), "emit")
     return frozenset(places[where] for where in trial.made or ())

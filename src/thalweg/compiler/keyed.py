@@ -20,7 +20,7 @@ from thalweg.checkpoint.table_code import split_by_bucket
 from thalweg.checkpoint.table_form import default_record
 from thalweg.checkpoint.tables import BucketTable
 from thalweg.columns.chunks import Chunk, Column, Int64s
-from thalweg.columns.contracts import KeyedResult, Rejected, no_rows
+from thalweg.columns.contracts import KeyedResult, RejectedRow, no_rows
 from thalweg.columns.keys import KeyBytes, KeyRows
 from thalweg.columns.ordered_bytes import binary_array
 from thalweg.columns.state_units import StateUnits
@@ -103,7 +103,7 @@ class Run:
         self.backup_place = address(memory)
         self.log = UndoLog()
         memory[place:].view(np.int64)[0] = self.log.place
-        self.rejected: list[Rejected] = []
+        self.rejected: list[RejectedRow] = []
         #: of the keys of the timers whose outputs these are, a row a row, where tables may have changed since
         self.identities: KeyBytes | None = None
 
@@ -347,7 +347,7 @@ class CompiledKeyed:
         table = self.tables[bucket]
         table.records[entry] = run.backup[0]
         run.log.undo()
-        place = Place(table, bucket, entry, run.buffers, run.ctl, run.backup[0])
+        place = ReplayPlace(table, bucket, entry, run.buffers, run.ctl, run.backup[0])
         if run.ctl[layout.FIRING]:
             key = self.spec.key.python_keys(table.key_columns(np.array([entry])), 1)[0]
             bad = self._replay.timer(place, key, int(run.ctl[layout.TIME]))

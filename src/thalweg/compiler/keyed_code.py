@@ -19,7 +19,7 @@ from thalweg.compiler.runtime.arena import ARENA_WORDS
 from thalweg.compiler.runtime.lookup import RANGE_WIDTH, TABLE_WIDTH
 from thalweg.compiler.source import FunctionSource, describe
 from thalweg.compiler.text.use import text_use_lines
-from thalweg.compiler.unit import Unit
+from thalweg.compiler.unit import ModuleParts
 from thalweg.flow.field_types import Kind
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import StateSpec
@@ -101,7 +101,7 @@ def write_keyed(spec: KeyedSpec) -> str:
     Raises:
         NotCompilable: with the reason.
     """
-    unit = Unit(columns=len(spec.source.fields))
+    unit = ModuleParts(columns=len(spec.source.fields))
     state, row = unit.state(spec.state), unit.record(spec.source)
     target = unit.record(spec.out) if spec.out else Type("record", label="_nothing")
     made = made_fields(unit, _calls(spec, state, row), target)

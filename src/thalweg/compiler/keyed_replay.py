@@ -16,7 +16,7 @@ import numpy as np
 from thalweg.checkpoint.table_form import ALIVE, DIRTY, set_values, state_values
 from thalweg.checkpoint.tables import BucketTable
 from thalweg.columns.chunks import Column
-from thalweg.columns.contracts import Rejected
+from thalweg.columns.contracts import RejectedRow
 from thalweg.compiler import keyed_code as layout
 from thalweg.compiler.columns import Buffers
 from thalweg.compiler.keyed_code import KeyedSpec
@@ -136,7 +136,7 @@ class Replay:
         values = self.spec.state.values(state)
         return _Call(outputs, values, bool(getattr(state, "_drop", False)))
 
-    def _write(self, place: Place, values: Sequence[Any]) -> None:
+    def _write(self, place: ReplayPlace, values: Sequence[Any]) -> None:
         rows = np.array([place.entry])
         for field, value in zip(self.spec.state.schema.fields, values, strict=True):
             set_values(place.table.records, field, rows, Column.from_python(field.type, [value]))

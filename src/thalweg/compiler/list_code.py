@@ -11,7 +11,7 @@ from typing import Final
 
 from thalweg.compiler import cell_code
 from thalweg.compiler.kinds import Type
-from thalweg.compiler.unit import Unit
+from thalweg.compiler.unit import ModuleParts
 
 #: Since 3.12 Python's sum() of floats makes up for what rounding loses.
 _COMPENSATED: Final = sys.version_info >= (3, 12)
@@ -193,7 +193,7 @@ _TEXTS: Final = {
 class ListCode:
     """The generated functions of one type of list; ``order`` is a function that compares items by a key."""
 
-    def __init__(self, unit: Unit, kind: Type, order: str = "") -> None:
+    def __init__(self, unit: ModuleParts, kind: Type, order: str = "") -> None:
         self.unit, self.item, self.order = unit, kind.items[0], order
         self.size = 8 * cell_code.words(self.item)
 

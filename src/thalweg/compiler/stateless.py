@@ -35,7 +35,7 @@ from thalweg.compiler.runtime.arena import ARENA_WORDS, free_arena
 from thalweg.compiler.runtime.support import DONE, FULL
 from thalweg.compiler.source import FunctionSource, describe
 from thalweg.compiler.text.use import TextUse, text_use_lines
-from thalweg.compiler.unit import Unit
+from thalweg.compiler.unit import ModuleParts
 from thalweg.flow.failures import reason_of, shorten
 from thalweg.flow.records import Schema
 
@@ -93,7 +93,7 @@ _Following: TypeAlias = Callable[[str], str]
 
 
 def _write(steps: Sequence[Step], source: Schema) -> str:
-    unit = Unit(columns=len(source.fields))
+    unit = ModuleParts(columns=len(source.fields))
     records = [unit.record(source)]
     made: frozenset[int] = frozenset()
     for step in steps:
@@ -152,7 +152,7 @@ def _write_step(
     return lambda row: f"{function}({row}, _x, _n)"
 
 
-def _kernel(unit: Unit, record: Type, first: _Following, steps: int) -> str:
+def _kernel(unit: ModuleParts, record: Type, first: _Following, steps: int) -> str:
     def copied(start: int, end: int) -> list[str]:
         return [put_word("ctl", end + i, word("ctl", start + i)) for i in range(steps)]
 
@@ -220,7 +220,7 @@ class CompiledChain:
         table = np.array([len(chunk), *columns_in], np.int64)
         ctl[STOP] = len(chunk)
         buffers = Buffers(self.out, 1, len(chunk), self.texts.made)
-        rejected: list[Rejected] = []
+        rejected: list[RejectedRow] = []
         inserts: list[_Insert] = []
         interpreted = 1
         while True:

@@ -35,7 +35,7 @@ from thalweg.flow.flow import Flow
 from thalweg.plan.plan import Edge, Plan, make_plan
 from thalweg.scheduling.rounds import Policy
 from thalweg.stats import Change, LatencyHistogram, RunProgress
-from thalweg.workers.elastic import Elastic, elastic_of
+from thalweg.workers.elastic import ElasticThreads, elastic_of
 from thalweg.workers.engine import HeldUp, ParallelEngine
 from thalweg.workers.options import Options, require_period, require_policy
 from thalweg.workers.step_size import STEP_ROWS

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from thalweg.columns.chunks import Chunk, Column, Int64s
-from thalweg.columns.contracts import Rejected, StatelessResult
+from thalweg.columns.contracts import RejectedRow, StatelessResult
 from thalweg.columns.encoding import try_column, try_columns
 from thalweg.flow.failures import operator_error, reason_of, shorten
 from thalweg.flow.field_types import FieldType, Kind
@@ -72,7 +72,7 @@ class _Made(NamedTuple):
 
     rows: list[Any]
     places: Int64s | None
-    rejected: list[Rejected]
+    rejected: list[RejectedRow]
     #: of the outputs, where they are at hand
     columns: list[Column] | None = None
 
@@ -181,7 +181,7 @@ class _Map:
 
 def _rejected(
     node: Stateless | Keyed, rows: Sequence[Any], failed: Iterable[tuple[int, Exception]]
-) -> list[Rejected]:
+) -> list[RejectedRow]:
     """The rows that failed.
 
     Raises:
@@ -193,7 +193,7 @@ def _rejected(
             function = node.function if isinstance(node, Stateless) else node.key.function
             assert function is not None
             raise operator_error(node.name, function, rows[place], error) from error
-        bad.append(Rejected(place, node.name, reason_of(error), shorten(rows[place])))
+        bad.append(RejectedRow(place, node.name, reason_of(error), shorten(rows[place])))
     return bad
 
 

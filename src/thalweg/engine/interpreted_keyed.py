@@ -17,7 +17,7 @@ import numpy as np
 
 from thalweg.checkpoint.object_table import ObjectTable
 from thalweg.columns.chunks import Chunk, Column, Int64s
-from thalweg.columns.contracts import KeyedResult, Rejected, no_rows
+from thalweg.columns.contracts import KeyedResult, RejectedRow, no_rows
 from thalweg.columns.encoding import try_columns
 from thalweg.columns.keys import KeySpec
 from thalweg.columns.state_units import StateUnits
@@ -58,7 +58,7 @@ class _Fired:
     rows: list[Any] = dataclasses.field(default_factory=list)
     time: list[int] = dataclasses.field(default_factory=list)
     keys: list[Any] = dataclasses.field(default_factory=list)
-    rejected: list[Rejected] = dataclasses.field(default_factory=list)
+    rejected: list[RejectedRow] = dataclasses.field(default_factory=list)
     disarmed: int = 0
 
 
@@ -380,7 +380,7 @@ class InterpretedKeyed:
 
     # -- outputs ------------------------------------------------------------------------------------------
 
-    def _outputs(self) -> tuple[list[Column], Int64s, list[Rejected]]:
+    def _outputs(self) -> tuple[list[Column], Int64s, list[RejectedRow]]:
         """The outputs of the rows, the places of their rows, and the rows rejected.
 
         Raises:
@@ -413,17 +413,21 @@ class InterpretedKeyed:
                 return out
         return out
 
-    def _told(self) -> list[Rejected]:
+    def _told(self) -> list[RejectedRow]:
         node, out = self._node, []
         for place, error in sorted(self._errors.items()):
             row = self._chunk.slice(place, place + 1).rows()[0]
             if node.errors == "fail":
                 raise operator_error(node.name, node.process, row, error) from error
-            out.append(Rejected(place, node.name, reason_of(error), shorten(row)))
+            out.append(RejectedRow(place, node.name, reason_of(error), shorten(row)))
         return out
 
     def _result(
-        self, columns: list[Column], source: Int64s, times: Int64s | None, rejected: list[Rejected]
+        self,
+        columns: list[Column],
+        source: Int64s,
+        times: Int64s | None,
+        rejected: list[RejectedRow],
     ) -> KeyedResult:
         fired = self._fired
         time = np.zeros(len(source), np.int64) if times is None else times[source]
@@ -486,7 +490,7 @@ class InterpretedKeyed:
         assert node.on_timer is not None
         if node.errors == "fail":
             raise operator_error(node.name, node.on_timer, fired, error) from error
-        made = Rejected(-1, node.name, reason_of(error), fired, time, key)
+        made = RejectedRow(-1, node.name, reason_of(error), fired, time, key)
         self._fired.rejected.append(made)
 
     def _fire(self, table: ObjectTable, key: Any, state: Any) -> None:

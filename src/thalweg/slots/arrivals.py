@@ -11,7 +11,7 @@ from thalweg.engine.contract import Leaving
 from thalweg.flow.operators.nodes import Sink
 from thalweg.locality import RoutingTable
 from thalweg.plan.plan import Edge
-from thalweg.slots.messages import Place, Propagate, Work
+from thalweg.slots.messages import Instance, Propagate, Work
 from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.runner import StageRunner
 
@@ -46,21 +46,21 @@ def merged(runner: StageRunner, leaving: Iterable[Leaving]) -> dict[Edge, Chunk]
 
 def parts_by_place(
     runner: StageRunner, leaving: Iterable[tuple[Edge, Chunk]], routes: SlotRoutes
-) -> dict[Place, Leaving]:
+) -> dict[Instance, Leaving]:
     """What leaves a stage in a slot, by the place that it goes to; what leaves for sinks is collected in one."""
     plan = runner.engine.plan
-    found: dict[Place, Leaving] = {}
+    found: dict[Instance, Leaving] = {}
 
-    def add(place: Place, edge: Edge, part: Chunk) -> None:
+    def add(place: Instance, edge: Edge, part: Chunk) -> None:
         found.setdefault(place, {}).setdefault(edge, []).append(part)
 
     for edge, chunk in leaving:
         if isinstance(plan.node(edge.node), Sink):
-            add(Place(plan.depth, 0), edge, chunk)
+            add(Instance(plan.depth, 0), edge, chunk)
             continue
         for slot, places in runner.split(edge, chunk, routes):
             part = chunk if places is None else chunk.take(places)
-            add(Place(plan.stage(edge.node), slot), edge, part)
+            add(Instance(plan.stage(edge.node), slot), edge, part)
     return found
 
 

@@ -60,7 +60,7 @@ class KeyCounter:
         self._links = [link for link in links_of(engine.plan) if set(link) <= set(operators)]
         self._sketch = KeySketch(self._buckets, self._links)
         self._units = {name: unit for name, unit in engine.by_key.items() if name in operators}
-        self._arrived: dict[str, list[_Keys]] = {}
+        self._arrived: dict[str, list[_KeyedRows]] = {}
         #: pairs whose keys are in one slot when both go by hash, and all pairs
         self.hashed, self.pairs = 0, 0
         for name, unit in self._units.items():

@@ -24,20 +24,18 @@ from thalweg.errors import BuildError
 from thalweg.locality import KeySummary, RoutingTable, Statistics, keyed_operators, moves_between
 from thalweg.locality.counting.recent import RecentCounts
 from thalweg.plan.plan import Edge
-from thalweg.slots.arrivals import INGRESS, Arrivals, merged, parts_by_place, receivers
+from thalweg.slots.arrivals import INGRESS, StepArrivals, merged, parts_by_place, receivers
 from thalweg.slots.messages import (
     AckReconf,
     Envelope,
     Failed,
     GetMetrics,
+    Instance,
     Message,
-    Place,
     Propagate,
     SendMetrics,
     SendReconf,
     Settled,
-    Instance,
-    TimePhase,
     Work,
 )
 from thalweg.slots.routes import SlotRoutes
@@ -136,7 +134,7 @@ class SlottedEngine(SerialEngine):
         self._specs = {node.name: KeySpec(node.key.fields) for node in prepared.plan.keyed}
         self._runner = StageRunner(self, prepared, 0)
         self._routes = SlotRoutes(prepared.plan, table.slots, table)
-        self._collected = Arrivals(prepared.plan.depth, table, 0)
+        self._collected = StepArrivals(prepared.plan.depth, table, 0)
         self._next = 0
         #: the stages in all slots that ever took part
         self.places: dict[Instance, StageSlot] = {}

@@ -20,20 +20,18 @@ from thalweg.engine.units import Moment
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.locality import KeyMove, KeySummary, Moves, RoutingTable, UnitMove
 from thalweg.plan.plan import Edge
-from thalweg.slots.arrivals import Arrivals, merged, parts_by_place, receivers
+from thalweg.slots.arrivals import StepArrivals, merged, parts_by_place, receivers
 from thalweg.slots.messages import (
     AckReconf,
     Envelope,
     GetMetrics,
+    Instance,
     Message,
     Migrate,
-    Place,
     Propagate,
     SendMetrics,
     SendReconf,
     Settled,
-    Instance,
-    TimePhase,
     Work,
 )
 from thalweg.slots.migration import put, take_leaving
@@ -79,7 +77,7 @@ class StageSlot:
         self._manager = manager
         counts_for = table.slots if counts_keys else None
         self._runner = StageRunner(self.engine, prepared, place.slot, counts_for=counts_for)
-        self._arrivals = Arrivals(place.stage, table, None if joins else 0)
+        self._arrivals = StepArrivals(place.stage, table, None if joins else 0)
         self._reconf: SendReconf | None = None
         #: the routes that hold, and those before
         self._routes = self._before = self._routes_of(table)

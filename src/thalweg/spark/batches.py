@@ -33,7 +33,7 @@ from thalweg.spark.batch_thread import query_here
 from thalweg.spark.checkpoint.manifest import manifest_of
 from thalweg.spark.checkpoint.store import Store
 from thalweg.spark.cluster.exchanges import exchanges, tagged
-from thalweg.spark.cluster.placement import Placement
+from thalweg.spark.cluster.placement import SlotPlacement
 from thalweg.spark.elastic import Adaptation, BatchChange
 from thalweg.spark.keys.locality import Asked, KeyRouting, Routed, followed
 from thalweg.spark.keys.locality_progress import locality_progress, table_changes

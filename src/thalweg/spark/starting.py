@@ -21,7 +21,7 @@ from thalweg.spark.arguments import (
     trigger_of,
     warn,
 )
-from thalweg.spark.batches import Batches
+from thalweg.spark.batches import BatchRunner
 from thalweg.spark.checkpoint.store import Store
 from thalweg.spark.elastic import Elastic, elastic
 from thalweg.spark.keys.locality import Asked

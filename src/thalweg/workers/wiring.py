@@ -135,7 +135,7 @@ class Task:
         self.keyed.sync()
         return out
 
-    def keep(self, engine: FlowEngine, handle: int, bundle: Bundle) -> Kept:
+    def keep(self, engine: FlowEngine, handle: int, bundle: Bundle) -> KeptChunks:
         """What is to be kept under a handle: the chunks, with blocks over those that machine code reads."""
         kept = KeptChunks(bundle)
         for number, edges in self.read_natively.items():

@@ -6,7 +6,7 @@ import dataclasses
 import types
 from collections.abc import Collection
 
-from thalweg.compiler.unit import Unit
+from thalweg.compiler.unit import ModuleParts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class TextUse:
         return not (self.reads or self.arena or self.made)
 
 
-def text_use_lines(unit: Unit, made: Collection[int]) -> list[str]:
+def text_use_lines(unit: ModuleParts, made: Collection[int]) -> list[str]:
     """Lines of a module that :meth:`TextUse.of` reads; none where texts only pass through."""
     lines = []
     if unit.reads_text:
