@@ -46,7 +46,7 @@ def view_of(ports: dict[str, list[Any]] | None = None, **columns: list[Any]) -> 
     plain: dict[str, list[Any]] = {
         "kind": [layout.INGRESS] + [layout.STATELESS] * (n - 1),
         "rank": list(range(n)),
-        "cost": [1_000.0] * n,
+        "cost_ns": [1_000.0] * n,
         "selectivity": [1.0] * n,
         "cumulative_in": [1.0] * n,
         "cumulative_out": [1.0] * n,
@@ -96,7 +96,7 @@ def views(draw: st.DrawFn) -> FlowView:
         rank=column(st.integers(0, 4)),
         worklist=column(st.integers(0, 3) | st.integers(0, 10**7)),
         output=column(st.integers(-1, 40) | st.integers(0, 10**7)),
-        cost=column(st.sampled_from([10.0, 25.0, 1e3]) | st.floats(10, 1e9)),
+        cost_ns=column(st.sampled_from([10.0, 25.0, 1e3]) | st.floats(10, 1e9)),
         selectivity=column(st.floats(1e-6, 1e3)),
         cumulative_in=column(st.sampled_from([0.0, 0.5, 1.0]) | st.floats(1e-9, 1e6)),
         cumulative_out=column(st.sampled_from([0.0, 0.5, 1.0]) | st.floats(1e-9, 1e6)),
@@ -105,7 +105,7 @@ def views(draw: st.DrawFn) -> FlowView:
         window_ns=column(st.sampled_from([0.0, 100.0]) | st.floats(0, 1e9)),
         last_run_ns=column(st.integers(0, 3) | st.integers(0, 2**62)),
         head_ns=column(st.integers(0, 3) | st.integers(0, 2**62)),
-        priority=column(st.integers(0, 2)),
+        priority_class=column(st.integers(0, 2)),
         runnable=[0, *runnable[1:]],
         now_ns=[draw(st.integers(0, 2**62))],
     )

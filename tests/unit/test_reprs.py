@@ -203,7 +203,8 @@ NOT_MADE: Final = {
     "FlowView", "PortView", "OperatorStats",  # named tuples of numbers, given to a policy
     "Phase", "FeatureKind",  # enumerations
     "Call", "Click", "KeyPair", "Sale",  # rows
-    "LatencyHistogram", "MarkerLog", "ElasticHost", "Placement", "Controller", "Arrivals", "Load", "Grouping",
+    "LatencyHistogram", "MarkerLog", "ElasticHost", "Placement", "PickLike", "Controller",
+    "Arrivals", "Load", "Grouping",
 }  # fmt: skip
 
 

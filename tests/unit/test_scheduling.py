@@ -101,7 +101,7 @@ def test_lp_takes_the_last(runnable: list[int], rank: list[int], expected: int) 
 )
 def test_et_takes_the_longest(worklist: list[int], workers: list[int], expected: int) -> None:
     """The worklist that takes longest with one more worker."""
-    columns = {"worklist": worklist, "workers": workers, "cost": [10, 100, 200, 400]}
+    columns = {"worklist": worklist, "workers": workers, "cost_ns": [10, 100, 200, 400]}
     assert picked(scheduling.EstimatedTime(), **columns) == expected
 
 
@@ -121,7 +121,7 @@ def test_et_takes_the_longest(worklist: list[int], workers: list[int], expected:
 def test_ct_takes_the_lowest(window: list[int], workers: list[int], expected: int) -> None:
     """Effective tuples of the source in the window: worker time had and allotted over the time each one needs."""
     policy = scheduling.CurrentThroughput(slice_ns=1_000)
-    columns = {"window_ns": window, "workers": workers, "cost": [10, 100, 400, 200]}
+    columns = {"window_ns": window, "workers": workers, "cost_ns": [10, 100, 400, 200]}
     assert picked(policy, **columns, **CHAIN) == expected
 
 
@@ -129,7 +129,7 @@ def test_ct_normalizes_by_what_reaches_an_operator() -> None:
     """A filter of 1 in 10 and its reader that are equally far on (100 tuples of the source) are equal by the
     selectivity before them; by eq. 3 as printed the filter is taken to be ten times further on."""
     columns = {
-        "cost": [10, 100, 100],
+        "cost_ns": [10, 100, 100],
         "cumulative_in": [1, 1, 0.1],
         "cumulative_out": [1, 0.1, 0.1],
         "window_ns": [0, 100 * 100, 10 * 100],
@@ -155,7 +155,7 @@ def test_ct_makes_all_advance_together() -> None:
         scheduling.CurrentThroughput(slice_ns=1_000).pick_function(),
     )
     for _ in range(5_000):
-        columns = {"window_ns": window, "cost": costs, "cumulative_in": reached}
+        columns = {"window_ns": window, "cost_ns": costs, "cumulative_in": reached}
         window[pick(view_of(**columns), 0)] += 1_000
     tuples = (window / (costs * reached))[1:]
     assert tuples.max() - tuples.min() <= 1_000 / (costs * reached)[1:].min()
@@ -240,14 +240,14 @@ def test_picks_are_the_papers_definitions(view: FlowView) -> None:
         return bool(view.output[i] * total < 100 * view.cumulative_out[i])
 
     def worker_time(i: int) -> float:
-        needed = view.cost[i] * view.cumulative_in[i]
+        needed = view.cost_ns[i] * view.cumulative_in[i]
         had = view.window_ns[i] + view.workers[i] * 1_000
         return float(had / needed) if needed else math.inf
 
     def longest(i: int) -> float:
         if view.workers[i] >= view.limit[i]:
             return 0.0
-        return float(view.worklist[i] * view.cost[i] / (view.workers[i] + 1))
+        return float(view.worklist[i] * view.cost_ns[i] / (view.workers[i] + 1))
 
     last = max(can_run, key=lambda i: (view.rank[i], i), default=-1)
     expected = {
@@ -295,3 +295,12 @@ def test_the_view_is_the_engines() -> None:
     assert len(PortView._fields) == layout.PORT_FIELDS + 1
     assert PortView._fields[-1] == "conjunctive"
     assert layout.INGRESS == INGRESS
+
+
+def test_views_know_their_old_names() -> None:
+    """The names of 0.1 give the same columns and warn."""
+    view = view_of(cost_ns=[10.0, 20.0], priority_class=[0, 2])
+    with pytest.warns(DeprecationWarning, match=r"FlowView\.cost is FlowView\.cost_ns now"):
+        assert view.cost is view.cost_ns
+    with pytest.warns(DeprecationWarning, match=r"FlowView\.priority_class now"):
+        assert view.priority is view.priority_class

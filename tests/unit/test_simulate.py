@@ -483,12 +483,12 @@ def test_what_a_policy_sees() -> None:
     assert view.kind.tolist() == [3, 0, 0, 0]
     assert view.worklist.tolist() == [0, 0, 0, 0]
     assert view.output.tolist() == [0, 0, 0, -1]
-    assert view.cost.tolist()[1:] == [10, 20, 10]
+    assert view.cost_ns.tolist()[1:] == [10, 20, 10]
     assert view.selectivity.tolist()[1:3] == [3, 0.25]
     assert view.cumulative_in.tolist() == [1, 1, 1, 3.25]
     assert view.cumulative_out.tolist() == [1, 3, 0.25, 3.25]
     assert view.limit[3] == 3
-    assert view.priority[3] == 2
+    assert view.priority_class[3] == 2
     assert view.runnable.tolist() == [0, 0, 0, 0]
     assert view.head_ns.tolist() == [view.now_ns[0]] * 4
     ports = view.ports

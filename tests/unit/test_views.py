@@ -107,7 +107,7 @@ def test_the_view_of_a_flow_that_is_done(engine: ParallelEngine) -> None:
     assert view.output.tolist() == [0, 0, 0, 0, 0, -1]
     assert not view.worklist.any()
     assert not view.runnable.any()
-    assert (view.cost >= 10).all()
+    assert (view.cost_ns >= 10).all()
     assert (view.last_run_ns[1:] > 0).all()
     assert (view.last_run_ns <= view.now_ns).all()
     ports = view.ports
@@ -118,8 +118,8 @@ def test_the_view_of_a_flow_that_is_done(engine: ParallelEngine) -> None:
     assert (ports.head_ns >= view.now_ns).all()
     assert ports.conjunctive.tolist() == [1] * 6
     inputs = np.bincount(ports.operator)[ports.operator]
-    assert ports.reads == pytest.approx(1e9 / view.cost[ports.operator] / inputs)
-    assert ports.writes == pytest.approx((1e9 * view.selectivity / view.cost)[ports.writer])
+    assert ports.reads == pytest.approx(1e9 / view.cost_ns[ports.operator] / inputs)
+    assert ports.writes == pytest.approx((1e9 * view.selectivity / view.cost_ns)[ports.writer])
     # Eight steps of 1,000 rows: a chunk holds that many at "few", and 1,625 of each at both ports of "both".
     chunks = np.array([engine.tasks[reader].spec.capacity for reader in ports.operator])
     rows = np.array([1_000, 1_000, 1_625, 1_625, 3_250, 1_750])

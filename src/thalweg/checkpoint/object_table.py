@@ -48,6 +48,14 @@ class ObjectTable:
             self.touch(key)
         return found
 
+    @property
+    def parts(self) -> tuple[dict[Any, Any], dict[Any, None], dict[Any, None]]:
+        """For a loop over many rows: the states by key, the keys written, those whose timer may have changed.
+
+        Who changes a state puts its key into the second, and into the third where its timer is another one.
+        """
+        return self._states, self._dirty, self._stirred
+
     def touch(self, key: Any) -> None:
         """Tells that the key's state is changed, before or after it is, in the same chunk."""
         self._dirty[key] = None
@@ -104,7 +112,7 @@ class ObjectTable:
         # Each change of a timer leaves a void item behind.
         if len(self._heap) > 2 * len(self._states) + FEW:
             self._heap.clear()
-            self._stirred = dict.fromkeys(self._states)
+            self._stirred.update(dict.fromkeys(self._states))
             self._settle()
 
     # -- state files ------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ Category travels as the 64-bit stable hash of its text; :data:`CATEGORIES` turns
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -311,8 +312,8 @@ class Chunk:
         """The tuples as instances of the user's record class."""
         if not self.schema.fields:
             return [self.schema.make(()) for _ in range(self.length)]
-        make = self.schema.make
-        return [make(row) for row in zip(*[c.to_python() for c in self.columns], strict=True)]
+        values = zip(*[c.to_python() for c in self.columns], strict=True)
+        return list(map(tuple.__new__, itertools.repeat(self.schema.cls), values))
 
     def column(self, name: str) -> Column:
         return self.columns[self.schema.index(name)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import hashlib
 import linecache
 import logging
@@ -156,12 +157,18 @@ def written(write: Callable[[], str]) -> str:
     """
     try:
         text = write()
-        tree = parse(text)
-        compiled(tree)
+        _check(text)
     except (RecursionError, MemoryError, SyntaxError) as error:
         raise NotCompilable(f"nests too deeply to be compiled ({_first_line(error)})") from None
-    _check_size(tree)
     return text
+
+
+@functools.lru_cache(maxsize=256)
+def _check(text: str) -> None:
+    """Raises where Numba cannot be expected to compile the text; what passed once is not looked at again."""
+    tree = parse(text)
+    compiled(tree)
+    _check_size(tree)
 
 
 def _check_size(tree: ast.Module) -> None:

@@ -1,6 +1,15 @@
 """Where the rows of an embedded run come from and where they go."""
 
-from thalweg.connectors.contracts import BadRow, Fed, Feed, RowSink, RowSource, Stop, never
+from thalweg.connectors.contracts import (
+    BadRow,
+    Fed,
+    Feed,
+    GivenSink,
+    RowSink,
+    RowSource,
+    Stop,
+    never,
+)
 from thalweg.connectors.file_sink import to_files
 from thalweg.connectors.files import files
 from thalweg.connectors.iterables import from_iterable
@@ -22,6 +31,7 @@ __all__ = [
     "CollectSink",
     "Fed",
     "Feed",
+    "GivenSink",
     "PushSource",
     "RowSink",
     "RowSource",

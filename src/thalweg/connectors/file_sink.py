@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from thalweg.checkpoint.paths import TEMPORARY
 from thalweg.checks import path_of
 from thalweg.columns.chunks import Chunk
+from thalweg.connectors.contracts import RowSink
 from thalweg.connectors.encode import Encoder, FileFormat, check_fields, csv_header, encoder
 from thalweg.connectors.files import Location, format_of
 from thalweg.connectors.readers.packed import codec_of, compressed
@@ -31,7 +32,7 @@ class _Writer(Protocol):
     def close(self) -> None: ...
 
 
-class FileSink:
+class FileSink(RowSink):
     """The rows of a sink in one file, in order; made by :func:`to_files`.
 
     They are written under a temporary name beside it; a run that fails leaves no file, and an older one as it was.

@@ -20,7 +20,7 @@ from thalweg.flow.operators.functions import Function, check_parameters
 from thalweg.flow.operators.nodes import Sink
 
 
-class CollectSink:
+class CollectSink(RowSink):
     """Keeps the rows: what a sink does that is given nothing else."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class CollectSink:
         pass
 
 
-class EachSink:
+class EachSink(RowSink):
     """Calls a function with each record; made by :func:`each`."""
 
     def __init__(self, function: Function) -> None:
@@ -64,7 +64,7 @@ class EachSink:
         pass
 
 
-class BatchSink:
+class BatchSink(RowSink):
     """Calls a function with record batches; made by :func:`batches`."""
 
     def __init__(self, function: Function) -> None:

@@ -7,13 +7,14 @@ import threading
 from typing import get_args
 
 from thalweg.columns.chunks import Chunk
+from thalweg.connectors.contracts import RowSink
 from thalweg.connectors.encode import Encoder, LineFormat, encoder
 from thalweg.connectors.sockets import check_address, connect, problem_of, reset
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
 from thalweg.flow.operators.nodes import Sink
 
 
-class TcpSink:
+class TcpSink(RowSink):
     """The rows of a sink as lines for one peer, which is waited for; made by :func:`to_tcp`."""
 
     def __init__(self, host: str, port: int, format: LineFormat) -> None:

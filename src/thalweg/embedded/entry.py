@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, overload
 
 from thalweg.checks import meant, require_mapping
+from thalweg.connectors import GivenSink
 from thalweg.elasticity import Controller
 from thalweg.embedded.amount import MODERATE, SMALL, rows_at_most
 from thalweg.embedded.feeding import Event
@@ -18,6 +19,7 @@ from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow.failures import told_once
 from thalweg.flow.flow import Flow
 from thalweg.plan.plan import Plan
+from thalweg.scheduling import Policy
 from thalweg.workers.memory.reserve import Reserve
 from thalweg.workers.options import Options
 from thalweg.workers.warm import is_warm, warm_beside
@@ -33,11 +35,11 @@ _LOOK_S: Final = 0.05
 def run(
     flow: Flow,
     inputs: Mapping[str, Any],
-    sinks: Mapping[str, Any] | None = None,
+    sinks: Mapping[str, GivenSink] | None = None,
     *,
     threads: int | Literal["auto"] | None = None,
     threading: Literal["manual", "dedicated", "dynamic"] = "dynamic",
-    policy: Any = None,
+    policy: Policy | None = None,
     controller: Controller | None = None,
     period_s: float = 10.0,
     chunk_rows: int | None = None,
@@ -51,12 +53,12 @@ def run(
 def run(
     flow: Sequence[Flow],
     inputs: Mapping[str, Mapping[str, Any]],
-    sinks: Mapping[str, Mapping[str, Any]] | None = None,
+    sinks: Mapping[str, Mapping[str, GivenSink]] | None = None,
     *,
     classes: Mapping[str, int] | None = None,
     threads: int | Literal["auto"] | None = None,
     threading: Literal["dedicated", "dynamic"] = "dynamic",
-    policy: Any = None,
+    policy: Policy | None = None,
     controller: Controller | None = None,
     period_s: float = 10.0,
     chunk_rows: int | None = None,
@@ -72,7 +74,7 @@ def run(
     classes: Mapping[str, int] | None = None,
     threads: int | Literal["auto"] | None = None,
     threading: Literal["manual", "dedicated", "dynamic"] = "dynamic",
-    policy: Any = None,
+    policy: Policy | None = None,
     controller: Controller | None = None,
     period_s: float = 10.0,
     chunk_rows: int | None = None,
@@ -137,7 +139,7 @@ def _run(
     classes: Mapping[str, int] | None,
     threads: int | Literal["auto"] | None,
     threading: Literal["manual", "dedicated", "dynamic"],
-    policy: Any,
+    policy: Policy | None,
     controller: Controller | None,
     period_s: float,
     chunk_rows: int | None,

@@ -32,6 +32,7 @@ from thalweg.errors import BuildError
 from thalweg.flow.failures import shorten
 from thalweg.flow.flow import Flow
 from thalweg.plan.plan import Edge, Plan, make_plan
+from thalweg.scheduling.rounds import Policy
 from thalweg.stats import Change, LatencyHistogram, RunProgress
 from thalweg.workers.elastic import Elastic, elastic_of
 from thalweg.workers.engine import ParallelEngine
@@ -100,7 +101,7 @@ _LOG: Final = logging.getLogger("thalweg")
 def options_of(
     threads: int | str | None,
     threading: str,
-    policy: Any,
+    policy: Policy | None,
     controller: Any = None,
     period_s: float = 10.0,
     *,

@@ -7,6 +7,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Literal
 
 from thalweg.checks import require_class, require_count, require_instance, require_mapping
+from thalweg.connectors import GivenSink
 from thalweg.elasticity import Controller
 from thalweg.embedded.feeding import Event
 from thalweg.embedded.host import FlowHost, Result, options_of, required_plan
@@ -14,6 +15,7 @@ from thalweg.engine.background import Background
 from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow.failures import reason_of, told_once
 from thalweg.flow.flow import Flow
+from thalweg.scheduling.rounds import Policy
 from thalweg.stats import RunProgress
 from thalweg.workers.elastic import elastic_of
 from thalweg.workers.memory.reserve import Reserve
@@ -123,7 +125,7 @@ class Running:
         self,
         flow: Flow,
         inputs: Mapping[str, Any],
-        sinks: Mapping[str, Any] | None = None,
+        sinks: Mapping[str, GivenSink] | None = None,
         *,
         priority_class: int = 0,
         chunk_rows: int | None = None,
@@ -152,7 +154,7 @@ class Running:
         self,
         flow: Flow,
         inputs: Mapping[str, Any],
-        sinks: Mapping[str, Any] | None = None,
+        sinks: Mapping[str, GivenSink] | None = None,
         *,
         priority_class: int = 0,
         chunk_rows: int | None = None,
@@ -195,7 +197,7 @@ class Running:
         return MappingProxyType(self._flows)
 
     @property
-    def policy(self) -> Any:
+    def policy(self) -> Policy | None:
         """Who runs next; may be replaced while flows run.
 
         Raises:
@@ -204,7 +206,7 @@ class Running:
         return self._workers.policy
 
     @policy.setter
-    def policy(self, policy: Any) -> None:
+    def policy(self, policy: Policy | None) -> None:
         self._workers.policy = policy
 
     def set_threads(self, count: int) -> None:
@@ -245,7 +247,7 @@ def start(
     *,
     threads: int | Literal["auto"] | None = None,
     threading: Literal["dedicated", "dynamic"] = "dynamic",
-    policy: Any = None,
+    policy: Policy | None = None,
     controller: Controller | None = None,
     period_s: float = 10.0,
     options: Options | None = None,

@@ -1,240 +1,280 @@
-"""Interpreted operators: the user's plain Python functions called row by row, with the compiled ones' contract.
+"""Interpreted operators without state: the user's plain Python functions called row by row, with the compiled ones' contract.
 
-They are the fallback for what the compiler refuses and the yardstick that compiled operators are tested by.
+They are the fallback for what the compiler refuses and the yardstick that compiled operators are tested by. A
+function costs a call for each row, as in a plain loop; what it gave is checked and encoded by column afterwards.
+Only where a column shows something unusual are the rows looked at one by one, to coerce, reject or report.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from thalweg.checkpoint.object_table import ObjectTable
 from thalweg.columns.chunks import Chunk, Column, Int64s
-from thalweg.columns.contracts import KeyedResult, Rejected, StatelessResult, no_rows
-from thalweg.columns.keys import KeySpec
-from thalweg.columns.state_units import StateUnits
+from thalweg.columns.contracts import Rejected, StatelessResult
+from thalweg.columns.encoding import try_column, try_columns
 from thalweg.flow.failures import operator_error, reason_of, shorten
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.nodes import Keyed, Stateless
-from thalweg.flow.records import Schema
-from thalweg.times import NEVER
+
+#: So many rows of an operator are checked one by one before it is trusted to give plain values only: an object that
+#: merely converts to a number might be changed between its row and the check of the column.
+_PROBED: Final = 64
+
+Failed = list[tuple[int, Exception]]
+_Call = Callable[[Any], Any]
+
+
+def _plain(call: _Call, rows: Iterable[Any], append: _Call) -> None:
+    for row in rows:
+        append(call(row))
+
+
+def _negated(call: _Call, rows: Iterable[Any], append: _Call) -> None:
+    for row in rows:
+        append(not call(row))
+
+
+def _several(call: _Call, rows: Iterable[Any], append: _Call) -> None:
+    for row in rows:
+        append(list(call(row) or ()))
+
+
+def _call_each(
+    loop: Callable[[_Call, Iterable[Any], _Call], None],
+    call: _Call,
+    rows: Iterable[Any],
+    answers: list[Any],
+    *,
+    go_on: bool,
+) -> Failed:
+    """Appends what the function gives for each row, None where it raised; stops there unless told to go on."""
+    failed, left = Failed(), iter(rows)
+    while True:
+        try:
+            loop(call, left, answers.append)
+        except Exception as error:
+            failed.append((len(answers), error))
+            answers.append(None)
+            if go_on:
+                continue
+        return failed
+
+
+class _Made(NamedTuple):
+    """What an operator made of rows: its outputs, the place of the input of each (None: of all), what it rejected."""
+
+    rows: list[Any]
+    places: Int64s | None
+    rejected: list[Rejected]
+    #: of the outputs, where they are at hand
+    columns: list[Column] | None = None
+
+
+class _Filter:
+    """filter: which rows stay."""
+
+    def __init__(self, node: Stateless) -> None:
+        self._node = node
+
+    def run(self, rows: list[Any]) -> _Made:
+        node = self._node
+        lacks: list[Any] = []
+        go_on = node.errors == "reject"
+        failed = _call_each(_negated, node.function.call, rows, lacks, go_on=go_on)
+        bad = _rejected(node, rows, failed)
+        for place, _ in failed:
+            lacks[place] = True
+        if not any(lacks):
+            return _Made(rows, None, bad)
+        places = np.flatnonzero(~np.array(lacks, np.bool_))
+        return _Made([rows[place] for place in places.tolist()], places, bad)
+
+
+class _Map:
+    """map and flat_map: what the function gives, checked by column.
+
+    Args:
+        node: the operator.
+        encode: whether the columns of the outputs are of use to the caller.
+    """
+
+    def __init__(self, node: Stateless, *, encode: bool) -> None:
+        self._node = node
+        self._encode = encode
+        self._whole = FieldType(Kind.RECORD, record=node.record)
+        self._probes = _PROBED
+        #: whether outputs may be checked after all calls
+        self._later = node.record.stays
+
+    def run(self, rows: list[Any]) -> _Made:
+        reject = self._node.errors == "reject"
+        answers: list[Any] = []
+        first = min(self._probes, len(rows)) if self._later else len(rows)
+        probed = itertools.islice(rows, first)
+        failed = _call_each(_plain, self._at_once, probed, answers, go_on=reject)
+        self._probes = max(0, self._probes - first)
+        exact = len(answers)  # so many are checked
+        if exact < len(rows) and (reject or not failed):
+            loop, left = (
+                _several if self._node.many else _plain,
+                itertools.islice(rows, first, None),
+            )
+            failed += _call_each(loop, self._node.function.call, left, answers, go_on=reject)
+        made = None if failed or exact == len(answers) else self._by_column(answers)
+        return made or self._by_row(rows, answers, exact, failed)
+
+    def _at_once(self, row: Any) -> Any:
+        """What the function gives for a row, coerced."""
+        fit, call = self._node.record.fit, self._node.function.call
+        if not self._node.many:
+            one = call(row)
+            return None if one is None else self._watched(one, fit(one))
+        return [self._watched(one, fit(one)) for one in call(row) or () if one is not None]
+
+    def _watched(self, given: Any, fitted: Any) -> Any:
+        """The fitted row; one that is not what was given ends the trust in the function."""
+        self._later = self._later and given is fitted
+        return fitted
+
+    def _by_column(self, answers: list[Any]) -> _Made | None:
+        """The outputs when all are plain, None when one is not."""
+        places: Int64s | None = None
+        if self._node.many:
+            places = np.repeat(np.arange(len(answers)), list(map(len, answers)))
+            answers = list(itertools.chain.from_iterable(answers))
+        if type(None) in set(map(type, answers)):
+            given = [place for place, one in enumerate(answers) if one is not None]
+            places = np.array(given, np.int64) if places is None else places[given]
+            answers = [one for one in answers if one is not None]
+        if self._encode and answers:
+            columns = try_columns(self._node.record, answers)
+            return None if columns is None else _Made(answers, places, [], columns)
+        return _Made(answers, places, []) if self._whole.holds(answers) else None
+
+    def _by_row(self, rows: list[Any], answers: list[Any], exact: int, failed: Failed) -> _Made:
+        """The outputs one by one; those from ``exact`` on are not checked yet."""
+        many, fit, errors = self._node.many, self._node.record.fit, dict(failed)
+        out: list[Any] = []
+        places: list[int] = []
+        for place, answer in enumerate(answers):
+            if answer is None:
+                continue
+            made = answer if many else [answer]
+            if place >= exact:
+                try:
+                    made = [self._watched(one, fit(one)) for one in made if one is not None]
+                except Exception as error:
+                    errors[place] = error
+                    continue
+            out += made
+            places += [place] * len(made)
+        bad = _rejected(self._node, rows, sorted(errors.items()))
+        return _Made(out, np.array(places, np.int64), bad)
+
+
+def _rejected(
+    node: Stateless | Keyed, rows: Sequence[Any], failed: Iterable[tuple[int, Exception]]
+) -> list[Rejected]:
+    """The rows that failed.
+
+    Raises:
+        OperatorError: the operator does not reject rows; of the first of them.
+    """
+    bad = []
+    for place, error in failed:
+        if node.errors == "fail":
+            function = node.function if isinstance(node, Stateless) else node.key.function
+            assert function is not None
+            raise operator_error(node.name, function, rows[place], error) from error
+        bad.append(Rejected(place, node.name, reason_of(error), shorten(rows[place])))
+    return bad
 
 
 class InterpretedChain:
-    """A chain of map, filter and flat_map, one row after the other."""
+    """A chain of map, filter and flat_map, one operator after the other over all rows of a chunk."""
 
     def __init__(self, nodes: Sequence[Stateless]) -> None:
-        self._nodes = nodes
         self._schema = nodes[-1].record
+        self._members: list[_Filter | _Map] = []
+        maps = [place for place, node in enumerate(nodes) if node.verb != "filter"]
+        for place, node in enumerate(nodes):
+            last = not maps or place == maps[-1]
+            self._members.append(
+                _Filter(node) if node.verb == "filter" else _Map(node, encode=last)
+            )
 
     def __call__(self, chunk: Chunk) -> StatelessResult:
         rows: list[Any] = chunk.rows()
+        columns: list[Column] | None = chunk.columns
         source = np.arange(len(rows))
         counts, rejected = [], []
-        for node in self._nodes:
-            rows, kept, bad = _run_stateless(node, rows)
-            rejected += [dataclasses.replace(one, row=int(source[one.row])) for one in bad]
-            source = source[np.array(kept, np.int64)]
+        for member in self._members:
+            made = member.run(rows)
+            rejected += [
+                dataclasses.replace(one, row=int(source[one.row])) for one in made.rejected
+            ]
+            if isinstance(member, _Map):
+                columns = made.columns
+            elif columns is not None and made.places is not None:
+                columns = [column.take(made.places) for column in columns]
+            rows = made.rows
+            source = source if made.places is None else source[made.places]
             counts.append(len(rows))
-        columns = Chunk.from_rows(self._schema, rows).columns
+        if columns is None:
+            columns = Chunk.from_rows(self._schema, rows).columns
         return StatelessResult(columns, source, counts, rejected)
 
 
-def _run_stateless(node: Stateless, rows: list[Any]) -> tuple[list[Any], list[int], list[Rejected]]:
-    """The outputs of one operator with the place of the input of each."""
-    call, coerce = node.function.call, node.record.coerce
-    out: list[Any] = []
-    kept: list[int] = []
-    bad: list[Rejected] = []
-    for place, row in enumerate(rows):
-        try:
-            if node.verb == "filter":
-                made = [row] if call(row) else []
-            elif node.many:
-                made = [coerce(one) for one in call(row) or () if one is not None]
-            else:
-                one = call(row)
-                made = [] if one is None else [coerce(one)]
-        except Exception as error:
-            if node.errors == "fail":
-                raise operator_error(node.name, node.function, row, error) from error
-            bad.append(Rejected(place, node.name, reason_of(error), shorten(row)))
-            continue
-        out += made
-        kept += [place] * len(made)
-    return out, kept, bad
-
-
-@dataclasses.dataclass(slots=True)
-class _Collected:
-    """Output rows of a keyed operator while a chunk is processed."""
-
-    rows: list[Any] = dataclasses.field(default_factory=list)
-    source: list[int] = dataclasses.field(default_factory=list)
-    time: list[int] = dataclasses.field(default_factory=list)
-    timer_keys: list[Any] = dataclasses.field(default_factory=list)
-    rejected: list[Rejected] = dataclasses.field(default_factory=list)
-    disarmed: int = 0
-
-    def result(self, schema: Schema, spec: KeySpec) -> KeyedResult:
-        return KeyedResult(
-            Chunk.from_rows(schema, self.rows).columns,
-            np.array(self.source, np.int64) if self.source else no_rows(),
-            np.array(self.time, np.int64) if self.time else no_rows(),
-            spec.columns_of(self.timer_keys),
-            self.disarmed,
-            self.rejected,
-        )
-
-
-class InterpretedKeyed:
-    """A keyed operator whose states are Python objects in one table a bucket."""
+class InterpretedKey:
+    """The key function of an operator: the key as the only column."""
 
     def __init__(self, node: Keyed) -> None:
+        assert node.key.function is not None
         self._node = node
-        self._spec = KeySpec(node.key.fields)
-        self._timer = node.state.timer if node.on_timer is not None else None
-        self._out = node.record or Schema("Nothing", ())
-        self.tables: dict[int, ObjectTable] = {}
-        self.units = StateUnits.of_buckets(node.key.buckets)
+        self._call = node.key.function.call
+        self._field = node.key.fields[0]
+        self._probes = _PROBED
+        #: whether keys may be checked after all calls
+        self._later = self._field.type.kind is not Kind.BYTES
 
-    def set_units(self, units: StateUnits) -> None:
-        """By what the state is kept; tables that are held already must be those of these units."""
-        self.units = units
+    def __call__(self, chunk: Chunk) -> StatelessResult:
+        rows, kind, reject = chunk.rows(), self._field.type, self._node.errors == "reject"
+        values: list[Any] = []
+        first = min(self._probes, len(rows)) if self._later else len(rows)
+        probed = itertools.islice(rows, first)
+        failed = _call_each(_plain, self._at_once, probed, values, go_on=reject)
+        self._probes = max(0, self._probes - first)
+        exact = len(values)
+        if exact < len(rows) and (reject or not failed):
+            left = itertools.islice(rows, first, None)
+            failed += _call_each(_plain, self._call, left, values, go_on=reject)
+        column = None if failed else try_column(kind, values)
+        if column is not None:
+            return StatelessResult([column], np.arange(len(rows)), [len(rows)])
+        errors = dict(failed)
+        for place in range(exact, len(values)):
+            if place not in errors:
+                try:
+                    values[place] = self._coerced(values[place])
+                except TypeError as error:
+                    errors[place] = error
+        bad = _rejected(self._node, rows, sorted(errors.items()))
+        good = [place for place in range(len(values)) if place not in errors]
+        column = Column.from_python(kind, [values[place] for place in good])
+        return StatelessResult([column], np.array(good, np.int64), [len(good)], bad)
 
-    def table(self, bucket: int) -> ObjectTable:
-        """The table of a bucket, made on first use."""
-        if bucket not in self.tables:
-            self.tables[bucket] = ObjectTable(self._spec, self._node.state)
-        return self.tables[bucket]
+    def _at_once(self, row: Any) -> Any:
+        return self._coerced(self._call(row))
 
-    def process(
-        self,
-        chunk: Chunk,
-        keys: Sequence[Column],
-        times: Int64s | None,
-        clock: int,
-        *,
-        ending: bool,
-    ) -> KeyedResult:
-        """See :class:`thalweg.columns.contracts.KeyedOperator`."""
-        out = _Collected()
-        if len(chunk):
-            python_keys = self._spec.python_keys(keys, len(chunk))
-            buckets = self.units.of(self._spec.hashes(keys, len(chunk))).tolist()
-            at = [0] * len(chunk) if times is None else times.tolist()
-            for place, row in enumerate(chunk.each_row()):
-                self._row(
-                    self.table(buckets[place]),
-                    python_keys[place],
-                    row,
-                    place,
-                    at[place],
-                    out,
-                    ending,
-                )
-        if self._timer is not None:
-            for table in self.tables.values():
-                self._fire_due(table, clock, out, ending)
-        return out.result(self._out, self._spec)
-
-    def _row(
-        self,
-        table: ObjectTable,
-        key: Any,
-        row: Any,
-        place: int,
-        now: int,
-        out: _Collected,
-        ending: bool,
-    ) -> None:
-        node = self._node
-        if self._timer is not None:
-            state = table.get(key)
-            while state is not None and state_timer(state, self._timer) < now:
-                self._fire(table, key, state, out, ending)
-                state = table.get(key)
-        old = table.get(key)
-        before = None if old is None else node.state.values(old)
-        state = table.get_or_new(key)
+    def _coerced(self, value: Any) -> Any:
         try:
-            made = self._rows(node.process.call(state, row), node.many)
-            node.state.values(state)
-        except Exception as error:
-            if before is None:
-                table.drop(key)
-            else:
-                table.replace(key, node.state.restore(before))
-            if node.errors == "fail":
-                raise operator_error(node.name, node.process, row, error) from error
-            out.rejected.append(Rejected(place, node.name, reason_of(error), shorten(row)))
-            return
-        self._keep(table, key, state, now)
-        out.rows += made
-        out.source += [place] * len(made)
-        out.time += [now] * len(made)
-
-    def _keep(self, table: ObjectTable, key: Any, state: Any, earliest: int) -> None:
-        """Stores the state after a call: dropped if asked, its timer not before ``earliest``."""
-        if getattr(state, "_drop", False):
-            table.drop(key)
-            return
-        if self._timer is not None:
-            time = state_timer(state, self._timer)
-            setattr(state, self._timer, max(time, earliest))
-        table.touch(key)
-
-    def _fire_due(self, table: ObjectTable, clock: int, out: _Collected, ending: bool) -> None:
-        assert self._timer is not None
-        due = table.due(clock)
-        while due:
-            for key in due:
-                state = table.get(key)
-                if state is not None:
-                    self._fire(table, key, state, out, ending)
-            due = table.due(clock)
-
-    def _fire(
-        self, table: ObjectTable, key: Any, state: Any, out: _Collected, ending: bool
-    ) -> None:
-        node = self._node
-        assert node.on_timer is not None and self._timer is not None
-        time = state_timer(state, self._timer)
-        fired = f"key {key!r}"
-        setattr(state, self._timer, NEVER)
-        arguments = (state, key, time) if node.key.fields else (state, time)
-        try:
-            made = self._rows(node.on_timer.call(*arguments), node.timer_many)
-            node.state.values(state)
-        except Exception as error:
-            if node.errors == "fail":
-                raise operator_error(node.name, node.on_timer, fired, error) from error
-            out.rejected.append(Rejected(-1, node.name, reason_of(error), fired, time, key))
-            table.drop(key)
-            return
-        again = state_timer(state, self._timer)
-        out.disarmed += again != NEVER and ending
-        if again == NEVER or ending:
-            table.drop(key)
-        else:
-            self._keep(table, key, state, time + 1)
-        out.rows += made
-        out.source += [-1] * len(made)
-        out.time += [time] * len(made)
-        out.timer_keys += [key] * len(made)
-
-    def _rows(self, answer: Any, many: bool) -> list[Any]:
-        if self._node.record is None or answer is None:
-            return []
-        coerce = self._node.record.coerce
-        if many:
-            return [coerce(one) for one in answer if one is not None]
-        return [coerce(answer)]
-
-
-def state_timer(state: Any, name: str) -> int:
-    """The time of a state's timer, NEVER when it is not armed."""
-    value = getattr(state, name)
-    return NEVER if value is None else int(value)
+            fitted = self._field.type.coerce(value)
+        except TypeError as error:
+            raise TypeError(f"Key.{self._field.name}: {error}") from None
+        self._later = self._later and fitted is value
+        return fitted

@@ -22,6 +22,7 @@ from thalweg.columns.ordering import keyed_chunk, with_columns
 from thalweg.columns.state_units import StateUnits
 from thalweg.compiler.keyed import CompiledKeyed, Split
 from thalweg.compiler.runtime.lookup import BUCKET, END, START
+from thalweg.engine.interpreted import InterpretedChain
 from thalweg.engine.own_time import settle, triggers
 from thalweg.engine.units import Given, Moment, Setting
 from thalweg.flow.operators.nodes import Keyed, Ref
@@ -137,6 +138,11 @@ class KeyedUnit:
     def has_key_function(self) -> bool:
         """Whether a function of the user computes the key."""
         return self._keys.function is not None
+
+    @property
+    def key_is_interpreted(self) -> bool:
+        """Whether Python makes the keys, row by row."""
+        return isinstance(self._keys.function, InterpretedChain)
 
     @property
     def tables(self) -> MutableMapping[int, Any]:

@@ -8,7 +8,7 @@ has an operator of each kind.)
 from __future__ import annotations
 
 import tempfile
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, Protocol
 
 import typer
 
@@ -52,7 +52,16 @@ class Mean:
     pages: int = 0
 
 
-def track(open: Open, click: Click) -> None:
+class Step(Protocol):
+    """What a visit needs to know of a click."""
+
+    @property
+    def ts(self) -> int: ...
+    @property
+    def action(self) -> str: ...
+
+
+def track(open: Open, click: Step) -> None:
     """Every click of a user, in order."""
     open.pages += 1
     open.carted |= click.action == "cart"

@@ -62,9 +62,9 @@ class Alert(NamedTuple):
 class Found(NamedTuple):
     """The streams that :func:`login_failures` gives."""
 
-    failures: tw.Stream
-    alerts: tw.Stream
-    rejected: tw.Stream
+    failures: tw.Stream[Failure]
+    alerts: tw.Stream[Alert]
+    rejected: tw.Stream[tw.Rejected]
 
 
 _MONTHS: Final = pa.array(
@@ -174,7 +174,7 @@ def forget(recent: Recent, host: str, time: tw.Timestamp) -> None:
 
 
 def login_failures(
-    lines: tw.Stream,
+    lines: tw.Stream[Line],
     *,
     year: int,
     threshold: int = 5,
@@ -184,7 +184,7 @@ def login_failures(
     """Failures by remote host and alerts, from lines of a system log in the order of the file.
 
     Args:
-        lines: a stream of :class:`Line`.
+        lines: the log, line by line.
         year: the year of the first line.
         threshold: how many failures make an alert.
         within: the length of the window; a failure exactly so long ago still counts.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.combining import Partial
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def stamp(
-    stream: Stream, what: str, size: int = 0, every: int | None = None, origin: int = 0
-) -> Stream:
+    stream: Stream[Any], what: str, size: int = 0, every: int | None = None, origin: int = 0
+) -> Stream[Any]:
     """The rows with their event time behind, or the start of each window that holds them."""
     assert stream.time is not None
     field = Field(spare_name(what, stream.schema.names), stream.time)
@@ -26,7 +26,7 @@ def stamp(
     return flow._add(node, stream.time, stream.own)
 
 
-def combine(stream: Stream, label: str, partial: Partial) -> Stream:
+def combine(stream: Stream[Any], label: str, partial: Partial) -> Stream[Any]:
     """Parts of aggregates in place of rows."""
     flow, record = stream.flow, partial.record
     by = record.names[: len(record.names) - len(partial.parts)]
@@ -35,7 +35,7 @@ def combine(stream: Stream, label: str, partial: Partial) -> Stream:
     return flow._add(node, stream.time, stream.own)
 
 
-def digest(stream: Stream) -> Stream:
+def digest(stream: Stream[Any]) -> Stream[Any]:
     """The rows with a digest behind of all their fields but the event time."""
     field = Field(spare_name("payload", stream.schema.names), FieldType(Kind.INT))
     record = Schema.make_record("Digested", [*stream.schema.fields, field])
@@ -46,7 +46,7 @@ def digest(stream: Stream) -> Stream:
     return flow._add(node, stream.time, stream.own)
 
 
-def _time_names(stream: Stream) -> set[str]:
+def _time_names(stream: Stream[Any]) -> set[str]:
     """The fields that hold the event time: those by which the rows were sorted, as far as functions kept them."""
     names: set[str] = set()
     waiting, seen = [stream.ref], {stream.ref}

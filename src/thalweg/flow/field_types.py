@@ -58,6 +58,15 @@ INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
 
 
+def encodes(text: str) -> bool:
+    """Whether UTF-8 can encode a text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _encodable(text: str) -> str:
     """The text itself.
 
@@ -210,6 +219,9 @@ class FieldType:
         This looks at columns, not at values one by one: the lists in a key's state are checked at each of its rows.
         """
         types = set(map(type, values))
+        if self.optional and type(None) in types:
+            types.discard(type(None))
+            values = [one for one in values if one is not None]
         if self.record is not None:
             fields = self.record.fields
             return (
@@ -224,4 +236,4 @@ class FieldType:
             return False
         if int in types:
             return bool(min(values) >= INT_MIN and max(values) <= INT_MAX)
-        return str not in types or all(map(str.isascii, values))
+        return str not in types or all(map(str.isascii, values)) or all(map(encodes, values))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from thalweg.checks import (
     refuse,
@@ -18,8 +18,9 @@ from thalweg.checks import (
     require_text,
 )
 from thalweg.errors import BuildError
-from thalweg.flow import joins as loops
+from thalweg.flow.barriers import SeveralVerbs
 from thalweg.flow.field_types import FieldType
+from thalweg.flow.generics import Row
 from thalweg.flow.operators import key_order
 from thalweg.flow.operators import lanes as lane_rules
 from thalweg.flow.operators.arguments import (
@@ -48,8 +49,13 @@ from thalweg.flow.operators.nodes import (
 )
 from thalweg.flow.streams import Stream
 
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-class Flow:
+    from thalweg.flow.records import Schema
+
+
+class Flow(SeveralVerbs):
     """A named graph of operators.
 
     Args:
@@ -77,13 +83,43 @@ class Flow:
         self.compile: Compile = choice("compile", compile, ("auto", "require", "never"), name)
         self._nodes: list[Node] = []
         #: by stream and key, the stream with each key's rows in order
-        self._by_key: dict[tuple[Ref, Key, int], Stream] = {}
+        self._by_key: dict[tuple[Ref, Key, int], Stream[Any]] = {}
         self._prefix = ""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
         """The operators in order of definition."""
         return tuple(self._nodes)
+
+    @overload
+    def source(
+        self,
+        name: str,
+        record: type[Row],
+        *,
+        order_by: str | None = None,
+        lateness: Duration = 0,
+        lane: str | None = None,
+        lanes: GivenLanes = None,
+        arrival: Sequence[str] = (),
+        order: Order = "total",
+        errors: Errors | None = None,
+    ) -> Stream[Row]: ...
+
+    @overload
+    def source(
+        self,
+        name: str,
+        record: Schema | pa.Schema,
+        *,
+        order_by: str | None = None,
+        lateness: Duration = 0,
+        lane: str | None = None,
+        lanes: GivenLanes = None,
+        arrival: Sequence[str] = (),
+        order: Order = "total",
+        errors: Errors | None = None,
+    ) -> Stream[Any]: ...
 
     def source(
         self,
@@ -97,7 +133,7 @@ class Flow:
         arrival: Sequence[str] = (),
         order: Order = "total",
         errors: Errors | None = None,
-    ) -> Stream:
+    ) -> Stream[Any]:
         """A source of records.
 
         Args:
@@ -164,55 +200,6 @@ class Flow:
         own = key_order.Own(node.index, node.name, node.lateness) if chosen == "key" else None
         return self._add(node, time, own)
 
-    def union(self, *streams: Stream, name: str | None = None) -> Stream:
-        """The tuples of several streams of one record type, in the order of the flow."""
-        if not streams:
-            raise BuildError("union needs at least one stream")
-        for one in streams:
-            if not isinstance(one, Stream):
-                raise refuse("union", "each of the streams", "a stream", one)
-        return streams[0].union(*streams[1:], name=name)
-
-    def barrier(
-        self,
-        combine: Callable[..., Any] | None = None,
-        /,
-        *,
-        by_time: bool = False,
-        name: str = "barrier",
-        into: Any = None,
-        max_waiting: int | None = None,
-        **streams: Stream,
-    ) -> Any:
-        """The n-th row of each stream together, or with ``by_time`` the rows of one event time.
-
-        Args:
-            combine: ``combine(*rows) -> R``, a row of each stream in the order in which they are given; without
-                it the output has a field for each stream, called as it is given here.
-            by_time: rows of equal event time; a time that one of the streams lacks goes to ``unmatched``.
-            name: the operator's name.
-            into: the output record of a function without annotation.
-            max_waiting: see :meth:`operator`.
-            streams: two streams or more.
-
-        Returns:
-            The stream; with ``by_time`` the streams (matched, unmatched). What waits at the end stays unread.
-        """
-        require_text("barrier", name=name)
-        require_flag(f"operator {name!r}", by_time=by_time)
-        return loops.barrier(
-            self, combine, streams, by_time=by_time, name=name, into=into, max_waiting=max_waiting
-        )
-
-    def merge(self, *streams: Stream, by: str, name: str = "merge") -> Stream:
-        """Streams without event time that are each sorted by a field, as one that is sorted by it.
-
-        Ties are in the order of the streams. A row is put out when no stream can bring an earlier one: all that
-        have not ended hold their next row.
-        """
-        require_text("merge", name=name, by=by)
-        return loops.merge(self, streams, by=by, name=name)
-
     def operator(
         self,
         name: str,
@@ -253,7 +240,13 @@ class Flow:
             name, function, given, into=into, max_waiting=max_waiting, capacity=capacity
         )
 
-    def feedback(self, name: str, record: Any) -> Feedback:
+    @overload
+    def feedback(self, name: str, record: type[Row]) -> Feedback[Row]: ...
+
+    @overload
+    def feedback(self, name: str, record: Schema | pa.Schema) -> Feedback[Any]: ...
+
+    def feedback(self, name: str, record: Any) -> Feedback[Any]:
         """A stream for control ports upstream of where it comes from (docs/coroutines.md).
 
         Give it to ``tw.Control`` ports of :meth:`operator`; where the flow is so far, :meth:`Feedback.connect
@@ -283,7 +276,9 @@ class Flow:
     def _next(self) -> int:
         return len(self._nodes) + 1
 
-    def _add(self, node: Node, time: FieldType | None, own: key_order.Own | None = None) -> Stream:
+    def _add(
+        self, node: Node, time: FieldType | None, own: key_order.Own | None = None
+    ) -> Stream[Any]:
         self._nodes.append(node)
         assert node.out is not None
         return Stream(self, Ref(node.index), node.out, time, own)
@@ -313,7 +308,7 @@ class Flow:
             ],
         )
 
-    def _add_generator(self, node: Coroutine) -> list[Stream]:
+    def _add_generator(self, node: Coroutine) -> list[Stream[Any]]:
         """An operator without inputs, as the source that it is; its streams."""
         source, outputs = source_of(node, self.errors)
         stream = self._add(source, None)
@@ -361,7 +356,7 @@ class Flow:
         return f"Flow({self.name!r}, {len(self._nodes)} operators)"
 
 
-def _outputs(node: Coroutine, streams: Sequence[Stream]) -> Any:
+def _outputs(node: Coroutine, streams: Sequence[Stream[Any]]) -> Any:
     """One stream as it is, several as a named tuple, none as None."""
     if len(streams) < 2:
         return streams[0] if streams else None

@@ -3,46 +3,80 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, overload
 
 from thalweg.checks import refuse
 from thalweg.errors import BuildError, SchemaError
 from thalweg.flow import added
-from thalweg.flow.field_types import FieldType
-from thalweg.flow.operators import combining, key_order
+from thalweg.flow.generics import KeyValue, Out, Row, Several, State
+from thalweg.flow.keyed_parts import timing_of
 from thalweg.flow.operators import windows as library
-from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.arguments import Duration, label_of, span
 from thalweg.flow.operators.functions import Function, Returns, check_parameters, returns_of
-from thalweg.flow.operators.nodes import (
-    Compile,
-    Errors,
-    Grouping,
-    Key,
-    Keyed,
-    OwnTime,
-    Ref,
-    Timing,
-)
-from thalweg.flow.records import Field, Schema
+from thalweg.flow.operators.nodes import Compile, Errors, Keyed, Ref
+from thalweg.flow.records import Schema
 from thalweg.flow.state_class import state_spec
+from thalweg.flow.windowed import WindowVerbs
 
 if TYPE_CHECKING:
     from thalweg.flow.streams import Deduped, Stream
 
 
-class KeyedStream:
+class KeyedStream(WindowVerbs[Row, KeyValue]):
     """A stream by key: the verbs see each key's rows in order, with a state of their own."""
 
-    def __init__(self, stream: Stream, key: Key, grouping: Grouping = "fields") -> None:
-        self._stream = stream
-        self._key = key
-        self._grouping = grouping
+    @overload
+    def process(
+        self,
+        function: Callable[[State, Row], Several[Out]],
+        *,
+        state: type[State],
+        on_timer: Callable[[State, KeyValue, int], Any] | None = None,
+        name: str | None = None,
+        into: None = None,
+        errors: Errors | None = None,
+        compile: Compile | bool | None = None,
+    ) -> Stream[Out]: ...
 
-    def __repr__(self) -> str:
-        by = ", ".join(field.name for field in self._key.fields) or "nothing"
-        return f"<KeyedStream by {by} of {self._stream!r}>"
+    @overload
+    def process(
+        self,
+        function: Callable[[State, Row], Out | None],
+        *,
+        state: type[State],
+        on_timer: Callable[[State, KeyValue, int], Several[Out]],
+        name: str | None = None,
+        into: None = None,
+        errors: Errors | None = None,
+        compile: Compile | bool | None = None,
+    ) -> Stream[Out]: ...
+
+    @overload
+    def process(
+        self,
+        function: Callable[[State, Row], Out | None],
+        *,
+        state: type[State],
+        on_timer: Callable[[State, KeyValue, int], Out | None] | None = None,
+        name: str | None = None,
+        into: None = None,
+        errors: Errors | None = None,
+        compile: Compile | bool | None = None,
+    ) -> Stream[Out]: ...
+
+    @overload
+    def process(
+        self,
+        function: Callable[[State, Row], Any],
+        *,
+        state: type[State],
+        on_timer: Callable[[State, KeyValue, int], Any] | None = None,
+        name: str | None = None,
+        into: type[Out],
+        errors: Errors | None = None,
+        compile: Compile | bool | None = None,
+    ) -> Stream[Out]: ...
 
     def process(
         self,
@@ -54,7 +88,7 @@ class KeyedStream:
         into: Any = None,
         errors: Errors | None = None,
         compile: Compile | bool | None = None,
-    ) -> Stream:
+    ) -> Stream[Any]:
         """A keyed operator: ``function(state, row)`` with the state of the row's key.
 
         It returns None, R, R | None or yields several R. When the time in the state's ``timer`` field has
@@ -66,107 +100,7 @@ class KeyedStream:
         )
         return self._process(function, state, on_timer, name, into, errors, compile)
 
-    def window(
-        self,
-        size: Duration,
-        function: Callable[..., Any] | None = None,
-        *,
-        every: Duration | None = None,
-        start: Duration = 0,
-        name: str | None = None,
-        into: Any = None,
-        **aggregates: Aggregate,
-    ) -> Stream:
-        """Tumbling windows, or hopping ones with ``every``, by event time.
-
-        Windows are ``[a, a + size)`` with ``a = start (mod every)``; one puts out (key fields, start, end,
-        results) when no row before its end can come any more.
-
-        Args:
-            size: the length of a window.
-            function: instead of aggregates, ``function(key, start, end, rows) -> R``.
-            every: the distance of two windows' starts; ``size`` without it.
-            start: a point where a window starts.
-            name: the operator's name.
-            into: the function's output record, where it has no annotation.
-            aggregates: results by name, from ``tw.agg``.
-        """
-        label = label_of(name, "window")
-        time = self._event_time(label)
-        if self._stream.own is not None:
-            raise self._stream.own.refuse(label, "windows close by the clock of all rows")
-        length = span(time, size, f"operator {label!r}: size")
-        hop = length if every is None else span(time, every, f"operator {label!r}: every")
-        if length < 1 or hop < 1:
-            raise BuildError(
-                f"operator {label!r}: size and every must be positive, got {size!r} and {every!r}"
-            )
-        if hop > length:
-            raise BuildError(
-                f"operator {label!r}: every is greater than size, rows between windows would vanish"
-            )
-        origin = span(time, start, f"operator {label!r}: start")
-        stamped = added.stamp(self._stream, "window_start", length, hop, origin)
-        field = stamped.schema.fields[-1]
-        item = self._stream.schema
-        if function is None:
-            _refuse_into(label, into)
-            if self._grouping == "partial":
-                partial = combining.split(label, item, (*self._key.fields, field), aggregates)
-                stamped = added.combine(stamped, label, partial)
-                item, aggregates = partial.record, partial.merging
-            made = library.window(label, item, self._key.fields, field, length, aggregates)
-            returns = Returns(made.out)
-        else:
-            _refuse_both(label, aggregates)
-            self._need_whole_keys(label, "a function sees all rows of a window")
-            returns = self._rows_function(function, label, into)
-            made = library.collect(
-                label, stamped.schema, item, len(self._key.fields), field, length, function,
-                _some(returns), session=False, many=returns.many,
-            )  # fmt: skip
-        return self._generated(stamped, label, made, returns, extra=field)
-
-    def sessions(
-        self,
-        gap: Duration,
-        function: Callable[..., Any] | None = None,
-        *,
-        name: str | None = None,
-        into: Any = None,
-        **aggregates: Aggregate,
-    ) -> Stream:
-        """Sessions by event time: rows of a key with no more than ``gap`` between neighbours.
-
-        A session puts out (key fields, start, end, results) once ``gap`` has passed after its last row; ``end``
-        is the time of that row, and a row exactly ``gap`` later still joins. Arguments as for :meth:`window`.
-        """
-        label = label_of(name, "sessions")
-        self._need_whole_keys(label, "a session ends by the gap between all rows of its key")
-        time = self._event_time(label)
-        length = span(time, gap, f"operator {label!r}: gap")
-        if length < 0:
-            raise BuildError(f"operator {label!r}: gap must not be negative, got {gap!r}")
-        stream = self._ordered(label)
-        stamped = added.stamp(stream, "event_time")
-        field = stamped.schema.fields[-1]
-        if function is None:
-            _refuse_into(label, into)
-            made = library.sessions(
-                label, self._stream.schema, self._key.fields, field, length, aggregates
-            )
-            returns = Returns(made.out)
-        else:
-            _refuse_both(label, aggregates)
-            returns = self._rows_function(function, label, into)
-            made = library.collect(
-                label, stamped.schema, stream.schema, len(self._key.fields), field, length, function,
-                _some(returns), session=True, many=returns.many,
-            )  # fmt: skip
-        kept = self._key_names() if function is None else ()
-        return self._generated(stamped, label, made, returns, kept=kept)
-
-    def dedupe(self, *, within: Duration | None = None, name: str | None = None) -> Deduped:
+    def dedupe(self, *, within: Duration | None = None, name: str | None = None) -> Deduped[Row]:
         """A row is kept iff no kept row of its key lies within ``within`` before it (ever, without it).
 
         Rows left out whose content differs from the kept row's go to ``.conflicts``. The event time is no content: not
@@ -186,96 +120,16 @@ class KeyedStream:
             time = stamped.schema.names[-1]
         made = library.dedupe(label, stamped.schema, stream.schema, time, payload, length)
         marked = self._generated(stamped, label, made, Returns(made.out, maybe=True))
+        same: Any = stream.schema
         kept, conflicting, record = library.split_conflicts(label, made.out, stream.schema)
-        main = marked.filter(kept, name=f"{label}/kept").map(
-            record, name=f"{label}/out", into=stream.schema
-        )
+        main = marked.filter(kept, name=f"{label}/kept").map(record, name=f"{label}/out", into=same)
         other = marked.filter(conflicting, name=f"{label}/conflicting").map(
-            record, name=f"{label}/conflicts", into=stream.schema
+            record, name=f"{label}/conflicts", into=same
         )
         own = stream._own_keeping(*self._key_names())
         return main._deduped(own, dataclasses.replace(other, own=own))
 
     # -- the common parts ---------------------------------------------------------------------------------
-
-    def _need_whole_keys(self, label: str, reason: str) -> None:
-        if self._grouping == "partial":
-            raise combining.refusal(label, reason)
-
-    def _event_time(self, label: str) -> FieldType:
-        if self._stream.time is None:
-            raise BuildError(
-                f"operator {label!r} works by event time, but the stream has none;"
-                " give its source order_by='<time field>'"
-            )
-        return self._stream.time
-
-    def _rows_function(self, function: Any, label: str, into: Any) -> Returns:
-        made = Function.of(function, label)
-        check_parameters(made, label, ["key", "start", "end", "rows"])
-        return returns_of(made, label, into, may_be_nothing=False)
-
-    def _generated(
-        self,
-        stream: Stream,
-        label: str,
-        made: library.Made,
-        returns: Returns,
-        extra: Field | None = None,
-        *,
-        kept: Sequence[str] = (),
-        timing: Timing | None = None,
-    ) -> Stream:
-        flow = stream.flow
-        fields = (*self._key.fields, *((extra,) if extra else ()))
-        key = Key(fields, self._key.function, self._key.buckets)
-        node = Keyed(
-            flow._next(),
-            flow._stateful_name(label, "operator"),
-            stream.ref,
-            key,
-            Function.of(made.process, label),
-            Function.of(made.on_timer, label) if made.on_timer else None,
-            made.state,
-            returns.schema,
-            timing == "end" and returns.many,
-            returns.many,
-            flow.errors,
-            "auto" if flow.compile == "require" else flow.compile,
-            timing or _timing(stream),
-        )
-        return flow._add(node, stream.time, stream._own_keeping(*kept))
-
-    def _ordered(self, label: str) -> Stream:
-        """The stream as the operator ``label`` reads it: where time is each key's own, with its rows in order."""
-        stream, own, flow = self._stream, self._stream.own, self._stream.flow
-        if own is None:
-            return stream
-        own.check_key(label, self._key)
-        if own.ordered:
-            return stream
-        call = id(self._key.function.call) if self._key.function else 0
-        place = (stream.ref, self._key, call)
-        if place not in flow._by_key:
-            flow._by_key[place] = self._put_in_order(label, own)
-        return flow._by_key[place]
-
-    def _put_in_order(self, label: str, own: key_order.Own) -> Stream:
-        stream, flow = self._stream, self._stream.flow
-        stamped = added.stamp(stream, "event_time")
-        made = key_order.order(label, stamped.schema, own.lateness)
-        returns = Returns(made.out, many=made.on_timer is not None, maybe=True)
-        marked = self._generated(stamped, f"{label}/order", made, returns, timing="end")
-        name = flow._stateless_name(f"{label}/late")
-        node = OwnTime(flow._next(), name, marked.ref, stream.schema, own.name)
-        ordered = dataclasses.replace(
-            own, ordered=node.index, late=stream.schema, kept=self._key_names()
-        )
-        return flow._add(node, stream.time, ordered)
-
-    def _key_names(self) -> tuple[str, ...]:
-        """The fields that hold the key; none where a function makes it."""
-        return () if self._key.function else tuple(field.name for field in self._key.fields)
 
     def _process(
         self,
@@ -286,7 +140,7 @@ class KeyedStream:
         into: Any,
         errors: Errors | None,
         compile: Compile | bool | None,
-    ) -> Stream:
+    ) -> Stream[Any]:
         flow = self._stream.flow
         made, label = self._stream._function(function, name, "process")
         if made.is_lambda and name is None:
@@ -324,7 +178,7 @@ class KeyedStream:
             timer is not None and returns.maybe,
             flow._errors(errors),
             flow._compile(compile),
-            _timing(stream),
+            timing_of(stream),
         )
         own = stream._own_keeping()
         if returns.schema is None:
@@ -344,10 +198,6 @@ class KeyedStream:
         self._event_time(label)
 
 
-def _timing(stream: Stream) -> Timing:
-    return "clock" if stream.own is None else "own"
-
-
 def _both(process: Returns, timer: Returns, label: str, function: Function) -> Returns:
     """One output for process and on_timer; ``maybe`` of the answer says whether on_timer may give several."""
     if process.schema is not None and timer.schema is not None and process.schema != timer.schema:
@@ -356,20 +206,3 @@ def _both(process: Returns, timer: Returns, label: str, function: Function) -> R
             " an operator has one output record"
         )
     return Returns(process.schema or timer.schema, many=process.many, maybe=timer.many)
-
-
-def _some(returns: Returns) -> Schema:
-    assert returns.schema is not None
-    return returns.schema
-
-
-def _refuse_into(label: str, into: Any) -> None:
-    if into is not None:
-        raise BuildError(
-            f"operator {label!r}: into is the record of a function; aggregates have a field each"
-        )
-
-
-def _refuse_both(label: str, aggregates: Any) -> None:
-    if aggregates:
-        raise BuildError(f"operator {label!r}: give a function or aggregates, not both")

@@ -14,7 +14,7 @@ import functools
 import sys
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ import pyarrow as pa
 from thalweg.errors import SchemaError
 from thalweg.flow.arrow_types import is_binary_like, is_list_like, is_text, plain_type
 from thalweg.flow.field_types import INT_MAX, INT_MIN, PYTHON, FieldType, Kind
+from thalweg.flow.fit_code import fitting, is_plain
 
 
 class _Mark:
@@ -125,6 +126,21 @@ class Schema:
         Raises:
             TypeError: a field does not fit; the message names record, field, expected and got.
         """
+        return self.fit(value)
+
+    @functools.cached_property
+    def fit(self) -> Callable[[Any], Any]:
+        """:meth:`coerce` as a function made for the record, which most rows pass without a further call."""
+        return fitting(self.cls, self.fields, self._coerce_slowly)
+
+    @functools.cached_property
+    def stays(self) -> bool:
+        """Whether what its fields take cannot be changed in place (a bytearray can), so that rows may be checked later."""
+        return all(
+            is_plain(field.type) and field.type.kind is not Kind.BYTES for field in self.fields
+        )
+
+    def _coerce_slowly(self, value: Any) -> Any:
         if not isinstance(value, tuple) or len(value) != len(self.fields):
             raise TypeError(f"expected {self}, got {type(value).__name__} {value!r:.80}")
         fitted = []

@@ -6,8 +6,8 @@ import copy
 import dataclasses
 import functools
 import inspect
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar, dataclass_transform
 
 from thalweg.errors import SchemaError
 from thalweg.flow.field_types import Kind
@@ -25,6 +25,9 @@ class StateSpec:
     schema: Schema
     cls: type = dataclasses.field(compare=False, repr=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StateSpec, (self.schema, self.cls)  # without what is made of it
+
     @property
     def name(self) -> str:
         return self.schema.name
@@ -41,7 +44,27 @@ class StateSpec:
 
     def new(self) -> Any:
         """A fresh state, every field at its default."""
-        return self.cls()
+        return self.maker()
+
+    @functools.cached_property
+    def maker(self) -> Callable[[], Any]:
+        """:meth:`new` as a function made for the class."""
+        fields = self.schema.fields
+        nested = {i for i, f in enumerate(fields) if f.type.kind in _NESTED}
+        lines = [
+            f"    state.{f.name} = {f'COPY(D{i})' if i in nested else f'D{i}'}\n"
+            for i, f in enumerate(fields)
+        ]
+        text = (
+            "def new():\n    state = NEW(CLASS)\n"
+            + "".join(lines)
+            + "    state._drop = False\n    return state\n"
+        )
+        scope = {"NEW": object.__new__, "CLASS": self.cls, "COPY": copy.copy}
+        scope |= {f"D{i}": field.default for i, field in enumerate(fields)}
+        exec(compile(text, f"{__file__}<new>", "exec"), scope)
+        made: Callable[[], Any] = scope["new"]
+        return made
 
     def values(self, state: Any) -> tuple[Any, ...]:
         """The field values of a state, coerced to the declared types.
@@ -65,23 +88,27 @@ class StateSpec:
         state: Any = object.__new__(self.cls)
         for field, value in zip(self.schema.fields, values, strict=True):
             setattr(state, field.name, value)
+        state._drop = False
         return state
 
 
+_NESTED: Final = (Kind.LIST, Kind.RECORD)
 _STATE: Final = "__thalweg_state__"
+_Class = TypeVar("_Class")
 
 
-def state(cls: type) -> type:
+@dataclass_transform(kw_only_default=True)
+def state(cls: type[_Class]) -> type[_Class]:
     """Declares a state class: annotated fields, each with a default (a Timer's is NEVER).
 
     The instances are plain objects with slots; fields left out of ``__init__`` get their default, lists a
-    fresh copy of it.
+    fresh copy of it. To a type checker a Timer without ``= tw.NEVER`` must be given where an instance is made.
 
     Example::
 
         >>> @state
         ... class Open:
-        ...     timer: Timer
+        ...     timer: Timer = NEVER
         ...     pages: int = 0
         >>> Open().pages
         0
@@ -111,9 +138,9 @@ def state(cls: type) -> type:
     return _state_class(cls, tuple(fields))
 
 
-def _state_class(cls: type, fields: tuple[Field, ...]) -> type:
+def _state_class(cls: type[_Class], fields: tuple[Field, ...]) -> type[_Class]:
     names = tuple(field.name for field in fields)
-    plain = {f.name: f.default for f in fields if f.type.kind not in (Kind.LIST, Kind.RECORD)}
+    plain = {f.name: f.default for f in fields if f.type.kind not in _NESTED}
     nested = {f.name: f.default for f in fields if f.name not in plain}
 
     def init(self: Any, **values: Any) -> None:
@@ -124,6 +151,7 @@ def _state_class(cls: type, fields: tuple[Field, ...]) -> type:
             setattr(self, name, values.get(name, default))
         for name, default in nested.items():
             setattr(self, name, values[name] if name in values else copy.copy(default))
+        self._drop = False
 
     def show(self: Any) -> str:
         return f"{cls.__name__}({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
@@ -136,7 +164,8 @@ def _state_class(cls: type, fields: tuple[Field, ...]) -> type:
     body = {k: v for k, v in cls.__dict__.items() if k not in (*names, "__dict__", "__weakref__")}
     #: ``_drop`` is set by ``tw.drop`` and read by the engine after the call
     body |= {"__slots__": (*names, "_drop"), "__init__": init, "__repr__": show, "__eq__": equal}
-    made = type(cls)(cls.__name__, cls.__bases__, body)
+    meta: Any = type(cls)
+    made: type[_Class] = meta(cls.__name__, cls.__bases__, body)
     made.__qualname__ = cls.__qualname__
     setattr(made, _STATE, Schema(cls.__name__, fields))
     return made
@@ -144,7 +173,7 @@ def _state_class(cls: type, fields: tuple[Field, ...]) -> type:
 
 def make_state(name: str, fields: Sequence[Field]) -> StateSpec:
     """A state spec with a class made for it, for the library's operators."""
-    made = _state_class(type(name, (), {}), tuple(fields))
+    made: type = _state_class(type(name, (), {}), tuple(fields))
     return StateSpec(Schema(name, tuple(fields)), made)
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from thalweg.checks import refuse, require_flag, require_function, require_text
 from thalweg.errors import BuildError
 from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.generics import KeyValue, Out, Row, Several, State
 from thalweg.flow.joins import LoopVerbs
 from thalweg.flow.keyed import KeyedStream
 from thalweg.flow.operators import key_order
@@ -22,13 +23,11 @@ from thalweg.flow.operators.arguments import (
     key_field,
     label_of,
     lateness_span,
-    record_of,
     time_field,
 )
 from thalweg.flow.operators.combining import refusal
-from thalweg.flow.operators.functions import Function, Returns, check_parameters, returns_of
+from thalweg.flow.operators.functions import Function, check_parameters
 from thalweg.flow.operators.nodes import (
-    Batches,
     Compile,
     Errors,
     Grouping,
@@ -36,18 +35,18 @@ from thalweg.flow.operators.nodes import (
     OrderBy,
     Ref,
     Sink,
-    Stateless,
     Union,
 )
-from thalweg.flow.operators.rejected import REJECTED
+from thalweg.flow.operators.rejected import REJECTED, Rejected
 from thalweg.flow.records import Schema
+from thalweg.flow.stateless import StatelessVerbs
 
 if TYPE_CHECKING:
     from thalweg.flow.flow import Flow
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Stream(LoopVerbs):
+class Stream(LoopVerbs[Row], StatelessVerbs[Row]):
     """An ordered stream of records; the verbs append operators to its flow.
 
     ``time`` is the type of the event time, None in a stream without one; ``own`` says so where time is each
@@ -61,7 +60,7 @@ class Stream(LoopVerbs):
     own: key_order.Own | None = None
 
     @property
-    def late(self) -> Stream:
+    def late(self) -> Stream[Row]:
         """The rows that came too late for this source or order_by, in arrival order; others have none.
 
         Behind a source with ``order="key"``: the rows that came too late for their key, where an operator by key
@@ -75,67 +74,61 @@ class Stream(LoopVerbs):
         return Stream(self.flow, Ref(self.ref.node, "late"), self.schema, None)
 
     @property
-    def rejected(self) -> Stream:
+    def rejected(self) -> Stream[Rejected]:
         """The rows that did not fit, or on which the function raised (``errors="reject"``)."""
         return Stream(self.flow, Ref(self.ref.node, "rejected"), REJECTED, None)
 
-    def map(
+    @overload
+    def process(
         self,
-        function: Callable[..., Any],
+        function: Callable[[State, Row], Several[Out]],
         *,
+        state: type[State],
+        on_timer: Callable[[State, int], Any] | None = None,
         name: str | None = None,
-        into: Any = None,
+        into: None = None,
         errors: Errors | None = None,
         compile: Compile | bool | None = None,
-    ) -> Stream:
-        """One record for each: ``function(row) -> R``, or ``R | None`` to leave some out."""
-        return self._stateless("map", function, name, into, errors, compile)
+    ) -> Stream[Out]: ...
 
-    def filter(
+    @overload
+    def process(
         self,
-        function: Callable[..., Any],
+        function: Callable[[State, Row], Out | None],
         *,
+        state: type[State],
+        on_timer: Callable[[State, int], Several[Out]],
         name: str | None = None,
+        into: None = None,
         errors: Errors | None = None,
         compile: Compile | bool | None = None,
-    ) -> Stream:
-        """The rows for which ``function(row)`` is true."""
-        return self._stateless("filter", function, name, None, errors, compile)
+    ) -> Stream[Out]: ...
 
-    def flat_map(
+    @overload
+    def process(
         self,
-        function: Callable[..., Any],
+        function: Callable[[State, Row], Out | None],
         *,
+        state: type[State],
+        on_timer: Callable[[State, int], Out | None] | None = None,
         name: str | None = None,
-        into: Any = None,
+        into: None = None,
         errors: Errors | None = None,
         compile: Compile | bool | None = None,
-    ) -> Stream:
-        """Any number of records for each: ``function(row) -> Iterator[R]`` (or a list)."""
-        return self._stateless("flat_map", function, name, into, errors, compile)
+    ) -> Stream[Out]: ...
 
-    def map_batches(
+    @overload
+    def process(
         self,
-        function: Callable[..., Any],
+        function: Callable[[State, Row], Any],
         *,
+        state: type[State],
+        on_timer: Callable[[State, int], Any] | None = None,
         name: str | None = None,
-        into: Any = None,
+        into: type[Out],
         errors: Errors | None = None,
-    ) -> Stream:
-        """Arrow batches: ``function(pyarrow.RecordBatch) -> pyarrow.RecordBatch``.
-
-        The result has as many rows as the batch, row for row, or the function returns (batch, source rows):
-        for each output row the place of its input row, not decreasing. It must not depend on how the stream is
-        cut into batches. ``into`` names the output record; without it the input's record is kept.
-        """
-        flow = self.flow
-        made, label = self._function(function, name, "map_batches")
-        check_parameters(made, label, ["batch"])
-        record = self.schema if into is None else record_of(f"operator {label!r}", "into", into)
-        node = Batches(
-            flow._next(), flow._stateless_name(label), self.ref, made, record, flow._errors(errors)
-        )
-        return flow._add(node, self.time, self._own_keeping())
+        compile: Compile | bool | None = None,
+    ) -> Stream[Out]: ...
 
     def process(
         self,
@@ -147,15 +140,29 @@ class Stream(LoopVerbs):
         into: Any = None,
         errors: Errors | None = None,
         compile: Compile | bool | None = None,
-    ) -> Stream:
+    ) -> Stream[Any]:
         """A stateful operator: one state, every row in order: ``function(state, row)``.
 
         It returns None, R, R | None or yields several R. ``on_timer(state, time)`` is called when the state's
         ``timer`` has come.
         """
-        return KeyedStream(self, Key((), None, 1))._process(
-            function, state, on_timer, name, into, errors, compile
-        )
+        whole: KeyedStream[Row, Any] = KeyedStream(self, Key((), None, 1))
+        return whole._process(function, state, on_timer, name, into, errors, compile)
+
+    @overload
+    def key_by(
+        self, *keys: str, buckets: int = 128, grouping: Grouping = "fields"
+    ) -> KeyedStream[Row, Any]: ...
+
+    @overload
+    def key_by(
+        self, function: Callable[[Row], KeyValue], /, *, buckets: int = 128, into: None = None
+    ) -> KeyedStream[Row, KeyValue]: ...
+
+    @overload
+    def key_by(
+        self, function: Callable[[Row], Any], /, *, buckets: int = 128, into: Any
+    ) -> KeyedStream[Row, Any]: ...
 
     def key_by(
         self,
@@ -163,7 +170,7 @@ class Stream(LoopVerbs):
         buckets: int = 128,
         into: Any = None,
         grouping: Grouping = "fields",
-    ) -> KeyedStream:
+    ) -> KeyedStream[Row, Any]:
         """The stream by key: names of fields, or one function ``row -> key`` with an annotated return type.
 
         Args:
@@ -198,6 +205,55 @@ class Stream(LoopVerbs):
             raise BuildError(f"key_by: a field is named twice in {keys}")
         return KeyedStream(self, Key(fields, None, buckets), grouping)
 
+    @overload
+    def window(
+        self,
+        size: Duration,
+        function: None = None,
+        *,
+        every: Duration | None = None,
+        start: Duration = 0,
+        name: str | None = None,
+        into: None = None,
+        **aggregates: Aggregate,
+    ) -> Stream[Any]: ...
+
+    @overload
+    def window(
+        self,
+        size: Duration,
+        function: Callable[[tuple[()], int, int, list[Row]], Several[Out]],
+        *,
+        every: Duration | None = None,
+        start: Duration = 0,
+        name: str | None = None,
+        into: None = None,
+    ) -> Stream[Out]: ...
+
+    @overload
+    def window(
+        self,
+        size: Duration,
+        function: Callable[[tuple[()], int, int, list[Row]], Out | None],
+        *,
+        every: Duration | None = None,
+        start: Duration = 0,
+        name: str | None = None,
+        into: None = None,
+    ) -> Stream[Out]: ...
+
+    @overload
+    def window(
+        self,
+        size: Duration,
+        function: Callable[[tuple[()], int, int, list[Row]], Any],
+        *,
+        every: Duration | None = None,
+        start: Duration = 0,
+        name: str | None = None,
+        into: type[Out],
+    ) -> Stream[Out]: ...
+
     def window(
         self,
         size: Duration,
@@ -208,27 +264,28 @@ class Stream(LoopVerbs):
         name: str | None = None,
         into: Any = None,
         **aggregates: Aggregate,
-    ) -> Stream:
+    ) -> Stream[Any]:
         """Windows over the whole stream; see :meth:`KeyedStream.window`."""
-        keyed = KeyedStream(self, Key((), None, 1))
-        return keyed.window(
-            size, function, every=every, start=start, name=name, into=into, **aggregates
+        keyed: KeyedStream[Row, Any] = KeyedStream(self, Key((), None, 1))
+        return keyed._window(
+            size, function, aggregates, every=every, start=start, name=name, into=into
         )
 
     def dedupe(
         self,
-        *by: str | Callable[..., Any],
+        *by: str | Callable[[Row], Any],
         within: Duration | None = None,
         name: str | None = None,
         buckets: int = 128,
-    ) -> Deduped:
+    ) -> Deduped[Row]:
         """The rows whose key was not kept within ``within`` before; see :meth:`KeyedStream.dedupe`."""
         for one in by:
             if not callable(one):
                 require_text("dedupe", by=one)
-        return self.key_by(*by, buckets=buckets).dedupe(within=within, name=name)
+        keyed: KeyedStream[Row, Any] = self.key_by(*by, buckets=buckets)  # type: ignore[arg-type]
+        return keyed.dedupe(within=within, name=name)
 
-    def union(self, *others: Stream, name: str | None = None) -> Stream:
+    def union(self, *others: Stream[Row], name: str | None = None) -> Stream[Row]:
         """The tuples of this stream and others of the same record, merged in the order of the flow."""
         streams = (self, *others)
         for other in others:
@@ -251,7 +308,9 @@ class Stream(LoopVerbs):
         node = Union(self.flow._next(), label, tuple(one.ref for one in streams), self.schema)
         return self.flow._add(node, self.time, self.own)
 
-    def order_by(self, field: str, *, lateness: Duration = 0, name: str | None = None) -> Stream:
+    def order_by(
+        self, field: str, *, lateness: Duration = 0, name: str | None = None
+    ) -> Stream[Row]:
         """The stream sorted by another field: a stateful operator that holds rows back by ``lateness``."""
         require_text("order_by", field=field)
         label = self.flow._stateful_name(label_of(name, f"order_by_{field}"), "order_by")
@@ -267,8 +326,8 @@ class Stream(LoopVerbs):
         return self.flow._add(node, time)
 
     def apply(
-        self, composite: Callable[..., Any], *, name: str | None = None, **arguments: Any
-    ) -> Any:
+        self, composite: Callable[..., Out], *, name: str | None = None, **arguments: Any
+    ) -> Out:
         """Calls ``composite(self, **arguments)``; operators made inside are called ``name/...``."""
         require_function("apply", composite=composite)
         label = label_of(name, getattr(composite, "__name__", "composite"))
@@ -299,57 +358,10 @@ class Stream(LoopVerbs):
 
     # -- the common parts of the verbs ------------------------------------------------------------------
 
-    def _function(self, function: Any, name: str | None, verb: str) -> tuple[Function, str]:
-        made = Function.of(function, label_of(name, verb))
-        return made, label_of(name, verb if made.is_lambda else made.name)
-
-    def _stateless(
-        self,
-        verb: Any,
-        function: Any,
-        name: str | None,
-        into: Any,
-        errors: Errors | None,
-        compile: Compile | bool | None,
-    ) -> Stream:
-        made, label = self._function(function, name, verb)
-        check_parameters(made, label, ["row"])
-        if verb == "filter":
-            returns = Returns(self.schema)
-        else:
-            returns = returns_of(made, label, into, may_be_nothing=False)
-        if verb == "map" and returns.many:
-            raise BuildError(
-                f"operator {label!r}: {made.where} gives several records a row; use flat_map for that"
-            )
-        if verb == "flat_map" and not returns.many and into is None:
-            raise BuildError(
-                f"operator {label!r}: {made.where} gives one record a row; annotate -> Iterator[R], or use map"
-            )
-        assert returns.schema is not None
-        flow = self.flow
-        node = Stateless(
-            flow._next(),
-            flow._stateless_name(label),
-            verb,
-            self.ref,
-            made,
-            returns.schema,
-            verb == "flat_map",
-            flow._errors(errors),
-            flow._compile(compile),
-        )
-        kept = self.own.kept if self.own and verb == "filter" else ()
-        return flow._add(node, self.time, self._own_keeping(*kept))
-
-    def _deduped(self, own: key_order.Own | None, conflicts: Stream) -> Deduped:
-        out = Deduped(self.flow, self.ref, self.schema, self.time, own)
+    def _deduped(self, own: key_order.Own | None, conflicts: Stream[Row]) -> Deduped[Row]:
+        out: Deduped[Row] = Deduped(self.flow, self.ref, self.schema, self.time, own)
         object.__setattr__(out, "conflicts", conflicts)
         return out
-
-    def _own_keeping(self, *names: str) -> key_order.Own | None:
-        """``own`` for a stream made of this one whose rows have the key in these fields."""
-        return self.own and self.own.keeping(names)
 
     def _key_function(self, keys: Sequence[Any], buckets: int, into: Any) -> Key:
         if len(keys) > 1:
@@ -359,7 +371,7 @@ class Stream(LoopVerbs):
         return Key((key_field(made, into),), made, buckets)
 
 
-class Deduped(Stream):
+class Deduped(Stream[Row]):
     """The kept rows; ``conflicts`` has the rows whose key was kept with another payload."""
 
-    conflicts: Stream
+    conflicts: Stream[Row]

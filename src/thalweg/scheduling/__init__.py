@@ -32,7 +32,7 @@ from thalweg.scheduling.placement import (
     RandomPlacement,
     RoundRobinPlacement,
 )
-from thalweg.scheduling.policy import FlowView, Pick, PickPolicy, PortView
+from thalweg.scheduling.policy import FlowView, Pick, PickLike, PickPolicy, PortView
 from thalweg.scheduling.prasaad import (
     CurrentThroughput,
     EstimatedTime,
@@ -42,6 +42,7 @@ from thalweg.scheduling.prasaad import (
 from thalweg.scheduling.round_view import OperatorStats, RoundView
 from thalweg.scheduling.rounds import (
     Periods,
+    Policy,
     Round,
     RoundPolicy,
     overdue,
@@ -77,8 +78,10 @@ __all__ = [
     "Periods",
     "Phase",
     "Pick",
+    "PickLike",
     "PickPolicy",
     "Placement",
+    "Policy",
     "PortView",
     "QueryStats",
     "QueueSizeThrottling",

@@ -7,7 +7,7 @@ import dataclasses
 import heapq
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 from thalweg.brief import brief_repr
@@ -29,7 +29,7 @@ class Placement(abc.ABC):
 
     __slots__ = ()
 
-    def features(self) -> frozenset[str | Feature]:
+    def features(self) -> Collection[str | Feature]:
         """What it needs to know of operators."""
         return frozenset()
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import warnings
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ INGRESS: Final = 3
 #: The fields of views that hold float64.
 FLOATS: Final = frozenset(
     {
-        "cost", "selectivity", "cumulative_in", "cumulative_out", "window_ns",
+        "cost_ns", "selectivity", "cumulative_in", "cumulative_out", "window_ns",
         "reads", "writes", "conjunctive",
     }
 )  # fmt: skip
@@ -74,7 +75,7 @@ class FlowView(NamedTuple):
         rank: topological rank.
         worklist: tuples that wait in its inbox.
         output: tuples that wait in the worklist that it feeds, the largest of several; -1 at the egress.
-        cost: CPU time a tuple, ns, at least 10.
+        cost_ns: CPU time a tuple, ns, at least 10.
         selectivity: tuples out a tuple in.
         cumulative_in: tuples that reach it for one tuple of the source, summed over paths.
         cumulative_out: tuples that it puts out for one tuple of the source.
@@ -83,7 +84,7 @@ class FlowView(NamedTuple):
         window_ns: worker time that it had in the current window, ns.
         last_run_ns: when it last ran, monotonic ns.
         head_ns: when the source handed over its oldest waiting tuple, monotonic ns.
-        priority: its class.
+        priority_class: 0 is the most urgent.
         runnable: 1 when input is there, every output has room, and workers < limit.
         now_ns: the time, int64[1].
         ports: the queues one by one.
@@ -93,7 +94,7 @@ class FlowView(NamedTuple):
     rank: Int64s
     worklist: Int64s
     output: Int64s
-    cost: Float64s
+    cost_ns: Float64s
     selectivity: Float64s
     cumulative_in: Float64s
     cumulative_out: Float64s
@@ -102,10 +103,26 @@ class FlowView(NamedTuple):
     window_ns: Float64s
     last_run_ns: Int64s
     head_ns: Int64s
-    priority: Int64s
+    priority_class: Int64s
     runnable: Int64s
     now_ns: Int64s
     ports: PortView
+
+    @property
+    def cost(self) -> Float64s:
+        """The name of ``cost_ns`` in 0.1."""
+        return _renamed("cost", "cost_ns", self.cost_ns)
+
+    @property
+    def priority(self) -> Int64s:
+        """The name of ``priority_class`` in 0.1."""
+        return _renamed("priority", "priority_class", self.priority_class)
+
+
+def _renamed(old: str, new: str, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    told = f"FlowView.{old} is FlowView.{new} now; the old name goes with the next version"
+    warnings.warn(told, DeprecationWarning, stacklevel=3)
+    return column
 
 
 #: ``(view, worker) -> operator``, a runnable one, or -1 where none is. It neither writes to the view nor keeps
@@ -114,6 +131,18 @@ class FlowView(NamedTuple):
 Pick = Callable[[FlowView, int], int]
 #: ``(view, operator, since when it runs, monotonic ns) -> whether it must let others run``.
 Preempt = Callable[[FlowView, int, int], bool]
+
+
+class PickLike(Protocol):
+    """What a host needs of a policy that it asks at each visit; any class that has these is one."""
+
+    @property
+    def slice_ns(self) -> int: ...
+
+    @property
+    def window_ns(self) -> int: ...
+
+    def pick_function(self) -> Pick: ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -91,7 +91,7 @@ class EstimatedTime(PickPolicy):
                     continue
                 priority = 0.0
                 if view.workers[i] < view.limit[i]:
-                    priority = view.worklist[i] * view.cost[i] / (view.workers[i] + 1)
+                    priority = view.worklist[i] * view.cost_ns[i] / (view.workers[i] + 1)
                 if best < 0 or priority > highest:
                     best, highest = i, priority
             return best
@@ -131,7 +131,7 @@ class CurrentThroughput(PickPolicy):
             for i in range(1, len(view.kind)):
                 if view.runnable[i] == 0:
                     continue
-                needed = view.cost[i] * cumulative[i]
+                needed = view.cost_ns[i] * cumulative[i]
                 given = view.window_ns[i] + view.workers[i] * slice_ns
                 # What no tuple of the source reaches cannot fall behind.
                 tuples = given / needed if needed > 0 else math.inf

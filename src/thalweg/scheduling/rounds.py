@@ -13,20 +13,21 @@ import math
 import numbers
 import operator as operators
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from thalweg.brief import brief_repr
 from thalweg.checks import require_int
 from thalweg.errors import BuildError, SchedulingError
 from thalweg.scheduling.features import BUILT_IN, Feature
 from thalweg.scheduling.placement import Balanced, Placement
-from thalweg.scheduling.policy import Int64s
+from thalweg.scheduling.policy import Int64s, PickLike
 from thalweg.scheduling.round_view import OperatorStats, RoundView
 
 __all__ = [
     "OperatorStats",
     "Periods",
     "Placement",
+    "Policy",
     "Round",
     "RoundPolicy",
     "RoundView",
@@ -119,7 +120,7 @@ class RoundPolicy(abc.ABC):
         return max(round(seconds * 1e9), 1)
 
     @abc.abstractmethod
-    def features(self) -> frozenset[str | Feature]:
+    def features(self) -> Collection[str | Feature]:
         """What it needs to know of operators: names of built-in features, and features of one's own."""
 
     @abc.abstractmethod
@@ -148,6 +149,10 @@ class Round:
 
     lists: tuple[tuple[int, ...], ...]
     levels: tuple[tuple[int, ...], ...]
+
+
+#: What ``policy=`` takes: asked at each visit, or once a round.
+Policy: TypeAlias = PickLike | RoundPolicy
 
 
 def required_features(policy: RoundPolicy) -> tuple[Feature, ...]:

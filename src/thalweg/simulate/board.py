@@ -108,7 +108,7 @@ class Board:
     def _show(self, node: Node) -> None:
         view, i = self._view, node.index
         view.worklist[i] = node.waiting
-        view.cost[i] = cost_ns(node.busy_ns, node.worked)
+        view.cost_ns[i] = cost_ns(node.busy_ns, node.worked)
         view.selectivity[i] = selectivity(node.rows_in, node.rows_out)
         view.workers[i] = node.workers
         view.limit[i] = node.limit
@@ -150,5 +150,5 @@ def _blank_view(nodes: list[Node], queues: Queues) -> FlowView:
     view.kind[:] = [INGRESS_CODE, *(node.kind for node in nodes)]
     view.rank[:] = np.arange(n)
     view.selectivity[0] = 1.0
-    view.priority[:] = [0, *(node.operator.priority_class for node in nodes)]
+    view.priority_class[:] = [0, *(node.operator.priority_class for node in nodes)]
     return view

@@ -46,7 +46,7 @@ class Queues:
     def show(self, node: Node, flow: FlowView) -> None:
         """Looks at a node's inboxes, and at its rates in the view of the flow."""
         view, ports, edges = self.view, self._of[node.index], self._from[node.index]
-        a_second = 1e9 / flow.cost[node.index]
+        a_second = 1e9 / flow.cost_ns[node.index]
         for at in ports:
             port = self._ports[at]
             queue = port.queue

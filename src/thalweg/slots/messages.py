@@ -33,6 +33,13 @@ class Phase(NamedTuple):
     ending: frozenset[int]
     round: int
 
+    def later(self, clocks: Mapping[int, int]) -> Phase:
+        """The phase with the later clock of each domain, since one sender may know what others do not."""
+        both = dict(self.clocks)
+        for domain, clock in clocks.items():
+            both[domain] = max(clock, both.get(domain, clock))
+        return self._replace(clocks=both)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Work:

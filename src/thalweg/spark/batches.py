@@ -42,7 +42,7 @@ from thalweg.spark.progress import RECENT, batch_progress, sum_counts
 from thalweg.spark.sink_writes import write
 from thalweg.spark.sinks import (
     ConsoleSink,
-    FileSink,
+    FolderSink,
     FrameSink,
     MemorySink,
     TableSink,
@@ -264,7 +264,7 @@ class Batches:
 
     def _reads_twice(self) -> bool:
         """Whether Spark reads what the tasks made for a sink, besides what the driver takes."""
-        return any(isinstance(sink, (FileSink, FrameSink)) for sink in self.sinks.values())
+        return any(isinstance(sink, (FolderSink, FrameSink)) for sink in self.sinks.values())
 
     def _told(self, result: DataFrame) -> Told:
         """Runs the batch: what the tasks reported, rows by sink, and the rows of sinks on the driver.

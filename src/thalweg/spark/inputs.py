@@ -8,6 +8,7 @@ files are parsed in the task, so line numbers and arrival order are exact and th
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -69,7 +70,7 @@ class Files:
 
 
 def files(
-    path: str,
+    path: str | os.PathLike[str],
     *,
     format: Format,
     streaming: bool = True,

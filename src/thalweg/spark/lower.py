@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from thalweg.checks import require_optional_text, require_rows
+from thalweg.checks import path_of, require_rows
 from thalweg.connectors.names import check_names
 from thalweg.engine.serial import CHUNK_ROWS
 from thalweg.errors import BuildError
@@ -26,7 +27,7 @@ def lower(
     flow: Flow,
     inputs: Mapping[str, Any],
     *,
-    checkpoint: str | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     slots: int = 1,
     threads: int | None = None,
     chunk_rows: int = CHUNK_ROWS,
@@ -54,7 +55,8 @@ def lower(
     require_rows("lower", slots=slots)
     if threads is not None:
         require_rows("lower", threads=threads)
-    require_optional_text("lower", checkpoint=checkpoint)
+    if checkpoint is not None:
+        path_of("lower", "checkpoint", checkpoint)
     io.refuse_embedded_only(plan)
     check_names(plan, inputs)
     streaming = io.is_streaming(inputs)

@@ -16,7 +16,7 @@ from thalweg.plan.plan import Plan
 from thalweg.spark.failures import function_failed, write_failed
 from thalweg.spark.sinks import (
     ConsoleSink,
-    FileSink,
+    FolderSink,
     FrameSink,
     MemorySink,
     TableSink,
@@ -38,7 +38,7 @@ def write(plan: Plan, sinks: Mapping[str, Any], result: DataFrame, told: Told, b
     """
     for node in plan.sinks:
         sink = sinks.get(node.name)
-        if isinstance(sink, FileSink):
+        if isinstance(sink, FolderSink):
             _write_files(sink, node, result, told, batch)
         elif isinstance(sink, FrameSink):
             rows = decode_frame(result, node.record, node.index)
@@ -47,7 +47,7 @@ def write(plan: Plan, sinks: Mapping[str, Any], result: DataFrame, told: Told, b
             _write_here(sink, node, told, batch)
 
 
-def _write_files(sink: FileSink, node: Sink, result: DataFrame, told: Told, batch: int) -> None:
+def _write_files(sink: FolderSink, node: Sink, result: DataFrame, told: Told, batch: int) -> None:
     try:
         if told.rows[node.index]:
             sink.write(decode_frame(result, node.record, node.index), batch)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -28,7 +29,7 @@ from thalweg.times import text
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class FileSink:
+class FolderSink:
     """A folder that gets ``batch=<n>/`` a batch, written by Spark."""
 
     path: str
@@ -150,7 +151,7 @@ class ConsoleSink:
         Terminal().print(out)
 
 
-Sink = FileSink | FrameSink | TableSink | MemorySink | ConsoleSink
+Sink = FolderSink | FrameSink | TableSink | MemorySink | ConsoleSink
 
 
 def readable_rows(schema: Schema, table: pa.Table) -> list[Sequence[str]]:
@@ -166,7 +167,7 @@ def readable_rows(schema: Schema, table: pa.Table) -> list[Sequence[str]]:
     return list(zip(*columns, strict=True))
 
 
-def parquet(path: str, **options: Any) -> FileSink:
+def parquet(path: str | os.PathLike[str], **options: Any) -> FolderSink:
     """Parquet files in ``path/batch=<n>/``.
 
     Args:
@@ -181,7 +182,7 @@ def parquet(path: str, **options: Any) -> FileSink:
     return _file_sink("parquet", path, options, {})
 
 
-def json(path: str, **options: Any) -> FileSink:
+def json(path: str | os.PathLike[str], **options: Any) -> FolderSink:
     """JSON lines in ``path/batch=<n>/``; options are those of Spark's writer, as for :func:`parquet`.
 
     Times have microseconds and UTC, nulls are written. Spark writes bytes as Base64, NaN and infinities as text.
@@ -189,7 +190,7 @@ def json(path: str, **options: Any) -> FileSink:
     return _file_sink("json", path, options, _JSON)
 
 
-def csv(path: str, **options: Any) -> FileSink:
+def csv(path: str | os.PathLike[str], **options: Any) -> FolderSink:
     """CSV files with a header in ``path/batch=<n>/``; options are those of Spark's writer, as for :func:`parquet`.
 
     Texts are quoted as in RFC 4180 and keep their spaces, times have microseconds and UTC. A null is an empty cell,
@@ -201,9 +202,9 @@ def csv(path: str, **options: Any) -> FileSink:
 
 def _file_sink(
     format: FileFormat, path: Any, options: Mapping[str, Any], usual: Mapping[str, Any]
-) -> FileSink:
+) -> FolderSink:
     place = absolute(path_of(format, "path", path))
-    return FileSink(place, format, {**usual, **writer_options(format, options)})
+    return FolderSink(place, format, {**usual, **writer_options(format, options)})
 
 
 def console(max_rows: int = 20) -> ConsoleSink:
@@ -243,7 +244,7 @@ def as_sink(name: str, given: Any) -> Sink:
     Raises:
         BuildError: it is none of the kinds.
     """
-    if isinstance(given, (FileSink, FrameSink, TableSink, MemorySink, ConsoleSink)):
+    if isinstance(given, (FolderSink, FrameSink, TableSink, MemorySink, ConsoleSink)):
         return given
     makers = (parquet, json, csv, console, memory, foreach_batch, foreach_table)
     if any(given is one for one in makers):
@@ -270,11 +271,11 @@ def sinks_of(given: Mapping[str, Any]) -> dict[str, Sink]:
         target: Any = None
         if isinstance(sink, MemorySink):
             target = id(sink)
-        elif isinstance(sink, FileSink):
+        elif isinstance(sink, FolderSink):
             fs, path = resolve(sink.path)
             target = fs.type_name, path.rstrip("/")
         if target is not None and (other := taken.setdefault(target, name)) != name:
-            what = sink.path if isinstance(sink, FileSink) else "one memory()"
+            what = sink.path if isinstance(sink, FolderSink) else "one memory()"
             raise BuildError(
                 f"sinks {other!r} and {name!r} would both write to {what}, one over the other; give each its own"
             )
@@ -288,7 +289,7 @@ def refuse_used_folders(sinks: dict[str, Sink]) -> None:
         CheckpointError: old and new batches would mix.
     """
     for name, sink in sinks.items():
-        if isinstance(sink, FileSink):
+        if isinstance(sink, FolderSink):
             fs, path = resolve(sink.path)
             old = [
                 one

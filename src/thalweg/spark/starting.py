@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -35,8 +36,8 @@ def start(
     inputs: Mapping[str, Any],
     sinks: Mapping[str, Any],
     *,
-    checkpoint: str | None = None,
-    state: str | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    state: str | os.PathLike[str] | None = None,
     slots: int | Elastic | Literal["auto"] = 1,
     threads: int | Elastic | Literal["auto"] | None = None,
     trigger: str | None = None,
@@ -102,7 +103,9 @@ def start(
         scheduler.check(spark, plan.flow, next(io.unbounded(inputs), "") if streaming else "")
     refuse_elastic_with_table(slots, locality)
     numbers = numbers_of(spark, slots, threads)
-    store = Store.open(checkpoint, state) if streaming and checkpoint is not None else None
+    store = None
+    if streaming and checkpoint is not None:
+        store = Store.open(os.fspath(checkpoint), None if state is None else os.fspath(state))
     try:
         frame = io.tagged_frame(spark, plan, inputs, store.control if store else None)
         batches = Batches(spark, plan, inputs, sinks, store, numbers, chunk_rows, locality)

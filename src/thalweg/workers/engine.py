@@ -15,7 +15,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from thalweg.columns.chunks import Chunk, Column
 from thalweg.engine.build import Prepared
@@ -25,6 +25,7 @@ from thalweg.engine.units import Given, Moment
 from thalweg.errors import ThalwegError
 from thalweg.flow.operators.nodes import Keyed, Ref, Sink
 from thalweg.plan.plan import Edge, stream_schema
+from thalweg.scheduling.rounds import Policy
 from thalweg.stats import OperatorProgress
 from thalweg.times import BEFORE_ALL, NEVER
 from thalweg.workers.lockfree.atomics import EMPTY, store
@@ -164,12 +165,12 @@ class ParallelEngine(Engine):
         return self.workers.rounds
 
     @property
-    def policy(self) -> Any:
+    def policy(self) -> Policy | None:
         """Who runs next; may be replaced at any time, but under threading ``dedicated`` says nothing."""
         return self.workers.policy
 
     @policy.setter
-    def policy(self, policy: Any) -> None:
+    def policy(self, policy: Policy | None) -> None:
         self.workers.policy = policy
 
     def set_threads(self, count: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from thalweg.checks import require_count
 from thalweg.elasticity.controller import Controller
 from thalweg.errors import BuildError
-from thalweg.scheduling.rounds import RoundPolicy, required_features
+from thalweg.scheduling.rounds import Policy, RoundPolicy, required_features
 
 Threading = Literal["dynamic", "dedicated"]
 #: Chunks of an operator on their way from its inbox to its output.
@@ -50,7 +50,7 @@ class Options:
 
     threads: int = 2
     threading: Threading = "dynamic"
-    policy: Any = None
+    policy: Policy | None = None
     controller: Controller | None = None
     period_s: float = 10.0
     step_ms: float = 20.0

@@ -22,7 +22,7 @@ import numpy as np
 
 from thalweg.compiler.modules import announce
 from thalweg.jit import when_compiling
-from thalweg.scheduling.rounds import RoundPolicy
+from thalweg.scheduling.rounds import Policy, RoundPolicy
 from thalweg.workers.lockfree.atomics import EMPTY, load, store
 from thalweg.workers.loop import work
 from thalweg.workers.memory import layout as at
@@ -139,7 +139,7 @@ class Workers:
         for place in placed.places:
             self._owners[place] = None
 
-    def _try_out(self, policy: Any) -> None:
+    def _try_out(self, policy: Policy | None) -> None:
         """Whether a policy of rounds can do with the flows that there are: it must not fail when it is too late."""
         if isinstance(policy, RoundPolicy) and not self._dedicated and self._flows:
             Rounds.try_out(self.mem, self._traits(), policy)
@@ -300,7 +300,7 @@ class Workers:
     # -- policy ---------------------------------------------------------------------------------------------
 
     @property
-    def policy(self) -> Any:
+    def policy(self) -> Policy | None:
         """Who runs next; may be replaced at any time, but under threading ``dedicated`` says nothing.
 
         Raises:
@@ -309,7 +309,7 @@ class Workers:
         return self._policy
 
     @policy.setter
-    def policy(self, policy: Any) -> None:
+    def policy(self, policy: Policy | None) -> None:
         if policy is not None:
             require_policy(policy)
         with self._changing:
@@ -318,7 +318,7 @@ class Workers:
             self._set_policy(policy)
         wake_all(self.mem)
 
-    def _set_policy(self, policy: Any) -> None:
+    def _set_policy(self, policy: Policy | None) -> None:
         """Tells the workers; the mode comes last, when all that it needs stands."""
         mem = self.mem
         preemption: Preemption | None = None

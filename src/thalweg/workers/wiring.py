@@ -12,7 +12,8 @@ from thalweg.compiler.keyed import CompiledKeyed
 from thalweg.compiler.stateless import CompiledChain
 from thalweg.engine.coroutines.unit import CoroutineUnit
 from thalweg.engine.feedback_unit import LoopUnit
-from thalweg.engine.interpreted import InterpretedChain, InterpretedKeyed
+from thalweg.engine.interpreted import InterpretedChain
+from thalweg.engine.interpreted_keyed import InterpretedKeyed
 from thalweg.engine.keyed_unit import KeyedUnit, Parts
 from thalweg.engine.serial import works_without_rows
 from thalweg.engine.units import ChainUnit, DigestUnit, Given, Moment, Setting
@@ -370,7 +371,7 @@ def is_interpreted(runner: Any) -> bool:
     if isinstance(runner, ChainUnit):
         return any(isinstance(one, InterpretedChain) for _, one in runner.parts)
     if isinstance(runner, KeyedUnit):
-        return runner.has_key_function or isinstance(runner.operators[0], InterpretedKeyed)
+        return runner.key_is_interpreted or isinstance(runner.operators[0], InterpretedKeyed)
     return isinstance(runner, (DigestUnit, CoroutineUnit, LoopUnit))
 
 

@@ -100,18 +100,18 @@ def forget(its: Items, key: int, time: tw.Timestamp) -> None:
 
 
 def most_frequent(
-    pairs: tw.Stream, *, every: str | dt.timedelta, at_least: int, limit: int
-) -> tw.Stream:
+    pairs: tw.Stream[Pair], *, every: str | dt.timedelta, at_least: int, limit: int
+) -> tw.Stream[Ranked]:
     """The pairs that occur most in each period.
 
     Args:
-        pairs: a stream of :class:`Pair`.
+        pairs: the pairs, with their times.
         every: the length of the periods, which start at multiples of it since 1970, UTC.
         at_least: pairs that occur fewer times than this in a period are left out of it.
         limit: how many pairs of a period come out at most.
 
     Returns:
-        A stream of :class:`Ranked` by period and rank; pairs that are as frequent are ranked by their items.
+        The pairs by period and rank; pairs that are as frequent are ranked by their items.
     """
     count, frequent = counting(tw.duration(every), at_least)
     counted = pairs.key_by("first", "second").process(count, state=Count, on_timer=frequent)

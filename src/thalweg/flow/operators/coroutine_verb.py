@@ -270,14 +270,14 @@ def check_times(node: Coroutine, given: Mapping[str, Any]) -> FieldType | None:
     return time
 
 
-def _streams(value: Any) -> Iterator[Stream]:
+def _streams(value: Any) -> Iterator[Stream[Any]]:
     several = list(value.values()) if isinstance(value, Mapping) else value
     for one in several if isinstance(several, Sequence) else [several]:
         if isinstance(getattr(one, "ref", None), Ref):
             yield one
 
 
-def _time(stream: Stream) -> str:
+def _time(stream: Stream[Any]) -> str:
     return f"{stream.time} as event time" if stream.time else "no event time"
 
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 import dataclasses
 import heapq
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Generic, NoReturn
 
 from thalweg.errors import BuildError
 from thalweg.flow.field_types import FieldType
+from thalweg.flow.generics import Row
 from thalweg.flow.operators.nodes import Coroutine, Keyed, Node, OrderBy, Ref
 from thalweg.flow.records import Schema
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(eq=False)
-class Feedback:
+class Feedback(Generic[Row]):
     """A stream that is still to come: given to a ``tw.Control`` port now, connected when the flow is further on.
 
     Made by :meth:`thalweg.flow.flow.Flow.feedback`. ``time`` and ``own`` are as of a stream without event time: a row
@@ -60,7 +61,7 @@ class Feedback:
                 f" (flow.operator(..., rule={self.name})); call the verb on the stream that is connected to it"
             )
 
-    def connect(self, stream: Stream) -> None:
+    def connect(self, stream: Stream[Row]) -> None:
         """Sends the rows of a stream back to where the feedback was given.
 
         Args:

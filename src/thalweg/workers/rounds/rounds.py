@@ -87,7 +87,7 @@ class _Fixed:
             kinds.tolist(),
             self._classes,
             self._ranks,
-            flow.cost[places].tolist(),
+            flow.cost_ns[places].tolist(),
             flow.selectivity[places].tolist(),
             waiting.tolist(),
             rooms,

@@ -1,0 +1,483 @@
+"""A keyed operator that is interpreted: its states are Python objects, in one table a bucket.
+
+Rows run in a loop made for the operator (:mod:`thalweg.engine.row_loop`). What a list in a state held before a call
+is not copied at each row: at its first row of a chunk a key's state is copied once, and its rows are noted. Only when
+a row is to be undone, or a list turns out to hold what it must not, is the state made again from that copy, by calling
+the function again for the key's rows up to that one (short lists are copied, so that this is rare).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from thalweg.checkpoint.object_table import ObjectTable
+from thalweg.columns.chunks import Chunk, Column, Int64s
+from thalweg.columns.contracts import KeyedResult, Rejected, no_rows
+from thalweg.columns.encoding import try_columns
+from thalweg.columns.keys import KeySpec
+from thalweg.columns.state_units import StateUnits
+from thalweg.engine.row_loop import at_once, held_fields, make_loop
+from thalweg.errors import OperatorError
+from thalweg.flow.failures import operator_error, reason_of, shorten
+from thalweg.flow.field_types import Kind
+from thalweg.flow.operators.nodes import Keyed
+from thalweg.flow.records import Schema
+from thalweg.times import NEVER
+
+#: A list of more items is not copied before each call that may be rejected.
+_SHORT: Final = 256
+_PLAIN: Final = (int, float, str, bytes, np.generic, type(None))
+
+
+class _NotCopied:
+    """Stands for what a long list was."""
+
+
+_NOT_COPIED: Final = _NotCopied()
+
+
+@dataclasses.dataclass(slots=True)
+class _Log:
+    """What a state was at some row of the chunk, and the rows since that its function took."""
+
+    states: dict[Any, Any]
+    #: None: there was no state
+    values: list[Any] | None
+    places: list[int] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(slots=True)
+class _Fired:
+    """What timers gave while a chunk was processed."""
+
+    rows: list[Any] = dataclasses.field(default_factory=list)
+    time: list[int] = dataclasses.field(default_factory=list)
+    keys: list[Any] = dataclasses.field(default_factory=list)
+    rejected: list[Rejected] = dataclasses.field(default_factory=list)
+    disarmed: int = 0
+
+
+class InterpretedKeyed:
+    """A keyed operator whose functions are called row by row."""
+
+    def __init__(self, node: Keyed) -> None:
+        self._node = node
+        self._spec = KeySpec(node.key.fields)
+        self._timer = node.state.timer if node.on_timer is not None else None
+        self._out = node.record or Schema("Nothing", ())
+        self._held = held_fields(node.state)
+        self._loop = make_loop(node)
+        #: whether a state held what is not plain, and may be changed in place: then each state is copied at each row
+        self._careful = False
+        self.tables: dict[int, ObjectTable] = {}
+        self.units = StateUnits.of_buckets(node.key.buckets)
+        #: of the chunk that runs: by key, where its state can be changed in place
+        self.logs: dict[Any, _Log] = {}
+        self._chunk = Chunk.empty(Schema("Nothing", ()))
+        self._answers: list[Any] = []
+        self._errors: dict[int, Exception] = {}
+        self._fired = _Fired()
+        self._ending = False
+        self._times: list[int] = []
+        self._going: list[int] = []
+
+    def set_units(self, units: StateUnits) -> None:
+        """By what the state is kept; tables that are held already must be those of these units."""
+        self.units = units
+
+    def table(self, bucket: int) -> ObjectTable:
+        """The table of a bucket, made on first use."""
+        if bucket not in self.tables:
+            self.tables[bucket] = ObjectTable(self._spec, self._node.state)
+        return self.tables[bucket]
+
+    def process(
+        self,
+        chunk: Chunk,
+        keys: Sequence[Column],
+        times: Int64s | None,
+        clock: int,
+        *,
+        ending: bool,
+    ) -> KeyedResult:
+        """See :class:`thalweg.columns.contracts.KeyedOperator`."""
+        self._chunk, self._answers, self._errors = chunk, [], {}
+        self._fired, self._ending, self.logs = _Fired(), ending, {}
+        if len(chunk):
+            try:
+                self._rows(keys, times)
+            except OperatorError:  # of a timer: rows before it may have failed, too
+                self._outputs()
+                raise
+        columns, source, rejected = self._outputs()
+        if self._timer is not None:
+            for table in self.tables.values():
+                self._fire_due(table, clock)
+        return self._result(columns, source, times, rejected)
+
+    # -- rows ---------------------------------------------------------------------------------------------
+
+    def _rows(self, keys: Sequence[Column], times: Int64s | None) -> None:
+        chunk, answers = self._chunk, self._answers
+        python_keys = self._spec.python_keys(keys, len(chunk))
+        buckets = self.units.of(self._spec.hashes(keys, len(chunk))).tolist()
+        parts = {one: self.table(one).parts for one in set(buckets)}
+        self._times = [0] * len(chunk) if times is None else times.tolist()
+        # A state that is to be treated with care from here on ends the loop.
+        self._going = [] if self._careful else buckets.copy()
+        found = map(parts.__getitem__, self._going)
+        done = self._loop(chunk.each_row(), python_keys, found, self._times, answers, self)
+        for key in list(self.logs):
+            self._close(key)
+        if done and len(answers) < len(chunk):
+            start = len(answers)
+            left = chunk.slice(start, len(chunk)).each_row()
+            found = map(parts.__getitem__, buckets[start:])
+            self._each_carefully(left, python_keys[start:], found, self._times[start:])
+
+    def log(self, states: dict[Any, Any], state: Any | None) -> _Log:
+        """A log from here on of a key that has this state, or none yet."""
+        if state is None:
+            return _Log(states, None)
+        return _Log(states, self._copy(state))
+
+    def _copy(self, state: Any) -> list[Any]:
+        """The values of a state, those copied that can be changed in place."""
+        values = []
+        for place, field in enumerate(self._node.state.schema.fields):
+            value = getattr(state, field.name)
+            if place in self._held:
+                simple = field.type.kind is Kind.LIST and place not in self._deep
+                value = value.copy() if simple and type(value) is list else field.type.coerce(value)
+            values.append(value)
+        return values
+
+    @property
+    def _deep(self) -> set[int]:
+        """The places of lists whose items can be changed in place."""
+        fields = self._node.state.schema.fields
+        return {
+            i
+            for i in self._held
+            if (item := fields[i].type.item) is not None
+            and (item.kind is Kind.LIST or (item.record is not None and not item.record.stays))
+        }
+
+    def copied(self, place: int, value: Any) -> Any:
+        """A copy of a value that the call may change, if it is short."""
+        if type(value) is not list or len(value) > _SHORT or place in self._deep:
+            return _NOT_COPIED
+        return value.copy()
+
+    def unusual(self, place: int, value: Any) -> None:
+        """Takes a field's value that is not plainly of its type.
+
+        Raises:
+            TypeError: it does not fit.
+        """
+        field = self._node.state.schema.fields[place]
+        if value is None and field.type.kind is Kind.TIMER:
+            return
+        try:
+            field.type.coerce(value)
+        except TypeError as error:
+            raise TypeError(f"{self._node.state.name}.{field.name}: {error}") from None
+        if not _stays(value):
+            self._careful = True
+            self._going.clear()
+
+    def failed(
+        self,
+        place: int,
+        states: dict[Any, Any],
+        key: Any,
+        old: Any,
+        saved: Sequence[Any],
+        row: Any,
+        answer: Any,
+        error: Exception,
+    ) -> None:
+        """A row on which the function raised, or left what does not fit: the state is what it was."""
+        self._errors[place] = self._first_error(answer, error)
+        spec = self._node.state
+        if old is None:
+            states.pop(key, None)
+            return
+        if not self._held or self._node.errors == "reject":
+            if any(value is _NOT_COPIED for value in saved):
+                self._redo(key, carefully=False)
+            else:
+                states[key] = spec.restore(spec.values(spec.restore(saved)))
+
+    def _first_error(self, answer: Any, error: Exception) -> Exception:
+        """The error that is told: what a function gave is looked at before what it left in its state."""
+        if answer is not None and not at_once(self._node):
+            try:
+                self._fitted(answer)
+            except Exception as first:
+                return first
+        return error
+
+    def _fitted(self, answer: Any) -> Any:
+        assert self._node.record is not None
+        fit = self._node.record.fit
+        if self._node.many:
+            return [fit(one) for one in answer if one is not None]
+        return fit(answer)
+
+    def drop(self, states: dict[Any, Any], key: Any) -> None:
+        """Drops the state of a key after its row."""
+        if self._held:
+            self._close(key)
+            if key in states and not states[key]._drop:
+                return  # a row was undone, and what is left does not drop it
+        states.pop(key, None)
+
+    # -- states that can be changed in place ----------------------------------------------------------------
+
+    def _close(self, key: Any) -> None:
+        """Checks what the rows of a key left in its lists, and ends its log."""
+        log = self.logs.get(key)
+        if log is None:
+            return
+        state = log.states.get(key)
+        if state is not None and not self._holds(state):
+            self._redo(key, carefully=True)
+        del self.logs[key]
+
+    def _holds(self, state: Any) -> bool:
+        """Whether the values that can be changed in place are of their types."""
+        fields = self._node.state.schema.fields
+        for place in self._held:
+            kind, value = fields[place].type, getattr(state, fields[place].name)
+            if type(value) is list and kind.item is not None and kind.item.holds(value):
+                continue
+            try:
+                kind.coerce(value)
+            except TypeError:
+                return False
+        return True
+
+    def _redo(self, key: Any, *, carefully: bool) -> None:
+        """Makes a key's state again by calling the function for its rows since the log began.
+
+        Carefully: looks at the state after each row, to find the one that left something wrong in it.
+        """
+        log = self.logs[key]
+        spec, states = self._node.state, log.states
+        state = None if log.values is None else spec.restore(log.values)
+        if state is None:
+            states.pop(key, None)
+        else:
+            states[key] = spec.restore(self._copy(state))
+        for place in log.places:
+            row = self._chunk.slice(place, place + 1).rows()[0]
+            if carefully:
+                self._answers[place] = self._one(states, key, row, place)
+                if place in self._errors and self._node.errors == "fail":
+                    return
+            else:
+                self._again(states, key, row)
+            self._keep(states, key, self._times[place])
+        self._table_of(states).touch(key)
+        if not carefully:
+            after = states.get(key)
+            if after is not None and not self._holds(after):
+                self._redo(key, carefully=True)
+                after = states.get(key)
+            self.logs[key] = self.log(states, after)
+
+    def _table_of(self, states: dict[Any, Any]) -> ObjectTable:
+        return next(one for one in self.tables.values() if one.parts[0] is states)
+
+    def _keep(self, states: dict[Any, Any], key: Any, now: int) -> None:
+        """The state after a row: dropped if asked, its timer not before the row."""
+        state = states.get(key)
+        if state is None:
+            return
+        if state._drop:
+            del states[key]
+        elif self._timer is not None:
+            setattr(state, self._timer, max(state_timer(state, self._timer), now))
+
+    def _again(self, states: dict[Any, Any], key: Any, row: Any) -> None:
+        state = states.get(key)
+        if state is None:
+            state = states[key] = self._node.state.new()
+        answer = self._node.process.call(state, row)
+        if self._node.record is not None and self._node.many:
+            list(answer or ())
+
+    def _one(self, states: dict[Any, Any], key: Any, row: Any, place: int) -> Any:
+        """The answer for a row, with its state looked at and copied before and after."""
+        spec = self._node.state
+        old = states.get(key)
+        before = None if old is None else spec.values(old)
+        if old is None:
+            states[key] = spec.new()
+        try:
+            answer = self._node.process.call(states[key], row)
+            if self._node.record is None or answer is None:
+                answer = None
+            else:
+                answer = self._fitted(answer)
+            spec.values(states[key])
+        except Exception as error:
+            self._errors[place] = error
+            if before is None:
+                states.pop(key, None)
+            else:
+                states[key] = spec.restore(before)
+            return None
+        return answer
+
+    def _each_carefully(self, rows: Any, keys: Any, parts: Any, times: Any) -> None:
+        """As the loop, for states of which anything may be changed in place."""
+        for row, key, (states, dirty, stirred), now in zip(rows, keys, parts, times, strict=False):
+            place = len(self._answers)
+            if self._timer is not None:
+                state = states.get(key)
+                if state is not None and state_timer(state, self._timer) < now:
+                    self.fire_before(states, key, now)
+                stirred[key] = None
+            dirty[key] = None
+            self._answers.append(self._one(states, key, row, place))
+            if place in self._errors and self._node.errors == "fail":
+                return
+            if place not in self._errors:
+                self._keep(states, key, now)
+
+    # -- outputs ------------------------------------------------------------------------------------------
+
+    def _outputs(self) -> tuple[list[Column], Int64s, list[Rejected]]:
+        """The outputs of the rows, the places of their rows, and the rows rejected.
+
+        Raises:
+            OperatorError: the first row that failed, where rows are not rejected.
+        """
+        answers, many = self._answers, self._node.many
+        places = [i for i, answer in enumerate(answers) if answer is not None]
+        made = answers if len(places) == len(answers) else [answers[i] for i in places]
+        source = np.array(places, np.int64)
+        if many:
+            source = np.repeat(source, list(map(len, made)))
+            made = list(itertools.chain.from_iterable(made))
+            if not at_once(self._node) and type(None) in set(map(type, made)):
+                source = source[[one is not None for one in made]]
+                made = [one for one in made if one is not None]
+        columns = try_columns(self._out, made) if made and self._out.stays else None
+        if columns is None and not at_once(self._node):
+            made = self._by_row(made, source)
+        rejected = self._told()
+        return columns or Chunk.from_rows(self._out, made).columns, source, rejected
+
+    def _by_row(self, made: Sequence[Any], source: Int64s) -> list[Any]:
+        """The outputs, each coerced; rows are not rejected here."""
+        out = []
+        for one, place in zip(made, source.tolist(), strict=True):
+            try:
+                out.append(self._out.fit(one))
+            except Exception as error:
+                self._errors[place] = error
+                return out
+        return out
+
+    def _told(self) -> list[Rejected]:
+        node, out = self._node, []
+        for place, error in sorted(self._errors.items()):
+            row = self._chunk.slice(place, place + 1).rows()[0]
+            if node.errors == "fail":
+                raise operator_error(node.name, node.process, row, error) from error
+            out.append(Rejected(place, node.name, reason_of(error), shorten(row)))
+        return out
+
+    def _result(
+        self, columns: list[Column], source: Int64s, times: Int64s | None, rejected: list[Rejected]
+    ) -> KeyedResult:
+        fired = self._fired
+        time = np.zeros(len(source), np.int64) if times is None else times[source]
+        if fired.rows:
+            made = Chunk.from_rows(self._out, fired.rows).columns
+            columns = [Column.concat(pair) for pair in zip(columns, made, strict=True)]
+            source = np.concatenate([source, np.full(len(fired.rows), -1)])
+            time = np.concatenate([time, np.array(fired.time, np.int64)])
+        return KeyedResult(
+            columns,
+            source if len(source) else no_rows(),
+            time,
+            self._spec.columns_of(fired.keys),
+            fired.disarmed,
+            [*rejected, *fired.rejected],
+        )
+
+    # -- timers -------------------------------------------------------------------------------------------
+
+    def fire_before(self, states: dict[Any, Any], key: Any, now: int) -> Any | None:
+        """Fires a key's timer as long as it is below a time; gives the key's state then."""
+        assert self._timer is not None
+        self._close(key)
+        table, state = self._table_of(states), states.get(key)
+        while state is not None and state_timer(state, self._timer) < now:
+            self._fire(table, key, state)
+            state = states.get(key)
+        return state
+
+    def _fire_due(self, table: ObjectTable, clock: int) -> None:
+        due = table.due(clock)
+        while due:
+            for key in due:
+                state = table.get(key)
+                if state is not None:
+                    self._fire(table, key, state)
+            due = table.due(clock)
+
+    def _fire(self, table: ObjectTable, key: Any, state: Any) -> None:
+        node, out, ending = self._node, self._fired, self._ending
+        assert node.on_timer is not None and self._timer is not None
+        time = state_timer(state, self._timer)
+        fired = f"key {key!r}"
+        setattr(state, self._timer, NEVER)
+        arguments = (state, key, time) if node.key.fields else (state, time)
+        try:
+            made = self._timer_rows(node.on_timer.call(*arguments))
+            node.state.values(state)
+        except Exception as error:
+            if node.errors == "fail":
+                raise operator_error(node.name, node.on_timer, fired, error) from error
+            out.rejected.append(Rejected(-1, node.name, reason_of(error), fired, time, key))
+            table.drop(key)
+            return
+        again = state_timer(state, self._timer)
+        out.disarmed += again != NEVER and ending
+        if again == NEVER or ending or state._drop:
+            table.drop(key)
+        else:
+            setattr(state, self._timer, max(again, time + 1))
+            table.touch(key)
+        out.rows += made
+        out.time += [time] * len(made)
+        out.keys += [key] * len(made)
+
+    def _timer_rows(self, answer: Any) -> list[Any]:
+        if self._node.record is None or answer is None:
+            return []
+        fit = self._node.record.fit
+        if self._node.timer_many:
+            return [fit(one) for one in answer if one is not None]
+        return [fit(answer)]
+
+
+def _stays(value: Any) -> bool:
+    """Whether a value surely cannot be changed in place."""
+    return isinstance(value, _PLAIN) or (isinstance(value, tuple) and all(map(_stays, value)))
+
+
+def state_timer(state: Any, name: str) -> int:
+    """The time of a state's timer, NEVER when it is not armed."""
+    value = getattr(state, name)
+    return NEVER if value is None else int(value)

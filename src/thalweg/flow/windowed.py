@@ -1,0 +1,246 @@
+"""Windows and sessions of a stream by key, by aggregates or by a function of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, overload
+
+from thalweg.errors import BuildError
+from thalweg.flow import added
+from thalweg.flow.generics import KeyValue, Out, Row, Several
+from thalweg.flow.keyed_parts import KeyedParts
+from thalweg.flow.operators import combining
+from thalweg.flow.operators import windows as library
+from thalweg.flow.operators.agg import Aggregate
+from thalweg.flow.operators.arguments import Duration, label_of, span
+from thalweg.flow.operators.functions import Returns
+from thalweg.flow.records import Schema
+
+if TYPE_CHECKING:
+    from thalweg.flow.streams import Stream
+
+
+class WindowVerbs(KeyedParts[Row, KeyValue]):
+    """The verbs of windows."""
+
+    @overload
+    def window(
+        self,
+        size: Duration,
+        function: None = None,
+        *,
+        every: Duration | None = None,
+        start: Duration = 0,
+        name: str | None = None,
+        into: None = None,
+        **aggregates: Aggregate,
+    ) -> Stream[Any]: ...
+
+    @overload
+    def window(
+        self,
+        size: Duration,
+        function: Callable[[KeyValue, int, int, list[Row]], Several[Out]],
+        *,
+        every: Duration | None = None,
+        start: Duration = 0,
+        name: str | None = None,
+        into: None = None,
+    ) -> Stream[Out]: ...
+
+    @overload
+    def window(
+        self,
+        size: Duration,
+        function: Callable[[KeyValue, int, int, list[Row]], Out | None],
+        *,
+        every: Duration | None = None,
+        start: Duration = 0,
+        name: str | None = None,
+        into: None = None,
+    ) -> Stream[Out]: ...
+
+    @overload
+    def window(
+        self,
+        size: Duration,
+        function: Callable[[KeyValue, int, int, list[Row]], Any],
+        *,
+        every: Duration | None = None,
+        start: Duration = 0,
+        name: str | None = None,
+        into: type[Out],
+    ) -> Stream[Out]: ...
+
+    def window(
+        self,
+        size: Duration,
+        function: Callable[..., Any] | None = None,
+        *,
+        every: Duration | None = None,
+        start: Duration = 0,
+        name: str | None = None,
+        into: Any = None,
+        **aggregates: Aggregate,
+    ) -> Stream[Any]:
+        """Tumbling windows, or hopping ones with ``every``, by event time.
+
+        Windows are ``[a, a + size)`` with ``a = start (mod every)``; one puts out (key fields, start, end,
+        results) when no row before its end can come any more.
+
+        Args:
+            size: the length of a window.
+            function: instead of aggregates, ``function(key, start, end, rows) -> R``.
+            every: the distance of two windows' starts; ``size`` without it.
+            start: a point where a window starts.
+            name: the operator's name.
+            into: the function's output record, where it has no annotation.
+            aggregates: results by name, from ``tw.agg``.
+        """
+        return self._window(
+            size, function, aggregates, every=every, start=start, name=name, into=into
+        )
+
+    def _window(
+        self,
+        size: Duration,
+        function: Any,
+        aggregates: dict[str, Aggregate],
+        *,
+        every: Duration | None,
+        start: Duration,
+        name: str | None,
+        into: Any,
+    ) -> Stream[Any]:
+        label = label_of(name, "window")
+        time = self._event_time(label)
+        if self._stream.own is not None:
+            raise self._stream.own.refuse(label, "windows close by the clock of all rows")
+        length = span(time, size, f"operator {label!r}: size")
+        hop = length if every is None else span(time, every, f"operator {label!r}: every")
+        if length < 1 or hop < 1:
+            raise BuildError(
+                f"operator {label!r}: size and every must be positive, got {size!r} and {every!r}"
+            )
+        if hop > length:
+            raise BuildError(
+                f"operator {label!r}: every is greater than size, rows between windows would vanish"
+            )
+        origin = span(time, start, f"operator {label!r}: start")
+        stamped = added.stamp(self._stream, "window_start", length, hop, origin)
+        field = stamped.schema.fields[-1]
+        item = self._stream.schema
+        if function is None:
+            _refuse_into(label, into)
+            if self._grouping == "partial":
+                partial = combining.split(label, item, (*self._key.fields, field), aggregates)
+                stamped = added.combine(stamped, label, partial)
+                item, aggregates = partial.record, partial.merging
+            made = library.window(label, item, self._key.fields, field, length, aggregates)
+            returns = Returns(made.out)
+        else:
+            _refuse_both(label, aggregates)
+            self._need_whole_keys(label, "a function sees all rows of a window")
+            returns = self._rows_function(function, label, into)
+            made = library.collect(
+                label, stamped.schema, item, len(self._key.fields), field, length, function,
+                _some(returns), session=False, many=returns.many,
+            )  # fmt: skip
+        return self._generated(stamped, label, made, returns, extra=field)
+
+    @overload
+    def sessions(
+        self,
+        gap: Duration,
+        function: None = None,
+        *,
+        name: str | None = None,
+        into: None = None,
+        **aggregates: Aggregate,
+    ) -> Stream[Any]: ...
+
+    @overload
+    def sessions(
+        self,
+        gap: Duration,
+        function: Callable[[KeyValue, int, int, list[Row]], Several[Out]],
+        *,
+        name: str | None = None,
+        into: None = None,
+    ) -> Stream[Out]: ...
+
+    @overload
+    def sessions(
+        self,
+        gap: Duration,
+        function: Callable[[KeyValue, int, int, list[Row]], Out | None],
+        *,
+        name: str | None = None,
+        into: None = None,
+    ) -> Stream[Out]: ...
+
+    @overload
+    def sessions(
+        self,
+        gap: Duration,
+        function: Callable[[KeyValue, int, int, list[Row]], Any],
+        *,
+        name: str | None = None,
+        into: type[Out],
+    ) -> Stream[Out]: ...
+
+    def sessions(
+        self,
+        gap: Duration,
+        function: Callable[..., Any] | None = None,
+        *,
+        name: str | None = None,
+        into: Any = None,
+        **aggregates: Aggregate,
+    ) -> Stream[Any]:
+        """Sessions by event time: rows of a key with no more than ``gap`` between neighbours.
+
+        A session puts out (key fields, start, end, results) once ``gap`` has passed after its last row; ``end``
+        is the time of that row, and a row exactly ``gap`` later still joins. Arguments as for :meth:`window`.
+        """
+        label = label_of(name, "sessions")
+        self._need_whole_keys(label, "a session ends by the gap between all rows of its key")
+        time = self._event_time(label)
+        length = span(time, gap, f"operator {label!r}: gap")
+        if length < 0:
+            raise BuildError(f"operator {label!r}: gap must not be negative, got {gap!r}")
+        stream = self._ordered(label)
+        stamped = added.stamp(stream, "event_time")
+        field = stamped.schema.fields[-1]
+        if function is None:
+            _refuse_into(label, into)
+            made = library.sessions(
+                label, self._stream.schema, self._key.fields, field, length, aggregates
+            )
+            returns = Returns(made.out)
+        else:
+            _refuse_both(label, aggregates)
+            returns = self._rows_function(function, label, into)
+            made = library.collect(
+                label, stamped.schema, stream.schema, len(self._key.fields), field, length, function,
+                _some(returns), session=True, many=returns.many,
+            )  # fmt: skip
+        kept = self._key_names() if function is None else ()
+        return self._generated(stamped, label, made, returns, kept=kept)
+
+
+def _some(returns: Returns) -> Schema:
+    assert returns.schema is not None
+    return returns.schema
+
+
+def _refuse_into(label: str, into: Any) -> None:
+    if into is not None:
+        raise BuildError(
+            f"operator {label!r}: into is the record of a function; aggregates have a field each"
+        )
+
+
+def _refuse_both(label: str, aggregates: Any) -> None:
+    if aggregates:
+        raise BuildError(f"operator {label!r}: give a function or aggregates, not both")
