@@ -45,7 +45,12 @@ def make(name: str, *, text: bool, rows: int) -> pa.Table:
 
 
 def _keys(random: Random, rows: int, text: bool, what: str, count: int = KEYS) -> pa.Array:
-    return _named(random.integers(0, count, rows), text, what)
+    return _named(random.integers(0, _most(count, rows), rows), text, what)
+
+
+def _most(keys: int, rows: int) -> int:
+    """Small inputs have fewer keys, so that each comes again."""
+    return max(1, min(keys, rows // 20))
 
 
 def _named(numbers: Any, text: bool, what: str) -> pa.Array:
@@ -100,7 +105,7 @@ def _events(random: Random, rows: int, text: bool) -> Columns:
 
 
 def _payments(random: Random, rows: int, text: bool) -> Columns:
-    near = random.integers(0, KEYS, rows)
+    near = random.integers(0, _most(KEYS, rows), rows)
     away = random.random(rows) < 0.05
     country = np.where(away, random.integers(0, len(_COUNTRIES), rows), near % len(_COUNTRIES))
     return {
