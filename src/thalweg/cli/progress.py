@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from thalweg.plan.plan import Plan
 from thalweg.printing import Table, Terminal, say
+from thalweg.stats import RunProgress
 
 log = logging.getLogger("thalweg")
 COUNTS = ("in", "out", "late", "rejected")
@@ -105,9 +106,20 @@ def batch_line(progress: Mapping[str, Any]) -> str:
     )
 
 
+def embedded_line(progress: RunProgress) -> str:
+    """How a run in this process goes, in one line."""
+    late, rejected = (
+        sum(getattr(one, what) for one in progress.operators) for what in ("late", "rejected")
+    )
+    return (
+        f"{progress.seconds:.0f} s: {progress.rows_in:,} rows, {progress.rows_per_s:,.0f} rows/s,"
+        f" {late:,} late, {rejected:,} rejected"
+    )
+
+
 def totals_table(plan: Plan, counts: Mapping[str, Mapping[str, int]]) -> Table:
     """Rows in, out, late and rejected by operator, in the order of the flow."""
-    out = Table("rows since the first batch")
+    out = Table("rows since the beginning")
     out.column("operator")
     for what in COUNTS:
         out.column(what, right=True, wraps=False)
