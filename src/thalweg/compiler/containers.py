@@ -153,6 +153,9 @@ class Containers(Expressions):
             return value.code
         if kind.optional and value.type in (NONE, kind.bare):
             return self.fit(value, kind, what)
+        if value.type.optional and value.type.bare == kind:
+            # None is no item: the call fails when it ends.
+            return self.needed(value).code
         hint = " (write 0.0 instead of 0)" if {value.type.tag, kind.tag} == {"int", "float"} else ""
         self.refuse(f"puts {an(value.type)} into a {what} of {kind}{hint}")
 
@@ -166,6 +169,11 @@ class Containers(Expressions):
         """The expression if it is a list or deque, or the list that a generator or dict gives; None for all else."""
         if isinstance(node, ast.GeneratorExp):
             return self._comprehension(node)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
+            if node.func.attr in ("keys", "values", "items"):
+                each = ast.copy_location(ast.Name("each", ast.Load()), node)
+                part = ast.comprehension(ast.Name("each", ast.Store()), node, [], 0)
+                return self._comprehension(ast.copy_location(ast.ListComp(each, [part]), node))
         value = self.expression(node)
         if value.type.tag == "list" and value.type.label in ("dict", "set"):
             return self._keys(value)

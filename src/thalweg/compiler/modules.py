@@ -85,6 +85,8 @@ _listeners: Final[list[Listener]] = []
 _loaded: Final[dict[str, types.ModuleType]] = {}
 #: why Numba failed, by the name of the module
 _refused: Final[dict[str, str]] = {}
+#: texts that were found fit to be compiled, by their fingerprint
+_checked: Final[set[str]] = set()
 #: Numba's compiler is not reentrant, and two threads must not write one registry entry.
 _lock: Final = threading.RLock()
 
@@ -171,11 +173,16 @@ def written(write: Callable[[], str]) -> str:
     """
     try:
         text = write()
+        name = fingerprint(text)
+        if name in _checked:
+            # Each partition of an operator asks anew.
+            return text
         tree = parse(text)
         compiled(tree)
     except (RecursionError, MemoryError, SyntaxError) as error:
         raise NotCompilable(f"nests too deeply to be compiled ({_first_line(error)})") from None
     _check_size(tree)
+    _checked.add(name)
     return text
 
 
