@@ -187,7 +187,10 @@ class Writer:
         for _ in range(self.random.randint(2, 5)):
             lines += self.statements(1)
         if self.random.random() < 0.4:
-            lines += [f"if {self.bool_()}:", f"    {self.pick('raise ValueError()', 'return None')}"]
+            lines += [
+                f"if {self.bool_()}:",
+                f"    {self.pick('raise ValueError()', 'return None')}",
+            ]
             lines += self.statements(0)
         return [*lines, f"return Out(total + {self.int_()}, {self.float_()}, bool({self.bool_()}))"]
 
@@ -210,7 +213,9 @@ def joined(parts: list[list[str]]) -> Any:
         text += "\n".join([f"def body_{k}(state, r):", *(f"    {line}" for line in body)]) + "\n"
     text += "def generated(state, r):\n"
     for k, body in enumerate(parts):
-        text += f"    if r.which == {k}:\n" + "".join(f"        {line}\n" for line in _unshared(body, k))
+        text += f"    if r.which == {k}:\n" + "".join(
+            f"        {line}\n" for line in _unshared(body, k)
+        )
     return make_functions("containers", text + "    return None\n", SCOPE)["generated"]
 
 

@@ -209,7 +209,9 @@ def _list_words(kind: FieldType, array: pa.Array) -> Int64s:
 def _text_words(array: pa.Array) -> Int64s:
     large = array.cast(pa.large_string())
     valid = large.is_valid().to_numpy(zero_copy_only=False)
-    offsets = np.frombuffer(large.buffers()[1], np.int64)[large.offset : large.offset + len(large) + 1]
+    offsets = np.frombuffer(large.buffers()[1], np.int64)[
+        large.offset : large.offset + len(large) + 1
+    ]
     data = large.buffers()[2]
     words = np.zeros((len(large), 2), np.int64)
     words[:, 1] = np.where(valid, np.diff(offsets), -1)

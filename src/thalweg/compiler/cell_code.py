@@ -67,7 +67,9 @@ def _store(kind: Type, at: int, value: str) -> list[str]:
 
 def equal(unit: Unit, kind: Type) -> str:
     """The name of ``equal(a, b)``; it raises at NaN, of which Python asks whether it is the same object."""
-    checks = "".join(f"    if {one}:\n        raise ValueError('NaN')\n" for one in _nans(kind, "a", "b"))
+    checks = "".join(
+        f"    if {one}:\n        raise ValueError('NaN')\n" for one in _nans(kind, "a", "b")
+    )
     return unit.helper(
         "equal", f"@inner\ndef {{name}}(a, b):\n{checks}    return {_equal(kind, 'a', 'b')}\n"
     )
@@ -79,10 +81,7 @@ def _nans(kind: Type, *values: str) -> list[str]:
     if kind.tag == "float":
         return [f"{v} != {v}" for v in values]
     return [
-        one
-        for i, part in enumerate(kind.items)
-        for v in values
-        for one in _nans(part, f"{v}[{i}]")
+        one for i, part in enumerate(kind.items) for v in values for one in _nans(part, f"{v}[{i}]")
     ]
 
 
@@ -108,7 +107,10 @@ def less(unit: Unit, kind: Type) -> str:
     for i, one in enumerate(kind.items):
         # Within tuples Python asks of NaN whether it is the same object.
         same, smaller = equal(unit, one), less(unit, one)
-        lines += [f"    if not {same}(a[{i}], b[{i}]):\n", f"        return {smaller}(a[{i}], b[{i}])\n"]
+        lines += [
+            f"    if not {same}(a[{i}], b[{i}]):\n",
+            f"        return {smaller}(a[{i}], b[{i}])\n",
+        ]
     return unit.helper("less", f"@inner\ndef {{name}}(a, b):\n{''.join(lines)}    return False\n")
 
 

@@ -26,7 +26,9 @@ class ContainerCalls(Containers):
     def _method(self, owner: Expr, name: str, node: ast.Call) -> Expr:
         kind = owner.type
         if name not in _METHODS[kind.label].split():
-            self.refuse(f"calls `.{name}` of {an(kind)}, which is not on the list of compiled calls")
+            self.refuse(
+                f"calls `.{name}` of {an(kind)}, which is not on the list of compiled calls"
+            )
         if any(isinstance(one, ast.Starred) for one in node.args):
             self.refuse("passes arguments by * or **")
         prefix = "_dict_" if kind.label == "dict" else "_list_"
@@ -87,7 +89,9 @@ class ContainerCalls(Containers):
         self.change(owner)
         code, item = self.code_of(owner.type), owner.type.items[0]
         store = cell_code.store(self.unit, item)
-        name = self._inline("insert", "l, i, v", f"{store}(insert_item(l[0], l[1], {code.size}, i), v)")
+        name = self._inline(
+            "insert", "l, i, v", f"{store}(insert_item(l[0], l[1], {code.size}, i), v)"
+        )
         return Expr(f"{name}({owner.code}, {at}, {self.item_of(value, item, 'list')})", NONE)
 
     def _list_extend(self, owner: Expr, node: ast.Call) -> Expr:
@@ -109,9 +113,13 @@ class ContainerCalls(Containers):
         self.change(owner)
         code = self.code_of(owner.type)
         name = self._inline(
-            "remove", "l, v", f"delete_item(l[0], l[1], {code.size}, {code.function('index')}(l, v))"
+            "remove",
+            "l, v",
+            f"delete_item(l[0], l[1], {code.size}, {code.function('index')}(l, v))",
         )
-        return Expr(f"{name}({owner.code}, {self.item_of(value, owner.type.items[0], 'list')})", NONE)
+        return Expr(
+            f"{name}({owner.code}, {self.item_of(value, owner.type.items[0], 'list')})", NONE
+        )
 
     def _list_index(self, owner: Expr, node: ast.Call) -> Expr:
         assert isinstance(node.func, ast.Attribute)
@@ -138,7 +146,10 @@ class ContainerCalls(Containers):
     def _list_copy(self, owner: Expr, node: ast.Call) -> Expr:
         self._arguments(node, 0, 0)
         made = self.sliced(owner, "0", "length(a[0])")
-        return Expr(made.code, Type("list", label=owner.type.label, items=made.type.items, offsets=owner.type.offsets))
+        return Expr(
+            made.code,
+            Type("list", label=owner.type.label, items=made.type.items, offsets=owner.type.offsets),
+        )
 
     # -- subscripts -------------------------------------------------------------------------------------------
 
@@ -150,7 +161,10 @@ class ContainerCalls(Containers):
         return whole(value)
 
     def _subscript(self, node: ast.Subscript) -> Expr:
-        if isinstance(node.value, (ast.Attribute, ast.Name, ast.Call, ast.Subscript, ast.List, ast.ListComp, ast.BinOp)):
+        if isinstance(
+            node.value,
+            (ast.Attribute, ast.Name, ast.Call, ast.Subscript, ast.List, ast.ListComp, ast.BinOp),
+        ):
             owner = self.expression(node.value)
             if owner.type.tag == "list":
                 return self.item_at(owner, node.slice)
@@ -201,8 +215,12 @@ class ContainerCalls(Containers):
         self.change(owner)
         code, item = self.code_of(owner.type), owner.type.items[0]
         store = cell_code.store(self.unit, item)
-        name = self._inline("set", "l, i, v", f"{store}(item_to_set(l[0], l[1], i, {code.size}), v)")
-        self.put(f"{name}({owner.code}, {self.index(target.slice)}, {self.item_of(value, item, owner.type.label)})")
+        name = self._inline(
+            "set", "l, i, v", f"{store}(item_to_set(l[0], l[1], i, {code.size}), v)"
+        )
+        self.put(
+            f"{name}({owner.code}, {self.index(target.slice)}, {self.item_of(value, item, owner.type.label)})"
+        )
 
     def delete(self, target: ast.expr) -> None:
         """``del target``."""
@@ -221,7 +239,9 @@ class ContainerCalls(Containers):
         size = self.code_of(owner.type).size
         if isinstance(target.slice, ast.Slice):
             start, stop, more, codes = self._ends(owner, target.slice, "l")
-            name = self._inline("delete", f"l{more}", f"delete_items(l[0], l[1], {size}, {start}, {stop})")
+            name = self._inline(
+                "delete", f"l{more}", f"delete_items(l[0], l[1], {size}, {start}, {stop})"
+            )
             self.put(f"{name}({owner.code}{codes})")
             return
         name = self._inline("delete", "l, i", (
@@ -259,7 +279,9 @@ class ContainerCalls(Containers):
             self.refuse("uses an empty dict of which nothing says what it holds")
         key = 8 * cell_code.words(kind.items[0])
         if key > 8 * MOST_KEY_WORDS or not _is_key(kind.items[0]):
-            self.refuse(f"uses {an(kind)}; keys are int, bool, Category or tuples of a few of these")
+            self.refuse(
+                f"uses {an(kind)}; keys are int, bool, Category or tuples of a few of these"
+            )
         return key, key + sum(8 * cell_code.words(one) for one in kind.items[1:])
 
     def _with_key(
@@ -281,7 +303,9 @@ class ContainerCalls(Containers):
 
     def _value_at(self, owner: Expr) -> str:
         """Code of the value of the entry ``e``."""
-        return cell_code.load(self.unit, owner.type.items[1], f"e + {8 + self.sizes(owner.type)[0]}")
+        return cell_code.load(
+            self.unit, owner.type.items[1], f"e + {8 + self.sizes(owner.type)[0]}"
+        )
 
     def _dict_item(self, owner: Expr, at: ast.expr) -> Expr:
         if owner.type.label == "set":
@@ -300,7 +324,10 @@ class ContainerCalls(Containers):
                 self.refuse(f"calls .get of {an(owner.type)} without a default")
             body = f"if e == 0:\n        return False, {kind.zero}\n    return True, {self._value_at(owner)}"
             name, code = self._with_key(owner, key, "get", "", body)
-            return Expr(f"{name}({owner.code}, {code})", Type(kind.tag, True, kind.label, kind.items, kind.names))
+            return Expr(
+                f"{name}({owner.code}, {code})",
+                Type(kind.tag, True, kind.label, kind.items, kind.names),
+            )
         body = f"if e == 0:\n        return d\n    return {self._value_at(owner)}"
         name, code = self._with_key(owner, key, "get", ", d", body)
         given = self.item_of(default, kind, "dict")
@@ -343,7 +370,9 @@ class ContainerCalls(Containers):
             f"    {cell_code.store(self.unit, owner.type.items[1])}(e + {8 + size}, v)"
         )
         name, code = self._with_key(owner, at, "put", ", v", body)
-        self.put(f"{name}({owner.code}, {code}, {self.item_of(value, owner.type.items[1], 'dict')})")
+        self.put(
+            f"{name}({owner.code}, {code}, {self.item_of(value, owner.type.items[1], 'dict')})"
+        )
 
     def _dict_clear(self, owner: Expr, node: ast.Call) -> Expr:
         self._arguments(node, 0, 0)
@@ -354,7 +383,11 @@ class ContainerCalls(Containers):
     def _dict_copy(self, owner: Expr, node: ast.Call) -> Expr:
         self._arguments(node, 0, 0)
         made = self.new("dict", owner.type.items)
-        name = self._inline("copy", "l, a", f"assign_dict(l[0], l[1], {self.sizes(owner.type)[1]}, a[0])\n    return l")
+        name = self._inline(
+            "copy",
+            "l, a",
+            f"assign_dict(l[0], l[1], {self.sizes(owner.type)[1]}, a[0])\n    return l",
+        )
         return Expr(f"{name}({made.code}, {owner.code})", made.type)
 
     def _keys(self, owner: Expr) -> Expr:

@@ -110,7 +110,9 @@ class Containers(Expressions):
         return made
 
     def _binop(self, node: ast.BinOp) -> Expr:
-        if isinstance(node.op, ast.Add) and isinstance(node.left, (ast.Attribute, ast.Name, ast.List)):
+        if isinstance(node.op, ast.Add) and isinstance(
+            node.left, (ast.Attribute, ast.Name, ast.List)
+        ):
             left = self.expression(node.left)
             if left.type.tag == "list" and left.type.label == "list":
                 return self._joined(left, self.expression(node.right))
@@ -133,12 +135,18 @@ class Containers(Expressions):
         for name, kind in self.parameters.items():
             if kind.tag == "list" and not kind.names:
                 return f"(v_{name}[1] & -2)"
-        self.refuse("makes a list; compiled functions do where the key's state has lists, deques or dicts")
+        self.refuse(
+            "makes a list; compiled functions do where the key's state has lists, deques or dicts"
+        )
 
     def new(self, label: str, items: tuple[Type, ...], most: int = -1) -> Expr:
         """An empty container that the call makes."""
-        name = self.unit.helper("new", "@inner\ndef {name}(log):\n    return new_list(log), log | 1\n")
-        return Expr(f"{name}({self.log()})", Type("list", label=label, items=items, offsets=(most,)))
+        name = self.unit.helper(
+            "new", "@inner\ndef {name}(log):\n    return new_list(log), log | 1\n"
+        )
+        return Expr(
+            f"{name}({self.log()})", Type("list", label=label, items=items, offsets=(most,))
+        )
 
     def change(self, owner: Expr) -> None:
         """To be called where a container is changed."""
@@ -179,11 +187,15 @@ class Containers(Expressions):
             return self._keys(value)
         return value if value.type.tag == "list" else None
 
-    def _arguments(self, node: ast.Call, least: int, most: int, words: Sequence[str] = ()) -> dict[str, ast.expr]:
+    def _arguments(
+        self, node: ast.Call, least: int, most: int, words: Sequence[str] = ()
+    ) -> dict[str, ast.expr]:
         """The keyword arguments of a call with so many others."""
         given = {word.arg: word.value for word in node.keywords if word.arg in words}
         if not least <= len(node.args) <= most or len(given) < len(node.keywords):
-            self.refuse(f"calls `{ast.unparse(node.func)}` with other arguments than compiled ones take")
+            self.refuse(
+                f"calls `{ast.unparse(node.func)}` with other arguments than compiled ones take"
+            )
         return given  # type: ignore[return-value]
 
     def _inline(self, base: str, arguments: str, body: str) -> str:
@@ -203,7 +215,10 @@ class Containers(Expressions):
         if not parts:
             return self.new("list", ())
         made = self.new("list", (kinds[0],))
-        lines = [f"def {{name}}(log, {', '.join(f'_{i}' for i in range(len(parts)))}):", "    l = new_list(log), log | 1"]
+        lines = [
+            f"def {{name}}(log, {', '.join(f'_{i}' for i in range(len(parts)))}):",
+            "    l = new_list(log), log | 1",
+        ]
         size = self.code_of(made.type).size
         for i, (kind, star) in enumerate(zip(kinds, starred, strict=True)):
             if kind != kinds[0]:
@@ -237,7 +252,9 @@ class Containers(Expressions):
         """A copy of the items from ``start`` to ``stop``, code in which ``a`` is the list."""
         size = self.code_of(value.type).size
         name = self._inline(
-            "part", f"log, a{more}", f"return slice_list(a[0], log, {size}, {start}, {stop}), log | 1"
+            "part",
+            f"log, a{more}",
+            f"return slice_list(a[0], log, {size}, {start}, {stop}), log | 1",
         )
         made = Type("list", label="list", items=value.type.items, offsets=(-1,))
         return Expr(f"{name}({self.log()}, {value.code}{codes})", made)
@@ -284,7 +301,9 @@ class Containers(Expressions):
         name = self.unit.helper(base, f"@inner\ndef {{name}}({', '.join(free)}):\n{text}\n")
         return f"{name}({', '.join(free)})", result
 
-    def _each_of(self, node: ast.ListComp | ast.GeneratorExp, body: Callable[[ast.expr], None]) -> None:
+    def _each_of(
+        self, node: ast.ListComp | ast.GeneratorExp, body: Callable[[ast.expr], None]
+    ) -> None:
         if len(node.generators) != 1 or node.generators[0].is_async:
             self.refuse("uses a comprehension with several `for`")
         part = node.generators[0]
@@ -474,7 +493,9 @@ class Containers(Expressions):
         self.change(owner)
         self._only_statement(node)
         store = cell_code.store(self.unit, owner.type.items[0])
-        made = self._inline("insort", "l, v", f"{store}(insert_item(l[0], l[1], {code.size}, {find}(l, v)), v)")
+        made = self._inline(
+            "insort", "l, v", f"{store}(insert_item(l[0], l[1], {code.size}, {find}(l, v)), v)"
+        )
         return Expr(f"{made}({given})", NONE)
 
     def _only_statement(self, node: ast.Call) -> None:

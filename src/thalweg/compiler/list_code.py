@@ -213,7 +213,11 @@ class ListCode:
 
     def function(self, name: str) -> str:
         """The name of the function ``name`` for these lists."""
-        words = {"load": self._each, "load_at": self.load_at, "store": cell_code.store(self.unit, self.item)}
+        words = {
+            "load": self._each,
+            "load_at": self.load_at,
+            "store": cell_code.store(self.unit, self.item),
+        }
         if name in ("contains", "index", "count"):
             words["equal"] = cell_code.equal(self.unit, self.item)
         elif name == "sort":
@@ -230,7 +234,12 @@ class ListCode:
         better = f"{less}(v, best)" if name == "min" else f"{less}(best, v)"
         empty = "return d" if default else 'raise ValueError("an empty list")'
         return self._made(
-            name, _EXTREME, load=self._each, better=better, empty=empty, more=", d" if default else ""
+            name,
+            _EXTREME,
+            load=self._each,
+            better=better,
+            empty=empty,
+            more=", d" if default else "",
         )
 
     def total(self) -> str:

@@ -10,7 +10,12 @@ from thalweg.compiler.kinds import FLOAT, INT, Type
 from thalweg.compiler.names import ONE_FLOAT
 from thalweg.compiler.operations import Expr, an, real, whole
 
-_TWO_FLOATS: Final = {"math.pow": "m_pow", "math.atan2": "m_atan2", "math.fmod": "m_fmod", "math.copysign": "copysign"}
+_TWO_FLOATS: Final = {
+    "math.pow": "m_pow",
+    "math.atan2": "m_atan2",
+    "math.fmod": "m_fmod",
+    "math.copysign": "copysign",
+}
 _TO_INT: Final = {
     "int": "trunc_float", "math.floor": "floor_float", "math.ceil": "ceil_float", "math.trunc": "trunc_float",
     "round": "round_float",
@@ -22,7 +27,9 @@ class MathCalls(Containers):
     """Lowers the calls of numbers."""
 
     def _known(self, name: str, node: ast.Call) -> Expr:
-        known = name in _ONE or name in _TWO_FLOATS or name in _TO_INT or name in ("divmod", "math.gcd")
+        known = (
+            name in _ONE or name in _TWO_FLOATS or name in _TO_INT or name in ("divmod", "math.gcd")
+        )
         if not known or node.keywords or not node.args:
             return super()._known(name, node)
         values = [self.needed(self.expression(one)) for one in node.args]
@@ -77,7 +84,10 @@ class MathCalls(Containers):
 
     def _power(self, left: ast.expr, operator: ast.operator, right: ast.expr) -> Expr:
         if isinstance(operator, (ast.Pow, ast.LShift, ast.RShift)):
-            a, b = self.number(self.expression(left), "**"), self.number(self.expression(right), "**")
+            a, b = (
+                self.number(self.expression(left), "**"),
+                self.number(self.expression(right), "**"),
+            )
             if not type(a.const) is type(b.const) is int:
                 return self._raised(a, operator, b)
         return super()._power(left, operator, right)
@@ -87,7 +97,9 @@ class MathCalls(Containers):
             if FLOAT in (a.type, b.type):
                 return Expr(f"m_pow({real(a)}, {real(b)})", FLOAT)
             if type(b.const) is not int or b.const < 0:
-                self.refuse("uses `**` of ints with an exponent that is not a literal; Python's may be a float")
+                self.refuse(
+                    "uses `**` of ints with an exponent that is not a literal; Python's may be a float"
+                )
             return Expr(f"power_int({whole(a)}, {whole(b)})", INT)
         if FLOAT in (a.type, b.type):
             self.refuse(f"shifts {an(a.type)} by {an(b.type)}")

@@ -239,8 +239,10 @@ class Operations:
         place = f"{owner.code} + {owner.type.offsets[at]}"
         if kind.tag == "list":
             return Expr(f"({place}, get_i({owner.code} + {owner.type.offsets[-2]}))", kind)
-        return Expr(load(self.unit, kind, place), kind) if kind.optional or kind.items else Expr(
-            f"get_{kind.letter}({place})", kind
+        return (
+            Expr(load(self.unit, kind, place), kind)
+            if kind.optional or kind.items
+            else Expr(f"get_{kind.letter}({place})", kind)
         )
 
     def fit(self, value: Expr, target: Type, where: str) -> str:

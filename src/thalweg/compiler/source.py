@@ -373,7 +373,9 @@ def _value(name: str, value: Any, outer: tuple[Any, ...]) -> Captured:
     if type(value) in (tuple, frozenset) and len(value) <= _LITERALS and all(map(_is_const, value)):
         return Const(value)
     if type(value) in (dict, set, frozenset, list, tuple):
-        return Frozen(value.copy() if type(value) in (dict, set, list) else value, table_digest(value))
+        return Frozen(
+            value.copy() if type(value) in (dict, set, list) else value, table_digest(value)
+        )
     try:
         if value in _KNOWN:
             return Known(_KNOWN[value])

@@ -149,12 +149,16 @@ class Statements(ContainerCalls, MathCalls):
         later = (
             one
             for one in ast.walk(self.node)
-            if isinstance(one, ast.Name) and one.id == node.id and (one.lineno, one.col_offset) > end
+            if isinstance(one, ast.Name)
+            and one.id == node.id
+            and (one.lineno, one.col_offset) > end
         )
         return node.id not in self.parameters and not self.loops and next(later, None) is None
 
     def _is_fresh(self, node: ast.expr) -> bool:
-        return isinstance(node, (ast.Call, ast.List, ast.ListComp, ast.Subscript, ast.BinOp, ast.Dict))
+        return isinstance(
+            node, (ast.Call, ast.List, ast.ListComp, ast.Subscript, ast.BinOp, ast.Dict)
+        )
 
     def _augassign(self, node: ast.AugAssign) -> None:
         load = ast.copy_location(parse_expression(ast.unparse(node.target)), node.target)
@@ -214,7 +218,11 @@ class Statements(ContainerCalls, MathCalls):
     def _store_list(self, owner: Expr, name: str, kind: Type, value: Expr) -> None:
         """A field gets another list: a copy, of which the one that was made knows nothing."""
         fits = value.type.tag == "list" and value.type.label == kind.label
-        if not fits or (value.type.items and value.type != kind) or value.type.offsets != kind.offsets:
+        if (
+            not fits
+            or (value.type.items and value.type != kind)
+            or value.type.offsets != kind.offsets
+        ):
             self.refuse(f"{owner.type}.{name} is {kind}, got {an(value.type)}")
         self.unit.replaced_lists.setdefault(name, self.place)
         target = self.field(owner, name)
@@ -314,7 +322,11 @@ class Statements(ContainerCalls, MathCalls):
         return Turns(f"for {one} in {value.code}:", [], Expr(one, value.type.items[0]))
 
     def _turns_of_call(self, node: ast.Call) -> Turns | None:
-        if isinstance(node.func, ast.Attribute) and node.func.attr in ("items", "keys", "values") and not node.args:
+        if (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("items", "keys", "values")
+            and not node.args
+        ):
             owner = self.expression(node.func.value)
             if owner.type.tag == "list" and owner.type.label == "dict":
                 return self._turns_of_dict(owner, node.func.attr)
@@ -327,7 +339,11 @@ class Statements(ContainerCalls, MathCalls):
             if len(args) == 3 and (not args[2].is_const or args[2].const == 0):
                 self.refuse("calls range with a step that is not a literal")
             return self._range(args)
-        if callee in (Known("enumerate"), Known("reversed")) and len(node.args) == 1 and not node.keywords:
+        if (
+            callee in (Known("enumerate"), Known("reversed"))
+            and len(node.args) == 1
+            and not node.keywords
+        ):
             value = self.listed(node.args[0])
             if value is None:
                 self.refuse(f"calls {ast.unparse(node.func)} with something else than a list")
@@ -339,11 +355,18 @@ class Statements(ContainerCalls, MathCalls):
             return self._turns_of_dict(value, "keys")
         code, whole = self.code_of(value.type), self.temporary(value)
         at, count = self.fresh(), f"length({whole.code}[0])"
-        fixed = ["any", value.type.label] if value.type.label == "deque" or how == "reversed" else ["any"]
+        fixed = (
+            ["any", value.type.label]
+            if value.type.label == "deque" or how == "reversed"
+            else ["any"]
+        )
         place = at if how != "reversed" else f"{count} - 1 - {at}"
         self.put(f"{at} = 0")
         item = self.fresh()
-        lines = [f"{item} = {code.load_at}(item_at({whole.code}[0], {place}, {code.size}))", f"{at} += 1"]
+        lines = [
+            f"{item} = {code.load_at}(item_at({whole.code}[0], {place}, {code.size}))",
+            f"{at} += 1",
+        ]
         made = Expr(item, value.type.items[0])
         if how == "enumerate":
             made = Expr(f"({at} - 1, {item})", Type("tuple", items=(INT, made.type)))
@@ -361,7 +384,10 @@ class Statements(ContainerCalls, MathCalls):
         key = cell_code.load(self.unit, value.type.items[0], f"{entry} + 8")
         made = Expr(key, value.type.items[0])
         if what != "keys":
-            held = Expr(cell_code.load(self.unit, value.type.items[1], f"{entry} + {8 + size}"), value.type.items[1])
+            held = Expr(
+                cell_code.load(self.unit, value.type.items[1], f"{entry} + {8 + size}"),
+                value.type.items[1],
+            )
             pair = Type("tuple", items=value.type.items)
             made = held if what == "values" else Expr(f"({key}, {held.code})", pair)
         return Turns(f"while {at} < get_i({whole.code}[0] + 16):", lines, made, ["any", "dict"])

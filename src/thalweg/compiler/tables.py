@@ -52,7 +52,9 @@ def _made(frozen: Frozen) -> Table:
     form = {dict: "dict", set: "set", frozenset: "set"}.get(type(value), "list")
     kind = _kind_of(value, form)
     assert kind.item is not None
-    items = value.items() if form == "dict" else [(one,) for one in value] if form == "set" else value
+    items = (
+        value.items() if form == "dict" else [(one,) for one in value] if form == "set" else value
+    )
     column = Column.from_python(kind, [[kind.item.coerce(_as_item(one)) for one in items]])
     header = np.ascontiguousarray(words_of(kind, column)[0])
     place = header.ctypes.data
@@ -97,6 +99,8 @@ def _common(values: Iterable[Any]) -> FieldType:
         names = getattr(kind, "_fields", None)
         parts = [_common(column) for column in zip(*there, strict=True)]
         labels = names or [f"item_{i}" for i in range(len(parts))]
-        record = Schema.make_record(kind.__name__, [Field(n, p) for n, p in zip(labels, parts, strict=True)])
+        record = Schema.make_record(
+            kind.__name__, [Field(n, p) for n, p in zip(labels, parts, strict=True)]
+        )
         return FieldType(Kind.RECORD, optional, record=record, form="" if names else "tuple")
     raise SchemaError(f"holds values of {kind.__name__}")

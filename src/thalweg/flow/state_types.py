@@ -37,7 +37,9 @@ def state_field_type(hint: Any, default: Any, where: str) -> FieldType:
             return dataclasses.replace(inner, optional=True)
     if origin is collections.deque:
         item = state_field_type(arguments[0], None, where)
-        return FieldType(Kind.LIST, item=item, form="deque", maxlen=getattr(default, "maxlen", None))
+        return FieldType(
+            Kind.LIST, item=item, form="deque", maxlen=getattr(default, "maxlen", None)
+        )
     if origin is dict:
         return FieldType(Kind.LIST, item=_entry(arguments, where), form="dict")
     if origin is list and len(arguments) == 1:
@@ -54,7 +56,9 @@ def state_field_type(hint: Any, default: Any, where: str) -> FieldType:
 def _entry(arguments: tuple[Any, ...], where: str) -> FieldType:
     key, value = (state_field_type(one, None, where) for one in arguments)
     if key.optional or key.kind not in _KEYS and not (key.form == "tuple" and _are_keys(key)):
-        raise SchemaError(f"{where} is a dict by {key}; its keys are numbers, texts or tuples of these")
+        raise SchemaError(
+            f"{where} is a dict by {key}; its keys are numbers, texts or tuples of these"
+        )
     return FieldType(
         Kind.RECORD, record=Schema.make_record("Entry", [Field("key", key), Field("value", value)])
     )

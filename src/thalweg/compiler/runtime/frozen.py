@@ -34,7 +34,9 @@ def table_place(symbol: str) -> Any:
     def place(typing: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             kind = ir.FunctionType(ir.VoidType(), [])
-            return builder.ptrtoint(cgutils.get_or_insert_function(builder.module, kind, symbol), _I64)
+            return builder.ptrtoint(
+                cgutils.get_or_insert_function(builder.module, kind, symbol), _I64
+            )
 
         return types.int64(), generate
 
