@@ -16,6 +16,7 @@ from thalweg.compiler.runtime import (
     text_category,
     text_finding,
     text_keys,
+    text_letters,
     text_making,
     text_parts,
     text_reading,
@@ -24,14 +25,8 @@ from thalweg.flow.records import Schema
 from thalweg.flow.state_class import StateSpec
 
 _TEXT_MODULES: Final = (
-    text,
-    text_finding,
-    text_parts,
-    text_making,
-    text_reading,
-    text_keys,
-    text_category,
-)
+    text, text_finding, text_parts, text_making, text_letters, text_reading, text_keys, text_category,
+)  # fmt: skip
 
 #: (function as text, argument types, what it is for): one generated function each.
 Instance = tuple[str, tuple[Type, ...], str]
