@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from thalweg.checkpoint.cells import memory_of
 from thalweg.checkpoint.table_code import fill_index, find_bytes, find_due, find_words, gather
 from thalweg.checkpoint.table_form import (
     ALIVE,
@@ -37,7 +38,6 @@ from thalweg.checkpoint.table_form import (
     set_values,
     table_parts,
 )
-from thalweg.checkpoint.cells import memory_of
 from thalweg.columns.chunks import Bools, Column, Int64s
 from thalweg.columns.contracts import no_rows
 from thalweg.columns.keys import KeyBytes, KeySpec
@@ -142,8 +142,11 @@ class BucketTable:
         """Room for more entries; the arrays are replaced, the entries keep their numbers."""
         self._grow((4 if self.count < _SMALL else 2) * self.count)
 
-    def reserve(self, extra: int) -> None:
-        """Room for so many more entries: forgets dead keys first, which renumbers the others, and then grows."""
+    def reserve(self, extra: int, nbytes: int = 0) -> None:
+        """Room for so many more entries, with identities of so many bytes in all.
+
+        Forgets dead keys first, which renumbers the others, and then grows.
+        """
         if self.count + extra > len(self.flags):
             self.tidy()
         capacity = len(self.flags)
@@ -151,6 +154,9 @@ class BucketTable:
             capacity *= 4 if capacity < _SMALL else 2
         if capacity > len(self.flags):
             self._grow(capacity)
+        needed = int(self.offsets[self.count] if self.spec.has_text else 0) + nbytes
+        if needed > len(self.arena):
+            self.arena = _extended(self.arena, max(2 * len(self.arena), needed))
 
     def _make_room(self, row: int, key_bytes: KeyBytes | None) -> None:
         if self.count == len(self.flags):

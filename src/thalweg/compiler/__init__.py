@@ -7,6 +7,7 @@ interpreted, with functions that ``freeze`` has cut off from later changes.
 """
 
 from thalweg.compiler.freeze import freeze
+from thalweg.compiler.key_function import key_step
 from thalweg.compiler.keyed import CompiledKeyed, check_keyed, keyed_kernel
 from thalweg.compiler.keyed_code import KeyedSpec
 from thalweg.compiler.modules import on_compile
@@ -30,6 +31,7 @@ __all__ = [
     "check_stateless",
     "describe",
     "freeze",
+    "key_step",
     "keyed_kernel",
     "on_compile",
     "stateless_kernel",

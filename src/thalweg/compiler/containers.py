@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from thalweg.compiler import cell_code
 from thalweg.compiler.expressions import Expressions
-from thalweg.compiler.kinds import BOOL, FLOAT, INT, NONE, Type
+from thalweg.compiler.kinds import BOOL, FLOAT, INT, LITERAL, NONE, Type
 from thalweg.compiler.list_code import ListCode
 from thalweg.compiler.operations import Expr, an
 from thalweg.compiler.source import Captured, Frozen, dotted
@@ -30,7 +30,7 @@ _FUNCTIONS: Final = {
     "bisect.bisect_left": "_bisect", "bisect.bisect_right": "_bisect", "bisect.insort_left": "_bisect",
     "bisect.insort_right": "_bisect",
 }  # fmt: skip
-_VARIABLE: Final = re.compile(r"\b[vt]_\w+")
+_VARIABLE: Final = re.compile(r"\b(?:[vt]_\w+|_a\b)")
 _ASSIGNED: Final = re.compile(r"^\s*(?:for )?([vt]_\w+(?:, [vt]_\w+)*) (?:=|in) ", re.MULTILINE)
 
 
@@ -159,6 +159,8 @@ class Containers(Expressions):
         """Code of a value that becomes an item: of its very type, since Python keeps what it is given."""
         if value.type == kind:
             return value.code
+        if kind.tag == "category" and value.type.label == LITERAL:
+            return self.fit(value, kind, what)
         if kind.optional and value.type in (NONE, kind.bare):
             return self.fit(value, kind, what)
         if value.type.optional and value.type.bare == kind:

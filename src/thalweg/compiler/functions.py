@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -78,7 +79,8 @@ class Function(Statements):
         self.is_generator = source.yields
         self.stored = _stored(self.node)
         self.defaults: dict[str, Expr] = {}
-        self.parameters = self._bind(arguments)
+        self.arriving = self._bind(arguments)
+        self.parameters = {name: self._inside(name) for name in self.arriving}
         self.types = {n: one.type for n, one in self.defaults.items()} | self.parameters
         self.result: Type | None = None
         self.bound = set()
@@ -109,6 +111,11 @@ class Function(Statements):
             self.refuse(f"takes {len(wanted)} arguments ({listed}), not {len(arguments)}")
         return given
 
+    def _inside(self, name: str) -> Type:
+        """The type of a parameter in the function: a text that it assigns to is read first."""
+        kind = self.arriving[name]
+        return Type("text", kind.optional) if kind.is_text and name in self.stored else kind
+
     # -- the whole -------------------------------------------------------------------------------
 
     def write(self) -> tuple[str, Type]:
@@ -118,15 +125,26 @@ class Function(Statements):
             self.lines, self.bound = [], set(self.parameters) | set(self.defaults)
             for name, value in self.defaults.items():
                 self.put(f"v_{name} = {self.fit(value, self.types[name], name)}")
+            for name, kind in self.parameters.items():
+                if kind != self.arriving[name]:
+                    given = Expr(f"p_{name}", self.arriving[name])
+                    self.put(f"v_{name} = {self.fit(given, kind, name)}")
             self._body()
             if before == (self.types, self.result):
                 break
         else:
             self.refuse("the types of its variables do not settle")
         name = self.unit.name(self.source.name)
-        words = [f"v_{one}" for one in self.parameters]
+        same = {n for n, kind in self.parameters.items() if kind == self.arriving[n]}
+        words = [f"v_{one}" if one in same else f"p_{one}" for one in self.parameters]
+        if any(re.search(r"\b_a\b", line) for line in self.lines):
+            self.unit.with_arena.add(name)
         if self.purpose == "emit":
             words += ["_x", "_n"]
+            # The arena is the last of what all functions of a kernel are given.
+            self.lines[:0] = ["    _a = _x[-1]"] if name in self.unit.with_arena else []
+        elif name in self.unit.with_arena:
+            words.append("_a")
         head = f"# {identifier(self.source.name)}, line {self.node.lineno}\n@inner\ndef {name}({', '.join(words)}):\n"
         self.unit.parts.append(head + "\n".join(self.lines) + "\n")
         return name, self.result or NONE
@@ -237,6 +255,9 @@ class Function(Statements):
             self._put_emit(self._fields(parts))
             return
         value = self.expression(node)
+        if value.type.tag == "none" and not self.is_generator:
+            self.put("pass")
+            return
         if value.type.tag not in ("record", "tuple"):
             self.refuse(f"gives {value.type} where {self.emit.target} is declared")
         whole = self.temporary(value)
@@ -252,8 +273,17 @@ class Function(Statements):
 
     def _put_emit(self, codes: Sequence[str]) -> None:
         assert self.emit is not None
-        fields = "".join(f", {code}" for code in codes)
+        kinds = self.emit.target.items
+        fields = "".join(
+            f", {self._kept(code, kind)}" for code, kind in zip(codes, kinds, strict=True)
+        )
         self.put(f"_n = {self.emit.function}(_x, _n{fields})")
+
+    def _kept(self, code: str, kind: Type) -> str:
+        """Code of an output's text that outlives the call."""
+        if kind.tag != "text" or not self.unit.keeps_texts:
+            return code
+        return f"kept_text{'_or_none' if kind.optional else ''}(_a, {code})"
 
     def _targets(self, size: int) -> list[tuple[Type, str]]:
         """Type and name of the declared fields that ``size`` values go to."""
@@ -323,7 +353,35 @@ class Function(Statements):
             self.effects += 1
             self.changes["any"] = self.changes.get("any", 0) + 1
         name, result = write_function(self.unit, source, [one.type for one in args], None, "value")
-        return Expr(f"{name}({', '.join(one.code for one in args)})", result)
+        codes = [one.code for one in args] + ["_a"] * (name in self.unit.with_arena)
+        return Expr(f"{name}({', '.join(codes)})", result)
+
+
+def made_fields(
+    unit: Unit,
+    sources: Sequence[tuple[FunctionSource, Sequence[Type]]],
+    target: Type,
+    *,
+    lists: bool = False,
+) -> frozenset[int]:
+    """Which text fields of a record get made texts from functions of these arguments; the others pass through.
+
+    Raises:
+        NotCompilable: a function is refused.
+    """
+    places = {f"{target}.{name}": i for i, name in enumerate(target.names)}
+    if not any(one.is_column_text for one in target.items):
+        return frozenset()
+    trial = Unit(records=dict(unit.records), columns=unit.columns, made=set())
+    for source, arguments in sources:
+        write_function(trial, source, arguments, Emit("emit", target, lists), "emit")
+    return frozenset(places[where] for where in trial.made or ())
+
+
+def with_made(target: Type, made: frozenset[int]) -> Type:
+    """The type of a record some of whose texts are made."""
+    items = (Type("text", one.optional) if i in made else one for i, one in enumerate(target.items))
+    return dataclasses.replace(target, items=tuple(items))
 
 
 def _stored(node: FunctionNode) -> set[str]:

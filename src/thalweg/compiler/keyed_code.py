@@ -12,11 +12,13 @@ from typing import Any, Final
 
 from thalweg.checkpoint.table_form import ALIVE, DIRTY, record_dtype
 from thalweg.columns.keys import KeySpec
-from thalweg.compiler.columns import put_word, row_code, store_code, word
-from thalweg.compiler.functions import Emit, write_function
+from thalweg.compiler.columns import put_word, row_code, store_codes, word
+from thalweg.compiler.functions import Emit, made_fields, with_made, write_function
 from thalweg.compiler.kinds import INT, Type, field_type
+from thalweg.compiler.runtime.arena import ARENA_WORDS
 from thalweg.compiler.runtime.lookup import RANGE_WIDTH, TABLE_WIDTH
 from thalweg.compiler.source import FunctionSource, describe
+from thalweg.compiler.text.use import text_use_lines
 from thalweg.compiler.unit import Unit
 from thalweg.flow.field_types import Kind
 from thalweg.flow.records import Schema
@@ -36,7 +38,8 @@ DISARMED: Final = 8  # timers armed again while ending
 ENDING: Final = 9  # 1: what on_timer arms is dropped
 DUE: Final = 10  # 1: the places hold entries whose timers below CLOCK fire; 0: rows
 CLOCK: Final = 11
-CONTROL_SIZE: Final = 12
+ARENA: Final = 12  # of the texts that the run makes
+CONTROL_SIZE: Final = ARENA + ARENA_WORDS
 
 #: Offsets in the chunk array: addresses of the ranges, the order of rows, their entries, their times (0:
 #: no timers), the table of tables, the default record and the copy of the state; then the columns.
@@ -98,31 +101,57 @@ def write_keyed(spec: KeyedSpec) -> str:
     Raises:
         NotCompilable: with the reason.
     """
-    unit = Unit()
+    unit = Unit(columns=len(spec.source.fields))
     state, row = unit.state(spec.state), unit.record(spec.source)
     target = unit.record(spec.out) if spec.out else Type("record", label="_nothing")
+    made = made_fields(unit, _calls(spec, state, row), target)
+    target = with_made(target, made)
     emit = Emit(_write_store(unit, spec, target), target)
-    source = spec.process_source or describe(spec.process)
-    process, _ = write_function(unit, source, [state, row], emit, "emit")
-    on_timer = ""
-    if spec.on_timer is not None and spec.state.timer is not None:
-        source = spec.on_timer_source or describe(spec.on_timer)
-        on_timer, _ = write_function(
-            unit, source, [state, *_key_types(spec.key), INT], emit, "emit"
-        )
+    process, on_timer = "", ""
+    for source, arguments in _calls(spec, state, row):
+        name, _ = write_function(unit, source, arguments, emit, "emit")
+        process, on_timer = (process, name) if process else (name, "")
     unit.check_widened()
     unit.check_lists()
     shape = _Shape.of(spec, state)
+    arena = f", ctl + {8 * ARENA}" if unit.uses_arena else ""
     if spec.timer is not None:
-        unit.parts.append(_fire(spec, shape, on_timer))
-    unit.parts.append(_rows(spec, shape, process, row))
+        unit.parts.append(_fire(spec, shape, on_timer, arena))
+    unit.parts.append(_rows(spec, shape, process, row, arena))
     unit.parts.append(_kernel(spec, shape))
+    unit.parts += text_use_lines(unit, made)
     return unit.text()
 
 
+def _calls(spec: KeyedSpec, state: Type, row: Type) -> list[tuple[FunctionSource, list[Type]]]:
+    """process and on_timer with the types of their arguments; on_timer where timers can fire."""
+    process = spec.process_source or describe(spec.process)
+    calls = [(process, [state, row])]
+    if spec.on_timer is not None and spec.state.timer is not None:
+        on_timer = spec.on_timer_source or describe(spec.on_timer)
+        calls.append((on_timer, [state, *_key_types(spec.key), INT]))
+    return calls
+
+
 def _key_types(key: KeySpec) -> list[Type]:
-    items = tuple(field_type(field.type) for field in key.fields)
-    return list(items) if len(items) < 2 else [Type("tuple", items=items)]
+    items = [field_type(field.type) for field in key.fields]
+    if not key.is_plain_text:
+        layouts = _layouts(key)
+        items = [
+            dataclasses.replace(one, names=(layout,)) if one.is_column_text else one
+            for one, layout in zip(items, layouts, strict=True)
+        ]
+    return items if len(items) < 2 else [Type("tuple", items=tuple(items))]
+
+
+def _layouts(key: KeySpec) -> list[str]:
+    """Of each field the way to it in the bytes of a key, see :mod:`thalweg.compiler.runtime.text_keys`."""
+    letters = ""
+    for field in key.fields:
+        known = {Kind.BOOL: "b", Kind.STR: "t", Kind.BYTES: "t", Kind.CATEGORY: "t"}
+        letter = known.get(field.type.kind, "w")
+        letters += letter.upper() if field.type.optional else letter
+    return [letters[: i + 1] for i in range(len(letters))]
 
 
 def _write_store(unit: Unit, spec: KeyedSpec, target: Type) -> str:
@@ -138,8 +167,8 @@ def _write_store(unit: Unit, spec: KeyedSpec, target: Type) -> str:
         for i in words
     ]
     first = 1 + OUT_WORDS + spec.words
-    for i, kind in enumerate(target.items):
-        lines += [f"        {line}" for line in store_code(kind, first + 2 * i, f"_{i}")]
+    values = [f"_{i}" for i in range(len(target.items))]
+    lines += [f"        {line}" for line in store_codes(target, first, values)]
     unit.parts.append("\n".join([*lines, "    return _n + 1"]) + "\n")
     return name
 
@@ -188,11 +217,12 @@ def _key_code(key: KeySpec) -> str:
     for i, field in enumerate(key.fields):
         kind = field_type(field.type)
         if kind.tag == "handle":
-            parts.append(str(-i - 1))
+            table = f"{word('chunk', TABLES)} + {8 * TABLE_WIDTH} * bucket"
+            parts.append(f"({-i - 1}, {table}, e)" if kind.is_column_text else str(-i - 1))
             continue
-        word = f"get_i(word + {8 * place})"
-        made = {Kind.FLOAT: f"as_float({word})", Kind.BOOL: f"({word} != 0)"}
-        code = made.get(field.type.kind, word)
+        raw = f"get_i(word + {8 * place})"
+        made = {Kind.FLOAT: f"as_float({raw})", Kind.BOOL: f"({raw} != 0)"}
+        code = made.get(field.type.kind, raw)
         if kind.optional:
             mask = f"get_i(word + {8 * (key.width - 1)})"
             code = f"((({mask} >> {place}) & 1) == 0, {code})"
@@ -236,9 +266,9 @@ def _call(call: str, shape: _Shape) -> list[str]:
     ]
 
 
-def _fire(spec: KeyedSpec, shape: _Shape, on_timer: str) -> str:
+def _fire(spec: KeyedSpec, shape: _Shape, on_timer: str, arena: str) -> str:
     """``fire(...)``: all timers of one key below ``limit``; the new number of outputs, -1 when full."""
-    arguments = f"rec, {_key_code(spec.key)}t, (out, -1, t, bucket, e, word), n"
+    arguments = f"rec, {_key_code(spec.key)}t, (out, -1, t, bucket, e, word{arena}), n"
     done = _call(f"m = {on_timer}({arguments})", shape)
     # The copy must still have the timer, else a repeated call would find none.
     done.insert(2, f"put_i(rec + {shape.timer}, {NEVER})")
@@ -269,7 +299,7 @@ def _fire(spec: KeyedSpec, shape: _Shape, on_timer: str) -> str:
     return "\n".join([*head, *_indent(body, 2), "    return n"]) + "\n"
 
 
-def _rows(spec: KeyedSpec, shape: _Shape, process: str, row: Type) -> str:
+def _rows(spec: KeyedSpec, shape: _Shape, process: str, row: Type, arena: str) -> str:
     """``row(...)``: one tuple, after the timers before it; the new number of outputs, -1 when full."""
     body = [f"t = 0 if {word('chunk', TIMES)} == 0 else get_i({word('chunk', TIMES)} + 8 * i)"]
     if shape.timer is not None:
@@ -279,7 +309,7 @@ def _rows(spec: KeyedSpec, shape: _Shape, process: str, row: Type) -> str:
             "    if n < 0:",
             "        return -1",
         ]
-    arguments = f"rec, {row_code(row, COLUMNS, 'i')}, (out, i, 0, bucket, e, word), n"
+    arguments = f"rec, {row_code(row, COLUMNS, 'i')}, (out, i, 0, bucket, e, word{arena}), n"
     body += [
         f"if get_u(flag) & {ALIVE} == 0:",
         f"    copy_bytes(rec, {word('chunk', DEFAULT)}, {shape.size})",

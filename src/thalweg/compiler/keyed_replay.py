@@ -8,7 +8,7 @@ would have put it. What the compiler accepts has no side effects, so running it 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,9 +57,13 @@ class Replay:
         reject: a call that raises is told as a :class:`Rejected`; else OperatorError.
     """
 
-    def __init__(self, spec: KeyedSpec, *, reject: bool) -> None:
+    def __init__(
+        self, spec: KeyedSpec, *, reject: bool, made: Collection[int] = frozenset()
+    ) -> None:
+        """``made``: the output fields whose texts are made by the kernel; others pass through."""
         self.spec = spec
         self.reject = reject
+        self.made = made
 
     def row(self, place: Place, row: int, value: Any, time: int | None) -> Rejected | None:
         """The call of ``process`` with a row's value; ``time`` is None where no timers fire."""
@@ -128,7 +132,7 @@ class Replay:
         outputs = []
         for raw in results(function(state, *arguments)):
             made = raw if out is None else out.coerce(raw)
-            outputs.append([] if out is None else _passed_on(out, made, raw, handles))
+            outputs.append([] if out is None else _passed_on(out, made, raw, handles, self.made))
         values = self.spec.state.values(state)
         return _Call(outputs, values, bool(getattr(state, "_drop", False)))
 
@@ -165,13 +169,17 @@ def _handles(
 
 
 def _passed_on(
-    out: Schema, made: Sequence[Any], raw: Sequence[Any], handles: Sequence[tuple[str, Any, int]]
+    out: Schema,
+    made: Sequence[Any],
+    raw: Sequence[Any],
+    handles: Sequence[tuple[str, Any, int]],
+    texts: Collection[int],
 ) -> list[Any]:
     """An output's values, those of variable width as handles: a compiled function only passes such objects on."""
     values = []
-    for field, value, object_ in zip(out.fields, made, raw, strict=True):
+    for i, (field, value, object_) in enumerate(zip(out.fields, made, raw, strict=True)):
         kind = field_type(field.type)
-        if kind.tag == "handle":
+        if kind.tag == "handle" and i not in texts:
             found = (
                 number for label, one, number in handles if one is object_ and label == kind.label
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import hashlib
 import linecache
 import logging
@@ -37,6 +38,9 @@ from thalweg.compiler.runtime.dicts import (
 from thalweg.compiler.runtime.frozen import table_place
 from thalweg.compiler.runtime.integers import (
     abs_int, add_int, divide_int, floor_int, mod_int, mul_int, neg_int, sub_int, turn, turns,
+)
+from thalweg.compiler.runtime.kept_text import (
+    kept_text, kept_text_or_none, put_text, put_text_or_none, text_at, text_or_none_at,
 )
 from thalweg.compiler.runtime.lists import (
     assign, bound, clear, delete_item, delete_items, extend, insert_item, item, item_at, item_to_set, length,
@@ -85,8 +89,6 @@ _listeners: Final[list[Listener]] = []
 _loaded: Final[dict[str, types.ModuleType]] = {}
 #: why Numba failed, by the name of the module
 _refused: Final[dict[str, str]] = {}
-#: texts that were found fit to be compiled, by their fingerprint
-_checked: Final[set[str]] = set()
 #: Numba's compiler is not reentrant, and two threads must not write one registry entry.
 _lock: Final = threading.RLock()
 
@@ -173,17 +175,18 @@ def written(write: Callable[[], str]) -> str:
     """
     try:
         text = write()
-        name = fingerprint(text)
-        if name in _checked:
-            # Each partition of an operator asks anew.
-            return text
-        tree = parse(text)
-        compiled(tree)
+        _check(text)
     except (RecursionError, MemoryError, SyntaxError) as error:
         raise NotCompilable(f"nests too deeply to be compiled ({_first_line(error)})") from None
-    _check_size(tree)
-    _checked.add(name)
     return text
+
+
+@functools.lru_cache(maxsize=256)
+def _check(text: str) -> None:
+    """Raises where Numba cannot be expected to compile the text; what passed once is not looked at again."""
+    tree = parse(text)
+    compiled(tree)
+    _check_size(tree)
 
 
 def _check_size(tree: ast.Module) -> None:

@@ -21,6 +21,7 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
+from thalweg import times
 from thalweg.compiler.names import ONE_FLOAT
 from thalweg.errors import SchemaError
 from thalweg.flow.records import Schema
@@ -37,9 +38,13 @@ _KNOWN: Final[Mapping[Any, str]] = {
     int: "int",
     float: "float",
     bool: "bool",
+    str: "str",
+    len: "len",
+    ord: "ord",
+    chr: "chr",
+    times.text: "times.text",
     range: "range",
     drop: "drop",
-    len: "len",
     sum: "sum",
     sorted: "sorted",
     list: "list",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from thalweg.compiler import cell_code
 from thalweg.compiler.container_calls import ContainerCalls
-from thalweg.compiler.kinds import INT, NONE, Type, join
+from thalweg.compiler.kinds import INT, NONE, TEXT, Type, join
 from thalweg.compiler.math_calls import MathCalls
 from thalweg.compiler.operations import Expr, an
 from thalweg.compiler.source import Known
@@ -183,6 +183,9 @@ class Statements(ContainerCalls, MathCalls):
             self.refuse(f"assigns to `{ast.unparse(target)}`")
 
     def _unpack(self, target: ast.Tuple, value: Expr) -> None:
+        if value.type.tag == "texts":
+            self._unpack_texts(target, value)
+            return
         if value.type.tag not in ("tuple", "record") or value.type.optional:
             self.refuse(f"unpacks a {value.type}")
         if len(target.elts) != len(value.type.items):
@@ -190,6 +193,11 @@ class Statements(ContainerCalls, MathCalls):
         whole = self.temporary(value)
         for i, one in enumerate(target.elts):
             self._store(one, Expr(f"{whole.code}[{i}]", value.type.items[i]))
+
+    def _unpack_texts(self, target: ast.Tuple, value: Expr) -> None:
+        texts = self.temporary(self.run("list_of", TEXTS, value.code, str(len(target.elts))))
+        for i, one in enumerate(target.elts):
+            self._store(one, self.run("list_get", TEXT, texts.code, str(i)))
 
     def _store_field(self, target: ast.Attribute, value: Expr) -> None:
         owner = self.expression(target.value)
@@ -209,7 +217,10 @@ class Statements(ContainerCalls, MathCalls):
             self.unit.widened.setdefault((owner.type.label, name), self.place)
         code = self.fit(value, kind, f"{owner.type}.{name}")
         place = f"{owner.code} + {owner.type.offsets[at]}"
-        if kind.optional or kind.tag in ("tuple", "record"):
+        if kind.tag == "text":
+            name = "put_text_or_none" if kind.optional else "put_text"
+            self.put(f"{name}({place}, get_i({owner.code} + {owner.type.offsets[-2]}), {code})")
+        elif kind.optional or kind.tag in ("tuple", "record"):
             cell_code.words(kind)
             self.put(f"{cell_code.store(self.unit, kind)}({place}, {code})")
         else:
@@ -315,11 +326,29 @@ class Statements(ContainerCalls, MathCalls):
         value = self.expression(node)
         if value.type.tag == "list":
             return self._turns_of_list(value)
+        if value.type.is_text or value.type.tag == "texts":
+            return self._characters(value)
         kinds = set(value.type.items)
         if value.type.tag != "tuple" or len(kinds) != 1 or value.type.items[0].tag == "tuple":
             self.refuse("loops over something else than range, a list, or a tuple of one type")
         one = self.fresh()
         return Turns(f"for {one} in {value.code}:", [], Expr(one, value.type.items[0]))
+
+    def _characters(self, value: Expr) -> Turns:
+        """The characters of a text, or the texts of a list."""
+        many = value.type.tag == "texts"
+        whole, count = self.temporary(value if many else self.text(value)), self.fresh()
+        item = self.fresh()
+        if many:
+            code = self.run("list_get", TEXT, whole.code, count).code
+            head = f"for {count} in range({whole.code}[1]):"
+            return Turns(head, [f"{item} = {code}"], Expr(item, TEXT))
+        at = self.fresh()
+        self.put(f"{at} = int64(0)")
+        code = self.run("char_at", TEXT, whole.code, at).code
+        turns = self.run("text_len", INT, whole.code).code
+        lines = [f"{item} = {code}", f"{at} += {item}[1]"]
+        return Turns(f"for {count} in range({turns}):", lines, Expr(item, TEXT))
 
     def _turns_of_call(self, node: ast.Call) -> Turns | None:
         if (

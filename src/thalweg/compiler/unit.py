@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from thalweg.checkpoint.table_form import default_record, record_dtype
 from thalweg.columns.chunks import CATEGORIES
 from thalweg.compiler.kinds import Type, field_type, record_type
 from thalweg.compiler.reasons import NotCompilable
+from thalweg.compiler.runtime import (
+    text,
+    text_category,
+    text_finding,
+    text_keys,
+    text_letters,
+    text_making,
+    text_parts,
+    text_reading,
+)
 from thalweg.errors import SchemaError
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import StateSpec
+
+_TEXT_MODULES: Final = (
+    text, text_finding, text_parts, text_making, text_letters, text_reading, text_keys, text_category,
+)  # fmt: skip
 
 #: (function as text, argument types, what it is for): one generated function each.
 Instance = tuple[str, tuple[Type, ...], str]
@@ -36,6 +51,19 @@ class Unit:
     #: fields of states whose list is given a name somewhere, and those that get another list somewhere, and where
     named_lists: set[str] = dataclasses.field(default_factory=set)
     replaced_lists: dict[str, str] = dataclasses.field(default_factory=dict)
+    #: what the module imports of the functions for texts
+    imports: set[str] = dataclasses.field(default_factory=set)
+    #: generated functions that are given the arena
+    with_arena: set[str] = dataclasses.field(default_factory=set)
+    #: columns of the chunk
+    columns: int = 0
+    #: whether a text of a column is looked at
+    reads_text: bool = False
+    #: where the fields of outputs that a text is made for are noted; None: they are known
+    made: set[str] | None = None
+    _constants: dict[str, str] = dataclasses.field(default_factory=dict)
+    #: whether rows of state own texts, which may go before outputs are built
+    keeps_texts: bool = False
     _names: int = 0
 
     def name(self, base: str) -> str:
@@ -82,6 +110,7 @@ class Unit:
         dtype = record_dtype(spec)
         offsets = tuple(int(dtype.fields[name][1]) for name in dtype.names or ())  # type: ignore[index]
         types = tuple(self.value_type(f.type) for f in spec.schema.fields)
+        self.keeps_texts = any(kind.tag == "text" for kind in types)
         return Type("state", label=spec.name, items=types, names=spec.schema.names, offsets=offsets)
 
     def value_type(self, kind: FieldType) -> Type:
@@ -119,9 +148,37 @@ class Unit:
                     " is read before the call ends; assign a float (0.0 instead of 0)"
                 )
 
+    def constant(self, value: str) -> str:
+        """Code of a text that becomes a constant of the module."""
+        if value not in self._constants:
+            self._constants[value] = f"L{len(self._constants)}"
+        return f"{self._constants[value]}()"
+
+    @property
+    def uses_arena(self) -> bool:
+        """Whether texts are made in an arena."""
+        return bool(self.with_arena)
+
     def text(self) -> str:
         """The module's text so far."""
-        return "\n\n".join(self.parts)
+        code = "\n\n".join(self.parts)
+        used = [
+            f"{name} = text_constant({value!a})\n"
+            for value, name in self._constants.items()
+            if f"{name}()" in code
+        ]
+        called = {one for one in self.imports if re.search(rf"\b{one}\b", code)}
+        called |= {"text_constant"} if used else set()
+        return "\n\n".join([*_import_lines(called), *used, code])
+
+
+def _import_lines(names: Iterable[str]) -> list[str]:
+    """Imports of what generated code calls for texts, each from the module that has it."""
+    lines = []
+    for name in sorted(names):
+        home = next(one for one in _TEXT_MODULES if name in vars(one))
+        lines.append(f"from {home.__name__} import {name}")
+    return ["\n".join(lines) + "\n"] if lines else []
 
 
 def identifier(text: str) -> str:

@@ -23,6 +23,7 @@ from thalweg.compiler import (
     check_stateless,
     describe,
     freeze,
+    key_step,
     keyed_kernel,
     stateless_kernel,
 )
@@ -47,10 +48,12 @@ _MOST_LEVELS: Final = 24
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a node's functions run compiled, and if not, why."""
+    """Whether a node's functions run compiled, and if not, why; the function of its key by itself."""
 
     compiled: bool
     reason: str = ""
+    key_compiled: bool = True
+    key_reason: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -125,7 +128,10 @@ def verdicts(prepared: Prepared) -> dict[int, Verdict]:
         if isinstance(node, Stateless):
             out[node.index] = builder.chain_verdict([node])
         elif isinstance(node, Keyed):
-            out[node.index] = builder.keyed_verdict(node)
+            key = builder.key_verdict(node)
+            out[node.index] = dataclasses.replace(
+                builder.keyed_verdict(node), key_compiled=key.compiled, key_reason=key.reason
+            )
     return out
 
 
@@ -135,6 +141,8 @@ class Builder:
     def __init__(self, prepared: Prepared) -> None:
         self.plan = prepared.plan
         self._sources = prepared.sources
+        #: by node, what makes the pieces of a keyed operator
+        self._makers: dict[int, Callable[[], KeyedOperator]] = {}
 
     # -- stateless ----------------------------------------------------------------------------------------
 
@@ -194,16 +202,20 @@ class Builder:
 
     def keyed(self, node: Keyed) -> KeyedOperator:
         """A keyed operator with empty tables."""
+        if node.index not in self._makers:
+            self._makers[node.index] = self._keyed_maker(node)
+        return self._makers[node.index]()
+
+    def _keyed_maker(self, node: Keyed) -> Callable[[], KeyedOperator]:
         if not self.keyed_verdict(node).compiled:
-            return InterpretedKeyed(node)
+            return lambda: InterpretedKeyed(node)
         try:
-            make = keyed_kernel(
+            return keyed_kernel(
                 self._spec(node), buckets=node.key.buckets, reject=node.errors == "reject"
             )
         except NotCompilable as refusal:
             _fall_back(node, node.process, refusal)
-            return InterpretedKeyed(node)
-        return make()
+            return lambda: InterpretedKeyed(node)
 
     def keyed_verdict(self, node: Keyed) -> Verdict:
         """Whether both of the operator's functions and its state compile."""
@@ -228,13 +240,13 @@ class Builder:
         """The key function of a node as an operator that gives the key as its only column."""
         if node.key.function is None:
             return None
-        make = Schema.make_record("Key", node.key.fields[:1])
-        bare = node.key.function.call
-
-        def keyed(row: object) -> object:
-            return make.make((bare(row),))
-
-        function = dataclasses.replace(node.key.function, call=keyed)
+        step = self._key_step(node)
+        if self.key_verdict(node).compiled:
+            try:
+                return stateless_kernel([step], self._record(node), reject=node.errors == "reject")
+            except NotCompilable as refusal:
+                _LOG.warning("the key of operator %r is interpreted: %s", node.name, refusal.reason)
+        function = dataclasses.replace(node.key.function, call=step.function)
         return InterpretedChain(
             [
                 Stateless(
@@ -243,10 +255,27 @@ class Builder:
                     "map",
                     node.input,
                     function,
-                    make,
+                    step.out,
                     False,
                     node.errors,
                     "never",
                 )
             ]
         )
+
+    def key_verdict(self, node: Keyed) -> Verdict:
+        """Whether the function of the key, where there is one, compiles."""
+        if node.key.function is None:
+            return Verdict(True)
+        if node.compile == "never":
+            return Verdict(False, _FORBIDDEN)
+        return Verdict(*check_stateless([self._key_step(node)], self._record(node)))
+
+    def _key_step(self, node: Keyed) -> Step:
+        assert node.key.function is not None
+        make, bare = Schema.make_record("Key", node.key.fields[:1]), node.key.function.call
+
+        def keyed(row: object) -> object:
+            return make.make((bare(row),))
+
+        return key_step(node.name, keyed, make, self._sources.get((node.index, "key")))

@@ -134,6 +134,7 @@ class _Page:
             if node.timing == "end":
                 yield "puts each key's rows in order and judges their lateness"
             yield from _keyed(node)
+            yield self.key_made(node)
         elif isinstance(node, Coroutine):
             yield _coroutine(node)
         elif isinstance(node, OwnTime):
@@ -164,13 +165,23 @@ class _Page:
             return f"{_where(node.function)} interpreted: it has its own driver loop".strip()
         if not isinstance(node, (Stateless, Keyed)):
             return "built in" if isinstance(node, (Stamp, Digest, Combine, Union, OwnTime)) else ""
-        if self.found is None:
-            verdict = Verdict(False, _NOT_TRIED)
-        else:
-            verdict = self.found.get(node.index, Verdict(False, "no verdict"))
+        verdict = self.verdict(node)
         names = ", ".join(filter(None, map(_where, _functions(node))))
         word = "compiled" if verdict.compiled else f"interpreted: {verdict.reason}"
         return f"{names} {word}".strip()
+
+    def verdict(self, node: Node) -> Verdict:
+        if self.found is None:
+            return Verdict(False, _NOT_TRIED, False, _NOT_TRIED)
+        return self.found.get(node.index, Verdict(False, "no verdict", False, "no verdict"))
+
+    def key_made(self, node: Keyed) -> str:
+        """What runs the function that makes the key, where there is one."""
+        if node.key.function is None:
+            return ""
+        verdict = self.verdict(node)
+        word = "compiled" if verdict.key_compiled else f"interpreted: {verdict.key_reason}"
+        return f"key by {_where(node.key.function)} {word}"
 
     def fused(self, node: Node) -> str:
         unit = next(unit for unit in self.plan.units if node.index in unit.nodes)

@@ -55,7 +55,7 @@ def state_field_type(hint: Any, default: Any, where: str) -> FieldType:
 
 def _entry(arguments: tuple[Any, ...], where: str) -> FieldType:
     key, value = (state_field_type(one, None, where) for one in arguments)
-    if key.optional or key.kind not in _KEYS and not (key.form == "tuple" and _are_keys(key)):
+    if key.optional or (key.kind not in _KEYS and not (key.form == "tuple" and _are_keys(key))):
         raise SchemaError(
             f"{where} is a dict by {key}; its keys are numbers, texts or tuples of these"
         )

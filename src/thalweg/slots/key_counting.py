@@ -68,7 +68,7 @@ class KeyCounter:
         #: pairs whose keys are in one slot when both go by hash, and all pairs
         self.hashed, self.pairs = 0, 0
         for name, unit in self._units.items():
-            if unit.has_key_function:
+            if unit.key_function is not None:
                 unit.observer = self._observer(name, unit)
 
     def _observer(self, name: str, unit: KeyedUnit) -> Any:
@@ -93,7 +93,7 @@ class KeyCounter:
         """Rows arrive at the stage, by edge; to be told before they are processed."""
         for name, unit in self._units.items():
             chunk = arriving.get(Edge(unit.node.index, 0))
-            if chunk is not None and len(chunk) and not unit.has_key_function:
+            if chunk is not None and len(chunk) and unit.key_function is None:
                 columns = [chunk.column(field.name) for field in unit.spec.fields]
                 self._took(name, unit.spec, chunk, columns, np.arange(len(chunk)))
 

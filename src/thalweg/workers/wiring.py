@@ -313,14 +313,15 @@ class _Wiring:
     def _keyed(self, task: Task, runner: KeyedUnit) -> NativeKeyed | None:
         """Machine code for a keyed operator whose input the task reads, where it can be."""
         node, plan = runner.node, self.engine.plan
-        operators = [one for one in runner.operators if isinstance(one, CompiledKeyed)]
         columns = self.engine.setting.columns(Ref(node.index))
-        if len(operators) < len(runner.operators):
+        if not (keyed_eligible(runner, columns) and self._reads_natively(task)):
             return None
-        if not (keyed_eligible(node, runner.spec, columns) and self._reads_natively(task)):
-            return None
-        timed = bool(plan.domains[node.index - 1])
-        return NativeKeyed(operators, timed=timed, order_names=columns)
+        operators = [one for one in runner.operators if isinstance(one, CompiledKeyed)]
+        key = runner.key_function
+        return NativeKeyed(
+            operators, timed=bool(plan.domains[node.index - 1]), order_names=columns,
+            key=key if isinstance(key, CompiledChain) else None,
+        )  # fmt: skip
 
     def _is_native(self, task: Task, keyed: NativeKeyed, function: int) -> None:
         task.keyed, spec = keyed, task.spec
@@ -370,7 +371,8 @@ def is_interpreted(runner: Any) -> bool:
     if isinstance(runner, ChainUnit):
         return any(isinstance(one, InterpretedChain) for _, one in runner.parts)
     if isinstance(runner, KeyedUnit):
-        return runner.has_key_function or isinstance(runner.operators[0], InterpretedKeyed)
+        interpreted = InterpretedChain, InterpretedKeyed
+        return any(isinstance(o, interpreted) for o in (runner.key_function, runner.operators[0]))
     return isinstance(runner, (DigestUnit, CoroutineUnit, LoopUnit))
 
 

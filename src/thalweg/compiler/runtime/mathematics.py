@@ -60,7 +60,7 @@ def _checked(name: str) -> Any:
     def checked(x: Any) -> Any:
         made = function(x)
         # NaN or infinity of something else: CPython raises.
-        if made - made != 0.0 and x - x == 0.0 or (made != made and x == x):
+        if (made - made != 0.0 and x - x == 0.0) or (made != made and x == x):
             raise ValueError("math domain error")
         return made
 
