@@ -1,4 +1,4 @@
-"""Lists, deques, dicts, tuples and Optional fields in machine code against CPython: results, states, exceptions, undo."""
+"""Lists, deques, dicts, tuples and Optional fields in machine code against CPython: results, states, undo."""
 
 from __future__ import annotations
 

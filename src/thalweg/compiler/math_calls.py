@@ -32,9 +32,9 @@ class MathCalls(Containers):
         )
         if not known or node.keywords or not node.args:
             return super()._known(name, node)
-        values = [self.needed(self.expression(one)) for one in node.args]
-        if not values[0].type.numeric:
+        if not self.needed(self.looked_at(node.args[0])).type.numeric:
             return super()._known(name, node)
+        values = [self.needed(self.expression(one)) for one in node.args]
         args = [self.number(one, name) for one in values]
         made = self._of_numbers(name, args)
         if made is None:

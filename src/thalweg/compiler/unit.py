@@ -132,7 +132,7 @@ class Unit:
         return field_type(kind)
 
     def check_lists(self) -> None:
-        """Refuses a list that has a name while its field gets another one: Python's name goes on to mean the old one."""
+        """Refuses a list that has a name while its field gets another one: Python's name still means the old one."""
         for field, place in self.replaced_lists.items():
             if field in self.named_lists:
                 raise NotCompilable(

@@ -83,7 +83,7 @@ def _settle(log: Any) -> Any:
     entries = get_i(log)
     for k in range(get_i(log + 8)):
         place = get_i(entries + 16 * k)
-        if place == OLD or place == PASSING:
+        if place in (OLD, PASSING):
             free(get_i(entries + 16 * k + 8))
     put_i(log + 24, 0)
 
@@ -102,7 +102,7 @@ def undo(log: Any) -> Any:
     entries = get_i(log)
     for k in range(get_i(log + 8) - 1, -1, -1):
         place, value = get_i(entries + 16 * k), get_i(entries + 16 * k + 8)
-        if place == NEW or place == PASSING:
+        if place in (NEW, PASSING):
             free(value)
         elif place != OLD:
             put_i(place, value)
