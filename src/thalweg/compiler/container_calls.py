@@ -46,7 +46,7 @@ class ContainerCalls(DictCalls):
         return self._inline(base, "l, v", f"{store}({push}(l[0], l[1], {size}, {most}), v)")
 
     def _one(self, node: ast.Call) -> ast.expr:
-        self._arguments(node, 1, 1)
+        self.keyword_arguments(node, 1, 1)
         return node.args[0]
 
     def _list_append(self, owner: Expr, node: ast.Call) -> Expr:
@@ -62,7 +62,7 @@ class ContainerCalls(DictCalls):
     _list_appendleft = _list_append
 
     def _list_pop(self, owner: Expr, node: ast.Call) -> Expr:
-        self._arguments(node, 0, int(owner.type.label == "list"))
+        self.keyword_arguments(node, 0, int(owner.type.label == "list"))
         self.change(owner)
         code, item = self.code_of(owner.type), owner.type.items[0]
         if not node.args:
@@ -76,14 +76,14 @@ class ContainerCalls(DictCalls):
         return Expr(f"{name}({owner.code}, {at})", item)
 
     def _list_popleft(self, owner: Expr, node: ast.Call) -> Expr:
-        self._arguments(node, 0, 0)
+        self.keyword_arguments(node, 0, 0)
         self.change(owner)
         code = self.code_of(owner.type)
         name = self._inline("popleft", "l", f"return {code.load_at}(pop_front(l[0], {code.size}))")
         return Expr(f"{name}({owner.code})", owner.type.items[0])
 
     def _list_insert(self, owner: Expr, node: ast.Call) -> Expr:
-        self._arguments(node, 2, 2)
+        self.keyword_arguments(node, 2, 2)
         at, value = self.index(node.args[0]), self.expression(node.args[1])
         self.change(owner)
         code, item = self.code_of(owner.type), owner.type.items[0]
@@ -103,7 +103,7 @@ class ContainerCalls(DictCalls):
         return Expr(f"{name}({owner.code}, {other.code})", NONE)
 
     def _list_clear(self, owner: Expr, node: ast.Call) -> Expr:
-        self._arguments(node, 0, 0)
+        self.keyword_arguments(node, 0, 0)
         self.change(owner)
         return Expr(f"clear({owner.code}[0])", NONE)
 
@@ -130,20 +130,20 @@ class ContainerCalls(DictCalls):
     _list_count = _list_index
 
     def _list_reverse(self, owner: Expr, node: ast.Call) -> Expr:
-        self._arguments(node, 0, 0)
+        self.keyword_arguments(node, 0, 0)
         self.change(owner)
         name = self._inline("reverse", "l", f"reverse(l[0], l[1], {self.code_of(owner.type).size})")
         return Expr(f"{name}({owner.code})", NONE)
 
     def _list_sort(self, owner: Expr, node: ast.Call) -> Expr:
-        words = self._arguments(node, 0, 0, ("reverse", "key"))
+        words = self.keyword_arguments(node, 0, 0, ("reverse", "key"))
         self.change(owner)
         down = self.truth(words["reverse"]) if "reverse" in words else "False"
         sort = self.code_of(owner.type, self._order(words, owner.type)).function("sort")
         return Expr(f"{sort}({owner.code}, {down})", NONE)
 
     def _list_copy(self, owner: Expr, node: ast.Call) -> Expr:
-        self._arguments(node, 0, 0)
+        self.keyword_arguments(node, 0, 0)
         made = self.sliced(owner, "0", "length(a[0])")
         return Expr(
             made.code,

@@ -19,6 +19,7 @@ from thalweg.compiler.operations import Expr, an
 from thalweg.compiler.source import Captured, Frozen, dotted
 from thalweg.compiler.tables import table_of
 from thalweg.errors import SchemaError
+from thalweg.flow.field_types import FieldType, Kind
 
 #: Calls of functions that may be about lists, and the method of the class that writes them.
 _FUNCTIONS: Final = {
@@ -47,6 +48,13 @@ class Containers(Expressions):
     statement_call: ast.expr | None = None
     #: which containers ("list", "deque", "dict", or "any") were changed so far, and how often
     changes: dict[str, int]
+
+    def as_item(self, value: Expr) -> Expr:
+        """The value as a list that the call makes holds it: a text is looked at."""
+        if not value.type.is_text:
+            return value
+        read = self.read(value)
+        return Expr(read.code, Type("text", read.type.optional), read.const)
 
     def code_of(self, kind: Type, order: str = "") -> ListCode:
         """The generated functions of a type of list."""
@@ -103,12 +111,11 @@ class Containers(Expressions):
         """A captured container."""
         try:
             table = table_of(value)
-            assert table.kind.item is not None
-            item = self.unit.value_type(table.kind.item)
         except (SchemaError, TypeError) as error:
             self.refuse(f"reads `{path}`, a captured {type(value.value).__name__} that {error}")
-        items = (item,) if table.form == "list" else item.items
-        kind = Type("list", label=table.form, items=items, names=("frozen",), offsets=(-1,))
+        items = tuple(self._table_item(one) for one in table.items)
+        names = ("frozen", "texts") if table.by_text else ("frozen",)
+        kind = Type("list", label=table.form, items=items, names=names, offsets=(-1,))
         return Expr(f"({self.unit.table(table.symbol)}(), 0)", kind)
 
     def _known(self, name: str, node: ast.Call) -> Expr:
@@ -152,6 +159,15 @@ class Containers(Expressions):
             return None
         return self.captured.get(".".join(path))
 
+    def _table_item(self, kind: FieldType) -> Type:
+        if kind.record is None or kind.kind is not Kind.RECORD:
+            return self.unit.value_type(kind)
+        items = tuple(self._table_item(field.type) for field in kind.record.fields)
+        if kind.form == "tuple":
+            return Type("tuple", kind.optional, items=items)
+        label = self.unit.record_class(kind.record.name, kind.record.names)
+        return Type("record", kind.optional, label, items, kind.record.names)
+
     # -- what all need ----------------------------------------------------------------------------------------
 
     def log(self) -> str:
@@ -188,11 +204,15 @@ class Containers(Expressions):
             return value.code
         if kind.tag == "category" and value.type.label == LITERAL:
             return self.fit(value, kind, what)
+        if kind.tag == "text" and value.type.is_text:
+            return self.fit(value, kind, what)
         if kind.optional and value.type in (NONE, kind.bare):
             return self.fit(value, kind, what)
         if value.type.optional and value.type.bare == kind:
             # None is no item: the call fails when it ends.
             return self.needed(value).code
+        if value.type.items and _fits_in(value.type, kind):
+            return self._fit_items(value, kind, what)
         hint = " (write 0.0 instead of 0)" if {value.type.tag, kind.tag} == {"int", "float"} else ""
         self.refuse(f"puts {an(value.type)} into a {what} of {kind}{hint}")
 
@@ -214,7 +234,7 @@ class Containers(Expressions):
             return self._keys(value)
         return value if value.type.tag == "list" else None
 
-    def _arguments(
+    def keyword_arguments(
         self, node: ast.Call, least: int, most: int, words: Sequence[str] = ()
     ) -> dict[str, ast.expr]:
         """The keyword arguments of a call with so many others."""
@@ -233,7 +253,7 @@ class Containers(Expressions):
     def _display(self, node: ast.List) -> Expr:
         parts: list[Expr] = []
         for one in node.elts:
-            part = self.expression(one.value if isinstance(one, ast.Starred) else one)
+            part = self.as_item(self.expression(one.value if isinstance(one, ast.Starred) else one))
             if isinstance(one, ast.Starred) and part.type.tag != "list":
                 self.refuse("passes something else than a list by *")
             parts.append(part)
@@ -271,7 +291,7 @@ class Containers(Expressions):
     def _copied(self, name: str, node: ast.Call) -> Expr | None:
         if not node.args:
             return self.new("list", ())
-        self._arguments(node, 1, 1)
+        self.keyword_arguments(node, 1, 1)
         value = self.listed(node.args[0])
         return None if value is None else self.sliced(value, "0", "length(a[0])")
 
@@ -287,7 +307,7 @@ class Containers(Expressions):
         return Expr(f"{name}({self.log()}, {value.code}{codes})", made)
 
     def _deque(self, name: str, node: ast.Call) -> Expr:
-        words = self._arguments(node, 0, 2, ("maxlen",))
+        words = self.keyword_arguments(node, 0, 2, ("maxlen",))
         limit = node.args[1] if len(node.args) > 1 else words.get("maxlen")
         most = -1 if limit is None else self.expression(limit).const
         if type(most) is not int or most == 0:
@@ -305,7 +325,7 @@ class Containers(Expressions):
         return Expr(f"{made}({self.log()}, {value.code})", kind)
 
     def _new_dict(self, name: str, node: ast.Call) -> Expr:
-        self._arguments(node, 0, 0)
+        self.keyword_arguments(node, 0, 0)
         return self.new("dict", ())
 
     # -- comprehensions ---------------------------------------------------------------------------------------
@@ -363,7 +383,7 @@ class Containers(Expressions):
             self.put(f"{made} = {self.new('list', ()).code}")
 
             def body(item: ast.expr) -> None:
-                value = self.expression(item)
+                value = self.as_item(self.expression(item))
                 kinds.append(Type("list", label="list", items=(value.type,), offsets=(-1,)))
                 self.put(f"{self._appender(kinds[0])}({made}, {value.code})")
 
@@ -375,7 +395,7 @@ class Containers(Expressions):
         return Expr(code, kind)
 
     def _any(self, name: str, node: ast.Call) -> Expr:
-        self._arguments(node, 1, 1)
+        self.keyword_arguments(node, 1, 1)
         argument = node.args[0]
         if not isinstance(argument, ast.GeneratorExp):
             self.refuse(f"calls {name} with something else than a generator expression")
@@ -392,3 +412,15 @@ class Containers(Expressions):
         return Expr(self.detached(name, write)[0], BOOL)
 
     _all = _any
+
+
+def _fits_in(given: Type, kind: Type) -> bool:
+    """Whether a tuple or record may become another whose items are Optional, or are not."""
+    if given.tag != kind.tag or given.label != kind.label or given.optional or kind.optional:
+        return False
+    return len(given.items) == len(kind.items) and all(
+        one == other
+        or (other.optional and one in (NONE, other.bare))
+        or (one.optional and one.bare == other)
+        for one, other in zip(given.items, kind.items, strict=True)
+    )

@@ -16,7 +16,7 @@ class ListFunctions(Containers):
     # -- functions of lists -----------------------------------------------------------------------------------
 
     def _len(self, name: str, node: ast.Call) -> Expr | None:
-        self._arguments(node, 1, 1)
+        self.keyword_arguments(node, 1, 1)
         value = self.looked_at(node.args[0])
         if value.type.tag == "list":
             return Expr(f"length({value.code}[0])", INT)
@@ -25,7 +25,7 @@ class ListFunctions(Containers):
         return None
 
     def _sum(self, name: str, node: ast.Call) -> Expr:
-        self._arguments(node, 1, 2)
+        self.keyword_arguments(node, 1, 2)
         start = self.expression(node.args[1]) if len(node.args) > 1 else None
         if isinstance(node.args[0], ast.Tuple):
             parts = [self.number(self.expression(one), "sum") for one in node.args[0].elts]
@@ -74,7 +74,7 @@ class ListFunctions(Containers):
         return self._inline("by", "a, b", f"return {less}({made}(a), {made}(b))")
 
     def _sorted(self, name: str, node: ast.Call) -> Expr:
-        words = self._arguments(node, 1, 1, ("reverse", "key"))
+        words = self.keyword_arguments(node, 1, 1, ("reverse", "key"))
         value = self.listed(node.args[0])
         if value is None:
             self.refuse("calls sorted with something else than a list")
@@ -90,7 +90,7 @@ class ListFunctions(Containers):
     def _least(self, name: str, node: ast.Call) -> Expr | None:
         if len(node.args) != 1:
             return None
-        words = self._arguments(node, 1, 1, ("default", "key"))
+        words = self.keyword_arguments(node, 1, 1, ("default", "key"))
         value = self.listed(node.args[0])
         if value is None:
             return None
@@ -104,7 +104,7 @@ class ListFunctions(Containers):
 
     def _heap(self, name: str, node: ast.Call) -> Expr:
         name = name.partition(".")[2]
-        self._arguments(node, 1 + (name not in ("heappop", "heapify")), 2)
+        self.keyword_arguments(node, 1 + (name not in ("heappop", "heapify")), 2)
         heap = self.expression(node.args[0])
         if heap.type.tag != "list" or heap.type.label != "list":
             self.refuse(f"calls {name} with something else than a list")
@@ -120,7 +120,7 @@ class ListFunctions(Containers):
         return Expr(f"{self.code_of(heap.type).function(name)}({', '.join(codes)})", result)
 
     def _best(self, name: str, node: ast.Call) -> Expr:
-        words = self._arguments(node, 2, 2, ("key",))
+        words = self.keyword_arguments(node, 2, 2, ("key",))
         count, value = self.expression(node.args[0]), self.listed(node.args[1])
         if value is None or count.type != INT:
             self.refuse(f"calls {name} with something else than an int and a list")
@@ -130,7 +130,7 @@ class ListFunctions(Containers):
         return self.sliced(ordered, "0", "bound(max(n, 0), length(a[0]))", ", n", f", {count.code}")
 
     def _bisect(self, name: str, node: ast.Call) -> Expr:
-        self._arguments(node, 2, 2)
+        self.keyword_arguments(node, 2, 2)
         owner, value = self.expression(node.args[0]), self.expression(node.args[1])
         if owner.type.tag != "list" or owner.type.label != "list":
             self.refuse(f"calls {name} with something else than a list")

@@ -157,7 +157,7 @@ class Loops(ContainerCalls, MathCalls):
         return Turns(f"while {at} < {count}:", lines, made, fixed)
 
     def _turns_of_dict(self, value: Expr, what: str) -> Turns:
-        size, whole_size = self.sizes(value.type)
+        whole_size = self.sizes(value.type)[1]
         whole = self.temporary(value)
         at, entry = self.fresh(), self.fresh()
         self.put(f"{at} = 0")
@@ -165,15 +165,13 @@ class Loops(ContainerCalls, MathCalls):
             f"{entry} = entry_of({whole.code}[0], {at}, {whole_size})", f"{at} += 1",
             f"if get_i({entry}) == 0:", "    continue",
         ]  # fmt: skip
-        key = cell_code.load(self.unit, value.type.items[0], f"{entry} + 8")
-        made = Expr(key, value.type.items[0])
+        kind = self.key_type(value.type)
+        made = Expr(self.key_at(value.type, entry), kind)
         if what != "keys":
-            held = Expr(
-                cell_code.load(self.unit, value.type.items[1], f"{entry} + {8 + size}"),
-                value.type.items[1],
-            )
-            pair = Type("tuple", items=value.type.items)
-            made = held if what == "values" else Expr(f"({key}, {held.code})", pair)
+            place = f"{entry} + {self.value_place(value.type)}"
+            held = Expr(cell_code.load(self.unit, value.type.items[1], place), value.type.items[1])
+            pair = Type("tuple", items=(kind, held.type))
+            made = held if what == "values" else Expr(f"({made.code}, {held.code})", pair)
         return Turns(f"while {at} < get_i({whole.code}[0] + 16):", lines, made, ["any", "dict"])
 
     def _range(self, args: Sequence[Expr]) -> Turns:

@@ -200,7 +200,11 @@ class Statements(Loops):
             return
         if kind.tag == "float" and value.type.tag not in ("float", "none"):
             self.unit.widened.setdefault((owner.type.label, name), self.place)
-        code = self.fit(value, kind, f"{owner.type}.{name}")
+        if kind.items and value.type.items:
+            # Python keeps the very items that it is given.
+            code = self.item_of(value, kind, f"{owner.type}.{name}")
+        else:
+            code = self.fit(value, kind, f"{owner.type}.{name}")
         place = f"{owner.code} + {owner.type.offsets[at]}"
         if kind.tag == "text":
             name = "put_text_or_none" if kind.optional else "put_text"
