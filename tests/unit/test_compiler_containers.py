@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import random
-from typing import Any
+from typing import Any, NamedTuple
 
 import container_kit as kit
 import numpy as np
 import pytest
 
+import thalweg as tw
 from thalweg.checkpoint.object_table import ObjectTable
 from thalweg.checkpoint.tables import BucketTable
 from thalweg.columns.chunks import Chunk
@@ -19,6 +22,7 @@ from thalweg.compiler.keyed_replay import Replay
 from thalweg.flow.failures import reason_of
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import state_spec
+from thalweg.testing.reference import run_reference
 
 ROWS, OUT, STATE = Schema.of(kit.Row), Schema.of(kit.Out), state_spec(kit.State)
 KEY = KeySpec((ROWS.field("which"),))
@@ -26,6 +30,20 @@ SEED = 11
 #: functions in one kernel, and the rows that each is given
 TOGETHER = 6
 ROWS_EACH = 50
+
+
+@tw.state
+class Wide:
+    dq: collections.deque[int] = dataclasses.field(
+        default_factory=lambda: collections.deque(maxlen=9)
+    )
+
+
+@tw.state
+class Narrow:
+    dq: collections.deque[int] = dataclasses.field(
+        default_factory=lambda: collections.deque(maxlen=2)
+    )
 
 
 def spec_of(function: Any) -> KeyedSpec:
@@ -145,3 +163,78 @@ def test_tables_give_back_what_rows_own() -> None:
     gone = table.take_out(lambda hashes: np.zeros(len(hashes), np.bool_))
     assert gone.num_rows == 50
     assert table._owned() == 0
+
+
+def test_deques_with_a_smaller_maxlen_keep_their_last_items() -> None:
+    """As Python's deque does, in both tables."""
+    written = ObjectTable(KEY, state_spec(Wide))
+    written.get_or_new(1).dq.extend([1, 2, 3, 4])
+    for table in (ObjectTable(KEY, state_spec(Narrow)), BucketTable(KEY, state_spec(Narrow))):
+        table.load([written.snapshot()])
+        assert table.snapshot().column("dq").to_pylist() == [[3, 4]]
+
+
+class Payment(NamedTuple):
+    card: int
+    ts: tw.Timestamp
+    country: str
+    amount: float
+
+
+class Alert(NamedTuple):
+    card: int
+    was: str
+    before: str | None
+    name: str
+    rate: float
+
+
+@tw.state
+class Card:
+    country: str = ""
+    before: str | None = None
+    at: tw.Timestamp = 0
+
+
+RATES = {"DE": 1.0, "FR": 1.5, "Österreich": 2.0, "": 3.0}
+NAMES = {code: f"country {code}" for code in RATES}
+RISKY = {f"{n}" for n in range(30)} | {"FR", "Österreich"}
+
+
+def moved(state: Card, row: Payment) -> Alert | None:
+    """The last country as a text; raises after it has changed, and at countries without a rate."""
+    was = state.country
+    fast = row.ts - state.at < 40
+    state.country, state.at = row.country, row.ts
+    if row.amount > 8.0:
+        state.before = None
+        raise ValueError("too much")
+    if not was or was == row.country or not fast:
+        return None
+    state.before, before = was, state.before
+    rate = RATES[row.country] * (2.0 if row.country in RISKY else 1.0)
+    return Alert(row.card, was, before, NAMES.get(row.country, "?"), rate)
+
+
+def moves() -> tw.Flow:
+    flow = tw.Flow("moves")
+    rows = flow.source("rows", Payment, order_by="ts").key_by("card")
+    rows.process(moved, state=Card, errors="reject", compile="require").sink("out")
+    return flow
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_texts_in_state_and_captured_tables_by_text() -> None:
+    """As the reference has it, in threads and slots; rows that fail half way leave the texts that were there."""
+    draw = random.Random(5)
+    countries = ["DE", "FR", "Österreich", "", "a land without a rate"]
+    rows = [
+        Payment(draw.randrange(9), 3 * i, draw.choice(countries), draw.uniform(0.0, 9.0))
+        for i in range(600)
+    ]
+    wanted = run_reference(moves(), {"rows": rows}).sinks["out"]
+    assert len(wanted) > 100
+    options: list[dict[str, Any]] = [{"threads": 1}, {"threads": 2}, {"slots": 2}]
+    for option in options:
+        assert tw.run(moves(), {"rows": rows}, **option).rows("out") == wanted

@@ -8,6 +8,7 @@ room; then how many entries are about buffers.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 import numba
@@ -133,5 +134,5 @@ class UndoLog:
             _undo_at(self.place)
 
     def __del__(self) -> None:
-        if self._words[0]:
+        if self._words[0] and not sys.is_finalizing():
             _free_at(self.place)
