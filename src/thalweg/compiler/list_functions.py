@@ -27,8 +27,9 @@ class ListFunctions(Containers):
     def _sum(self, name: str, node: ast.Call) -> Expr:
         self.keyword_arguments(node, 1, 2)
         start = self.expression(node.args[1]) if len(node.args) > 1 else None
-        if isinstance(node.args[0], ast.Tuple):
-            parts = [self.number(self.expression(one), "sum") for one in node.args[0].elts]
+        display = node.args[0]
+        if isinstance(display, (ast.Tuple, ast.List)) and is_plain_display(display):
+            parts = [self.number(self.expression(one), "sum") for one in display.elts]
             total = start or self.literal(0)
             for one in parts:
                 total = self.operate(total, "+", one)
@@ -90,6 +91,14 @@ class ListFunctions(Containers):
     def _least(self, name: str, node: ast.Call) -> Expr | None:
         if len(node.args) != 1:
             return None
+        display = node.args[0]
+        if (
+            isinstance(display, (ast.Tuple, ast.List))
+            and is_plain_display(display)
+            and len(display.elts) > 1
+            and not node.keywords
+        ):
+            return self._extreme(name, [self.needed(self.expression(one)) for one in display.elts])
         words = self.keyword_arguments(node, 1, 1, ("default", "key"))
         value = self.listed(node.args[0])
         if value is None:
@@ -160,3 +169,8 @@ class ListFunctions(Containers):
         kind = Type("list", label=owner.type.label, items=(item,), offsets=owner.type.offsets)
         self.types[node.id] = kind
         return Expr(owner.code, kind)
+
+
+def is_plain_display(node: ast.Tuple | ast.List) -> bool:
+    """Whether a tuple or list is written item by item, of one at least."""
+    return bool(node.elts) and not any(isinstance(one, ast.Starred) for one in node.elts)

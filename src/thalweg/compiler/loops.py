@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from thalweg.compiler import cell_code
 from thalweg.compiler.container_calls import ContainerCalls
 from thalweg.compiler.kinds import INT, TEXT, Type
+from thalweg.compiler.list_functions import is_plain_display
 from thalweg.compiler.math_calls import MathCalls
 from thalweg.compiler.operations import Expr, an
 from thalweg.compiler.source import Known
@@ -78,6 +79,9 @@ class Loops(ContainerCalls, MathCalls):
             called = self._turns_of_call(node)
             if called is not None:
                 return called
+        if isinstance(node, ast.List) and is_plain_display(node):
+            # Nobody else sees this list.
+            node = ast.copy_location(ast.Tuple(node.elts, ast.Load()), node)
         value = self.expression(node)
         if value.type.tag == "list":
             return self._turns_of_list(value)

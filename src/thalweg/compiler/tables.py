@@ -23,6 +23,7 @@ from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import Field, Schema
 
 _KINDS: Final = {bool: Kind.BOOL, int: Kind.INT, float: Kind.FLOAT, str: Kind.STR}
+_FORMS: Final[dict[type[Any], str]] = {dict: "dict", set: "set", frozenset: "set"}
 _CATEGORY: Final = FieldType(Kind.CATEGORY)
 #: A dict's index is filled where it has more room than this.
 _SMALL: Final = 8
@@ -57,7 +58,7 @@ def table_of(frozen: Frozen) -> Table:
 
 def _made(frozen: Frozen) -> Table:
     value = frozen.value
-    form = {dict: "dict", set: "set", frozenset: "set"}.get(type(value), "list")
+    form = _FORMS.get(type(value), "list")
     parts = [list(value), list(value.values())] if form == "dict" else [list(value)]
     items = [_common(part) for part in parts]
     words = [_words(kind, part) for kind, part in zip(items, parts, strict=True)]
