@@ -7,6 +7,7 @@ whose text is enough to build it again.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -170,11 +171,32 @@ def before_and_after(state: Total, row: Event) -> Iterator[Event]:
         yield Event(row.ts, row.key, row.name, row.tag, row.value, state.n, row.amount, row.lane)
 
 
-def count_or_fail(state: Total, row: Event) -> Event:
-    """Changes its state before it raises."""
+@tw.state
+class Kept:
+    n: int = 0
+    name: str = ""
+    last: float | None = None
+    recent: collections.deque[int] = dataclasses.field(
+        default_factory=lambda: collections.deque(maxlen=3)
+    )
+    seen: dict[int, int] = dataclasses.field(default_factory=dict)
+    best: list[tuple[int, float]] = []
+
+
+def count_or_fail(state: Kept, row: Event) -> Event:
+    """Changes all that its state holds before it raises."""
+    before = state.name
     state.n += 1
-    state.total += 1 // (row.amount % 4)
-    return Event(row.ts, row.key, row.name, row.tag, row.value, state.n, state.total % 50, row.lane)
+    state.name = row.name
+    state.recent.append(row.amount)
+    state.seen[row.amount % 4] = state.seen.get(row.amount % 4, 0) + 1 // (row.amount % 5 + 1)
+    state.best = sorted([*state.best, (row.amount, row.value)], reverse=True)[:3]
+    state.last = None if row.amount % 6 == 1 else row.value + (state.last or 0.0)
+    if len(state.seen) > 3:
+        del state.seen[row.amount % 4]
+    total = sum(state.recent) + sum(k * v for k, v in state.seen.items()) + state.best[-1][0]
+    state.n += 1 // (row.amount % 4)
+    return Event(row.ts, row.key, before, row.tag, row.value, state.n, total % 50, row.lane)
 
 
 @tw.state
@@ -396,7 +418,7 @@ def _process(function: Any, state: Any, on_timer: Any = None) -> Operator:
 
 def _failing_key(on: Sequence[tw.Stream], step: Step, name: str) -> tw.Stream:
     keyed = on[0].key_by(key_or_fail, buckets=8)
-    return keyed.process(count_or_fail, state=Total, name=name, errors="reject")
+    return keyed.process(count_or_fail, state=Kept, name=name, errors="reject")
 
 
 SIZES: tuple[tuple[int, int | None, int], ...] = (
@@ -500,7 +522,7 @@ OPERATORS: dict[str, Operator] = {
     "running": _keyed(running, Total),
     "every_third": _keyed(every_third, Total),
     "before_and_after": _keyed(before_and_after, Total, grows=True),
-    "count_or_fail": _keyed(count_or_fail, Total, errors="reject"),
+    "count_or_fail": _keyed(count_or_fail, Kept, errors="reject"),
     "failing_key": Operator(_failing_key),
     "quiet": _keyed(track, Timed, gone_quiet),
     "ticking": _keyed(pass_and_arm, Timed, tick_again, grows=True),

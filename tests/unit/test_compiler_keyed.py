@@ -368,7 +368,7 @@ def test_errors_name_the_key_when_a_timer_fails() -> None:
 @state
 class Other:
     timer: Timer
-    label: str = ""
+    label: list[str] = []
 
 
 @state
@@ -417,7 +417,7 @@ def count(s: Sum) -> int:
         (int_total, Sum, "assign a float"),
         (narrows, Sum, "Sum.timer is int, got a float"),
         (returns, Sum, "Out.pages is int, got a float"),
-        (lambda s, e: None, Other, "state Other.label is str"),
+        (lambda s, e: None, Other, "state Other.label"),
         (lambda s: None, Sum, "takes 1 arguments"),
         (chained, Sum, "assign its result first"),
     ],

@@ -18,7 +18,7 @@ from thalweg.columns.chunks import Chunk
 from thalweg.compiler import modules
 from thalweg.compiler import source as found
 from thalweg.compiler.freeze import freeze
-from thalweg.compiler.source import Const, FunctionSource, Unusable, describe
+from thalweg.compiler.source import Const, Frozen, FunctionSource, describe
 from thalweg.compiler.stateless import Step, check_stateless, stateless_kernel
 from thalweg.errors import BuildError
 from thalweg.flow.records import Schema
@@ -78,7 +78,7 @@ def test_describe_captures_values_when_called() -> None:
     minutes = dict(describe(lambda p: times.minutes(p.a) > 0).captured)["times.minutes"]
     assert isinstance(minutes, FunctionSource)
     assert minutes.name == "minutes"
-    assert isinstance(dict(describe(lambda p: p.a > len(NAMES)).captured)["NAMES"], Unusable)
+    assert isinstance(dict(describe(lambda p: p.a > len(NAMES)).captured)["NAMES"], Frozen)
 
 
 def test_a_source_travels_where_the_file_is_missing(tmp_path: pathlib.Path) -> None:

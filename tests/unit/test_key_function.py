@@ -81,6 +81,10 @@ def note_of(row: Row) -> str | None:
     return row.note
 
 
+def written(row: Row) -> str:
+    return f"{row.name.upper()}/{row.n % 3}" if row.note != "no" else row.name
+
+
 def half(row: Row) -> float:
     return row.v / (row.n - 2)
 
@@ -97,8 +101,8 @@ def nested(row: Row) -> bool:
 
 
 FUNCTIONS = {
-    "compiled": [bucketed, early, falls_off, falls_off_at_once, class_of, name_of, note_of, half, square],
-    "interpreted": [nested, lambda row: str(row.n)],
+    "compiled": [bucketed, early, falls_off, falls_off_at_once, class_of, name_of, note_of, written, half, square],
+    "interpreted": [nested, lambda row: repr(row.n)],
 }  # fmt: skip
 NUMBERS = [*zip(range(40), [0.0, -0.0, float("nan"), 1.5, 2.5] * 8, strict=True)]
 LARGE = [(2**62, 1.0), (-(2**40), 7.0), (2**62, 2.0)]

@@ -406,7 +406,7 @@ def test_interpreted_states_hold_anything() -> None:
     assert mixed.values(again.get(1)) == (["a"], None)
     assert mixed.values(again.get(2)) == ([], "n")
     assert again.get(3) is None
-    with pytest.raises(SchemaError, match=r"Mixed\.names: list\[str\] does not fit"):
+    with pytest.raises(SchemaError, match=r"Mixed\.names: str inside of a compiled state's field"):
         BucketTable(spec, mixed)
 
 

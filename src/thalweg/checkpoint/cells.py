@@ -23,6 +23,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from thalweg.checkpoint import heap_code
 from thalweg.columns.chunks import Column, Int64s
@@ -65,6 +66,8 @@ def row_words(kind: FieldType) -> int:
         raise SchemaError(f"{kind} in a compiled state; write an empty list for None")
     assert kind.item is not None
     cell_words(kind.item)
+    if kind.maxlen == 0:
+        raise SchemaError(f"{kind} of maxlen 0 in a compiled state")
     if kind.form == "dict":
         assert kind.item.record is not None
         key = kind.item.record.fields[0].type
@@ -196,6 +199,8 @@ def _struct_words(kind: FieldType, array: pa.Array) -> Int64s:
 
 def _list_words(kind: FieldType, array: pa.Array) -> Int64s:
     assert kind.item is not None
+    if kind.maxlen is not None:
+        array = _last_items(array, kind.maxlen)
     counts = array.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
     items = words_of(kind.item, Column.from_arrow(kind.item, array.flatten()))
     items = np.ascontiguousarray(items)
@@ -204,6 +209,14 @@ def _list_words(kind: FieldType, array: pa.Array) -> Int64s:
     if not fill(counts, 8 * items.shape[1], items.ctypes.data, headers):
         raise MemoryError("no memory for the lists of a state")
     return headers
+
+
+def _last_items(array: pa.Array, most: int) -> pa.Array:
+    """Lists of at most so many items, as deques whose maxlen was greater when they were written."""
+    longest = pc.max(array.value_lengths()).as_py()
+    if longest is None or longest <= most:
+        return array
+    return pa.array([one[-most:] for one in array.to_pylist()], array.type)
 
 
 def _text_words(array: pa.Array) -> Int64s:

@@ -14,6 +14,7 @@ reads the bounds of all blocks but the timers of few.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -105,7 +106,8 @@ class BucketTable:
         self.records[entries] = self.default[0]
 
     def __del__(self) -> None:
-        if getattr(self, "_owns", False) and "records" in vars(self):
+        # At the end of the process all memory goes, and compiled code may be gone.
+        if not sys.is_finalizing() and getattr(self, "_owns", False) and "records" in vars(self):
             self.empty(np.arange(self.count))
 
     # -- lookup -----------------------------------------------------------------------------------

@@ -17,6 +17,9 @@ def words(kind: Type) -> int:
     """
     if kind.tag in _SCALARS:
         return 1 + kind.optional
+    if kind.tag == "text":
+        # What owns its bytes outlives the call.
+        return 2 + kind.optional
     if kind.tag in ("record", "tuple"):
         return kind.optional + sum(map(words, kind.items))
     raise NotCompilable(f"a {kind} inside of a list, dict, tuple or record of the state")
@@ -35,6 +38,8 @@ def _load(kind: Type, at: int) -> str:
         return f"(get_i(p + {at}) != 0, {_load(kind.bare, at + 8)})"
     if kind.tag == "bool":
         return f"(get_i(p + {at}) != 0)"
+    if kind.tag == "text":
+        return f"(get_i(p + {at}), get_i(p + {at + 8}))"
     if kind.tag in ("record", "tuple"):
         parts = []
         for one in kind.items:
@@ -56,6 +61,8 @@ def _store(kind: Type, at: int, value: str) -> list[str]:
         return [f"put_i(p + {at}, int64({value}[0]))", *_store(kind.bare, at + 8, f"{value}[1]")]
     if kind.tag == "bool":
         return [f"put_i(p + {at}, int64({value}))"]
+    if kind.tag == "text":
+        return [f"put_i(p + {at}, {value}[0])", f"put_i(p + {at + 8}, {value}[1])"]
     if kind.tag in ("record", "tuple"):
         lines = []
         for i, one in enumerate(kind.items):
@@ -67,6 +74,7 @@ def _store(kind: Type, at: int, value: str) -> list[str]:
 
 def equal(unit: ModuleParts, kind: Type) -> str:
     """The name of ``equal(a, b)``; it raises at NaN, of which Python asks whether it is the same object."""
+    unit.imports.add("text_equal")
     checks = "".join(
         f"    if {one}:\n        raise ValueError('NaN')\n" for one in _nans(kind, "a", "b")
     )
@@ -90,7 +98,7 @@ def _equal(kind: Type, a: str, b: str) -> str:
         return f"({a}[0] == {b}[0] and (not {a}[0] or {_equal(kind.bare, f'{a}[1]', f'{b}[1]')}))"
     if kind.tag in ("record", "tuple"):
         return f"({' and '.join(_equal(k, f'{a}[{i}]', f'{b}[{i}]') for i, k in enumerate(kind.items))})"
-    return f"({a} == {b})"
+    return f"text_equal({a}, {b})" if kind.tag == "text" else f"({a} == {b})"
 
 
 def less(unit: ModuleParts, kind: Type) -> str:
@@ -101,6 +109,9 @@ def less(unit: ModuleParts, kind: Type) -> str:
     """
     if kind.numeric and not kind.optional:
         return unit.helper("less", "@inner\ndef {name}(a, b):\n    return a < b\n")
+    if kind.tag == "text" and not kind.optional:
+        unit.imports.add("text_order")
+        return unit.helper("less", "@inner\ndef {name}(a, b):\n    return text_order(a, b) < 0\n")
     if kind.tag not in ("record", "tuple") or kind.optional:
         raise NotCompilable(f"orders values of {kind}")
     lines = []

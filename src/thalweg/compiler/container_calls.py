@@ -6,10 +6,9 @@ import ast
 from typing import Final
 
 from thalweg.compiler import cell_code
-from thalweg.compiler.containers import Containers
+from thalweg.compiler.dict_calls import DictCalls
 from thalweg.compiler.kinds import INT, NONE, Type
 from thalweg.compiler.operations import Expr, an, whole
-from thalweg.compiler.runtime.dicts import MOST_KEY_WORDS
 
 #: The methods of each container that are compiled.
 _METHODS: Final = {
@@ -20,7 +19,7 @@ _METHODS: Final = {
 }
 
 
-class ContainerCalls(Containers):
+class ContainerCalls(DictCalls):
     """Lowers what a container is asked to do."""
 
     def _method(self, owner: Expr, name: str, node: ast.Call) -> Expr:
@@ -47,7 +46,7 @@ class ContainerCalls(Containers):
         return self._inline(base, "l, v", f"{store}({push}(l[0], l[1], {size}, {most}), v)")
 
     def _one(self, node: ast.Call) -> ast.expr:
-        self._call_arguments(node, 1, 1)
+        self.keyword_arguments(node, 1, 1)
         return node.args[0]
 
     def _list_append(self, owner: Expr, node: ast.Call) -> Expr:
@@ -63,7 +62,7 @@ class ContainerCalls(Containers):
     _list_appendleft = _list_append
 
     def _list_pop(self, owner: Expr, node: ast.Call) -> Expr:
-        self._call_arguments(node, 0, int(owner.type.label == "list"))
+        self.keyword_arguments(node, 0, int(owner.type.label == "list"))
         self.change(owner)
         code, item = self.code_of(owner.type), owner.type.items[0]
         if not node.args:
@@ -77,14 +76,14 @@ class ContainerCalls(Containers):
         return Expr(f"{name}({owner.code}, {at})", item)
 
     def _list_popleft(self, owner: Expr, node: ast.Call) -> Expr:
-        self._call_arguments(node, 0, 0)
+        self.keyword_arguments(node, 0, 0)
         self.change(owner)
         code = self.code_of(owner.type)
         name = self._inline("popleft", "l", f"return {code.load_at}(pop_front(l[0], {code.size}))")
         return Expr(f"{name}({owner.code})", owner.type.items[0])
 
     def _list_insert(self, owner: Expr, node: ast.Call) -> Expr:
-        self._call_arguments(node, 2, 2)
+        self.keyword_arguments(node, 2, 2)
         at, value = self.index(node.args[0]), self.expression(node.args[1])
         self.change(owner)
         code, item = self.code_of(owner.type), owner.type.items[0]
@@ -104,7 +103,7 @@ class ContainerCalls(Containers):
         return Expr(f"{name}({owner.code}, {other.code})", NONE)
 
     def _list_clear(self, owner: Expr, node: ast.Call) -> Expr:
-        self._call_arguments(node, 0, 0)
+        self.keyword_arguments(node, 0, 0)
         self.change(owner)
         return Expr(f"clear({owner.code}[0])", NONE)
 
@@ -131,20 +130,20 @@ class ContainerCalls(Containers):
     _list_count = _list_index
 
     def _list_reverse(self, owner: Expr, node: ast.Call) -> Expr:
-        self._call_arguments(node, 0, 0)
+        self.keyword_arguments(node, 0, 0)
         self.change(owner)
         name = self._inline("reverse", "l", f"reverse(l[0], l[1], {self.code_of(owner.type).size})")
         return Expr(f"{name}({owner.code})", NONE)
 
     def _list_sort(self, owner: Expr, node: ast.Call) -> Expr:
-        words = self._call_arguments(node, 0, 0, ("reverse", "key"))
+        words = self.keyword_arguments(node, 0, 0, ("reverse", "key"))
         self.change(owner)
         down = self.truth(words["reverse"]) if "reverse" in words else "False"
         sort = self.code_of(owner.type, self._order(words, owner.type)).function("sort")
         return Expr(f"{sort}({owner.code}, {down})", NONE)
 
     def _list_copy(self, owner: Expr, node: ast.Call) -> Expr:
-        self._call_arguments(node, 0, 0)
+        self.keyword_arguments(node, 0, 0)
         made = self.sliced(owner, "0", "length(a[0])")
         return Expr(
             made.code,
@@ -165,7 +164,7 @@ class ContainerCalls(Containers):
             node.value,
             (ast.Attribute, ast.Name, ast.Call, ast.Subscript, ast.List, ast.ListComp, ast.BinOp),
         ):
-            owner = self.expression(node.value)
+            owner = self.looked_at(node.value)
             if owner.type.tag == "list":
                 return self.item_at(owner, node.slice)
         return super()._subscript(node)
@@ -251,7 +250,7 @@ class ContainerCalls(Containers):
 
     def _contained(self, value: Expr, container: ast.expr) -> str:
         if isinstance(container, (ast.Attribute, ast.Name, ast.Call, ast.Subscript, ast.ListComp)):
-            owner = self.expression(container)
+            owner = self.looked_at(container)
             if owner.type.tag == "list":
                 return self._held(value, owner)
         return super()._contained(value, container)
@@ -270,146 +269,3 @@ class ContainerCalls(Containers):
             return f"{name}({owner.code}, {key})"
         code = self.item_of(value, item, owner.type.label)
         return f"{self.code_of(owner.type).function('contains')}({owner.code}, {code})"
-
-    # -- dicts ------------------------------------------------------------------------------------------------
-
-    def sizes(self, kind: Type) -> tuple[int, int]:
-        """Bytes of a key, and of key and value."""
-        if not kind.items:
-            self.refuse("uses an empty dict of which nothing says what it holds")
-        key = 8 * cell_code.words(kind.items[0])
-        if key > 8 * MOST_KEY_WORDS or not _is_key(kind.items[0]):
-            self.refuse(
-                f"uses {an(kind)}; keys are int, bool, Category or tuples of a few of these"
-            )
-        return key, key + sum(8 * cell_code.words(one) for one in kind.items[1:])
-
-    def _with_key(
-        self, owner: Expr, key: ast.expr | Expr, base: str, more: str, body: str
-    ) -> tuple[str, str]:
-        """A function of dict and key in which ``e`` is the entry (0: none) and ``p`` where the key stands; the key."""
-        value = key if isinstance(key, Expr) else self.expression(key)
-        kind = owner.type.items[0]
-        if kind.tag == "int" and value.type.tag == "bool":
-            value = Expr(whole(value), INT)
-        code = self.item_of(value, kind, owner.type.label)
-        size, whole_size = self.sizes(owner.type)
-        store = cell_code.store(self.unit, kind)
-        name = self._inline(base, f"l, k{more}", (
-            f"p = key_place()\n    {store}(p, k)\n"
-            f"    e = find(l[0], {size}, {whole_size}, p)\n    {body}"
-        ))  # fmt: skip
-        return name, code
-
-    def _value_at(self, owner: Expr) -> str:
-        """Code of the value of the entry ``e``."""
-        return cell_code.load(
-            self.unit, owner.type.items[1], f"e + {8 + self.sizes(owner.type)[0]}"
-        )
-
-    def _dict_item(self, owner: Expr, at: ast.expr) -> Expr:
-        if owner.type.label == "set":
-            self.refuse("uses [] on a set")
-        body = f"if e == 0:\n        raise KeyError('missing')\n    return {self._value_at(owner)}"
-        name, key = self._with_key(owner, at, "get", "", body)
-        return Expr(f"{name}({owner.code}, {key})", owner.type.items[1])
-
-    def _dict_get(self, owner: Expr, node: ast.Call) -> Expr:
-        self._call_arguments(node, 1, 2)
-        kind = owner.type.items[1] if owner.type.items else NONE
-        key = self.expression(node.args[0])
-        default = self.expression(node.args[1]) if len(node.args) > 1 else Expr("None", NONE, None)
-        if default.type == NONE:
-            if kind.optional:
-                self.refuse(f"calls .get of {an(owner.type)} without a default")
-            body = f"if e == 0:\n        return False, {kind.zero}\n    return True, {self._value_at(owner)}"
-            name, code = self._with_key(owner, key, "get", "", body)
-            return Expr(
-                f"{name}({owner.code}, {code})",
-                Type(kind.tag, True, kind.label, kind.items, kind.names),
-            )
-        body = f"if e == 0:\n        return d\n    return {self._value_at(owner)}"
-        name, code = self._with_key(owner, key, "get", ", d", body)
-        given = self.item_of(default, kind, "dict")
-        return Expr(f"{name}({owner.code}, {code}, {given})", kind)
-
-    def _dict_pop(self, owner: Expr, node: ast.Call) -> Expr:
-        self._call_arguments(node, 1, 2)
-        key = self.expression(node.args[0])
-        more, given, missing = "", "", "raise KeyError('missing')"
-        if len(node.args) > 1:
-            value = self.expression(node.args[1])
-            if value.type == NONE:
-                self.refuse("calls .pop with the default None")
-            more, missing = ", d", "return d"
-            given = f", {self.item_of(value, owner.type.items[1], 'dict')}"
-        self.change(owner)
-        body = f"if e == 0:\n        {missing}\n    v = {self._value_at(owner)}\n    remove(l[0], l[1], e)\n    return v"
-        name, code = self._with_key(owner, key, "pop", more, body)
-        return Expr(f"{name}({owner.code}, {code}{given})", owner.type.items[1])
-
-    def _dict_setdefault(self, owner: Expr, node: ast.Call) -> Expr:
-        self._call_arguments(node, 2, 2)
-        key, value = self.expression(node.args[0]), self.expression(node.args[1])
-        self.change(owner)
-        size, whole_size = self.sizes(owner.type)
-        body = (
-            f"if e == 0:\n        e = insert(l[0], l[1], {size}, {whole_size}, p)\n"
-            f"        {cell_code.store(self.unit, owner.type.items[1])}(e + {8 + size}, v)\n"
-            f"    return {self._value_at(owner)}"
-        )
-        name, code = self._with_key(owner, key, "setdefault", ", v", body)
-        given = self.item_of(value, owner.type.items[1], "dict")
-        return Expr(f"{name}({owner.code}, {code}, {given})", owner.type.items[1])
-
-    def _dict_store(self, owner: Expr, at: ast.expr, value: Expr) -> None:
-        size, whole_size = self.sizes(owner.type)
-        body = (
-            f"if e == 0:\n        e = insert(l[0], l[1], {size}, {whole_size}, p)\n"
-            f"    else:\n        note(l[1], e + {8 + size}, {whole_size - size})\n"
-            f"    {cell_code.store(self.unit, owner.type.items[1])}(e + {8 + size}, v)"
-        )
-        name, code = self._with_key(owner, at, "put", ", v", body)
-        self.put(
-            f"{name}({owner.code}, {code}, {self.item_of(value, owner.type.items[1], 'dict')})"
-        )
-
-    def _dict_clear(self, owner: Expr, node: ast.Call) -> Expr:
-        self._call_arguments(node, 0, 0)
-        self.change(owner)
-        name = self._inline("empty", "l", "empty(l[0], l[1])")
-        return Expr(f"{name}({owner.code})", NONE)
-
-    def _dict_copy(self, owner: Expr, node: ast.Call) -> Expr:
-        self._call_arguments(node, 0, 0)
-        made = self.new("dict", owner.type.items)
-        name = self._inline(
-            "copy",
-            "l, a",
-            f"assign_dict(l[0], l[1], {self.sizes(owner.type)[1]}, a[0])\n    return l",
-        )
-        return Expr(f"{name}({made.code}, {owner.code})", made.type)
-
-    def _keys(self, owner: Expr) -> Expr:
-        """The keys of a dict, or items of a set, as a list that the call makes."""
-        size, whole_size = self.sizes(owner.type)
-        name = self._inline("keys", "log, a", (
-            "l = new_list(log), log | 1\n    for k in range(get_i(a[0] + 16)):\n"
-            f"        e = entry_of(a[0], k, {whole_size})\n        if get_i(e) != 0:\n"
-            f"            copy_bytes(push_back(l[0], l[1], {size}, -1), e + 8, {size})\n    return l"
-        ))  # fmt: skip
-        kind = Type("list", label="list", items=owner.type.items[:1], offsets=(-1,))
-        return Expr(f"{name}({self.log()}, {owner.code})", kind)
-
-    def _learned_dict(self, node: ast.expr, owner: Expr, key: Type, value: Type) -> Expr:
-        made = self.learned(node, owner, key)
-        assert isinstance(node, ast.Name)
-        kind = Type("list", label="dict", items=(key, value), offsets=made.type.offsets)
-        self.types[node.id] = kind
-        return Expr(owner.code, kind)
-
-
-def _is_key(kind: Type) -> bool:
-    if kind.tag in ("tuple", "record"):
-        return not kind.optional and all(map(_is_key, kind.items))
-    return kind.tag in ("int", "bool", "category") and not kind.optional

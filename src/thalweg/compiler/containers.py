@@ -12,14 +12,14 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from thalweg.compiler import cell_code
 from thalweg.compiler.expressions import Expressions
-from thalweg.compiler.kinds import BOOL, FLOAT, INT, NONE, Type
+from thalweg.compiler.kinds import BOOL, LITERAL, NONE, Type
 from thalweg.compiler.list_code import ListCode
 from thalweg.compiler.operations import Expr, an
 from thalweg.compiler.source import Captured, Frozen, dotted
 from thalweg.compiler.tables import table_of
 from thalweg.errors import SchemaError
+from thalweg.flow.field_types import FieldType, Kind
 
 #: Calls of functions that may be about lists, and the method of the class that writes them.
 _FUNCTIONS: Final = {
@@ -30,7 +30,8 @@ _FUNCTIONS: Final = {
     "bisect.bisect_left": "_bisect", "bisect.bisect_right": "_bisect", "bisect.insort_left": "_bisect",
     "bisect.insort_right": "_bisect",
 }  # fmt: skip
-_VARIABLE: Final = re.compile(r"\b[vt]_\w+")
+#: The variables of generated code.
+VARIABLE: Final = re.compile(r"\b(?:[vt]_\w+|_a\b)")
 _ASSIGNED: Final = re.compile(r"^\s*(?:for )?([vt]_\w+(?:, [vt]_\w+)*) (?:=|in) ", re.MULTILINE)
 
 
@@ -47,6 +48,31 @@ class Containers(Expressions):
     statement_call: ast.expr | None = None
     #: which containers ("list", "deque", "dict", or "any") were changed so far, and how often
     changes: dict[str, int]
+
+    def as_item(self, value: Expr) -> Expr:
+        """The value as a list that the call makes holds it: a text is looked at."""
+        if not value.type.is_text:
+            return value
+        read = self.read(value)
+        return Expr(read.code, Type("text", read.type.optional), read.const)
+
+    def code_of(self, kind: Type, order: str = "") -> ListCode:
+        """The generated functions of a type of list."""
+        if not kind.items:
+            self.refuse("uses an empty list of which nothing says what it holds")
+        return ListCode(self.unit, kind, order)
+
+    def _method(self, owner: Expr, name: str, node: ast.Call) -> Expr:
+        """A call of a container's method; given by the subclass."""
+        raise NotImplementedError
+
+    def _appender(self, kind: Type, base: str = "append") -> str:
+        """The name of ``append(l, value)``; given by the subclass."""
+        raise NotImplementedError
+
+    def _keys(self, owner: Expr) -> Expr:
+        """The keys of a dict as a list; given by the subclass."""
+        raise NotImplementedError
 
     def loop(self, target: ast.expr, iterable: ast.expr, body: Callable[[], None]) -> None:
         """A loop; given by the subclass."""
@@ -68,7 +94,7 @@ class Containers(Expressions):
         if isinstance(node.func, ast.Attribute):
             path = dotted(node.func)
             if path is None or self.variable(path[0]) is not None or self.is_frozen(path[:-1]):
-                owner = self.expression(node.func.value)
+                owner = self.looked_at(node.func.value)
                 if owner.type.tag == "list":
                     return self._method(owner, node.func.attr, node)
         return super()._call(node)
@@ -85,12 +111,11 @@ class Containers(Expressions):
         """A captured container."""
         try:
             table = table_of(value)
-            assert table.kind.item is not None
-            item = self.unit.value_type(table.kind.item)
         except (SchemaError, TypeError) as error:
             self.refuse(f"reads `{path}`, a captured {type(value.value).__name__} that {error}")
-        items = (item,) if table.form == "list" else item.items
-        kind = Type("list", label=table.form, items=items, names=("frozen",), offsets=(-1,))
+        items = tuple(self._table_item(one) for one in table.items)
+        names = ("frozen", "texts") if table.by_text else ("frozen",)
+        kind = Type("list", label=table.form, items=items, names=names, offsets=(-1,))
         return Expr(f"({self.unit.table(table.symbol)}(), 0)", kind)
 
     def _known(self, name: str, node: ast.Call) -> Expr:
@@ -113,10 +138,19 @@ class Containers(Expressions):
         if isinstance(node.op, ast.Add) and isinstance(
             node.left, (ast.Attribute, ast.Name, ast.List)
         ):
-            left = self.expression(node.left)
+            left = self.looked_at(node.left)
             if left.type.tag == "list" and left.type.label == "list":
                 return self._joined(left, self.expression(node.right))
         return super()._binop(node)
+
+    def looked_at(self, node: ast.expr) -> Expr:
+        """The expression; where it is no container, somebody else lowers it once more."""
+        before = len(self.unit.sensitive), self.effects, dict(self.changes)
+        value = self.expression(node)
+        if value.type.tag != "list":
+            del self.unit.sensitive[before[0] :]
+            self.effects, self.changes = before[1:]
+        return value
 
     def resolved(self, node: ast.Call) -> Captured | None:
         """What is called; None for a method of a value."""
@@ -124,6 +158,15 @@ class Containers(Expressions):
         if path is None or self.variable(path[0]) is not None:
             return None
         return self.captured.get(".".join(path))
+
+    def _table_item(self, kind: FieldType) -> Type:
+        if kind.record is None or kind.kind is not Kind.RECORD:
+            return self.unit.value_type(kind)
+        items = tuple(self._table_item(field.type) for field in kind.record.fields)
+        if kind.form == "tuple":
+            return Type("tuple", kind.optional, items=items)
+        label = self.unit.record_class(kind.record.name, kind.record.names)
+        return Type("record", kind.optional, label, items, kind.record.names)
 
     # -- what all need ----------------------------------------------------------------------------------------
 
@@ -159,27 +202,39 @@ class Containers(Expressions):
         """Code of a value that becomes an item: of its very type, since Python keeps what it is given."""
         if value.type == kind:
             return value.code
+        if kind.tag == "category" and value.type.label == LITERAL:
+            return self.fit(value, kind, what)
+        if kind.tag == "text" and value.type.is_text:
+            return self.fit(value, kind, what)
         if kind.optional and value.type in (NONE, kind.bare):
             return self.fit(value, kind, what)
+        if value.type.optional and value.type.bare == kind:
+            # None is no item: the call fails when it ends.
+            return self.needed(value).code
+        if value.type.items and _fits_in(value.type, kind):
+            return self._fit_items(value, kind, what)
         hint = " (write 0.0 instead of 0)" if {value.type.tag, kind.tag} == {"int", "float"} else ""
         self.refuse(f"puts {an(value.type)} into a {what} of {kind}{hint}")
-
-    def code_of(self, kind: Type, order: str = "") -> ListCode:
-        """The generated functions of a type of list."""
-        if not kind.items:
-            self.refuse("uses an empty list of which nothing says what it holds")
-        return ListCode(self.unit, kind, order)
 
     def listed(self, node: ast.expr) -> Expr | None:
         """The expression if it is a list or deque, or the list that a generator or dict gives; None for all else."""
         if isinstance(node, ast.GeneratorExp):
             return self._comprehension(node)
-        value = self.expression(node)
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("keys", "values", "items")
+            and not node.args
+        ):
+            each = ast.copy_location(ast.Name("each", ast.Load()), node)
+            part = ast.comprehension(ast.Name("each", ast.Store()), node, [], 0)
+            return self._comprehension(ast.copy_location(ast.ListComp(each, [part]), node))
+        value = self.looked_at(node)
         if value.type.tag == "list" and value.type.label in ("dict", "set"):
             return self._keys(value)
         return value if value.type.tag == "list" else None
 
-    def _call_arguments(
+    def keyword_arguments(
         self, node: ast.Call, least: int, most: int, words: Sequence[str] = ()
     ) -> dict[str, ast.expr]:
         """The keyword arguments of a call with so many others."""
@@ -198,7 +253,7 @@ class Containers(Expressions):
     def _display(self, node: ast.List) -> Expr:
         parts: list[Expr] = []
         for one in node.elts:
-            part = self.expression(one.value if isinstance(one, ast.Starred) else one)
+            part = self.as_item(self.expression(one.value if isinstance(one, ast.Starred) else one))
             if isinstance(one, ast.Starred) and part.type.tag != "list":
                 self.refuse("passes something else than a list by *")
             parts.append(part)
@@ -236,7 +291,7 @@ class Containers(Expressions):
     def _copied(self, name: str, node: ast.Call) -> Expr | None:
         if not node.args:
             return self.new("list", ())
-        self._call_arguments(node, 1, 1)
+        self.keyword_arguments(node, 1, 1)
         value = self.listed(node.args[0])
         return None if value is None else self.sliced(value, "0", "length(a[0])")
 
@@ -252,7 +307,7 @@ class Containers(Expressions):
         return Expr(f"{name}({self.log()}, {value.code}{codes})", made)
 
     def _deque(self, name: str, node: ast.Call) -> Expr:
-        words = self._call_arguments(node, 0, 2, ("maxlen",))
+        words = self.keyword_arguments(node, 0, 2, ("maxlen",))
         limit = node.args[1] if len(node.args) > 1 else words.get("maxlen")
         most = -1 if limit is None else self.expression(limit).const
         if type(most) is not int or most == 0:
@@ -270,7 +325,7 @@ class Containers(Expressions):
         return Expr(f"{made}({self.log()}, {value.code})", kind)
 
     def _new_dict(self, name: str, node: ast.Call) -> Expr:
-        self._call_arguments(node, 0, 0)
+        self.keyword_arguments(node, 0, 0)
         return self.new("dict", ())
 
     # -- comprehensions ---------------------------------------------------------------------------------------
@@ -289,7 +344,7 @@ class Containers(Expressions):
         self.types.clear()
         self.types.update(types)
         inside = {n for found in _ASSIGNED.findall(text) for n in found.split(", ")}
-        free = sorted(set(_VARIABLE.findall(text)) - inside)
+        free = sorted(set(VARIABLE.findall(text)) - inside)
         name = self.unit.helper(base, f"@inner\ndef {{name}}({', '.join(free)}):\n{text}\n")
         return f"{name}({', '.join(free)})", result
 
@@ -299,6 +354,10 @@ class Containers(Expressions):
         if len(node.generators) != 1 or node.generators[0].is_async:
             self.refuse("uses a comprehension with several `for`")
         part = node.generators[0]
+        for name in ast.walk(part.target):
+            if isinstance(name, ast.Name):
+                # Its variables are its own, whatever the function calls so.
+                self.types.pop(name.id, None)
 
         def inner() -> None:
             for test in part.ifs:
@@ -324,7 +383,7 @@ class Containers(Expressions):
             self.put(f"{made} = {self.new('list', ()).code}")
 
             def body(item: ast.expr) -> None:
-                value = self.expression(item)
+                value = self.as_item(self.expression(item))
                 kinds.append(Type("list", label="list", items=(value.type,), offsets=(-1,)))
                 self.put(f"{self._appender(kinds[0])}({made}, {value.code})")
 
@@ -336,7 +395,7 @@ class Containers(Expressions):
         return Expr(code, kind)
 
     def _any(self, name: str, node: ast.Call) -> Expr:
-        self._call_arguments(node, 1, 1)
+        self.keyword_arguments(node, 1, 1)
         argument = node.args[0]
         if not isinstance(argument, ast.GeneratorExp):
             self.refuse(f"calls {name} with something else than a generator expression")
@@ -354,150 +413,14 @@ class Containers(Expressions):
 
     _all = _any
 
-    # -- functions of lists -----------------------------------------------------------------------------------
 
-    def _len(self, name: str, node: ast.Call) -> Expr | None:
-        self._call_arguments(node, 1, 1)
-        value = self.expression(node.args[0])
-        if value.type.tag == "list":
-            return Expr(f"length({value.code}[0])", INT)
-        if value.type.tag in ("tuple", "record") and not value.type.optional:
-            return self.literal(len(value.type.items))
-        return None
-
-    def _sum(self, name: str, node: ast.Call) -> Expr:
-        self._call_arguments(node, 1, 2)
-        start = self.expression(node.args[1]) if len(node.args) > 1 else None
-        if isinstance(node.args[0], ast.Tuple):
-            parts = [self.number(self.expression(one), "sum") for one in node.args[0].elts]
-            total = start or self.literal(0)
-            for one in parts:
-                total = self.operate(total, "+", one)
-            return total
-        value = self.listed(node.args[0])
-        if value is None:
-            self.refuse("calls sum with something else than a list or tuple")
-        code, item = self.code_of(value.type), value.type.items[0]
-        if not item.numeric or item.optional:
-            self.refuse(f"calls sum with {an(value.type)}")
-        kind = FLOAT if item == FLOAT else INT
-        if start is not None and start.type == kind:
-            return Expr(f"{code.total()}({value.code}, {start.code})", kind)
-        if start is not None:
-            self.refuse(f"calls sum with {an(value.type)} and {an(start.type)} as its start")
-        if kind == INT:
-            return Expr(f"{code.total()}({value.code}, 0)", INT)
-        # Of no floats Python gives the int 0.
-        check = self._inline("total", "l", (
-            f"if length(l[0]) == 0:\n        raise ValueError('no floats')\n    return {code.total()}(l, 0.0)"
-        ))  # fmt: skip
-        return Expr(f"{check}({value.code})", FLOAT)
-
-    def _order(self, words: dict[str, ast.expr], kind: Type) -> str:
-        """The function that compares items by ``key=``; empty without."""
-        key = words.get("key")
-        if key is None:
-            return ""
-        if not isinstance(key, ast.Lambda) or len(key.args.args) != 1 or not kind.items:
-            self.refuse("passes a key that is not a lambda of one argument")
-        name = key.args.args[0].arg
-        before = dict(self.types), self.bound
-        self.types[name] = kind.items[0]
-        self.bound = {*(self.bound or ()), name}
-        value = self.expression(key.body)
-        self.types.clear()
-        self.types.update(before[0])
-        self.bound = before[1]
-        if set(_VARIABLE.findall(value.code)) - {f"v_{name}"}:
-            self.refuse("passes a key that reads other variables")
-        made = self._inline("key", f"v_{name}", f"return {value.code}")
-        less = cell_code.strict_less(self.unit, value.type)
-        return self._inline("by", "a, b", f"return {less}({made}(a), {made}(b))")
-
-    def _sorted(self, name: str, node: ast.Call) -> Expr:
-        words = self._call_arguments(node, 1, 1, ("reverse", "key"))
-        value = self.listed(node.args[0])
-        if value is None:
-            self.refuse("calls sorted with something else than a list")
-        return self._sorted_copy(value, words)
-
-    def _sorted_copy(self, value: Expr, words: dict[str, ast.expr]) -> Expr:
-        down = self.truth(words["reverse"]) if "reverse" in words else "False"
-        copied = self.sliced(value, "0", "length(a[0])")
-        sort = self.code_of(value.type, self._order(words, value.type)).function("sort")
-        made = self._inline("sorted", "l, down", f"{sort}(l, down)\n    return l")
-        return Expr(f"{made}({copied.code}, {down})", copied.type)
-
-    def _least(self, name: str, node: ast.Call) -> Expr | None:
-        if len(node.args) != 1:
-            return None
-        words = self._call_arguments(node, 1, 1, ("default", "key"))
-        value = self.listed(node.args[0])
-        if value is None:
-            return None
-        code, item = self.code_of(value.type, self._order(words, value.type)), value.type.items[0]
-        if "default" not in words:
-            return Expr(f"{code.extreme(name, default=False)}({value.code})", item)
-        default = self.item_of(self.expression(words["default"]), item, "list")
-        return Expr(f"{code.extreme(name, default=True)}({value.code}, {default})", item)
-
-    _greatest = _least
-
-    def _heap(self, name: str, node: ast.Call) -> Expr:
-        name = name.partition(".")[2]
-        self._call_arguments(node, 1 + (name not in ("heappop", "heapify")), 2)
-        heap = self.expression(node.args[0])
-        if heap.type.tag != "list" or heap.type.label != "list":
-            self.refuse(f"calls {name} with something else than a list")
-        value = [self.expression(one) for one in node.args[1:]]
-        if not heap.type.items and value:
-            heap = self.learned(node.args[0], heap, value[0].type)
-        self.change(heap)
-        item = heap.type.items[0]
-        codes = [heap.code, *(self.item_of(one, item, "list") for one in value)]
-        if name in ("heappush", "heapify"):
-            self._only_statement(node)
-        result = NONE if name in ("heappush", "heapify") else item
-        return Expr(f"{self.code_of(heap.type).function(name)}({', '.join(codes)})", result)
-
-    def _best(self, name: str, node: ast.Call) -> Expr:
-        words = self._call_arguments(node, 2, 2, ("key",))
-        count, value = self.expression(node.args[0]), self.listed(node.args[1])
-        if value is None or count.type != INT:
-            self.refuse(f"calls {name} with something else than an int and a list")
-        if name == "heapq.nlargest":
-            words["reverse"] = ast.Constant(True)
-        ordered = self._sorted_copy(value, words)
-        return self.sliced(ordered, "0", "bound(max(n, 0), length(a[0]))", ", n", f", {count.code}")
-
-    def _bisect(self, name: str, node: ast.Call) -> Expr:
-        self._call_arguments(node, 2, 2)
-        owner, value = self.expression(node.args[0]), self.expression(node.args[1])
-        if owner.type.tag != "list" or owner.type.label != "list":
-            self.refuse(f"calls {name} with something else than a list")
-        if not owner.type.items:
-            owner = self.learned(node.args[0], owner, value.type)
-        code = self.code_of(owner.type)
-        find = code.bisect(left=name.endswith("left"))
-        given = f"{owner.code}, {self.item_of(value, owner.type.items[0], 'list')}"
-        if "insort" not in name:
-            return Expr(f"{find}({given})", INT)
-        self.change(owner)
-        self._only_statement(node)
-        store = cell_code.store(self.unit, owner.type.items[0])
-        made = self._inline(
-            "insort", "l, v", f"{store}(insert_item(l[0], l[1], {code.size}, {find}(l, v)), v)"
-        )
-        return Expr(f"{made}({given})", NONE)
-
-    def _only_statement(self, node: ast.Call) -> None:
-        if node is not self.statement_call:
-            self.refuse(f"uses the value of `{ast.unparse(node.func)}`, which is None")
-
-    def learned(self, node: ast.expr, owner: Expr, item: Type) -> Expr:
-        """An empty list of the function's own, of which the first item says what it holds."""
-        if not isinstance(node, ast.Name):
-            self.refuse("uses an empty list of which nothing says what it holds")
-        kind = Type("list", label=owner.type.label, items=(item,), offsets=owner.type.offsets)
-        self.types[node.id] = kind
-        return Expr(owner.code, kind)
+def _fits_in(given: Type, kind: Type) -> bool:
+    """Whether a tuple or record may become another whose items are Optional, or are not."""
+    if given.tag != kind.tag or given.label != kind.label or given.optional or kind.optional:
+        return False
+    return len(given.items) == len(kind.items) and all(
+        one == other
+        or (other.optional and one in (NONE, other.bare))
+        or (one.optional and one.bare == other)
+        for one, other in zip(given.items, kind.items, strict=True)
+    )

@@ -259,6 +259,9 @@ class ModuleFunction(Statements):
             self._put_emit(self._fields(parts))
             return
         value = self.expression(node)
+        if value.type.tag == "none" and not self.is_generator:
+            self.put("pass")
+            return
         if value.type.tag not in ("record", "tuple"):
             self.refuse(f"gives {value.type} where {self.emit.target} is declared")
         whole = self.temporary(value)
@@ -274,8 +277,17 @@ class ModuleFunction(Statements):
 
     def _put_emit(self, codes: Sequence[str]) -> None:
         assert self.emit is not None
-        fields = "".join(f", {code}" for code in codes)
+        kinds = self.emit.target.items
+        fields = "".join(
+            f", {self._kept(code, kind)}" for code, kind in zip(codes, kinds, strict=True)
+        )
         self.put(f"_n = {self.emit.function}(_x, _n{fields})")
+
+    def _kept(self, code: str, kind: Type) -> str:
+        """Code of an output's text that outlives the call."""
+        if kind.tag != "text" or not self.unit.keeps_texts:
+            return code
+        return f"kept_text{'_or_none' if kind.optional else ''}(_a, {code})"
 
     def _targets(self, size: int) -> list[tuple[Type, str]]:
         """Type and name of the declared fields that ``size`` values go to."""

@@ -78,13 +78,13 @@ class Type:
     texts, a list of them, the address of such pairs and their number; handle, a value that passes through, the
     number of its column, and that of a text with what reading it takes (number, where the columns' addresses
     stand, row); an optional number, text or record is a tuple (is there, value); a record a namedtuple; a state
-    the address of its row.
+    the address of its row; a list, deque, dict or set the addresses of its header and of the log of the call.
 
     ``label`` is the generated class of a record, the class name of a state, the field type of a handle, LITERAL
     for a text of literals. ``items`` and ``names`` describe the fields of a record or state, ``offsets`` those
-    of a state. The one name of the handle of a key's text is the way to it (``runtime.text_keys``). Of a list ``label`` is what it is ("list", "deque",
-    "dict", "set"), ``items`` its item, or key and value, ``offsets`` its maxlen (-1: none), and ``names`` is not empty
-    where it cannot be changed.
+    of a state. The one name of the handle of a key's text is the way to it (``runtime.text_keys``). Of a list
+    ``label`` is what it is ("list", "deque", "dict", "set"), ``items`` its item, or key and value, ``offsets`` its
+    maxlen (-1: none), and ``names`` is not empty where it cannot be changed.
     """
 
     tag: Tag

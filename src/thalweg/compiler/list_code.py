@@ -96,7 +96,10 @@ def {{name}}(l, down):
                 middle, high = min(low + width, n), min(low + 2 * width, n)
                 i, j = low, middle
                 for k in range(low, high):
-                    if j < high and (i >= middle or {less}({load_at}(origin + {size} * j), {load_at}(origin + {size} * i))):
+                    if j < high and (
+                        i >= middle
+                        or {less}({load_at}(origin + {size} * j), {load_at}(origin + {size} * i))
+                    ):
                         copy_bytes(target + {size} * k, origin + {size} * j, {size})
                         j += 1
                     else:
@@ -127,8 +130,10 @@ def {{name}}(l, start):
     v = {load_at}(item_at(l[0], pos, {size}))
     while pos < n >> 1:
         child = 2 * pos + 1
-        if child + 1 < n and not {less}({load_at}(item_at(l[0], child, {size})), {load_at}(item_at(l[0], child + 1, {size}))):
-            child += 1
+        if child + 1 < n:
+            one = {load_at}(item_at(l[0], child, {size}))
+            if not {less}(one, {load_at}(item_at(l[0], child + 1, {size}))):
+                child += 1
         {store}(item_to_set(l[0], l[1], pos, {size}), {load_at}(item_at(l[0], child, {size})))
         pos = child
     {store}(item_to_set(l[0], l[1], pos, {size}), v)

@@ -32,9 +32,9 @@ class MathCalls(Containers):
         )
         if not known or node.keywords or not node.args:
             return super()._known(name, node)
-        values = [self.needed(self.expression(one)) for one in node.args]
-        if not values[0].type.numeric:
+        if not self.needed(self.looked_at(node.args[0])).type.numeric:
             return super()._known(name, node)
+        values = [self.needed(self.expression(one)) for one in node.args]
         args = [self.number(one, name) for one in values]
         made = self._of_numbers(name, args)
         if made is None:
@@ -69,6 +69,14 @@ class MathCalls(Containers):
         given = ", ".join(one.code if one.type == FLOAT else whole(one) for one in (a, b))
         return Expr(f"{name}({given})", Type("tuple", items=(quotient.type, rest.type)))
 
+    def _unaryop(self, node: ast.UnaryOp) -> Expr:
+        if isinstance(node.op, ast.Invert):
+            value = self.number(self.expression(node.operand), "~")
+            if value.type != FLOAT:
+                return Expr(f"({whole(value)} ^ -1)", INT)
+            self.refuse("uses `~` on a float")
+        return super()._unaryop(node)
+
     def operate(self, a: Expr, symbol: str, b: Expr) -> Expr:
         if symbol == "//" and FLOAT in (a.type, b.type):
             return Expr(f"floor_div_float({real(a)}, {real(b)})", FLOAT)
@@ -80,7 +88,7 @@ class MathCalls(Containers):
                 self.number(self.expression(left), "**"),
                 self.number(self.expression(right), "**"),
             )
-            if not (a.is_const and b.is_const):
+            if not type(a.const) is type(b.const) is int:
                 return self._raised(a, operator, b)
         return super()._power(left, operator, right)
 

@@ -39,6 +39,9 @@ from thalweg.compiler.runtime.frozen import table_place
 from thalweg.compiler.runtime.integers import (
     abs_int, add_int, divide_int, floor_int, mod_int, mul_int, neg_int, sub_int, turn, turns,
 )
+from thalweg.compiler.runtime.kept_text import (
+    kept_text, kept_text_or_none, put_text, put_text_or_none, text_at, text_or_none_at,
+)
 from thalweg.compiler.runtime.lists import (
     assign, bound, clear, delete_item, delete_items, extend, insert_item, item, item_at, item_to_set, length,
     new_list, own, pop_back, pop_front, push_back, push_front, reverse, slice_list,

@@ -269,6 +269,8 @@ class Operations:
         if kind.tag == "float":
             self.unit.sensitive.append((owner.type.label, name))
         place = f"{owner.code} + {owner.type.offsets[at]}"
+        if kind.tag == "text":
+            return Expr(f"text_{'or_none_' if kind.optional else ''}at({place})", kind)
         if kind.tag == "list":
             return Expr(f"({place}, get_i({owner.code} + {owner.type.offsets[-2]}))", kind)
         return (

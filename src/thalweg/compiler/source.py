@@ -8,82 +8,22 @@ describes every function once: its text, its place, and what each free name stoo
 from __future__ import annotations
 
 import ast
-import bisect
 import builtins
-import collections
 import dataclasses
 import functools
 import hashlib
-import heapq
 import linecache
-import math
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from thalweg import times
-from thalweg.compiler.names import ONE_FLOAT
+from thalweg.compiler.names import KNOWN
 from thalweg.errors import SchemaError
 from thalweg.flow.records import Schema
-from thalweg.flow.state_class import drop
 from thalweg.syntax import compiled, parse
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.Lambda
 
-#: Functions that the compiler knows by identity rather than by their source.
-_KNOWN: Final[Mapping[Any, str]] = {
-    abs: "abs",
-    min: "min",
-    max: "max",
-    int: "int",
-    float: "float",
-    bool: "bool",
-    str: "str",
-    len: "len",
-    ord: "ord",
-    chr: "chr",
-    times.text: "times.text",
-    range: "range",
-    drop: "drop",
-    sum: "sum",
-    sorted: "sorted",
-    list: "list",
-    dict: "dict",
-    any: "any",
-    all: "all",
-    reversed: "reversed",
-    enumerate: "enumerate",
-    collections.deque: "deque",
-    heapq.heappush: "heapq.heappush",
-    heapq.heappop: "heapq.heappop",
-    heapq.heapreplace: "heapq.heapreplace",
-    heapq.heappushpop: "heapq.heappushpop",
-    heapq.heapify: "heapq.heapify",
-    heapq.nlargest: "heapq.nlargest",
-    heapq.nsmallest: "heapq.nsmallest",
-    bisect.bisect_left: "bisect.bisect_left",
-    bisect.bisect_right: "bisect.bisect_right",
-    bisect.insort_left: "bisect.insort_left",
-    bisect.insort_right: "bisect.insort_right",
-    math.isnan: "math.isnan",
-    math.isinf: "math.isinf",
-    math.isfinite: "math.isfinite",
-    math.fabs: "math.fabs",
-    math.sqrt: "math.sqrt",
-    math.pow: "math.pow",
-    math.atan2: "math.atan2",
-    math.fmod: "math.fmod",
-    math.copysign: "math.copysign",
-    math.floor: "math.floor",
-    math.ceil: "math.ceil",
-    math.trunc: "math.trunc",
-    math.gcd: "math.gcd",
-    math.degrees: "math.degrees",
-    math.radians: "math.radians",
-    **{getattr(math, name): f"math.{name}" for name in ONE_FLOAT},
-    round: "round",
-    divmod: "divmod",
-}
 #: A captured tuple or frozenset of more values is a table.
 _LITERALS: Final = 16
 _TWIN: Final = "__thalweg_twin__"
@@ -382,8 +322,8 @@ def _value(name: str, value: Any, outer: tuple[Any, ...]) -> Captured:
             value.copy() if type(value) in (dict, set, list) else value, table_digest(value)
         )
     try:
-        if value in _KNOWN:
-            return Known(_KNOWN[value])
+        if value in KNOWN:
+            return Known(KNOWN[value])
     except TypeError:
         pass
     if isinstance(value, type):

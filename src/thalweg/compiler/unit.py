@@ -16,6 +16,7 @@ from thalweg.compiler.runtime import (
     text_category,
     text_finding,
     text_keys,
+    text_letters,
     text_making,
     text_parts,
     text_reading,
@@ -26,14 +27,8 @@ from thalweg.flow.records import Schema
 from thalweg.flow.state_class import StateSpec
 
 _TEXT_MODULES: Final = (
-    text,
-    text_finding,
-    text_parts,
-    text_making,
-    text_reading,
-    text_keys,
-    text_category,
-)
+    text, text_finding, text_parts, text_making, text_letters, text_reading, text_keys, text_category,
+)  # fmt: skip
 
 #: (function as text, argument types, what it is for): one generated function each.
 Instance = tuple[str, tuple[Type, ...], str]
@@ -51,6 +46,11 @@ class ModuleParts:
     widened: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
     #: fields of states that are read where an int and the equal float differ
     sensitive: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    #: generated functions that serve others, by their text
+    helpers: dict[str, str] = dataclasses.field(default_factory=dict)
+    #: fields of states whose list is given a name somewhere, and those that get another list somewhere, and where
+    named_lists: set[str] = dataclasses.field(default_factory=set)
+    replaced_lists: dict[str, str] = dataclasses.field(default_factory=dict)
     #: what the module imports of the functions for texts
     imports: set[str] = dataclasses.field(default_factory=set)
     #: generated functions that are given the arena
@@ -62,11 +62,8 @@ class ModuleParts:
     #: where the fields of outputs that a text is made for are noted; None: they are known
     made: set[str] | None = None
     _constants: dict[str, str] = dataclasses.field(default_factory=dict)
-    #: generated functions that serve others, by their text
-    helpers: dict[str, str] = dataclasses.field(default_factory=dict)
-    #: fields of states whose list is given a name somewhere, and those that get another list somewhere, and where
-    named_lists: set[str] = dataclasses.field(default_factory=set)
-    replaced_lists: dict[str, str] = dataclasses.field(default_factory=dict)
+    #: whether rows of state own texts, which may go before outputs are built
+    keeps_texts: bool = False
     _names: int = 0
 
     def name(self, base: str) -> str:
@@ -113,6 +110,7 @@ class ModuleParts:
         dtype = record_dtype(spec)
         offsets = tuple(int(dtype.fields[name][1]) for name in dtype.names or ())  # type: ignore[index]
         types = tuple(self.value_type(f.type) for f in spec.schema.fields)
+        self.keeps_texts = any(kind.tag == "text" for kind in types)
         return Type("state", label=spec.name, items=types, names=spec.schema.names, offsets=offsets)
 
     def value_type(self, kind: FieldType) -> Type:
@@ -134,7 +132,7 @@ class ModuleParts:
         return field_type(kind)
 
     def check_lists(self) -> None:
-        """Refuses a list that has a name while its field gets another one: Python's name goes on to mean the old one."""
+        """Refuses a list that has a name while its field gets another one: Python's name still means the old one."""
         for field, place in self.replaced_lists.items():
             if field in self.named_lists:
                 raise NotCompilable(

@@ -15,6 +15,7 @@ import numba
 from llvmlite import ir
 
 from thalweg.compiler.runtime.support import (
+    _BYTE,
     _loader,
     _storer,
     copy_bytes,
@@ -39,6 +40,7 @@ LONGEST: Final = 2**31 - 1
 _malloc: Final[Any] = types.ExternalFunction("malloc", types.int64(types.int64))
 _free: Final[Any] = types.ExternalFunction("free", types.void(types.int64))
 put_w: Final = _storer(types.int32, ir.IntType(32))
+_put_byte: Final = _storer(types.uint8, _BYTE)
 get_w: Final = _loader(types.int32, ir.IntType(32))
 
 
@@ -56,6 +58,12 @@ def _new_block(arena: Any, size: Any) -> Any:
     put_i(arena, block + _HEAD + size)
     put_i(arena + 8, block + _HEAD + room)
     return block + _HEAD
+
+
+@inner
+def put(place: Any, value: Any) -> None:
+    """Writes a byte."""
+    _put_byte(place, types.uint8(value))
 
 
 @inner

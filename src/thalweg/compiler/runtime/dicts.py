@@ -39,7 +39,7 @@ def _hash(place: Any, key: Any) -> Any:
 
 @inner
 def _same(a: Any, b: Any, key: Any) -> Any:
-    for k in range(0, key, 8):
+    for k in range(0, key, 8):  # noqa: SIM110 (Numba compiles no generators)
         if get_i(a + k) != get_i(b + k):
             return False
     return True

@@ -194,9 +194,8 @@ def floor_div_float(x: Any, y: Any) -> Any:
         raise ZeroDivisionError("float floor division by zero")
     rest = _c_fmod(x, y)
     quotient = (x - rest) / y
-    if rest != 0.0:
-        if (y < 0.0) != (rest < 0.0):
-            quotient -= 1.0
+    if rest != 0.0 and (y < 0.0) != (rest < 0.0):
+        quotient -= 1.0
     if quotient != 0.0:
         whole = _floor(quotient)
         if quotient - whole > 0.5:

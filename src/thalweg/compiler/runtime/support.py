@@ -76,7 +76,7 @@ put_u: Final = _storer(types.uint8, _BYTE)
 
 
 @intrinsic
-def copy_bytes(typing: Any, target: Any, origin: Any, size: Any) -> Any:
+def _copy_bytes(typing: Any, target: Any, origin: Any, size: Any) -> Any:
     """Copies ``size`` bytes between addresses."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -85,6 +85,10 @@ def copy_bytes(typing: Any, target: Any, origin: Any, size: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), generate
+
+
+#: ``copy_bytes(to, from, bytes)`` between addresses.
+copy_bytes: Final[Any] = _copy_bytes
 
 
 def pointer(stored: Any, width: int) -> Any:

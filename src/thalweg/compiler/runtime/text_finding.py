@@ -77,6 +77,8 @@ def ends(text: Any, wanted: Any) -> Any:
 @outer
 def window(text: Any, start: Any, stop: Any) -> Any:
     """The text between two code points as methods take them: (is any, its first code point, the text)."""
+    if start == 0 and stop >= text[1]:
+        return (True, int64(0), text)
     size = text[1] if is_ascii(text) else text_len(text)
     if start < 0:
         start = max(start + size, 0)

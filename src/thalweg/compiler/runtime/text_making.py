@@ -7,27 +7,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from thalweg.compiler.runtime.arena import LONGEST, reserve
-from thalweg.compiler.runtime.support import _BYTE, _storer, copy_bytes, get_i, inner, put_i, types
+from thalweg.compiler.runtime.arena import LONGEST, put, reserve
+from thalweg.compiler.runtime.support import copy_bytes, get_i, inner, put_i
 from thalweg.compiler.runtime.text import (
     byte,
     char_at,
     int64,
-    is_ascii,
     outer,
     part,
     text_len,
 )
 from thalweg.compiler.runtime.text_finding import count_bytes, find_from
 from thalweg.compiler.runtime.text_parts import list_get
-
-_store: Final = _storer(types.uint8, _BYTE)
-
-
-@inner
-def _put(place: Any, value: Any) -> None:
-    _store(place, types.uint8(value))
-
 
 # -- together ------------------------------------------------------------------------------------------
 
@@ -98,63 +89,7 @@ def text_replace(arena: Any, text: Any, old: Any, new: Any, most: Any) -> Any:
     return (place, int64(size))
 
 
-# -- letters -------------------------------------------------------------------------------------------
-
-
-@inner
-def _shift(value: Any, first: Any) -> Any:
-    """The letter in the other case, if it stands within 26 of ``first``."""
-    return value ^ 32 if first <= value < first + 26 else value
-
-
-@outer
-def _with_case(arena: Any, text: Any, first: Any) -> Any:
-    if not is_ascii(text):
-        raise ValueError("left to Python")
-    at = 0
-    while at < text[1] and not first <= byte(text[0] + at) < first + 26:
-        at += 1
-    if at == text[1]:
-        return text
-    place = reserve(arena, text[1])
-    copy_bytes(place, text[0], at)
-    for i in range(at, text[1]):
-        _put(place + i, _shift(byte(text[0] + i), first))
-    return (place, text[1])
-
-
-@inner
-def text_lower(arena: Any, text: Any) -> Any:
-    return _with_case(arena, text, 65)
-
-
-@inner
-def text_upper(arena: Any, text: Any) -> Any:
-    return _with_case(arena, text, 97)
-
-
-@outer
-def text_swapcase(arena: Any, text: Any) -> Any:
-    if not is_ascii(text):
-        raise ValueError("left to Python")
-    if text[1] == 0:
-        return text
-    place = reserve(arena, text[1])
-    for i in range(text[1]):
-        value = byte(text[0] + i)
-        _put(place + i, _shift(value, 65) if value < 91 else _shift(value, 97))
-    return (place, text[1])
-
-
-@outer
-def text_capitalize(arena: Any, text: Any) -> Any:
-    if text[1] == 0:
-        return text
-    rest = text_lower(arena, text)
-    place = reserve(arena, text[1])
-    copy_bytes(place, rest[0], rest[1])
-    _put(place, _shift(byte(text[0]), 97))
-    return (place, text[1])
+# -- characters and numbers ------------------------------------------------------------------------------
 
 
 @outer
@@ -164,19 +99,16 @@ def text_chr(arena: Any, point: Any) -> Any:
         raise ValueError("chr() arg not in range")
     if point < 0x80:
         place = reserve(arena, 1)
-        _put(place, point)
+        put(place, point)
         return (place, int64(1))
     size = 2 if point < 0x800 else 3 if point < 0x10000 else 4
     place = reserve(arena, size)
     for i in range(size - 1, 0, -1):
-        _put(place + i, 0x80 | (point & 0x3F))
+        put(place + i, 0x80 | (point & 0x3F))
         point >>= 6
     lead = 0xC0 if size == 2 else 0xE0 if size == 3 else 0xF0
-    _put(place, lead | point)
+    put(place, lead | point)
     return (place, int64(size))
-
-
-# -- numbers -------------------------------------------------------------------------------------------
 
 
 @inner
@@ -186,7 +118,7 @@ def _put_digits(stop: Any, value: Any, count: Any) -> None:
         stop -= 1
         # Numba floors; the digit of -7 is 7.
         rest = -((-value) // 10) if value > -(2**63) else -922337203685477580
-        _put(stop, 48 + (10 * rest - value))
+        put(stop, 48 + (10 * rest - value))
         value = rest
 
 
@@ -203,7 +135,7 @@ def int_padded(arena: Any, value: Any, width: Any) -> Any:
     zeros = max(width - sign - count, 0)
     place = reserve(arena, sign + zeros + count)
     if sign:
-        _put(place, 45)
+        put(place, 45)
     _put_digits(place + sign + zeros + count, rest, zeros + count)
     return (place, int64(sign + zeros + count))
 
@@ -253,7 +185,7 @@ def text_zfill(arena: Any, text: Any, width: Any) -> Any:
     sign = 1 if text[1] > 0 and (byte(text[0]) == 43 or byte(text[0]) == 45) else 0
     copy_bytes(place, text[0], sign)
     for i in range(missing):
-        _put(place + sign + i, 48)
+        put(place + sign + i, 48)
     copy_bytes(place + sign + missing, text[0] + sign, text[1] - sign)
     return (place, missing + text[1])
 
@@ -272,9 +204,9 @@ _LAST_DAY: Final = 2_932_896
 @inner
 def _two(place: Any, value: Any, last: Any) -> None:
     """Two digits, and a character behind them."""
-    _put(place, 48 + value // 10)
-    _put(place + 1, 48 + value % 10)
-    _put(place + 2, last)
+    put(place, 48 + value // 10)
+    put(place + 1, 48 + value % 10)
+    put(place + 2, last)
 
 
 @outer
@@ -297,7 +229,7 @@ def time_text(arena: Any, time: Any) -> Any:
     fraction = rest % 1_000_000
     place = reserve(arena, 27 if fraction else 20)
     _put_digits(place + 4, -year, 4)
-    _put(place + 4, 45)
+    put(place + 4, 45)
     _two(place + 5, month, 45)
     _two(place + 8, day + 1, 84)
     _two(place + 11, rest // 3_600_000_000, 58)
@@ -305,5 +237,5 @@ def time_text(arena: Any, time: Any) -> Any:
     _two(place + 17, rest // 1_000_000 % 60, 46 if fraction else 90)
     if fraction:
         _put_digits(place + 26, -fraction, 6)
-        _put(place + 26, 90)
+        put(place + 26, 90)
     return (place, int64(27 if fraction else 20))

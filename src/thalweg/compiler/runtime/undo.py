@@ -8,6 +8,7 @@ room; then how many entries are about buffers.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 import numba
@@ -83,7 +84,7 @@ def _settle(log: Any) -> Any:
     entries = get_i(log)
     for k in range(get_i(log + 8)):
         place = get_i(entries + 16 * k)
-        if place == OLD or place == PASSING:
+        if place in (OLD, PASSING):
             free(get_i(entries + 16 * k + 8))
     put_i(log + 24, 0)
 
@@ -102,7 +103,7 @@ def undo(log: Any) -> Any:
     entries = get_i(log)
     for k in range(get_i(log + 8) - 1, -1, -1):
         place, value = get_i(entries + 16 * k), get_i(entries + 16 * k + 8)
-        if place == NEW or place == PASSING:
+        if place in (NEW, PASSING):
             free(value)
         elif place != OLD:
             put_i(place, value)
@@ -133,5 +134,5 @@ class UndoLog:
             _undo_at(self.place)
 
     def __del__(self) -> None:
-        if self._words[0]:
+        if self._words[0] and not sys.is_finalizing():
             _free_at(self.place)

@@ -93,7 +93,7 @@ class Texts(Operations):
 
     def _equal_category(self, a: Expr, b: Expr) -> str:
         category, other = (a, b) if a.type.tag == "category" else (b, a)
-        if other.type.label != LITERAL or other.type.optional:
+        if other.type.label != LITERAL:
             self.refuse(
                 "compares a Category with a text that is no literal; declare both str, or both tw.Category"
             )
@@ -103,6 +103,8 @@ class Texts(Operations):
         """A text of literals, all of which this process knows as categories."""
         if value.is_const:
             return Expr(f"({category_code(value.const)})", CATEGORY, value.const)
+        if value.type.optional:
+            return self.run("category_or_none", Type("category", optional=True), value.code)
         return self.run("category_of", CATEGORY, value.code)
 
     def ordered_text(self, a: Expr, symbol: str, b: Expr) -> str:
@@ -113,7 +115,7 @@ class Texts(Operations):
         kind = value.type
         if target.is_column_text:
             return self._fit_column(value, target, where)
-        if target.tag == "category" and kind.label == LITERAL and not kind.optional:
+        if target.tag == "category" and kind.label == LITERAL:
             return self.fit(self._as_category(value), target, where)
         if target.tag != "text" or not (kind.is_text or kind == NONE):
             self.refuse(f"{where} is {target}, got {an(kind)}")
