@@ -14,11 +14,11 @@ from typing import Any, Final
 import numba
 from llvmlite import ir
 
+from thalweg.compiler.runtime import support
 from thalweg.compiler.runtime.support import (
     _BYTE,
     _loader,
     _storer,
-    copy_bytes,
     get_b,
     get_i,
     inner,
@@ -39,6 +39,7 @@ LONGEST: Final = 2**31 - 1
 
 _malloc: Final[Any] = types.ExternalFunction("malloc", types.int64(types.int64))
 _free: Final[Any] = types.ExternalFunction("free", types.void(types.int64))
+copy_bytes: Final[Any] = support.copy_bytes
 put_w: Final = _storer(types.int32, ir.IntType(32))
 _put_byte: Final = _storer(types.uint8, _BYTE)
 get_w: Final = _loader(types.int32, ir.IntType(32))

@@ -36,7 +36,7 @@ _LOW_BITS: Final = 0x0101010101010101
 
 
 @intrinsic
-def compare_bytes(typing: Any, a: Any, b: Any, size: Any) -> Any:
+def _compare_bytes(typing: Any, a: Any, b: Any, size: Any) -> Any:
     """``memcmp``, with the types by which LLVM knows it, so that a few bytes are compared without a call."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -46,6 +46,9 @@ def compare_bytes(typing: Any, a: Any, b: Any, size: Any) -> Any:
         return builder.sext(builder.call(function, [*places, args[2]]), _I64)
 
     return types.int64(types.int64, types.int64, types.int64), generate
+
+
+compare_bytes: Final[Any] = _compare_bytes
 
 
 def text_constant(value: str) -> Any:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from thalweg.compiler.runtime.arena import LONGEST, put, reserve
-from thalweg.compiler.runtime.support import copy_bytes, get_i, inner, put_i
+from thalweg.compiler.runtime.arena import LONGEST, copy_bytes, put, reserve
+from thalweg.compiler.runtime.support import get_i, inner, put_i
 from thalweg.compiler.runtime.text import (
     byte,
     char_at,

@@ -58,7 +58,9 @@ class TextWriting(Texts):
         spec = ""
         if node.format_spec is not None:
             assert isinstance(node.format_spec, ast.JoinedStr)
-            fixed = [one.value for one in node.format_spec.values if isinstance(one, ast.Constant)]
+            fixed = [
+                str(one.value) for one in node.format_spec.values if isinstance(one, ast.Constant)
+            ]
             if len(fixed) != len(node.format_spec.values):
                 self.refuse("computes a format in an f-string")
             spec = "".join(fixed)
