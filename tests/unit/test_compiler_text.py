@@ -272,3 +272,37 @@ def test_a_text_that_only_passes_is_not_copied() -> None:
     sliced = Chunk(chunk.schema, [*chunk.slice(0, 2).columns], 2)
     sliced.columns[1] = part
     assert kernel(sliced).columns[1].values.to_pylist() == ["b", "é"]
+
+
+class Coded(NamedTuple):
+    kind: tw.Category
+    n: int
+
+
+class Codes(NamedTuple):
+    kind: tw.Category | None
+    other: tw.Category
+    same: bool
+    text: str
+
+
+def is_of(kind: tw.Category, wanted: str = "b") -> bool:
+    return kind == wanted
+
+
+def coded(r: Coded) -> Codes:
+    kind = "a" if r.n % 3 else None
+    word = "x"
+    for one in ("a", "b"):
+        if r.kind == one:
+            word = one
+    return Codes(kind, word if r.n % 2 else r.kind, is_of(r.kind) or r.kind == kind, word)
+
+
+def test_a_literal_is_a_text_and_a_category() -> None:
+    """Also in a variable, as an argument, as None, and where it becomes both."""
+    step = Step("map", "it", coded, Schema.of(Codes))
+    kernel = stateless_kernel([step], Schema.of(Coded), reject=False)
+    given = [Coded("abc"[i % 3], i) for i in range(12)]
+    result = kernel(Chunk.from_rows(Schema.of(Coded), given))
+    assert Chunk(Schema.of(Codes), result.columns, 12).rows() == [coded(row) for row in given]
