@@ -245,6 +245,20 @@ def test_the_memory_of_made_texts_is_given_back(freed: list[bool]) -> None:
     assert freed == [True] * 62
 
 
+def lengthy(r: Two) -> bool:
+    return len((r.a * 1000).replace("x", "yz")) > r.n
+
+
+def test_texts_of_no_output_take_the_memory_of_one_row() -> None:
+    """A filter that makes 240 MB of texts while it runs needs no more than for one of them."""
+    schema = Schema.of(Two)
+    kernel = stateless_kernel([Step("filter", "it", lengthy, schema)], schema, reject=False)
+    chunk = Chunk.from_rows(schema, [Two("x" * 8, "", i, None) for i in range(10_000)])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert len(kernel(chunk).source) == 10_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60_000
+
+
 def test_the_memory_of_a_keyed_run_is_given_back(freed: list[bool]) -> None:
     """When its outputs have been built, and the run is gone."""
     schema = Schema.of(Word)

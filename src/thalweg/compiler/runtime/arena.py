@@ -89,6 +89,15 @@ def give_back(arena: Any, end: Any) -> None:
     put_i(arena, end)
 
 
+@inner
+def rewind(arena: Any, mark: Any) -> None:
+    """Takes back all that was reserved since the first word was ``mark``; blocks stay for what comes."""
+    block = get_i(arena + 16)
+    if block != 0:
+        inside = block + _HEAD <= mark <= get_i(arena + 8)
+        put_i(arena, mark if inside else block + _HEAD)
+
+
 @njit
 def free_arena(arena: int) -> None:
     """Gives back all blocks; the arena is empty then."""
