@@ -25,7 +25,7 @@ from thalweg.compiler.runtime.support import (
     put_i,
     types,
 )
-from thalweg.jit import OPTIONS, njit
+from thalweg.jit import njit
 
 #: Words of an arena.
 ARENA_WORDS: Final = 3
@@ -45,7 +45,7 @@ _put_byte: Final = _storer(types.uint8, _BYTE)
 get_w: Final = _loader(types.int32, ir.IntType(32))
 
 
-@numba.njit(**OPTIONS)
+@njit
 def _new_block(arena: Any, size: Any) -> Any:
     last = get_i(arena + 16)
     room = _LEAST if last == 0 else min(2 * get_i(last + 8), _MOST)

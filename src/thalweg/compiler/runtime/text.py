@@ -19,10 +19,10 @@ from numba.extending import intrinsic
 from thalweg.compiler.runtime.arena import get_w
 from thalweg.compiler.runtime.handles import NO_VALUE
 from thalweg.compiler.runtime.support import cgutils, get_b, get_i, get_u, inner, types
-from thalweg.jit import OPTIONS
+from thalweg.jit import njit
 
-#: How larger functions are compiled: called, not copied into each caller.
-outer: Final = numba.njit(**OPTIONS)
+#: How larger functions are compiled: once and for all, called, not copied into each caller.
+outer: Final = njit
 int64: Final = numba.int64
 
 _I64: Final = ir.IntType(64)
