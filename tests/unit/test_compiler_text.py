@@ -320,3 +320,50 @@ def test_a_literal_is_a_text_and_a_category() -> None:
     given = [Coded("abc"[i % 3], i) for i in range(12)]
     result = kernel(Chunk.from_rows(Schema.of(Coded), given))
     assert Chunk(Schema.of(Codes), result.columns, 12).rows() == [coded(row) for row in given]
+
+
+class Number(NamedTuple):
+    x: float
+
+
+class Written(NamedTuple):
+    none: str
+    one: str
+    two: str
+    three: str
+
+
+def fixed(r: Number) -> Written:
+    return Written(f"{r.x:.0f}", f"{r.x:.1f}", f"{r.x:9.2f}", f"{r.x:<.3f}")
+
+
+def test_floats_are_rounded_as_python_does() -> None:
+    """Halves to the even digit, by the exact value of the bits, with the sign of zero; large ones by Python."""
+    chooser = np.random.default_rng(5)
+    numbers = [k / 8 for k in range(-40, 40)] + [k / 1000 for k in range(-60, 60)]
+    numbers += [
+        0.0,
+        -0.0,
+        5e-324,
+        -1e-9,
+        0.0005,
+        0.9995,
+        2.0**53 - 1,
+        2.0**53,
+        1e300,
+        -1e22,
+        2.0**52 + 0.5,
+    ]
+    numbers += [1.005, 2.675, float("inf"), float("nan"), 2.0**-10, 2.0**-11, 2.0**-12 * 3]
+    numbers += (chooser.standard_normal(400) * 10.0 ** chooser.integers(-5, 15, 400)).tolist()
+    numbers += (
+        chooser.integers(-(2**20), 2**20, 400) / 2.0 ** chooser.integers(0, 14, 400)
+    ).tolist()
+    given = [Number(x) for x in numbers]
+    step = Step("map", "it", fixed, Schema.of(Written))
+    kernel = stateless_kernel([step], Schema.of(Number), reject=False)
+    for start in range(0, len(given), 50):
+        part = given[start : start + 50]
+        result = kernel(Chunk.from_rows(Schema.of(Number), part))
+        made = Chunk(Schema.of(Written), result.columns, len(part)).rows()
+        assert made == [fixed(row) for row in part]
