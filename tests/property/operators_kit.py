@@ -76,6 +76,17 @@ def fail_some(row: Event) -> Event:
     )
 
 
+def speaks(row: Event) -> bool:
+    return row.name[:1] not in ("a", "é") or len(row.name.strip("b")) > 1
+
+
+def spell(row: Event) -> Event:
+    """Another name; for some rows the same one."""
+    head, _, rest = row.name.partition("b")
+    name = row.name if row.amount % 3 == 0 else f"{rest}{head.upper()}{row.amount % 7:02d}"[-6:]
+    return Event(row.ts, row.key, name, row.tag, row.value, row.maybe, len(name), row.lane)
+
+
 def add_ten(batch: pa.RecordBatch) -> pa.RecordBatch:
     place = batch.schema.get_field_index("amount")
     return batch.set_column(place, batch.schema.field(place), pc.add(batch.column("amount"), 10))
@@ -149,6 +160,15 @@ def running(state: Total, row: Event) -> Event:
     return Event(
         row.ts, row.key, row.name, row.tag, row.value, row.maybe, state.total % 1000, row.lane
     )
+
+
+def greet(state: Total, row: Event) -> Event | None:
+    """Names of rows and of what came before."""
+    state.n += 1
+    if row.name.startswith(("b", "qu")) and state.n % 2:
+        return None
+    name = "ab" if row.name == "" else row.name.replace("a", f"{state.n}")[:8]
+    return Event(row.ts, row.key, name, row.tag, row.value, row.maybe, state.n, row.lane)
 
 
 def every_third(state: Total, row: Event) -> Event | None:
@@ -514,12 +534,15 @@ OPERATORS: dict[str, Operator] = {
     "fail_some": _map(fail_some, "reject"),
     "not_third": Operator(lambda on, step, name: on[0].filter(not_third, name=name)),
     "is_tagged": Operator(lambda on, step, name: on[0].filter(is_tagged, name=name)),
+    "spell": _map(spell),
+    "speaks": Operator(lambda on, step, name: on[0].filter(speaks, name=name)),
     "repeat": _flat(repeat),
     "repeat_or_fail": _flat(repeat_or_fail, "reject"),
     "add_ten": _batches(add_ten),
     "even_twice": _batches(even_twice, grows=True),
     "batch_or_fail": _batches(batch_or_fail, "reject"),
     "running": _keyed(running, Total),
+    "greet": _keyed(greet, Total),
     "every_third": _keyed(every_third, Total),
     "before_and_after": _keyed(before_and_after, Total, grows=True),
     "count_or_fail": _keyed(count_or_fail, Kept, errors="reject"),

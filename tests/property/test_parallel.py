@@ -93,6 +93,10 @@ MACHINE_CODE = {
     "a chain": Recipe(
         (SourceStep(0),), (Step("repeat", (0,)), Step("scale", (1,)), Step("not_third", (2,)))
     ),
+    "texts": Recipe(
+        (SourceStep(0),),
+        (Step("speaks", (0,)), Step("greet", (1,), 3), Step("spell", (2,)), Step("speaks", (3,))),
+    ),
     "keyed": Recipe(
         (SourceStep(0),), (Step("scale", (0,)), Step("alarms", (1,), 3), Step("repeat", (2,)))
     ),

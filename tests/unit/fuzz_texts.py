@@ -84,6 +84,7 @@ class TextWriter:
             lambda: f"f'{{r.i{self.pick('', ':d', ':05d', ':>4', ':é<22', ':03')}}}'",
             lambda: f"f'{{r.word{self.pick('', ':5', ':^4', ':é>3')}}}'",
             lambda: "f'{r.m}{r.note}{r.ok}'",
+            lambda: f"f'{{{self.pick('r.x', 'r.y', 'r.i')}{self.pick(':.2f', ':.0f', ':8.3f', ':é<7.1f')}}}'",
             lambda: f"chr({self.pick('65', 'abs(r.i) % 70000', 'r.j')})",
             lambda: f"{self.pick('min', 'max')}({t()}, {t()})",
             lambda: f"({t()} if {self.bool_(d)} else {t()})",

@@ -461,7 +461,7 @@ def catches(r: Row) -> bool:
         (lambda r: r.kind == r.text, "compares a Category with a text that is no literal"),
         (lambda r: r.kind.lower() == "a", "declare the field str"),
         (lambda r: r.text % 3 == "a", "write an f-string"),
-        (lambda r: f"{r.x}" > "1", "writes a float as a text"),
+        (lambda r: f"{r.x}" > "1", "with :.0f to :.3f it is compiled"),
         (lambda r: f"{r.a:x}" > "1", "the format 'x'"),
         (lambda r: r.text[::2] > "a", "a slice with a step"),
         (lambda r: r.text.title() > "a", "`.title`"),

@@ -245,6 +245,20 @@ def test_the_memory_of_made_texts_is_given_back(freed: list[bool]) -> None:
     assert freed == [True] * 62
 
 
+def lengthy(r: Two) -> bool:
+    return len((r.a * 1000).replace("x", "yz")) > r.n
+
+
+def test_texts_of_no_output_take_the_memory_of_one_row() -> None:
+    """A filter that makes 240 MB of texts while it runs needs no more than for one of them."""
+    schema = Schema.of(Two)
+    kernel = stateless_kernel([Step("filter", "it", lengthy, schema)], schema, reject=False)
+    chunk = Chunk.from_rows(schema, [Two("x" * 8, "", i, None) for i in range(10_000)])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert len(kernel(chunk).source) == 10_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60_000
+
+
 def test_the_memory_of_a_keyed_run_is_given_back(freed: list[bool]) -> None:
     """When its outputs have been built, and the run is gone."""
     schema = Schema.of(Word)
@@ -272,3 +286,84 @@ def test_a_text_that_only_passes_is_not_copied() -> None:
     sliced = Chunk(chunk.schema, [*chunk.slice(0, 2).columns], 2)
     sliced.columns[1] = part
     assert kernel(sliced).columns[1].values.to_pylist() == ["b", "é"]
+
+
+class Coded(NamedTuple):
+    kind: tw.Category
+    n: int
+
+
+class Codes(NamedTuple):
+    kind: tw.Category | None
+    other: tw.Category
+    same: bool
+    text: str
+
+
+def is_of(kind: tw.Category, wanted: str = "b") -> bool:
+    return kind == wanted
+
+
+def coded(r: Coded) -> Codes:
+    kind = "a" if r.n % 3 else None
+    word = "x"
+    for one in ("a", "b"):
+        if r.kind == one:
+            word = one
+    return Codes(kind, word if r.n % 2 else r.kind, is_of(r.kind) or r.kind == kind, word)
+
+
+def test_a_literal_is_a_text_and_a_category() -> None:
+    """Also in a variable, as an argument, as None, and where it becomes both."""
+    step = Step("map", "it", coded, Schema.of(Codes))
+    kernel = stateless_kernel([step], Schema.of(Coded), reject=False)
+    given = [Coded("abc"[i % 3], i) for i in range(12)]
+    result = kernel(Chunk.from_rows(Schema.of(Coded), given))
+    assert Chunk(Schema.of(Codes), result.columns, 12).rows() == [coded(row) for row in given]
+
+
+class Number(NamedTuple):
+    x: float
+
+
+class Written(NamedTuple):
+    none: str
+    one: str
+    two: str
+    three: str
+
+
+def fixed(r: Number) -> Written:
+    return Written(f"{r.x:.0f}", f"{r.x:.1f}", f"{r.x:9.2f}", f"{r.x:<.3f}")
+
+
+def test_floats_are_rounded_as_python_does() -> None:
+    """Halves to the even digit, by the exact value of the bits, with the sign of zero; large ones by Python."""
+    chooser = np.random.default_rng(5)
+    numbers = [k / 8 for k in range(-40, 40)] + [k / 1000 for k in range(-60, 60)]
+    numbers += [
+        0.0,
+        -0.0,
+        5e-324,
+        -1e-9,
+        0.0005,
+        0.9995,
+        2.0**53 - 1,
+        2.0**53,
+        1e300,
+        -1e22,
+        2.0**52 + 0.5,
+    ]
+    numbers += [1.005, 2.675, float("inf"), float("nan"), 2.0**-10, 2.0**-11, 2.0**-12 * 3]
+    numbers += (chooser.standard_normal(400) * 10.0 ** chooser.integers(-5, 15, 400)).tolist()
+    numbers += (
+        chooser.integers(-(2**20), 2**20, 400) / 2.0 ** chooser.integers(0, 14, 400)
+    ).tolist()
+    given = [Number(x) for x in numbers]
+    step = Step("map", "it", fixed, Schema.of(Written))
+    kernel = stateless_kernel([step], Schema.of(Number), reject=False)
+    for start in range(0, len(given), 50):
+        part = given[start : start + 50]
+        result = kernel(Chunk.from_rows(Schema.of(Number), part))
+        made = Chunk(Schema.of(Written), result.columns, len(part)).rows()
+        assert made == [fixed(row) for row in part]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from thalweg.checkpoint.table_code import split_by_bucket
-from thalweg.checkpoint.table_form import default_record
+from thalweg.checkpoint.table_form import ALIVE, default_record
 from thalweg.checkpoint.tables import BucketTable
 from thalweg.columns.chunks import Chunk, Column, Int64s
 from thalweg.columns.contracts import KeyedResult, RejectedRow, no_rows
@@ -104,6 +104,8 @@ class Run:
         self.log = UndoLog()
         memory[place:].view(np.int64)[0] = self.log.place
         self.rejected: list[RejectedRow] = []
+        #: rows that Python runs at the next one that raises
+        self.interpreted = 1
         #: of the keys of the timers whose outputs these are, a row a row, where tables may have changed since
         self.identities: KeyBytes | None = None
 
@@ -347,19 +349,47 @@ class CompiledKeyed:
         table = self.tables[bucket]
         table.records[entry] = run.backup[0]
         run.log.undo()
+        if not run.ctl[layout.FIRING]:
+            self._replay_rows(split, run)
+            return
         place = ReplayPlace(table, bucket, entry, run.buffers, run.ctl, run.backup[0])
-        if run.ctl[layout.FIRING]:
-            key = self.spec.key.python_keys(table.key_columns(np.array([entry])), 1)[0]
-            bad = self._replay.timer(place, key, int(run.ctl[layout.TIME]))
-        else:
-            at = int(run.ctl[layout.PLACE])
-            row = int(split.order[at])
-            value = split.chunk.slice(row, row + 1).rows()[0]
-            time = None if split.times is None else int(split.times[row])
-            bad = self._replay.row(place, row, value, time)
-            self._step_over(run, at, split)
+        key = self.spec.key.python_keys(table.key_columns(np.array([entry])), 1)[0]
+        bad = self._replay.timer(place, key, int(run.ctl[layout.TIME]))
         if bad is not None:
             run.rejected.append(bad)
+
+    def _replay_rows(self, split: Split, run: Run) -> None:
+        """Runs the row that raised, and some behind it, in Python: each time twice as many, as a raise costs more.
+
+        Stops before a row whose key has a timer to fire first.
+        """
+        first = int(run.ctl[layout.PLACE])
+        end = int(split.ranges[run.ctl[layout.LAST] - 1, END])
+        rows = split.order[first : min(first + run.interpreted, end)]
+        run.interpreted *= 2
+        values = split.chunk.take(rows).rows()
+        for at, (row, value) in enumerate(zip(rows.tolist(), values, strict=True), first):
+            bucket, entry = int(split.ranges[run.ctl[layout.RANGE], BUCKET]), int(split.entries[at])
+            table = self.tables[bucket]
+            time = None if split.times is None else int(split.times[row])
+            if self._has_due(table, entry, time):
+                return
+            if not table.flags[entry] & ALIVE:
+                table.records[entry] = table.default[0]
+            place = ReplayPlace(
+                table, bucket, entry, run.buffers, run.ctl, table.records[entry].copy()
+            )
+            bad = self._replay.row(place, row, value, time)
+            if bad is not None:
+                run.rejected.append(bad)
+            self._step_over(run, at, split)
+
+    def _has_due(self, table: BucketTable, entry: int, time: int | None) -> bool:
+        """Whether a key's timer fires before a row of this time."""
+        timer = self.spec.timer
+        if timer is None or time is None or not table.flags[entry] & ALIVE:
+            return False
+        return int(table.records[timer][entry]) < time
 
     def _step_over(self, run: Run, place: int, split: Split) -> None:
         ctl = run.ctl

@@ -8,7 +8,7 @@ would have put it. What the compiler accepts has no side effects, so running it 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from thalweg.compiler.replay import operator_error, results
 from thalweg.compiler.source import FunctionSource
 from thalweg.errors import OperatorError
 from thalweg.flow.failures import reason_of, shorten
-from thalweg.flow.records import Schema
+from thalweg.flow.records import Field
 from thalweg.times import NEVER
 
 
@@ -63,11 +63,13 @@ class Replay:
         """``made``: the output fields whose texts are made by the kernel; others pass through."""
         self.spec = spec
         self.reject = reject
-        self.made = made
+        self._of_rows, self._of_keys = _labels(spec.source.fields), _labels(spec.key.fields)
+        outputs = _labels(spec.out.fields if spec.out else ())
+        self._passed = {i: label for i, label in outputs.items() if i not in made}
 
     def row(self, place: ReplayPlace, row: int, value: Any, time: int | None) -> RejectedRow | None:
         """The call of ``process`` with a row's value; ``time`` is None where no timers fire."""
-        given = _handles(self.spec.source, value, lambda i: i)
+        given = _handles(self._of_rows, value, lambda i: i)
         try:
             made = self._call(place, self.spec.process, (value,), given)
         except Exception as error:
@@ -89,7 +91,7 @@ class Replay:
         fields = self.spec.key.fields
         arguments = (key, time) if fields else (time,)
         values = (key,) if len(fields) == 1 else key
-        given = _handles(Schema("Key", fields), values, lambda i: -i - 1)
+        given = _handles(self._of_keys, values, lambda i: -i - 1)
         place.before[self.spec.timer] = NEVER
         try:
             made = self._call(place, self.spec.on_timer, arguments, given)
@@ -132,7 +134,7 @@ class Replay:
         outputs = []
         for raw in results(function(state, *arguments)):
             made = raw if out is None else out.coerce(raw)
-            outputs.append([] if out is None else _passed_on(out, made, raw, handles, self.made))
+            outputs.append([] if out is None else _passed_on(self._passed, made, raw, handles))
         values = self.spec.state.values(state)
         return _Call(outputs, values, bool(getattr(state, "_drop", False)))
 
@@ -156,33 +158,28 @@ class Replay:
             place.ctl[layout.OUT] += 1
 
 
+def _labels(fields: Sequence[Field]) -> dict[int, str]:
+    """The fields that never enter a kernel, by place, and the type of each."""
+    kinds = [field_type(field.type) for field in fields]
+    return {i: kind.label for i, kind in enumerate(kinds) if kind.tag == "handle"}
+
+
 def _handles(
-    schema: Schema, values: Sequence[Any], handle: Callable[[int], int]
+    labels: Mapping[int, str], values: Sequence[Any], handle: Callable[[int], int]
 ) -> list[tuple[str, Any, int]]:
-    """What a call may pass on: type, value and handle of each field that never enters a kernel."""
-    kinds = [field_type(field.type) for field in schema.fields]
-    return [
-        (kind.label, values[i], handle(i))
-        for i, kind in enumerate(kinds)
-        if kind.tag == "handle" and values[i] is not None
-    ]
+    """What a call may pass on: type, value and handle of each of these fields."""
+    return [(label, values[i], handle(i)) for i, label in labels.items() if values[i] is not None]
 
 
 def _passed_on(
-    out: Schema,
+    labels: Mapping[int, str],
     made: Sequence[Any],
     raw: Sequence[Any],
     handles: Sequence[tuple[str, Any, int]],
-    texts: Collection[int],
 ) -> list[Any]:
-    """An output's values, those of variable width as handles: a compiled function only passes such objects on."""
-    values = []
-    for i, (field, value, object_) in enumerate(zip(out.fields, made, raw, strict=True)):
-        kind = field_type(field.type)
-        if kind.tag == "handle" and i not in texts:
-            found = (
-                number for label, one, number in handles if one is object_ and label == kind.label
-            )
-            value = NO_VALUE if object_ is None else next(found)
-        values.append(value)
+    """An output's values, those of these fields as handles: a compiled function only passes such objects on."""
+    values = list(made)
+    for i, label in labels.items():
+        found = (number for known, one, number in handles if one is raw[i] and label == known)
+        values[i] = NO_VALUE if raw[i] is None else next(found)
     return values

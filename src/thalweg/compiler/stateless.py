@@ -109,7 +109,7 @@ def _write(steps: Sequence[Step], source: Schema) -> str:
     for i in range(len(steps) - 1, -1, -1):
         following = _write_step(unit, i, steps[i], records[i], records[i + 1], following)
     unit.check_widened()
-    unit.parts.append(_kernel(unit, records[0], following, len(steps)))
+    unit.parts.append(_kernel(unit, records[0], following, len(steps), is_making=bool(made)))
     unit.parts += text_use_lines(unit, made)
     return unit.text()
 
@@ -152,11 +152,19 @@ def _write_step(
     return lambda row: f"{function}({row}, _x, _n)"
 
 
-def _kernel(unit: ModuleParts, record: Type, first: _Following, steps: int) -> str:
+def _kernel(
+    unit: ModuleParts, record: Type, first: _Following, steps: int, *, is_making: bool
+) -> str:
     def copied(start: int, end: int) -> list[str]:
         return [put_word("ctl", end + i, word("ctl", start + i)) for i in range(steps)]
 
-    arena = f", ctl + {8 * (COUNTS + 2 * steps)}" if unit.uses_arena else ""
+    place = f"ctl + {8 * (COUNTS + 2 * steps)}"
+    arena, mark, rewind = "", [], []
+    if unit.uses_arena:
+        unit.imports.add("rewind")
+        arena, mark = f", {place}", [f"mark = get_i({place})"]
+        # No output has a text that the row made.
+        rewind = [f"{'if m == n: ' if is_making else ''}rewind({place}, mark)"]
     lines = [
         "@kernel",
         "def kernel(chunk, out, ctl):",
@@ -165,12 +173,14 @@ def _kernel(unit: ModuleParts, record: Type, first: _Following, steps: int) -> s
         f"        {put_word('ctl', ROW, 'i')}",
         f"        {put_word('ctl', OUT, 'n')}",
         *(f"        {line}" for line in copied(COUNTS, COUNTS + steps)),
+        *(f"        {line}" for line in mark),
         f"        _x, _n = (out, i, ctl{arena}), n",
         f"        m = {first(row_code(record, _COLUMNS, 'i'))}",
         "        if m > get_i(out):",
         f"            {put_word('ctl', NEEDED, 'm')}",
         *(f"            {line}" for line in copied(COUNTS + steps, COUNTS)),
         "            return FULL",
+        *(f"        {line}" for line in rewind),
         "        n = m",
         "        i += 1",
         f"    {put_word('ctl', ROW, 'i')}",

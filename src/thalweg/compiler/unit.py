@@ -12,6 +12,7 @@ from thalweg.columns.chunks import CATEGORIES
 from thalweg.compiler.kinds import Type, field_type, record_type
 from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.runtime import (
+    arena,
     text,
     text_category,
     text_finding,
@@ -27,7 +28,7 @@ from thalweg.flow.records import Schema
 from thalweg.flow.state_class import StateSpec
 
 _TEXT_MODULES: Final = (
-    text, text_finding, text_parts, text_making, text_letters, text_reading, text_keys, text_category,
+    arena, text, text_finding, text_parts, text_making, text_letters, text_reading, text_keys, text_category,
 )  # fmt: skip
 
 #: (function as text, argument types, what it is for): one generated function each.

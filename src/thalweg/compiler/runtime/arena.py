@@ -14,18 +14,18 @@ from typing import Any, Final
 import numba
 from llvmlite import ir
 
+from thalweg.compiler.runtime import support
 from thalweg.compiler.runtime.support import (
     _BYTE,
     _loader,
     _storer,
-    copy_bytes,
     get_b,
     get_i,
     inner,
     put_i,
     types,
 )
-from thalweg.jit import OPTIONS, njit
+from thalweg.jit import njit
 
 #: Words of an arena.
 ARENA_WORDS: Final = 3
@@ -39,12 +39,13 @@ LONGEST: Final = 2**31 - 1
 
 _malloc: Final[Any] = types.ExternalFunction("malloc", types.int64(types.int64))
 _free: Final[Any] = types.ExternalFunction("free", types.void(types.int64))
+copy_bytes: Final[Any] = support.copy_bytes
 put_w: Final = _storer(types.int32, ir.IntType(32))
 _put_byte: Final = _storer(types.uint8, _BYTE)
 get_w: Final = _loader(types.int32, ir.IntType(32))
 
 
-@numba.njit(**OPTIONS)
+@njit
 def _new_block(arena: Any, size: Any) -> Any:
     last = get_i(arena + 16)
     room = _LEAST if last == 0 else min(2 * get_i(last + 8), _MOST)
@@ -86,6 +87,15 @@ def reserve(arena: Any, size: Any) -> Any:
 def give_back(arena: Any, end: Any) -> None:
     """Makes what was reserved last end earlier."""
     put_i(arena, end)
+
+
+@inner
+def rewind(arena: Any, mark: Any) -> None:
+    """Takes back all that was reserved since the first word was ``mark``; blocks stay for what comes."""
+    block = get_i(arena + 16)
+    if block != 0:
+        inside = block + _HEAD <= mark <= get_i(arena + 8)
+        put_i(arena, mark if inside else block + _HEAD)
 
 
 @njit

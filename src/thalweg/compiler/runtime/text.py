@@ -19,10 +19,10 @@ from numba.extending import intrinsic
 from thalweg.compiler.runtime.arena import get_w
 from thalweg.compiler.runtime.handles import NO_VALUE
 from thalweg.compiler.runtime.support import cgutils, get_b, get_i, get_u, inner, types
-from thalweg.jit import OPTIONS
+from thalweg.jit import njit
 
-#: How larger functions are compiled: called, not copied into each caller.
-outer: Final = numba.njit(**OPTIONS)
+#: How larger functions are compiled: once and for all, called, not copied into each caller.
+outer: Final = njit
 int64: Final = numba.int64
 
 _I64: Final = ir.IntType(64)
@@ -36,7 +36,7 @@ _LOW_BITS: Final = 0x0101010101010101
 
 
 @intrinsic
-def compare_bytes(typing: Any, a: Any, b: Any, size: Any) -> Any:
+def _compare_bytes(typing: Any, a: Any, b: Any, size: Any) -> Any:
     """``memcmp``, with the types by which LLVM knows it, so that a few bytes are compared without a call."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -46,6 +46,9 @@ def compare_bytes(typing: Any, a: Any, b: Any, size: Any) -> Any:
         return builder.sext(builder.call(function, [*places, args[2]]), _I64)
 
     return types.int64(types.int64, types.int64, types.int64), generate
+
+
+compare_bytes: Final[Any] = _compare_bytes
 
 
 def text_constant(value: str) -> Any:

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from thalweg.compiler.runtime.arena import put, reserve
-from thalweg.compiler.runtime.support import copy_bytes, inner
+from thalweg.compiler.runtime.arena import copy_bytes, put, reserve
+from thalweg.compiler.runtime.support import inner
 from thalweg.compiler.runtime.text import byte, is_ascii, outer
 
 #: Code points of one or two bytes.

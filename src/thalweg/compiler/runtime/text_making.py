@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from thalweg.compiler.runtime.arena import LONGEST, put, reserve
-from thalweg.compiler.runtime.support import copy_bytes, get_i, inner, put_i
+from llvmlite import ir
+from numba.extending import intrinsic
+
+from thalweg.compiler.runtime.arena import LONGEST, copy_bytes, put, reserve
+from thalweg.compiler.runtime.support import get_i, inner, put_i, types
 from thalweg.compiler.runtime.text import (
     byte,
     char_at,
@@ -144,6 +147,56 @@ def int_padded(arena: Any, value: Any, width: Any) -> Any:
 def int_text(arena: Any, value: Any) -> Any:
     """``str(value)``."""
     return int_padded(arena, value, 0)
+
+
+@intrinsic
+def _bits_of(typing: Any, value: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.IntType(64))
+
+    return types.int64(types.float64), generate
+
+
+_bits: Final[Any] = _bits_of
+
+
+@inner
+def _rounded(mantissa: Any, shift: Any) -> Any:
+    """``mantissa / 2**shift``, the even one of two that are as near."""
+    if shift >= 64:
+        return int64(0)
+    whole = mantissa >> shift if shift < 63 else int64(0)
+    rest = mantissa - (whole << shift) if shift < 63 else mantissa
+    half = int64(1) << (shift - 1) if shift > 0 else int64(0)
+    return whole + (shift > 0 and (rest > half or (rest == half and whole & 1 == 1)))
+
+
+@outer
+def float_fixed(arena: Any, value: Any, digits: Any) -> Any:
+    """``f"{value:.3f}"`` with at most 3 digits: its bits times 1000 fit 63; Python's from 2**53 on."""
+    bits = _bits(value)
+    exponent = (bits >> 52) & 0x7FF
+    mantissa = bits & ((1 << 52) - 1)
+    if exponent == 0:
+        exponent += 1
+    else:
+        mantissa |= 1 << 52
+    shift = 1075 - exponent
+    if shift < 0:
+        raise ValueError("left to Python")
+    scale = 1000 if digits == 3 else 100 if digits == 2 else 10 if digits == 1 else 1
+    number = int_padded(arena, _rounded(mantissa * scale, shift), digits + 1)
+    sign = 1 if bits < 0 else 0
+    before = number[1] - digits
+    size = sign + number[1] + (1 if digits > 0 else 0)
+    place = reserve(arena, size)
+    if sign:
+        put(place, 45)
+    copy_bytes(place + sign, number[0], before)
+    if digits > 0:
+        put(place + sign + before, 46)
+        copy_bytes(place + sign + before + 1, number[0] + before, digits)
+    return (place, int64(size))
 
 
 @outer

@@ -7,12 +7,16 @@ import re
 from typing import Final
 
 from thalweg.compiler.kinds import BOOL, INT, NONE, TEXT
-from thalweg.compiler.operations import Expr, whole
+from thalweg.compiler.operations import Expr, real, whole
 from thalweg.compiler.text.values import Texts
 
 _TEXT_SPEC: Final = re.compile(r"(?:(?P<fill>.)?(?P<align>[<>^]))?(?P<width>[1-9]\d{0,5})?s?", re.S)
 _INT_SPEC: Final = re.compile(
     r"(?:(?P<fill>.)?(?P<align>[<>^]))?(?P<zero>0)?(?P<width>[1-9]\d{0,5})?d?", re.S
+)
+#: So few digits behind the point can be rounded exactly in 64 bits.
+_FIXED_SPEC: Final = re.compile(
+    r"(?:(?P<fill>.)?(?P<align>[<>^]))?(?P<width>[1-9]\d{0,5})?\.(?P<digits>[0-3])f", re.S
 )
 
 
@@ -58,7 +62,9 @@ class TextWriting(Texts):
         spec = ""
         if node.format_spec is not None:
             assert isinstance(node.format_spec, ast.JoinedStr)
-            fixed = [one.value for one in node.format_spec.values if isinstance(one, ast.Constant)]
+            fixed = [
+                str(one.value) for one in node.format_spec.values if isinstance(one, ast.Constant)
+            ]
             if len(fixed) != len(node.format_spec.values):
                 self.refuse("computes a format in an f-string")
             spec = "".join(fixed)
@@ -82,10 +88,13 @@ class TextWriting(Texts):
         if value.type == BOOL and not spec:
             yes, no = self.unit.constant("True"), self.unit.constant("False")
             return Expr(f"({yes} if {value.code} else {no})", TEXT)
+        if value.type.numeric and (fixed := _FIXED_SPEC.fullmatch(spec)):
+            text = self.make("float_fixed", TEXT, real(value), fixed["digits"])
+            return self._padded(text, spec[: fixed.start("digits") - 1], _TEXT_SPEC, ">")
         if value.type.tag in ("int", "bool"):
             return self._int_written(value, spec)
         if value.type.tag == "float":
-            self.refuse("writes a float as a text")
+            self.refuse(f"writes a float in the format {spec!r}; with :.0f to :.3f it is compiled")
         return self.text(value, "writes")
 
     def _int_written(self, value: Expr, spec: str) -> Expr:
