@@ -166,7 +166,11 @@ def held_timer(state: Held, key: int, time: int) -> Lists | None:
 def gathered(key: int, start: int, end: int, rows: list[Row]) -> Out | None:
     if rows[0].what % 4 == 1:
         raise ValueError(key)
-    return None if len(rows) == 3 else Out(key, float(end - start), ",".join(r.text for r in rows), True)
+    return (
+        None
+        if len(rows) == 3
+        else Out(key, float(end - start), ",".join(r.text for r in rows), True)
+    )
 
 
 def flow_of(errors: Any) -> tw.Flow:

@@ -6,6 +6,7 @@ from thalweg.connectors.files import files
 from thalweg.connectors.iterables import from_iterable
 from thalweg.connectors.push import PushSource, push_source
 from thalweg.connectors.sinks import (
+    BatchSink,
     CollectSink,
     batches,
     choose_sinks,
@@ -19,6 +20,7 @@ from thalweg.connectors.tcp_source import TcpSource, tcp_lines
 
 __all__ = [
     "BadRow",
+    "BatchSink",
     "CollectSink",
     "Fed",
     "Feed",

@@ -16,7 +16,15 @@ import pyarrow as pa
 from thalweg.brief import brief
 from thalweg.checks import refuse, require_count, require_mapping
 from thalweg.columns.chunks import Chunk
-from thalweg.connectors import CollectSink, RowSink, as_source, choose_sinks, opened, runs_user_code
+from thalweg.connectors import (
+    BatchSink,
+    CollectSink,
+    RowSink,
+    as_source,
+    choose_sinks,
+    opened,
+    runs_user_code,
+)
 from thalweg.connectors.contracts import Feed
 from thalweg.connectors.names import check_names
 from thalweg.elasticity import ThreadLevels
@@ -298,6 +306,9 @@ class FlowHost:
     def _write(self, leaving: Leaving) -> None:
         """Gives what left through sinks to where their rows go."""
         for edge, chunks in leaving.items():
+            name = self.plan.node(edge.node).name
+            if isinstance(self._sinks[name], BatchSink) and len(chunks) > 1:
+                chunks = [Chunk.concat(chunks)]  # a call may cost much, whatever it gets
             for chunk in chunks:
                 self._leave(edge, chunk, self._entered)
         self._entered = time.monotonic_ns()

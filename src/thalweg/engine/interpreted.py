@@ -122,7 +122,10 @@ class _Map:
         self._probes = max(0, self._probes - first)
         exact = len(answers)  # so many are checked
         if exact < len(rows) and (reject or not failed):
-            loop, left = _several if self._node.many else _plain, itertools.islice(rows, first, None)
+            loop, left = (
+                _several if self._node.many else _plain,
+                itertools.islice(rows, first, None),
+            )
             failed += _call_each(loop, self._node.function.call, left, answers, go_on=reject)
         made = None if failed or exact == len(answers) else self._by_column(answers)
         return made or self._by_row(rows, answers, exact, failed)

@@ -21,8 +21,8 @@ from thalweg.columns.contracts import KeyedResult, Rejected, no_rows
 from thalweg.columns.encoding import try_columns
 from thalweg.columns.keys import KeySpec
 from thalweg.columns.state_units import StateUnits
-from thalweg.errors import OperatorError
 from thalweg.engine.row_loop import at_once, held_fields, make_loop
+from thalweg.errors import OperatorError
 from thalweg.flow.failures import operator_error, reason_of, shorten
 from thalweg.flow.field_types import Kind
 from thalweg.flow.operators.nodes import Keyed

@@ -136,7 +136,9 @@ class Schema:
     @functools.cached_property
     def stays(self) -> bool:
         """Whether what its fields take cannot be changed in place (a bytearray can), so that rows may be checked later."""
-        return all(is_plain(field.type) and field.type.kind is not Kind.BYTES for field in self.fields)
+        return all(
+            is_plain(field.type) and field.type.kind is not Kind.BYTES for field in self.fields
+        )
 
     def _coerce_slowly(self, value: Any) -> Any:
         if not isinstance(value, tuple) or len(value) != len(self.fields):

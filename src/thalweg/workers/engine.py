@@ -23,7 +23,7 @@ from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.engine.serial import CHUNK_ROWS, Engine, Leaving
 from thalweg.engine.units import Given, Moment
 from thalweg.errors import ThalwegError
-from thalweg.flow.operators.nodes import Keyed, Ref, Sink
+from thalweg.flow.operators.nodes import Batches, Keyed, Ref, Sink
 from thalweg.plan.plan import Edge, stream_schema
 from thalweg.stats import OperatorProgress
 from thalweg.times import BEFORE_ALL, NEVER
@@ -109,6 +109,7 @@ class ParallelEngine(Engine):
         self._step_size = StepSize(
             self.mem, [task.spec.partitions for task in self.tasks], source=self.source,
             submitter=self.submitter, step_ms=options.step_ms,
+            by_batches=any(isinstance(node, Batches) for node in self.plan.nodes),
         )  # fmt: skip
         self._share_bounds()
         self._sync_tables()

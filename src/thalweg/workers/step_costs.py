@@ -74,6 +74,8 @@ class StepCosts:
     def rows_for(self, share: float, most_ns: float, reach: Any) -> float:
         """Rows of a step whose fixed part is a share of it, but not more than it takes ``most_ns`` for.
 
+        Of an operator whose fixed part is more than half of that, as many as take as long as the fixed part does.
+
         Args:
             share: of the fixed part in the whole, above 0.
             most_ns: how long all operators together may take for a step.
@@ -83,7 +85,9 @@ class StepCosts:
         slope = float(np.asarray(reach, np.float64) @ self.slope)
         if slope <= 0.0:
             return float("inf") if fixed > 0 else 0.0
-        return max(0.0, min(fixed * (1.0 / share - 1.0), most_ns - fixed) / slope)
+        # Where the fixed part alone takes longer, rows that take as long again cost little more waiting.
+        most = max(most_ns - fixed, fixed)
+        return max(0.0, min(fixed * (1.0 / share - 1.0), most) / slope)
 
 
 def _per_row(ns: Floats, rows: Floats) -> Floats:
