@@ -238,6 +238,7 @@ class FlowHost:
                 ),
                 workers=workers,
                 priority_class=priority_class,
+                by_batches=any(isinstance(one, BatchSink) for one in self._sinks.values()),
             )
         )
         if only_if_free and isinstance(self.engine, ParallelEngine) and self.engine.is_held_up:
@@ -306,9 +307,6 @@ class FlowHost:
     def _write(self, leaving: Leaving) -> None:
         """Gives what left through sinks to where their rows go."""
         for edge, chunks in leaving.items():
-            name = self.plan.node(edge.node).name
-            if isinstance(self._sinks[name], BatchSink) and len(chunks) > 1:
-                chunks = [Chunk.concat(chunks)]  # a call may cost much, whatever it gets
             for chunk in chunks:
                 self._leave(edge, chunk, self._entered)
         self._entered = time.monotonic_ns()

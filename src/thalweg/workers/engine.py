@@ -70,6 +70,7 @@ class ParallelEngine(Engine):
         chunk_rows: rows of a step; None lets them follow the operators' cost, so that none takes long for a step.
         workers: those of several flows; by default it has its own, and ends them with :meth:`stop`.
         priority_class: of the flow, for policies that ask for it.
+        by_batches: whether a sink's function takes whole batches.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class ParallelEngine(Engine):
         needs_token: frozenset[Edge] = frozenset(),
         workers: Workers | None = None,
         priority_class: int = 0,
+        by_batches: bool = False,
     ) -> None:
         self.options = options
         self.priority_class = priority_class
@@ -109,7 +111,7 @@ class ParallelEngine(Engine):
         self._step_size = StepSize(
             self.mem, [task.spec.partitions for task in self.tasks], source=self.source,
             submitter=self.submitter, step_ms=options.step_ms,
-            by_batches=any(isinstance(node, Batches) for node in self.plan.nodes),
+            by_batches=by_batches or any(isinstance(node, Batches) for node in self.plan.nodes),
         )  # fmt: skip
         self._share_bounds()
         self._sync_tables()
