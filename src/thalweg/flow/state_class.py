@@ -60,7 +60,7 @@ class StateSpec:
             + "".join(lines)
             + "    state._drop = False\n    return state\n"
         )
-        scope = {"NEW": object.__new__, "CLASS": self.cls, "COPY": copy.copy}
+        scope: dict[str, Any] = {"NEW": object.__new__, "CLASS": self.cls, "COPY": copy.copy}
         scope |= {f"D{i}": field.default for i, field in enumerate(fields)}
         exec(compile(text, f"{__file__}<new>", "exec"), scope)
         made: Callable[[], Any] = scope["new"]
