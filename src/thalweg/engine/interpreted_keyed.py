@@ -62,7 +62,9 @@ class InterpretedKeyed(KeyedRows):
         if self._timer is not None:
             for table in self.tables.values():
                 self._fire_due(table, clock)
-        return self._result(columns, source, times, rejected)
+        result = self._result(columns, source, times, rejected)
+        self._forget()
+        return result
 
     # -- outputs ------------------------------------------------------------------------------------------
 

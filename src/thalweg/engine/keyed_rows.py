@@ -86,6 +86,11 @@ class KeyedRows(abc.ABC):
     def fire_before(self, states: dict[Any, Any], key: Any, now: int) -> Any | None:
         """Fires a key's timer as long as it is below a time; gives the key's state then."""
 
+    def _forget(self) -> None:
+        """Lets go of the chunk that ran."""
+        self._chunk, self._answers, self.logs = self._chunk.slice(0, 0), [], {}
+        self._times, self._going, self.lasts = [], [], []
+
     # -- rows ---------------------------------------------------------------------------------------------
 
     def _rows(self, keys: Sequence[Column], times: Int64s | None) -> None:
