@@ -17,19 +17,19 @@ from thalweg.flow.operators.coroutine_verb import Kept
 from thalweg.flow.operators.coroutines import Queue
 from thalweg.flow.operators.nodes import Coroutine
 from thalweg.flow.records import Schema
+from thalweg.times import BEFORE_ALL
 
-#: So many rows that are out of reach are taken off a side's list at a time.
-_GONE: Final = 64
+#: After so many rows those out of reach are forgotten.
+_GONE: Final = 256
 
 
 class _Side:
-    """The rows of one side within reach: ``rows`` of the state, of which the first ``gone`` are out, and by key."""
+    """The rows of one side: ``rows`` of the state, and by key; some may be out of reach until :meth:`expire`."""
 
     def __init__(self, rows: list[Any], record: Schema, places: Sequence[int]) -> None:
         self.rows = rows
-        self.gone = 0
         self.key = _key(record, places)
-        #: the rows within reach, oldest first
+        #: oldest first
         self._by_key: dict[Any, collections.deque[Any]] = {}
         for row in rows:
             self._by_key.setdefault(self.key(row), collections.deque()).append(row)
@@ -44,23 +44,17 @@ class _Side:
             held.append(row)
 
     def expire(self, before: int) -> None:
-        """Forgets rows with a time below."""
-        rows, gone = self.rows, self.gone
+        """Forgets rows with a time below; those of a key that was looked up since may be out of its queue already."""
+        rows, gone = self.rows, 0
         while gone < len(rows) and rows[gone][-1] < before:
             key = self.key(rows[gone])
-            held = self._by_key[key]
-            held.popleft()
-            if not held:
+            held = self._by_key.get(key)
+            while held and held[0][-1] < before:
+                held.popleft()
+            if held is not None and not held:
                 del self._by_key[key]
             gone += 1
-        self.gone = gone
-        if gone > _GONE + len(rows) // 2:
-            self.settle()
-
-    def settle(self) -> None:
-        """Takes the rows that are out off the state's list."""
-        del self.rows[: self.gone]
-        self.gone = 0
+        del rows[:gone]
 
 
 def _key(record: Schema, places: Sequence[int]) -> Callable[[Any], Any]:
@@ -118,6 +112,8 @@ class DirectJoin:
         self.last_time, self.completed = kept.last_time, kept.completed
         self.queues = [Queue[Any](port.name) for port in ports]
         self.dropped = self.unread = self.runs = 0
+        #: rows with a time below find no partner any more
+        self._before = BEFORE_ALL
 
     @staticmethod
     def is_for(node: Coroutine) -> bool:
@@ -139,25 +135,33 @@ class DirectJoin:
         fit, within = self._combined if self._fits else self._fitted, self._within
         sides = self._sides
         for place, (mine, row) in enumerate(arrived):
-            before = row[-1] - within
-            for side in sides:
-                if side.gone < len(side.rows) and side.rows[side.gone][-1] < before:
-                    side.expire(before)
+            self._before = before = row[-1] - within
+            self.runs += 1
+            if not self.runs % _GONE:
+                self._expire()
             side = sides[mine]
             key = side.key(row)
             if key is None:
                 continue
             side.add(key, row)
+            found = sides[1 - mine].find(key)
+            if not found:
+                continue
+            while found and found[0][-1] < before:
+                found.popleft()
             number = 0
-            for other in sides[1 - mine].find(key, ()):
+            for other in found:
                 made = fit(other, row) if mine else fit(row, other)
                 if made is not None:
                     out.append(made)
                     places.append(place)
                     numbers.append(number)
                     number += 1
-            self.runs += 1
         return out, places, numbers
+
+    def _expire(self) -> None:
+        for side in self._sides:
+            side.expire(self._before)
 
     def _fitted(self, left: Any, right: Any) -> Any:
         """What the user's function gives for a pair, as a record of the output; None leaves it out."""
@@ -181,8 +185,7 @@ class DirectJoin:
 
     def kept(self) -> Kept:
         """What must be kept of it."""
-        for side in self._sides:
-            side.settle()
+        self._expire()
         return Kept(self._own, [[] for _ in self.queues], self.last_time, self.completed)
 
     def end(self) -> None:
