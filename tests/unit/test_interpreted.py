@@ -1,11 +1,11 @@
-"""Interpreted operators give what the serial reference gives, whatever a function puts out, leaves in its state or raises."""
+"""Interpreted operators give what the reference gives, whatever a function puts out, leaves in its state or raises."""
 
 from __future__ import annotations
 
 import copy
 import decimal
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -210,19 +210,22 @@ def test_a_failing_flow_names_the_first_row_that_failed() -> None:
     for seed in range(12):
         given = rows(seed, oddity=0.03)
         for name in ("map", "flat_map", "filter", "plain", "held", "window"):
-            told = []
-            for run in (
-                lambda flow: run_reference(flow, {"rows": given}),
-                lambda flow: tw.run(flow, {"rows": given}, threads=1),
-            ):
-                try:
-                    run(_one(name))
-                    told.append((None, None))
-                except OperatorError as error:
-                    told.append((error.operator, error.row if name != "window" else ""))
+            told = [
+                _told(lambda one, rows: run_reference(one, {"rows": rows}), name, given),
+                _told(lambda one, rows: tw.run(one, {"rows": rows}, threads=1), name, given),
+            ]
             assert told[0] == told[1], (seed, name)
             failed += told[0][0] is not None
     assert failed > 50
+
+
+def _told(run: Callable[[tw.Flow, list[Row]], Any], name: str, given: list[Row]) -> tuple[Any, Any]:
+    """The operator and the row that an error names; of a window no row."""
+    try:
+        run(_one(name), given)
+    except OperatorError as error:
+        return error.operator, error.row if name != "window" else ""
+    return None, None
 
 
 def _one(name: str) -> tw.Flow:

@@ -28,7 +28,7 @@ from thalweg.hashing import Bytes, UInt64s, hash_texts, hash_words, text_buffers
 
 _REFUSED: Final = {Kind.LIST, Kind.RECORD}
 #: The null bits of a key's fixed-width fields share one word.
-_MAX_FIELDS: Final = 63
+MAX_FIELDS: Final = 63
 
 
 class KeyBytes(NamedTuple):
@@ -66,8 +66,8 @@ class KeySpec:
                     f"{field.name}: {field.type} cannot be part of a key; use int, float, bool, str,"
                     " bytes, tw.Timestamp or tw.Category"
                 )
-        if len(self.fields) > _MAX_FIELDS:
-            raise SchemaError(f"a key has at most {_MAX_FIELDS} fields, got {len(self.fields)}")
+        if len(self.fields) > MAX_FIELDS:
+            raise SchemaError(f"a key has at most {MAX_FIELDS} fields, got {len(self.fields)}")
 
     @functools.cached_property
     def names(self) -> tuple[str, ...]:

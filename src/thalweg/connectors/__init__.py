@@ -15,6 +15,7 @@ from thalweg.connectors.files import files
 from thalweg.connectors.iterables import from_iterable
 from thalweg.connectors.push import PushSource, push_source
 from thalweg.connectors.sinks import (
+    BatchSink,
     CollectSink,
     batches,
     choose_sinks,
@@ -28,6 +29,7 @@ from thalweg.connectors.tcp_source import TcpSource, tcp_lines
 
 __all__ = [
     "BadRow",
+    "BatchSink",
     "CollectSink",
     "Fed",
     "Feed",

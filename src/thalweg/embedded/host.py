@@ -16,7 +16,15 @@ import pyarrow as pa
 from thalweg.brief import brief
 from thalweg.checks import refuse, require_count, require_mapping
 from thalweg.columns.chunks import Chunk
-from thalweg.connectors import CollectSink, RowSink, as_source, choose_sinks, opened, runs_user_code
+from thalweg.connectors import (
+    BatchSink,
+    CollectSink,
+    RowSink,
+    as_source,
+    choose_sinks,
+    opened,
+    runs_user_code,
+)
 from thalweg.connectors.contracts import Feed
 from thalweg.connectors.names import check_names
 from thalweg.elasticity import ThreadLevels
@@ -225,6 +233,7 @@ class FlowHost:
                 self.engine = self._parallel(
                     prepared, chunk_rows, how,
                     workers=workers, priority_class=priority_class, only_if_free=only_if_free,
+                    by_batches=any(isinstance(one, BatchSink) for one in self._sinks.values()),
                 )  # fmt: skip
         except HeldUp:
             self.engine = _serial(prepared, chunk_rows or CHUNK_ROWS)

@@ -1,4 +1,4 @@
-"""Interpreted operators without state: plain Python functions called row by row, with the compiled ones' contract.
+"""Interpreted operators without state: the user's Python functions, row by row, with the compiled ones' contract.
 
 They are the fallback for what the compiler refuses and the yardstick that compiled operators are tested by. A
 function costs a call for each row, as in a plain loop; what it gave is checked and encoded by column afterwards.

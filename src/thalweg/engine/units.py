@@ -18,10 +18,10 @@ from thalweg.columns import contracts
 from thalweg.columns.chunks import Chunk, Column, Int64s
 from thalweg.columns.contracts import StatelessOperator
 from thalweg.columns.ordering import merge, row_order, with_columns
+from thalweg.columns.payload import digests
 from thalweg.engine.ingress import Gate, event_columns
 from thalweg.errors import DataError
 from thalweg.flow.failures import operator_error, reason_of, shorten
-from thalweg.flow.operators.digest import digest
 from thalweg.flow.operators.nodes import (
     Batches,
     Digest,
@@ -285,7 +285,7 @@ class DigestUnit:
     def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
         """The input's rows with the digest as the last field."""
         chunk, node = inputs[0], self._node
-        values = np.array([digest(row, node.places) for row in chunk.rows()], np.int64)
+        values = digests(chunk, node.places)
         columns = [*chunk.columns, Column(node.record.fields[-1].type, values)]
         made = Chunk(node.record, columns, len(chunk), chunk.order)
         self._setting.count(node.name, **{"in": len(chunk), "out": len(chunk)})

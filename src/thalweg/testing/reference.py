@@ -13,11 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from thalweg.columns.chunks import Chunk
 from thalweg.errors import DataError, OperatorError
 from thalweg.flow.failures import reason_of, shorten
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.combining import alone
-from thalweg.flow.operators.digest import digest
 from thalweg.flow.operators.nodes import (
     Batches,
     Combine,
@@ -39,7 +39,7 @@ from thalweg.plan.plan import Plan, make_plan
 from thalweg.testing.reference_coroutine import ReferenceCoroutine, Took
 from thalweg.testing.reference_keys import KeyObserver, Nobody, canonical, key_of, sort_key
 from thalweg.testing.reference_lanes import ReferenceLanes
-from thalweg.testing.reference_parts import Outputs, fits, stamps, timer_of
+from thalweg.testing.reference_parts import Outputs, digest_of, fits, stamps, timer_of
 from thalweg.times import BEFORE_ALL, NEVER
 
 #: Timers by time, operator and key in sorting form, with the key.
@@ -279,7 +279,7 @@ class _Run:
             for value in stamps(node, self.now):
                 self.give(Ref(node.index), node.record.coerce((*row, value)))
         elif isinstance(node, Digest):
-            self.give(Ref(node.index), node.record.coerce((*row, digest(row, node.places))))
+            self.give(Ref(node.index), node.record.coerce((*row, digest_of(node, row))))
         elif isinstance(node, Combine):
             self.give(Ref(node.index), node.record.coerce(alone(node, row)))
         elif isinstance(node, Batches):
@@ -360,8 +360,6 @@ class _Run:
             self.give_all(node, rows)
 
     def batches(self, node: Batches, row: Any) -> None:
-        from thalweg.columns.chunks import Chunk
-
         schema = self.plan.node(node.input.node).out
         assert schema is not None
         batch = Chunk.from_rows(schema, [row]).to_arrow()

@@ -24,7 +24,7 @@ from thalweg.engine.contract import CHUNK_ROWS, Leaving
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.engine.units import Given, Moment
 from thalweg.errors import ThalwegError
-from thalweg.flow.operators.nodes import Keyed, Ref, Sink
+from thalweg.flow.operators.nodes import Batches, Keyed, Ref, Sink
 from thalweg.plan.plan import Edge, stream_schema
 from thalweg.scheduling.rounds import Policy
 from thalweg.stats import OperatorProgress
@@ -76,10 +76,6 @@ class ParallelEngine(UnitsEngine):
         chunk_rows: rows of a step; None lets them follow the operators' cost, so that none takes long for a step.
         workers: those of several flows; by default it has its own, and ends them with :meth:`stop`.
         priority_class: of the flow, for policies that ask for it.
-        only_if_free: whether it is not to be made where threads would be held up.
-
-    Raises:
-        HeldUp: they would be.
     """
 
     def __init__(
@@ -94,6 +90,7 @@ class ParallelEngine(UnitsEngine):
         workers: Workers | None = None,
         priority_class: int = 0,
         only_if_free: bool = False,
+        by_batches: bool = False,
     ) -> None:
         self.options = options
         self.priority_class = priority_class
@@ -122,6 +119,7 @@ class ParallelEngine(UnitsEngine):
         self._step_size = StepSize(
             self.mem, [task.spec.partitions for task in self.tasks], source=self.source,
             submitter=self.submitter, step_ms=options.step_ms,
+            by_batches=by_batches or any(isinstance(node, Batches) for node in self.plan.nodes),
         )  # fmt: skip
         self._share_bounds()
         self._sync_tables()

@@ -23,6 +23,9 @@ Floats = npt.NDArray[np.float64]
 STEP_ROWS: Final = 16_384
 #: Rows of the first steps.
 FIRST_ROWS: Final = 64
+#: Where a function takes whole batches, a call may cost as much for few rows as for many: each of the first steps has
+#: twice the rows of the one before, up to so many, until an operator has answered.
+MOST_FIRST_ROWS: Final = 1_024
 #: How long an operator is to take for a step, ns: twenty times what a step costs in Python, and not long to wait for.
 STEP_NS: Final = 2_000_000
 #: The fixed part of what a step costs is at most about so large a share of it.
@@ -91,6 +94,8 @@ class StepCosts:
     def rows_for(self, share: float, most_ns: float, reach: Any) -> float:
         """Rows of a step whose fixed part is a share of it, but not more than it takes ``most_ns`` for.
 
+        Of an operator whose fixed part is more than half of that, as many as take as long as the fixed part does.
+
         Args:
             share: of the fixed part in the whole, above 0.
             most_ns: how long all operators together may take for a step.
@@ -100,7 +105,9 @@ class StepCosts:
         slope = float(np.asarray(reach, np.float64) @ self.slope)
         if slope <= 0.0:
             return float("inf") if fixed > 0 else 0.0
-        return max(0.0, min(fixed * (1.0 / share - 1.0), most_ns - fixed) / slope)
+        # Where the fixed part alone takes longer, rows that take as long again cost little more waiting.
+        most = max(most_ns - fixed, fixed)
+        return max(0.0, min(fixed * (1.0 / share - 1.0), most) / slope)
 
 
 def _per_row(ns: Floats, rows: Floats) -> Floats:
@@ -116,6 +123,7 @@ class StepSize:
         source: where the flow's ingress stands; the other operators stand behind it.
         submitter: of the flow.
         step_ms: how long all operators together may take for a step whose fixed cost is to be a small share.
+        by_batches: whether a function of the flow takes whole batches.
     """
 
     def __init__(
@@ -126,11 +134,12 @@ class StepSize:
         source: int,
         submitter: int,
         step_ms: float,
+        by_batches: bool = False,
     ) -> None:
         self._mem = mem
         self._costs, self._count = StepCosts(partitions), len(partitions)
         self._source, self._submitter = source, submitter
-        self._step_ms = step_ms
+        self._step_ms, self._by_batches = step_ms, by_batches
         self._rows, self._steps_until_look = FIRST_ROWS, 0
         self._steps_until_fit, self._least_rows = _FIT_STEPS, 0
         #: rows that have come
@@ -151,7 +160,9 @@ class StepSize:
             return self._rows
         self._steps_until_look = self._count * int(self._mem[at.N_WORKERS]) // _COUNTS_A_STEP
         dearest = dearest_ns(self._mem, self._submitter, self._source)
-        rows = FIRST_ROWS if dearest < 0 else int(STEP_NS / max(dearest, 1.0))
+        grows = self._by_batches and self._submitted
+        first = min(2 * self._rows, MOST_FIRST_ROWS) if grows else FIRST_ROWS
+        rows = first if dearest < 0 else int(STEP_NS / max(dearest, 1.0))
         self._rows = max(1, min(most_rows, max(rows, self._rows_worth_a_step(most_rows))))
         return self._rows
 

@@ -21,6 +21,7 @@ from thalweg.columns.chunks import Chunk, Int64s, concat_order
 from thalweg.columns.keys import KeySpec
 from thalweg.columns.ordering import empty_order, order_places, row_order, with_columns
 from thalweg.engine.coroutines.body import fitted
+from thalweg.engine.coroutines.direct_join import DirectJoin
 from thalweg.engine.coroutines.live import Leave, Live
 from thalweg.engine.units import Given, Moment, Setting
 from thalweg.flow.operators.coroutine_verb import Kept
@@ -67,19 +68,23 @@ class CoroutineTable(ObjectTable):
         super().__init__(KeySpec(()), node.state)
         self._node = node
         self._leave = leave
-        self._live: Live | None = None
+        self._live: Live | DirectJoin | None = None
 
-    def live(self) -> Live:
+    def live(self) -> Live | DirectJoin:
         """The coroutine, made when there is none; its state counts as written."""
         self.touch(())
         if self._live is None:
             found = self.get(())
             self.get_or_new(())
-            self._live = Live(self._node, Kept.of(self._node, found), self._leave)
+            kept = Kept.of(self._node, found)
+            direct = DirectJoin.is_for(self._node)
+            self._live = (
+                DirectJoin(self._node, kept) if direct else Live(self._node, kept, self._leave)
+            )
         return self._live
 
     @property
-    def awake(self) -> Live | None:
+    def awake(self) -> Live | DirectJoin | None:
         """The coroutine where there is one."""
         return self._live
 
@@ -216,13 +221,18 @@ class CoroutineUnit:
         if not self.here or not (len(order) or closing):
             return {}
         table = self.table(0)
-        rows = [chunk.rows() for chunk in inputs]
         times = order.order[TIME] if self._timed else None
+        direct = table.live()
+        if isinstance(direct, DirectJoin):
+            self._join(direct, inputs, ports, times)
+            ports, places = [], []
+        rows = [chunk.rows() if ports else [] for chunk in inputs]
         for place, (port, row) in enumerate(zip(ports, places, strict=True)):
             live = table.live()
             pushed.at(place)
             if times is not None:
                 live.last_time = int(times[place])
+            assert isinstance(live, Live)
             live.put(port, rows[port][row])
             if self.room is not None and len(live.queues[port].rows) > self.room.capacity[port]:
                 self._setting.count(
@@ -242,6 +252,23 @@ class CoroutineUnit:
             for port in self.node.out_ports
         }
 
+    def _join(
+        self, live: DirectJoin, inputs: Sequence[Chunk], ports: list[int], times: Int64s | None
+    ) -> None:
+        """A join takes all rows of the step at once; those of an input stand in their order in the merged one, too."""
+        left = [chunk.each_row() for chunk in inputs]
+        arrived = ((port, next(left[port])) for port in ports)
+        if times is not None and len(times):
+            live.last_time = int(times[-1])
+        (name,) = self._ports
+        made = live.take(arrived)
+        pushed = self._pushed
+        pushed.rows[name], pushed.places[name], pushed.numbers[name] = made
+        pushed.count = len(made[0])
+        if self.restart_every and live.runs >= self.restart_every:
+            self._count(live)
+            self.table(0).restart()
+
     def in_order(self) -> list[tuple[Ref, int]]:
         """The rows of the last run, which a single row or the close made it push, in that order: stream and place."""
         found = [
@@ -258,7 +285,7 @@ class CoroutineUnit:
         self._count(live)
         self._setting.count(self.node.name, **{"in": 1})
 
-    def _count(self, live: Live) -> None:
+    def _count(self, live: Live | DirectJoin) -> None:
         """Counts rows without a reader, each once."""
         if live.dropped or live.unread:
             self._setting.count(self.node.name, dropped=live.dropped, unread=live.unread)

@@ -85,7 +85,7 @@ async def merge(*rows: Input[Any], out: Output[Any], place: int) -> None:
             return  # none has ended, so a stop was asked for
 
 
-class _Side:
+class Side:
     """The rows of one side of a join within reach, oldest first, and by key; ``rows`` is a list in the state."""
 
     def __init__(self, rows: list[Any], places: Sequence[int]) -> None:
@@ -139,7 +139,7 @@ async def join(
 
     The pairs of one row stand in the order of the other rows.
     """
-    sides = [_Side(held.left, keys[0]), _Side(held.right, keys[1])]
+    sides = [Side(held.left, keys[0]), Side(held.right, keys[1])]
     while ports := await wait_for_any(left, right):
         row = ports[0].pop()
         mine = 0 if ports[0] is left else 1
