@@ -11,11 +11,12 @@ from thalweg.compiler.columns import address
 from thalweg.compiler.keyed import CompiledKeyed
 from thalweg.compiler.stateless import CompiledChain
 from thalweg.engine.base import works_without_rows
+from thalweg.engine.built_in import BuiltInUnit
 from thalweg.engine.coroutines.unit import CoroutineUnit
 from thalweg.engine.feedback_unit import LoopUnit
 from thalweg.engine.interpreted import InterpretedChain, InterpretedKeyed
 from thalweg.engine.keyed_unit import KeyedUnit, Parts
-from thalweg.engine.units import ChainUnit, DigestUnit, Given, Moment, Setting
+from thalweg.engine.units import ChainUnit, Given, Moment, Setting
 from thalweg.flow.operators.nodes import (
     Coroutine,
     Keyed,
@@ -369,7 +370,9 @@ def is_interpreted(runner: Any) -> bool:
         return any(isinstance(one, InterpretedChain) for _, one in runner.parts)
     if isinstance(runner, KeyedUnit):
         return runner.has_key_function or isinstance(runner.operators[0], InterpretedKeyed)
-    return isinstance(runner, (DigestUnit, CoroutineUnit, LoopUnit))
+    if isinstance(runner, BuiltInUnit):
+        return runner.is_interpreted
+    return isinstance(runner, (CoroutineUnit, LoopUnit))
 
 
 def least_threads(tasks: Iterable[Task]) -> int:
