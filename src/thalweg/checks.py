@@ -149,9 +149,16 @@ def require_rows(where: str, **values: Any) -> None:
             raise refuse(where, name, "a whole number from 1 on", value)
 
 
-def require_seconds(where: str, *, above: bool = False, **values: Any) -> None:
-    """Refuses what is no length of time: a number from 0 on, or above it, and not endless."""
+def is_length(value: Any, *, above: bool = True) -> bool:
+    """Whether a value is a length of time: a number above 0, or from 0 on, and not endless."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 <= value < math.inf and not (above and not value)
+
+
+def require_seconds(
+    where: str, *, above: bool = False, unit: str = "seconds", **values: Any
+) -> None:
+    """Refuses what is no length of time."""
     for name, value in values.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not 0 <= value < math.inf or (above and not value):
-            raise refuse(where, name, f"seconds {'above 0' if above else 'from 0 on'}", value)
+        if not is_length(value, above=above):
+            raise refuse(where, name, f"{unit} {'above 0' if above else 'from 0 on'}", value)
