@@ -121,11 +121,6 @@ def require_function(where: str, **values: Any) -> None:
             raise refuse(where, name, "a function", value)
 
 
-def require_optional_function(where: str, **values: Any) -> None:
-    """As :func:`require_function`, but None is nothing."""
-    require_function(where, **{name: one for name, one in values.items() if one is not None})
-
-
 def require_mapping(where: str, expected: str, **values: Any) -> None:
     """Refuses what is no mapping; ``expected`` says of what, say ``sinks by name``."""
     for name, value in values.items():

@@ -24,7 +24,6 @@ from thalweg.flow.operators.nodes import (
     Coroutine,
     Keyed,
     Node,
-    OperatorKind,
     OrderBy,
     Ref,
     Sink,
@@ -376,17 +375,6 @@ def _units(
             while chain[-1] in following:
                 chain.append(following[chain[-1]].index)
             yield Unit(tuple(chain), stages[group[0] - 1])
-
-
-def kind_name(node: Node) -> str:
-    """The operator's kind as the papers call it."""
-    if isinstance(node, OrderBy):
-        return "stateful (order_by)"
-    if isinstance(node, Coroutine):
-        return "stateful (coroutine)"
-    if node.kind is OperatorKind.STATELESS and isinstance(node, Stateless):
-        return f"stateless ({node.verb})"
-    return node.kind.value
 
 
 def stream_schema(plan: Plan, ref: Ref) -> Schema:

@@ -15,7 +15,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from thalweg.columns.chunks import Chunk, Column
 from thalweg.engine.base import UnitsEngine
@@ -37,7 +37,6 @@ from thalweg.workers.native.blocks import chunk_of, payload_of
 from thalweg.workers.options import DEFAULTS, Options
 from thalweg.workers.progress import operator_progress
 from thalweg.workers.python_units import drop, run
-from thalweg.workers.rounds.rounds import Rounds
 from thalweg.workers.step_size import STEP_ROWS, StepSize
 from thalweg.workers.steps import (
     is_halted,
@@ -174,29 +173,6 @@ class ParallelEngine(UnitsEngine):
     def op_at(self, index: int) -> int:
         """Where the words of one of its operators begin."""
         return int(op_at(self.mem, self.source + index))
-
-    @property
-    def rows_on_their_way(self) -> int:
-        """Rows of chunks, a chunk behind each operator that still needs it; small chunks do not count."""
-        return int(self.mem[self.op_at(0) + at.ROWS])
-
-    @property
-    def rounds(self) -> Rounds | None:
-        """Under a round policy."""
-        return self.workers.rounds
-
-    @property
-    def policy(self) -> Any:
-        """Who runs next; may be replaced at any time, but under threading ``dedicated`` says nothing."""
-        return self.workers.policy
-
-    @policy.setter
-    def policy(self, policy: Any) -> None:
-        self.workers.policy = policy
-
-    def set_threads(self, count: int) -> None:
-        """As :meth:`thalweg.workers.threads.Workers.set_threads`."""
-        self.workers.set_threads(count)
 
     # -- what hosts call ------------------------------------------------------------------------------------
 
