@@ -16,7 +16,7 @@ from thalweg.engine.build import prepare
 from thalweg.engine.combine import grouped
 from thalweg.engine.serial import SerialEngine
 from thalweg.errors import BuildError
-from thalweg.flow.operators.nodes import Combine
+from thalweg.flow.operators.built_in import Combine
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import Plan, make_plan
 from thalweg.slots import SlottedEngine

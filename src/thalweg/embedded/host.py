@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from thalweg.brief import brief
-from thalweg.checks import refuse, require_count, require_mapping
+from thalweg.checks import refuse, require_count, require_mapping, require_seconds
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors import (
     BatchSink,
@@ -45,7 +45,7 @@ from thalweg.scheduling.rounds import Policy
 from thalweg.stats import Change, LatencyHistogram, RunProgress
 from thalweg.workers.elastic import ElasticThreads, elastic_of
 from thalweg.workers.engine import HeldUp, ParallelEngine
-from thalweg.workers.options import Options, require_period, require_policy
+from thalweg.workers.options import Options, require_policy
 from thalweg.workers.step_size import STEP_ROWS
 from thalweg.workers.threads import Workers
 
@@ -127,7 +127,7 @@ def options_of(
         raise BuildError(
             f"threading: expected 'manual', 'dedicated' or 'dynamic', got {threading!r}"
         )
-    require_period(period_s)
+    require_seconds("", above=True, period_s=period_s)
     if threads == "auto":
         if threading != "dynamic":
             raise BuildError(

@@ -9,7 +9,7 @@ from typing import Any
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.ordering import empty_order, serials
 from thalweg.engine.build import Builder, Prepared
-from thalweg.engine.combine import CombineUnit
+from thalweg.engine.built_in import BuiltInUnit
 from thalweg.engine.contract import CHUNK_ROWS, Leaving
 from thalweg.engine.coroutines.unit import CoroutineUnit
 from thalweg.engine.feedback_unit import LoopUnit
@@ -20,27 +20,21 @@ from thalweg.engine.units import (
     BatchesUnit,
     ChainUnit,
     Counts,
-    DigestUnit,
     Given,
     Moment,
     OrderByUnit,
-    OwnTimeUnit,
     Setting,
-    StampUnit,
     UnionUnit,
     late_order,
 )
+from thalweg.flow.operators.built_in import BuiltIn
 from thalweg.flow.operators.nodes import (
     Batches,
-    Combine,
     Coroutine,
-    Digest,
     Keyed,
     OrderBy,
-    OwnTime,
     Ref,
     Source,
-    Stamp,
     Stateless,
     Union,
 )
@@ -265,14 +259,12 @@ class UnitsEngine(abc.ABC):
             return ChainUnit(self.setting, nodes, self._builder.chain(unit))
         if isinstance(node, Keyed):
             return self._keyed(node)
+        if isinstance(node, BuiltIn):
+            return BuiltInUnit(self.setting, node)
         simple: dict[type, Callable[..., Any]] = {
             Batches: BatchesUnit,
-            Stamp: StampUnit,
-            Digest: DigestUnit,
-            Combine: CombineUnit,
             Union: UnionUnit,
             OrderBy: OrderByUnit,
-            OwnTime: OwnTimeUnit,
             Coroutine: CoroutineUnit,
         }
         make = simple.get(type(node))

@@ -12,8 +12,9 @@ from thalweg.flow.field_types import FieldType
 from thalweg.flow.generics import KeyValue, Row
 from thalweg.flow.operators import combining, key_order
 from thalweg.flow.operators import windows as library
+from thalweg.flow.operators.built_in import OwnTime
 from thalweg.flow.operators.functions import Function, Returns, check_parameters, returns_of
-from thalweg.flow.operators.nodes import Grouping, Key, Keyed, OwnTime, Timing
+from thalweg.flow.operators.nodes import Grouping, Key, Keyed, Timing
 from thalweg.flow.records import Field
 
 if TYPE_CHECKING:

@@ -10,15 +10,8 @@ import pyarrow as pa
 
 from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.flow.flow import Flow
-from thalweg.flow.operators.nodes import (
-    Combine,
-    Coroutine,
-    Keyed,
-    OrderBy,
-    Ref,
-    Source,
-    Union,
-)
+from thalweg.flow.operators.built_in import Combine
+from thalweg.flow.operators.nodes import Coroutine, Keyed, OrderBy, Ref, Source, Union
 from thalweg.plan.plan import Plan, make_plan
 from thalweg.testing.runs import reference, run
 from thalweg.testing.session import CheckedResult, Mode

@@ -8,8 +8,9 @@ from typing import Any
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.payload import digests
 from thalweg.connectors.readers import far_out
+from thalweg.flow.operators.built_in import Digest
 from thalweg.flow.operators.lanes import not_declared
-from thalweg.flow.operators.nodes import Digest, Source, Stamp
+from thalweg.flow.operators.nodes import Source
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import StateSpec
 from thalweg.testing.reference_keys import canonical
@@ -45,12 +46,3 @@ def digest_of(node: Digest, row: Any) -> int:
     """The digest of a row's payload, from the row alone."""
     record = Schema.make_record("Read", node.record.fields[:-1])
     return int(digests(Chunk.from_rows(record, [row]), node.places)[0])
-
-
-def stamps(node: Stamp, time: int) -> list[int]:
-    """The event time, or the starts of the windows that hold it, earliest first."""
-    if node.every is None:
-        return [time]
-    last = (time - node.origin) // node.every * node.every + node.origin
-    first = last - (node.size - 1 - (time - last)) // node.every * node.every
-    return list(range(first, last + 1, node.every))

@@ -26,7 +26,6 @@ from thalweg.engine.units import Given, Moment
 from thalweg.errors import ThalwegError
 from thalweg.flow.operators.nodes import Batches, Keyed, Ref, Sink
 from thalweg.plan.plan import Edge, stream_schema
-from thalweg.scheduling.rounds import Policy
 from thalweg.stats import OperatorProgress
 from thalweg.times import BEFORE_ALL, NEVER
 from thalweg.workers.lockfree.atomics import EMPTY, store
@@ -38,7 +37,6 @@ from thalweg.workers.native.blocks import chunk_of, payload_of
 from thalweg.workers.options import DEFAULTS, Options
 from thalweg.workers.progress import operator_progress
 from thalweg.workers.python_units import drop, run
-from thalweg.workers.rounds.rounds import Rounds
 from thalweg.workers.step_size import STEP_ROWS, StepSize
 from thalweg.workers.steps import (
     is_halted,
@@ -173,29 +171,6 @@ class ParallelEngine(UnitsEngine):
     def op_at(self, index: int) -> int:
         """Where the words of one of its operators begin."""
         return int(op_at(self.mem, self.source + index))
-
-    @property
-    def rows_on_their_way(self) -> int:
-        """Rows of chunks, a chunk behind each operator that still needs it; small chunks do not count."""
-        return int(self.mem[self.op_at(0) + at.ROWS])
-
-    @property
-    def rounds(self) -> Rounds | None:
-        """Under a round policy."""
-        return self.workers.rounds
-
-    @property
-    def policy(self) -> Policy | None:
-        """Who runs next; may be replaced at any time, but under threading ``dedicated`` says nothing."""
-        return self.workers.policy
-
-    @policy.setter
-    def policy(self, policy: Policy | None) -> None:
-        self.workers.policy = policy
-
-    def set_threads(self, count: int) -> None:
-        """As :meth:`thalweg.workers.threads.Workers.set_threads`."""
-        self.workers.set_threads(count)
 
     # -- what hosts call ------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from thalweg.engine.feedback_unit import LoopUnit
 from thalweg.engine.interpreted import InterpretedChain
 from thalweg.engine.interpreted_keyed import InterpretedKeyed
 from thalweg.engine.keyed_unit import KeyedUnit, Parts
-from thalweg.engine.units import ChainUnit, DigestUnit, Given, Moment, Setting
+from thalweg.engine.units import ChainUnit, Given, Moment, Setting
 from thalweg.flow.operators.nodes import (
     Coroutine,
     Keyed,
@@ -372,7 +372,7 @@ def is_interpreted(runner: Any) -> bool:
     if isinstance(runner, KeyedUnit):
         interpreted = InterpretedChain, InterpretedKeyed
         return any(isinstance(o, interpreted) for o in (runner.key_function, runner.operators[0]))
-    return isinstance(runner, (DigestUnit, CoroutineUnit, LoopUnit))
+    return isinstance(runner, (CoroutineUnit, LoopUnit))
 
 
 def least_threads(tasks: Iterable[Task]) -> int:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from thalweg.flow.operators.nodes import Combine
+from thalweg.flow.operators.built_in import Combine
 from thalweg.locality.routing import keyed_operators
 from thalweg.plan.plan import Plan
 from thalweg.spark.cluster.exchanges import Exchange, co_located
