@@ -136,7 +136,7 @@ def test_a_flow_that_is_wrong(tmp_path: Path) -> None:
             "not a duration: 'soon'",
         ),
         (["--input", "{words}"], "needs --checkpoint FOLDER"),
-        ([], "Missing option '--input'"),
+        ([], "source 'words' has no input; add --input words=PATH"),
     ],
 )
 def test_wrong_calls_of_run(flow_file: Path, arguments: list[str], said: str) -> None:

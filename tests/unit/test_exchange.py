@@ -27,11 +27,11 @@ from thalweg.slots import SlottedEngine, Stepped, Threads
 from thalweg.slots.arrivals import INGRESS
 from thalweg.slots.messages import (
     AckReconf,
+    Instance,
     Migrate,
     Propagate,
     SendReconf,
     Settled,
-    Instance,
     TimePhase,
     Work,
 )

@@ -46,7 +46,7 @@ Output = Annotated[
 
 def run(
     place: Place,
-    input: Input,
+    input: Input = [],  # noqa: B006 - typer copies it
     output: Output = [],  # noqa: B006 - typer copies it
     checkpoint: Annotated[
         str, typer.Option(help="Folder of offsets and state; kept from one start to the next.")

@@ -57,6 +57,7 @@ class FileSource:
     recursive: bool
 
     live = False
+    made_by = "tw.files(...)"
 
     def rows(self, source: Source, chunk_rows: int, stop: Stop) -> Feed:
         try:

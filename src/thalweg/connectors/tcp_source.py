@@ -29,6 +29,7 @@ class TcpSource:
     """Lines that one peer sends, or with ``reconnect`` one peer after the other; made by :func:`tcp_lines`."""
 
     live = True
+    made_by = "tw.tcp_lines(...)"
 
     def __init__(
         self,

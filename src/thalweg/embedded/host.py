@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from thalweg.brief import brief
+from thalweg.brief import brief, counted
 from thalweg.checks import refuse, require_count, require_mapping
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors import CollectSink, RowSink, as_source, choose_sinks, opened, runs_user_code
@@ -71,10 +71,12 @@ class Result:
 
     def __repr__(self) -> str:
         """What came in and out, in some lines; the rows are in ``sinks`` and ``rows(sink)``."""
-        lines = [f"<Result: {self.progress.rows_in:,} rows in, {self.progress.seconds:.3g} s"]
+        lines = [
+            f"<Result: {counted(self.progress.rows_in, 'row')} in, {self.progress.seconds:.3g} s"
+        ]
         for name, table in itertools.islice(self.sinks.items(), _SHOWN):
             lines.append(
-                f"  sink {name!r}: {table.num_rows:,} rows ({', '.join(table.column_names)})"
+                f"  sink {name!r}: {counted(table.num_rows, 'row')} ({', '.join(table.column_names)})"
             )
         if len(self.sinks) > _SHOWN:
             lines.append(f"  … {len(self.sinks) - _SHOWN:,} more sinks")

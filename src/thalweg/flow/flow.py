@@ -11,6 +11,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from thalweg.brief import counted
 from thalweg.checks import (
     refuse,
     require_flag,
@@ -353,7 +354,7 @@ class Flow(SeveralVerbs):
         return full
 
     def __repr__(self) -> str:
-        return f"Flow({self.name!r}, {len(self._nodes)} operators)"
+        return f"Flow({self.name!r}, {counted(len(self._nodes), 'operator')})"
 
 
 def _outputs(node: Coroutine, streams: Sequence[Stream[Any]]) -> Any:

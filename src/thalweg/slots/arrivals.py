@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from thalweg.locality import RoutingTable
-from thalweg.slots.messages import Propagate, Instance, Work
+from thalweg.slots.messages import Instance, Propagate, Work
 
 #: Where all tuples come from.
 INGRESS: Final = Instance(0, 0)

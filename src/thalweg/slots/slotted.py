@@ -30,12 +30,12 @@ from thalweg.slots.messages import (
     Envelope,
     Failed,
     GetMetrics,
+    Instance,
     Message,
     Propagate,
     SendMetrics,
     SendReconf,
     Settled,
-    Instance,
     TimePhase,
     Work,
 )

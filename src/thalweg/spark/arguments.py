@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from thalweg.brief import counted
 from thalweg.checkpoint.routing_files import asked_path, load_table
 from thalweg.checks import (
     meant,
@@ -92,7 +93,7 @@ def refuse_elastic_with_table(slots: Any, locality: Any) -> None:
     if path is not None and isinstance(elastic("slots", slots), Elastic):
         count = load_table(path).slots
         raise BuildError(
-            f"slots: the table {path} is for {count} slots, so their number cannot be found; give"
+            f"slots: the table {path} is for {counted(count, 'slot')}, so their number cannot be found; give"
             f" slots={count}, or locality='online', which makes tables for any number"
         )
 

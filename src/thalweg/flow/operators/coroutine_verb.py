@@ -12,7 +12,8 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from thalweg.checks import is_int_from
+from thalweg.brief import counted
+from thalweg.checks import is_int_from, meant
 from thalweg.errors import BuildError, SchemaError
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.coroutines import Control, Input, Output
@@ -91,6 +92,7 @@ class _Verb:
         for extra in sorted(self.given.keys() - known):
             raise self._error(
                 f"has no input or argument {extra!r}; it has {', '.join(sorted(known))}"
+                f"{meant(extra, [*known, 'into', 'max_waiting', 'capacity'])}"
             )
         for what, rows in (("max_waiting", max_waiting), ("capacity", capacity)):
             if not (is_int_from(rows, 1) or (rows is None and what == "max_waiting")):
@@ -183,7 +185,7 @@ class _Verb:
             raise self._error(f"has no output {extra!r}, which into= names")
         if into is not None and not isinstance(into, Mapping) and len(outputs) != 1:
             raise self._error(
-                f"has {len(outputs)} outputs; say into={{output: record}}, or annotate tw.Output[Record]"
+                f"has {counted(len(outputs), 'output')}; say into={{output: record}}, or annotate tw.Output[Record]"
             )
         found = []
         for one in outputs:
