@@ -327,7 +327,7 @@ def as_a_stream() -> None:
         (other_record, "it carries Rule.* but the stream has Row"),
         (other_flow, "takes a stream of this flow"),
         (with_timer, r"'alarm' has timers, and stands in a loop of feedback \(limited, alarm\)"),
-        (with_order, r"'again' has a clock of its own, and stands in a loop"),
+        (with_order, r"'again' has a watermark of its own, and stands in a loop"),
         (by_a_verb, r"expected a stream, got Feedback\('rule'\), which tw.Control ports"),
         (without_data, "has control inputs only"),
     ],

@@ -95,7 +95,7 @@ def _print_head(console: Terminal, info: CheckpointInfo) -> None:
     ]
     for domain, clock in info.clock.items():
         if abs(clock) < NEVER:
-            lines.append(f"clock {domain}: {_time(clock, info.instants)}")
+            lines.append(f"watermark {domain}: {_time(clock, info.instants)}")
     typer.echo(plain("\n".join(lines) + "\n"))
     console.print(_operators_table(info.operators))
 
@@ -166,7 +166,8 @@ def _as_json(info: CheckpointInfo, tables: Mapping[str, pa.Table]) -> dict[str, 
         "batch": info.batch,
         "slots": info.slots,
         "finished": info.finished,
-        "clock": dict(info.clock),
+        "watermark": dict(info.clock),
+        "clock": dict(info.clock),  # its name in 0.1
         "operators": operators,
         "state": {name: _rows(table) for name, table in tables.items()},
     }

@@ -206,7 +206,7 @@ class _Page:
     # -- time and order ---------------------------------------------------------------------------------
 
     def time(self) -> Iterator[str]:
-        """Each time domain with the nodes whose clocks rule it and their lateness."""
+        """Each time domain with the nodes whose watermarks rule it and their lateness."""
         domains: dict[int, list[Source | OrderBy]] = {}
         for node in self.plan.nodes:
             domain = self.plan.domains[node.index - 1]
@@ -225,7 +225,7 @@ class _Page:
             said = [
                 f"{node.name} by {_time_field(node)}, lateness {_lateness(node)}" for node in clocks
             ]
-            members = f"one clock: {'; '.join(said)}"
+            members = f"one watermark: {'; '.join(said)}"
             if len(clocks) > 1:
                 members += " (the slowest of them rules)"
             yield from _wrapped("time", members)

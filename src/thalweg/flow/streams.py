@@ -298,7 +298,7 @@ class Stream(LoopVerbs[Row], StatelessVerbs[Row]):
             if other.own != self.own or (self.own and self.own.ordered):
                 own = self.own or other.own
                 assert own is not None
-                raise own.refuse(name or "union", "streams are merged by one clock")
+                raise own.refuse(name or "union", "streams are merged by one watermark")
             if other.time != self.time:
                 raise BuildError(
                     "union: one stream has event time"

@@ -115,7 +115,7 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
         label = label_of(name, "window")
         time = self._event_time(label)
         if self._stream.own is not None:
-            raise self._stream.own.refuse(label, "windows close by the clock of all rows")
+            raise self._stream.own.refuse(label, "windows close by the watermark of all rows")
         length = span(time, size, f"operator {label!r}: size")
         hop = length if every is None else span(time, every, f"operator {label!r}: every")
         if length < 1 or hop < 1:

@@ -26,7 +26,7 @@ from thalweg.spark.elastic import Elastic, elastic
 from thalweg.spark.keys.locality import Asked
 from thalweg.spark.query import End, Query
 from thalweg.spark.scheduler import Scheduler
-from thalweg.spark.sinks import refuse_inside
+from thalweg.spark.sinks import refuse_inside, sinks_of
 from thalweg.spark.store import Store
 from thalweg.spark.tasks.worker import compile_all
 from thalweg.workers.warm import is_warm, warm_beside
@@ -79,6 +79,7 @@ def start(
     """
     plan = check_flow("start", flow, inputs, chunk_rows)
     check(plan, inputs, sinks, end)
+    sinks = sinks_of(sinks)  # before Spark is started
     check_folders(checkpoint=checkpoint, state=state)
     refuse_inside(sinks, checkpoint=checkpoint, state=state)
     for what, number in {"slots": slots, "threads": threads}.items():

@@ -89,6 +89,6 @@ def unknown_until_the_end(source: str, lane: str, why: str) -> BuildError:
     return BuildError(
         f"source {source!r}: lane={lane!r} without lanes= means the lanes of the whole input, which nobody knows before"
         f" its end, and {why}; say lanes=[...] with every value that {lane} has (a lane that is silent then holds"
-        " back the clock), or lanes='arrival' for an input with one whole order of arrival, where a lane counts from"
-        " its first row"
+        " back the watermark), or lanes='arrival' for an input with one whole order of arrival, where a lane counts"
+        " from its first row"
     )
