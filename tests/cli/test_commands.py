@@ -273,7 +273,7 @@ def test_state_of_nothing(tmp_path: Path) -> None:
 def test_datagen(tmp_path: Path) -> None:
     """The generators are commands, too."""
     code, text = command("datagen", "clicks", "--out", tmp_path / "c", "--rows", 100, "--files", 1)
-    assert (code, "100 clicks in 1 files" in text) == (0, True)
+    assert (code, "100 clicks in 1 file" in text) == (0, True)
 
 
 def test_demo_embedded() -> None:

@@ -27,7 +27,9 @@ What to try next
 def demo(
     workers: Annotated[
         int,
-        typer.Option(min=2, max=8, help="Workers with an executor of one core and a slot each."),
+        typer.Option(
+            min=2, max=8, help="Number of workers; each has an executor with one core and a slot."
+        ),
     ] = 2,
     batches: Annotated[
         int, typer.Option(min=4, max=200, help="Batches that the flights are split into.")

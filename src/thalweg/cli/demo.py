@@ -50,7 +50,7 @@ def demo(
     console.print(running.rows_table(outcome.flow, "sessions", sessions.slice(0, 10)))
     clients = len(set(sessions.column("client").to_pylist()))
     left = sessions.num_rows - min(10, sessions.num_rows)
-    where = "in this process" if embedded else f"on Spark, {slots} slot{'s' if slots > 1 else ''}"
+    where = "in this process" if embedded else f"on Spark, {counted(slots, 'slot')}"
     typer.echo(
         f"… and {left:,} more\n\n"
         f"{sessions.num_rows:,} sessions of {clients:,} clients\n"

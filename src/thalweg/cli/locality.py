@@ -45,7 +45,12 @@ def plan(
     alpha: Annotated[
         float, typer.Option(min=1.0, help="The fullest slot of an operator by the mean.")
     ] = 1.03,
-    seed: Annotated[int, typer.Option(help="Another one may give a slightly better table.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            help="Seed of the graph partitioner; another seed may give a slightly better table."
+        ),
+    ] = 0,
 ) -> None:
     """Count which keys come together in a sample, and give them slots so that tuples need not move."""
     from thalweg.locality import RoutingTable, encode_table, evaluate, keyed_operators, partition

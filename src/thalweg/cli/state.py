@@ -10,6 +10,7 @@ import orjson
 import pyarrow as pa
 import typer
 
+from thalweg.brief import counted
 from thalweg.checkpoint.inspect import CheckpointInfo, OperatorInfo, describe, read_state
 from thalweg.cli.progress import COUNTS
 from thalweg.errors import CheckpointError
@@ -91,7 +92,7 @@ def _timers(info: CheckpointInfo, name: str) -> dict[str, bool]:
 def _print_head(console: Terminal, info: CheckpointInfo) -> None:
     state = "finished" if info.finished else f"batch {info.batch}" if info.batch >= 0 else "empty"
     lines = [
-        f"flow {info.flow}, {state}, {info.slots} slot{'s' * (info.slots != 1)}, written by thalweg {info.version}"
+        f"flow {info.flow}, {state}, {counted(info.slots, 'slot')}, written by thalweg {info.version}"
     ]
     for domain, clock in info.clock.items():
         if abs(clock) < NEVER:

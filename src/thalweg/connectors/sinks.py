@@ -151,7 +151,7 @@ def choose_sinks(flow: str, sinks: Sequence[Sink], given: Mapping[str, Any]) -> 
     """A row sink for each sink of a flow, by name; those that are given none collect.
 
     Raises:
-        BuildError: there is no sink of a name, or two would write to one place.
+        BuildError: there is no sink of a name, or two have the same output.
     """
     names = [sink.name for sink in sinks]
     for extra in sorted(given.keys() - set(names), key=str):
@@ -166,7 +166,7 @@ def choose_sinks(flow: str, sinks: Sequence[Sink], given: Mapping[str, Any]) -> 
     for name, sink in chosen.items():
         place = sink.path if isinstance(sink, FileSink) else id(sink)
         if place in places:
-            raise BuildError(f"sinks {places[place]!r} and {name!r} would write to one place")
+            raise BuildError(f"sinks {places[place]!r} and {name!r} have the same output")
         places[place] = name
     return chosen
 

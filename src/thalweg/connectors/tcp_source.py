@@ -91,7 +91,7 @@ class TcpSource:
             if broken and not self._reconnect:
                 raise DataError(
                     f"source {source.name!r}: the connection with {self.where} broke before line {cutter.line}:"
-                    f" {broken}\n  to wait for another one, set reconnect=True"
+                    f" {broken}\n  to wait for the next connection, set reconnect=True"
                 )
 
     def _chunks(

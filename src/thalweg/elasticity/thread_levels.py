@@ -151,7 +151,7 @@ class ThreadLevels(Controller):
         self._weights.learn(sample)
         known = self._learn(level, rates_of(sample))
         if known is not None:
-            why = f"the load changed to one known before, which {known} threads served best"
+            why = f"the load is one seen before, which {known} threads served best"
             return self._move(level, known, why)
         if self._kept is not None:
             return ()

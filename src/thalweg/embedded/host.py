@@ -152,7 +152,7 @@ def options_of(
 def _warn_of_threads(threads: int, threading: str) -> None:
     """Says where the number of threads follows from the threading."""
     if threading == "dedicated":
-        _LOG.warning("threads=%d: threading 'dedicated' has one for each operator", threads)
+        _LOG.warning("threads=%d: threading 'dedicated' has a thread for each operator", threads)
     elif threading == "manual" and threads > 1:
         _LOG.warning(
             "threads=%d: threading 'manual' runs all in the thread that brings the rows; leave threading out to have"

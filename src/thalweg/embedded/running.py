@@ -275,5 +275,5 @@ def start(
         require_instance("start", Reserve, "a Reserve", reserve=reserve)
     how = options or options_of(threads, threading, policy, controller, period_s)
     if how is None:
-        raise BuildError("threading: 'manual' runs one flow: use tw.run")
+        raise BuildError("threading='manual' runs one flow; use tw.run")
     return Running(how, reserve)

@@ -111,7 +111,7 @@ def deciding(online: Online, changes: list[Change]) -> Decide:
             return None
         made = table.assigned(decision.assignment)
         moved = moves_between(table, made).between_slots
-        reason = f"{decision.reason}; {counted(moved, 'key')} move"
+        reason = f"{decision.reason}; moves {counted(moved, 'key')}"
         seconds = (time.monotonic_ns() - began_ns) * 1e-9
         changes.append(
             Change(

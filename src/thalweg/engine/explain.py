@@ -290,7 +290,7 @@ def _keyed(node: Keyed) -> Iterator[str]:
         fields = ", ".join(f"{field.name}: {field.type}" for field in node.key.fields)
         yield f"key {fields}; {_number(node.key.buckets, 'bucket')}; {state}"
     else:
-        yield f"one for all rows; {state}"
+        yield f"a single state for all rows; {state}"
 
 
 def _coroutine(node: Coroutine) -> str:
@@ -300,7 +300,7 @@ def _coroutine(node: Coroutine) -> str:
         for port in node.in_ports
     ]
     state = f"; state {node.own.name}" if node.own else ""
-    limit = f"; at most {node.max_waiting} rows wait at one" if node.max_waiting else ""
+    limit = f"; at most {node.max_waiting} rows wait at an input" if node.max_waiting else ""
     return f"inputs {', '.join(inputs)}{limit}{state}"
 
 

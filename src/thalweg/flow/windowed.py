@@ -124,7 +124,7 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
             )
         if hop > length:
             raise BuildError(
-                f"operator {label!r}: every is greater than size, rows between windows would vanish"
+                f"operator {label!r}: every is greater than size, so rows between two windows would be lost"
             )
         origin = span(time, start, f"operator {label!r}: start")
         stamped = added.stamp(self._stream, "window_start", length, hop, origin)

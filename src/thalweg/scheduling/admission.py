@@ -165,7 +165,7 @@ class Admission:
     ) -> None:
         if not isinstance(policy, RoundPolicy):
             raise BuildError(
-                "a scheduler of queries goes by a round policy such as MostUrgentFirst() or"
+                "a scheduler of queries needs a round policy such as MostUrgentFirst() or"
                 f" one of scheduling.by, not {policy!r}"
             )
         require_int(self, 1, slots=slots)

@@ -268,11 +268,11 @@ def assigned(policy: RoundPolicy, view: RoundView, threads: int) -> Sequence[Seq
     places = view.places()
     for one, got, due, free in zip(view.operators, held, shares, places, strict=True):
         if due > free or (due < 1 and free > 0):
-            problem = f"has {counted(due, 'share')}, where there are {counted(free, 'place')}"
+            problem = f"has {counted(due, 'share')}, but {counted(free, 'place')}"
             raise _misplaced(name, policy.name, one.name, problem)
         if got != due:
             problem = (
-                f"is assigned to {counted(got, 'thread')}, where it has {counted(due, 'share')}"
+                f"is assigned to {counted(got, 'thread')}, but has {counted(due, 'share')}"
             )
             raise _misplaced(name, policy.name, one.name, problem)
     return lists
@@ -293,7 +293,7 @@ def checked_priorities(policy: RoundPolicy, view: RoundView) -> list[tuple[float
     if len(given) != len(view.operators):
         raise SchedulingError(
             f"policy {policy.name}: {counted(len(given), 'priority')}\n"
-            f"  expected: {len(view.operators)}, one an operator",
+            f"  expected: {len(view.operators)}, one for each operator",
             policy=policy.name,
         )
     if _are_plain(given):

@@ -58,7 +58,7 @@ def refuse_shared_controller(slots: Any, threads: Any) -> None:
     both = isinstance(slots, Elastic) and isinstance(threads, Elastic)
     if both and slots.controller is not None and slots.controller is threads.controller:
         raise BuildError(
-            "slots and threads: both have the same controller, which can find one number; give each its own"
+            "slots and threads: they share a controller, and a controller finds one number; give each its own"
         )
 
 

@@ -290,7 +290,7 @@ def sinks_of(given: Mapping[str, Any]) -> dict[str, Sink]:
         if target is not None and (other := taken.setdefault(target, name)) != name:
             what = sink.path if isinstance(sink, FolderSink) else "one memory()"
             raise BuildError(
-                f"sinks {other!r} and {name!r} would both write to {what}, one over the other; give each its own"
+                f"sinks {other!r} and {name!r} would overwrite each other in {what}; give each its own"
             )
     return sinks
 

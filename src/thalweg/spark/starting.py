@@ -91,7 +91,8 @@ def start(
         )
     if not streaming and locality != "off":
         raise BuildError(
-            "locality is learnt from batch to batch, and inputs that do not stream are one batch"
+            "locality= needs a streaming input: tables are learnt from batch to batch, and other"
+            " inputs are a single batch"
         )
     asked = trigger_of(trigger)
     check_locality(locality)

@@ -86,7 +86,8 @@ class Feedback(Generic[Row]):
             )
         if not readers:
             raise BuildError(
-                f"{label}: nobody reads it; give it to a tw.Control port first: flow.operator(..., rule={self.name})"
+                f"{label}: no operator reads it; give it to a tw.Control port first: flow.operator(...,"
+                f" rule={self.name})"
             )
         changed = list(nodes)
         for reader in readers:
@@ -200,8 +201,8 @@ def _check_member(node: Node, loop: Sequence[str]) -> None:
     if timed or isinstance(node, OrderBy):
         what = "timers" if timed else "a watermark of its own"
         raise BuildError(
-            f"operator {node.name!r} has {what}, and stands in a loop of feedback ({', '.join(loop)}), which runs a row"
-            " at a time: what is due between two rows has no place there; put it before the loop or behind it"
+            f"operator {node.name!r} has {what}, and is in a feedback loop ({', '.join(loop)}), which runs a row"
+            " at a time: nothing can happen between two rows there; put the operator before or after the loop"
         )
 
 

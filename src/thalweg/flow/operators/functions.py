@@ -222,7 +222,7 @@ def _parse(hint: Any, function: Function, operator: str, *, may_be_nothing: bool
         if may_be_nothing:
             return Returns(None)
         raise BuildError(
-            f"operator {operator!r}: {function.where} returns nothing, so the stream would end here"
+            f"operator {operator!r}: {function.where} returns nothing, so there would be no stream after it"
         )
     if _is_many(hint):
         inner = _parse(typing.get_args(hint)[0], function, operator, may_be_nothing=False)

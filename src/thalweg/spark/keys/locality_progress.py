@@ -65,7 +65,7 @@ def table_changes(batch: int, routed: Routed) -> list[BatchChange]:
     run = routed.run
     if run is None or run.decision is None or not routed.next_epoch:
         return []
-    reason = f"{run.decision.reason}; {counted(run.moves.between_slots, 'key')} move"
+    reason = f"{run.decision.reason}; moves {counted(run.moves.between_slots, 'key')}"
     return [BatchChange(batch, "table", routed.epoch, routed.next_epoch, reason)]
 
 
