@@ -271,9 +271,7 @@ def assigned(policy: RoundPolicy, view: RoundView, threads: int) -> Sequence[Seq
             problem = f"has {counted(due, 'share')}, but {counted(free, 'place')}"
             raise _misplaced(name, policy.name, one.name, problem)
         if got != due:
-            problem = (
-                f"is assigned to {counted(got, 'thread')}, but has {counted(due, 'share')}"
-            )
+            problem = f"is assigned to {counted(got, 'thread')}, but has {counted(due, 'share')}"
             raise _misplaced(name, policy.name, one.name, problem)
     return lists
 
