@@ -17,6 +17,21 @@ _ITEMS: Final = 4
 _LENGTHS: Final = (800, 200, 60)
 
 
+def counted(count: int, noun: str) -> str:
+    """So many of something, with commas.
+
+    Example::
+
+        >>> counted(1, "batch"), counted(0, "key"), counted(1200, "query")
+        ('1 batch', '0 keys', '1,200 queries')
+    """
+    if count == 1:
+        return f"1 {noun}"
+    if noun.endswith("y") and not noun.endswith(("ay", "ey", "oy")):
+        return f"{count:,} {noun[:-1]}ies"
+    return f"{count:,} {noun}{'es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
+
+
 def brief_repr(cls: Class) -> Class:
     """The class with a ``repr`` of a few lines: its public attributes, of collections the first items and their number.
 
@@ -51,7 +66,7 @@ def _text(value: Any, depth: int) -> str:
     if isinstance(value, np.ndarray):
         return f"<{value.size:,} {value.dtype}>"
     if hasattr(type(value), "num_rows") and hasattr(type(value), "column_names"):
-        return f"<{name} of {value.num_rows:,} rows: {', '.join(value.column_names)}>"
+        return f"<{name} of {counted(value.num_rows, 'row')}: {', '.join(value.column_names)}>"
     if depth >= len(_LENGTHS):
         return f"{name}(…)"
     if isinstance(value, Mapping):

@@ -25,6 +25,11 @@ def shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
+def kind_of(value: Any) -> str:
+    """What a value is, in the words of users: how they make it, ``tw.files(...)``, or the name of its class."""
+    return str(getattr(type(value), "made_by", type(value).__name__))
+
+
 def refuse(where: str, name: str, expected: str, value: Any) -> BuildError:
     """The error of an argument that cannot be meant.
 

@@ -138,7 +138,7 @@ def test_a_flow_that_is_wrong(tmp_path: Path) -> None:
             "not a duration: 'soon'",
         ),
         (["--input", "{words}"], "needs --checkpoint FOLDER"),
-        ([], "Missing option '--input'"),
+        ([], "source 'words' has no input; add --input words=PATH"),
     ],
 )
 def test_wrong_calls_of_run(flow_file: Path, arguments: list[str], said: str) -> None:
@@ -275,7 +275,7 @@ def test_state_of_nothing(tmp_path: Path) -> None:
 def test_datagen(tmp_path: Path) -> None:
     """The generators are commands, too."""
     code, text = command("datagen", "clicks", "--out", tmp_path / "c", "--rows", 100, "--files", 1)
-    assert (code, "100 clicks in 1 files" in text) == (0, True)
+    assert (code, "100 clicks in 1 file" in text) == (0, True)
 
 
 def test_demo_embedded() -> None:

@@ -124,4 +124,4 @@ def test_clocks_in_their_unit(kinds: list[str], inside: bool, tmp_path: Path) ->
     records.write(fs, root, next_record(None, 0, "a", [], {}, slots=1, clock={"1": 125_000_000}))
     output = CliRunner().invoke(app, ["state", "show", str(tmp_path)]).output
     expected = TIMES[kinds[0]] if len(kinds) == 1 else "125000000 (1970-01-01T00:02:05Z where"
-    assert f"clock 1: {expected}" in output
+    assert f"watermark 1: {expected}" in output

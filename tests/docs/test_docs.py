@@ -109,7 +109,7 @@ def first_steps(folder: Path, lines: list[str], environ: dict[str, str]) -> str:
 def check_first_steps(shown: str, folder: Path) -> None:
     assert "│ N730MQ │ LGA" in shown
     assert "flow planes: 2 stages" in shown
-    plan = shown[shown.index("flow planes") : shown.index("time: one clock")]
+    plan = shown[shown.index("flow planes") : shown.index("time: one watermark")]
     assert plan.count(" compiled\n") == 2 and "interpreted" not in plan
     assert "│ back     │" in shown
     assert list((folder / "out").glob("batch=0/*.parquet"))

@@ -284,7 +284,7 @@ def test_a_state_folder_that_is_empty(tmp_path: Path) -> None:
 def test_a_restart_without_the_state_folder(tmp_path: Path) -> None:
     """Without state=, with another, or with one where there was none: the right one is named."""
     checkpoint = used(tmp_path / "ck", state=tmp_path / "state")
-    assert str(tmp_path / "state") in refused(checkpoint, "lies in another folder")
+    assert str(tmp_path / "state") in refused(checkpoint, "is in another folder")
     assert str(tmp_path / "state") in refused(checkpoint, "Start with state=", tmp_path / "new")
     inside = used(tmp_path / "inside")
     refused(inside, "Start without state=", tmp_path / "new")

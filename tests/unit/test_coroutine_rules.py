@@ -104,7 +104,7 @@ MISTAKES = [
     (never_reads, r"it waits in a circle at line \d+: 1,000 times in a row"),
     (never_reads_in_turn, r"it waits in a circle at line \d+"),
     (ignores_the_answer, r"it goes on and on at line \d+, though a wait or push said"),
-    (pops_nothing, r"1 rows cannot be taken; wait for them first\n.*raised at line \d+"),
+    (pops_nothing, r"1 row cannot be taken; wait for them first\n.*raised at line \d+"),
     (peeks_too_far, r"there is no row at 1; wait for it first\n.*raised at line \d+"),
     (raises, r"failed: ZeroDivisionError: nothing to share\n.*raised at line \d+"),
     (raises_at_the_end, r"failed: ValueError: no total\n.*raised at line \d+"),

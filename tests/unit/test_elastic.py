@@ -428,7 +428,7 @@ def test_arguments_are_checked(wrong: dict[str, Any], message: str) -> None:
     ("threads", "threading", "told"),
     [
         (4, "manual", "threads=4: threading 'manual' runs all in the thread"),
-        (4, "dedicated", "threads=4: threading 'dedicated' has one for each operator"),
+        (4, "dedicated", "threads=4: threading 'dedicated' has a thread for each operator"),
         (1, "manual", None),
         (None, "dedicated", None),
     ],

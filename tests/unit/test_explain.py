@@ -112,7 +112,7 @@ stage 1: each row goes to the slot that owns its key's bucket
   by_hour  sink, reads hours
            unordered: each slot writes its part
 
-time: one clock: clicks by ts, lateness 2 minutes
+time: one watermark: clicks by ts, lateness 2 minutes
 order: the output is that of a serial run. One slot keeps it by running in order; between slots
   rows carry the order key (time, operator, arrival or timer's key, places), by which each stage
   and each ordered sink merges

@@ -60,10 +60,10 @@ def test_options_of_files(tmp_path: Path) -> None:
     """Options are those of the format; the format is said or told by the names."""
     path = put(tmp_path / "x.data", "1;x\n", 0)
     assert read_files(tw.files(path, "csv", header=False, delimiter=";")) == [1]
-    with pytest.raises(tw.BuildError, match=r"x.data does not end as .*say format="):
+    with pytest.raises(tw.BuildError, match=r"x.data has another file format .*give format="):
         tw.files(path)
     put(tmp_path / "y.csv", "a,b\n", 0)
-    with pytest.raises(tw.BuildError, match="say format="):
+    with pytest.raises(tw.BuildError, match="give format="):
         tw.files(tmp_path)
     with pytest.raises(tw.BuildError, match="there is no option 'sep'"):
         tw.files(path, "csv", sep=";")
@@ -81,7 +81,7 @@ def test_no_files(tmp_path: Path) -> None:
         tw.files(tmp_path / "x.csv").rows(source_node(), 1, never())
     with pytest.raises(tw.BuildError, match="input 'pairs': there are no files at"):
         tw.files(tmp_path / "*.csv").rows(source_node(), 1, never())
-    with pytest.raises(tw.BuildError, match=r"files: there are no files at .*say format="):
+    with pytest.raises(tw.BuildError, match=r"files: there are no files at .*give format="):
         tw.files(tmp_path)
 
 

@@ -99,7 +99,7 @@ def test_what_is_no_sink(tmp_path: Path) -> None:
     with pytest.raises(tw.BuildError, match="flow 'pairs' has no sink 'nut'; it has out"):
         tw.run(flow_of("out"), {"pairs": []}, {"nut": print})
     places = {name: tw.to_files(tmp_path / "x.csv") for name in "ab"}
-    with pytest.raises(tw.BuildError, match="sinks 'a' and 'b' would write to one place"):
+    with pytest.raises(tw.BuildError, match="sinks 'a' and 'b' have the same output"):
         tw.run(flow_of("a", "b"), {"pairs": []}, places)
 
 

@@ -237,11 +237,11 @@ def _second_source(clicks: tw.Stream) -> Any:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda s: s.window(10, n=tw.agg.count()), "windows close by the clock"),
-        (lambda s: s.key_by("user").window(10, n=tw.agg.count()), "windows close by the clock"),
-        (lambda s: s.union(_second_source(s)), "streams are merged by one clock"),
-        (lambda s: _second_source(s).union(s), "streams are merged by one clock"),
-        (lambda s: s.process(track, state=Count), "one state for all rows"),
+        (lambda s: s.window(10, n=tw.agg.count()), "windows close by the watermark"),
+        (lambda s: s.key_by("user").window(10, n=tw.agg.count()), "windows close by the watermark"),
+        (lambda s: s.union(_second_source(s)), "streams are merged by one watermark"),
+        (lambda s: _second_source(s).union(s), "streams are merged by one watermark"),
+        (lambda s: s.process(track, state=Count), "a state for all rows"),
         (
             lambda s: s.key_by("user").dedupe().key_by("n").sessions(5, n=tw.agg.count()),
             r"second key .*\(key here: n; .* ordered: user\)",

@@ -84,7 +84,7 @@ def test_a_new_table_is_a_change() -> None:
     table = RoutingTable.hashed(keyed_operators(plan()), 2)
     run = RunBatch(7, table, Moves((moved, inside)), 4, Decision("in turn", "better", before))
     (change,) = table_changes(7, Routed(3, 4, run))
-    assert change == BatchChange(7, "table", 3, 4, "better; 1 keys move")
+    assert change == BatchChange(7, "table", 3, 4, "better; moves 1 key")
     assert table_changes(7, Routed(3, 0, run)) == [] == table_changes(7, Routed())
 
 

@@ -184,7 +184,7 @@ def test_tuples_that_make_several_pairs_weigh_once() -> None:
 def test_wrong_arguments_are_refused() -> None:
     """Too little memory, unknown operators, and counts of other flows."""
     with pytest.raises(
-        BuildError, match=r"10000 pairs and 2000 keys take \d+ bytes, but memory_bytes is 1000"
+        BuildError, match=r"10,000 pairs and 2,000 keys take \d+ bytes, but memory_bytes is 1000"
     ):
         KeySketch(dict.fromkeys(LINK, 8), [LINK], memory_bytes=1_000)
     with pytest.raises(BuildError, match="the keyed operators are left, right"):

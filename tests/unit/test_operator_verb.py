@@ -312,7 +312,7 @@ def test_explain() -> None:
     flow.operator("number", numbered, rows=a, max_waiting=9).sink("out")
     text = flow.explain(compile=False)
     assert "stateful (coroutine), reads a, gives Row" in text
-    assert "inputs rows; at most 9 rows wait at one; state Seen" in text
+    assert "inputs rows; at most 9 rows wait at an input; state Seen" in text
     assert "numbered (test_operator_verb.py:" in text
 
 
@@ -414,7 +414,7 @@ Make = Callable[[tw.Flow, tw.Stream], object]
         (lambda f, a: f.operator("x", any_number, rows=[]), r"pass rows=\[stream, ...\]"),
         (lambda f, a: f.operator("x", other_record, rows=a), "reads Pair.* but the stream has Row"),
         (lambda f, a: f.operator("x", pairs, a=a, b=a, max_waiting=0), "max_waiting is a number"),
-        (lambda f, a: f.operator("x", pairs, a=a, b=f.source("u", Row)), "no order in common"),
+        (lambda f, a: f.operator("x", pairs, a=a, b=f.source("u", Row)), "no common order"),
         (lambda f, a: f.operator("x", pairs, a=a, b=a.late), "'b' has no event time"),
     ],
 )  # fmt: skip
@@ -455,7 +455,7 @@ def test_refused_clocks() -> None:
     flow = tw.Flow("own")
     own = flow.source("a", Row, order_by="ts", order="key")
     with pytest.raises(
-        tw.BuildError, match="operator 'x': a coroutine operator takes its rows in one"
+        tw.BuildError, match="operator 'x': a coroutine operator needs a total order"
     ):
         flow.operator("x", numbered, rows=own)
 

@@ -89,7 +89,7 @@ def test_csv_bad_rows_name_column_type_and_value(tmp_path: Path) -> None:
     assert good(parts) == [(1, "x"), (7, "ok")]
     assert bad(parts) == [
         (3, "a: expected int, got '' (not an integer)"),
-        (4, "1 cells, expected 2"),
+        (4, "1 cell, expected 2"),
         (5, "3 cells, expected 2"),
         (6, "b: expected str, got '\ufffd' (not UTF-8)"),
         (7, "text after a closing quote"),
@@ -164,7 +164,7 @@ def test_csv_header_problems(tmp_path: Path, rows: int) -> None:
     """A column that stands there twice is an error; one the record lacks may."""
     path = tmp_path / "a.csv"
     path.write_text("a,b,b\n" + "1,x,y\n" * rows)
-    with pytest.raises(DataError, match=r"a.csv: column b stands there 2 times"):
+    with pytest.raises(DataError, match=r"a.csv: column b appears 2 times"):
         read(path, Pair, CSV)
     path.write_text("a,c,c,b\n" + "1,x,y,z\n" * rows)
     assert good(read(path, Pair, CSV)) == [(1, "z")] * rows
@@ -388,7 +388,7 @@ def test_old_parquet_times_of_every_year(tmp_path: Path) -> None:
         (b"a\tb\n1\tx\n", r"column a missing .*; set delimiter='\\t'"),
         (b"a, b\n1, x\n", r"column b missing \(found  b\).*; ' b' is another name"),
         (b"A,b\n1,x\n", r"column a missing \(found A\).*; 'A' is another name"),
-        (b"a,b,a\n1,x,2\n", "column a stands there 2 times"),
+        (b"a,b,a\n1,x,2\n", "column a appears 2 times"),
         (b"a,b,\xe9\n1,x,2\n", "line 1: the header is not UTF-8; convert the file to it"),
         (b"a,b\r1,x\r", "line 1: the header: a CR without LF"),
     ],

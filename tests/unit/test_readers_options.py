@@ -33,7 +33,7 @@ def test_exports() -> None:
         ({"format": "csv", "quote": "\n"}, "quote cannot be"),
         ({"format": "json", "delimiter": ";"}, "delimiter is an option of csv, not of json"),
         ({"format": "csv", "null_values": "NA"}, "null_values is a sequence of texts"),
-        ({"format": "csv", "true_values": ("0",)}, "stand in true_values and in false_values"),
+        ({"format": "csv", "true_values": ("0",)}, "are in both true_values and false_values"),
         ({"format": "csv", "epoch_unit": "h"}, "epoch_unit is 's', 'ms', 'us', 'ns' or None"),
         ({"format": "csv", "epoch_unit": "s", "timestamp_formats": ("%Y",)}, "not both"),
     ],

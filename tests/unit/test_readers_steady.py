@@ -114,8 +114,8 @@ CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
         longer,
         r"the file grew while it was read: it had [0-9,]+ bytes when it was opened, now [0-9,]+;",
     ),
-    "other bytes": (same_length, "the file was written to while it was read"),
-    "another file": (replaced, "another file took its place while it was read"),
+    "other bytes": (same_length, "the file changed while it was read"),
+    "another file": (replaced, "it was replaced while it was read"),
     "removed": (removed, "the file was removed while it was read"),
 }
 
@@ -156,7 +156,7 @@ def test_a_change_before_it_is_read(form: str, change: str, tmp_path: Path) -> N
     said = CHANGES[change][1].partition(".*")[0].replace("opened", "listed")
     if change == "another file":  # the list does not say which file it was: what is there is read
         later(second)
-        said = "the file was written to"
+        said = "the file changed while"
     with pytest.raises(DataError, match=said):
         list(feed)
 

@@ -127,7 +127,7 @@ def test_missing_and_doubled_columns() -> None:
     """By name only; what was found is listed."""
     with pytest.raises(DataError, match=r"column i missing \(found j\)"):
         rows_from_table(table().rename_columns(["c", "j", "t", "f"]), Schema.of(Row))
-    with pytest.raises(DataError, match=r"column i stands there 2 times"):
+    with pytest.raises(DataError, match=r"column i appears 2 times"):
         rows_from_table(table().rename_columns(["c", "i", "t", "i"]), Schema.of(Row))
 
 

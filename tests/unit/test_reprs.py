@@ -178,7 +178,7 @@ OBJECTS: Final[Mapping[str, tuple[Callable[[], Any], str]]] = {
     "FirstSeen": (first_seen, "0 keys placed"),
     "KeySketch": (lambda: locality.KeySketch({"a": 4}, ()), "KeySketch of ['a']"),
     "SpaceSaving": (lambda: locality.SpaceSaving(100), "100 counters"),
-    "Simulation": (simulation, "1 operators"),
+    "Simulation": (simulation, "1 operator"),
     "Combined": (lambda: elasticity.Combined(), "threads=ThreadLevels("),
     "Replicas": (lambda: elasticity.Replicas(), "Replicas("),
     "ThreadLevels": (lambda: elasticity.ThreadLevels(), "ThreadLevels("),
@@ -236,7 +236,7 @@ def test_a_flow_beside_others() -> None:
         run = running.add(flow_of(), {"rows": [Row(1, "a")]})
         run.wait()
         assert repr(run) == "<FlowRun 'words', ended, class 0>"
-        assert "0 of 1 flows" in repr(running)
+        assert "0 of 1 flow" in repr(running)
 
 
 def test_large_things_in_short() -> None:

@@ -153,7 +153,7 @@ def test_names_that_are_nearly_right() -> None:
         tw.BuildError, match=r"no option 'compresion'; did you mean 'compression'\?"
     ):
         tw.spark.csv("out", compresion="gzip")
-    with pytest.raises(tw.BuildError, match="'partitionBy'; the folders of a sink are by batch"):
+    with pytest.raises(tw.BuildError, match="'partitionBy'; a sink has a folder for each batch"):
         tw.spark.parquet("out", partitionBy="user")
     with pytest.raises(
         tw.CheckpointError, match=r"no routing table onlin; did you mean 'online'\?"

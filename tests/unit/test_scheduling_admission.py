@@ -235,7 +235,7 @@ def test_who_leaves_while_waiting_is_forgotten() -> None:
             {"classes": {"a": True}},
             "query 'a': a priority class is an int, 0 the most urgent, not True",
         ),
-        ({"policy": tw.scheduling.RoundRobin()}, "goes by a round policy"),
+        ({"policy": tw.scheduling.RoundRobin()}, "needs a round policy"),
     ],
 )
 def test_arguments(change: dict[str, Any], text: str) -> None:

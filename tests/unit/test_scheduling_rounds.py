@@ -286,19 +286,19 @@ def test_required_features_are_those_of_both_functions() -> None:
         (lambda: ByTag(placement=Given([[0], [2]])), "b", "operator b is assigned to 0 threads"),
         (lambda: ByTag(placement=Given([[0, 1, 2], [1]])), "b", "operator b is assigned to 2"),
         (lambda: ByTag(placement=Given([[0, 1, 0], [2]])), "a", "a is assigned to thread 0 twice"),
-        (lambda: ByTag(placement=Given([[0, 1, 2]])), "", "lists for 1 threads"),
+        (lambda: ByTag(placement=Given([[0, 1, 2]])), "", "lists for 1 thread"),
         (lambda: ByTag(placement=Given([[0, 1], [2, 3]])), "3", "operator 3 is not below 3"),
         (lambda: ByTag(placement=Given([[0, 1], [2, -1]])), "-1", "operator -1 is not below 3"),
         (lambda: ByTag(placement=Given([[0, "b"], [2]])), "", "placement Given: it raised TypeErr"),
         (
             lambda: ByTag(placement=Given([[0, 1], [1, 2]], [1, 2, 1])),
             "b",
-            "operator b has 2 shares, where there are 1 places",
+            "operator b has 2 shares, but 1 place",
         ),
         (
             lambda: ByTag(placement=Given([[0, 1], []], [1, 1, 0])),
             "c",
-            "operator c has 0 shares, where there are 1 places",
+            "operator c has 0 shares, but 1 place",
         ),
     ],
 )
@@ -334,7 +334,7 @@ def test_a_priority_an_operator() -> None:
         def priorities(self, view: RoundView) -> list[tuple[float, ...]]:
             return [(1.0,)]
 
-    with pytest.raises(SchedulingError, match="policy Short: 1 priorities\n  expected: 3"):
+    with pytest.raises(SchedulingError, match="policy Short: 1 priority\n  expected: 3"):
         plan_round(Short(), round_view(3), 1)
 
 

@@ -326,7 +326,7 @@ def test_wrong_arguments() -> None:
         (lambda: tw.run([one, two], given, {"one": {"x": tw.each(print)}}), "'x'"),
         (lambda: tw.run([one, two], given, threading="manual"), "manual"),  # type: ignore[call-overload]
         (lambda: tw.run([one, 3], given), "expected tw.Flows"),  # type: ignore[list-item]
-        (lambda: tw.run(one, given["one"], classes={"one": 1}), "classes: of several flows"),  # type: ignore[call-overload]
+        (lambda: tw.run(one, given["one"], classes={"one": 1}), "classes= needs several flows"),  # type: ignore[call-overload]
         (lambda: tw.start(threading="manual"), "manual"),  # type: ignore[arg-type]
     ]
     for call, message in cases:

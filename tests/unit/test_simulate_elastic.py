@@ -153,7 +153,7 @@ def test_what_cannot_be_is_refused_with_a_reason() -> None:
     assert script.refusals == [
         (wished[0], "levels end at 4"),
         (wished[1], "levels end at 4"),
-        (wished[2], "it takes up to 1 threads"),
+        (wished[2], "it takes up to 1 thread"),
         (wished[3], "it takes up to 4 threads"),
         (wished[4], "not now"),
     ]

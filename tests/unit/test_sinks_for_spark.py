@@ -23,12 +23,12 @@ class Row(NamedTuple):
 def test_each_sink_has_a_target_of_its_own(tmp_path: Path) -> None:
     kept = tw.spark.memory()
     with pytest.raises(
-        tw.BuildError, match=r"sinks 'one' and 'two' would both write to one memory"
+        tw.BuildError, match=r"sinks 'one' and 'two' would overwrite each other in one memory"
     ):
         sinks_of({"one": kept, "two": kept})
     folder = tmp_path / "out"
     same = {"one": tw.spark.json(str(folder)), "two": tw.spark.parquet(f"file://{folder}/")}
-    with pytest.raises(tw.BuildError, match=r"'one' and 'two' would both write to .*out"):
+    with pytest.raises(tw.BuildError, match=r"'one' and 'two' would overwrite each other in .*out"):
         sinks_of(same)
 
 

@@ -202,7 +202,7 @@ def test_by_default_the_most_urgent_has_a_slot_of_its_own() -> None:
         ({"slots": "2"}, "Scheduler: slots must be an int of at least 1, not '2'"),
         ({"slots": 1, "reserved": 1}, "1 of 1 places reserved"),
         ({"starve_after_s": 0}, "starve_after_s: expected seconds above 0, got 0"),
-        ({"policy": "urgent"}, "goes by a round policy such as"),
+        ({"policy": "urgent"}, "needs a round policy such as"),
     ],
 )
 def test_arguments(arguments: dict[str, Any], text: str) -> None:

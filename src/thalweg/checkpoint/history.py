@@ -173,6 +173,6 @@ def require_alone(fs: FileSystem, root: str, found: CheckpointHistory, batch: in
         raise CheckpointError(
             f"batch {batch}: another query works on the checkpoint {root}: the record of batch"
             f" {max([*newer, *changed])} was written while this one ran.\n"
-            "This query ends; of this batch it has committed nothing. See that one query runs on a checkpoint, then"
-            " start it again: it goes on from the newest record."
+            "This query ends; of this batch it has committed nothing. Make sure that a single query uses the"
+            " checkpoint, then start it again: it continues from the newest record."
         )

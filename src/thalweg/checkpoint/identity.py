@@ -115,7 +115,7 @@ def require_one(home: Folder, state: Folder, location: str) -> str | None:
     if home.is_same(state):
         if here is not None and here.state:
             raise CheckpointError(
-                f"the state of the checkpoint {location} lies in another folder: it was started with"
+                f"the state of the checkpoint {location} is in another folder: it was started with"
                 f" state={here.state!r}, and now without. Start it with that state= again."
             )
         return None if here is None else here.id

@@ -293,6 +293,19 @@ def read(fs: FileSystem, root: str) -> Manifest | None:
         ) from error
 
 
+def require_new(fs: FileSystem, root: str) -> None:
+    """Refuses a checkpoint without a manifest that has commit records.
+
+    Raises:
+        CheckpointError: the manifest is missing.
+    """
+    if stems(fs, join(root, "commits"), ".json"):
+        raise CheckpointError(
+            f"{join(root, FILE)} is missing, though there are commit records: it says what the state files mean.\n"
+            "Bring it back from a copy of the checkpoint."
+        )
+
+
 def reconcile(fs: FileSystem, root: str, new: Manifest) -> Manifest:
     """Opens a checkpoint for a flow: writes the manifest if the checkpoint is new or gains something.
 
@@ -303,11 +316,8 @@ def reconcile(fs: FileSystem, root: str, new: Manifest) -> Manifest:
         CheckpointError: the manifest is torn, or newer than this library.
     """
     old = read(fs, root)
-    if old is None and stems(fs, join(root, "commits"), ".json"):
-        raise CheckpointError(
-            f"{join(root, FILE)} is missing, though there are commit records: it says what the state files mean.\n"
-            "Bring it back from a copy of the checkpoint."
-        )
+    if old is None:
+        require_new(fs, root)
     carried = new if old is None else carry(old, new)
     found = [] if old is None else check(old, new)
     if old is not None and found:

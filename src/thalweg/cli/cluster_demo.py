@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 import thalweg as tw
+from thalweg.brief import counted
 from thalweg.cli.progress import Display, open_display
 from thalweg.printing import Table, Terminal
 
@@ -26,7 +27,9 @@ What to try next
 def demo(
     workers: Annotated[
         int,
-        typer.Option(min=2, max=8, help="Workers with an executor of one core and a slot each."),
+        typer.Option(
+            min=2, max=8, help="Number of workers; each has an executor with one core and a slot."
+        ),
     ] = 2,
     batches: Annotated[
         int, typer.Option(min=4, max=200, help="Batches that the flights are split into.")
@@ -39,7 +42,7 @@ def demo(
     from thalweg.spark.cluster.standalone import standalone
 
     display = open_display(verbose=verbose, live=False)
-    display.say(f"starting a master and {workers} workers …")
+    display.say(f"starting a master and {counted(workers, 'worker')} …")
     with standalone(workers=workers) as cluster, tempfile.TemporaryDirectory() as place:
         display.say(f"{cluster.master}, workers on {', '.join(cluster.hosts)}; starting a driver …")
         spark = tw.spark.session(cluster.master, conf=cluster.settings)
@@ -97,7 +100,7 @@ def _show(hashed: _DemoRun, learnt: _DemoRun, slots: int) -> None:
         f"in the second half of the batches {_mean(hashed, second):.0%} of the tuples stayed in their slot by hash"
         f" and {_mean(learnt, second):.0%} as learnt\n"
         f"the output is {'the same' if hashed.rows == learnt.rows else 'NOT the same'}:"
-        f" {len(learnt.rows):,} rows in order, from {slots} slots on {slots} executors\n"
+        f" {counted(len(learnt.rows), 'row')} in order, from {counted(slots, 'slot')} on {counted(slots, 'executor')}\n"
     )
     typer.echo(_NEXT, nl=False)
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from thalweg.brief import counted
 from thalweg.cli.progress import open_display
 from thalweg.cli.run import start_session
 from thalweg.printing import Terminal
@@ -49,13 +50,13 @@ def demo(
     console.print(running.rows_table(outcome.flow, "sessions", sessions.slice(0, 10)))
     clients = len(set(sessions.column("client").to_pylist()))
     left = sessions.num_rows - min(10, sessions.num_rows)
-    where = "in this process" if embedded else f"on Spark, {slots} slot{'s' if slots > 1 else ''}"
+    where = "in this process" if embedded else f"on Spark, {counted(slots, 'slot')}"
     typer.echo(
         f"… and {left:,} more\n\n"
         f"{sessions.num_rows:,} sessions of {clients:,} clients\n"
         f"{outcome.count('rejected'):,} line rejected: it does not parse\n"
-        f"{outcome.count('late'):,} rows late, though most are out of order: they wait up to a minute\n"
-        f"{outcome.rows_in:,} lines in {outcome.wall_s:.1f} s ({where}) from cold;"
+        f"{counted(outcome.count('late'), 'row')} late, though most are out of order: they wait up to a minute\n"
+        f"{counted(outcome.rows_in, 'line')} in {outcome.wall_s:.1f} s ({where}) from cold;"
         f" warm: {again.wall_s:.1f} s, {again.rows_in / again.wall_s:,.0f} lines/s\n"
     )
     typer.echo(f"The plan\n{outcome.flow.explain()}")

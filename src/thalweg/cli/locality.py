@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 import thalweg as tw
+from thalweg.brief import counted
 from thalweg.cli.arguments import Given, read_inputs
 from thalweg.cli.loading import load_flow
 from thalweg.errors import BuildError, EnvironmentProblem
@@ -44,7 +45,12 @@ def plan(
     alpha: Annotated[
         float, typer.Option(min=1.0, help="The fullest slot of an operator by the mean.")
     ] = 1.03,
-    seed: Annotated[int, typer.Option(help="Another one may give a slightly better table.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            help="Seed of the graph partitioner; another seed may give a slightly better table."
+        ),
+    ] = 0,
 ) -> None:
     """Count which keys come together in a sample, and give them slots so that tuples need not move."""
     from thalweg.locality import RoutingTable, encode_table, evaluate, keyed_operators, partition
@@ -73,7 +79,7 @@ def plan(
         )
     if out is not None:
         out.write_bytes(encode_table(before.assigned(assignment)))
-        typer.echo(f"written: {out}, {len(assignment.keys):,} keys pinned")
+        typer.echo(f"written: {out}, {counted(len(assignment.keys), 'key')} pinned")
 
 
 def _require_place(out: Path) -> None:
@@ -126,7 +132,7 @@ def _show(statistics: Statistics, before: Assignment, after: Assignment) -> None
     if statistics.pairs:
         total = sum(pair.count for pair in statistics.pairs)
         typer.echo(
-            f"{total:,} pairs of keys, {len(statistics.pairs):,} different; on one slot:"
+            f"{counted(total, 'pair')} of keys, {len(statistics.pairs):,} different; on one slot:"
             f" {hashed.locality:.1%} hashed, {planned.locality:.1%} planned"
         )
     else:

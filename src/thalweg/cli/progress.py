@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from thalweg.brief import counted
 from thalweg.plan.plan import Plan
 from thalweg.printing import Table, Terminal, say
 from thalweg.stats import RunProgress
@@ -101,8 +102,8 @@ def batch_line(progress: Mapping[str, Any]) -> str:
     keys = sum(one["keys"] for one in progress["state"].values())
     waiting = sum(progress["waiting"].values())
     return (
-        f"batch {progress['batch']}: {progress['rows']:,} rows, {progress['rows_per_s']:,.0f} rows/s,"
-        f" {late:,} late, {rejected:,} rejected, {keys:,} keys, {waiting:,} waiting"
+        f"batch {progress['batch']}: {counted(progress['rows'], 'row')}, {progress['rows_per_s']:,.0f} rows/s,"
+        f" {late:,} late, {rejected:,} rejected, {counted(keys, 'key')}, {waiting:,} waiting"
     )
 
 

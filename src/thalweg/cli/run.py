@@ -50,7 +50,7 @@ Output = Annotated[
 
 def run(
     place: Place,
-    input: Input,
+    input: Input = [],  # noqa: B006 - typer copies it
     output: Output = [],  # noqa: B006 - typer copies it
     engine: Annotated[
         Literal["spark", "local", "auto"],
@@ -60,7 +60,7 @@ def run(
         ),
     ] = "spark",
     checkpoint: Annotated[
-        str, typer.Option(help="Folder of offsets and state; kept from one start to the next.")
+        str, typer.Option(help="Folder of offsets and state; kept between starts.")
     ] = "",
     slots: Annotated[int, typer.Option(min=1, help="Partitions of the keyed stages.")] = 1,
     trigger: Annotated[str, typer.Option(help='Time between batches, such as "5 seconds".')] = "",

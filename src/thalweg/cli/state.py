@@ -10,6 +10,7 @@ import orjson
 import pyarrow as pa
 import typer
 
+from thalweg.brief import counted
 from thalweg.checkpoint.inspect import CheckpointInfo, OperatorInfo, describe, read_state
 from thalweg.cli.progress import COUNTS
 from thalweg.errors import CheckpointError
@@ -91,11 +92,11 @@ def _timers(info: CheckpointInfo, name: str) -> dict[str, bool]:
 def _print_head(console: Terminal, info: CheckpointInfo) -> None:
     state = "finished" if info.finished else f"batch {info.batch}" if info.batch >= 0 else "empty"
     lines = [
-        f"flow {info.flow}, {state}, {info.slots} slot{'s' * (info.slots != 1)}, written by thalweg {info.version}"
+        f"flow {info.flow}, {state}, {counted(info.slots, 'slot')}, written by thalweg {info.version}"
     ]
     for domain, clock in info.clock.items():
         if abs(clock) < NEVER:
-            lines.append(f"clock {domain}: {_time(clock, info.instants)}")
+            lines.append(f"watermark {domain}: {_time(clock, info.instants)}")
     typer.echo(plain("\n".join(lines) + "\n"))
     console.print(_operators_table(info.operators))
 
@@ -166,7 +167,8 @@ def _as_json(info: CheckpointInfo, tables: Mapping[str, pa.Table]) -> dict[str, 
         "batch": info.batch,
         "slots": info.slots,
         "finished": info.finished,
-        "clock": dict(info.clock),
+        "watermark": dict(info.clock),
+        "clock": dict(info.clock),  # its name in 0.1
         "operators": operators,
         "state": {name: _rows(table) for name, table in tables.items()},
     }

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from thalweg.brief import counted
 from thalweg.columns.canonical import TEXT, bits_of, flip, nulls_of, values_of
 from thalweg.columns.chunks import CATEGORIES, Bools, Column, Int64s
 from thalweg.flow.field_types import Kind
@@ -55,7 +56,9 @@ def binary_array(kind: pa.DataType, offsets: Int64s, data: Bytes) -> pa.Array:
         OverflowError: they take more than 2 GiB.
     """
     if len(data) >= 2**31:
-        raise OverflowError(f"{len(offsets) - 1} keys take {len(data)} bytes; at most 2 GiB fit")
+        raise OverflowError(
+            f"{counted(len(offsets) - 1, 'key')} take {len(data)} bytes; at most 2 GiB fit"
+        )
     buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
     return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
 

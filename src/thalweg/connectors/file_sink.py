@@ -38,6 +38,8 @@ class FileSink(RowSink):
     They are written under a temporary name beside it; a run that fails leaves no file, and an older one as it was.
     """
 
+    made_by = "tw.to_files(...)"
+
     def __init__(self, path: str, format: FileFormat) -> None:
         self.path = path
         self._format = format

@@ -57,6 +57,7 @@ class FileSource:
     recursive: bool
 
     live = False
+    made_by = "tw.files(...)"
 
     def rows(self, source: Source, chunk_rows: int, stop: Stop) -> Feed:
         try:
@@ -160,12 +161,12 @@ def _format_of_all(paths: Sequence[str], *, recursive: bool) -> Format:
             raise BuildError(f"files: {error}") from None
     formats = {name: format_of(name) for name in names}
     if not formats:
-        raise BuildError(f"files: there are no files at {', '.join(paths)}; say format=")
+        raise BuildError(f"files: there are no files at {', '.join(paths)}; give format=")
     chosen = next(iter(formats.values()))
     odd = next((name for name, one in formats.items() if one is None or one != chosen), None)
     if chosen is None or odd is not None:
         raise BuildError(
-            f"files: {odd} does not end as a file of one format with the others; say format="
-            f" (known ends: {', '.join(FORMATS)})"
+            f"files: {odd} has another file format than the others, or an unknown extension; give format="
+            f" (known extensions: {', '.join(FORMATS)})"
         )
     return chosen

@@ -74,6 +74,8 @@ class IterableSource:
     The thread reads at most a chunk ahead. When the run is over it ends with the next item, and closes a generator.
     """
 
+    made_by = "tw.from_iterable(...)"
+
     def __init__(self, items: Iterable[Any], *, linger_s: float = LINGER_S) -> None:
         self._items = items
         self._linger_s = linger_s

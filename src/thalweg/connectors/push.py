@@ -23,6 +23,7 @@ class PushSource:
     """
 
     live = True
+    made_by = "tw.push_source()"
 
     def __init__(self, capacity: int, *, linger_s: float, record: bool) -> None:
         self._handover = Handover(capacity, linger_s)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from thalweg.checks import meant, require_function
+from thalweg.brief import counted
+from thalweg.checks import kind_of, meant, require_function
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.contracts import RowSink
 from thalweg.connectors.file_sink import FileSink
@@ -42,6 +43,8 @@ class CollectSink(RowSink):
 class EachSink(RowSink):
     """Calls a function with each record; made by :func:`each`."""
 
+    made_by = "tw.each(...)"
+
     def __init__(self, function: Function) -> None:
         self._function = function
         self._name = ""
@@ -67,6 +70,8 @@ class EachSink(RowSink):
 class BatchSink(RowSink):
     """Calls a function with record batches; made by :func:`batches`."""
 
+    made_by = "tw.batches(...)"
+
     def __init__(self, function: Function) -> None:
         self._function = function
         self._name = ""
@@ -81,7 +86,7 @@ class BatchSink(RowSink):
         try:
             self._function.call(chunk.to_arrow())
         except Exception as error:
-            given = f"a RecordBatch of {len(chunk)} rows"
+            given = f"a RecordBatch of {counted(len(chunk), 'row')}"
             raise _failure(self._name, self._function, given, error) from error
 
     def close(self, *, failed: bool) -> None:
@@ -138,7 +143,7 @@ def as_sink(name: str, given: Any) -> RowSink:
         return BatchSink(_checked(given, f"sink:{name}", "batch"))
     raise BuildError(
         f"sink {name!r}: expected tw.to_files(...), tw.to_tcp(...), tw.each(function), tw.batches(function) or a"
-        f" function of a pyarrow.RecordBatch, got {type(given).__name__}"
+        f" function of a pyarrow.RecordBatch, got {kind_of(given)}"
     )
 
 
@@ -146,7 +151,7 @@ def choose_sinks(flow: str, sinks: Sequence[Sink], given: Mapping[str, Any]) -> 
     """A row sink for each sink of a flow, by name; those that are given none collect.
 
     Raises:
-        BuildError: there is no sink of a name, or two would write to one place.
+        BuildError: there is no sink of a name, or two have the same output.
     """
     names = [sink.name for sink in sinks]
     for extra in sorted(given.keys() - set(names), key=str):
@@ -161,7 +166,7 @@ def choose_sinks(flow: str, sinks: Sequence[Sink], given: Mapping[str, Any]) -> 
     for name, sink in chosen.items():
         place = sink.path if isinstance(sink, FileSink) else id(sink)
         if place in places:
-            raise BuildError(f"sinks {places[place]!r} and {name!r} would write to one place")
+            raise BuildError(f"sinks {places[place]!r} and {name!r} have the same output")
         places[place] = name
     return chosen
 

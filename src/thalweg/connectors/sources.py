@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from thalweg.checks import kind_of
 from thalweg.connectors.contracts import RowSource
 from thalweg.connectors.iterables import CollectionSource, IterableSource, TableSource
 from thalweg.errors import BuildError
@@ -35,7 +36,7 @@ def as_source(name: str, given: Any) -> RowSource:
     if isinstance(given, pa.RecordBatch) or hasattr(given, "__arrow_c_stream__"):
         return TableSource(pa.table(given))
     if isinstance(given, (Mapping, bytes, bytearray)) or not isinstance(given, Iterable):
-        raise BuildError(f"input {name!r}: {_EXPECTED}, got {type(given).__name__}")
+        raise BuildError(f"input {name!r}: {_EXPECTED}, got {kind_of(given)}")
     if isinstance(given, Collection):
         return CollectionSource(given)
     return IterableSource(given)

@@ -17,6 +17,8 @@ from thalweg.flow.operators.nodes import Sink
 class TcpSink(RowSink):
     """The rows of a sink as lines for one peer, which is waited for; made by :func:`to_tcp`."""
 
+    made_by = "tw.to_tcp(...)"
+
     def __init__(self, host: str, port: int, format: LineFormat) -> None:
         self._host, self._port = host, port
         self._format: LineFormat = format

@@ -29,6 +29,7 @@ class TcpSource:
     """Lines that one peer sends, or with ``reconnect`` one peer after the other; made by :func:`tcp_lines`."""
 
     live = True
+    made_by = "tw.tcp_lines(...)"
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class TcpSource:
             if broken and not self._reconnect:
                 raise DataError(
                     f"source {source.name!r}: the connection with {self.where} broke before line {cutter.line}:"
-                    f" {broken}\n  to wait for another one, set reconnect=True"
+                    f" {broken}\n  to wait for the next connection, set reconnect=True"
                 )
 
     def _chunks(

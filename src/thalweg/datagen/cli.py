@@ -10,6 +10,7 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
+from thalweg.brief import counted
 from thalweg.datagen.calls import call_records
 from thalweg.datagen.clicks import clickstream
 from thalweg.datagen.sales import store_sales
@@ -123,4 +124,4 @@ def _write(
                 )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    typer.echo(f"{rows:,} {what} in {len(paths)} files in {out}")
+    typer.echo(f"{rows:,} {what} in {counted(len(paths), 'file')} in {out}")

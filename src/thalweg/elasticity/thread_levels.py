@@ -151,7 +151,7 @@ class ThreadLevels(Controller):
         self._weights.learn(sample)
         known = self._learn(level, rates_of(sample))
         if known is not None:
-            why = f"the load changed to one known before, which {known} threads served best"
+            why = f"the load is one seen before, which {known} threads served best"
             return self._move(level, known, why)
         if self._kept is not None:
             return ()
@@ -282,7 +282,7 @@ class ThreadLevels(Controller):
         return self._move(level, doubtful, f"throughput varies, and {doubtful} was seen too rarely")
 
     def _up(self, level: int) -> tuple[int | None, str]:
-        """Rules 1 to 3: where more threads are, or may be, better; None: nowhere."""
+        """Rules 2, 3 and 1: where more threads are, or may be, better; None: nowhere."""
         curve = self._curve
         above = curve.best_above(level)
         if above is not None and curve.clearly(curve.value(above), curve.value(level)):

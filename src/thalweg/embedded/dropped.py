@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
+from thalweg.brief import counted
 from thalweg.flow.operators.built_in import OwnTime
 from thalweg.flow.operators.nodes import Node, Ref, Source
 from thalweg.plan.plan import Plan
@@ -30,6 +31,11 @@ def tell_dropped(plan: Plan, counts: Mapping[str, Mapping[str, int]]) -> None:
                     "%s: %s of %s rows were %s and are not in the output; %s",
                     name, f"{count:,}", f"{its.get('in', 0):,}", what, advice,
                 )  # fmt: skip
+        if unread := its.get("unread", 0):
+            _LOG.warning(
+                "%s: %s left at its inputs when it ended: nobody read them; the log says at which (level info)",
+                name, f"{counted(unread, 'row')} {'was' if unread == 1 else 'were'}",
+            )  # fmt: skip
 
 
 def _streams(plan: Plan, node: Node, what: str) -> set[Ref]:

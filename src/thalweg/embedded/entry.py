@@ -154,13 +154,11 @@ def _run(
             require_mapping("run", _BY_NAME[name], **{name: given})
     if isinstance(flow, Sequence) and not isinstance(flow, str):
         if slots is not None or routing is not None:
-            raise BuildError("slots and routing: for one flow, not for several side by side")
+            raise BuildError("slots= and routing= take one flow, not several")
         how = options or options_of(threads, threading, policy, controller, period_s)
         return _run_several(flow, inputs, sinks or {}, classes or {}, chunk_rows, how)
     if classes is not None:
-        raise BuildError(
-            "classes: of several flows, pass a list of them; one flow has nobody beside it"
-        )
+        raise BuildError("classes= needs several flows: pass a list of flows")
     host = host_of(
         flow, inputs, sinks or {}, threads=threads, threading=threading, policy=policy,
         controller=controller, period_s=period_s, chunk_rows=chunk_rows, options=options,
@@ -194,7 +192,7 @@ def host_of(
             plan, inputs, sinks, rows, None, engine_of=made.engine, changes=made.changes
         )
     if routing is not None:
-        raise BuildError("routing: is between slots; say how many there are, slots=")
+        raise BuildError("routing= needs slots=, the number of slots")
     # Who asks for something gets it; only else is there a choice, and the worker loop compiled beside for later.
     by_default = threading == "dynamic" and all(
         one is None for one in (threads, options, policy, controller)
@@ -239,7 +237,7 @@ def _run_several(
     for what, given in {"inputs": inputs, "sinks": sinks, "classes": classes}.items():
         _check_names(what, given, names)
     if how is None:
-        raise BuildError("threading: 'manual' runs one flow, not several side by side")
+        raise BuildError("threading='manual' runs one flow, not several")
     more = len(flows) > Reserve().flows
     with Running(how, Reserve.of_flows(len(flows)) if more else None) as running:
         runs = [

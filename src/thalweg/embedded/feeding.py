@@ -147,7 +147,9 @@ class Feeding:
         for name, since in self._idle_since.items():
             if now - since >= _IDLE_S and name not in self._told:
                 self._told.add(name)
-                _LOG.info("source %r gives no rows: rows of other sources wait for its clock", name)
+                _LOG.info(
+                    "source %r gives no rows: rows of other sources wait for its watermark", name
+                )
 
     def _read(self, name: str) -> None:
         node = self._nodes[name]

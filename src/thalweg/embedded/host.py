@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from thalweg.brief import brief
+from thalweg.brief import brief, counted
 from thalweg.checks import refuse, require_count, require_mapping, require_seconds
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors import (
@@ -80,10 +80,12 @@ class Result:
 
     def __repr__(self) -> str:
         """What came in and out, in some lines; the rows are in ``sinks`` and ``rows(sink)``."""
-        lines = [f"<Result: {self.progress.rows_in:,} rows in, {self.progress.seconds:.3g} s"]
+        lines = [
+            f"<Result: {counted(self.progress.rows_in, 'row')} in, {self.progress.seconds:.3g} s"
+        ]
         for name, table in itertools.islice(self.sinks.items(), _SHOWN):
             lines.append(
-                f"  sink {name!r}: {table.num_rows:,} rows ({', '.join(table.column_names)})"
+                f"  sink {name!r}: {counted(table.num_rows, 'row')} ({', '.join(table.column_names)})"
             )
         if len(self.sinks) > _SHOWN:
             lines.append(f"  … {len(self.sinks) - _SHOWN:,} more sinks")
@@ -159,7 +161,7 @@ def options_of(
 def _warn_of_threads(threads: int, threading: str) -> None:
     """Says where the number of threads follows from the threading."""
     if threading == "dedicated":
-        _LOG.warning("threads=%d: threading 'dedicated' has one for each operator", threads)
+        _LOG.warning("threads=%d: threading 'dedicated' has a thread for each operator", threads)
     elif threading == "manual" and threads > 1:
         _LOG.warning(
             "threads=%d: threading 'manual' runs all in the thread that brings the rows; leave threading out to have"

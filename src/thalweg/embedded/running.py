@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal
 
+from thalweg.brief import counted
 from thalweg.checks import require_class, require_count, require_instance, require_mapping
 from thalweg.connectors import GivenSink
 from thalweg.elasticity import Controller
@@ -229,7 +230,7 @@ class Running:
 
     def __repr__(self) -> str:
         active = sum(run.is_active for run in self._flows.values())
-        return f"<Running {active} of {len(self._flows)} flows, {self._options.threads} threads>"
+        return f"<Running {active} of {counted(len(self._flows), 'flow')}, {counted(self._options.threads, 'thread')}>"
 
     def __enter__(self) -> Running:
         return self
@@ -274,5 +275,5 @@ def start(
         require_instance("start", Reserve, "a Reserve", reserve=reserve)
     how = options or options_of(threads, threading, policy, controller, period_s)
     if how is None:
-        raise BuildError("threading: 'manual' runs one flow: use tw.run")
+        raise BuildError("threading='manual' runs one flow; use tw.run")
     return Running(how, reserve)

@@ -8,6 +8,7 @@ import os
 import time
 from typing import Final, TypeAlias
 
+from thalweg.brief import counted
 from thalweg.checkpoint.routing_files import asked_path, load_table
 from thalweg.checks import require_count
 from thalweg.engine.build import Prepared
@@ -100,17 +101,17 @@ def deciding(online: Online, changes: list[Change]) -> Decide:
     """
     history, began_ns = History(), time.monotonic_ns()
 
-    def decide(counted: Statistics | None, table: RoutingTable) -> RoutingTable | None:
+    def decide(statistics: Statistics | None, table: RoutingTable) -> RoutingTable | None:
         nonlocal history
-        if counted is None:
+        if statistics is None:
             return None
-        decision = online(counted, table, history)
+        decision = online(statistics, table, history)
         history = history.after(decision, table.slots)
         if decision.assignment is None:
             return None
         made = table.assigned(decision.assignment)
         moved = moves_between(table, made).between_slots
-        reason = f"{decision.reason}; {moved} keys move"
+        reason = f"{decision.reason}; moves {counted(moved, 'key')}"
         seconds = (time.monotonic_ns() - began_ns) * 1e-9
         changes.append(
             Change(

@@ -204,7 +204,7 @@ class _Page:
     # -- time and order ---------------------------------------------------------------------------------
 
     def time(self) -> Iterator[str]:
-        """Each time domain with the nodes whose clocks rule it and their lateness."""
+        """Each time domain with the nodes whose watermarks rule it and their lateness."""
         domains: dict[int, list[Source | OrderBy]] = {}
         for node in self.plan.nodes:
             domain = self.plan.domains[node.index - 1]
@@ -223,7 +223,7 @@ class _Page:
             said = [
                 f"{node.name} by {_time_field(node)}, lateness {_lateness(node)}" for node in clocks
             ]
-            members = f"one clock: {'; '.join(said)}"
+            members = f"one watermark: {'; '.join(said)}"
             if len(clocks) > 1:
                 members += " (the slowest of them rules)"
             yield from _wrapped("time", members)
@@ -288,7 +288,7 @@ def _keyed(node: Keyed) -> Iterator[str]:
         fields = ", ".join(f"{field.name}: {field.type}" for field in node.key.fields)
         yield f"key {fields}; {_number(node.key.buckets, 'bucket')}; {state}"
     else:
-        yield f"one for all rows; {state}"
+        yield f"a single state for all rows; {state}"
 
 
 def _coroutine(node: Coroutine) -> str:
@@ -298,7 +298,7 @@ def _coroutine(node: Coroutine) -> str:
         for port in node.in_ports
     ]
     state = f"; state {node.own.name}" if node.own else ""
-    limit = f"; at most {node.max_waiting} rows wait at one" if node.max_waiting else ""
+    limit = f"; at most {node.max_waiting} rows wait at an input" if node.max_waiting else ""
     return f"inputs {', '.join(inputs)}{limit}{state}"
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from thalweg.brief import counted
 from thalweg.columns import contracts
 from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.columns.contracts import StatelessOperator
@@ -170,7 +171,7 @@ class BatchesUnit:
         table = _as_table(answer, node.record)
         if table.num_rows != len(source):
             raise DataError(
-                f"map_batches gave {table.num_rows} rows for {len(source)}; return (batch, source rows)"
+                f"map_batches gave {counted(table.num_rows, 'row')} for {len(source)}; return (batch, source rows)"
                 " when the number changes"
             )
         if len(source) and (

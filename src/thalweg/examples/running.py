@@ -12,6 +12,7 @@ import pyarrow as pa
 import typer
 
 import thalweg as tw
+from thalweg.brief import counted
 from thalweg.checkpoint.paths import resolve
 from thalweg.connectors.readers import Format, ReadOptions, list_files, read_file
 from thalweg.flow.field_types import Kind
@@ -163,7 +164,7 @@ def _shown(column: pa.ChunkedArray, kind: Kind) -> list[str]:
 def totals(outcome: ExampleOutcome) -> str:
     """One line: rows in, late, rejected, seconds, rows a second."""
     return (
-        f"{outcome.rows_in:,} rows in, {outcome.count('late'):,} late, {outcome.count('rejected'):,} rejected;"
+        f"{counted(outcome.rows_in, 'row')} in, {outcome.count('late'):,} late, {outcome.count('rejected'):,} rejected;"
         f" {outcome.wall_s:.1f} s, {outcome.rows_in / max(outcome.wall_s, 1e-9):,.0f} rows/s"
     )
 

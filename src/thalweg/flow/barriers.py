@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, overload
 
-from thalweg.checks import require_flag, require_text
+from thalweg.checks import meant, require_flag, require_text
 from thalweg.errors import BuildError
 from thalweg.flow import added
 from thalweg.flow.generics import Out, Row
@@ -17,6 +17,10 @@ from thalweg.flow.outputs import Matched
 if TYPE_CHECKING:
     from thalweg.flow.flow import Flow
     from thalweg.flow.streams import Stream
+
+
+#: Arguments of a barrier that the name of a stream may misspell.
+_ARGUMENTS = ("by_time", "name", "into", "max_waiting")
 
 
 class Unmatched(NamedTuple):
@@ -157,6 +161,8 @@ def barrier(
             f"{label}: a barrier has two inputs or more: barrier(views=..., sales=...)"
         )
     for one, stream in streams.items():
+        if hint := meant(one, _ARGUMENTS) if not isinstance(stream, SeveralVerbs) else "":
+            raise BuildError(f"{label}: there is no argument {one!r}{hint}")
         require_stream(label, **{one: stream})
     made, out, user = combining_rows(name, list(streams.values()), combine, into, nested(streams))
     if not by_time:

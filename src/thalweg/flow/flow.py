@@ -11,6 +11,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from thalweg.brief import counted
 from thalweg.checks import (
     refuse,
     require_flag,
@@ -145,14 +146,14 @@ class Flow(SeveralVerbs):
                 further behind go to ``late``. A duration, or a number in the unit of an int ``order_by``.
             lane: the field that names a row's lane, a sequence that the source itself orders (say a Kafka
                 partition); one lane without it. Ties are then by lane and place in the lane.
-            lanes: all values that ``lane`` has. The clock does not move before each has given a row, one that is
+            lanes: all values that ``lane`` has. The watermark does not move before each has given a row, one that is
                 silent holds it back, and a row of another one does not fit. Without it the lanes are those of the
                 whole input, whose rows wait for its end where it is not in memory. ``"arrival"``: for an input with
                 one whole order of arrival and lanes that nobody can list; a lane counts from its first row, ties are
-                in order of arrival, and rows that the clock has passed before their lane appeared are late.
+                in order of arrival, and rows that the watermark has passed before their lane appeared are late.
             arrival: fields that give the order of arrival where the source does not say (see the docs on order); of
                 a source with lanes, the order within each lane.
-            order: ``"total"``: all rows in one order, and one clock. ``"key"``: no point sorts all rows. Rows pass
+            order: ``"total"``: all rows in one order, and one watermark. ``"key"``: no point sorts all rows. Rows pass
                 as they arrive until the first operator by key; it takes each key's rows by (time, arrival), judges
                 lateness against that key's own earlier rows, and fires a key's timers before its next row with a
                 greater time, or at the end of the stream. The order of the output is promised by key only, and a
@@ -182,8 +183,8 @@ class Flow(SeveralVerbs):
             )
         if lane is not None and order_by is None:
             raise BuildError(
-                f"source {name!r}: lane={lane!r} needs order_by=: lanes say which rows are late and how far the clock"
-                " is, and without event time there is neither"
+                f"source {name!r}: lane={lane!r} needs order_by=: lanes say which rows are late and how far the"
+                " watermark is, and without event time there is neither"
             )
         node = Source(
             self._next(),
@@ -353,7 +354,7 @@ class Flow(SeveralVerbs):
         return full
 
     def __repr__(self) -> str:
-        return f"Flow({self.name!r}, {len(self._nodes)} operators)"
+        return f"Flow({self.name!r}, {counted(len(self._nodes), 'operator')})"
 
 
 def _outputs(node: Coroutine, streams: Sequence[Stream[Any]]) -> Any:

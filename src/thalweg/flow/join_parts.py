@@ -72,7 +72,7 @@ def combining_rows(
     returns = returns_of(made, name, into, may_be_nothing=False)
     if returns.many:
         raise BuildError(
-            f"operator {name!r}: {made.where} gives several records; it makes one of the rows, or None"
+            f"operator {name!r}: {made.where} gives several records; a join gives one record for each pair, or None"
         )
     assert returns.schema is not None
     return Combiner(records, function), returns.schema, made
@@ -106,7 +106,10 @@ def key_pairs(label: str, on: str | Sequence[str] | Mapping[str, str]) -> list[t
         pairs = [(name, name) for name in ([on] if isinstance(on, str) else on)]
     else:
         raise refuse(
-            label, "on", "a field, a list of fields, or a dict of one's to the other's", on
+            label,
+            "on",
+            "a field, a list of fields, or a dict of the left's fields to the right's",
+            on,
         )
     for pair in pairs:
         for name in pair:

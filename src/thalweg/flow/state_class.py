@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar, dataclass_transform
 
+from thalweg.checks import meant
 from thalweg.errors import SchemaError
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import MISSING, Field, Schema, hints_of
@@ -167,7 +168,8 @@ def _state_class(cls: type[_Class], fields: tuple[Field, ...]) -> type[_Class]:
     def init(self: Any, **values: Any) -> None:
         unknown = values.keys() - set(names)
         if unknown:
-            raise TypeError(f"{cls.__name__} has no field {', '.join(sorted(unknown))}")
+            hint = meant(min(unknown), names)
+            raise TypeError(f"{cls.__name__} has no field {', '.join(sorted(unknown))}{hint}")
         for name, default in plain.items():
             setattr(self, name, values.get(name, default))
         for name, (kind, default) in nested.items():

@@ -26,7 +26,7 @@ from thalweg.flow.operators.arguments import (
     time_field,
 )
 from thalweg.flow.operators.combining import refusal
-from thalweg.flow.operators.functions import Function, check_parameters
+from thalweg.flow.operators.functions import Function, check_arguments, check_parameters
 from thalweg.flow.operators.nodes import (
     Compile,
     Errors,
@@ -298,7 +298,7 @@ class Stream(LoopVerbs[Row], StatelessVerbs[Row]):
             if other.own != self.own or (self.own and self.own.ordered):
                 own = self.own or other.own
                 assert own is not None
-                raise own.refuse(name or "union", "streams are merged by one clock")
+                raise own.refuse(name or "union", "streams are merged by one watermark")
             if other.time != self.time:
                 raise BuildError(
                     "union: one stream has event time"
@@ -331,6 +331,7 @@ class Stream(LoopVerbs[Row], StatelessVerbs[Row]):
         """Calls ``composite(self, **arguments)``; operators made inside are called ``name/...``."""
         require_function("apply", composite=composite)
         label = label_of(name, getattr(composite, "__name__", "composite"))
+        check_arguments(composite, label, arguments)
         before = self.flow._prefix
         self.flow._prefix = f"{before}{label}/"
         try:

@@ -115,7 +115,7 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
         label = label_of(name, "window")
         time = self._event_time(label)
         if self._stream.own is not None:
-            raise self._stream.own.refuse(label, "windows close by the clock of all rows")
+            raise self._stream.own.refuse(label, "windows close by the watermark of all rows")
         length = span(time, size, f"operator {label!r}: size")
         hop = length if every is None else span(time, every, f"operator {label!r}: every")
         if length < 1 or hop < 1:
@@ -124,7 +124,7 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
             )
         if hop > length:
             raise BuildError(
-                f"operator {label!r}: every is greater than size, rows between windows would vanish"
+                f"operator {label!r}: every is greater than size, so rows between two windows would be lost"
             )
         origin = span(time, start, f"operator {label!r}: start")
         stamped = added.stamp(self._stream, "window_start", length, hop, origin)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from thalweg.brief import brief_repr
+from thalweg.brief import brief_repr, counted
 from thalweg.errors import BuildError
 from thalweg.locality.statistics import Key, OperatorKey
 
@@ -93,6 +93,6 @@ class Assignment:
             )
         if len(self.buckets[operator]) != buckets:
             raise BuildError(
-                f"the assignment has {len(self.buckets[operator])} buckets for operator {operator!r},"
+                f"the assignment has {counted(len(self.buckets[operator]), 'bucket')} for operator {operator!r},"
                 f" the statistics {buckets}"
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable, Mapping, Sequence
 
+from thalweg.brief import counted
 from thalweg.locality.statistics import (
     Key,
     KeyCount,
@@ -30,7 +31,8 @@ class ExactCounts:
         self._pairs: collections.Counter[tuple[OperatorKey, OperatorKey]] = collections.Counter()
 
     def __repr__(self) -> str:
-        return f"<ExactCounts of {sum(map(len, self._keys.values())):,} keys and {len(self._pairs):,} pairs>"
+        keys = counted(sum(map(len, self._keys.values())), "key")
+        return f"<ExactCounts of {keys} and {counted(len(self._pairs), 'pair')}>"
 
     def take(self, operator: str, key: Key) -> None:
         """An operator took a tuple of a key."""

@@ -17,7 +17,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from thalweg.brief import brief_repr
+from thalweg.brief import brief_repr, counted
 from thalweg.errors import BuildError
 from thalweg.locality.assignment import Assignment
 from thalweg.locality.statistics import Key, OperatorKey, PairCount
@@ -89,7 +89,7 @@ class FirstSeen:
         }
 
     def __repr__(self) -> str:
-        return f"<FirstSeen, {len(self._placed):,} keys placed, {self._assignment!r}>"
+        return f"<FirstSeen, {counted(len(self._placed), 'key')} placed, {self._assignment!r}>"
 
     @property
     def loads(self) -> dict[str, list[int]]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from xxhash import xxh64_intdigest
 
+from thalweg.brief import counted
 from thalweg.errors import SchemaError
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.hashing import NAN_BITS
@@ -49,7 +50,7 @@ def canonical_key(types: Sequence[FieldType], key: Any) -> Any:
     if len(types) == 1:
         return _canonical(types[0], key)
     if not isinstance(key, tuple) or len(key) != len(types):
-        raise TypeError(f"expected a tuple of {len(types)} fields, got {key!r:.60}")
+        raise TypeError(f"expected a tuple of {counted(len(types), 'field')}, got {key!r:.60}")
     return tuple(_canonical(one, value) for one, value in zip(types, key, strict=True))
 
 

@@ -29,7 +29,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
-from thalweg.brief import brief_repr
+from thalweg.brief import brief_repr, counted
 from thalweg.errors import ThalwegError
 from thalweg.locality.moves import Moves, moves_between
 from thalweg.locality.routing import RoutingTable
@@ -280,10 +280,10 @@ class Manager:
 def _short(event: Event) -> str:
     match event:
         case BatchPlanned():
-            return f"batch {event.batch} planned with {event.slots} slots, following epoch {event.follows}"
+            return f"batch {event.batch} planned with {counted(event.slots, 'slot')}, following epoch {event.follows}"
         case TableRead():
             return f"table of epoch {event.table.epoch} read"
         case BatchCommitted():
             return f"batch {event.batch} committed"
         case StatisticsArrived():
-            return f"statistics of {len(event.statistics.pairs)} pairs"
+            return f"statistics of {counted(len(event.statistics.pairs), 'pair')}"

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from thalweg.brief import brief_repr
+from thalweg.brief import brief_repr, counted
 from thalweg.errors import BuildError
 from thalweg.flow.operators.nodes import Keyed, Node
 from thalweg.hashing import Int64s, UInt64s, bucket_of
@@ -208,7 +208,9 @@ class RoutingTable:
             BuildError: the assignment is for another number of slots or buckets, or pins to a slot without a group.
         """
         if assignment.parts != self.slots:
-            raise BuildError(f"an assignment to {assignment.parts} parts for {self.slots} slots")
+            raise BuildError(
+                f"an assignment to {counted(assignment.parts, 'part')} for {counted(self.slots, 'slot')}"
+            )
         pins = self._pins(assignment)
         operators = {
             name: dataclasses.replace(
@@ -317,7 +319,7 @@ class RoutingTable:
         """
         if slots != self.slots:
             raise BuildError(
-                f"the routing table is for {self.slots} slots, and {slots} are asked for: start with"
+                f"the routing table is for {counted(self.slots, 'slot')}, and {slots} are asked for: start with"
                 f" slots={self.slots}, or make the table for {slots}"
             )
         missing, unknown = (
@@ -342,8 +344,8 @@ class RoutingTable:
             mine = len(self._routes(name).buckets)
             if count != mine:
                 raise BuildError(
-                    f"operator {name!r}: {count} buckets, but its routing table has {mine}; the number of buckets"
-                    " never changes"
+                    f"operator {name!r}: {counted(count, 'bucket')}, but its routing table has {mine}; the number of"
+                    " buckets never changes"
                 )
 
     def _routes(self, name: str) -> Routes:
@@ -391,6 +393,6 @@ def _require_work(slots: int, buckets: Mapping[str, int]) -> None:
     most = max(buckets, key=buckets.__getitem__, default=None)
     if most is not None and slots > buckets[most]:
         raise BuildError(
-            f"{slots} slots, but operator {most!r} has {buckets[most]} buckets, and no other one has more: a"
-            f" slot without a bucket has nothing to do; take {buckets[most]} slots or fewer"
+            f"{counted(slots, 'slot')}, but operator {most!r} has {counted(buckets[most], 'bucket')}, and no other"
+            f" one has more: a slot without a bucket has nothing to do; take {counted(buckets[most], 'slot')} or fewer"
         )

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
+from thalweg.brief import counted
 from thalweg.errors import BuildError
 from thalweg.locality.assignment import Assignment
 from thalweg.locality.counting.recent import RecentCounts
@@ -167,12 +168,14 @@ class Online:
         now = table.assignment()
         before = evaluate(now, statistics)
         tuples = sum(pair.sure for pair in statistics.pairs)
-        counted = max(tuples, *(loads.total for loads in statistics.loads.values()), 0)
-        if counted < self.min_tuples:
-            return Decision(None, f"{counted} tuples counted, {self.min_tuples} wanted", before)
+        seen = max(tuples, *(loads.total for loads in statistics.loads.values()), 0)
+        if seen < self.min_tuples:
+            return Decision(
+                None, f"{counted(seen, 'tuple')} counted, {self.min_tuples} wanted", before
+            )
         cause = self._cause(before, history, table.slots)
         if cause is None:
-            return Decision(None, f"{history.batches} batches, no drift", before)
+            return Decision(None, f"{counted(history.batches, 'batch')}, no drift", before)
         made = self._assignment(statistics, table.slots, now)
         gain = _gain(statistics, now, made)
         return self._judge(cause, before, evaluate(made, statistics), made, gain)
@@ -222,7 +225,7 @@ class Online:
             )
         if made.parts != parts:
             raise BuildError(
-                f"Online(partition={function!r}) is to assign to {parts} parts, not {made.parts}"
+                f"Online(partition={function!r}) is to assign to {counted(parts, 'part')}, not {made.parts}"
             )
         return made
 

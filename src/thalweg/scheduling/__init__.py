@@ -65,11 +65,11 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Admission",
+    "Admitted",
     "BUILT_IN",
     "Balanced",
     "Chain",
     "CurrentThroughput",
-    "Admitted",
     "EstimatedTime",
     "Feature",
     "FeatureKind",

@@ -16,7 +16,7 @@ import enum
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from thalweg.brief import brief, brief_repr
+from thalweg.brief import brief, brief_repr, counted
 from thalweg.checks import require_class, require_int
 from thalweg.errors import BuildError, SchedulingError
 from thalweg.scheduling.features import Feature, read_feature
@@ -165,7 +165,7 @@ class Admission:
     ) -> None:
         if not isinstance(policy, RoundPolicy):
             raise BuildError(
-                "a scheduler of queries goes by a round policy such as MostUrgentFirst() or"
+                "a scheduler of queries needs a round policy such as MostUrgentFirst() or"
                 f" one of scheduling.by, not {policy!r}"
             )
         require_int(self, 1, slots=slots)
@@ -192,9 +192,7 @@ class Admission:
 
     def __repr__(self) -> str:
         queries = brief(list(self._queries))
-        return (
-            f"<Admission by {type(self.policy).__name__}, {self._slots} places, queries {queries}>"
-        )
+        return f"<Admission by {type(self.policy).__name__}, {counted(self._slots, 'place')}, queries {queries}>"
 
     def class_of(self, query: str) -> int:
         """A query's class.

@@ -15,7 +15,7 @@ import operator as operators
 from collections.abc import Collection, Sequence
 from typing import Any, Final, TypeAlias
 
-from thalweg.brief import brief_repr
+from thalweg.brief import brief_repr, counted
 from thalweg.checks import is_length, require_int
 from thalweg.errors import BuildError, SchedulingError
 from thalweg.scheduling.features import BUILT_IN, Feature
@@ -250,8 +250,9 @@ def assigned(policy: RoundPolicy, view: RoundView, threads: int) -> Sequence[Seq
     count = len(view.operators)
     if len(lists) != threads or len(shares) != count:
         raise SchedulingError(
-            f"policy {name}: lists for {len(lists)} threads and shares for {len(shares)} operators\n"
-            f"  expected: {threads} threads, {count} operators",
+            f"policy {name}: lists for {counted(len(lists), 'thread')}"
+            f" and shares for {counted(len(shares), 'operator')}\n"
+            f"  expected: {counted(threads, 'thread')}, {counted(count, 'operator')}",
             policy=policy.name,
         )
     held = [0] * count
@@ -267,10 +268,10 @@ def assigned(policy: RoundPolicy, view: RoundView, threads: int) -> Sequence[Seq
     places = view.places()
     for one, got, due, free in zip(view.operators, held, shares, places, strict=True):
         if due > free or (due < 1 and free > 0):
-            problem = f"has {due} shares, where there are {free} places"
+            problem = f"has {counted(due, 'share')}, but {counted(free, 'place')}"
             raise _misplaced(name, policy.name, one.name, problem)
         if got != due:
-            problem = f"is assigned to {got} threads, where it has {due} shares"
+            problem = f"is assigned to {counted(got, 'thread')}, but has {counted(due, 'share')}"
             raise _misplaced(name, policy.name, one.name, problem)
     return lists
 
@@ -289,8 +290,8 @@ def checked_priorities(policy: RoundPolicy, view: RoundView) -> list[tuple[float
         raise _raised(policy.name, policy.name, error) from error
     if len(given) != len(view.operators):
         raise SchedulingError(
-            f"policy {policy.name}: {len(given)} priorities\n"
-            f"  expected: {len(view.operators)}, one an operator",
+            f"policy {policy.name}: {counted(len(given), 'priority')}\n"
+            f"  expected: {len(view.operators)}, one for each operator",
             policy=policy.name,
         )
     if _are_plain(given):

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Final
 
-from thalweg.brief import brief_repr
+from thalweg.brief import brief_repr, counted
 from thalweg.elasticity import Controller, Limits, OperatorSample, Sample, Suggestion
 from thalweg.errors import BuildError
 from thalweg.simulate.graph import Graph, Operator
@@ -228,7 +228,7 @@ class ElasticHost:
             most = self._limits.with_stuck(self._stuck).maximum
             return None if self._stuck < target <= most else f"levels end at {most}"
         most = self._most(self.simulation.graph.operators[suggestion.operator])
-        return None if 1 <= target <= most else f"it takes up to {most} threads"
+        return None if 1 <= target <= most else f"it takes up to {counted(most, 'thread')}"
 
     def _set_threads(self, target: int) -> None:
         """A level with the stuck threads. A higher level takes back those of them whose number is below it."""

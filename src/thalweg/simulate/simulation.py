@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from thalweg.brief import counted
 from thalweg.errors import BuildError
 from thalweg.scheduling.policy import WINDOW_NS, PickPolicy
 from thalweg.scheduling.rounds import RoundPolicy
@@ -111,9 +112,7 @@ class Simulation:
         self._events.plan(0, self._sample, None)
 
     def __repr__(self) -> str:
-        return (
-            f"<Simulation of {len(self.graph.operators):,} operators, {self.seconds:.6g} s so far>"
-        )
+        return f"<Simulation of {counted(len(self.graph.operators), 'operator')}, {self.seconds:.6g} s so far>"
 
     @property
     def seconds(self) -> float:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from thalweg.brief import counted
 from thalweg.checkpoint.routing_files import asked_path, load_table
 from thalweg.checks import (
     meant,
@@ -57,7 +58,7 @@ def refuse_shared_controller(slots: Any, threads: Any) -> None:
     both = isinstance(slots, Elastic) and isinstance(threads, Elastic)
     if both and slots.controller is not None and slots.controller is threads.controller:
         raise BuildError(
-            "slots and threads: both have the same controller, which can find one number; give each its own"
+            "slots and threads: they share a controller, and a controller finds one number; give each its own"
         )
 
 
@@ -92,7 +93,7 @@ def refuse_elastic_with_table(slots: Any, locality: Any) -> None:
     if path is not None and isinstance(elastic("slots", slots), Elastic):
         count = load_table(path).slots
         raise BuildError(
-            f"slots: the table {path} is for {count} slots, so their number cannot be found; give"
+            f"slots: the table {path} is for {counted(count, 'slot')}, so their number cannot be found; give"
             f" slots={count}, or locality='online', which makes tables for any number"
         )
 

@@ -116,6 +116,7 @@ class BatchRunner:
 
     def _open(self, store: Store, locality: Asked) -> None:
         if manifests.read(store.fs, store.root) is None:
+            manifests.require_new(store.fs, store.root)
             refuse_used_folders(self.sinks)
         carried = manifests.reconcile(store.fs, store.root, manifest_of(self.plan))
         self._defaults = {name: carried.defaults(name) for name in carried.operators}

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from thalweg.checkpoint.paths import absolute, resolve
-from thalweg.checks import path_of, require_flag
+from thalweg.checks import kind_of, path_of, require_flag
 from thalweg.connectors import Fed
 from thalweg.connectors.files import file_chunks
 from thalweg.connectors.fitting import part_chunk
@@ -67,6 +67,8 @@ class Files:
     streaming: bool
     max_files_per_trigger: int | None
     recursive: bool
+
+    made_by = "tw.spark.files(...)"
 
 
 def files(
@@ -183,7 +185,7 @@ def _streams(name: str, given: Any) -> bool:
     if isinstance(given, DataFrame):
         return given.isStreaming
     raise BuildError(
-        f"input {name!r}: expected a Spark DataFrame or tw.spark.files(...), got {type(given).__name__}"
+        f"input {name!r}: expected a Spark DataFrame or tw.spark.files(...), got {kind_of(given)}"
     )
 
 

@@ -64,7 +64,7 @@ def lower(
         _refuse_state(plan)
     spark = SparkSession.getActiveSession()
     if spark is None:
-        raise BuildError("lower needs a running Spark session; tw.spark.session() starts one")
+        raise BuildError("lower needs a running Spark session; start it with tw.spark.session()")
     frame = io.tagged_frame(spark, plan, inputs, None)
     threads = threads_of(spark, threads)
     numbers = Adaptation(slots, threads, most_slots=slots, most_threads=threads)

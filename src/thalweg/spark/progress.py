@@ -54,7 +54,8 @@ def batch_progress(
         "slots": record.slots,
         "operators": added,
         "totals": {name: dict(counts) for name, counts in record.counters.items()},
-        "clock": dict(record.clock),
+        "watermark": dict(record.clock),
+        "clock": dict(record.clock),  # its name in 0.1
         "waiting": {
             **{n: g["waiting"] for s in reports for n, g in s["gates"].items()},
             **{name: rows for said in reports for name, rows in said["waiting"].items()},

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from thalweg.brief import counted
 from thalweg.checks import meant, refuse
 from thalweg.embedded import tell_dropped
 from thalweg.errors import BuildError, CheckpointError, ThalwegError
@@ -314,4 +315,4 @@ class Query:
 
     def __repr__(self) -> str:
         state = "active" if self.is_active else "ended"
-        return f"Query({self._flow.name!r}, {state}, {len(self._batches.progress)} batches here)"
+        return f"Query({self._flow.name!r}, {state}, {counted(len(self._batches.progress), 'batch')} here)"

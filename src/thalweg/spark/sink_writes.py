@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -87,9 +88,16 @@ def _call(sink: str, function: Any, rows: Any, batch: int) -> None:
     """A sink's function on a batch; what it raises names it."""
     try:
         function(rows, batch)
-    except (ThalwegError, KeyboardInterrupt):
+    except ThalwegError:
         raise
     except (
         BaseException
     ) as error:  # also sys.exit(): the query ends, and not the thread of its batch
+        if isinstance(error, KeyboardInterrupt) and _may_be_asked():
+            raise  # Ctrl-C; in another thread the function itself raised it
         raise function_failed(sink, function, batch, error) from error
+
+
+def _may_be_asked() -> bool:
+    """Whether a KeyboardInterrupt may be Ctrl-C, which the main thread alone is told."""
+    return threading.current_thread() is threading.main_thread()

@@ -16,8 +16,9 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from thalweg.brief import counted
 from thalweg.checkpoint.paths import absolute, delete_folder, resolve
-from thalweg.checks import path_of, require_function, require_rows
+from thalweg.checks import kind_of, path_of, require_function, require_rows
 from thalweg.connectors.batch_folders import batch_folder, batches_in
 from thalweg.connectors.shown import shown_table
 from thalweg.errors import BuildError, CheckpointError
@@ -35,6 +36,8 @@ class FolderSink:
     path: str
     format: FileFormat
     options: dict[str, Any]
+
+    made_by = "tw.spark.parquet(...), json or csv"
 
     def write(self, frame: DataFrame, batch: int) -> None:
         """Writes a batch, in place of an earlier try's files."""
@@ -87,6 +90,8 @@ class FrameSink:
 
     function: Callable[[DataFrame, int], Any]
 
+    made_by = "tw.spark.foreach_batch(...)"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TableSink:
@@ -94,9 +99,13 @@ class TableSink:
 
     function: Callable[[pa.Table, int], Any]
 
+    made_by = "tw.spark.foreach_table(...)"
+
 
 class MemorySink:
     """Keeps the output in the driver, by batch; for looking and for tests."""
+
+    made_by = "tw.spark.memory()"
 
     def __init__(self, name: str | None = None) -> None:
         self.name = name
@@ -104,7 +113,9 @@ class MemorySink:
         self._schema: Schema | None = None
 
     def __repr__(self) -> str:
-        return f"<memory sink, {len(self):,} rows of {len(self._batches):,} batches>"
+        return (
+            f"<memory sink, {counted(len(self), 'row')} of {counted(len(self._batches), 'batch')}>"
+        )
 
     def put(self, schema: Schema, table: pa.Table, batch: int) -> None:
         """Stores a batch, in place of an earlier try's."""
@@ -136,11 +147,13 @@ class ConsoleSink:
 
     max_rows: int
 
+    made_by = "tw.spark.console()"
+
     def show(self, name: str, schema: Schema, table: pa.Table, batch: int) -> None:
         """Prints a batch; an empty one is not worth a line."""
         if not table.num_rows:
             return
-        title = f"{name}, batch {batch}: {table.num_rows:,} rows"
+        title = f"{name}, batch {batch}: {counted(table.num_rows, 'row')}"
         rows = table.slice(0, self.max_rows)
         Terminal().print(shown_table(title, schema, rows, table.num_rows))
 
@@ -236,7 +249,7 @@ def as_sink(name: str, given: Any) -> Sink:
         return FrameSink(_of_two(f"sink {name!r}", given, "frame"))
     raise BuildError(
         f"sink {name!r}: expected tw.spark.parquet(...), json, csv, console(), memory() or a function"
-        f" (frame, batch_id), got {type(given).__name__}"
+        f" (frame, batch_id), got {kind_of(given)}"
     )
 
 
@@ -258,9 +271,30 @@ def sinks_of(given: Mapping[str, Any]) -> dict[str, Sink]:
         if target is not None and (other := taken.setdefault(target, name)) != name:
             what = sink.path if isinstance(sink, FolderSink) else "one memory()"
             raise BuildError(
-                f"sinks {other!r} and {name!r} would both write to {what}, one over the other; give each its own"
+                f"sinks {other!r} and {name!r} would overwrite each other in {what}; give each its own"
             )
     return sinks
+
+
+def refuse_inside(sinks: Mapping[str, Any], **folders: str | os.PathLike[str] | None) -> None:
+    """Refuses a sink in a folder of the checkpoint, whose files come and go.
+
+    Raises:
+        BuildError: naming both.
+    """
+    for what, folder in folders.items():
+        if folder is None:
+            continue
+        fs, outer = resolve(absolute(os.fspath(folder)))
+        for name, sink in sinks.items():
+            if not isinstance(sink, FolderSink):
+                continue
+            other, path = resolve(sink.path)
+            if other.equals(fs) and f"{path.rstrip('/')}/".startswith(f"{outer.rstrip('/')}/"):
+                raise BuildError(
+                    f"sink {name!r}: {sink.path} lies in the folder of {what}={os.fspath(folder)!r}, which has files of"
+                    " its own; give the sink a folder elsewhere"
+                )
 
 
 def refuse_used_folders(sinks: dict[str, Sink]) -> None:
@@ -274,8 +308,8 @@ def refuse_used_folders(sinks: dict[str, Sink]) -> None:
             old = batches_in(sink.path)
             if old:
                 raise CheckpointError(
-                    f"sink {name!r}: {sink.path} already has {len(old)} batches, but the checkpoint is new; old and"
-                    " new rows would mix.\nUse the checkpoint that wrote them, or another output folder."
+                    f"sink {name!r}: {sink.path} already has {counted(len(old), 'batch')}, but the checkpoint is new;"
+                    " old and new rows would mix.\nUse the checkpoint that wrote them, or another output folder."
                 )
 
 

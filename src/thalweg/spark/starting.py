@@ -28,6 +28,7 @@ from thalweg.spark.keys.locality import Asked
 from thalweg.spark.patience import told_if_slow
 from thalweg.spark.query import End, Query
 from thalweg.spark.scheduler import Scheduler
+from thalweg.spark.sinks import refuse_inside, sinks_of
 from thalweg.spark.tasks.worker import compile_all
 from thalweg.workers.warm import is_warm, warm_beside
 
@@ -79,7 +80,9 @@ def start(
     """
     plan = check_flow("start", flow, inputs, chunk_rows)
     check(plan, inputs, sinks, end)
+    sinks = sinks_of(sinks)  # before Spark is started
     check_folders(checkpoint=checkpoint, state=state)
+    refuse_inside(sinks, checkpoint=checkpoint, state=state)
     for what, number in {"slots": slots, "threads": threads}.items():
         elastic(what, number)
     streaming = io.is_streaming(inputs)
@@ -89,7 +92,8 @@ def start(
         )
     if not streaming and locality != "off":
         raise BuildError(
-            "locality is learnt from batch to batch, and inputs that do not stream are one batch"
+            "locality= needs a streaming input: tables are learnt from batch to batch, and other"
+            " inputs are a single batch"
         )
     asked = trigger_of(trigger)
     check_locality(locality)

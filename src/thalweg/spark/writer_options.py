@@ -31,8 +31,8 @@ _CODECS: Final[Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 #: What people look for here that is none.
 _ELSEWHERE: Final = {
-    "partitionby": "the folders of a sink are by batch, batch=<n>; write other ones in tw.spark.foreach_batch",
-    "mode": "a batch that comes again takes the place of its earlier try; there is nothing to choose",
+    "partitionby": "a sink has a folder for each batch, batch=<n>; for other folders use tw.spark.foreach_batch",
+    "mode": "a repeated batch replaces its earlier try; other modes are not possible",
     "format": "the function says the format: parquet, json or csv",
     "path": "it is the first argument",
 }  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from thalweg.brief import counted
 from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.built_in import Combine
@@ -159,7 +160,7 @@ def row_difference(expected: Sequence[Any], got: Sequence[Any]) -> str:
         return ""
     shared = min(len(one), len(other))
     at = next((i for i in range(shared) if one[i] != other[i]), shared)
-    lines = [f"row {at} differs ({len(one)} rows expected, {len(other)} came)"]
+    lines = [f"row {at} differs ({counted(len(one), 'row')} expected, {len(other)} came)"]
     lines += [f"    {i:>5}  {one[i]}" for i in range(max(0, at - _NEIGHBOURS), at)]
     for sign, rows in (("-", one), ("+", other)):
         shown = [f"  {sign} {i:>5}  {rows[i]}" for i in range(at, min(at + _NEIGHBOURS, len(rows)))]

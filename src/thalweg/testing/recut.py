@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from thalweg.brief import counted
 from thalweg.columns.chunks import Chunk
 from thalweg.flow.records import Schema
 from thalweg.testing.compare import row_difference
@@ -79,7 +80,7 @@ def _answer(
     if isinstance(answer, tuple):
         answer, source = answer[0], np.asarray(answer[1], np.int64)
     assert len(source) == answer.num_rows, (
-        f"the function gave {answer.num_rows} rows for {len(source)}; return (batch, source rows)"
+        f"the function gave {counted(answer.num_rows, 'row')} for {len(source)}; return (batch, source rows)"
         " when the number changes"
     )
     return list(zip((source + first).tolist(), answer.to_pylist(), strict=True))

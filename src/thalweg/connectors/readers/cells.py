@@ -68,7 +68,7 @@ FLOAT_EXACT: Final = 2**53
 
 TOO_LARGE: Final = "too large for a float"
 NO_FLOAT: Final = "an integer that a float cannot hold"
-TOO_FINE: Final = "finer than a microsecond; nanoseconds='truncate' cuts it to the one before"
+TOO_FINE: Final = "finer than a microsecond; nanoseconds='truncate' rounds it down"
 
 _EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
 

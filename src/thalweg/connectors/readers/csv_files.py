@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 from pyarrow import fs as pafs
 
+from thalweg.brief import counted
 from thalweg.connectors.readers.cells import (
     INTS,
     Unfit,
@@ -329,7 +330,7 @@ def _values(row: Row, shape: Layout) -> tuple[str, list[Any]]:
     if row.error:
         return row.error, []
     if len(row.cells) != shape.width:
-        return f"{len(row.cells)} cells, expected {shape.width}", []
+        return f"{counted(len(row.cells), 'cell')}, expected {shape.width}", []
     values = []
     for field, place, parse in zip(shape.schema.fields, shape.places, shape.parsers, strict=True):
         cell = row.cells[place]

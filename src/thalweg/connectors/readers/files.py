@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Iterator
+from typing import Final
 
 from pyarrow import fs as pafs
 
@@ -19,6 +21,8 @@ from thalweg.connectors.readers.tables import check_types
 from thalweg.connectors.readers.text_lines import check_fields, read_text
 from thalweg.errors import BuildError
 from thalweg.flow.records import Schema
+
+_LOG: Final = logging.getLogger("thalweg")
 
 
 @brief_repr
@@ -60,8 +64,12 @@ def read_file(
     else:
         read = {"csv": read_csv, "json": read_json, "text": read_text}[options.format]
         parts = read(fs, path, schema, options, listed)
+    empty = True
     for part in parts:
+        empty = False
         yield from cut(part, batch_rows)
+    if empty and options.format == "csv" and fs.get_file_info(path).size == 0:
+        _LOG.warning("%s: no rows: the file is empty, it has not even a header", path)
 
 
 def inspect_file(

@@ -118,7 +118,7 @@ class ReadOptions:
             raise BuildError(f"delimiter and quote are both {self.quote!r}")
         both = set(self.true_values) & set(self.false_values)
         if both:
-            raise BuildError(f"{sorted(both)} stand in true_values and in false_values")
+            raise BuildError(f"{sorted(both)} are in both true_values and false_values")
 
 
 def _words(name: str, value: Any) -> tuple[str, ...]:

@@ -152,7 +152,7 @@ def find_columns(where: str, found: list[str], schema: Schema) -> list[int]:
                 f"{_near(name, others)}"
             )
         if count > 1:
-            raise DataError(f"{where}: column {name} stands there {count} times")
+            raise DataError(f"{where}: column {name} appears {count} times")
         places.append(found.index(name))
     return places
 

@@ -109,7 +109,7 @@ def _change(before: Look, now: Look | None, when: str) -> str:
         )
     if before.inode not in (None, now.inode):
         return (
-            f"another file took its place while it was read: {since}, the one there now has {now.length:,};"
+            f"it was replaced while it was read: {since}, the new file has {now.length:,};"
             " give new content a new name"
         )
     if now.length < before.length:
@@ -119,4 +119,6 @@ def _change(before: Look, now: Look | None, when: str) -> str:
             f"the file grew while it was read: {since}, now {now.length:,}; {_AGAIN}, or set growing=True to read the"
             " lines that it holds when it is opened"
         )
-    return f"the file was written to while it was read: {since} and has as many now, but other ones; {_AGAIN}"
+    return (
+        f"the file changed while it was read: {since} and has as many now, but other ones; {_AGAIN}"
+    )

@@ -18,6 +18,7 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from thalweg.brief import counted
 from thalweg.engine.coroutines.body import Body
 from thalweg.errors import OperatorError
 from thalweg.flow.operators.coroutines import Output, Push, Queue, Wait
@@ -294,8 +295,8 @@ class PortNetwork:
         reader = next(one for one in self._operators if queue in one.inputs)
         idle = ", ".join(self.waiting()[reader.name])
         return OperatorError(
-            f"operator {reader.name!r}: input {queue.name!r} holds {len(queue.rows)} rows and may not hold more"
-            f" than {self._max_rows}, while the operator waits for its idle input {idle}\n"
+            f"operator {reader.name!r}: input {queue.name!r} holds {counted(len(queue.rows), 'row')} and may not hold"
+            f" more than {self._max_rows}, while the operator waits for its idle input {idle}\n"
             "  to go on, let that input deliver or end, or raise the limit",
             operator=reader.name,
         )

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from thalweg.brief import counted
 from thalweg.engine.coroutines.body import Body
 from thalweg.engine.coroutines.frame import PortNetwork, State
 from thalweg.errors import OperatorError
@@ -116,7 +117,7 @@ class Live:
             return
         idle = " and ".join(self._network.waiting().get(self._node.name, ())) or "nothing"
         raise OperatorError(
-            f"operator {self._node.name!r}: {len(queue.rows)} rows wait at input {queue.name!r}, more than"
+            f"operator {self._node.name!r}: {counted(len(queue.rows), 'row')} wait at input {queue.name!r}, more than"
             f" max_waiting={limit}; the operator waits for {idle}\n"
             "  let that input deliver, or raise max_waiting",
             operator=self._node.name,

@@ -15,7 +15,7 @@ import dataclasses
 from typing import Literal
 
 from thalweg.brief import brief_repr
-from thalweg.checks import require_rows, require_text
+from thalweg.checks import meant, require_rows, require_text
 from thalweg.errors import BuildError
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import Field, Schema
@@ -88,6 +88,8 @@ def top_k(k: int, by: str) -> Aggregate:
     return Aggregate("top_k", by, k)
 
 
+#: Arguments of windows that a misspelled aggregate may mean.
+_OF_WINDOWS = ("size", "gap", "function", "every", "start", "name", "into")
 _NUMBERS = (Kind.INT, Kind.FLOAT, Kind.BOOL)
 
 
@@ -99,7 +101,8 @@ def bind(name: str, aggregate: Aggregate, row: Schema, operator: str) -> Part:
     """
     if not isinstance(aggregate, Aggregate):
         raise BuildError(
-            f"operator {operator!r}: {name}= wants an aggregate such as tw.agg.sum('field'), got {aggregate!r}"
+            f"operator {operator!r}: {name}= wants an aggregate such as tw.agg.sum('field'), got"
+            f" {aggregate!r}{meant(name, _OF_WINDOWS)}"
         )
     if aggregate.verb == "count":
         field = Field(f"{name}_", FieldType(Kind.INT), 0)

@@ -80,7 +80,7 @@ def _reason(aggregate: Aggregate, row: Schema) -> str:
 def refusal(operator: str, reason: str) -> BuildError:
     """The error that says why an operator cannot have a key's rows in several places."""
     return BuildError(
-        f"operator {operator!r}: grouping='partial' makes parts of a key's rows in several places, so it is for"
-        " windows of aggregates whose parts merge to the very value of a serial run: count, min, max, and sum of an int"
-        f" or bool field; {reason}.\nLeave grouping= out: all rows of a key then go to one slot, in order."
+        f"operator {operator!r}: grouping='partial' aggregates a key's rows in several slots, so it is for"
+        " windows whose partial aggregates merge to exactly the value of a serial run: count, min, max, and sum of"
+        f" an int or bool field; {reason}.\nLeave grouping= out: all rows of a key then go to one slot, in order."
     )

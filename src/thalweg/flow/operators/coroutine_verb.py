@@ -12,7 +12,8 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from thalweg.checks import is_int_from
+from thalweg.brief import counted
+from thalweg.checks import is_int_from, meant
 from thalweg.errors import BuildError, SchemaError
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.coroutines import Control, Input, Output
@@ -91,6 +92,7 @@ class _Verb:
         for extra in sorted(self.given.keys() - known):
             raise self._error(
                 f"has no input or argument {extra!r}; it has {', '.join(sorted(known))}"
+                f"{meant(extra, [*known, 'into', 'max_waiting', 'capacity'])}"
             )
         for what, rows in (("max_waiting", max_waiting), ("capacity", capacity)):
             if not (is_int_from(rows, 1) or (rows is None and what == "max_waiting")):
@@ -100,7 +102,7 @@ class _Verb:
         in_ports = tuple(sorted(found, key=lambda port: port.feedback))
         if in_ports and all(port.control or port.feedback for port in in_ports):
             raise self._error(
-                "has control inputs only, which wake nobody; annotate one of them tw.Input"
+                "has control inputs only, which never wake an operator; annotate an input as tw.Input"
             )
         own, parameter = self._state()
         return Coroutine(
@@ -164,7 +166,7 @@ class _Verb:
             raise self._error(f"reads {name!r} from another flow: {stream.flow!r}")
         if stream.own is not None:
             raise stream.own.refuse(
-                self.name, "a coroutine operator takes its rows in one order of all"
+                self.name, "a coroutine operator needs a total order of its rows"
             )
         if one.record is not None:
             wanted = self._record(one.record, name)
@@ -183,7 +185,7 @@ class _Verb:
             raise self._error(f"has no output {extra!r}, which into= names")
         if into is not None and not isinstance(into, Mapping) and len(outputs) != 1:
             raise self._error(
-                f"has {len(outputs)} outputs; say into={{output: record}}, or annotate tw.Output[Record]"
+                f"has {counted(len(outputs), 'output')}; say into={{output: record}}, or annotate tw.Output[Record]"
             )
         found = []
         for one in outputs:
@@ -263,8 +265,8 @@ def check_times(node: Coroutine, given: Mapping[str, Any]) -> FieldType | None:
         if other.time != first[1].time:
             raise BuildError(
                 f"operator {node.name!r}: {node.function.where}: input {first[0]!r} has {_time(first[1])} and"
-                f" {name!r} has {_time(other)}, so their rows have no order in common; give both sources order_by,"
-                " of one type, or neither"
+                f" {name!r} has {_time(other)}, so their rows have no common order; give both sources an order_by"
+                " of the same type, or neither"
             )
     time: FieldType | None = first[1].time
     return time

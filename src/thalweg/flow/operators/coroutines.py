@@ -18,6 +18,8 @@ import types
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Generic, TypeVar, overload
 
+from thalweg.brief import counted
+
 Row = TypeVar("Row")
 Answer = TypeVar("Answer")
 
@@ -102,14 +104,16 @@ class _Reader(Generic[Row]):
         """
         wanted = 1 if n is None else n
         if not 0 <= wanted <= len(self):
-            raise IndexError(f"{self!r}: {wanted} rows cannot be taken; wait for them first")
+            raise IndexError(
+                f"{self!r}: {counted(wanted, 'row')} cannot be taken; wait for them first"
+            )
         self.queue.taken += wanted
         taken = [self.queue.rows.popleft() for _ in range(wanted)]
         return taken[0] if n is None else taken
 
     def __repr__(self) -> str:
         closed = ", closed" if self.is_closed else ""
-        return f"{type(self).__name__}({self.name!r}, {len(self)} rows{closed})"
+        return f"{type(self).__name__}({self.name!r}, {counted(len(self), 'row')}{closed})"
 
 
 class Input(_Reader[Row]):

@@ -44,6 +44,6 @@ def _refuse_two_clocks(nodes: Sequence[Node], where: Node, first: int, second: i
         what = "union" if isinstance(where, Union) else "operator"
         if isinstance(node, OrderBy):
             raise BuildError(
-                f"{what} {where.name!r}: a stream sorted by order_by {node.name!r} has a clock of its own and cannot"
-                f" be merged with a stream of another clock; put order_by behind the {what}"
+                f"{what} {where.name!r}: a stream sorted by order_by {node.name!r} has a watermark of its own and"
+                f" cannot be merged with a stream of another watermark; put order_by behind the {what}"
             )

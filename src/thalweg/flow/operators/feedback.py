@@ -86,7 +86,8 @@ class Feedback(Generic[Row]):
             )
         if not readers:
             raise BuildError(
-                f"{label}: nobody reads it; give it to a tw.Control port first: flow.operator(..., rule={self.name})"
+                f"{label}: no operator reads it; give it to a tw.Control port first: flow.operator(...,"
+                f" rule={self.name})"
             )
         changed = list(nodes)
         for reader in readers:
@@ -171,7 +172,7 @@ def loops_of(nodes: Sequence[Node]) -> tuple[tuple[int, ...], ...]:
     """The loops of a flow: of each its operators in order.
 
     Raises:
-        BuildError: an operator in a loop has a clock of its own.
+        BuildError: an operator in a loop has a watermark of its own.
     """
     following = _successors(nodes, feedback=True)
     reached = {node.index: _reach(following, node.index) for node in nodes if _fed_back(node)}
@@ -198,10 +199,10 @@ def _reach(following: dict[int, list[int]], start: int) -> set[int]:
 def _check_member(node: Node, loop: Sequence[str]) -> None:
     timed = isinstance(node, Keyed) and node.on_timer is not None
     if timed or isinstance(node, OrderBy):
-        what = "timers" if timed else "a clock of its own"
+        what = "timers" if timed else "a watermark of its own"
         raise BuildError(
-            f"operator {node.name!r} has {what}, and stands in a loop of feedback ({', '.join(loop)}), which runs a row"
-            " at a time: what is due between two rows has no place there; put it before the loop or behind it"
+            f"operator {node.name!r} has {what}, and is in a feedback loop ({', '.join(loop)}), which runs a row"
+            " at a time: nothing can happen between two rows there; put the operator before or after the loop"
         )
 
 

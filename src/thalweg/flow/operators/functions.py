@@ -12,9 +12,10 @@ import inspect
 import os
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from thalweg.checks import meant
 from thalweg.errors import BuildError, SchemaError
 from thalweg.flow.records import Schema
 
@@ -126,6 +127,27 @@ def check_parameters(function: Function, operator: str, wanted: Sequence[str]) -
         ) from None
 
 
+def check_arguments(call: Any, label: str, given: Mapping[str, Any]) -> None:
+    """Refuses keyword arguments that a composite does not have.
+
+    Raises:
+        BuildError: naming those that it has.
+    """
+    try:
+        parameters = list(inspect.signature(call).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return
+    known = [one.name for one in parameters if one.kind is not one.POSITIONAL_ONLY]
+    for extra in sorted(given.keys() - set(known)):
+        where = Function.of(call, label).where
+        raise BuildError(
+            f"apply {label!r}: {where} has no argument {extra!r}; it has {', '.join(known) or 'none'}"
+            f"{meant(extra, known)}"
+        )
+
+
 def returns_of(
     function: Function, operator: str, into: Any = None, *, may_be_nothing: bool
 ) -> Returns:
@@ -200,7 +222,7 @@ def _parse(hint: Any, function: Function, operator: str, *, may_be_nothing: bool
         if may_be_nothing:
             return Returns(None)
         raise BuildError(
-            f"operator {operator!r}: {function.where} returns nothing, so the stream would end here"
+            f"operator {operator!r}: {function.where} returns nothing, so there would be no stream after it"
         )
     if _is_many(hint):
         inner = _parse(typing.get_args(hint)[0], function, operator, may_be_nothing=False)

@@ -55,14 +55,14 @@ class Own:
         """The error for an operator that cannot work on such a stream."""
         return BuildError(
             f"operator {label!r}: {why}; source {self.name!r} has order='key', so time is each key's own."
-            " Give the source order='total', or bring the rows in one order by order_by first"
+            " Give the source order='total', or sort the rows with order_by first"
         )
 
     def check_key(self, label: str, key: Key) -> None:
         """Refuses an operator by another key than the one that the rows were ordered by."""
         names = tuple(field.name for field in key.fields)
         if not names:
-            raise self.refuse(label, "one state for all rows needs one order of all rows")
+            raise self.refuse(label, "a state for all rows needs a total order of the rows")
         if self.ordered and (key.function is not None or names != self.kept):
             had = ", ".join(self.kept) or "none that is known to be the key"
             raise self.refuse(

@@ -87,8 +87,8 @@ def meaning(lane: str | None, lanes: Lanes) -> str:
 def unknown_until_the_end(source: str, lane: str, why: str) -> BuildError:
     """The error of an input that does not end, whose lanes are those of the whole input."""
     return BuildError(
-        f"source {source!r}: lane={lane!r} without lanes= means the lanes of the whole input, which nobody knows before"
-        f" its end, and {why}; say lanes=[...] with every value that {lane} has (a lane that is silent then holds"
-        " back the clock), or lanes='arrival' for an input with one whole order of arrival, where a lane counts from"
-        " its first row"
+        f"source {source!r}: lane={lane!r} without lanes= means the lanes of the whole input, which are unknown before"
+        f" its end, and {why}; give lanes=[...] with every value that {lane} has (a lane that is silent then holds"
+        " back the watermark), or lanes='arrival' for an input with a total order of arrival, where a lane counts"
+        " from its first row"
     )

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from thalweg.brief import brief
+from thalweg.brief import brief, counted
 from thalweg.errors import BuildError
 from thalweg.hashing import Int64s, UInt64s, bucket_of
 from thalweg.locality.counting.names import KeyNames
@@ -66,7 +66,8 @@ class KeySketch:
         self._memory = memory_bytes
         if self.nbytes > memory_bytes:
             raise BuildError(
-                f"{pairs} pairs and {keys} keys take {self.nbytes} bytes, but memory_bytes is {memory_bytes}"
+                f"{counted(pairs, 'pair')} and {counted(keys, 'key')} take {self.nbytes} bytes, but"
+                f" memory_bytes is {memory_bytes}"
             )
 
     def __repr__(self) -> str:

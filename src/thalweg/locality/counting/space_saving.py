@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from thalweg.brief import counted
 from thalweg.errors import BuildError
 from thalweg.hashing import Int64s, UInt64s
 from thalweg.jit import njit
@@ -77,7 +78,7 @@ class SpaceSaving:
         )
 
     def __repr__(self) -> str:
-        return f"<SpaceSaving of {self.capacity:,} counters, {self.total:,} tuples counted>"
+        return f"<SpaceSaving of {counted(self.capacity, 'counter')}, {counted(self.total, 'tuple')} counted>"
 
     @property
     def capacity(self) -> int:

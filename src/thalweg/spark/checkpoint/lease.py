@@ -61,8 +61,8 @@ class Lease:
         if self._open and not self._said:
             self._said = True
             log.warning(
-                "the checkpoint %s: %s cannot be locked, so a second query on it is not refused at its start but when"
-                " it meets what the first has committed; see that there is one",
+                "the checkpoint %s: %s cannot be locked, so a second query on it is refused only when it meets"
+                " what the first has committed; make sure that a single query uses it",
                 self._location,
                 ", ".join(self._open),
             )

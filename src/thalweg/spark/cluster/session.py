@@ -109,7 +109,7 @@ def session(
         if not name.startswith("spark_"):
             raise BuildError(
                 f"session: there is no argument {name!r}; Spark's settings begin with spark_, for example"
-                " spark_ui_enabled=True, or stand in conf={'spark.ui.enabled': True}"
+                " spark_ui_enabled=True, or are given in conf={'spark.ui.enabled': True}"
             )
     asked = _as_text({**_dotted(settings), **(conf or {})})
     running = SparkSession.getActiveSession()

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from thalweg.brief import counted
 from thalweg.flow.operators.built_in import Combine
 from thalweg.locality.routing import keyed_operators
 from thalweg.plan.plan import Plan
@@ -64,7 +65,7 @@ def table_changes(batch: int, routed: Routed) -> list[BatchChange]:
     run = routed.run
     if run is None or run.decision is None or not routed.next_epoch:
         return []
-    reason = f"{run.decision.reason}; {run.moves.between_slots} keys move"
+    reason = f"{run.decision.reason}; moves {counted(run.moves.between_slots, 'key')}"
     return [BatchChange(batch, "table", routed.epoch, routed.next_epoch, reason)]
 
 
