@@ -18,7 +18,8 @@ from thalweg.connectors.contracts import Feed
 from thalweg.datagen import parametric
 from thalweg.elasticity import Controller, Limits, ThreadLevels
 from thalweg.engine.build import prepare
-from thalweg.engine.serial import Engine
+from thalweg.engine.contract import Engine
+from thalweg.engine.serial import SerialEngine
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Source
 from thalweg.plan.plan import make_plan
@@ -157,7 +158,7 @@ def _cpu_a_row(
 def _engine(graph: Graph, how: Options | None) -> Engine | ParallelEngine:
     if how is not None:
         return _parallel(graph, how)
-    return Engine(prepare(make_plan(graph.flow)), chunk_rows=graph.chunk_rows)
+    return SerialEngine(prepare(make_plan(graph.flow)), chunk_rows=graph.chunk_rows)
 
 
 def _parallel(graph: Graph, how: Options) -> ParallelEngine:

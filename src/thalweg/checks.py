@@ -121,11 +121,6 @@ def require_function(where: str, **values: Any) -> None:
             raise refuse(where, name, "a function", value)
 
 
-def require_optional_function(where: str, **values: Any) -> None:
-    """As :func:`require_function`, but None is nothing."""
-    require_function(where, **{name: one for name, one in values.items() if one is not None})
-
-
 def require_mapping(where: str, expected: str, **values: Any) -> None:
     """Refuses what is no mapping; ``expected`` says of what, say ``sinks by name``."""
     for name, value in values.items():
@@ -149,9 +144,16 @@ def require_rows(where: str, **values: Any) -> None:
             raise refuse(where, name, "a whole number from 1 on", value)
 
 
-def require_seconds(where: str, *, above: bool = False, **values: Any) -> None:
-    """Refuses what is no length of time: a number from 0 on, or above it, and not endless."""
+def is_length(value: Any, *, above: bool = True) -> bool:
+    """Whether a value is a length of time: a number above 0, or from 0 on, and not endless."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 <= value < math.inf and not (above and not value)
+
+
+def require_seconds(
+    where: str, *, above: bool = False, unit: str = "seconds", **values: Any
+) -> None:
+    """Refuses what is no length of time."""
     for name, value in values.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not 0 <= value < math.inf or (above and not value):
-            raise refuse(where, name, f"seconds {'above 0' if above else 'from 0 on'}", value)
+        if not is_length(value, above=above):
+            raise refuse(where, name, f"{unit} {'above 0' if above else 'from 0 on'}", value)

@@ -119,6 +119,7 @@ def test_a_flow_that_is_wrong(tmp_path: Path) -> None:
         (["--input", "/no/such/folder"], "there is no such file or folder"),
         (["--input", "{flow}"], "the files there end in py); add ,format="),
         (["--input", "{words}", "--output", "x,format=xml"], "format is one of parquet, json, csv"),
+        (["--input", "{words}", "--output", "x.orc"], "format is one of parquet, json, csv"),
         (["--input", "{words},header=maybe"], "header is true or yes or 1, or false or no or 0"),
         (["--input", "{words},max_files_per_trigger=x"], "max_files_per_trigger is a whole number"),
         (["--input", "{words},max_files_per_trigger=0"], "max_files_per_trigger is a whole number"),

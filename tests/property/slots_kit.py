@@ -10,15 +10,15 @@ from typing import Any
 from thalweg import testing
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors import as_source, never
-from thalweg.embedded.new_keys import NewKeys
 from thalweg.engine.build import Prepared, prepare
-from thalweg.engine.serial import Leaving
+from thalweg.engine.contract import Leaving
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Keyed, Stateless
 from thalweg.locality import Assignment, Online, Report, RoutingTable, Statistics, keyed_operators
 from thalweg.locality.links import foreseen_links
 from thalweg.plan.plan import Plan, make_plan
 from thalweg.slots import Placer, SlottedEngine, Stepped, Threads
+from thalweg.slots.new_keys import NewKeysOfSteps
 
 #: The most slots.
 SLOTS = 4
@@ -83,7 +83,7 @@ def placer(prepared: Prepared, chooser: random.Random) -> Placer:
     links, _ = foreseen_links(prepared.plan)
     if not links or chooser.random() < 0.3:
         return AnyTable(chooser)
-    return NewKeys(prepared, pins=chooser.choice([3, 1_000]))
+    return NewKeysOfSteps(prepared, pins=chooser.choice([3, 1_000]))
 
 
 @dataclasses.dataclass

@@ -33,7 +33,7 @@ from thalweg.locality.reconfiguration import (
     TableRead,
     WriteTable,
 )
-from thalweg.spark.keys.new_keys import NewKeys, Placing
+from thalweg.spark.keys.new_keys import NewKeysOfBatches, Placing
 
 
 class Seen(NamedTuple):
@@ -105,7 +105,7 @@ class Driver:
     def begin(self) -> None:
         """As at a start."""
         store = self.host.store
-        self.keys = NewKeys(self.host.plan, store.fs, store.root, pins=self.pins)
+        self.keys = NewKeysOfBatches(self.host.plan, store.fs, store.root, pins=self.pins)
         first = RoutingTable.hashed(keyed_operators(self.host.plan), 2)
         newest = max(epochs(store.fs, store.root), default=0)
         self.manager = Manager(first, shuffled, newest=newest)

@@ -24,7 +24,7 @@ from thalweg import data
 from thalweg.locality.links import foreseen_links, links_of
 from thalweg.plan.plan import make_plan
 from thalweg.spark.keys import known_keys
-from thalweg.spark.keys.new_keys import NewKeys, Pace
+from thalweg.spark.keys.new_keys import NewKeysOfBatches, Pace
 from thalweg.testing.reference import run_reference
 
 STEPS = st.lists(
@@ -99,7 +99,7 @@ def test_keys_with_state_are_known(tmp_path: Path) -> None:
         made.run(rows[60 * place : 60 * place + 60], slots, moves=True)
     known = known_keys.KnownKeys(made.host.plan, made.host.store.fs, made.host.store.root)
     assert known.follow(made.host.record)
-    spec = made.keys._specs["number"]
+    spec = made.keys._new_keys.specs["number"]
     ever = sorted({row.user for row in rows})
     has = known.has("number", spec.hashes(spec.columns_of(ever), len(ever)))
     numbered = {row.user for row in made.host.rows["seen"]}
@@ -144,7 +144,7 @@ def test_failing_rows_are_the_batchs_affair(tmp_path: Path) -> None:
     numbered = clicks.key_by("user").process(driver.number, state=driver.Count)
     numbered.key_by("item").process(see, state=driver.Count).sink("seen")
     host = SlotsHost(flow, str(tmp_path))
-    keys = NewKeys(host.plan, host.store.fs, host.store.root)
+    keys = NewKeysOfBatches(host.plan, host.store.fs, host.store.root)
     rows = driver.make_rows(1, 10)
     assert host.pairs(rows, keys.reads).num_rows == 0
     with pytest.raises(tw.OperatorError, match="bad"):
@@ -169,13 +169,13 @@ def test_refused(tmp_path: Path) -> None:
     """A flow of which nothing can be foreseen."""
     host = SlotsHost(driver.make_flow(), str(tmp_path))
     with pytest.raises(tw.BuildError, match="key of total is computed by a function"):
-        NewKeys(host.plan, host.store.fs, host.store.root)
+        NewKeysOfBatches(host.plan, host.store.fs, host.store.root)
 
 
 def test_pairs_of_a_batch(tmp_path: Path) -> None:
     """Each pair once, with its tuples, rows that wait for their time included; the same from call to call."""
     host = SlotsHost(FLOW, str(tmp_path))
-    keys = NewKeys(host.plan, host.store.fs, host.store.root)
+    keys = NewKeysOfBatches(host.plan, host.store.fs, host.store.root)
     rows = driver.make_rows(8, 90)
     found = host.pairs(rows, keys.reads)
     again = host.pairs(rows, keys.reads)

@@ -77,9 +77,7 @@ def random_case(examples: int, *, batches: st.SearchStrategy[int]) -> None:
     """Many random flows."""
 
     @settings(**_COMMON, max_examples=examples)
-    @given(
-        cases(mixed=False, max_steps=6, rejecting=False, looped=False), st.integers(0, 999), batches
-    )
+    @given(cases(mixed=False, max_steps=6, rejecting=False), st.integers(0, 999), batches)
     def one(case: tuple[Recipe, Inputs], seed: int, batches: int) -> None:
         recipe, rows = case
         assume(not testing.depends_on_cuts(make_plan(recipe.build())))
@@ -118,6 +116,15 @@ def test_lanes_over_restarts(lanes: str) -> None:
     recipe = Recipe((SourceStep(2, lanes=lanes),), steps, (0, 1))
     for seed in range(4):
         check(recipe, {"in0": random_rows(seed, 60)}, seed, batches=1 + seed * 2)
+
+
+def test_loops_over_restarts() -> None:
+    """All of a loop of feedback is in one slot, its state by key too, whoever reads what from outside."""
+    for param in (2, 5):
+        steps = (Step("running", (0,), 0, 4), Step("looped", (1,), param, param))
+        for seed in range(2):
+            recipe = Recipe((SourceStep(0),), steps)
+            check(recipe, {"in0": random_rows(seed, 40)}, seed, batches=1 + 2 * seed)
 
 
 def test_random_flows() -> None:

@@ -275,7 +275,7 @@ def test_a_thread_that_is_stuck_is_counted_out(caplog: pytest.LogCaptureFixture)
     rows.map(blocks, compile=False).sink("blocked")
     controller = Told(((None, 1),))
     with Run(controller, flow, threads=2, limits=Limits(1, 2)) as run:
-        run.engine.set_threads(2)
+        run.engine.workers.set_threads(2)
         run.feed(10)
         kit.wait_for("blocked")
         run.period()
@@ -298,7 +298,7 @@ def test_a_period_begins_when_a_change_has_ended() -> None:
     """What was done before all workers had left their operators belongs to no period."""
     controller = Told(((None, 1),))
     with Run(controller, a_flow(), limits=Limits(1, 3)) as run:
-        run.engine.set_threads(3)
+        run.engine.workers.set_threads(3)
         run.feed(100)
         run.settle()
         run.period()
@@ -504,7 +504,7 @@ def test_a_worker_leaves_a_queue_that_is_not_empty(monkeypatch: pytest.MonkeyPat
 
         def tell(threads: int) -> None:
             _until(lambda: _is_full(run, "leaves_when_told"))
-            run.engine.set_threads(threads)
+            run.engine.workers.set_threads(threads)
 
         monkeypatch.setattr(kit, "TELL", tell, raising=False)
         bounded(lambda: run.feed(1_000))

@@ -12,7 +12,8 @@ import pytest
 import thalweg as tw
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.build import prepare
-from thalweg.engine.serial import Leaving
+from thalweg.engine.contract import Leaving
+from thalweg.engine.units import Moment
 from thalweg.errors import BuildError, OperatorError
 from thalweg.locality import (
     Assignment,
@@ -28,7 +29,6 @@ from thalweg.slots.arrivals import INGRESS
 from thalweg.slots.messages import (
     AckReconf,
     Migrate,
-    Phase,
     Place,
     Propagate,
     SendReconf,
@@ -79,7 +79,7 @@ PLAN = totals()
 READER = Edge(next(node.index for node in PLAN.nodes if node.name == "add"), 0)
 FIRST = pinned(RoutingTable.hashed(keyed_operators(PLAN), 2), a=0, b=0, c=1)
 HERE, THERE, SINKS = Place(1, 1), Place(1, 0), Place(2, 0)
-QUIET = Phase({}, frozenset(), 0)
+QUIET = Moment({})
 
 
 class Slot:

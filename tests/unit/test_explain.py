@@ -10,6 +10,7 @@ import pytest
 import thalweg as tw
 from thalweg.engine import explain as page
 from thalweg.engine.build import Verdict
+from thalweg.flow.operators.built_in import duration_text
 
 
 class Click(NamedTuple):
@@ -175,4 +176,4 @@ def test_without_event_time_and_with_several_clocks() -> None:
 )
 def test_durations(length: int, text: str) -> None:
     """A duration is shown in its greatest whole unit."""
-    assert page.duration_text(length) == text
+    assert duration_text(length) == text

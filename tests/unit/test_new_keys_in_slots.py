@@ -12,12 +12,12 @@ from test_run_slots import Count, Known, Seen, Tweet, of_tag, tags
 import thalweg as tw
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors import as_source, never
-from thalweg.embedded.new_keys import NewKeys
 from thalweg.engine.build import prepare
 from thalweg.hashing import contains
 from thalweg.locality import Online, RoutingTable
 from thalweg.plan.plan import make_plan
 from thalweg.slots import SlottedEngine
+from thalweg.slots.new_keys import NewKeysOfSteps
 from thalweg.slots.pairs import LONGEST, PairReader
 
 #: Keys are placed, and no table is made from counts.
@@ -48,7 +48,7 @@ def run(slots: int, chunk_rows: int, **options: Any) -> tuple[list[Known], Routi
     plan = make_plan(tags())
     prepared = prepare(plan)
     engine = SlottedEngine(
-        prepared, slots=slots, chunk_rows=chunk_rows, placer=NewKeys(prepared, **options)
+        prepared, slots=slots, chunk_rows=chunk_rows, placer=NewKeysOfSteps(prepared, **options)
     )
     found: list[Chunk] = []
     try:
@@ -91,7 +91,7 @@ def test_long_keys_go_by_hash() -> None:
     """A table holds no names that are longer than LONGEST, and each process would have to read them."""
     long = [one._replace(tag=one.tag + "x" * LONGEST * (n % 2)) for n, one in enumerate(TWEETS)]
     plan = make_plan(tags())
-    placer = NewKeys(prepare(plan))
+    placer = NewKeysOfSteps(prepare(plan))
     reader = PairReader(prepare(plan), placer._reader._reads)
     [(chunk, _)] = as_source("tweets", long).rows(plan.sources[0], len(long), never())
     reader.take(placer._reader._reads[0].first, chunk)

@@ -9,7 +9,7 @@ import pytest
 
 import thalweg as tw
 from thalweg.flow.operators.nodes import Ref
-from thalweg.plan.plan import Edge, Plan, branch, counter, expands, kind_name, make_plan
+from thalweg.plan.plan import Edge, Plan, branch, counter, expands, make_plan
 
 
 class Row(NamedTuple):
@@ -181,21 +181,3 @@ def test_plans_need_sources_and_sinks() -> None:
     flow.source("in", Row)
     with pytest.raises(tw.BuildError, match="flow 'empty' has no sink"):
         make_plan(flow)
-
-
-def test_kind_names() -> None:
-    """Kinds are called as the papers call them."""
-    flow = tw.Flow("kinds")
-    source = flow.source("in", Row, order_by="t")
-    source.map(same, name="map").order_by("t", name="again").process(
-        count, state=Total, name="all"
-    ).key_by("key").process(count, state=Total, name="each").sink("out")
-    names = {node.name: kind_name(node) for node in make_plan(flow).nodes}
-    assert names == {
-        "in": "source",
-        "map": "stateless (map)",
-        "again": "stateful (order_by)",
-        "all": "stateful",
-        "each": "keyed",
-        "out": "sink",
-    }

@@ -54,8 +54,8 @@ def engine_of(flow: tw.Flow, policy: RoundPolicy, threads: int = 2) -> ParallelE
 
 
 def rounds_of(engine: ParallelEngine) -> Rounds:
-    assert engine.rounds is not None
-    return engine.rounds
+    assert engine.workers.rounds is not None
+    return engine.workers.rounds
 
 
 def chunk(engine: ParallelEngine, *rows: Row) -> Chunk:
@@ -121,7 +121,7 @@ def test_who_is_stuck_is_left_out_and_keeps_its_operator() -> None:
 
 def test_suspended_threads_get_nothing() -> None:
     engine = engine_of(flow_of(twice, twice), scheduling.HighestRate(), threads=3)
-    engine.set_threads(1)
+    engine.workers.set_threads(1)
     rounds_of(engine).prepare(0)
     assert lists(engine)[1:] == [[], []] and len(lists(engine)[0]) == 3
 
@@ -131,7 +131,7 @@ def test_who_is_suspended_before_it_has_prepared_a_round_leaves_it_to_the_next()
     mem = engine.mem
     mem[int(worker_at(mem, 0)) + at.OP] = 2
     mem[at.LEADER] = 3
-    engine.set_threads(1)
+    engine.workers.set_threads(1)
     rounds_of(engine).prepare(2)
     assert mem[at.LEADER] == 0 and mem[at.ROUND_NO] == 0
     mem[int(worker_at(mem, 0)) + at.OP] = EMPTY
@@ -165,13 +165,13 @@ def test_threads_or_a_policy_set_while_a_round_is_prepared_end_it(
 ) -> None:
     engine = engine_of(flow_of(twice, twice), Meddling(period_s=1e3), threads=2)
     mem, rounds = engine.mem, rounds_of(engine)
-    monkeypatch.setattr(Meddling, "does", lambda: engine.set_threads(1))
+    monkeypatch.setattr(Meddling, "does", lambda: engine.workers.set_threads(1))
     rounds.prepare(0)
     assert lists(engine)[1] != [] and mem[at.ROUND_END] == 0
     other = scheduling.HighestRate(period_s=1e3, batch_rows=7)
-    monkeypatch.setattr(Meddling, "does", lambda: setattr(engine, "policy", other))
+    monkeypatch.setattr(Meddling, "does", lambda: setattr(engine.workers, "policy", other))
     rounds.prepare(0)
-    assert mem[at.ROUND_END] == 0 and mem[at.BATCH] == 7 and engine.policy is other
+    assert mem[at.ROUND_END] == 0 and mem[at.BATCH] == 7 and engine.workers.policy is other
     rounds.prepare(0)
     assert lists(engine)[1] == [] and mem[at.ROUND_END] > time.monotonic_ns()
     assert mem[at.ROUND_NO] == 3
@@ -211,7 +211,7 @@ def test_of_ones_own_only_what_can_have_changed_is_read_anew() -> None:
     }
     assert sorted(read) == sorted(f"{kind} {name}" for kind in expected for name in expected[kind])
     read.clear()
-    engine.policy = dataclasses.replace(policy, batch_rows=3)
+    engine.workers.policy = dataclasses.replace(policy, batch_rows=3)
     rounds.prepare(0)
     assert len(read) == len(kinds) * len(names), "another policy's features are others"
 
@@ -238,7 +238,7 @@ def test_what_is_built_in_is_that_of_the_engine() -> None:
     }
     for word, value in counts.items():
         stats[word] = value
-    engine.policy = scheduling.by(note)
+    engine.workers.policy = scheduling.by(note)
     rounds_of(engine).prepare(0)
     operators = seen[-1].operators
     assert [one.index for one in operators] == list(range(len(engine.tasks)))
@@ -339,12 +339,12 @@ def test_threads_and_policy_change_during_rounds() -> None:
     try:
         changes: Iterator[Callable[[], None]] = iter(
             [
-                lambda: engine.set_threads(1),
-                lambda: engine.set_threads(8),
-                lambda: setattr(engine, "policy", scheduling.FirstComeFirstServed(**SHORT)),
-                lambda: setattr(engine, "policy", scheduling.EstimatedTime()),
-                lambda: engine.set_threads(2),
-                lambda: setattr(engine, "policy", None),
+                lambda: engine.workers.set_threads(1),
+                lambda: engine.workers.set_threads(8),
+                lambda: setattr(engine.workers, "policy", scheduling.FirstComeFirstServed(**SHORT)),
+                lambda: setattr(engine.workers, "policy", scheduling.EstimatedTime()),
+                lambda: engine.workers.set_threads(2),
+                lambda: setattr(engine.workers, "policy", None),
                 lambda: setattr(
                     engine, "policy", dataclasses.replace(scheduling.HighestRate(), batch_rows=1)
                 ),

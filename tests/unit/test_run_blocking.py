@@ -153,7 +153,7 @@ def test_rows_on_their_way_are_bounded(name: str, queue_chunks: int) -> None:
     found: list[int] = []
 
     def leave(edge: Edge, chunk: Chunk, entry: int) -> None:
-        found.append(engine.rows_on_their_way)
+        found.append(int(engine.mem[engine.op_at(0) + at.ROWS]))
 
     options = Options(threads=2, queue_chunks=queue_chunks, rows_limit=limit)
     engine = engine_of(shapes()[name], options=options, leave=leave, chunk_rows=size)
@@ -174,7 +174,7 @@ def test_rows_on_their_way_are_bounded(name: str, queue_chunks: int) -> None:
     of_a_step = 3 * size * len(engine.tasks)
     assert len(found) >= steps
     assert max(found) <= limit + of_a_step
-    assert engine.rows_on_their_way == 0
+    assert int(engine.mem[engine.op_at(0) + at.ROWS]) == 0
 
 
 @pytest.mark.usefixtures("no_thread_left")
@@ -282,7 +282,7 @@ def test_threads_are_suspended_and_go_on(threading_: Any) -> None:
 
     def run() -> None:
         for step in range(50):
-            engine.set_threads((1, 8, 3, 0, 2, 99)[step % 6])
+            engine.workers.set_threads((1, 8, 3, 0, 2, 99)[step % 6])
             engine.feed("in", chunk(engine, ROWS[20 * step : 20 * step + 20]))
             for leaving in engine.advance():
                 take(leaving)

@@ -10,7 +10,6 @@ from thalweg.checkpoint.paths import resolve
 from thalweg.checkpoint.routing_files import (
     epochs,
     load_table,
-    prune_tables,
     read_table,
     save_table,
     write_table,
@@ -27,7 +26,7 @@ def table(epoch: int) -> RoutingTable:
 
 
 def test_written_read_replaced_and_pruned(tmp_path: Path) -> None:
-    """A table comes back as it was written, a later try replaces it, old ones go, no other file is left."""
+    """A table comes back as it was written, a later try replaces it, no other file is left."""
     fs, root = resolve(str(tmp_path))
     assert epochs(fs, root) == []
     for epoch in (0, 2, 10):
@@ -36,8 +35,8 @@ def test_written_read_replaced_and_pruned(tmp_path: Path) -> None:
     assert epochs(fs, root) == [0, 2, 10]
     assert read_table(fs, root, 2).slots == 1
     assert read_table(fs, root, 10) == table(10)
-    prune_tables(fs, root, 2)
-    assert sorted(path.name for path in (tmp_path / "routing").iterdir()) == ["10.json", "2.json"]
+    names = sorted(path.name for path in (tmp_path / "routing").iterdir())
+    assert names == ["0.json", "10.json", "2.json"]
 
 
 def test_a_lost_table(tmp_path: Path) -> None:

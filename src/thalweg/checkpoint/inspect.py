@@ -18,7 +18,7 @@ from thalweg.checkpoint.manifest import Manifest, migrate_batch
 from thalweg.checkpoint.merging import current, sorted_by
 from thalweg.checkpoint.paths import FileSystem, join, resolve
 from thalweg.checkpoint.record import Chains, CommitRecord
-from thalweg.checkpoint.segments import SegmentReader, read_units
+from thalweg.checkpoint.segments import read_units
 from thalweg.errors import CheckpointError
 from thalweg.plan.plan import TIME
 
@@ -201,13 +201,6 @@ def _equal(column: pa.ChunkedArray, wanted: pa.Scalar) -> pa.ChunkedArray:
     if pa.types.is_floating(column.type) and math.isnan(wanted.as_py()):
         return pc.is_nan(column)
     return pc.equal(column, wanted)
-
-
-def describe_file(location: str) -> dict[str, str]:
-    """What a single state file says about itself: flow, operator, keys, batch, version."""
-    fs, path = resolve(location)
-    folder, _, name = path.rpartition("/")
-    return SegmentReader(fs, folder, name).about
 
 
 def _open(location: str) -> tuple[FileSystem, str, Manifest]:

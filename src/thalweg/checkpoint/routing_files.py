@@ -10,7 +10,6 @@ from typing import Any
 
 from thalweg.checkpoint.paths import (
     FileSystem,
-    delete,
     join,
     read_bytes,
     resolve,
@@ -58,13 +57,6 @@ def epochs(fs: FileSystem, root: str) -> list[int]:
     """The epochs that have a file, ascending."""
     names = stems(fs, join(root, "routing"), ".json")
     return sorted(int(name) for name in names if name.isdecimal())
-
-
-def prune_tables(fs: FileSystem, root: str, keep_from: int) -> None:
-    """Deletes the tables of epochs before ``keep_from``."""
-    for epoch in epochs(fs, root):
-        if epoch < keep_from:
-            delete(fs, join(root, table_path(epoch)))
 
 
 def asked_path(asked: Any) -> str | None:

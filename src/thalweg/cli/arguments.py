@@ -11,21 +11,16 @@ import typer
 
 from thalweg.checkpoint.paths import resolve
 from thalweg.checks import meant
+from thalweg.connectors.files import FORMATS
 from thalweg.connectors.readers import Format, ReadOptions, list_files
 from thalweg.errors import BuildError, DataError
 from thalweg.flow.operators.nodes import Sink, Source
 
+#: The format that the end of a name tells.
 _EXTENSIONS: Final[Mapping[str, Format]] = {
-    "csv": "csv",
+    **{end.removeprefix("."): format for end, format in FORMATS.items()},
     "tsv": "csv",
-    "json": "json",
-    "jsonl": "json",
-    "ndjson": "json",
-    "txt": "text",
-    "log": "text",
     "text": "text",
-    "parquet": "parquet",
-    "pq": "parquet",
 }
 _COMPRESSED: Final = re.compile(r"\.(gz|bz2|zst|xz)$")
 _OPTION: Final = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
@@ -224,11 +219,13 @@ def _console(given: Given) -> Given:
 def _output(given: Given) -> Given:
     if given.path == "console":
         return _console(given)
-    format = given.format or _EXTENSIONS.get(extension_of(given.path), "parquet")
+    end = extension_of(given.path)
+    # An output is a folder, so its name need not end in anything; where it does in another format, that is meant.
+    format = given.format or _EXTENSIONS.get(end, end if end.isalpha() else "parquet")
     if format not in _OUTPUT_FORMATS:
         raise typer.BadParameter(
             f"{given.name}: format is one of {', '.join(_OUTPUT_FORMATS)}, or the path is console;"
-            f" not {format!r}",
+            f" not {format!r}{'' if given.format else f' (the path is {given.path}: add ,format=)'}",
             param_hint="--output",
         )
     if given.options:

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from thalweg.flow.operators.nodes import Node, OwnTime, Ref, Source
+from thalweg.flow.operators.built_in import OwnTime
+from thalweg.flow.operators.nodes import Node, Ref, Source
 from thalweg.plan.plan import Plan
 
 _LOG: Final = logging.getLogger("thalweg")

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from thalweg.brief import brief
-from thalweg.checks import refuse, require_count, require_mapping
+from thalweg.checks import refuse, require_count, require_mapping, require_seconds
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors import CollectSink, RowSink, as_source, choose_sinks, opened, runs_user_code
 from thalweg.connectors.contracts import Feed
@@ -26,9 +26,10 @@ from thalweg.embedded.generators import generators
 from thalweg.embedded.lanes import refuse_unknown_lanes, tell_lanes
 from thalweg.embedded.read_ahead import is_worth_a_thread, read_ahead
 from thalweg.engine.build import Prepared, prepare
+from thalweg.engine.contract import CHUNK_ROWS, Engine, Leaving
 from thalweg.engine.machine import usable_processors
 from thalweg.engine.port_room import PortRooms
-from thalweg.engine.serial import CHUNK_ROWS, Engine, Leaving
+from thalweg.engine.serial import SerialEngine
 from thalweg.errors import BuildError
 from thalweg.flow.failures import shorten
 from thalweg.flow.flow import Flow
@@ -36,8 +37,8 @@ from thalweg.flow.operators.nodes import Source
 from thalweg.plan.plan import Edge, Plan, make_plan
 from thalweg.stats import Change, LatencyHistogram, RunProgress
 from thalweg.workers.elastic import Elastic, elastic_of
-from thalweg.workers.engine import ParallelEngine
-from thalweg.workers.options import Options, require_period, require_policy
+from thalweg.workers.engine import HeldUp, ParallelEngine
+from thalweg.workers.options import Options, require_policy
 from thalweg.workers.step_size import STEP_ROWS
 from thalweg.workers.threads import Workers
 
@@ -119,7 +120,7 @@ def options_of(
         raise BuildError(
             f"threading: expected 'manual', 'dedicated' or 'dynamic', got {threading!r}"
         )
-    require_period(period_s)
+    require_seconds("", above=True, period_s=period_s)
     if threads == "auto":
         if threading != "dynamic":
             raise BuildError(
@@ -169,7 +170,7 @@ def _source_rows(chunk_rows: int | None, how: Options | None) -> int:
 
 
 def _serial(prepared: Prepared, chunk_rows: int) -> Engine:
-    return Engine(prepared, chunk_rows=chunk_rows)
+    return SerialEngine(prepared, chunk_rows=chunk_rows)
 
 
 class FlowHost:
@@ -217,35 +218,46 @@ class FlowHost:
         self._began = self._entered = time.monotonic_ns()
         #: a sink's calls come one at a time
         self._latency = {sink.name: LatencyHistogram() for sink in plan.sinks}
+        self._elastic, self._owns_elastic = elastic, False
         prepared = prepare(plan)
-        make = engine_of or _serial
-        self.engine = (
-            make(prepared, chunk_rows or CHUNK_ROWS)
-            if how is None
-            else ParallelEngine(
-                prepared,
-                chunk_rows=chunk_rows,
-                options=how,
-                leave=self._leave,
-                needs_token=frozenset(
-                    Edge(node.index, 0)
-                    for node in plan.sinks
-                    if runs_user_code(self._sinks[node.name])
-                ),
-                workers=workers,
-                priority_class=priority_class,
-            )
-        )
-        if only_if_free and isinstance(self.engine, ParallelEngine) and self.engine.is_held_up:
-            self.engine.stop()
+        self.engine: Engine
+        try:
+            if how is None:
+                self.engine = (engine_of or _serial)(prepared, chunk_rows or CHUNK_ROWS)
+            else:
+                self.engine = self._parallel(
+                    prepared, chunk_rows, how,
+                    workers=workers, priority_class=priority_class, only_if_free=only_if_free,
+                )  # fmt: skip
+        except HeldUp:
             self.engine = _serial(prepared, chunk_rows or CHUNK_ROWS)
             self._rows = _source_rows(chunk_rows, None)
         tell_lanes(self.engine, inputs)
-        self._elastic = elastic
-        self._owns_elastic = False
-        if isinstance(self.engine, ParallelEngine) and workers is None:
-            self._elastic = elastic_of(self.engine.workers, self.engine.options)
+
+    def _parallel(
+        self,
+        prepared: Prepared,
+        chunk_rows: int | None,
+        how: Options,
+        *,
+        workers: Workers | None,
+        **more: Any,
+    ) -> ParallelEngine:
+        """An engine of many threads, which write to the sinks; what changes their number, where they are its own."""
+        user_code = (one for one in self.plan.sinks if runs_user_code(self._sinks[one.name]))
+        engine = ParallelEngine(
+            prepared,
+            chunk_rows=chunk_rows,
+            options=how,
+            leave=self._leave,
+            needs_token=frozenset(Edge(node.index, 0) for node in user_code),
+            workers=workers,
+            **more,
+        )
+        if workers is None:
+            self._elastic = elastic_of(engine.workers, engine.options)
             self._owns_elastic = self._elastic is not None
+        return engine
 
     def run(self, stop: Event) -> Result:
         """Runs it until the inputs end, or ``stop`` is set; closes all that it has opened.
@@ -281,6 +293,11 @@ class FlowHost:
         feed = given.rows(source, rows, stop)
         return read_ahead(source.name, feed, rows, stop) if is_worth_a_thread(given) else feed
 
+    def halt(self) -> None:
+        """What is on its way in other threads is dropped; waits for nothing."""
+        if self.engine.beside is not None:
+            self.engine.beside.halt()
+
     def close(self) -> None:
         """Gives up a run that was never begun."""
         self.engine.stop()
@@ -292,7 +309,7 @@ class FlowHost:
         engine, sources = self.engine, self._sources
         for node in self.plan.nodes:
             engine.setting.count(node.label)  # also those that no row will reach
-        if isinstance(engine, ParallelEngine) or any(one.live for one in sources.values()):
+        if engine.beside is not None or any(one.live for one in sources.values()):
             Feeding(engine, sources, feeds, stop, self._write).run()
         else:
             PortRooms(engine.coroutines, self.plan, dict.fromkeys(feeds, False))
@@ -327,13 +344,10 @@ class FlowHost:
             rows_per_s=rows / max(seconds, 1e-9),
             latency={name: one for name, one in latency.items() if one is not None},
             operators=self.engine.operators(),
-            threads=self._threads(),
+            threads=1 if self.engine.beside is None else self.engine.beside.threads,
             changes=tuple(self._changes if self._elastic is None else self._elastic.changes),
             stuck=self._elastic.stuck if self._elastic is not None else (),
         )
-
-    def _threads(self) -> int:
-        return self.engine.workers.threads if isinstance(self.engine, ParallelEngine) else 1
 
 
 def _result(

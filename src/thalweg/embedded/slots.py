@@ -10,11 +10,11 @@ from typing import Final, TypeAlias
 
 from thalweg.checkpoint.routing_files import asked_path, load_table
 from thalweg.checks import require_count
-from thalweg.embedded.new_keys import NewKeys
 from thalweg.engine.build import Prepared
 from thalweg.errors import BuildError
 from thalweg.locality import History, Online, RoutingTable, Statistics, moves_between
 from thalweg.slots import Decide, SlottedEngine
+from thalweg.slots.new_keys import NewKeysOfSteps
 from thalweg.stats import Change
 
 log = logging.getLogger("thalweg")
@@ -87,7 +87,7 @@ class Slots:
             chunk_rows=chunk_rows,
             recent=None if online is None else online.recent_counts(),
             decide=None if online is None else deciding(online, self.changes),
-            placer=NewKeys(prepared) if online is not None and online.first_seen else None,
+            placer=NewKeysOfSteps(prepared) if online is not None and online.first_seen else None,
         )
 
 

@@ -15,46 +15,35 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thalweg.columns.chunks import Bools, Chunk, Column
-from thalweg.columns.ordering import row_order, with_columns
-from thalweg.engine.units import Given, Moment, Setting
+from thalweg.columns.ordering import row_order
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.agg import Aggregate
-from thalweg.flow.operators.nodes import Combine, Ref
+from thalweg.flow.operators.built_in import Combine
 from thalweg.hashing import Int64s, UInt64s, hash_words
 from thalweg.jit import njit
 
 
-class CombineUnit:
-    """Makes the parts of a chunk's groups, in the order of their first rows."""
+def combined(node: Combine, chunk: Chunk) -> dict[str, Chunk]:
+    """A row for each group of the input's rows, in the order of their first rows."""
+    groups, firsts = grouped([chunk.column(name) for name in node.by], len(chunk))
+    try:
+        columns = _columns(node, chunk, groups, firsts)
+    except OverflowError:
+        # A sum that leaves 64 bits is the affair of the operator behind, as it is without parts.
+        groups = firsts = np.arange(len(chunk))
+        columns = _columns(node, chunk, groups, firsts)
+    return {"out": Chunk(node.record, columns, len(firsts), row_order(chunk, firsts, None))}
 
-    def __init__(self, setting: Setting, node: Combine) -> None:
-        self._setting = setting
-        self._node = node
 
-    def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
-        """A row for each group of the input's rows."""
-        chunk, node = inputs[0], self._node
-        groups, firsts = grouped([chunk.column(name) for name in node.by], len(chunk))
-        try:
-            columns = self._columns(chunk, groups, firsts)
-        except OverflowError:
-            # A sum that leaves 64 bits is the affair of the operator behind, as it is without parts.
-            groups = firsts = np.arange(len(chunk))
-            columns = self._columns(chunk, groups, firsts)
-        made = Chunk(node.record, columns, len(firsts), row_order(chunk, firsts, None))
-        self._setting.count(node.name, **{"in": len(chunk), "out": len(firsts)})
-        return {Ref(node.index): with_columns(made, self._setting.columns(Ref(node.index)))}
-
-    def _columns(self, chunk: Chunk, groups: Int64s, firsts: Int64s) -> list[Column]:
-        node = self._node
-        kinds = [field.type for field in node.record.fields[len(node.by) :]]
-        return [
-            *(chunk.column(name).take(firsts) for name in node.by),
-            *(
-                part(one, kind, chunk, groups, firsts)
-                for (_, one), kind in zip(node.parts, kinds, strict=True)
-            ),
-        ]
+def _columns(node: Combine, chunk: Chunk, groups: Int64s, firsts: Int64s) -> list[Column]:
+    kinds = [field.type for field in node.record.fields[len(node.by) :]]
+    return [
+        *(chunk.column(name).take(firsts) for name in node.by),
+        *(
+            part(one, kind, chunk, groups, firsts)
+            for (_, one), kind in zip(node.parts, kinds, strict=True)
+        ),
+    ]
 
 
 def grouped(columns: Sequence[Column], rows: int) -> tuple[Int64s, Int64s]:

@@ -11,30 +11,24 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from thalweg.engine.build import Verdict, prepare, verdicts
-from thalweg.flow.field_types import Kind
 from thalweg.flow.flow import Flow
-from thalweg.flow.operators.combining import described
+from thalweg.flow.operators.built_in import BuiltIn, length_text
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.lanes import meaning
 from thalweg.flow.operators.nodes import (
     Batches,
-    Combine,
     Coroutine,
-    Digest,
     Keyed,
     Node,
     OrderBy,
-    OwnTime,
     Ref,
     Sink,
     Source,
-    Stamp,
     Stateless,
     Union,
 )
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import Plan, make_plan
-from thalweg.times import DAY, HOUR, MINUTE, SECOND
 
 #: Columns of the page.
 WIDTH: Final = 96
@@ -136,15 +130,8 @@ class _Page:
             yield from _keyed(node)
         elif isinstance(node, Coroutine):
             yield _coroutine(node)
-        elif isinstance(node, OwnTime):
-            yield "takes late rows apart"
-        elif isinstance(node, Stamp):
-            yield _stamp(node)
-        elif isinstance(node, Digest):
-            names = [node.record.names[place] for place in node.places]
-            yield f"adds a digest of {', '.join(names)}"
-        elif isinstance(node, Combine):
-            yield f"one row for those of a chunk with the same {', '.join(node.by)}: {', '.join(described(node))}"
+        elif isinstance(node, BuiltIn):
+            yield node.described()
         elif isinstance(node, Sink):
             yield (
                 "ordered: one task writes"
@@ -163,7 +150,7 @@ class _Page:
         if isinstance(node, Coroutine):
             return f"{_where(node.function)} interpreted: it has its own driver loop".strip()
         if not isinstance(node, (Stateless, Keyed)):
-            return "built in" if isinstance(node, (Stamp, Digest, Combine, Union, OwnTime)) else ""
+            return "built in" if isinstance(node, (BuiltIn, Union)) else ""
         if self.found is None:
             verdict = Verdict(False, _NOT_TRIED)
         else:
@@ -304,17 +291,6 @@ def _coroutine(node: Coroutine) -> str:
     return f"inputs {', '.join(inputs)}{limit}{state}"
 
 
-def _stamp(node: Stamp) -> str:
-    if node.every is None:
-        return "adds the event time"
-    kind = node.record.fields[-1].type.kind
-    size, every = (_length(kind, one) for one in (node.size, node.every))
-    shape = f"tumbling windows of {size}"
-    if node.every != node.size:
-        shape = f"hopping windows of {size} every {every}"
-    return f"{shape}, from {node.origin}" if node.origin else shape
-
-
 def _functions(node: Stateless | Keyed) -> list[Function]:
     if isinstance(node, Stateless):
         return [node.function]
@@ -335,22 +311,7 @@ def _lateness(node: Source | OrderBy) -> str:
 
 
 def _span(record: Schema, field: str, length: int) -> str:
-    return _length(record.field(field).type.kind, length)
-
-
-def _length(kind: Kind, length: int) -> str:
-    return duration_text(length) if kind is Kind.TIMESTAMP else str(length)
-
-
-_UNITS: Final = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"), (1000, "ms"))
-
-
-def duration_text(length: int) -> str:
-    """A duration in its greatest whole unit: ``2 minutes``, ``90 seconds``, ``15 us``."""
-    for unit, word in _UNITS:
-        if length >= unit and length % unit == 0:
-            return f"{length // unit} ms" if word == "ms" else _number(length // unit, word)
-    return f"{length} us" if length else "0"
+    return length_text(record.field(field).type.kind, length)
 
 
 def _number(count: int, word: str) -> str:

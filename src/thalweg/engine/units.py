@@ -15,27 +15,16 @@ import numpy as np
 import pyarrow as pa
 
 from thalweg.columns import contracts
-from thalweg.columns.chunks import Chunk, Column, Int64s
+from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.columns.contracts import StatelessOperator
 from thalweg.columns.ordering import merge, row_order, with_columns
 from thalweg.engine.ingress import Gate, event_columns
 from thalweg.errors import DataError
 from thalweg.flow.failures import operator_error, reason_of, shorten
-from thalweg.flow.operators.digest import digest
-from thalweg.flow.operators.nodes import (
-    Batches,
-    Digest,
-    Node,
-    OrderBy,
-    OwnTime,
-    Ref,
-    Stamp,
-    Stateless,
-    Union,
-)
+from thalweg.flow.operators.nodes import Batches, Node, OrderBy, Ref, Stateless, Union
 from thalweg.flow.operators.rejected import REJECTED, Rejected
 from thalweg.flow.records import Schema
-from thalweg.plan.plan import OWN, TIME, Plan, counter, expands
+from thalweg.plan.plan import TIME, Plan, counter, expands
 from thalweg.times import BEFORE_ALL, NEVER
 
 Given = dict[Ref, Chunk]
@@ -51,8 +40,15 @@ class Moment:
     round of its end the step is (:class:`thalweg.plan.plan.Closing`)."""
 
     clocks: dict[int, int]
-    ending: frozenset[int]
+    ending: frozenset[int] = frozenset()
     round: int = 0
+
+    def later(self, clocks: Mapping[int, int]) -> Moment:
+        """With the later clock of each domain, since one sender may know what others do not."""
+        both = dict(self.clocks)
+        for domain, clock in clocks.items():
+            both[domain] = max(clock, both.get(domain, clock))
+        return Moment(both, self.ending, self.round)
 
 
 @dataclasses.dataclass(slots=True)
@@ -232,59 +228,6 @@ def _as_table(answer: Any, schema: Schema) -> pa.Table:
     return table
 
 
-class StampUnit:
-    """Adds the event time, or one row for each window that holds it."""
-
-    def __init__(self, setting: Setting, node: Stamp) -> None:
-        self._setting = setting
-        self._node = node
-
-    def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
-        """The input's rows with the new last field."""
-        chunk, node = inputs[0], self._node
-        times = chunk.order[OWN] if OWN in chunk.order else chunk.order[TIME]
-        source = np.arange(len(chunk))
-        if node.every is None:
-            values = times
-        else:
-            source, values = window_starts(node, times)
-        out = chunk if len(source) == len(chunk) else chunk.take(source)
-        kind = node.record.fields[-1].type
-        made = Chunk(node.record, [*out.columns, Column(kind, values)], len(source))
-        made.order = row_order(chunk, source, counter(node.index) if node.many else None)
-        self._setting.count(node.name, **{"in": len(chunk), "out": len(source)})
-        return {Ref(node.index): with_columns(made, self._setting.columns(Ref(node.index)))}
-
-
-def window_starts(node: Stamp, times: Int64s) -> tuple[Int64s, Int64s]:
-    """The windows that hold each time, earliest first: (source rows, starts). Floor division throughout."""
-    assert node.every is not None
-    last = (times - node.origin) // node.every * node.every + node.origin
-    if not node.many:
-        return np.arange(len(times)), last
-    counts = (node.size - 1 - (times - last)) // node.every + 1
-    source = np.repeat(np.arange(len(times)), counts)
-    back = np.repeat(np.cumsum(counts), counts) - 1 - np.arange(len(source))
-    return source, last[source] - back * node.every
-
-
-class DigestUnit:
-    """Adds a digest of the whole row."""
-
-    def __init__(self, setting: Setting, node: Digest) -> None:
-        self._setting = setting
-        self._node = node
-
-    def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
-        """The input's rows with the digest as the last field."""
-        chunk, node = inputs[0], self._node
-        values = np.array([digest(row, node.places) for row in chunk.rows()], np.int64)
-        columns = [*chunk.columns, Column(node.record.fields[-1].type, values)]
-        made = Chunk(node.record, columns, len(chunk), chunk.order)
-        self._setting.count(node.name, **{"in": len(chunk), "out": len(chunk)})
-        return {Ref(node.index): with_columns(made, self._setting.columns(Ref(node.index)))}
-
-
 class UnionUnit:
     """Merges streams by the order key."""
 
@@ -299,28 +242,6 @@ class UnionUnit:
         out = merge(inputs, self._names)
         self._setting.count(node.name, **{"in": len(out), "out": len(out)})
         return {Ref(node.index): with_columns(out, self._setting.columns(Ref(node.index)))}
-
-
-class OwnTimeUnit:
-    """Splits late rows from the others, whose own time is that of the row (see ``operators.key_order``)."""
-
-    def __init__(self, setting: Setting, node: OwnTime) -> None:
-        self._setting = setting
-        self._node = node
-
-    def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
-        """The rows in order, and the late ones apart."""
-        chunk, node, given = inputs[0], self._node, Given()
-        *columns, times, flags = chunk.columns
-        late = flags.values.astype(np.bool_)
-        made = Chunk(node.record, columns, len(chunk), {**chunk.order, OWN: times.values})
-        for port, places in (("out", np.flatnonzero(~late)), ("late", np.flatnonzero(late))):
-            ref = Ref(node.index, port)
-            given[ref] = with_columns(made.take(places), self._setting.columns(ref))
-        count = int(late.sum())
-        self._setting.count(node.name, **{"in": len(chunk), "out": len(chunk) - count})
-        self._setting.count(node.source, late=count)
-        return given
 
 
 class OrderByUnit:

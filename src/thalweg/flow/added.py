@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.operators.built_in import Combine, Digest, Stamp
 from thalweg.flow.operators.combining import Partial
-from thalweg.flow.operators.nodes import Combine, Digest, OrderBy, Source, Stamp
+from thalweg.flow.operators.nodes import OrderBy, Source
 from thalweg.flow.operators.windows import spare_name
 from thalweg.flow.records import Field, Schema
 

@@ -14,17 +14,9 @@ from thalweg.flow.operators import combining, key_order
 from thalweg.flow.operators import windows as library
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.arguments import Duration, label_of, span
+from thalweg.flow.operators.built_in import OwnTime
 from thalweg.flow.operators.functions import Function, Returns, check_parameters, returns_of
-from thalweg.flow.operators.nodes import (
-    Compile,
-    Errors,
-    Grouping,
-    Key,
-    Keyed,
-    OwnTime,
-    Ref,
-    Timing,
-)
+from thalweg.flow.operators.nodes import Compile, Errors, Grouping, Key, Keyed, Ref, Timing
 from thalweg.flow.records import Field, Schema
 from thalweg.flow.state_class import state_spec
 

@@ -20,6 +20,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from thalweg.user_cache import user_cache
+
 _LOG: Final = logging.getLogger("thalweg")
 
 #: Names a folder for compiled code, used before all others.
@@ -70,8 +72,7 @@ def choose(environment: Mapping[str, str]) -> pathlib.Path | None:
 def _candidates(environment: Mapping[str, str]) -> Iterator[pathlib.Path]:
     if named := environment.get(CACHE_VARIABLE):
         yield pathlib.Path(named)
-    base = environment.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    yield pathlib.Path(base) / "thalweg"
+    yield user_cache(environment)
 
 
 def why_unsafe(folder: pathlib.Path) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from thalweg.locality.assignment import Assignment, HeavyKey, Report
-from thalweg.locality.counts import Counts
+from thalweg.locality.counting.counts import Counts
+from thalweg.locality.counting.sketch import KeySketch
+from thalweg.locality.counting.space_saving import SpaceSaving
+from thalweg.locality.counting.summary import KeySummary, Link
 from thalweg.locality.evaluate import Outcome, evaluate
 from thalweg.locality.exact import ExactCounts
 from thalweg.locality.first_seen import FirstSeen, Placed
@@ -20,10 +23,7 @@ from thalweg.locality.key_graph import partition
 from thalweg.locality.moves import KeyMove, Moves, Reconfiguration, UnitMove, moves_between
 from thalweg.locality.reconfiguration import Manager
 from thalweg.locality.routing import Routes, RoutingTable, keyed_operators, routed_by
-from thalweg.locality.sketch import KeySketch
-from thalweg.locality.space_saving import SpaceSaving
 from thalweg.locality.statistics import Key, KeyCount, KeyLoads, OperatorKey, PairCount, Statistics
-from thalweg.locality.summary import KeySummary, Link
 from thalweg.locality.table_text import decode_table, encode_table
 from thalweg.locality.triggers import Decision, History, Online
 

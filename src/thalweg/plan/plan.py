@@ -15,22 +15,19 @@ from typing import Final, NamedTuple
 
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
+from thalweg.flow.operators.built_in import BuiltIn
 from thalweg.flow.operators.domains import domains_of
 from thalweg.flow.operators.feedback import check_connected, groups_of, loops_of
 from thalweg.flow.operators.key_order import settle_late
 from thalweg.flow.operators.nodes import (
     Batches,
     Coroutine,
-    Digest,
     Keyed,
     Node,
-    OperatorKind,
     OrderBy,
-    OwnTime,
     Ref,
     Sink,
     Source,
-    Stamp,
     Stateless,
     Union,
 )
@@ -254,7 +251,7 @@ class Plan:
                 found.add((node.index, 0))
             if isinstance(node, (Source, OrderBy)):
                 continue
-            if ref.port == "late" and not isinstance(node, OwnTime):
+            if ref.port == "late" and not (isinstance(node, BuiltIn) and node.late_of):
                 continue
             found |= {(one.node, 1) for one in node.inputs if len(self.readers[one]) > 1}
             waiting += [one for one in node.inputs if one not in seen]
@@ -294,7 +291,7 @@ def expands(node: Node) -> bool:
     if isinstance(node, Keyed):
         own = node.timing == "own" and node.on_timer is not None
         return own or node.many or node.timer_many
-    if isinstance(node, (Stateless, Stamp)):
+    if isinstance(node, (Stateless, BuiltIn)):
         return node.many
     return isinstance(node, (Batches, Coroutine))
 
@@ -337,7 +334,7 @@ def _at_home(nodes: Sequence[Node], node: Node) -> bool:
     if not isinstance(node, Keyed) or node.timing != "own":
         return False
     before = nodes[node.input.node - 1]
-    while isinstance(before, (Stamp, Digest, OwnTime)):
+    while isinstance(before, BuiltIn):
         before = nodes[before.input.node - 1]
     return isinstance(before, Keyed) and before.timing == "end" and before.key == node.key
 
@@ -378,17 +375,6 @@ def _units(
             while chain[-1] in following:
                 chain.append(following[chain[-1]].index)
             yield Unit(tuple(chain), stages[group[0] - 1])
-
-
-def kind_name(node: Node) -> str:
-    """The operator's kind as the papers call it."""
-    if isinstance(node, OrderBy):
-        return "stateful (order_by)"
-    if isinstance(node, Coroutine):
-        return "stateful (coroutine)"
-    if node.kind is OperatorKind.STATELESS and isinstance(node, Stateless):
-        return f"stateless ({node.verb})"
-    return node.kind.value
 
 
 def stream_schema(plan: Plan, ref: Ref) -> Schema:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from thalweg.brief import brief_repr
-from thalweg.checks import require_int
+from thalweg.checks import is_length, require_int
 from thalweg.errors import BuildError, SchedulingError
 from thalweg.scheduling.features import BUILT_IN, Feature
 from thalweg.scheduling.placement import Balanced, Placement
@@ -131,7 +131,7 @@ def _require_length(policy: RoundPolicy, name: str, value: object) -> None:
     if value is None and name == "starve_after_s":
         return
     number = value.count if isinstance(value, Periods) and name != "period_s" else value
-    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < math.inf:
+    if not is_length(number):
         raise BuildError(f"{policy.name}: {name} must be a length of time above 0, not {value!r}")
 
 

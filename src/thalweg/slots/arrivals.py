@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+from thalweg.columns.chunks import Chunk
+from thalweg.engine.contract import Leaving
+from thalweg.flow.operators.nodes import Sink
 from thalweg.locality import RoutingTable
+from thalweg.plan.plan import Edge
 from thalweg.slots.messages import Place, Propagate, Work
+from thalweg.slots.routes import SlotRoutes
+from thalweg.slots.runner import StageRunner
 
 #: Where all tuples come from.
 INGRESS: Final = Place(0, 0)
@@ -27,6 +33,35 @@ def receivers(stage: int, depth: int, slots: int) -> Iterator[Place]:
         for slot in range(slots):
             yield Place(later, slot)
     yield Place(depth, 0)
+
+
+def merged(runner: StageRunner, leaving: Iterable[Leaving]) -> dict[Edge, Chunk]:
+    """What came from several places, or left in several goes, each edge in the order of its stream."""
+    found: Leaving = {}
+    for one in leaving:
+        for edge, chunks in one.items():
+            found.setdefault(edge, []).extend(chunks)
+    return {edge: runner.merged(edge, chunks) for edge, chunks in found.items()}
+
+
+def parts_by_place(
+    runner: StageRunner, leaving: Iterable[tuple[Edge, Chunk]], routes: SlotRoutes
+) -> dict[Place, Leaving]:
+    """What leaves a stage in a slot, by the place that it goes to; what leaves for sinks is collected in one."""
+    plan = runner.engine.plan
+    found: dict[Place, Leaving] = {}
+
+    def add(place: Place, edge: Edge, part: Chunk) -> None:
+        found.setdefault(place, {}).setdefault(edge, []).append(part)
+
+    for edge, chunk in leaving:
+        if isinstance(plan.node(edge.node), Sink):
+            add(Place(plan.depth, 0), edge, chunk)
+            continue
+        for slot, places in runner.split(edge, chunk, routes):
+            part = chunk if places is None else chunk.take(places)
+            add(Place(plan.stage(edge.node), slot), edge, part)
+    return found
 
 
 @dataclasses.dataclass(slots=True)

@@ -19,14 +19,14 @@ import pyarrow as pa
 from thalweg.columns.chunks import Chunk, Column
 from thalweg.columns.keys import KeySpec
 from thalweg.columns.parents import order_matrix, parents, shared_columns
+from thalweg.engine.contract import Engine
 from thalweg.engine.keyed_unit import KeyedUnit
-from thalweg.engine.serial import Engine
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.hashing import Int64s, UInt64s, bucket_of
+from thalweg.locality.counting.sketch import KeySketch
+from thalweg.locality.counting.summary import KeySummary
 from thalweg.locality.links import links_of
 from thalweg.locality.routing import keyed_operators
-from thalweg.locality.sketch import KeySketch
-from thalweg.locality.summary import KeySummary
 from thalweg.plan.plan import KEY, LEVEL, Edge
 
 
@@ -46,7 +46,7 @@ class _Keys:
 
 
 class KeyCounter:
-    """Counts for a stage in a slot, a phase after the other.
+    """Counts for a stage in a slot, a step after the other.
 
     Args:
         engine: of the stage, whose keyed operators are watched.
@@ -59,11 +59,7 @@ class KeyCounter:
         self._buckets = {name: buckets for name, (_, buckets) in operators.items()}
         self._links = [link for link in links_of(engine.plan) if set(link) <= set(operators)]
         self._sketch = KeySketch(self._buckets, self._links)
-        self._units = {
-            name: unit
-            for name, unit in engine.keyed.items()
-            if isinstance(unit, KeyedUnit) and name in operators
-        }
+        self._units = {name: unit for name, unit in engine.by_key.items() if name in operators}
         self._arrived: dict[str, list[_Keys]] = {}
         #: pairs whose keys are in one slot when both go by hash, and all pairs
         self.hashed, self.pairs = 0, 0
@@ -110,7 +106,7 @@ class KeyCounter:
         for unit in self._units.values():
             unit.observer = None
 
-    def end_phase(self) -> None:
+    def end_step(self) -> None:
         """Counts what has arrived, which has no more outputs."""
         for name, parts in self._arrived.items():
             for keys in parts:

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from thalweg.engine.serial import Leaving
+from thalweg.engine.contract import Leaving
+from thalweg.engine.units import Moment
 from thalweg.locality import KeySummary, Moves, RoutingTable
 
 
@@ -20,26 +21,12 @@ class Place(NamedTuple):
     slot: int
 
 
-class Phase(NamedTuple):
-    """What a step says about time.
-
-    Attributes:
-        clocks: of the domains that move.
-        ending: the domain that ends, if one does.
-        round: of its end.
-    """
-
-    clocks: Mapping[int, int]
-    ending: frozenset[int]
-    round: int
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Work:
     """What a place has for another in a step: the last that it has to say of it, also when it has no tuples."""
 
     step: int
-    phase: Phase
+    moment: Moment
     parts: Leaving
 
 

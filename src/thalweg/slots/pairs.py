@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple
@@ -13,12 +12,12 @@ import pyarrow.compute as pc
 
 from thalweg.columns.chunks import Chunk, Column, Int64s
 from thalweg.columns.keys import KeySpec
-from thalweg.engine.build import Builder, Prepared
-from thalweg.engine.keyed_unit import KeyFinder
+from thalweg.engine.build import Prepared
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.hashing import UInt64s, bucket_of
 from thalweg.locality import OperatorKey, PairCount
 from thalweg.locality.links import Foreseen
+from thalweg.slots.router import KeyFinders
 
 #: Pairs that are looked at in one go, the most frequent; keys of others go by hash.
 MOST: Final = 100_000
@@ -62,16 +61,10 @@ class PairReader:
     def __init__(self, prepared: Prepared, reads: Sequence[Read]) -> None:
         self._prepared = prepared
         self._reads = reads
-        self._finders = {read.first: self._finder(read.first) for read in reads}
+        self._finders = KeyFinders(prepared)
         ends = {end for read in reads for end in (read.left, read.right)}
         self._specs = {end: KeySpec(self._keyed(end).key.fields) for end in ends}
         self._parts: list[pa.Table] = []
-
-    def _finder(self, index: int) -> KeyFinder:
-        node = self._keyed(index)
-        # Rows whose key function raises are their operator's affair.
-        rejecting = dataclasses.replace(node, errors="reject")
-        return KeyFinder(node, Builder(self._prepared).key(rejecting))
 
     def pairs(self) -> pa.Table:
         """All pairs since the last time, the most frequent first."""
@@ -86,7 +79,7 @@ class PairReader:
         mine = [(place, read) for place, read in enumerate(self._reads) if read.first == first]
         if not mine:
             return
-        columns, places, _ = self._finders[first].find(chunk)
+        columns, places, _ = self._finders.of(self._keyed(first)).find(chunk)
         for place, read in mine:
             left, right = (
                 columns if end == first else self._carried(end, chunk, places)

@@ -1,102 +1,92 @@
-"""Which places a stage's outputs go to, and which of its inputs must wait for state that is on its way."""
+"""Where state is while one routing table holds: which state unit each key is in, and which slot owns the unit."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 
 import numpy as np
 
-from thalweg.columns.chunks import Bools, Chunk, Column
-from thalweg.columns.keys import KeySpec
-from thalweg.engine.build import Builder, Prepared
-from thalweg.engine.keyed_unit import KeyFinder
-from thalweg.engine.serial import Leaving
-from thalweg.flow.operators.nodes import Keyed, Sink
+from thalweg.columns.state_units import StateUnits
+from thalweg.flow.operators.feedback import loops_of
+from thalweg.flow.operators.nodes import Coroutine, Keyed, Node, OrderBy, Sink
 from thalweg.hashing import Int64s, UInt64s
-from thalweg.locality import RoutingTable, routed_by
-from thalweg.plan.plan import Edge, reroutes
-from thalweg.slots.messages import Place
+from thalweg.locality.routing import RoutingTable, routed_by
+from thalweg.plan.plan import Plan
 
 
-class Routes:
-    """Finds the slots of tuples; the table is given with each question, since it changes."""
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Route:
+    """The state units of an operator and their owners.
 
-    def __init__(self, prepared: Prepared) -> None:
-        self._plan = prepared.plan
-        self._builder = Builder(prepared)
-        self._homes = routed_by(prepared.plan)
-        self._finders: dict[int, KeyFinder] = {}
+    Attributes:
+        units: buckets, and groups of pinned keys.
+        owners: by unit, the slot that owns it.
+    """
 
-    def home(self, operator: str) -> str | None:
-        """The operator whose routes a keyed operator's keys go by; None for one that has all its keys in slot 0."""
-        return self._homes.get(operator)
+    units: StateUnits
+    owners: Int64s
 
-    def by_key(self, edge: Edge) -> Keyed | None:
-        """The keyed operator behind an edge; None where tuples do not go by key."""
-        node = self._plan.node(edge.node)
-        return node if isinstance(node, Keyed) and self.home(node.name) else None
+    def slots(self, hashes: UInt64s) -> Int64s:
+        """The slot that each of these keys goes to, by their hashes."""
+        return self.owners[self.units.of(hashes)]
 
-    def parts(self, leaving: Leaving, here: int, table: RoutingTable) -> dict[Place, Leaving]:
-        """What leaves a stage, by the place it goes to."""
-        found: dict[Place, Leaving] = {}
-        for edge, chunks in leaving.items():
-            for chunk in chunks:
-                for place, part in self._route(edge, chunk, here, table):
-                    found.setdefault(place, {}).setdefault(edge, []).append(part)
+    def owned(self, slot: int) -> list[int]:
+        """The units of a slot."""
+        found: list[int] = np.flatnonzero(self.owners == slot).tolist()
         return found
 
-    def _route(
-        self, edge: Edge, chunk: Chunk, here: int, table: RoutingTable
-    ) -> Iterator[tuple[Place, Chunk]]:
-        node = self._plan.node(edge.node)
-        if isinstance(node, Sink):
-            yield Place(self._plan.depth, 0), chunk
-            return
-        stage, keyed = self._plan.stage(edge.node), self.by_key(edge)
-        if keyed is None:
-            # What has one state for all keys has it in slot 0, in every epoch.
-            yield Place(stage, 0 if reroutes(node) else here), chunk
-            return
-        slots = self._slots(keyed, chunk, table)
-        for slot in np.unique(slots).tolist():
-            places = np.flatnonzero(slots == slot)
-            yield Place(stage, slot), chunk if len(places) == len(chunk) else chunk.take(places)
 
-    def _slots(self, node: Keyed, chunk: Chunk, table: RoutingTable) -> Int64s:
-        """The slot of each row; rows whose key function raises are rejected in slot 0."""
-        hashes, places = self.hashes(node, chunk)
-        slots = np.zeros(len(chunk), np.int64)
-        slots[places] = table.slots_of(self._homes[node.name], hashes)
-        return slots
+class SlotRoutes:
+    """Where the keys and the operators of a flow are.
 
-    def hashes(self, node: Keyed, chunk: Chunk) -> tuple[UInt64s, Int64s]:
-        """The hashes of the rows that have a key, and their places."""
-        spec, columns, places = self.keys(node, chunk)
-        return spec.hashes(columns, len(places)), places
+    Args:
+        plan: the flow's.
+        slots: how many there are.
+        table: which keys go where; None: each slot owns an equal run of buckets.
+        spreads: whether operators with one state are spread over the slots; else they are in slot 0, which is there
+            whatever the number of slots.
+    """
 
-    def keys(self, node: Keyed, chunk: Chunk) -> tuple[KeySpec, list[Column], Int64s]:
-        """The keys of the rows that have one, as columns, and their places."""
-        finder = self._finder(node)
-        columns, places, _ = finder.find(chunk)
-        return finder.spec, columns, places
+    def __init__(
+        self, plan: Plan, slots: int, table: RoutingTable | None = None, *, spreads: bool = False
+    ) -> None:
+        self.slots = slots
+        self._table = table
+        self._spreads = spreads
+        self._homes = routed_by(plan)
+        self._nodes = {
+            node.name: node for node in plan.nodes if isinstance(node, Keyed | Coroutine)
+        }
+        #: of what runs in a loop of feedback, the first operator of it: all of them are in one slot
+        self._loops = {index: loop[0] for loop in loops_of(plan.nodes) for index in loop}
+        self._routes: dict[str, Route] = {}
 
-    def _finder(self, node: Keyed) -> KeyFinder:
-        if node.index not in self._finders:
-            function = self._builder.key(dataclasses.replace(node, errors="reject"))
-            self._finders[node.index] = KeyFinder(node, function)
-        return self._finders[node.index]
+    def __getitem__(self, operator: str) -> Route:
+        """Of an operator with state."""
+        if operator not in self._routes:
+            self._routes[operator] = self._made(operator)
+        return self._routes[operator]
 
-    def waits(
-        self, node: Keyed, chunk: Chunk, before: RoutingTable, missing: frozenset[int]
-    ) -> Bools:
-        """The rows whose state was in one of some slots before.
+    def _made(self, operator: str) -> Route:
+        node, home = self._nodes[operator], self._homes.get(operator)
+        buckets = node.key.buckets if node.key.fields else 1
+        if home is None:
+            return Route(StateUnits.of_buckets(buckets), np.full(buckets, self.slot_of(node)))
+        if self._table is None:
+            owners = np.arange(buckets) * self.slots // buckets
+            return Route(StateUnits.of_buckets(buckets), owners)
+        pins = self._table.operators[home]
+        units = StateUnits.pinning(len(pins.buckets), len(self._table.groups), pins.pinned)
+        return Route(units, self._table.owners(home))
 
-        Args:
-            node: the operator that reads them.
-            chunk: rows that were routed here by the table of now.
-            before: the table before it.
-            missing: the slots whose state has not come.
-        """
-        slots = self._slots(node, chunk, before)
-        return np.isin(slots, list(missing))
+    def slot_of(self, node: Node) -> int | None:
+        """The slot of a node that runs in one; None of one that runs in all."""
+        if node.index in self._loops:
+            return self._spread(self._loops[node.index])
+        is_one = isinstance(node, OrderBy | Coroutine)
+        is_one = is_one or (isinstance(node, Keyed) and node.name not in self._homes)
+        is_one = is_one or (isinstance(node, Sink) and node.ordered)
+        return self._spread(node.index) if is_one else None
+
+    def _spread(self, index: int) -> int:
+        return index % self.slots if self._spreads else 0

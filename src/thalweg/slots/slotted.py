@@ -16,22 +16,21 @@ import pyarrow as pa
 
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.keys import KeySpec
-from thalweg.columns.ordering import merge
 from thalweg.engine.build import Prepared
-from thalweg.engine.serial import CHUNK_ROWS, Engine, Leaving
-from thalweg.engine.units import Given
+from thalweg.engine.contract import CHUNK_ROWS, Leaving
+from thalweg.engine.serial import SerialEngine
+from thalweg.engine.units import Given, Moment
 from thalweg.errors import BuildError
 from thalweg.locality import KeySummary, RoutingTable, Statistics, keyed_operators, moves_between
-from thalweg.locality.recent import RecentCounts
+from thalweg.locality.counting.recent import RecentCounts
 from thalweg.plan.plan import Edge
-from thalweg.slots.arrivals import INGRESS, Arrivals, receivers
+from thalweg.slots.arrivals import INGRESS, Arrivals, merged, parts_by_place, receivers
 from thalweg.slots.messages import (
     AckReconf,
     Envelope,
     Failed,
     GetMetrics,
     Message,
-    Phase,
     Place,
     Propagate,
     SendMetrics,
@@ -39,7 +38,8 @@ from thalweg.slots.messages import (
     Settled,
     Work,
 )
-from thalweg.slots.routes import Routes
+from thalweg.slots.routes import SlotRoutes
+from thalweg.slots.runner import StageRunner
 from thalweg.slots.stage_slot import StageSlot
 from thalweg.slots.transport import Handle, Threads, Transport
 from thalweg.stats import OperatorProgress
@@ -89,7 +89,7 @@ class _Stage(enum.Enum):
     EXCHANGE = "exchange"
 
 
-class SlottedEngine(Engine):
+class SlottedEngine(SerialEngine):
     """An engine whose later stages run in several slots.
 
     Args:
@@ -132,7 +132,8 @@ class SlottedEngine(Engine):
         self._heard_counts: list[KeySummary] = []
         self._operators = operators
         self._specs = {node.name: KeySpec(node.key.fields) for node in prepared.plan.keyed}
-        self._routes = Routes(prepared)
+        self._runner = StageRunner(self, prepared, 0)
+        self._routes = SlotRoutes(prepared.plan, table.slots, table)
         self._collected = Arrivals(prepared.plan.depth, table, 0)
         self._next = 0
         #: the stages in all slots that ever took part
@@ -185,10 +186,11 @@ class SlottedEngine(Engine):
             self._propagate()
         if self._placer is not None and not ending and self._placer.look(leaving):
             self._place(self._placer, found)
-        phase = Phase(dict(self.moment.clocks), ending, round)
-        parts = self._routes.parts(leaving, 0, self.table)
+        moment = Moment(dict(self.moment.clocks), ending, round)
+        pairs = ((edge, chunk) for edge, chunks in leaving.items() for chunk in chunks)
+        parts = parts_by_place(self._runner, pairs, self._routes)
         self._transport.send(
-            Envelope(INGRESS, place, Work(self._next, phase, parts.get(place, {})))
+            Envelope(INGRESS, place, Work(self._next, moment, parts.get(place, {})))
             for place in receivers(0, self.plan.depth, self.table.slots)
         )
         self._next += 1
@@ -230,14 +232,8 @@ class SlottedEngine(Engine):
             works = self._collected.next_step()
             if works is None:
                 return
-            parts: Leaving = {}
-            for work in works:
-                for edge, chunks in work.parts.items():
-                    parts.setdefault(edge, []).extend(chunks)
-            for edge, chunks in parts.items():
-                ref = self.plan.node(edge.node).inputs[edge.port]
-                order = self.edge_columns(ref, edge)
-                found.setdefault(edge, []).append(merge(chunks, order))
+            for edge, chunk in merged(self._runner, [work.parts for work in works]).items():
+                found.setdefault(edge, []).append(chunk)
 
     def operators(self) -> list[OperatorProgress]:
         """What each operator has done in all slots, as of the last time that nothing was on its way."""
@@ -396,5 +392,6 @@ class SlottedEngine(Engine):
             for place in receivers(0, self.plan.depth, slots)
         )
         self.table, self._coming = router, None
+        self._routes = SlotRoutes(self.plan, router.slots, router)
         if self._recent is not None and not keep:
             self._recent.clear()

@@ -7,28 +7,26 @@ those of other keys do not; the outputs of a step leave together, in order, so n
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from thalweg.columns.chunks import Chunk
-from thalweg.columns.ordering import merge
 from thalweg.engine.build import Prepared
-from thalweg.engine.serial import Engine, Leaving
+from thalweg.engine.contract import Leaving
+from thalweg.engine.serial import SerialEngine
+from thalweg.engine.units import Moment
 from thalweg.flow.operators.nodes import Keyed
-from thalweg.hashing import Int64s, UInt64s
 from thalweg.locality import KeyMove, KeySummary, Moves, RoutingTable, UnitMove
 from thalweg.plan.plan import Edge
-from thalweg.slots.arrivals import Arrivals, receivers
-from thalweg.slots.key_counting import KeyCounter
+from thalweg.slots.arrivals import Arrivals, merged, parts_by_place, receivers
 from thalweg.slots.messages import (
     AckReconf,
     Envelope,
     GetMetrics,
     Message,
     Migrate,
-    Phase,
     Place,
     Propagate,
     SendMetrics,
@@ -36,8 +34,9 @@ from thalweg.slots.messages import (
     Settled,
     Work,
 )
-from thalweg.slots.migration import SlotsOf, put, take_leaving
-from thalweg.slots.routes import Routes
+from thalweg.slots.migration import put, take_leaving
+from thalweg.slots.routes import SlotRoutes
+from thalweg.slots.runner import StageRunner, tell_slot
 
 
 @dataclasses.dataclass(slots=True)
@@ -45,7 +44,7 @@ class _Open:
     """A step that waits for state."""
 
     number: int
-    phase: Phase
+    moment: Moment
     held: dict[Edge, Chunk]
     leaving: list[Leaving]
 
@@ -73,23 +72,22 @@ class StageSlot:
         counts_keys: bool,
     ) -> None:
         self.place = place
-        self.engine = Engine(prepared, stage=place.stage)
+        self.engine = SerialEngine(prepared, stage=place.stage)
         self._plan = prepared.plan
         self._manager = manager
-        self._routes = Routes(prepared)
+        counts_for = table.slots if counts_keys else None
+        self._runner = StageRunner(self.engine, prepared, place.slot, counts_for=counts_for)
         self._arrivals = Arrivals(place.stage, table, None if joins else 0)
         self._reconf: SendReconf | None = None
-        #: the table before the one that holds
-        self._before = table
+        #: the routes that hold, and those before
+        self._routes = self._before = self._routes_of(table)
+        tell_slot(self.engine, self._routes, place.slot)
         #: the slots whose state has not come
         self._missing: set[int] = set()
         #: state that came before its table held, by the slot that sent it
         self._early: dict[int, Migrate] = {}
         self._open: _Open | None = None
         self._splits = all(map(self._can_wait, self.engine.plan.nodes))
-        self._counter = KeyCounter(self.engine, table.slots) if counts_keys else None
-        for unit in self.engine.coroutines:
-            unit.here = place.slot == 0
 
     def _can_wait(self, node: Any) -> bool:
         """Whether some of a node's rows may be taken later than others of the same step."""
@@ -135,25 +133,21 @@ class StageSlot:
             yield from self._step(works)
 
     def _counted(self) -> KeySummary | None:
-        if self._counter is None:
+        counter = self._runner.counter
+        if counter is None:
             return None
-        found = self._counter.summary()
-        self._counter.reset()
+        found = counter.summary()
+        counter.reset()
         return found
 
     # -- steps ---------------------------------------------------------------------------------------------
 
     def _step(self, works: Sequence[Work]) -> Iterator[Envelope]:
-        parts: dict[Edge, list[Chunk]] = {}
-        clocks: dict[int, int] = {}
-        for work in works:
-            for edge, chunks in work.parts.items():
-                parts.setdefault(edge, []).extend(chunks)
-            for domain, clock in work.phase.clocks.items():
-                clocks[domain] = max(clock, clocks.get(domain, clock))
-        held = {edge: self._merged(edge, chunks) for edge, chunks in parts.items()}
-        phase = works[0].phase._replace(clocks=clocks)
-        self._open = _Open(works[0].step, phase, held, [])
+        moment = works[0].moment
+        for work in works[1:]:
+            moment = moment.later(work.moment.clocks)
+        held = merged(self._runner, [work.parts for work in works])
+        self._open = _Open(works[0].step, moment, held, [])
         yield from self._proceed()
 
     def _proceed(self) -> Iterator[Envelope]:
@@ -162,77 +156,32 @@ class StageSlot:
         if step is None:
             return
         if self._missing:
-            if self._splits and not step.phase.ending:
+            if self._splits and not step.moment.ending:
                 self._take_ready(step)
             return
-        self._run(step, step.held)
+        step.leaving += self._runner.run(step.moment, step.held)
         self._open = None
         yield from self._close(step)
 
     def _take_ready(self, step: _Open) -> None:
         ready: dict[Edge, Chunk] = {}
         for edge, chunk in list(step.held.items()):
-            node = self._routes.by_key(edge)
+            node = self._runner.router.by_key(edge)
             if node is None:
                 ready[edge] = step.held.pop(edge)
                 continue
-            waits = self._routes.waits(node, chunk, self._before, frozenset(self._missing))
+            waits = self._runner.router.waits(node, chunk, self._before, frozenset(self._missing))
             ready[edge] = chunk.take(np.flatnonzero(~waits))
             step.held[edge] = chunk.take(np.flatnonzero(waits))
         if any(map(len, ready.values())):
-            self._run(step, ready)
-
-    def _run(self, step: _Open, arriving: dict[Edge, Chunk]) -> None:
-        phase = step.phase
-        if self._counter is not None:
-            self._counter.arrived(arriving)
-        step.leaving.append(
-            self.engine.step(
-                {}, phase.clocks, ending=phase.ending, round=phase.round, arriving=arriving
-            )
-        )
-        step.leaving += self.engine.settle()
+            step.leaving += self._runner.run(step.moment, ready)
 
     def _close(self, step: _Open) -> Iterator[Envelope]:
-        gates = (gate for gate in self.engine.gates.values() if gate.arrived)
-        own = self.engine.own_clocks()
-        clocks = {
-            **step.phase.clocks,
-            **{g.node.index: own[g.node.index] for g in gates if g.node.index in own},
-        }
-        phase = step.phase._replace(clocks=clocks)
-        table = self._arrivals.table
-        joined = self._joined(step.leaving)
-        self._count(joined)
-        parts = self._routes.parts(joined, self.place.slot, table)
-        for place in receivers(self.place.stage, self._plan.depth, table.slots):
-            yield self._to(place, Work(step.number, phase, parts.get(place, {})))
-
-    def _count(self, leaving: Leaving) -> None:
-        """Counts what the step took, and what it leads to."""
-        if self._counter is None:
-            return
-        for edge, chunks in leaving.items():
-            node = self._routes.by_key(edge)
-            if node is None:
-                continue
-            for chunk in chunks:
-                spec, columns, places = self._routes.keys(node, chunk)
-                hashes = spec.hashes(columns, len(places))
-                self._counter.left(node, chunk, places, spec, columns, hashes)
-        self._counter.end_phase()
-
-    def _joined(self, leaving: Iterable[Leaving]) -> Leaving:
-        """What a step gave in several goes, in the order of the stream."""
-        found: Leaving = {}
-        for one in leaving:
-            for edge, chunks in one.items():
-                found.setdefault(edge, []).extend(chunks)
-        return {edge: [self._merged(edge, chunks)] for edge, chunks in found.items()}
-
-    def _merged(self, edge: Edge, chunks: Sequence[Chunk]) -> Chunk:
-        ref = self._plan.node(edge.node).inputs[edge.port]
-        return merge(chunks, self.engine.edge_columns(ref, edge))
+        leaving = merged(self._runner, step.leaving)
+        parts = parts_by_place(self._runner, leaving.items(), self._routes)
+        moment = self._runner.close(step.moment)
+        for place in receivers(self.place.stage, self._plan.depth, self._routes.slots):
+            yield self._to(place, Work(step.number, moment, parts.get(place, {})))
 
     # -- reconfigurations ----------------------------------------------------------------------------------
 
@@ -240,9 +189,10 @@ class StageSlot:
         """The new table holds: hands over what leaves, waits for what is to come, tells those behind."""
         reconf = self._reconf
         assert reconf is not None
-        self._reconf, self._before = None, reconf.before
         here, router = self.place.slot, reconf.router
-        states = take_leaving(self.engine, here, self._slots_of(router))
+        self._reconf, self._before = None, self._routes_of(reconf.before)
+        self._routes = self._routes_of(router)
+        states = take_leaving(self.engine, here, self._routes)
         for slot in sorted(self._slots_in(reconf.send, "receiver")):
             yield self._to(
                 Place(self.place.stage, slot), Migrate(router.epoch, states.pop(slot, {}))
@@ -261,14 +211,8 @@ class StageSlot:
         if not early and not self._missing:
             yield self._to(self._manager, Settled(router.epoch))
 
-    def _slots_of(self, router: RoutingTable) -> SlotsOf:
-        def slots_of(operator: str, hashes: UInt64s) -> Int64s:
-            home = self._routes.home(operator)
-            return (
-                np.zeros(len(hashes), np.int64) if home is None else router.slots_of(home, hashes)
-            )
-
-        return slots_of
+    def _routes_of(self, table: RoutingTable) -> SlotRoutes:
+        return SlotRoutes(self._plan, table.slots, table)
 
     def _slots_in(self, moves: Moves, side: str) -> set[int]:
         """The other slots that a list names for this stage."""

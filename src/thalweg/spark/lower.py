@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from thalweg.checks import require_optional_text, require_rows
 from thalweg.connectors.names import check_names
-from thalweg.engine.serial import CHUNK_ROWS
+from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Coroutine, Keyed, OrderBy, Source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from thalweg.engine.serial import CHUNK_ROWS
+from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.spark import inputs as io
@@ -21,12 +21,12 @@ from thalweg.spark.arguments import (
     warn,
 )
 from thalweg.spark.batches import Batches
+from thalweg.spark.checkpoint.store import Store
 from thalweg.spark.elastic import Elastic, elastic
 from thalweg.spark.keys.locality import Asked
 from thalweg.spark.patience import told_if_slow
 from thalweg.spark.query import End, Query
 from thalweg.spark.scheduler import Scheduler
-from thalweg.spark.store import Store
 from thalweg.spark.tasks.worker import compile_all
 from thalweg.workers.warm import is_warm, warm_beside
 

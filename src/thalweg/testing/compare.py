@@ -8,17 +8,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from thalweg.engine.serial import CHUNK_ROWS
+from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.flow.flow import Flow
-from thalweg.flow.operators.nodes import (
-    Combine,
-    Coroutine,
-    Keyed,
-    OrderBy,
-    Ref,
-    Source,
-    Union,
-)
+from thalweg.flow.operators.built_in import Combine
+from thalweg.flow.operators.nodes import Coroutine, Keyed, OrderBy, Ref, Source, Union
 from thalweg.plan.plan import Plan, make_plan
 from thalweg.testing.runs import reference, run
 from thalweg.testing.session import Mode, Result

@@ -16,21 +16,16 @@ import pyarrow as pa
 from thalweg.errors import DataError, OperatorError
 from thalweg.flow.failures import reason_of, shorten
 from thalweg.flow.flow import Flow
-from thalweg.flow.operators.combining import alone
-from thalweg.flow.operators.digest import digest
+from thalweg.flow.operators.built_in import BuiltIn
 from thalweg.flow.operators.nodes import (
     Batches,
-    Combine,
     Coroutine,
-    Digest,
     Keyed,
     Node,
     OrderBy,
-    OwnTime,
     Ref,
     Sink,
     Source,
-    Stamp,
     Stateless,
     Union,
 )
@@ -39,7 +34,7 @@ from thalweg.plan.plan import Plan, make_plan
 from thalweg.testing.reference_coroutine import ReferenceCoroutine, Took
 from thalweg.testing.reference_keys import KeyObserver, Nobody, canonical, key_of, sort_key
 from thalweg.testing.reference_lanes import ReferenceLanes
-from thalweg.testing.reference_parts import Outputs, fits, stamps, timer_of
+from thalweg.testing.reference_parts import Outputs, fits, timer_of
 from thalweg.times import BEFORE_ALL, NEVER
 
 #: Timers by time, operator and key in sorting form, with the key.
@@ -273,15 +268,8 @@ class _Run:
             self.stateless(node, row)
         elif isinstance(node, Keyed):
             self.keyed(node, row)
-        elif isinstance(node, OwnTime):
-            self.own_time(node, row)
-        elif isinstance(node, Stamp):
-            for value in stamps(node, self.now):
-                self.give(Ref(node.index), node.record.coerce((*row, value)))
-        elif isinstance(node, Digest):
-            self.give(Ref(node.index), node.record.coerce((*row, digest(row, node.places))))
-        elif isinstance(node, Combine):
-            self.give(Ref(node.index), node.record.coerce(alone(node, row)))
+        elif isinstance(node, BuiltIn):
+            self.built_in(node, row)
         elif isinstance(node, Batches):
             self.batches(node, row)
         elif isinstance(node, Coroutine):
@@ -321,15 +309,16 @@ class _Run:
         else:
             self.give_all(node, self.call(node, node.function.call, (row,), row, node.many))
 
-    def own_time(self, node: OwnTime, row: Any) -> None:
-        *values, time, late = row
-        made = node.record.coerce(tuple(values))
-        if late:
-            self.out.counts[node.source]["late"] = self.out.counts[node.source].get("late", 0) + 1
-            self.push(Ref(node.index, "late"), made)
-        else:
-            self.now = time
-            self.give(Ref(node.index), made)
+    def built_in(self, node: BuiltIn, row: Any) -> None:
+        for values, time, port in list(node.made(row, self.now)):
+            made = node.record.coerce(values)
+            if port == "late":
+                counts = self.out.counts[node.late_of]
+                counts["late"] = counts.get("late", 0) + 1
+                self.push(Ref(node.index, "late"), made)
+            else:
+                self.now = time
+                self.give(Ref(node.index), made)
 
     def keyed(self, node: Keyed, row: Any) -> None:
         found = self.call(node, lambda one: key_of(node, one), (row,), row, None)

@@ -7,7 +7,7 @@ from typing import Any
 
 from thalweg.connectors.readers import far_out
 from thalweg.flow.operators.lanes import not_declared
-from thalweg.flow.operators.nodes import Source, Stamp
+from thalweg.flow.operators.nodes import Source
 from thalweg.flow.state_class import StateSpec
 from thalweg.testing.reference_keys import canonical
 from thalweg.times import EXTREME, NEVER
@@ -36,12 +36,3 @@ def fits(source: Source, row: Any) -> None:
 def timer_of(spec: StateSpec, state: Any) -> int:
     value = getattr(state, spec.timer) if spec.timer else NEVER
     return NEVER if value is None else int(value)
-
-
-def stamps(node: Stamp, time: int) -> list[int]:
-    """The event time, or the starts of the windows that hold it, earliest first."""
-    if node.every is None:
-        return [time]
-    last = (time - node.origin) // node.every * node.every + node.origin
-    first = last - (node.size - 1 - (time - last)) // node.every * node.every
-    return list(range(first, last + 1, node.every))

@@ -15,7 +15,7 @@ from thalweg.checks import (
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.names import check_names
 from thalweg.embedded.generators import made_rows
-from thalweg.engine.serial import CHUNK_ROWS
+from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import (
     Source,

@@ -20,7 +20,8 @@ from thalweg.columns.keys import KeySpec
 from thalweg.connectors import BadRow, as_source, never
 from thalweg.embedded import collect
 from thalweg.engine.build import prepare
-from thalweg.engine.serial import CHUNK_ROWS, Engine, Leaving
+from thalweg.engine.contract import CHUNK_ROWS, Leaving
+from thalweg.engine.serial import SerialEngine
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.arguments import choice
@@ -105,7 +106,7 @@ class Session:
         self._chunk_rows = chunk_rows or CHUNK_ROWS
         prepared = prepare(self.plan)
         self._engine = (
-            Engine(prepared, chunk_rows=self._chunk_rows)
+            SerialEngine(prepared, chunk_rows=self._chunk_rows)
             if options is None
             else ParallelEngine(prepared, chunk_rows=chunk_rows, options=options)
         )

@@ -15,12 +15,13 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from thalweg.columns.chunks import Chunk, Column
+from thalweg.engine.base import UnitsEngine
 from thalweg.engine.build import Prepared
+from thalweg.engine.contract import CHUNK_ROWS, Leaving
 from thalweg.engine.keyed_unit import KeyedUnit
-from thalweg.engine.serial import CHUNK_ROWS, Engine, Leaving
 from thalweg.engine.units import Given, Moment
 from thalweg.errors import ThalwegError
 from thalweg.flow.operators.nodes import Keyed, Ref, Sink
@@ -36,7 +37,6 @@ from thalweg.workers.native.blocks import chunk_of, payload_of
 from thalweg.workers.options import DEFAULTS, Options
 from thalweg.workers.progress import operator_progress
 from thalweg.workers.python_units import drop, run
-from thalweg.workers.rounds.rounds import Rounds
 from thalweg.workers.step_size import STEP_ROWS, StepSize
 from thalweg.workers.steps import (
     is_halted,
@@ -57,8 +57,12 @@ _LOOK_US: Final = 50_000
 _GRACE: Final = 2.0
 
 
-class ParallelEngine(Engine):
-    """An :class:`~thalweg.engine.serial.Engine` whose units run in many threads.
+class HeldUp(Exception):
+    """Threads would wait for each other: Python runs an operator, and its one lock lets one of them at a time run."""
+
+
+class ParallelEngine(UnitsEngine):
+    """An :class:`~thalweg.engine.contract.Engine` whose units run in many threads.
 
     Steps that are submitted leave in their order, some calls later; :meth:`settle` waits for all of them. One thread
     at a time may submit. Where a function raises, that is the end: what is still on its way is dropped.
@@ -70,6 +74,10 @@ class ParallelEngine(Engine):
         chunk_rows: rows of a step; None lets them follow the operators' cost, so that none takes long for a step.
         workers: those of several flows; by default it has its own, and ends them with :meth:`stop`.
         priority_class: of the flow, for policies that ask for it.
+        only_if_free: whether it is not to be made where threads would be held up.
+
+    Raises:
+        HeldUp: they would be.
     """
 
     def __init__(
@@ -83,6 +91,7 @@ class ParallelEngine(Engine):
         needs_token: frozenset[Edge] = frozenset(),
         workers: Workers | None = None,
         priority_class: int = 0,
+        only_if_free: bool = False,
     ) -> None:
         self.options = options
         self.priority_class = priority_class
@@ -95,6 +104,8 @@ class ParallelEngine(Engine):
         self.domains = sorted({0, *self.plan.domains})
         self._slots = {domain: slot for slot, domain in enumerate(self.domains)}
         self.tasks: list[Task] = wire(self, needs_token)
+        if only_if_free and self.is_held_up:
+            raise HeldUp
         if options.controller is not None and workers is None:
             # Operators that block must not be able to block all.
             most = max(options.threads, least_threads(self.tasks))
@@ -140,6 +151,16 @@ class ParallelEngine(Engine):
         )
 
     @property
+    def beside(self) -> ParallelEngine:
+        """Its threads."""
+        return self
+
+    @property
+    def threads(self) -> int:
+        """How many threads run operators now."""
+        return self.workers.threads
+
+    @property
     def refs(self) -> int:
         """The most streams that one of its operators puts out."""
         return max(1, *(len(task.refs) for task in self.tasks))
@@ -152,29 +173,6 @@ class ParallelEngine(Engine):
     def op_at(self, index: int) -> int:
         """Where the words of one of its operators begin."""
         return int(op_at(self.mem, self.source + index))
-
-    @property
-    def rows_on_their_way(self) -> int:
-        """Rows of chunks, a chunk behind each operator that still needs it; small chunks do not count."""
-        return int(self.mem[self.op_at(0) + at.ROWS])
-
-    @property
-    def rounds(self) -> Rounds | None:
-        """Under a round policy."""
-        return self.workers.rounds
-
-    @property
-    def policy(self) -> Any:
-        """Who runs next; may be replaced at any time, but under threading ``dedicated`` says nothing."""
-        return self.workers.policy
-
-    @policy.setter
-    def policy(self, policy: Any) -> None:
-        self.workers.policy = policy
-
-    def set_threads(self, count: int) -> None:
-        """As :meth:`thalweg.workers.threads.Workers.set_threads`."""
-        self.workers.set_threads(count)
 
     # -- what hosts call ------------------------------------------------------------------------------------
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any, Final, Literal
 
-from thalweg.checks import require_count
+from thalweg.checks import require_count, require_seconds
 from thalweg.elasticity.controller import Controller
 from thalweg.errors import BuildError
 from thalweg.scheduling.rounds import RoundPolicy, required_features
@@ -77,25 +76,13 @@ class Options:
             require_controller(self.controller)
             if self.threading == "dedicated":
                 raise BuildError("controller: threading 'dedicated' leaves nothing to change")
-        require_length("period_s", "seconds", self.period_s)
-        require_length("step_ms", "milliseconds", self.step_ms)
+        require_seconds("", above=True, period_s=self.period_s)
+        require_seconds("", above=True, unit="milliseconds", step_ms=self.step_ms)
 
     def pieces(self, buckets: int) -> int:
         """The number of partitions of an operator with so many buckets."""
         wanted = 4 * self.threads if self.partitions is None else self.partitions
         return max(1, min(buckets, wanted))
-
-
-def require_period(seconds: Any) -> None:
-    """Refuses what is no length of time above 0."""
-    require_length("period_s", "seconds", seconds)
-
-
-def require_length(name: str, unit: str, value: Any) -> None:
-    """Refuses what is no length of time above 0."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not 0 < value < math.inf:
-        raise BuildError(f"{name}: expected {unit} above 0, got {value!r}")
 
 
 def require_controller(controller: Any) -> None:

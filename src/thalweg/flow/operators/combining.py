@@ -10,14 +10,13 @@ nothing leaves a window before; so the window's output, its state behind a chunk
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from thalweg.errors import BuildError
 from thalweg.flow.field_types import Kind
 from thalweg.flow.operators import agg
 from thalweg.flow.operators.agg import Aggregate
-from thalweg.flow.operators.nodes import Combine
 from thalweg.flow.records import Field, Schema
 
 #: The aggregates of which parts can be merged to the very value of the whole.
@@ -85,26 +84,3 @@ def refusal(operator: str, reason: str) -> BuildError:
         " windows of aggregates whose parts merge to the very value of a serial run: count, min, max, and sum of an int"
         f" or bool field; {reason}.\nLeave grouping= out: all rows of a key then go to one slot, in order."
     )
-
-
-def alone(node: Combine, row: Any) -> tuple[Any, ...]:
-    """The part of a single row, in field order."""
-    values = [getattr(row, name) for name in node.by]
-    for _, one in node.parts:
-        value = None if one.field is None else getattr(row, one.field)
-        values.append(_LIFTED[one.verb](value))
-    return tuple(values)
-
-
-_LIFTED: Final[Mapping[str, Any]] = {
-    "count": lambda value: 1,
-    "sum": lambda value: value,
-    "min": lambda value: value,
-    "max": lambda value: value,
-}
-
-
-def described(node: Combine) -> Iterator[str]:
-    """Its parts as text: ``count``, ``sum of amount``."""
-    for _, one in node.parts:
-        yield one.verb if one.field is None else f"{one.verb} of {one.field}"

@@ -10,7 +10,6 @@ import dataclasses
 import enum
 from typing import Any, ClassVar, Final, Literal
 
-from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.lanes import Lanes
 from thalweg.flow.operators.rejected import REJECTED
@@ -167,56 +166,6 @@ class Batches(Reader):
     KIND = OperatorKind.STATELESS
 
 
-@dataclasses.dataclass(frozen=True)
-class Stamp(Reader):
-    """Adds the tuple's event time as the last field, or the start of each window that holds it.
-
-    With ``every`` None the field is the event time itself; else one output a window
-    ``[start, start + size)`` with ``start = origin (mod every)``, earliest first.
-    """
-
-    input: Ref
-    record: Schema
-    size: int
-    every: int | None
-    origin: int
-
-    KIND = OperatorKind.STATELESS
-
-    @property
-    def many(self) -> bool:
-        return self.every is not None and self.every < self.size
-
-
-@dataclasses.dataclass(frozen=True)
-class Digest(Reader):
-    """Adds a stable 64-bit digest of what a tuple says as the last field."""
-
-    input: Ref
-    record: Schema
-    #: the places of the fields that count
-    places: tuple[int, ...]
-
-    KIND = OperatorKind.STATELESS
-
-
-@dataclasses.dataclass(frozen=True)
-class Combine(Reader):
-    """Makes one row of those of a chunk that are equal in the fields ``by``: parts of aggregates, to be merged.
-
-    How many rows it gives depends on how the stream is cut; what a merging operator makes of them does not
-    (:mod:`thalweg.flow.operators.combining`). A row stands where the first one that it is made of stood.
-    """
-
-    input: Ref
-    record: Schema
-    by: tuple[str, ...]
-    #: by further field of the record, what it is of the rows
-    parts: tuple[tuple[str, Aggregate], ...]
-
-    KIND = OperatorKind.STATELESS
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Key:
     """How a keyed operator finds a tuple's key: named fields, or a function of the tuple.
@@ -248,21 +197,6 @@ class Keyed(Reader):
     @property
     def kind(self) -> OperatorKind:
         return OperatorKind.KEYED if self.key.fields else OperatorKind.STATEFUL
-
-
-@dataclasses.dataclass(frozen=True)
-class OwnTime(Reader):
-    """Behind the operator that orders by key: late rows leave apart, and the others' own time is the released row's.
-
-    The input's last two fields are the row's event time and whether it came too late; ``record`` lacks them.
-    """
-
-    input: Ref
-    record: Schema
-    #: the name of the source, by which late rows are counted
-    source: str
-
-    KIND = OperatorKind.STATELESS
 
 
 @dataclasses.dataclass(frozen=True)

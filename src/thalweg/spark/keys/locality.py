@@ -39,7 +39,8 @@ from thalweg.locality import (
     evaluate,
     keyed_operators,
 )
-from thalweg.locality.recent import joined
+from thalweg.locality.counting.recent import joined
+from thalweg.locality.counting.summary import bucket_loads
 from thalweg.locality.reconfiguration import (
     Action,
     BatchCommitted,
@@ -52,11 +53,10 @@ from thalweg.locality.reconfiguration import (
     TableRead,
     WriteTable,
 )
-from thalweg.locality.summary import bucket_loads
 from thalweg.locality.triggers import Decision, History, Propose
 from thalweg.plan.plan import Plan
 from thalweg.spark.keys.counting import ToldParam, top_keys
-from thalweg.spark.keys.new_keys import NewKeys, Placing
+from thalweg.spark.keys.new_keys import NewKeysOfBatches, Placing
 from thalweg.spark.keys.pairs import ReadPairs
 
 #: What ``start(locality=…)`` takes: "off", "online", the path of a table, or who proposes tables.
@@ -157,7 +157,7 @@ class KeyRouting:
             newest = max(epochs(fs, root), default=0)
             self._manager = Manager(first, propose, newest=newest)
         places = isinstance(propose, Online) and propose.first_seen
-        self._new_keys = NewKeys(plan, fs, root) if places else None
+        self._new_keys = NewKeysOfBatches(plan, fs, root) if places else None
         #: takes what tasks count; None where nobody wants to know
         learns = propose is not None and not isinstance(propose, Fixed)
         self.told: Any = context.accumulator([], ToldParam()) if learns else None

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import logging
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -20,14 +19,11 @@ import pyarrow as pa
 
 from thalweg.checkpoint.paths import FileSystem
 from thalweg.checkpoint.record import CommitRecord
-from thalweg.columns.keys import KeySpec
-from thalweg.locality import FirstSeen, OperatorKey, RoutingTable
-from thalweg.locality.links import required_links
+from thalweg.locality import OperatorKey, RoutingTable
 from thalweg.plan.plan import Plan
-from thalweg.slots.pairs import BatchPairs, Read, reads_of
+from thalweg.slots.new_keys import NewKeys
+from thalweg.slots.pairs import BatchPairs, Read
 from thalweg.spark.keys.known_keys import KnownKeys
-
-log = logging.getLogger("thalweg.spark.keys.locality")
 
 #: Pinned keys, learnt ones included, up to which new ones are placed: a table of so many is written before every
 #: batch that has new keys, and read and hashed by each of its worker processes (0.1 s or so).
@@ -76,7 +72,7 @@ class Placing:
     left: int = 0
 
 
-class NewKeys:
+class NewKeysOfBatches:
     """The pre-pass's part on the driver.
 
     Args:
@@ -85,21 +81,15 @@ class NewKeys:
         pins: the most pinned keys.
 
     Raises:
-        BuildError: no two operators by key follow each other whose keys can be read before the batch; it says why.
+        BuildError: as :class:`thalweg.slots.new_keys.NewKeys`.
     """
 
     def __init__(self, plan: Plan, fs: FileSystem, root: str, *, pins: int = PINS) -> None:
-        self._links, reasons = required_links(plan)
-        for reason in reasons:
-            log.info("first_seen: %s, so such keys go by hash until a table has them", reason)
-        nodes = {node.name: node for node in plan.keyed}
-        self.reads: list[Read] = reads_of(self._links, nodes)
-        self._specs = {name: KeySpec(node.key.fields) for name, node in nodes.items()}
-        self._buckets = {name: node.key.buckets for name, node in nodes.items()}
+        self._new_keys = NewKeys(plan, pins=pins)
+        self.reads: list[Read] = self._new_keys.reads
         self._known = KnownKeys(plan, fs, root)
         self._pace = Pace()
-        self._pins = pins
-        #: by operator, the tuples of each slot since the last new table, and with the batch that runs
+        #: by operator, the tuples of each slot since the last new table; with the batch that runs ``_loads_then``
         self._loads: Mapping[str, list[int]] | None = None
         self._loads_then: Mapping[str, list[int]] | None = None
 
@@ -127,23 +117,16 @@ class NewKeys:
         if not self._known.follow(record):
             self._pace.found(0.0)
             return Placing()
-        batch = BatchPairs(pairs, [one.link for one in self._links], self._specs)
-        has_state = frozenset(self._ends_with_state(batch, table))
+        batch = self._new_keys.batch(pairs)
+        has_state = frozenset(self._new_keys.known(batch, table, self._known.has))
         new = {e for e in batch.hashes if e not in has_state and not _is_pinned(table, e)}
         room, freed = self._room(table, batch, len(new))
         loads = self._loads
         if loads is not None and any(len(one) != table.slots for one in loads.values()):
             loads = None
-        buckets = batch.buckets(self._buckets)
-        places = FirstSeen(
-            table.assignment(),
-            lambda name, key: buckets[name, key],
-            known=has_state,
-            max_keys=room,
-            loads=loads,
-        )
-        placed = places.place(batch.pairs)
-        self._loads_then = places.loads
+        self._new_keys.loads = loads
+        placed = self._new_keys.place(batch, table, known=has_state, room=room)
+        self._loads_then = self._new_keys.loads
         self._pace.found(batch.share(placed.keys.keys()))
         return Placing(placed.keys, freed, placed.full)
 
@@ -151,18 +134,11 @@ class NewKeys:
         """The batch is; loads begin anew where the next one has another table that was made from statistics."""
         self._loads = None if new_table else self._loads_then
 
-    def _ends_with_state(self, batch: BatchPairs, table: RoutingTable) -> Iterator[OperatorKey]:
-        """The batch's keys that may have state; with those that share the hash of a pinned key, and so its place."""
-        for name, (keys, hashes) in batch.operators.items():
-            pinned = np.fromiter(table.operators[name].pinned, np.uint64)
-            taken = self._known.has(name, hashes) | np.isin(hashes, pinned)
-            yield from ((name, keys[place]) for place in np.flatnonzero(taken).tolist())
-
     def _room(
         self, table: RoutingTable, batch: BatchPairs, wanted: int
     ) -> tuple[int, frozenset[OperatorKey]]:
         """How many keys may be placed, and which pins go for that: old ones, of keys without state."""
-        room = self._pins - sum(len(routes.pins) for routes in table.operators.values())
+        room = self._new_keys.room(table)
         if room >= wanted:
             return room, frozenset()
         freed = frozenset(itertools.islice(self._idle(table, batch), wanted - max(room, 0)))
@@ -172,7 +148,7 @@ class NewKeys:
         """Pinned keys without state that do not come in the batch, by operator, the oldest first."""
         for name, routes in table.operators.items():
             keys = list(routes.pins)
-            spec = self._specs[name]
+            spec = self._new_keys.specs[name]
             hashes = spec.hashes(spec.columns_of(keys), len(keys))
             for place in np.flatnonzero(~self._known.has(name, hashes)).tolist():
                 if (name, keys[place]) not in batch.hashes:

@@ -16,15 +16,16 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from thalweg.columns.chunks import Chunk
-from thalweg.columns.ordering import merge
-from thalweg.engine.serial import Engine, Leaving
+from thalweg.engine.contract import Engine, Leaving
+from thalweg.engine.serial import SerialEngine
+from thalweg.engine.units import Moment
 from thalweg.errors import ThalwegError
 from thalweg.flow.failures import left_by
 from thalweg.flow.operators.nodes import Source
-from thalweg.plan.plan import Edge, stream_schema
-from thalweg.slots.key_counting import KeyCounter
+from thalweg.plan.plan import Edge
+from thalweg.slots.runner import StageRunner
 from thalweg.spark.inputs import receive, source_chunks
-from thalweg.spark.keys.routing import Phase, Sender, merge_phases, sink_blobs
+from thalweg.spark.tasks.sender import Sender, merge_phases, sink_blobs
 from thalweg.spark.tasks.transport import DRIVER, Blob, decode, from_batch, report, to_batches
 from thalweg.spark.tasks.worker import StageJob, clocks_of, hot_engine, plan_of, save
 
@@ -170,21 +171,18 @@ def first_stage(job: StageJob) -> Body:
 def _first_stage(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[Blob]:
     started = _Started.now()
     facts: dict[str, Any] = {}
-    clocks: dict[int, int] = {}
+    rows = Moment({})
     with hot_engine(job, 0, 0) as hot:
         engine = hot.engine
-        sender = Sender(engine, job, 0, 0)
+        sender = Sender(StageRunner(engine, plan_of(job), 0), job, 0)
         for leaving in _ingest(job, engine, batches, facts):
             sender.ending(engine.moment.ending, engine.moment.round)
             yield from sender.send(leaving)
             if not engine.moment.ending:
                 # The slots behind take all steps of a batch as one, whose clock is the furthest of theirs.
-                for domain, clock in engine.moment.clocks.items():
-                    clocks[domain] = max(clock, clocks.get(domain, clock))
-        phases = [Phase(clocks, [])]
-        if facts["ends"]:
-            phases += [Phase({}, [domain], number) for domain, number in engine.plan.closings]
-        yield from sender.clocks(phases)
+                rows = rows.later(engine.moment.clocks)
+        ends = engine.plan.closings if facts["ends"] else ()
+        yield from sender.clocks([rows, *(Moment({}, frozenset([at]), n) for at, n in ends)])
         said = save(job, 0, 0, hot, _task_id())
         facts |= _slowest(engine)
     yield report(0, 0, {**said, **facts, **started.spent()})
@@ -202,31 +200,28 @@ def later_stage(job: StageJob, stage: int) -> Body:
 def _later_stage(job: StageJob, stage: int, batches: Iterator[pa.RecordBatch]) -> Iterator[Blob]:
     slot = _slot()
     mine: dict[tuple[int, Edge], list[pa.Buffer]] = {}
-    phases: list[Phase] = []
+    phases: list[Moment] = []
     yield from _sorted_out(stage, batches, mine, phases)
     started = _Started.now()
     with hot_engine(job, stage, slot) as hot:
-        engine = hot.engine
-        counter = None if job.told is None else KeyCounter(engine, job.slots)
-        sender = Sender(engine, job, stage, slot, counter)
+        counts_for = None if job.told is None else job.slots
+        runner = StageRunner(hot.engine, plan_of(job), slot, counts_for=counts_for)
+        sender = Sender(runner, job, stage)
         for number, phase in enumerate(phases):
             arriving = {
-                edge: _merged(engine, edge, mine.pop((number, edge)))
+                edge: _merged(runner, edge, mine.pop((number, edge)))
                 for at, edge in list(mine)
                 if at == number
             }
             sender.ending(phase.ending, phase.round)
-            if counter is not None:
-                counter.arrived(arriving)
-            for leaving in _phase(engine, phase, arriving):
+            for leaving in runner.run(phase, arriving):
                 yield from sender.send(leaving)
-            if counter is not None:
-                counter.end_phase()
+            phases[number] = runner.close(phase)
         yield from sender.clocks(phases)
         said = save(job, stage, slot, hot, _task_id())
-        facts = {"clocks": clocks_of(job, engine, slot), **_slowest(engine)}
-        facts["routed"] = sender.routed
-        if counter is not None and job.told is not None:
+        facts = {"clocks": clocks_of(job, hot.engine, slot), **_slowest(hot.engine)}
+        facts["routed"] = runner.router.routed
+        if (counter := runner.counter) is not None:
             job.told.add([(job.attempt, stage, slot, counter.summary().to_bytes())])
             facts["pairs"] = [counter.hashed, counter.pairs]
             counter.close()
@@ -237,7 +232,7 @@ def _sorted_out(
     stage: int,
     batches: Iterator[pa.RecordBatch],
     mine: dict[tuple[int, Edge], list[pa.Buffer]],
-    phases: list[Phase],
+    phases: list[Moment],
 ) -> Iterator[Blob]:
     """Puts what a stage reads into ``mine``, by phase and edge, and into ``phases``; gives on what others read."""
     for batch in batches:
@@ -250,24 +245,12 @@ def _sorted_out(
                 mine.setdefault((blob.phase, Edge(blob.node, blob.port)), []).append(blob.data)
 
 
-def _phase(engine: Engine, phase: Phase, arriving: dict[Edge, Chunk]) -> Iterator[Leaving]:
-    """Runs a phase; the clocks that the stage's order_by operators set are the phase's for the stages behind."""
-    ending = frozenset(phase.ending)
-    yield engine.step({}, phase.clocks, ending=ending, round=phase.round, arriving=arriving)
-    yield from engine.settle()
-    own = engine.own_clocks()
-    # Of an order_by only the slot that gets its rows has something to say.
-    arrived = (gate for gate in engine.gates.values() if gate.arrived)
-    phase.clocks.update((g.node.index, own[g.node.index]) for g in arrived if g.node.index in own)
-
-
-def _merged(engine: Engine, edge: Edge, blobs: list[pa.Buffer]) -> Chunk:
+def _merged(runner: StageRunner, edge: Edge, blobs: list[pa.Buffer]) -> Chunk:
     """The rows of an edge; blobs are taken out of the list, so that what is unpacked need not be kept."""
-    ref = engine.plan.node(edge.node).inputs[edge.port]
-    order = engine.edge_columns(ref, edge)
-    schema = stream_schema(engine.plan, ref)
+    schema, order = runner.schema(edge), runner.order(edge)
     blobs.reverse()
-    return merge([decode(blobs.pop(), schema, order) for _ in range(len(blobs))], order)
+    chunks = [decode(blobs.pop(), schema, order) for _ in range(len(blobs))]
+    return runner.merged(edge, chunks)
 
 
 def last_merge(job: StageJob) -> Body:
@@ -281,18 +264,15 @@ def last_merge(job: StageJob) -> Body:
 
 def _last_merge(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[Blob]:
     prepared = plan_of(job)
-    plan = prepared.plan
     parts: dict[tuple[int, int], list[Chunk]] = {}
-    orders: dict[int, tuple[str, ...]] = {}
-    engine = Engine(prepared, stage=plan.depth)
+    runner = StageRunner(SerialEngine(prepared, stage=prepared.plan.depth), prepared, _slot())
     for batch in batches:
         for blob in from_batch(batch):
             if blob.stage == DRIVER:
                 yield blob
             elif blob.kind == "chunk":
-                ref = plan.node(blob.node).inputs[0]
-                orders[blob.node] = engine.edge_columns(ref, Edge(blob.node, 0))
-                chunk = decode(blob.data, stream_schema(plan, ref), orders[blob.node])
+                edge = Edge(blob.node, blob.port)
+                chunk = decode(blob.data, runner.schema(edge), runner.order(edge))
                 parts.setdefault((blob.node, blob.phase), []).append(chunk)
     for (sink, _phase), chunks in sorted(parts.items(), key=lambda one: one[0]):
-        yield from sink_blobs(sink, merge(chunks, orders[sink]), _slot())
+        yield from sink_blobs(sink, runner.merged(Edge(sink, 0), chunks), runner.slot)

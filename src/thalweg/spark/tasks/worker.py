@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import cloudpickle
-import numpy as np
 import pyarrow as pa
 
 from thalweg.checkpoint import record as records
@@ -28,13 +27,15 @@ from thalweg.checkpoint.store import Migrate, SegmentPlace, load_buckets, save_o
 from thalweg.checkpoint.table_form import arrow_schema
 from thalweg.columns.keys import KeySpec
 from thalweg.engine.build import Prepared
-from thalweg.engine.coroutines.unit import CoroutineUnit
+from thalweg.engine.contract import Engine
 from thalweg.engine.ingress import Gate
 from thalweg.engine.keyed_unit import KeyedUnit
-from thalweg.engine.serial import Engine
+from thalweg.engine.serial import SerialEngine
 from thalweg.errors import CheckpointError
 from thalweg.flow.operators.nodes import Coroutine, Keyed, Source
-from thalweg.spark.keys.routes import Routes, hash_routes, node_slot, table_routes
+from thalweg.slots.migration import take_out
+from thalweg.slots.routes import SlotRoutes
+from thalweg.slots.runner import tell_slot
 from thalweg.spark.tasks.gates import GateState, gate_facts, set_gate_facts
 from thalweg.workers.engine import ParallelEngine
 from thalweg.workers.options import Options
@@ -120,12 +121,12 @@ def plan_of(job: StageJob) -> Prepared:
     return _PLANS[job.fingerprint]
 
 
-def owned_gates(engine: Engine, slot: int, slots: int) -> dict[str, Gate]:
+def owned_gates(job: StageJob, engine: Engine, slot: int) -> dict[str, Gate]:
     """The gates whose waiting rows this slot holds: all of the sources, and each order_by in one slot."""
     return {
         name: gate
         for name, gate in engine.gates.items()
-        if isinstance(gate.node, Source) or node_slot(gate.node, slots) == slot
+        if isinstance(gate.node, Source) or routes_of(job).slot_of(gate.node) == slot
     }
 
 
@@ -140,8 +141,7 @@ def hot_engine(job: StageJob, stage: int | None, slot: int) -> Iterator[HotEngin
         if job.durable:
             _load(job, hot, slot)
         hot.engine.resume()
-        for unit in hot.engine.coroutines:
-            unit.here = stage is None or bool(routes_of(job)[unit.node.name].owned(slot))
+        tell_slot(hot.engine, routes_of(job), slot)
         yield hot
     except BaseException:
         hot.engine.stop()
@@ -173,7 +173,7 @@ def _made(job: StageJob, stage: int | None) -> HotEngine:
 def make_engine(prepared: Prepared, stage: int | None, *, chunk_rows: int, threads: int) -> Engine:
     """An engine of a slot; threads that it has start with its first step."""
     if threads == 1:
-        return Engine(prepared, stage=stage, chunk_rows=chunk_rows)
+        return SerialEngine(prepared, stage=stage, chunk_rows=chunk_rows)
     options = Options(threads=threads)
     made = ParallelEngine(prepared, stage=stage, chunk_rows=chunk_rows, options=options)
     if stage is None and made.is_native:
@@ -211,22 +211,21 @@ def forget_engines() -> None:
         _ENGINES.popitem()[1].engine.stop()
 
 
-def routes_of(job: StageJob) -> Routes:
+def routes_of(job: StageJob) -> SlotRoutes:
     """Where keys and state units are in the job's batch."""
     return _routes(job.fingerprint, job.root, job.epoch, job.slots)
 
 
-def next_routes_of(job: StageJob) -> Routes:
+def next_routes_of(job: StageJob) -> SlotRoutes:
     """Where they are from the next batch on."""
     return _routes(job.fingerprint, job.root, job.next_epoch or job.epoch, job.slots)
 
 
 @functools.lru_cache(maxsize=4)
-def _routes(fingerprint: str, root: str, epoch: int, slots: int) -> Routes:
+def _routes(fingerprint: str, root: str, epoch: int, slots: int) -> SlotRoutes:
     plan = _PLANS[fingerprint].plan
-    if not epoch:
-        return hash_routes(plan, slots)
-    return table_routes(plan, read_table(*resolve(root), epoch))
+    table = read_table(*resolve(root), epoch) if epoch else None
+    return SlotRoutes(plan, slots if table is None else table.slots, table, spreads=True)
 
 
 def _previous(job: StageJob) -> records.CommitRecord | None:
@@ -261,8 +260,8 @@ def _load(job: StageJob, hot: HotEngine, slot: int) -> None:
     for name, unit in hot.engine.keyed.items():
         route = routes_of(job)[name]
         owned = route.owned(slot)
-        if isinstance(unit, KeyedUnit):
-            unit.set_units(route.units, owned)
+        if name in hot.engine.by_key:
+            hot.engine.by_key[name].set_units(route.units, owned)
         mine = set(owned)
         aside = hot.aside.setdefault(name, {})
         for bucket in [b for b in unit.tables if b not in mine]:
@@ -309,7 +308,7 @@ def _load_gates(
     path: str,
 ) -> None:
     facts = record.extra.get("gates", {}) if record else {}
-    mine = owned_gates(hot.engine, slot, job.slots)
+    mine = owned_gates(job, hot.engine, slot)
     for name, gate in hot.engine.gates.items():
         if name not in mine:
             # Another slot has its rows; what is left here from before a rescale must not come out.
@@ -340,7 +339,7 @@ def save(job: StageJob, stage: int | None, slot: int, hot: HotEngine, task: str)
     for name, unit in engine.keyed.items():
         migrate = _migration(job, unit.node)
         keys = [field.name for field in unit.node.key.fields]
-        moved = _moved(job, unit)
+        moved = _moved(job, engine.by_key[name]) if name in engine.by_key else {}
         segment = save_operator(
             fs, path, place, name, unit.tables, record,
             keys=keys, metadata=about, moved=moved, migrate=migrate,
@@ -349,7 +348,7 @@ def save(job: StageJob, stage: int | None, slot: int, hot: HotEngine, task: str)
         said["segments"].append(segment_facts(segment))
         gone = sum(rows.num_rows for rows in moved.values())
         said["keys"][name] = sum(map(len, unit.tables.values())) + gone
-    for name, gate in owned_gates(engine, slot, job.slots).items():
+    for name, gate in owned_gates(job, engine, slot).items():
         state = GateState(gate)
         segment = save_operator(fs, path, place, name, {0: state}, record, keys=[], metadata=about)
         state.mark_saved()
@@ -359,20 +358,13 @@ def save(job: StageJob, stage: int | None, slot: int, hot: HotEngine, task: str)
     return said
 
 
-def _moved(job: StageJob, unit: KeyedUnit | CoroutineUnit) -> dict[int, pa.RecordBatch]:
+def _moved(job: StageJob, unit: KeyedUnit) -> dict[int, pa.RecordBatch]:
     """Takes out the keys that are in another unit from the next batch on; gives their state by that unit."""
-    if not job.next_epoch or not isinstance(unit, KeyedUnit) or not unit.node.key.fields:
+    if not job.next_epoch:
         return {}
     then = next_routes_of(job)[unit.node.name].units
-    parts: dict[int, list[pa.RecordBatch]] = {}
-    for here, table in unit.tables.items():
-        rows = table.take_out(lambda hashes, here=here: then.of(hashes) == here)
-        if rows.num_rows:
-            units = then.of(unit.spec.hashes_of(rows))
-            for there in np.unique(units).tolist():
-                places = pa.array(np.flatnonzero(units == there))
-                parts.setdefault(there, []).append(rows.take(places))
-    return {there: pa.concat_batches(found) for there, found in parts.items()}
+    moved = take_out(unit, then.of, lambda here: here)
+    return {there: pa.concat_batches(rows) for there, rows in moved.items()}
 
 
 def _saved(hot: HotEngine, name: str, tables: Mapping[int, Any], segment: Any) -> None:
@@ -386,7 +378,7 @@ def clocks_of(job: StageJob, engine: Engine, slot: int) -> dict[str, int]:
     """The clock of each domain of the gates that this slot owns, by the domain's number as text."""
     plan = engine.plan
     found: dict[str, int] = {}
-    for gate in owned_gates(engine, slot, job.slots).values():
+    for gate in owned_gates(job, engine, slot).values():
         domain = plan.domains[gate.node.index - 1]
         if domain:
             found[str(domain)] = min(found.get(str(domain), gate.clock), gate.clock)

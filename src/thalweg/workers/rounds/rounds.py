@@ -123,11 +123,6 @@ class RoundCosts:
     write_ns: int = 0
     left_out: int = 0
 
-    @property
-    def prepare_ns(self) -> int:
-        """All CPU time."""
-        return self.refresh_ns + self.assign_ns + self.order_ns + self.write_ns
-
 
 class _Asked:
     """A policy, and what is needed of the features that it and its placement ask for."""

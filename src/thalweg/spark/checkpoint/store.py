@@ -16,8 +16,8 @@ from thalweg.checkpoint.identity import Folder
 from thalweg.checkpoint.paths import FileSystem, join, write_atomic
 from thalweg.checkpoint.record import CommitRecord
 from thalweg.errors import CheckpointError
-from thalweg.spark.lease import Lease
-from thalweg.spark.spark_log import read_log, sync_log
+from thalweg.spark.checkpoint.lease import Lease
+from thalweg.spark.checkpoint.spark_log import read_log, sync_log
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

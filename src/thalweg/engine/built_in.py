@@ -1,0 +1,93 @@
+"""The chunk forms of the operators without a function of the user's (:mod:`thalweg.flow.operators.built_in`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from thalweg.columns.chunks import Chunk, Column, Int64s
+from thalweg.columns.ordering import row_order, with_columns
+from thalweg.engine.combine import combined
+from thalweg.engine.units import Given, Moment, Setting
+from thalweg.flow.operators.built_in import BuiltIn, Combine, Digest, OwnTime, Stamp
+from thalweg.flow.operators.digest import digest
+from thalweg.flow.operators.nodes import Ref
+from thalweg.plan.plan import OWN, TIME, counter
+
+
+class BuiltInUnit:
+    """Runs the chunk form of an operator."""
+
+    def __init__(self, setting: Setting, node: BuiltIn) -> None:
+        self._setting = setting
+        self.node = node
+        self._form = _FORMS[type(node)]
+
+    @property
+    def is_interpreted(self) -> bool:
+        """Whether it goes through the rows in Python."""
+        return isinstance(self.node, Digest)
+
+    def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
+        """What it makes of the input's rows, by port."""
+        chunk, node, given = inputs[0], self.node, Given()
+        made = self._form(node, chunk)
+        for port, rows in made.items():
+            ref = Ref(node.index, port)
+            given[ref] = with_columns(rows, self._setting.columns(ref))
+        self._setting.count(node.name, **{"in": len(chunk), "out": len(made["out"])})
+        if node.late_of:
+            self._setting.count(node.late_of, late=len(made["late"]))
+        return given
+
+
+def stamped(node: Stamp, chunk: Chunk) -> dict[str, Chunk]:
+    """The rows with their event time, or one row for each window that holds it."""
+    times = chunk.order[OWN] if OWN in chunk.order else chunk.order[TIME]
+    source = np.arange(len(chunk))
+    if node.every is None:
+        values = times
+    else:
+        source, values = _window_starts(node, times)
+    out = chunk if len(source) == len(chunk) else chunk.take(source)
+    kind = node.record.fields[-1].type
+    made = Chunk(node.record, [*out.columns, Column(kind, values)], len(source))
+    made.order = row_order(chunk, source, counter(node.index) if node.many else None)
+    return {"out": made}
+
+
+def _window_starts(node: Stamp, times: Int64s) -> tuple[Int64s, Int64s]:
+    """The windows that hold each time, earliest first: (source rows, starts). Floor division throughout."""
+    assert node.every is not None
+    last = (times - node.origin) // node.every * node.every + node.origin
+    if not node.many:
+        return np.arange(len(times)), last
+    counts = (node.size - 1 - (times - last)) // node.every + 1
+    source = np.repeat(np.arange(len(times)), counts)
+    back = np.repeat(np.cumsum(counts), counts) - 1 - np.arange(len(source))
+    return source, last[source] - back * node.every
+
+
+def digested(node: Digest, chunk: Chunk) -> dict[str, Chunk]:
+    """The rows with the digest as the last field."""
+    values = np.array([digest(row, node.places) for row in chunk.rows()], np.int64)
+    columns = [*chunk.columns, Column(node.record.fields[-1].type, values)]
+    return {"out": Chunk(node.record, columns, len(chunk), chunk.order)}
+
+
+def timed(node: OwnTime, chunk: Chunk) -> dict[str, Chunk]:
+    """The rows in order with a time of their own, and the late ones apart (see ``operators.key_order``)."""
+    *columns, times, flags = chunk.columns
+    late = flags.values.astype(np.bool_)
+    made = Chunk(node.record, columns, len(chunk), {**chunk.order, OWN: times.values})
+    return {"out": made.take(np.flatnonzero(~late)), "late": made.take(np.flatnonzero(late))}
+
+
+_FORMS: Final[dict[type[BuiltIn], Callable[[Any, Chunk], dict[str, Chunk]]]] = {
+    Stamp: stamped,
+    Digest: digested,
+    Combine: combined,
+    OwnTime: timed,
+}

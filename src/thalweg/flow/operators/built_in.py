@@ -1,0 +1,191 @@
+"""Operators of the library's own: each has a row form here, and a chunk form in :mod:`thalweg.engine.built_in`.
+
+A new one is a class here, and a function there.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from thalweg.flow.field_types import Kind
+from thalweg.flow.operators.agg import Aggregate
+from thalweg.flow.operators.digest import digest
+from thalweg.flow.operators.nodes import OperatorKind, Reader, Ref
+from thalweg.flow.records import Schema
+from thalweg.times import DAY, HOUR, MINUTE, SECOND
+
+
+class Made(NamedTuple):
+    """A row that an operator makes.
+
+    Attributes:
+        values: by field of its record.
+        time: the event time that it has from then on.
+        port: by which it leaves.
+    """
+
+    values: tuple[Any, ...]
+    time: int
+    port: str = "out"
+
+
+class BuiltIn(Reader, abc.ABC):
+    """A stateless operator of the library's own."""
+
+    record: Schema
+
+    KIND = OperatorKind.STATELESS
+
+    @property
+    def many(self) -> bool:
+        """Whether it can give several rows for one."""
+        return False
+
+    @property
+    def late_of(self) -> str:
+        """The source by whose name its late rows are counted; empty for an operator that judges none."""
+        return ""
+
+    @abc.abstractmethod
+    def described(self) -> str:
+        """What it does, for explain."""
+
+    @abc.abstractmethod
+    def made(self, row: Any, time: int) -> Iterator[Made]:
+        """What it makes of a row with this event time."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stamp(BuiltIn):
+    """Adds the tuple's event time as the last field, or the start of each window that holds it.
+
+    With ``every`` None the field is the event time itself; else one output a window
+    ``[start, start + size)`` with ``start = origin (mod every)``, earliest first.
+    """
+
+    input: Ref
+    record: Schema
+    size: int
+    every: int | None
+    origin: int
+
+    @property
+    def many(self) -> bool:
+        return self.every is not None and self.every < self.size
+
+    def described(self) -> str:
+        if self.every is None:
+            return "adds the event time"
+        kind = self.record.fields[-1].type.kind
+        size, every = (length_text(kind, one) for one in (self.size, self.every))
+        shape = f"tumbling windows of {size}"
+        if self.every != self.size:
+            shape = f"hopping windows of {size} every {every}"
+        return f"{shape}, from {self.origin}" if self.origin else shape
+
+    def made(self, row: Any, time: int) -> Iterator[Made]:
+        for value in self._values(time):
+            yield Made((*row, value), time)
+
+    def _values(self, time: int) -> Iterator[int]:
+        if self.every is None:
+            return iter((time,))
+        last = (time - self.origin) // self.every * self.every + self.origin
+        first = last - (self.size - 1 - (time - last)) // self.every * self.every
+        return iter(range(first, last + 1, self.every))
+
+
+@dataclasses.dataclass(frozen=True)
+class Digest(BuiltIn):
+    """Adds a stable 64-bit digest of what a tuple says as the last field."""
+
+    input: Ref
+    record: Schema
+    #: the places of the fields that count
+    places: tuple[int, ...]
+
+    def described(self) -> str:
+        return f"adds a digest of {', '.join(self.record.names[place] for place in self.places)}"
+
+    def made(self, row: Any, time: int) -> Iterator[Made]:
+        yield Made((*row, digest(row, self.places)), time)
+
+
+@dataclasses.dataclass(frozen=True)
+class Combine(BuiltIn):
+    """Makes one row of those of a chunk that are equal in the fields ``by``: parts of aggregates, to be merged.
+
+    How many rows it gives depends on how the stream is cut; what a merging operator makes of them does not
+    (:mod:`thalweg.flow.operators.combining`). A row stands where the first one that it is made of stood.
+    """
+
+    input: Ref
+    record: Schema
+    by: tuple[str, ...]
+    #: by further field of the record, what it is of the rows
+    parts: tuple[tuple[str, Aggregate], ...]
+
+    def described(self) -> str:
+        parts = (f"{a.verb} of {a.field}" if a.field is not None else a.verb for _, a in self.parts)
+        return (
+            f"one row for those of a chunk with the same {', '.join(self.by)}: {', '.join(parts)}"
+        )
+
+    def made(self, row: Any, time: int) -> Iterator[Made]:
+        """The part of a single row."""
+        values = [getattr(row, name) for name in self.by]
+        for _, one in self.parts:
+            values.append(_LIFTED[one.verb](None if one.field is None else getattr(row, one.field)))
+        yield Made(tuple(values), time)
+
+
+_LIFTED: Final[Mapping[str, Any]] = {
+    "count": lambda value: 1,
+    "sum": lambda value: value,
+    "min": lambda value: value,
+    "max": lambda value: value,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnTime(BuiltIn):
+    """Behind the operator that orders by key: late rows leave apart, and the others' own time is the released row's.
+
+    The input's last two fields are the row's event time and whether it came too late; ``record`` lacks them.
+    """
+
+    input: Ref
+    record: Schema
+    #: the name of the source, by which late rows are counted
+    source: str
+
+    @property
+    def late_of(self) -> str:
+        return self.source
+
+    def described(self) -> str:
+        return "takes late rows apart"
+
+    def made(self, row: Any, time: int) -> Iterator[Made]:
+        *values, own, late = row
+        yield Made(tuple(values), time, "late") if late else Made(tuple(values), own)
+
+
+_UNITS: Final = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"), (1000, "ms"))
+
+
+def length_text(kind: Kind, length: int) -> str:
+    """A length of time as text; of a time that is a plain number, the number."""
+    return duration_text(length) if kind is Kind.TIMESTAMP else str(length)
+
+
+def duration_text(length: int) -> str:
+    """A duration in its greatest whole unit: ``2 minutes``, ``90 seconds``, ``15 us``."""
+    for unit, word in _UNITS:
+        if length >= unit and length % unit == 0:
+            count = length // unit
+            return f"{count} {word}{'' if count == 1 or word == 'ms' else 's'}"
+    return f"{length} us" if length else "0"

@@ -1,0 +1,77 @@
+"""What leaves a stage, on its way to the stages and slots behind: routed by key, with the punctuations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import orjson
+
+from thalweg.columns.chunks import Chunk
+from thalweg.engine.contract import Leaving
+from thalweg.engine.units import Moment
+from thalweg.flow.operators.nodes import Sink
+from thalweg.plan.plan import Closing, Edge
+from thalweg.slots.runner import StageRunner
+from thalweg.spark.tasks.transport import DRIVER, Blob, encode, pieces, taken, to_json
+from thalweg.spark.tasks.worker import StageJob, routes_of
+
+
+def merge_phases(phases: list[Moment], data: bytes) -> None:
+    """Adds what one sender knows: of an order_by's clock only the slot that runs it knows more than nothing."""
+    for place, (clocks, ending, number) in enumerate(orjson.loads(bytes(data))):
+        if place == len(phases):
+            phases.append(Moment({}, frozenset(ending), number))
+        phases[place] = phases[place].later(dict(clocks))
+
+
+class Sender:
+    """Turns what leaves a stage into blobs for the stages behind it."""
+
+    def __init__(self, runner: StageRunner, job: StageJob, stage: int) -> None:
+        self._runner = runner
+        self._plan = runner.engine.plan
+        self._routes = routes_of(job)
+        self._wanted = job.wanted
+        self._stage = stage
+        self._phase = 0
+
+    def ending(self, domains: Collection[int], number: int) -> None:
+        """Tells the phase: 0 while rows flow, then one for each step of the end."""
+        closings = self._plan.closings
+        self._phase = 1 + closings.index(Closing(min(domains), number)) if domains else 0
+
+    def send(self, leaving: Leaving) -> Iterator[Blob]:
+        """The blobs of a step."""
+        for edge, chunks in leaving.items():
+            node = self._plan.node(edge.node)
+            if not isinstance(node, Sink):
+                stage = self._plan.stage(edge.node)
+            elif node.index in self._wanted:
+                stage = self._plan.depth
+            else:
+                continue
+            for chunk in chunks:
+                if isinstance(node, Sink) and not node.ordered:
+                    yield from sink_blobs(node.index, chunk, self._runner.slot)
+                else:
+                    yield from self._chunk(stage, edge, chunk)
+
+    def _chunk(self, stage: int, edge: Edge, chunk: Chunk) -> Iterator[Blob]:
+        order = self._runner.order(edge)
+        for slot, places in self._runner.split(edge, chunk, self._routes):
+            for piece in pieces(chunk) if places is None else taken(chunk, places):
+                data = encode(piece, order)
+                yield Blob(stage, slot, "chunk", edge.node, edge.port, self._phase, data)
+
+    def clocks(self, phases: Sequence[Moment]) -> Iterator[Blob]:
+        """The punctuations: the phases for every later stage and slot, also those without rows."""
+        data = to_json([[sorted(p.clocks.items()), sorted(p.ending), p.round] for p in phases])
+        for stage in range(self._stage + 1, self._plan.depth):
+            for slot in range(self._routes.slots):
+                yield Blob(stage, slot, "clock", 0, 0, 0, data)
+
+
+def sink_blobs(sink: int, chunk: Chunk, here: int) -> Iterator[Blob]:
+    """A sink's rows for the driver's frame, without order columns; they pass later stages in this slot."""
+    for piece in pieces(chunk):
+        yield Blob(DRIVER, here, "sink", sink, len(piece), 0, encode(piece, ()))
