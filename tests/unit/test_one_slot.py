@@ -30,7 +30,7 @@ def twice(row: Row) -> Row:
 
 
 def test_sinks_behind_one_slot() -> None:
-    """What is read, and what has one state, leaves one slot, as does all behind it; what goes by key or meets does not."""
+    """What is read, and what has one state, leaves one slot, as does all behind it; what goes by key does not."""
     flow = tw.Flow("f")
     rows = flow.source("rows", Row, order_by="ts")
     rows.map(twice).sink("read")
