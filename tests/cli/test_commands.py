@@ -364,4 +364,6 @@ def test_a_run_that_fails_leaves_no_output(flow_file: Path) -> None:
     assert "ZeroDivisionError" in text
     assert "text='sea'" in text
     assert "Traceback" not in text
-    assert not [*out.rglob("*.parquet")]
+    assert not [*out.glob("*")]
+    flow_file.write_text(FLOW)
+    assert local(flow_file, "--engine", "local", "--output", out)[0] == 0

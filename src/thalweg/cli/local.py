@@ -6,6 +6,7 @@ writes a first batch, ``batch=0/``, so that who reads them need not know which e
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping
@@ -118,11 +119,24 @@ def run_local(
     sources = {name: _source(one) for name, one in inputs.items()}
     run = FlowRun(host_of(flow, sources, sinks, slots=slots if slots > 1 else None), 0)
     run.begin()
-    _follow(run, display)
+    try:
+        _follow(run, display)
+        counts = run.result().counts
+    except BaseException:
+        _remove_empty(outputs)
+        raise
     for sink in sinks.values():
         if isinstance(sink, ConsoleSink):
             sink.show()
-    return run.result().counts
+    return counts
+
+
+def _remove_empty(outputs: Mapping[str, Given]) -> None:
+    """A folder of a batch without files would look like one that was written."""
+    for one in outputs.values():
+        if one.format != "console":
+            with contextlib.suppress(OSError):
+                os.rmdir(batch_folder(resolve(one.path)[1], 0))
 
 
 def _follow(run: FlowRun, display: Display) -> None:

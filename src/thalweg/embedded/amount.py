@@ -26,10 +26,11 @@ def rows_at_most(plan: Plan, inputs: Mapping[str, Any]) -> float:
     """About how many rows all inputs have, rather too many than too few; infinite where nobody can tell."""
     if any(source.made_by is not None for source in plan.sources):
         return float("inf")
-    return sum(map(_rows_of, inputs.values()), 0.0)
+    return sum(map(rows_of, inputs.values()), 0.0)
 
 
-def _rows_of(given: Any) -> float:
+def rows_of(given: Any) -> float:
+    """The same of one input."""
     if isinstance(given, (pa.Table, pa.RecordBatch)):
         return float(given.num_rows)
     if isinstance(given, (list, tuple)):

@@ -32,6 +32,7 @@ from thalweg.embedded.dropped import tell_dropped
 from thalweg.embedded.feeding import Event, Feeding
 from thalweg.embedded.generators import generators
 from thalweg.embedded.lanes import refuse_unknown_lanes, tell_lanes
+from thalweg.embedded.read_ahead import is_worth_a_thread, read_ahead
 from thalweg.engine.build import Prepared, prepare
 from thalweg.engine.contract import CHUNK_ROWS, Engine, Leaving
 from thalweg.engine.machine import usable_processors
@@ -40,6 +41,7 @@ from thalweg.engine.serial import SerialEngine
 from thalweg.errors import BuildError
 from thalweg.flow.failures import shorten
 from thalweg.flow.flow import Flow
+from thalweg.flow.operators.nodes import Source
 from thalweg.plan.plan import Edge, Plan, make_plan
 from thalweg.scheduling.rounds import Policy
 from thalweg.stats import Change, LatencyHistogram, RunProgress
@@ -218,6 +220,8 @@ class FlowHost:
         self.plan = plan
         self._changes = changes
         self._rows = _source_rows(chunk_rows, how)
+        #: nobody has said how many rows move at once
+        self._adapts = chunk_rows is None
         inputs = {**inputs, **generators(plan)}
         self._sources = {s.name: as_source(s.name, inputs[s.name]) for s in plan.sources}
         refuse_unknown_lanes(plan, self._sources)
@@ -280,9 +284,7 @@ class FlowHost:
             for given in self._sources.values():
                 stack.callback(given.close)
             feeds = {
-                source.name: stack.enter_context(
-                    _closing(self._sources[source.name].rows(source, self._rows, stop))
-                )
+                source.name: stack.enter_context(_closing(self._feed(source, stop)))
                 for source in self.plan.sources
             }
             stack.enter_context(opened(self.plan.sinks, self._sinks))
@@ -295,6 +297,13 @@ class FlowHost:
             self._read(feeds, stop)
             tell_dropped(self.plan, self.engine.counts)
             return _result(self.plan, self.engine, self._sinks, self.progress())
+
+    def _feed(self, source: Source, stop: Event) -> Feed:
+        given = self._sources[source.name]
+        # What is there already is read in large chunks, which cost less a row; steps are cut of them.
+        rows = self._rows if given.live or not self._adapts else max(self._rows, CHUNK_ROWS)
+        feed = given.rows(source, rows, stop)
+        return read_ahead(source.name, feed, rows, stop) if is_worth_a_thread(given) else feed
 
     def halt(self) -> None:
         """What is on its way in other threads is dropped; waits for nothing."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from thalweg.columns.state_units import StateUnits
 from thalweg.flow.operators.feedback import loops_of
-from thalweg.flow.operators.nodes import Coroutine, Keyed, Node, OrderBy, Sink
+from thalweg.flow.operators.nodes import Coroutine, Keyed, Node, OrderBy, Reader, Sink, Source
 from thalweg.hashing import Int64s, UInt64s
 from thalweg.locality.routing import RoutingTable, routed_by
 from thalweg.plan.plan import Plan
@@ -90,3 +90,17 @@ class SlotRoutes:
 
     def _spread(self, index: int) -> int:
         return index % self.slots if self._spreads else 0
+
+
+def leaves_one_slot(plan: Plan, index: int) -> bool:
+    """Whether all that an operator puts out comes from one slot, where it stands in its order: nobody need merge it.
+
+    What is read and ordered first comes from the task that does so; an operator with one state is in one slot, and
+    what has no state is where its rows are.
+    """
+    node = plan.node(index)
+    if isinstance(node, Keyed | Coroutine):
+        return node.name not in routed_by(plan)
+    if isinstance(node, Source | OrderBy):
+        return True
+    return isinstance(node, Reader) and leaves_one_slot(plan, node.inputs[0].node)

@@ -52,6 +52,7 @@ from thalweg.spark.sinks import (
 )
 from thalweg.spark.tasks.map_in_arrow import import_names, map_in_arrow
 from thalweg.spark.tasks.pickling import pickled_plan
+from thalweg.spark.tasks.sender import is_merged
 from thalweg.spark.tasks.tasks import first_stage, last_merge, later_stage, whole_flow
 from thalweg.spark.tasks.transport import FRAME, from_batch
 from thalweg.spark.tasks.worker import StageJob, segment_of
@@ -243,7 +244,8 @@ class BatchRunner:
         bodies = [whole_flow(job) if job.slots == 1 else first_stage(job)]
         if job.slots > 1:
             bodies += [later_stage(job, stage) for stage in range(1, self.plan.depth)]
-            if any(sink.ordered and sink.index in job.wanted for sink in self.plan.sinks):
+            wanted = [sink for sink in self.plan.sinks if sink.index in job.wanted]
+            if any(is_merged(self.plan, sink) for sink in wanted):
                 bodies.append(last_merge(job))
         out = self._placement.placed(frame.coalesce(1), places[:1])
         for number, body in enumerate(bodies):

@@ -22,7 +22,7 @@ from pyspark.sql import functions as f
 
 from thalweg.checkpoint.paths import absolute, resolve
 from thalweg.checks import kind_of, path_of, require_flag
-from thalweg.connectors import Fed
+from thalweg.connectors import Fed, Feed, never
 from thalweg.connectors.files import file_chunks
 from thalweg.connectors.fitting import part_chunk
 from thalweg.connectors.readers import (
@@ -34,6 +34,8 @@ from thalweg.connectors.readers import (
 )
 from thalweg.connectors.readers.steady import Look
 from thalweg.connectors.readers.tables import check_types
+from thalweg.embedded.read_ahead import read_ahead
+from thalweg.engine.machine import usable_processors
 from thalweg.errors import BuildError, DataError, SchemaError
 from thalweg.flow.operators.lanes import unknown_until_the_end
 from thalweg.flow.operators.nodes import Source
@@ -50,6 +52,9 @@ CONTROL_SOURCE: Final = -1
 
 #: Options that bound a batch: maxFilesPerTrigger, maxOffsetsPerTrigger, maxBytesPerTrigger, rowsPerBatch, ...
 _BOUND: Final = re.compile(r"\bmax\w+PerTrigger\b|\browsPerBatch\b", re.IGNORECASE)
+
+#: So much of a batch is worth a thread that decodes it beside the operators.
+_MUCH_BYTES: Final = 1 << 20
 
 #: Spark's binaryFile source; we select all but the content, and then it does not open the files.
 _BINARY_FILE: Final = "path string, modificationTime timestamp, length long, content binary"
@@ -338,7 +343,10 @@ def source_chunks(
         last: the last places in the order of arrival, see :func:`thalweg.spark.arrival.arrival_order`.
     """
     if options.read is not None:
-        yield from _file_chunks(source, options.read, pa.concat_tables(tables), chunk_rows)
+        paths = pa.concat_tables(tables)
+        feed = _file_chunks(source, options.read, paths, chunk_rows)
+        much = pc.sum(paths["length"]).as_py() >= _MUCH_BYTES and usable_processors() > 1
+        yield from read_ahead(source.name, feed, chunk_rows, never()) if much else feed
         return
     table = arrival_order(source, pa.concat_tables(tables), last)
     for start in range(0, table.num_rows, chunk_rows):
@@ -346,9 +354,7 @@ def source_chunks(
         yield part_chunk(source, part, place=lambda one: f"row {one.position} of the batch")
 
 
-def _file_chunks(
-    source: Source, options: ReadOptions, paths: pa.Table, chunk_rows: int
-) -> Iterator[Fed]:
+def _file_chunks(source: Source, options: ReadOptions, paths: pa.Table, chunk_rows: int) -> Feed:
     order = pc.sort_indices(paths, [("mtime", "ascending"), ("path", "ascending")])
     for one in paths.take(order).to_pylist():
         fs, inner = resolve(one["path"])

@@ -76,7 +76,8 @@ def scan(data: bytes, marks: Marks) -> Scan | None:
     if not len(row_ends):
         return Scan(0, row_ends, 0, row_ends)
     stop = int(row_ends[-1]) + 1
-    if data.count(b"\r", 0, stop) != data.count(b"\r\n", 0, stop):
+    returns = data.count(b"\r", 0, stop)
+    if returns and returns != data.count(b"\r\n", 0, stop):
         return None
     starts = np.concatenate([np.zeros(1, np.int64), row_ends[:-1] + 1])
     lines = np.arange(len(row_ends)) if inner is None else np.searchsorted(ends, starts)

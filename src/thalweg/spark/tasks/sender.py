@@ -10,7 +10,8 @@ from thalweg.columns.chunks import Chunk
 from thalweg.engine.contract import Leaving
 from thalweg.engine.units import Moment
 from thalweg.flow.operators.nodes import Sink
-from thalweg.plan.plan import Closing, Edge
+from thalweg.plan.plan import Closing, Edge, Plan
+from thalweg.slots.routes import leaves_one_slot
 from thalweg.slots.runner import StageRunner
 from thalweg.spark.tasks.transport import DRIVER, Blob, encode, pieces, taken, to_json
 from thalweg.spark.tasks.worker import StageJob, routes_of
@@ -51,7 +52,7 @@ class Sender:
             else:
                 continue
             for chunk in chunks:
-                if isinstance(node, Sink) and not node.ordered:
+                if isinstance(node, Sink) and not is_merged(self._plan, node):
                     yield from sink_blobs(node.index, chunk, self._runner.slot)
                 else:
                     yield from self._chunk(stage, edge, chunk)
@@ -69,6 +70,11 @@ class Sender:
         for stage in range(self._stage + 1, self._plan.depth):
             for slot in range(self._routes.slots):
                 yield Blob(stage, slot, "clock", 0, 0, 0, data)
+
+
+def is_merged(plan: Plan, sink: Sink) -> bool:
+    """Whether a sink's rows come from several slots and must be brought into one order."""
+    return sink.ordered and not leaves_one_slot(plan, sink.index)
 
 
 def sink_blobs(sink: int, chunk: Chunk, here: int) -> Iterator[Blob]:
