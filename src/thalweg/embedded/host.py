@@ -34,6 +34,7 @@ from thalweg.flow.flow import Flow
 from thalweg.plan.plan import Edge, Plan, make_plan
 from thalweg.scheduling.rounds import Policy
 from thalweg.stats import Change, LatencyHistogram, RunProgress
+from thalweg.workers.adaptive import AdaptiveEngine
 from thalweg.workers.elastic import Elastic, elastic_of
 from thalweg.workers.engine import ParallelEngine
 from thalweg.workers.options import Options, require_period, require_policy
@@ -185,8 +186,8 @@ class FlowHost:
         elastic: changes the threads that it shares.
         engine_of: makes another engine than ``how`` says, with so many rows a step.
         changes: grows by what that engine changes.
-        only_if_free: takes the thread that brings the rows after all where Python runs an operator: the interpreter's
-            lock lets one thread at a time run, and what goes between them costs more than they gain.
+        inputs_rows: where nobody has asked for threads, about how many rows come in all: then they must pay. Where
+            Python runs an operator they never do: the interpreter's lock lets one at a time run.
     """
 
     def __init__(
@@ -202,7 +203,7 @@ class FlowHost:
         elastic: Elastic | None = None,
         engine_of: Callable[[Prepared, int], Engine] | None = None,
         changes: Sequence[Change] = (),
-        only_if_free: bool = False,
+        inputs_rows: float | None = None,
     ) -> None:
         self.plan = plan
         self._changes = changes
@@ -219,30 +220,34 @@ class FlowHost:
         self.engine = (
             make(prepared, chunk_rows or CHUNK_ROWS)
             if how is None
-            else ParallelEngine(
-                prepared,
-                chunk_rows=chunk_rows,
-                options=how,
-                leave=self._leave,
+            else self._parallel(
+                prepared, inputs_rows, chunk_rows=chunk_rows, options=how, leave=self._leave,
                 needs_token=frozenset(
                     Edge(node.index, 0)
                     for node in plan.sinks
                     if runs_user_code(self._sinks[node.name])
                 ),
-                workers=workers,
-                priority_class=priority_class,
+                workers=workers, priority_class=priority_class,
             )
-        )
-        if only_if_free and isinstance(self.engine, ParallelEngine) and self.engine.is_held_up:
-            self.engine.stop()
-            self.engine = _serial(prepared, chunk_rows or CHUNK_ROWS)
-            self._rows = _source_rows(chunk_rows, None)
+        )  # fmt: skip
         tell_lanes(self.engine, inputs)
         self._elastic = elastic
         self._owns_elastic = False
-        if isinstance(self.engine, ParallelEngine) and workers is None:
+        if isinstance(self.engine, ParallelEngine) and workers is None and how and how.controller:
             self._elastic = elastic_of(self.engine.workers, self.engine.options)
             self._owns_elastic = self._elastic is not None
+
+    def _parallel(self, prepared: Prepared, rows: float | None, **given: Any) -> Engine:
+        """An engine of many threads; where nobody has asked for them, only as far as they pay."""
+        if rows is not None and not any(one.live for one in self._sources.values()):
+            self._rows = _source_rows(given["chunk_rows"], None)
+            return AdaptiveEngine(prepared, rows=rows, **given)
+        made = ParallelEngine(prepared, **given)
+        if rows is None or not made.is_held_up:
+            return made
+        made.stop()
+        self._rows = _source_rows(given["chunk_rows"], None)
+        return _serial(prepared, given["chunk_rows"] or CHUNK_ROWS)
 
     def run(self, stop: Event) -> Result:
         """Runs it until the inputs end, or ``stop`` is set; closes all that it has opened.
@@ -325,6 +330,8 @@ class FlowHost:
         )
 
     def _threads(self) -> int:
+        if isinstance(self.engine, AdaptiveEngine):
+            return self.engine.threads
         return self.engine.workers.threads if isinstance(self.engine, ParallelEngine) else 1
 
 

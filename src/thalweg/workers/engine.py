@@ -95,21 +95,25 @@ class ParallelEngine(Engine):
         #: in the order in which handles keep their clocks
         self.domains = sorted({0, *self.plan.domains})
         self._slots = {domain: slot for slot, domain in enumerate(self.domains)}
-        self.tasks: list[Task] = wire(self, needs_token)
-        if options.controller is not None and workers is None:
-            # Operators that block must not be able to block all.
-            most = max(options.threads, least_threads(self.tasks))
-            options = self.options = dataclasses.replace(options, threads=most)
-        self._owns_workers = workers is None
-        self.workers = workers or Workers(options, reserve=self._reserve())
-        self.mem, self.objects = self.workers.mem, self.workers.objects
         self._is_dropping = self._is_stopped = False
+        self._set_up(needs_token, workers)
+
+    def _set_up(self, needs_token: frozenset[Edge], workers: Workers | None) -> None:
+        """Makes operators of the units, and puts them where workers find them."""
+        self.tasks: list[Task] = wire(self, needs_token)
+        if self.options.controller is not None and workers is None:
+            # Operators that block must not be able to block all.
+            most = max(self.options.threads, least_threads(self.tasks))
+            self.options = dataclasses.replace(self.options, threads=most)
+        self._owns_workers = workers is None
+        self.workers = workers or Workers(self.options, reserve=self._reserve())
+        self.mem, self.objects = self.workers.mem, self.workers.objects
         #: where its ingress stands; the other operators stand behind it
         self.source = self.workers.add(self).first
         self.submitter = int(self.mem[op_at(self.mem, self.source) + at.SUBMITTER])
         self._step_size = StepSize(
             self.mem, [task.spec.partitions for task in self.tasks], source=self.source,
-            submitter=self.submitter, step_ms=options.step_ms,
+            submitter=self.submitter, step_ms=self.options.step_ms,
         )  # fmt: skip
         self._share_bounds()
         self._sync_tables()
