@@ -31,10 +31,13 @@ def test_the_short_tests_find_it(one: Mutation, tmp_path: pathlib.Path) -> None:
     shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
     broken = source / "thalweg" / one.file
     broken.write_text(broken.read_text().replace(one.old, one.new))
+    paths = [str(source), str(ROOT / "lab"), str(ROOT)]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
+        # The paths of the project would put its own source before the copy.
+        + ["-o", f"pythonpath={' '.join(paths)}"]
         + [f"tests/{name}" for name in one.tests.split()],
         cwd=ROOT, capture_output=True, text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(source), str(ROOT / "lab"), str(ROOT)])},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
     )  # fmt: skip
     assert done.returncode == 1, done.stdout[-2_000:] + done.stderr[-2_000:]
