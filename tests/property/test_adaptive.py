@@ -51,6 +51,7 @@ class Anywhere(AdaptiveEngine):
         return False
 
 
+@pytest.mark.merge
 @settings(max_examples=40, **COMMON)
 @given(st.one_of(cases(), cases(timed=False)), st.integers(0, 9_999))
 def test_there_and_back(case: Case, seed: int) -> None:
@@ -68,6 +69,39 @@ def test_there_and_back(case: Case, seed: int) -> None:
             recipe.build(), inputs, seeds=[seed], compile=("never",),
             options=lambda chooser: Options(threads=chooser.choice([1, 2, 3])),
         )  # fmt: skip
+
+
+def sessions() -> tw.Flow:
+    """Sessions by sensor: timers in machine code."""
+    flow = tw.Flow("sessions")
+    readings = flow.source("rows", functions.Reading, order_by="ts", lateness="1 s")
+    readings.key_by("sensor").sessions("30 s", n=tw.agg.count()).sink("out")
+    return flow
+
+
+@pytest.mark.slow
+def test_machine_code_there_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """State and timers of compiled operators are one, whoever runs them: chains, keyed operators, windows."""
+    monkeypatch.setattr(entry, "SMALL", 0)
+    monkeypatch.setattr(entry, "usable_processors", lambda: 2)
+    monkeypatch.setattr(adaptive, "is_warm", lambda: True)
+    for name in ("spread", "dedupe", "sessions"):
+        flow = sessions() if name == "sessions" else functions.flow_of(name)
+        table = make("spread" if name == "sessions" else name, text=False, rows=3_000)
+        alone = tw.run(flow, {"rows": table}, threads=1)
+        units = 0
+        for seed in range(4):
+            monkeypatch.setattr(entry, "rows_at_most", lambda plan, inputs, seed=seed: float(seed))
+            monkeypatch.setattr(adaptive, "ThreadTrial", Erratic)
+            went = tw.run(flow, {"rows": table}, chunk_rows=100)
+            assert went.sinks["out"] == alone.sinks["out"], (name, seed)
+            assert went.counts == alone.counts
+            done = {one.name: (one.rows_in, one.rows_out) for one in went.progress.operators}
+            for one in alone.progress.operators:
+                if one.name in done:
+                    assert done[one.name] == (one.rows_in, one.rows_out), (name, seed, one.name)
+            units += sum(one.units for one in went.progress.operators)
+        assert units, f"{name}: nothing ran in threads"
 
 
 def python_entries(run: Callable[[], Any]) -> int:
