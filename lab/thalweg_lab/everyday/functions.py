@@ -330,7 +330,7 @@ class Everyday(NamedTuple):
 
     title: str
     row: Any
-    build: Callable[[tw.Stream], tw.Stream]
+    build: Callable[[tw.Stream[Any]], tw.Stream[Any]]
     loop: Callable[[Iterable[Any]], list[Any]]
     check: str
     step: tuple[Callable[..., Any], Callable[[], Any] | None] | None
