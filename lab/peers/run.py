@@ -85,7 +85,7 @@ REFERENCES = ("duckdb", "python")
 
 
 @dataclass
-class Run:
+class PeerRun:
     """What one run of a candidate came to; the units are in the names."""
 
     candidate: str
@@ -124,9 +124,9 @@ def missing_modules(python: str, needs: Iterable[str]) -> list[str]:
     return done.stdout.split()
 
 
-def measure(candidate: Candidate, python: str, data: Path, timeout_s: float) -> Run:
+def measure(candidate: Candidate, python: str, data: Path, timeout_s: float) -> PeerRun:
     """Runs a candidate once in a fresh process."""
-    run = Run(candidate.name, candidate.label, "failed", load_before=os.getloadavg()[0])
+    run = PeerRun(candidate.name, candidate.label, "failed", load_before=os.getloadavg()[0])
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         started = time.monotonic()
         command = [python, str(candidate.program), str(data)]
@@ -150,7 +150,7 @@ def measure(candidate: Candidate, python: str, data: Path, timeout_s: float) -> 
     return run
 
 
-def watch(child: subprocess.Popen[bytes], run: Run, deadline: float) -> int | None:
+def watch(child: subprocess.Popen[bytes], run: PeerRun, deadline: float) -> int | None:
     """Samples a process tree until it ends; its exit status, None when the time was up."""
     process = psutil.Process(child.pid)
     peak = cpu = 0.0
@@ -238,7 +238,7 @@ def clicks(cache: Path, rows: int, seed: int) -> Path:
     return folder
 
 
-def runs(arguments: argparse.Namespace, console: Console) -> Iterator[Run]:
+def runs(arguments: argparse.Namespace, console: Console) -> Iterator[PeerRun]:
     """All candidates that were asked for, one run after the other."""
     data = clicks(arguments.cache, arguments.rows, arguments.seed)
     references = References(arguments.peers_python, arguments.timeout)
@@ -246,7 +246,7 @@ def runs(arguments: argparse.Namespace, console: Console) -> Iterator[Run]:
         if arguments.only and candidate.name not in arguments.only:
             continue
         python = sys.executable if candidate.ours else arguments.peers_python
-        blank = Run(candidate.name, candidate.label, "not installed")
+        blank = PeerRun(candidate.name, candidate.label, "not installed")
         if not candidate.program.exists():
             continue
         if missing := missing_modules(python, candidate.needs):
@@ -308,7 +308,7 @@ def versions(python: str) -> dict[str, str]:
     return json.loads(done.stdout)
 
 
-def median_runs(found: list[Run]) -> list[Run]:
+def median_runs(found: list[PeerRun]) -> list[PeerRun]:
     """One run a candidate: of each number the median over its good runs."""
     out = []
     for name in dict.fromkeys(run.candidate for run in found):
@@ -323,7 +323,7 @@ def median_runs(found: list[Run]) -> list[Run]:
     return out
 
 
-def speed_table(found: list[Run]) -> Table:
+def speed_table(found: list[PeerRun]) -> Table:
     table = Table(title="Query 4, cart abandonment", title_justify="left")
     table.add_column("candidate")
     table.add_column("")
@@ -343,7 +343,7 @@ def speed_table(found: list[Run]) -> Table:
     return table
 
 
-def ratio_table(found: list[Run]) -> Table | None:
+def ratio_table(found: list[PeerRun]) -> Table | None:
     """How many times the baselines' rows a CPU-second ours handle; None without a run of ours."""
     names = {one.name: one for one in CANDIDATES}
     ours = [run for run in found if names[run.candidate].ours and run.status == "done"]
@@ -374,7 +374,7 @@ def thousands(value: float) -> str:
     return f"{value / 1e6:.2f} M" if value >= 1e6 else f"{value / 1e3:,.1f} k"
 
 
-def plot(found: list[Run], path: Path) -> bool:
+def plot(found: list[PeerRun], path: Path) -> bool:
     """A bar chart of net and gross; False when matplotlib is not installed."""
     try:
         import matplotlib
@@ -398,7 +398,7 @@ def plot(found: list[Run], path: Path) -> bool:
     return True
 
 
-def summary(found: list[Run]) -> str:
+def summary(found: list[PeerRun]) -> str:
     done = [run for run in found if run.status == "done"]
     bad = [run for run in found if run.status in ("failed", "wrong answer")]
     best = max(done, key=lambda run: run.net if run.net == run.net else 0.0, default=None)

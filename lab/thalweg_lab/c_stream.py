@@ -22,7 +22,7 @@ from thalweg.simulate import (
     simulate,
     tree,
 )
-from thalweg_lab.measure import Report
+from thalweg_lab.measure import LabReport
 
 #: The paper's busy operators take 100 µs a tuple (5.3).
 COST_NS: Final = 100_000
@@ -57,7 +57,9 @@ class CStream:
         threads: how many, one after the other.
     """
 
-    def __init__(self, report: Report, *, seconds: float, threads: Sequence[int] = THREADS) -> None:
+    def __init__(
+        self, report: LabReport, *, seconds: float, threads: Sequence[int] = THREADS
+    ) -> None:
         self._report = report
         self._seconds = seconds
         self._threads = threads

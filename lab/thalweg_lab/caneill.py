@@ -28,9 +28,9 @@ from thalweg.locality import (
     evaluate,
     partition,
 )
-from thalweg.testing.sampling import Sample
+from thalweg.testing.sampling import SampledKeys
 from thalweg_lab.key_samples import SAMPLES, sketched
-from thalweg_lab.measure import Report
+from thalweg_lab.measure import LabReport
 
 SLOTS: Final = 6
 #: Batches of a period, for placing keys that are seen for the first time.
@@ -39,7 +39,7 @@ _WAYS: Final = ("hashed", "offline", "online", "first seen")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Period:
+class PeriodRun:
     """A way in one period: what came of it, and how many keys the table moved before it."""
 
     outcome: Outcome
@@ -55,7 +55,7 @@ class Caneill:
         pairs: the numbers of pairs that a slot counts.
     """
 
-    def __init__(self, report: Report, *, periods: int, pairs: Sequence[int]) -> None:
+    def __init__(self, report: LabReport, *, periods: int, pairs: Sequence[int]) -> None:
         self._report = report
         self._periods = periods
         self._pairs = pairs
@@ -74,7 +74,7 @@ class Caneill:
             told.append(f"{name} {means['hashed']:.2f} → {max(means.values()):.2f}")
         return f"caneill: held-out locality, hashed → best, {SLOTS} slots: {', '.join(told)}"
 
-    def once(self, name: str, taken: Sample) -> None:
+    def once(self, name: str, taken: SampledKeys) -> None:
         """Learnt from the first half, judged by the second."""
         learnt, unseen = taken.statistics(stop=0.5), taken.statistics(start=0.5)
         begun = time.process_time_ns()
@@ -98,7 +98,7 @@ class Caneill:
             f" {keys:,} keys placed, {us:.1f} µs a different pair of a batch"
         )
 
-    def over_time(self, name: str, taken: Sample) -> dict[str, float]:
+    def over_time(self, name: str, taken: SampledKeys) -> dict[str, float]:
         """Figure 11: locality and imbalance by period; the mean locality of each way after the first period."""
         runs = {
             "hashed": list(self._fixed(taken, learn=False)),
@@ -119,16 +119,16 @@ class Caneill:
     def _part(self, period: int) -> tuple[float, float]:
         return period / self._periods, (period + 1) / self._periods
 
-    def _fixed(self, taken: Sample, *, learn: bool) -> Iterator[Period]:
+    def _fixed(self, taken: SampledKeys, *, learn: bool) -> Iterator[PeriodRun]:
         """No reconfiguration, or the one after the first period."""
         table = _hashed(taken)
         for period in range(self._periods):
             statistics = taken.statistics(*self._part(period))
-            yield Period(evaluate(table, statistics), 0)
+            yield PeriodRun(evaluate(table, statistics), 0)
             if learn and period == 0:
                 table = partition(statistics, parts=SLOTS, current=table)
 
-    def _online(self, taken: Sample, *, first_seen: bool) -> Iterator[Period]:
+    def _online(self, taken: SampledKeys, *, first_seen: bool) -> Iterator[PeriodRun]:
         """A reconfiguration after each period, from what was counted in it."""
         table, moved = _hashed(taken), 0
         known: set[OperatorKey] = set()
@@ -140,12 +140,12 @@ class Caneill:
                 for one in itertools.pairwise(np.linspace(start, stop, _BATCHES + 1).tolist()):
                     places.place(taken.statistics(*one).pairs)
                 table = places.assignment()
-            yield Period(evaluate(table, statistics), moved)
+            yield PeriodRun(evaluate(table, statistics), moved)
             known |= {(name, one.key) for name, has in statistics.loads.items() for one in has.keys}
             table = partition(statistics, parts=SLOTS, current=table)
             moved = table.report.moved + table.report.dropped
 
-    def counters(self, name: str, taken: Sample) -> None:
+    def counters(self, name: str, taken: SampledKeys) -> None:
         """Figure 12: locality by the number of pairs that each slot counts, and what the sketches take."""
         unseen = taken.statistics(start=0.5)
         rows: list[dict[str, Any]] = []
@@ -201,20 +201,20 @@ class Caneill:
         self._report.add("SpaceSaving with 10,000 counters: CPU time a pair", rows)
 
 
-def _hashed(taken: Sample) -> Assignment:
+def _hashed(taken: SampledKeys) -> Assignment:
     return RoutingTable.hashed(taken.operators, SLOTS).assignment()
 
 
-def _first_seen(taken: Sample, table: Assignment, learnt: Statistics) -> FirstSeen:
+def _first_seen(taken: SampledKeys, table: Assignment, learnt: Statistics) -> FirstSeen:
     known = {(name, one.key) for name, has in learnt.loads.items() for one in has.keys}
     return FirstSeen(table, taken.bucket_of, known=frozenset(known))
 
 
-def _locality(period: Period) -> float:
+def _locality(period: PeriodRun) -> float:
     return period.outcome.locality
 
 
-def _worst(period: Period) -> float:
+def _worst(period: PeriodRun) -> float:
     return period.outcome.worst
 
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from thalweg_lab import network
-from thalweg_lab.caneill_runs import Batch, Found, Job, Run, Setting, in_a_process
-from thalweg_lab.measure import Report
+from thalweg_lab.caneill_runs import Batch, CaneillSetting, Found, Job, MeasuredRun, in_a_process
+from thalweg_lab.measure import LabReport
 
 ROUTED: Final = ("hashed", "table", "worst")
 EXPERIMENTS: Final = ("padding", "source", "locality", "cost", "time", "workers")
@@ -81,8 +81,8 @@ class _Experiment(NamedTuple):
     """What is measured on one cluster, and what is said of it; the text is for the summary."""
 
     workers: int
-    settings: Sequence[Setting]
-    show: Callable[[Sequence[Setting], Sequence[Found]], str]
+    settings: Sequence[CaneillSetting]
+    show: Callable[[Sequence[CaneillSetting], Sequence[Found]], str]
 
 
 class CaneillCluster:
@@ -93,7 +93,7 @@ class CaneillCluster:
         size: how much is measured.
     """
 
-    def __init__(self, report: Report, size: Size) -> None:
+    def __init__(self, report: LabReport, size: Size) -> None:
         self._report = report
         self._size = size
         self._gbit_s = size.gbit_s if network.is_possible() else ()
@@ -183,36 +183,36 @@ class CaneillCluster:
         *,
         rate: float | None = None,
         ways: tuple[str, ...] = ROUTED,
-    ) -> Setting:
+    ) -> CaneillSetting:
         batches, repeats = self._size.batches, self._size.repeats
-        return Setting(
+        return CaneillSetting(
             ways, padding * 1_000, self._batch_mb(rate), locality, rate, batches, repeats
         )
 
     def _batch_mb(self, rate: float | None) -> float:
         return self._size.batch_mb * max(1.0, (rate or 0.0) / _PLAIN_GBIT_S)
 
-    def _over_time(self, padding: int, rate: float | None) -> Setting:
+    def _over_time(self, padding: int, rate: float | None) -> CaneillSetting:
         batches = 6 * self._size.batches
-        return Setting(
+        return CaneillSetting(
             ("hashed", "online"), padding * 1_000, self._batch_mb(rate), 0.8, rate, batches
         )
 
-    def _padding(self, settings: Sequence[Setting], found: Sequence[Found]) -> str:
+    def _padding(self, settings: Sequence[CaneillSetting], found: Sequence[Found]) -> str:
         rows = _compared(settings, found)
         self._report.add("cluster: by padding (Figure 9)", rows)
         return _summary("a table by hashing", rows)
 
-    def _source(self, settings: Sequence[Setting], found: Sequence[Found]) -> str:
+    def _source(self, settings: Sequence[CaneillSetting], found: Sequence[Found]) -> str:
         rows = _compared(settings, found)
         self._report.add("cluster: the padding comes from one source task", rows)
         return _summary("where one source task sends the padding", rows)
 
-    def _locality(self, settings: Sequence[Setting], found: Sequence[Found]) -> str:
+    def _locality(self, settings: Sequence[CaneillSetting], found: Sequence[Found]) -> str:
         self._report.add("cluster: by locality (Figure 8)", _compared(settings, found))
         return ""
 
-    def _costs(self, settings: Sequence[Setting], found: Sequence[Found]) -> str:
+    def _costs(self, settings: Sequence[CaneillSetting], found: Sequence[Found]) -> str:
         """CPU and wall time of a row with counting and with a table, by those of the same turn by hash."""
         rows: _Rows = []
         for setting, ran in zip(settings, found, strict=True):
@@ -231,11 +231,11 @@ class CaneillCluster:
         said = ", ".join(f"{row['padding']} {row['CPU to hashed']:.2f}x" for row in counting)
         return f"CPU time of counting by none: {said}"
 
-    def _stories(self, settings: Sequence[Setting], found: Sequence[Found]) -> str:
+    def _stories(self, settings: Sequence[CaneillSetting], found: Sequence[Found]) -> str:
         longest = max(map(self._story, settings, found))
         return f"around a reconfiguration a batch took at most {longest:.2f} times the median"
 
-    def _story(self, setting: Setting, found: Found) -> float:
+    def _story(self, setting: CaneillSetting, found: Found) -> float:
         """Figure 13: batches around a reconfiguration; the longest one behind its begin by the median."""
         [hashed], [online] = found["hashed"], found["online"]
         rows = [
@@ -254,10 +254,10 @@ class CaneillCluster:
         )
         return longest
 
-    def _workers(self, workers: int) -> Callable[[Sequence[Setting], Sequence[Found]], str]:
+    def _workers(self, workers: int) -> Callable[[Sequence[CaneillSetting], Sequence[Found]], str]:
         """What is kept of so many workers, until all numbers have been measured."""
 
-        def show(settings: Sequence[Setting], found: Sequence[Found]) -> str:
+        def show(settings: Sequence[CaneillSetting], found: Sequence[Found]) -> str:
             label = {"workers": str(workers)}
             compared = _compared(settings[:-1], found[:-1])
             means = _means(settings[-1], found[-1])
@@ -271,7 +271,7 @@ class CaneillCluster:
         return show
 
 
-def _compared(settings: Sequence[Setting], found: Sequence[Found]) -> _Rows:
+def _compared(settings: Sequence[CaneillSetting], found: Sequence[Found]) -> _Rows:
     """A line a setting and way."""
     return [
         {**_labels(setting), "routing": way, **_figures(runs, ran["hashed"])}
@@ -295,7 +295,7 @@ def _ratio(name: str, each: Sequence[float], plain: Sequence[float]) -> dict[str
     }  # fmt: skip
 
 
-def _means(setting: Setting, found: Found) -> _Rows:
+def _means(setting: CaneillSetting, found: Found) -> _Rows:
     """Rows a second of each way, over the batches behind the first reconfiguration of the run that has some."""
     [online] = found.get("online", found["hashed"])
     start = next((i + 1 for i, one in enumerate(online.batches) if one.moved), 0)
@@ -307,21 +307,21 @@ def _means(setting: Setting, found: Found) -> _Rows:
     return rows
 
 
-def _labels(setting: Setting) -> dict[str, str]:
+def _labels(setting: CaneillSetting) -> dict[str, str]:
     return {
         "network": _network(setting), "padding": _kb(setting), "equal": f"{setting.locality:.0%}",
     }  # fmt: skip
 
 
-def _kb(setting: Setting) -> str:
+def _kb(setting: CaneillSetting) -> str:
     return f"{setting.padding // 1_000} kB"
 
 
-def _network(setting: Setting) -> str:
+def _network(setting: CaneillSetting) -> str:
     return "no limit" if setting.gbit_s is None else f"{setting.gbit_s * 1_000:.0f} Mbit/s"
 
 
-def _figures(runs: Sequence[Run], hashed: Sequence[Run]) -> dict[str, float]:
+def _figures(runs: Sequence[MeasuredRun], hashed: Sequence[MeasuredRun]) -> dict[str, float]:
     """Of a way's runs, the median ones, and by those of hashing; and by the fastest batches of both."""
     rate = statistics.median(one.rows_per_s for one in runs)
     plain = statistics.median(one.rows_per_s for one in hashed)
@@ -336,7 +336,7 @@ def _figures(runs: Sequence[Run], hashed: Sequence[Run]) -> dict[str, float]:
     }  # fmt: skip
 
 
-def _reconfigured(run: Run) -> list[Batch]:
+def _reconfigured(run: MeasuredRun) -> list[Batch]:
     """The batches that hand over state, and the one behind each of them; all where there is none."""
     places = [i for i, one in enumerate(run.batches) if one.moved]
     near = {place for i in places for place in (i, i + 1) if place < len(run.batches)}

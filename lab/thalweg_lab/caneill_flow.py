@@ -21,7 +21,7 @@ _PADDINGS: Final = 1_009
 COUNTING: Final = Online(every=None, drop=None, imbalance=None)
 
 
-class Counted(NamedTuple):
+class CountedTuple(NamedTuple):
     """A tuple of a second key, and which it is."""
 
     second: int
@@ -29,22 +29,22 @@ class Counted(NamedTuple):
 
 
 @state
-class Count:
+class TupleCount:
     """The tuples of a key."""
 
     tuples: int = 0
 
 
-def count_first(count: Count, pair: KeyPair) -> KeyPair:
+def count_first(count: TupleCount, pair: KeyPair) -> KeyPair:
     """Counts a tuple and hands it on, with its padding."""
     count.tuples += 1
     return pair
 
 
-def count_second(count: Count, pair: KeyPair) -> Counted:
+def count_second(count: TupleCount, pair: KeyPair) -> CountedTuple:
     """Counts a tuple."""
     count.tuples += 1
-    return Counted(pair.second, count.tuples)
+    return CountedTuple(pair.second, count.tuples)
 
 
 @functools.lru_cache(maxsize=1)
@@ -67,7 +67,7 @@ def make_flow(padding: int = 0) -> Flow:
             on what the source gave.
     """
 
-    def count_and_pad(count: Count, pair: KeyPair) -> KeyPair:
+    def count_and_pad(count: TupleCount, pair: KeyPair) -> KeyPair:
         count.tuples += 1
         # Keys take turns, so that tuples that follow each other differ in their paddings.
         number = count.tuples * 31 + pair.first
@@ -76,8 +76,8 @@ def make_flow(padding: int = 0) -> Flow:
     flow = Flow("caneill")
     counted = flow.source("pairs", KeyPair).key_by("first")
     first = count_and_pad if padding else count_first
-    handed = counted.process(first, state=Count, name=FIRST)
-    handed.key_by("second").process(count_second, state=Count, name=SECOND).sink("counts")
+    handed = counted.process(first, state=TupleCount, name=FIRST)
+    handed.key_by("second").process(count_second, state=TupleCount, name=SECOND).sink("counts")
     return flow
 
 

@@ -43,7 +43,7 @@ _EXECUTOR_JVM: Final = "-XX:+UseSerialGC"
 _STOP_S: Final = 30.0
 
 
-class Setting(NamedTuple):
+class CaneillSetting(NamedTuple):
     """What is measured together: its ways take turns.
 
     Attributes:
@@ -81,7 +81,7 @@ class Job(NamedTuple):
     """
 
     workers: int
-    settings: tuple[Setting, ...]
+    settings: tuple[CaneillSetting, ...]
 
 
 class Batch(NamedTuple):
@@ -118,7 +118,7 @@ class Batch(NamedTuple):
         return cls(progress["rows"], progress["batch_s"], *between, stay, moved, before)
 
 
-class Run(NamedTuple):
+class MeasuredRun(NamedTuple):
     """A run: its measured batches, and the CPU time of driver, executors and their Python during them, s."""
 
     batches: tuple[Batch, ...]
@@ -159,7 +159,7 @@ class Run(NamedTuple):
 
 
 #: By way, its runs.
-Found = dict[str, list[Run]]
+Found = dict[str, list[MeasuredRun]]
 
 
 def in_a_process(job: Job) -> Iterator[Found]:
@@ -200,12 +200,12 @@ def _lines_of(
         raise RuntimeError(f"the cluster's runs failed:\n{wrong.read()[-4_000:]}")
 
 
-def _run_of(batches: Sequence[Sequence[Any]], cpu_s: float) -> Run:
-    return Run(tuple(Batch(*one) for one in batches), cpu_s)
+def _run_of(batches: Sequence[Sequence[Any]], cpu_s: float) -> MeasuredRun:
+    return MeasuredRun(tuple(Batch(*one) for one in batches), cpu_s)
 
 
 def _job_of(workers: int, settings: Sequence[Sequence[Any]]) -> Job:
-    return Job(workers, tuple(Setting(*one) for one in settings))
+    return Job(workers, tuple(CaneillSetting(*one) for one in settings))
 
 
 def run(job: Job) -> Iterator[Found]:
@@ -253,7 +253,7 @@ class _Measuring:
         folder: for files, tables and checkpoints.
     """
 
-    def __init__(self, setting: Setting, slots: int, folder: Path) -> None:
+    def __init__(self, setting: CaneillSetting, slots: int, folder: Path) -> None:
         self._setting = setting
         self._slots = slots
         self._folder = folder
@@ -282,7 +282,7 @@ class _Measuring:
                 return self._in_turn(lambda way, turn: fed[way].run(turns[turn]), len(turns))
         return self._in_turn(self._run, setting.repeats)
 
-    def _in_turn(self, run: Callable[[str, int], Run], turns: int) -> Found:
+    def _in_turn(self, run: Callable[[str, int], MeasuredRun], turns: int) -> Found:
         found: Found = {way: [] for way in self._setting.ways}
         for turn in range(turns):
             for way in self._setting.ways[:: -1 if turn % 2 else 1]:
@@ -293,7 +293,7 @@ class _Measuring:
         """A run that is not counted: the compilers of young executors work for long."""
         self._run(self._setting.ways[0])
 
-    def _run(self, way: str, turn: int = 0) -> Run:
+    def _run(self, way: str, turn: int = 0) -> MeasuredRun:
         with self._fed(way) as fed:
             return fed.run(self._files[WARM_UP:])
 
@@ -331,7 +331,7 @@ class _Fed:
         self._query = query
         self._given = given
 
-    def run(self, files: Sequence[Path]) -> Run:
+    def run(self, files: Sequence[Path]) -> MeasuredRun:
         """Gives it files, and waits until it has taken them."""
         before = _cpu_s()
         for file in files:
@@ -339,7 +339,7 @@ class _Fed:
         self._query.process_all_available()
         cpu_s = _cpu_s() - before
         batches = [Batch.of(one) for one in self._query.recent_progress if one["rows"]]
-        return Run(tuple(batches[-len(files) :]), cpu_s)
+        return MeasuredRun(tuple(batches[-len(files) :]), cpu_s)
 
 
 def _cpu_s() -> float:

@@ -43,7 +43,7 @@ _WAIT_US: Final = 50_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Ran:
+class ChainRun:
     """What came of a run.
 
     Attributes:
@@ -147,7 +147,7 @@ def run(
     at_once: bool = False,
     capacity: int = CAPACITY,
     seed: int = 0,
-) -> Ran:
+) -> ChainRun:
     """Runs chains for so long.
 
     Args:
@@ -178,14 +178,14 @@ def run(
     event = np.zeros(parking_words(), np.int64)
     parking_init(event, 0)
 
-    def feed() -> _Fed:
+    def feed() -> _Feeding:
         length = code.FOR_EVER if to_the_end else round(seconds * 1e9)
         times = code.feed(memory.mem, event, sources, blocks, contexts, samples, length)
         for flow in placed:
             while to_the_end and not wait_until_settled(memory.mem, flow.first, _WAIT_US):
                 pass
         # Workers go on for a moment.
-        return _Fed(*times, blocks.copy(), contexts.copy())
+        return _Feeding(*times, blocks.copy(), contexts.copy())
 
     # What is compiled at the first call is not to be measured.
     warm_up()
@@ -193,7 +193,7 @@ def run(
     fed, wall, cpu = run_workers(memory.mem, rounds, feed)
     by_source = np.split(fed.blocks, sources[1:, code.FIRST])
     names = [operator.name for operator in graph.operators]
-    return Ran(
+    return ChainRun(
         seconds=wall,
         cores=cpu / wall,
         taken=dict(zip(names, fed.contexts[:, code.TAKEN].tolist(), strict=True)),
@@ -204,7 +204,7 @@ def run(
     )
 
 
-class _Fed(NamedTuple):
+class _Feeding(NamedTuple):
     """When feeding began and ended, monotonic ns, how many samples it took, and what there was at its end."""
 
     begin: int

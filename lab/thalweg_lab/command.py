@@ -12,7 +12,7 @@ import typer
 from thalweg.cli.failures import told
 
 if TYPE_CHECKING:
-    from thalweg_lab.measure import Report
+    from thalweg_lab.measure import LabReport
 
 Quick = Annotated[bool, typer.Option("--quick", help="Small sizes, one run each: some minutes.")]
 Threads = Annotated[
@@ -21,11 +21,11 @@ Threads = Annotated[
 Out = Annotated[Path | None, typer.Option(help="Folder for results as JSON, and plots.")]
 
 
-def _report(name: str, out: Path | None) -> Report:
+def _report(name: str, out: Path | None) -> LabReport:
     from thalweg.printing import Terminal
-    from thalweg_lab.measure import Report
+    from thalweg_lab.measure import LabReport
 
-    return Report(name, out, Terminal())
+    return LabReport(name, out, Terminal())
 
 
 def prasaad(quick: Quick = False, threads: Threads = None, out: Out = None) -> None:
@@ -130,12 +130,12 @@ def elastic(
         return
     from thalweg.elasticity.samples import PERIOD_NS
     from thalweg.engine.machine import usable_processors
-    from thalweg_lab.elastic import Elastic, summary
+    from thalweg_lab.elastic import ElasticExperiments, summary
 
     report = _report("elastic", out)
     most = threads if simulate and threads else 16 if quick else 176
     operators, periods, costs_us = (24, 20, (20, 140)) if quick else (1_000, 24, (20, 60, 80, 140, 200))  # fmt: skip
-    bench = Elastic(
+    bench = ElasticExperiments(
         report,
         operators=operators,
         periods=periods,

@@ -20,16 +20,16 @@ from thalweg.simulate.elastic import LAST_SAMPLES
 from thalweg.workers.options import Options
 from thalweg_lab import elastic_real as real
 from thalweg_lab import elastic_simulated as simulated
-from thalweg_lab.measure import Report
+from thalweg_lab.measure import LabReport
 from thalweg_lab.streams import PARALLEL_FLOPS, PIPELINE_FLOPS, both, wide
 
 #: U_h, the paper's two values (Figure 11).
 HIGHS: Final = (0.95, 0.90)
 #: By shape and cost.
-Graphs = Mapping[tuple[str, str], real.Graph]
+Graphs = Mapping[tuple[str, str], real.FlowOfSteps]
 
 
-class Elastic:
+class ElasticExperiments:
     """All experiments, of a size.
 
     Args:
@@ -43,7 +43,7 @@ class Elastic:
 
     def __init__(
         self,
-        report: Report,
+        report: LabReport,
         *,
         operators: int,
         periods: int,
@@ -211,7 +211,7 @@ class Elastic:
         """
         us = PIPELINE_FLOPS[1] / parametric.turns_of_us()
         pipelines: Graphs = {
-            (f"pipeline, {count} operators", f"{PIPELINE_FLOPS[1]} flops"): real.Graph.of(
+            (f"pipeline, {count} operators", f"{PIPELINE_FLOPS[1]} flops"): real.FlowOfSteps.of(
                 parametric.pipeline(count, us), count * us
             )
             for count in (10, self._operators)
@@ -243,15 +243,15 @@ class Elastic:
             "both": (functools.partial(both, side, count // side), PIPELINE_FLOPS),
             "data parallel": (functools.partial(wide, count), PARALLEL_FLOPS),
         }
-        made: dict[tuple[str, str], real.Graph] = {}
+        made: dict[tuple[str, str], real.FlowOfSteps] = {}
         for shape, (make, all_flops) in shapes.items():
             for flops in all_flops if self._all_costs else all_flops[::2]:
                 us = flops / parametric.turns_of_us()
-                made[shape, f"{flops} flops"] = real.Graph.of(make(us), count * us)
+                made[shape, f"{flops} flops"] = real.FlowOfSteps.of(make(us), count * us)
         for us in (self._costs_us[0], self._costs_us[-1]):
             one, two = parametric.one_operator("stateless", us), parametric.pipeline(2, us)
-            made["1 busy", f"{us} µs"] = real.Graph.of(one, us)
-            made["2 busy", f"{us} µs"] = real.Graph.of(two, 2 * us)
+            made["1 busy", f"{us} µs"] = real.FlowOfSteps.of(one, us)
+            made["2 busy", f"{us} µs"] = real.FlowOfSteps.of(two, 2 * us)
         return made
 
     # -- results ----------------------------------------------------------------------------------------------------

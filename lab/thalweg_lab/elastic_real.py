@@ -18,13 +18,14 @@ from thalweg.connectors.contracts import Feed
 from thalweg.datagen import parametric
 from thalweg.elasticity import Controller, Limits, ThreadLevels
 from thalweg.engine.build import prepare
-from thalweg.engine.serial import Engine
+from thalweg.engine.contract import Engine
+from thalweg.engine.serial import SerialEngine
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Source
 from thalweg.plan.plan import make_plan
 from thalweg.simulate.elastic import LAST_SAMPLES
 from thalweg.stats import Change
-from thalweg.workers.elastic import Elastic
+from thalweg.workers.elastic import ElasticThreads
 from thalweg.workers.engine import ParallelEngine
 from thalweg.workers.options import Options
 
@@ -36,14 +37,14 @@ _CHUNK_US: Final = 50_000
 _PIECE_ROWS: Final = 100_000
 
 
-class Graph(NamedTuple):
+class FlowOfSteps(NamedTuple):
     """A flow that reads ``tuples``, and how many rows a step of it has."""
 
     flow: Flow
     chunk_rows: int
 
     @classmethod
-    def of(cls, flow: Flow, row_us: float) -> Graph:
+    def of(cls, flow: Flow, row_us: float) -> FlowOfSteps:
         """With as many rows a step as suit what a row costs all operators together, µs."""
         return cls(flow, max(1, min(_CHUNK_ROWS, int(_CHUNK_US / row_us))))
 
@@ -82,7 +83,7 @@ class Adapted:
         return max(last) - min(last)
 
 
-def static(graph: Graph, how: Options | None, *, period_s: float) -> float:
+def static(graph: FlowOfSteps, how: Options | None, *, period_s: float) -> float:
     """Rows a second that go in: the mean of as many periods as count of an elastic run, behind one that fills queues.
 
     Args:
@@ -100,11 +101,11 @@ def static(graph: Graph, how: Options | None, *, period_s: float) -> float:
 
 
 def adapt(
-    graph: Graph, controller: Controller, threads: int, *, periods: int, period_s: float
+    graph: FlowOfSteps, controller: Controller, threads: int, *, periods: int, period_s: float
 ) -> Adapted:
     """Feeds a flow for so many periods of a controller that has up to so many threads."""
     engine = _parallel(graph, Options(threads=threads))
-    elastic = Elastic(engine.workers, controller, period_s=period_s)
+    elastic = ElasticThreads(engine.workers, controller, period_s=period_s)
     samples = _Samples(period_s, lambda: elastic.threads)
     try:
         elastic.start()
@@ -116,7 +117,7 @@ def adapt(
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Watched:
+class WatchCost:
     """What measuring and deciding cost a run in which they change nothing.
 
     Attributes:
@@ -128,20 +129,22 @@ class Watched:
     cpu_per_row: float
 
 
-def watched(graph: Graph, threads: int, *, seconds: float, period_s: float) -> Watched:
+def watched(graph: FlowOfSteps, threads: int, *, seconds: float, period_s: float) -> WatchCost:
     """Two runs of so many seconds at one level, without and with a controller, which has no other level to go to."""
     alone, _ = _cpu_a_row(graph, threads, seconds, None)
     cpu_per_row, share = _cpu_a_row(graph, threads, seconds, period_s)
-    return Watched(share, cpu_per_row / alone)
+    return WatchCost(share, cpu_per_row / alone)
 
 
 def _cpu_a_row(
-    graph: Graph, threads: int, seconds: float, period_s: float | None
+    graph: FlowOfSteps, threads: int, seconds: float, period_s: float | None
 ) -> tuple[float, float]:
     """Processor time a row, s, and the share of it that measuring and deciding took; ``period_s`` None: nobody does."""
     engine = _parallel(graph, Options(threads=threads))
     limits = Limits(threads, threads)
-    elastic = Elastic(engine.workers, ThreadLevels(), period_s=period_s or seconds, limits=limits)
+    elastic = ElasticThreads(
+        engine.workers, ThreadLevels(), period_s=period_s or seconds, limits=limits
+    )
     cpu, end = time.process_time(), time.perf_counter() + seconds
     try:
         if period_s is not None:
@@ -154,13 +157,13 @@ def _cpu_a_row(
     return cpu / rows, elastic.cpu_s / cpu
 
 
-def _engine(graph: Graph, how: Options | None) -> Engine | ParallelEngine:
+def _engine(graph: FlowOfSteps, how: Options | None) -> Engine | ParallelEngine:
     if how is not None:
         return _parallel(graph, how)
-    return Engine(prepare(make_plan(graph.flow)), chunk_rows=graph.chunk_rows)
+    return SerialEngine(prepare(make_plan(graph.flow)), chunk_rows=graph.chunk_rows)
 
 
-def _parallel(graph: Graph, how: Options) -> ParallelEngine:
+def _parallel(graph: FlowOfSteps, how: Options) -> ParallelEngine:
     return ParallelEngine(
         prepare(make_plan(graph.flow)),
         chunk_rows=graph.chunk_rows,

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import thalweg
 from thalweg.datagen import parametric
 from thalweg.elasticity import Controller, Sample, Suggestion
-from thalweg_lab.measure import Report, in_a_process
+from thalweg_lab.measure import LabReport, in_a_process
 
 #: Two executors with a core each.
 MASTER: Final = "local-cluster[2,1,1024]"
@@ -48,7 +48,7 @@ class InTurn(Controller):
         return (Suggestion("threads", None, sample.threads, self._levels.pop(0), "its turn"),)
 
 
-def elastic_spark(report: Report, *, batches: int) -> str:
+def elastic_spark(report: LabReport, *, batches: int) -> str:
     """Batches of a query whose slots change; the summary.
 
     Args:

@@ -37,7 +37,7 @@ _ROOM_NS: Final = 50_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Ran:
+class GraphRun:
     """So many steps through ``units`` operators in all: seconds by the clock and of CPU, and what rounds cost."""
 
     steps: int
@@ -124,7 +124,7 @@ def run(
     kind: int = at.STATEFUL,
     capacity: int = CAPACITY,
     policy: RoundPolicy | None = None,
-) -> Ran:
+) -> GraphRun:
     """Runs so many steps of one tuple through a graph.
 
     Args:
@@ -146,7 +146,7 @@ def run(
         _by_hand(function, work_flops, len(reads), where, 1)
         wall, cpu = time.perf_counter(), time.process_time()
         _by_hand(function, work_flops, len(reads), where, steps)
-        return Ran(steps, units, time.perf_counter() - wall, time.process_time() - cpu)
+        return GraphRun(steps, units, time.perf_counter() - wall, time.process_time() - cpu)
     mem = _memory(reads, work_flops, model, threads, kind, capacity)
     warm_up()
     rounds = None
@@ -156,7 +156,7 @@ def run(
         rounds = Rounds(mem, traits, policy)
         mem[at.MODE] = at.BY_ROUND
     _, wall, cpu = run_workers(mem, rounds, functools.partial(_feed, mem, where, steps))
-    return Ran(steps, units, wall, cpu, rounds.costs if rounds is not None else None)
+    return GraphRun(steps, units, wall, cpu, rounds.costs if rounds is not None else None)
 
 
 def run_workers(

@@ -26,7 +26,7 @@ from thalweg.simulate import Bursts, Constant, Graph
 from thalweg.simulate.arrivals import Arrivals
 from thalweg.workers.rounds.rounds import RoundCosts
 from thalweg_lab import chains, graphs
-from thalweg_lab.chains import Ran, Way
+from thalweg_lab.chains import ChainRun, Way
 from thalweg_lab.haren_queries import (
     BURST_MEAN_PER_S,
     BURST_PER_S,
@@ -40,7 +40,7 @@ from thalweg_lab.haren_queries import (
     single_class,
     two_classes,
 )
-from thalweg_lab.measure import Report
+from thalweg_lab.measure import LabReport
 
 #: Tuples a second of each query where all are of one class: half of the paper's, each twice as dear.
 PER_S: Final = 500.0
@@ -87,7 +87,7 @@ class Haren:
 
     def __init__(
         self,
-        report: Report,
+        report: LabReport,
         *,
         seconds: float,
         repeats: int,
@@ -266,7 +266,7 @@ class Haren:
         return costs, {part: ns / 1e9 / ran.wall_s for part, ns in parts.items()}
 
 
-def _figures(ran: Ran, queries: Sequence[int]) -> dict[str, float]:
+def _figures(ran: ChainRun, queries: Sequence[int]) -> dict[str, float]:
     """What is compared: of some queries, but cores and queued tuples of all.
 
     Rows in are those that a first operator has taken. Latency is of tuples that have left; its maximum is also of

@@ -39,7 +39,7 @@ from thalweg_lab.haren_queries import (
     single_class,
     two_classes,
 )
-from thalweg_lab.measure import Report
+from thalweg_lab.measure import LabReport
 
 #: The paper's worker threads, one a big core of its machine.
 THREADS: Final = 4
@@ -66,7 +66,7 @@ class SimulatedHaren:
         seconds: virtual time of a run.
     """
 
-    def __init__(self, report: Report, *, seconds: float) -> None:
+    def __init__(self, report: LabReport, *, seconds: float) -> None:
         self._report = report
         self._seconds = seconds
 

@@ -16,14 +16,14 @@ from thalweg.connectors import files, never
 from thalweg.hashing import UInt64s, bucket_of
 from thalweg.locality import Key, KeySketch, KeySummary, Statistics
 from thalweg.plan.plan import make_plan
-from thalweg.testing.sampling import Sample, sample
+from thalweg.testing.sampling import SampledKeys, sample
 
 _REQUEST: Final = re.compile(r'(\S+) \S+ \S+ \[[^]]+\] "\S+ (\S+)')
 #: Rows of a slot's batch.
 _BATCH: Final = 8_192
 
 
-class Flight(NamedTuple):
+class PlannedFlight(NamedTuple):
     """A planned flight."""
 
     carrier: str
@@ -32,13 +32,13 @@ class Flight(NamedTuple):
     dest: str
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """A line of an access log."""
 
     line: str
 
 
-class Request(NamedTuple):
+class LogRequest(NamedTuple):
     """Who asked for what."""
 
     client: str
@@ -46,64 +46,64 @@ class Request(NamedTuple):
 
 
 @tw.state
-class Count:
+class SampleCount:
     """How many tuples a key had, as the two operators of the paper's application count them (4.1)."""
 
     rows: int = 0
 
 
-def request(line: Line) -> Request | None:
+def request(line: LogLine) -> LogRequest | None:
     """The request of a line; None if it is none."""
     found = _REQUEST.match(line.line)
-    return Request(found[1], found[2]) if found else None
+    return LogRequest(found[1], found[2]) if found else None
 
 
-def count_flight(state: Count, flight: Flight) -> Flight:
+def count_flight(state: SampleCount, flight: PlannedFlight) -> PlannedFlight:
     """Counts the key's flights."""
     state.rows += 1
     return flight
 
 
-def count_request(state: Count, request: Request) -> Request:
+def count_request(state: SampleCount, request: LogRequest) -> LogRequest:
     """Counts the key's requests."""
     state.rows += 1
     return request
 
 
-def flights(*left: str) -> Sample:
+def flights(*left: str) -> SampledKeys:
     """Flights of two months by some fields, then by destination."""
     flow = tw.Flow("flights")
-    first = flow.source("flights", Flight).key_by(*left)
-    counted = first.process(count_flight, state=Count, name="left")
-    counted.key_by("dest").process(count_flight, state=Count, name="dest").sink("out")
+    first = flow.source("flights", PlannedFlight).key_by(*left)
+    counted = first.process(count_flight, state=SampleCount, name="left")
+    counted.key_by("dest").process(count_flight, state=SampleCount, name="dest").sink("out")
     return _sample(flow, "nyc_flights", format="csv", null_values=("NA",))
 
 
-def requests() -> Sample:
+def requests() -> SampledKeys:
     """Requests of four days by client, then by path."""
     flow = tw.Flow("requests")
-    first = flow.source("lines", Line).map(request).key_by("client")
-    counted = first.process(count_request, state=Count, name="client")
-    counted.key_by("path").process(count_request, state=Count, name="path").sink("out")
+    first = flow.source("lines", LogLine).map(request).key_by("client")
+    counted = first.process(count_request, state=SampleCount, name="client")
+    counted.key_by("path").process(count_request, state=SampleCount, name="path").sink("out")
     return _sample(flow, "web_log", format="text")
 
 
 #: What is measured, by name.
-SAMPLES: Final[dict[str, Callable[[], Sample]]] = {
+SAMPLES: Final[dict[str, Callable[[], SampledKeys]]] = {
     "flight → dest": lambda: flights("carrier", "flight"),
     "tailnum → dest": lambda: flights("tailnum"),
     "client → path": requests,
 }
 
 
-def _sample(flow: tw.Flow, name: str, **how: Any) -> Sample:
+def _sample(flow: tw.Flow, name: str, **how: Any) -> SampledKeys:
     [source] = make_plan(flow).sources
     found = files(str(data.path(name)), **how)
     rows = [row for chunk, _ in found.rows(source, _BATCH, never()) for row in chunk.rows()]
     return sample(flow, {source.name: rows})
 
 
-class Counted(NamedTuple):
+class Sketched(NamedTuple):
     """What sketches of all slots gave together, the memory of the largest, and CPU time a row and sketch."""
 
     statistics: Statistics
@@ -112,8 +112,8 @@ class Counted(NamedTuple):
 
 
 def sketched(
-    taken: Sample, start: float, stop: float, *, slots: int, pairs: int, keys: int
-) -> Counted:
+    taken: SampledKeys, start: float, stop: float, *, slots: int, pairs: int, keys: int
+) -> Sketched:
     """Counts a part of a sample with one link in bounded memory, each slot the tuples that its left keys have."""
     link, columns = _columns(taken, start, stop)
     known = [sorted(set(column), key=repr) for column in columns]
@@ -140,12 +140,14 @@ def sketched(
         return [known[link.index(name)][int(code)] for code in names.to_pylist()]
 
     # Two operators take each row, and one link.
-    return Counted(
+    return Sketched(
         KeySummary.merged(summaries).statistics(decode), nbytes, cpu / max(3 * len(owners), 1)
     )
 
 
-def _columns(taken: Sample, start: float, stop: float) -> tuple[tuple[str, str], list[list[Key]]]:
+def _columns(
+    taken: SampledKeys, start: float, stop: float
+) -> tuple[tuple[str, str], list[list[Key]]]:
     first, last = (round(len(taken.takes) * share) for share in (start, stop))
     found = [(left, taken.takes[place]) for place, left in taken.pairs if first <= place < last]
     (left, _), (right, _) = found[0]

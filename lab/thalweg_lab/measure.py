@@ -17,7 +17,7 @@ import psutil
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors import as_source, never
 from thalweg.engine.build import prepare
-from thalweg.engine.serial import Engine
+from thalweg.engine.serial import SerialEngine
 from thalweg.flow.flow import Flow
 from thalweg.plan.plan import Edge, make_plan
 from thalweg.printing import Table, Terminal
@@ -55,7 +55,7 @@ def run(flow: Flow, inputs: Mapping[str, Any], how: Options | None, *, chunk_row
 
     prepared = prepare(plan)
     engine = (
-        Engine(prepared, chunk_rows=chunk_rows)
+        SerialEngine(prepared, chunk_rows=chunk_rows)
         if how is None
         else ParallelEngine(prepared, chunk_rows=chunk_rows, options=how, leave=leave)
     )
@@ -121,7 +121,7 @@ def in_a_process(module: str, *arguments: object) -> dict[str, Any]:
     return found
 
 
-class Report:
+class LabReport:
     """Rows of several experiments: shown as tables as they come, kept as JSON, drawn where matplotlib is there."""
 
     def __init__(self, name: str, out: Path | None, console: Terminal) -> None:

@@ -47,7 +47,7 @@ def is_possible() -> bool:
     return tried.returncode == 0
 
 
-class Network:
+class SwitchedMachines:
     """Machines at a switch.
 
     Attributes:
@@ -105,13 +105,13 @@ class Network:
 
 
 @contextlib.contextmanager
-def network(workers: int) -> Iterator[Network]:
+def network(workers: int) -> Iterator[SwitchedMachines]:
     """So many machines at a switch, in a process that :func:`own_network` has started.
 
     Raises:
         OSError: this is not possible here, see :func:`is_possible`.
     """
-    made = Network(workers)
+    made = SwitchedMachines(workers)
     try:
         made.connect()
         yield made

@@ -12,7 +12,7 @@ from thalweg import datagen, scheduling
 from thalweg.datagen import parametric
 from thalweg.flow.flow import Flow
 from thalweg.workers.options import Options
-from thalweg_lab.measure import Measured, Report, best, run
+from thalweg_lab.measure import LabReport, Measured, best, run
 
 HEURISTICS: Final = {
     "QST": scheduling.QueueSizeThrottling(),
@@ -36,7 +36,7 @@ class Prasaad:
         repeats: runs of each; the median counts.
     """
 
-    def __init__(self, report: Report, *, threads: int, rows: int, repeats: int) -> None:
+    def __init__(self, report: LabReport, *, threads: int, rows: int, repeats: int) -> None:
         self._report = report
         self._threads = threads
         self._rows = rows

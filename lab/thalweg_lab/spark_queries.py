@@ -21,7 +21,7 @@ import numpy as np
 
 from thalweg import scheduling
 from thalweg.flow.flow import Flow
-from thalweg_lab.measure import Report, in_a_process
+from thalweg_lab.measure import LabReport, in_a_process
 
 #: By name: how the session schedules jobs, and the scheduler's slots and how many are reserved, if there is one.
 WAYS: Final[dict[str, tuple[str, tuple[int, int] | None]]] = {
@@ -47,7 +47,7 @@ class Event(NamedTuple):
     at: float
 
 
-def spark_queries(report: Report, *, cores: int, background: Sequence[int], files: int) -> str:
+def spark_queries(report: LabReport, *, cores: int, background: Sequence[int], files: int) -> str:
     """Measures all ways one after the other; the summary.
 
     Args:

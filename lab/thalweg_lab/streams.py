@@ -9,7 +9,7 @@ from thalweg.flow.flow import Flow
 from thalweg.workers.memory.layout import STATEFUL, STATELESS
 from thalweg.workers.options import Options
 from thalweg_lab import graphs
-from thalweg_lab.measure import Report, run
+from thalweg_lab.measure import LabReport, run
 
 #: A floating point operation of the papers' cost is one turn of the loop here.
 PIPELINE_FLOPS: Final = (1, 100, 1_000)
@@ -65,7 +65,7 @@ class Streams:
 
     def __init__(
         self,
-        report: Report,
+        report: LabReport,
         *,
         threads: int,
         operators: int,
@@ -187,7 +187,7 @@ class Streams:
         threads: int,
         *,
         kind: int = STATEFUL,
-    ) -> graphs.Ran:
+    ) -> graphs.GraphRun:
         """The median of some runs, of about the time that there is for each."""
         unit_ns = flops + {"manual": 2.0, "dynamic": 120.0, "dedicated": 1_000.0}[model]
         steps = max(2, round(self._budget_s * 1e9 / unit_ns / len(reads)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from thalweg import times
@@ -28,6 +27,7 @@ from thalweg.flow.operators.rejected import Rejected
 from thalweg.flow.records import Category, Timer, Timestamp
 from thalweg.flow.state_class import drop, state
 from thalweg.flow.streams import Stream
+from thalweg.renamed import warn_renamed
 from thalweg.times import (
     NEVER,
     days,
@@ -88,8 +88,7 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     if name in _MOVED:
-        told = f"tw.{name} is tw.times.{name} now; the old name goes with the next version"
-        warnings.warn(told, DeprecationWarning, stacklevel=2)
+        warn_renamed(f"tw.{name}", f"tw.times.{name}")
         return getattr(times, name)
     if name not in _LAZY:
         raise AttributeError(f"module 'thalweg' has no attribute {name!r}")

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from thalweg_lab import graphs, haren
 from thalweg_lab.c_stream import PLUG_INS, CStream
-from thalweg_lab.elastic import HIGHS, Elastic, summary
-from thalweg_lab.elastic_real import Graph
+from thalweg_lab.elastic import HIGHS, ElasticExperiments, summary
+from thalweg_lab.elastic_real import FlowOfSteps
 from thalweg_lab.elastic_spark import elastic_spark
 from thalweg_lab.haren_queries import BURST_MEAN_PER_S, LOAD
 from thalweg_lab.haren_simulated import BURST, SimulatedHaren
-from thalweg_lab.measure import Report, run
+from thalweg_lab.measure import LabReport, run
 from thalweg_lab.prasaad import Prasaad
 from thalweg_lab.spark_queries import WAYS, spark_queries
 from thalweg_lab.streams import Streams
@@ -56,7 +56,7 @@ def test_a_run_is_measured() -> None:
 
 
 def test_streams(tmp_path: Path) -> None:
-    report = Report("streams", tmp_path, Terminal(quiet=True))
+    report = LabReport("streams", tmp_path, Terminal(quiet=True))
     text = Streams(report, threads=2, operators=4, budget_s=0.001, chunk_rows=8).all()
     report.finish(text)
     units, alone, flows = json.loads((tmp_path / "streams.json").read_text()).values()
@@ -72,7 +72,7 @@ def test_streams(tmp_path: Path) -> None:
 
 
 def test_cstream(tmp_path: Path) -> None:
-    report = Report("cstream", tmp_path, Terminal(quiet=True))
+    report = LabReport("cstream", tmp_path, Terminal(quiet=True))
     report.finish(CStream(report, seconds=0.02, threads=(1, 2)).all())
     found = json.loads((tmp_path / "cstream.json").read_text())
     assert len(found) == 4 + 3
@@ -87,8 +87,8 @@ def test_cstream(tmp_path: Path) -> None:
 @pytest.mark.timeout(900)
 def test_elastic_in_virtual_time(tmp_path: Path) -> None:
     """Both papers' tables; an adapted chain holds its source's pace with the replicas that this takes."""
-    report = Report("elastic", tmp_path, Terminal(quiet=True))
-    bench = Elastic(report, operators=6, periods=12, costs_us=(40,), most=2)
+    report = LabReport("elastic", tmp_path, Terminal(quiet=True))
+    bench = ElasticExperiments(report, operators=6, periods=12, costs_us=(40,), most=2)
     report.finish(summary([bench.simulated]))
     levels, story, one, two, wide = json.loads((tmp_path / "elastic.json").read_text()).values()
     assert [row["threading"] for row in levels[:5]] == [
@@ -104,9 +104,9 @@ def test_elastic_in_virtual_time(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_elastic_on_this_machine(tmp_path: Path) -> None:
-    report = Report("elastic", tmp_path, Terminal(quiet=True))
-    bench = Elastic(report, operators=4, periods=8, costs_us=(), most=2)
-    graphs = {("1 busy", "20 µs"): Graph.of(parametric.one_operator("stateless", 20.0), 20.0)}
+    report = LabReport("elastic", tmp_path, Terminal(quiet=True))
+    bench = ElasticExperiments(report, operators=4, periods=8, costs_us=(), most=2)
+    graphs = {("1 busy", "20 µs"): FlowOfSteps.of(parametric.one_operator("stateless", 20.0), 20.0)}
     text = bench.real(2, period_s=0.05, graphs=graphs)
     assert bench.overhead(2, 0.1, 0.05, 2, graphs=graphs).startswith("measuring and deciding take ")
     report.finish(text)
@@ -123,7 +123,7 @@ def test_elastic_on_this_machine(tmp_path: Path) -> None:
 @pytest.mark.merge
 def test_haren_simulated() -> None:
     """In virtual time what policies promise is exact, so it may be asserted."""
-    bench = SimulatedHaren(Report("haren", None, Terminal(quiet=True)), seconds=8.0)
+    bench = SimulatedHaren(LabReport("haren", None, Terminal(quiet=True)), seconds=8.0)
     gain, kept = bench.multi_class("dynamic", LOAD, BURST, BURST_MEAN_PER_S)
     assert gain >= 10 and kept >= 0.8
 
@@ -131,7 +131,7 @@ def test_haren_simulated() -> None:
 @pytest.mark.merge
 def test_haren(tmp_path: Path) -> None:
     """On real threads figures are the machine's: there is one of each kind for each way."""
-    report = Report("haren", tmp_path, Terminal(quiet=True))
+    report = LabReport("haren", tmp_path, Terminal(quiet=True))
     bench = haren.Haren(report, seconds=0.3, repeats=2, queries=[5], overhead_s=0.02, threads=2)
     report.finish(bench.all())
     found = json.loads((tmp_path / "haren.json").read_text())
@@ -167,7 +167,7 @@ def test_every_operator_of_a_graph_runs_every_step(model: graphs.Model, kind: in
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_prasaad(tmp_path: Path) -> None:
-    report = Report("prasaad", tmp_path, Terminal(quiet=True))
+    report = LabReport("prasaad", tmp_path, Terminal(quiet=True))
     report.finish(Prasaad(report, threads=2, rows=2_000, repeats=1).all())
     found = json.loads((tmp_path / "prasaad.json").read_text())
     assert len(found) == 8
@@ -178,7 +178,7 @@ def test_prasaad(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
 def test_elastic_slots_on_a_cluster(tmp_path: Path) -> None:
-    report = Report("elastic-spark", tmp_path, Terminal(quiet=True))
+    report = LabReport("elastic-spark", tmp_path, Terminal(quiet=True))
     text = elastic_spark(report, batches=6)
     report.finish(text)
     (rows,) = json.loads((tmp_path / "elastic-spark.json").read_text()).values()
@@ -192,7 +192,7 @@ def test_elastic_slots_on_a_cluster(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
 def test_spark_queries(tmp_path: Path) -> None:
-    report = Report("spark-queries", tmp_path, Terminal(quiet=True))
+    report = LabReport("spark-queries", tmp_path, Terminal(quiet=True))
     text = spark_queries(report, cores=2, background=[1], files=3)
     report.finish(text)
     (rows,) = json.loads((tmp_path / "spark-queries.json").read_text()).values()

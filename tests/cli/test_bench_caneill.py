@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from thalweg_lab import caneill, caneill_cluster
 from thalweg_lab.key_samples import requests, sketched
-from thalweg_lab.measure import Report
+from thalweg_lab.measure import LabReport
 
 from thalweg.printing import Terminal
-from thalweg.testing.sampling import Sample
+from thalweg.testing.sampling import SampledKeys
 
 
-def small(tuples: int) -> Sample:
+def small(tuples: int) -> SampledKeys:
     """The beginning of the requests."""
     whole = requests()
     pairs = [pair for pair in whole.pairs if pair[0] < tuples]
@@ -25,7 +25,7 @@ def small(tuples: int) -> Sample:
 def test_caneill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every experiment runs and is kept; where tuples go beside their partners, more of them stay than by hash."""
     monkeypatch.setattr(caneill, "SAMPLES", {"client → path": lambda: small(2_000)})
-    report = Report("caneill", tmp_path, Terminal(quiet=True))
+    report = LabReport("caneill", tmp_path, Terminal(quiet=True))
     report.finish(caneill.Caneill(report, periods=2, pairs=(50, 1_000)).all())
     counting, once, locality, imbalance, counters = json.loads(
         (tmp_path / "caneill.json").read_text()
@@ -52,7 +52,7 @@ def test_sketches_of_a_sample_know_its_keys() -> None:
 @pytest.mark.timeout(1800)
 def test_on_a_cluster(tmp_path: Path) -> None:
     """Bytes are no matter of speed: a table keeps between executors what hashing sends, the worst one sends more."""
-    report = Report("caneill", tmp_path, Terminal(quiet=True))
+    report = LabReport("caneill", tmp_path, Terminal(quiet=True))
     size = caneill_cluster.Size(
         4.0,
         (),

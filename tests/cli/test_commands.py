@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import thalweg as tw
 from thalweg.cli import app, arguments, loading, progress
+from thalweg.cli import local as local_engine
 from thalweg.flow.operators.nodes import Sink, Source
 
 FLOW = """\
@@ -284,3 +285,82 @@ def test_demo_embedded() -> None:
         assert part in text
     assert "flow web_sessions: 3 stages" in text
     assert text.rstrip().endswith("thalweg --help")
+
+
+def local(flow_file: Path, *more: object) -> tuple[int, str]:
+    words = flow_file.with_name("words.csv")
+    words.write_text("text\nriver\nsea\ndelta\nbank\n")
+    return command("run", flow_file, "--input", words, "--once", *more)
+
+
+def read_back(folder: Path, format: str) -> list[str]:
+    flow = tw.Flow("read")
+    flow.source("rows", NamedTuple("Word", [("text", str)])).sink("rows")
+    rows = tw.run(flow, {"rows": tw.files(folder, format)}).rows("rows")  # type: ignore[arg-type]
+    return [row.text for row in rows]
+
+
+def test_run_in_this_process(flow_file: Path) -> None:
+    """A run without Spark writes where Spark would, in each format, and never into a folder that has batches."""
+    for format, more in (("parquet", ""), ("csv", ",compression=gzip"), ("json", "")):
+        out = flow_file.with_name(format)
+        given = ["--engine", "local", "--output", f"{out},format={format}{more}"]
+        code, text = local(flow_file, *given)
+        assert code == 0, text
+        assert "the input ends with its last row, as with --drain" in text
+        assert read_back(out / "batch=0", format) == ["river", "delta", "bank"]
+        code, text = local(flow_file, *given)
+        assert (code, "already has 1 batches" in text) == (1, True)
+
+
+def test_run_to_the_terminal(flow_file: Path) -> None:
+    """``auto`` takes this process where the outcome is Spark's; a table has the rows asked for, and their count."""
+    code, text = local(
+        flow_file, "--drain", "--engine", "auto", "--output", "console,max_rows=2", "--slots", 1
+    )
+    assert code == 0, text
+    assert "--engine auto: in this process" in text
+    assert "long: 3 rows" in " ".join(text.split())
+    assert "delta" in text
+    assert "bank" not in text
+    assert "1 more" in text
+    code, text = local(flow_file, "--engine", "local", "--slots", 2)
+    assert code == 0, text
+    assert "console" not in text
+
+
+def test_what_this_process_cannot_do(flow_file: Path) -> None:
+    """Each option that only Spark has is named, all at once, and the exit code is that of a wrong call."""
+    for more, said in (
+        (["--checkpoint", "c"], "--checkpoint: it keeps no state"),
+        (["--master", "local[2]"], "--master: that is Spark's"),
+        (["--follow"], "--follow: it reads what there is and ends, so add --once"),
+        (["--follow", "--trigger", "1 second"], "--trigger: it has no batches"),
+        (["--output", "s3a://bucket/out"], "s3a://bucket/out is not on a disk of this machine"),
+        (["--output", "x,format=csv,quoteAll=true"], "option 'quoteAll': it has only compression"),
+        (["--output", "x,compression=zstd"], "its Parquet is compressed by snappy"),
+    ):
+        code, text = local(flow_file, "--engine", "local", *more)
+        assert (code, said in " ".join(text.split())) == (2, True), text
+    words = flow_file.with_name("words.csv")
+    code, text = command(
+        "run", flow_file, "--input", f"{words},max_files_per_trigger=1", "--once", "--engine",
+        "local", "--checkpoint", "c",
+    )  # fmt: skip
+    assert code == 2
+    assert "max_files_per_trigger: it has no batches" in text
+    assert "--checkpoint" in text
+    asked = local_engine.Asked(once=True, drain=True)
+    assert not list(local_engine.why_not(asked, {}, {}))
+
+
+def test_a_run_that_fails_leaves_no_output(flow_file: Path) -> None:
+    """A function that raises is one message, and no file appears."""
+    flow_file.write_text(FLOW.replace("len(word.text) > 3", 'bool(1 // (word.text != "sea"))'))
+    out = flow_file.with_name("out")
+    code, text = local(flow_file, "--engine", "local", "--output", out)
+    assert code == 1
+    assert "ZeroDivisionError" in text
+    assert "text='sea'" in text
+    assert "Traceback" not in text
+    assert not [*out.rglob("*.parquet")]

@@ -70,8 +70,8 @@ def run(place: Path, *more: object) -> tuple[int, str, str]:
     )  # fmt: skip
 
 
-def counts(place: Path) -> list[tuple[str, int]]:
-    table = ds.dataset(place / "out", partitioning="hive").to_table()
+def counts(place: Path, out: str = "out") -> list[tuple[str, int]]:
+    table = ds.dataset(place / out, partitioning="hive").to_table()
     return sorted(zip(table["page"].to_pylist(), table["n"].to_pylist(), strict=True))
 
 
@@ -100,6 +100,11 @@ def test_run_look_and_go_on(spark: SparkSession, place: Path) -> None:
     code, out, err = run(place, "--drain", "--slots", 2)
     assert code == 0, err
     assert counts(place) == [("a", 1), ("a", 2), ("b", 1)]
+    code, out, err = command(
+        "run", place / "visits_flow.py", "--input", place / "in", "--output", place / "local",
+        "--once", "--engine", "local",
+    )  # fmt: skip
+    assert (code, counts(place, "local")) == (0, counts(place)), err
     code, out, err = run(place)
     assert code == 1
     assert err.splitlines()[-2].startswith("error: the checkpoint")

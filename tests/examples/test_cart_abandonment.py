@@ -52,5 +52,7 @@ def test_from_files(tmp_path: Path) -> None:
     batches = list(datagen.clickstream(1000, 100, seed=2, days=1))
     datagen.write_files(iter(batches), tmp_path, rows=1000, files=2)
     table = pa.Table.from_batches(batches)
-    outcome = running.run(flow, {"clicks": running.Input(str(tmp_path), "parquet")}, embedded=True)
+    outcome = running.run(
+        flow, {"clicks": running.ExampleInput(str(tmp_path), "parquet")}, embedded=True
+    )
     assert outcome.tables["average"].equals(tw.run(flow, {"clicks": table}).sinks["average"])

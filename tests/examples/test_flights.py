@@ -57,6 +57,6 @@ def test_connections_and_breaks() -> None:
 def test_delays_change_the_order() -> None:
     """The file is in another order than the departures: without lateness thousands of rows are late."""
     flow = flights.make_flow(lateness="0 seconds")
-    given = running.Input(str(data.path("nyc_flights")), "csv", flights.OPTIONS)
+    given = running.ExampleInput(str(data.path("nyc_flights")), "csv", flights.OPTIONS)
     outcome = running.run(flow, {"flights": given}, embedded=True)
     assert outcome.count("late") > 10_000

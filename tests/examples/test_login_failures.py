@@ -41,7 +41,7 @@ def test_the_case() -> None:
     expected = json.loads((CASE / "expected.json").read_text())
     path = CASE / "input" / "messages.log"
     flow = make_flow(expected["assumed_first_year"])
-    given = running.Input(str(path), "text")
+    given = running.ExampleInput(str(path), "text")
     outcome = running.run(flow, {"lines": given}, embedded=True)
     failures = [Failure(**one) for one in outcome.rows("failures")]
     assert by_host(failures) == expected["failed_by_host"]
@@ -69,7 +69,7 @@ def test_the_case() -> None:
 @pytest.mark.spark
 def test_the_case_on_spark(spark: SparkSession) -> None:
     """State with lists and rows that are dated on the way go through Spark's workers as through this process."""
-    given = running.Input(str(CASE / "input" / "messages.log"), "text")
+    given = running.ExampleInput(str(CASE / "input" / "messages.log"), "text")
     outcomes = [
         running.run(make_flow(2023), {"lines": given}, embedded=embedded, slots=2)
         for embedded in (True, False)

@@ -82,7 +82,7 @@ def test_bundled() -> None:
         speed = great_circle_km(place, other) / ((now - before).total_seconds() / 3600)
         if speed > 60:
             expected.append((tw.timestamp(now), pytest.approx(speed, rel=1e-3)))
-    given = running.Input(str(data.path("call_records")), "csv", mobility_fraud.OPTIONS)
+    given = running.ExampleInput(str(data.path("call_records")), "csv", mobility_fraud.OPTIONS)
     flow = mobility_fraud.make_flow(limit_km_per_h=60)
     outcome = running.run(flow, {"calls": given}, embedded=True)
     found = [(row["ts"], row["km_per_h"]) for row in outcome.rows("cases")]
@@ -142,7 +142,9 @@ def test_command() -> None:
 @pytest.mark.spark
 def test_on_spark(spark: SparkSession) -> None:
     """Two slots on Spark give what this process gives, from the bundled file."""
-    given = {"calls": running.Input(str(data.path("call_records")), "csv", mobility_fraud.OPTIONS)}
+    given = {
+        "calls": running.ExampleInput(str(data.path("call_records")), "csv", mobility_fraud.OPTIONS)
+    }
     flow = mobility_fraud.make_flow(limit_km_per_h=60)
     expected = running.run(flow, given, embedded=True)
     outcome = running.run(flow, given, slots=2)

@@ -175,7 +175,7 @@ def test_on_spark(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Two slots on Spark give what this process gives."""
     module, table = query(name), made(name, 5000, 6)
     datagen.write_files(iter(table.to_batches()), tmp_path, rows=5000, files=2)
-    given = {source_of(name): running.Input(str(tmp_path), "parquet")}
+    given = {source_of(name): running.ExampleInput(str(tmp_path), "parquet")}
     outcome = running.run(module.flow, given, slots=2)
     (sink,) = outcome.tables
     assert outcome.tables[sink].equals(tw.run(module.flow, {source_of(name): table}).sinks[sink])

@@ -37,14 +37,14 @@ def by_hand() -> list[tuple[str, int, int, int]]:
     return sessions
 
 
-def shown(outcome: running.Outcome) -> list[tuple[str, int, int, int]]:
+def shown(outcome: running.ExampleOutcome) -> list[tuple[str, int, int, int]]:
     return [
         (one["client"], one["start"] // 1_000_000, one["end"] // 1_000_000, one["requests"])
         for one in outcome.rows("sessions")
     ]
 
 
-def check(outcome: running.Outcome) -> None:
+def check(outcome: running.ExampleOutcome) -> None:
     """3,052 sessions of 1,753 clients, one rejected line, nothing late, in the order in which sessions end."""
     sessions = shown(outcome)
     assert len(sessions) == 3052

@@ -11,7 +11,7 @@ from thalweg import testing
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors import as_source, never
 from thalweg.engine.build import Prepared, prepare
-from thalweg.engine.serial import Leaving
+from thalweg.engine.contract import Leaving
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Keyed, Stateless
 from thalweg.locality import Assignment, Online, Report, RoutingTable, Statistics, keyed_operators
@@ -90,7 +90,7 @@ def placer(prepared: Prepared, chooser: random.Random) -> Placer:
 class Ran:
     """What a run gave, how many reconfigurations took hold, and what was counted behind the last."""
 
-    result: testing.Result
+    result: testing.CheckedResult
     epochs: int
     counted: Statistics | None
 
@@ -164,7 +164,7 @@ def run(
         name: {what: n for what, n in mine.items() if n} for name, mine in engine.counts.items()
     }
     return Ran(
-        testing.Result(sinks, states(engine), {k: v for k, v in counts.items() if v}),
+        testing.CheckedResult(sinks, states(engine), {k: v for k, v in counts.items() if v}),
         engine.table.epoch,
         counted,
     )

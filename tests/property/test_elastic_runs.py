@@ -18,7 +18,7 @@ from thalweg.elasticity import Combined, Controller, Sample, Suggestion, ThreadL
 from thalweg.engine.build import prepare
 from thalweg.plan.plan import make_plan
 from thalweg.testing import session
-from thalweg.workers.elastic import Elastic
+from thalweg.workers.elastic import ElasticThreads
 from thalweg.workers.engine import ParallelEngine
 from thalweg.workers.memory import layout as at
 from thalweg.workers.options import Options
@@ -56,7 +56,7 @@ class Shaken(ParallelEngine):
 
     def __init__(self, prepared: Any, **how: Any) -> None:
         super().__init__(prepared, **how)
-        self._elastic = Elastic(self.workers, Anything(Shaken.seed))
+        self._elastic = ElasticThreads(self.workers, Anything(Shaken.seed))
         self._elastic.begin(0)
         self._shaken = 0
 

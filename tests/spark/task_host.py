@@ -18,7 +18,7 @@ from thalweg.checkpoint import record as records
 from thalweg.engine.build import prepare
 from thalweg.plan.plan import make_plan
 from thalweg.spark import inputs as io
-from thalweg.spark.store import Store
+from thalweg.spark.checkpoint.store import Store
 from thalweg.spark.tasks import tasks, worker
 from thalweg.spark.tasks.pickling import pickled_plan
 from thalweg.spark.tasks.transport import from_batch

@@ -19,7 +19,7 @@ import pytest
 from test_kill import environment
 
 import thalweg as tw
-from thalweg.spark.store import Store
+from thalweg.spark.checkpoint.store import Store
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -369,8 +369,10 @@ def test_a_log_that_only_spark_can_read(tmp_path: Path, monkeypatch: pytest.Monk
     case.run()
     (case.checkpoint / "thalweg/commits/1.json").unlink()
     case.put()
-    monkeypatch.setattr("thalweg.spark.store.read_log", lambda _: pytest.fail("not here"))
-    monkeypatch.setattr("thalweg.spark.store._folder_of", lambda _: None)
+    monkeypatch.setattr(
+        "thalweg.spark.checkpoint.store.read_log", lambda _: pytest.fail("not here")
+    )
+    monkeypatch.setattr("thalweg.spark.checkpoint.store._folder_of", lambda _: None)
     case.refused("1.json is missing")
     assert sorted(case.out) == [0, 1]
 

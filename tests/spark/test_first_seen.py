@@ -16,15 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from new_keys_host import FLOW, Driver, see
 from slots_host import SlotsHost, check
-from thalweg_lab.key_samples import Count as Requests
-from thalweg_lab.key_samples import Line, count_request, request
+from thalweg_lab.key_samples import LogLine, count_request, request
+from thalweg_lab.key_samples import SampleCount as Requests
 
 import thalweg as tw
 from thalweg import data
 from thalweg.locality.links import foreseen_links, links_of
 from thalweg.plan.plan import make_plan
 from thalweg.spark.keys import known_keys
-from thalweg.spark.keys.new_keys import NewKeysOfBatches, Pace
+from thalweg.spark.keys.new_keys import NewKeysOfBatches, PrepassPace
 from thalweg.testing.reference import run_reference
 
 STEPS = st.lists(
@@ -109,7 +109,7 @@ def test_keys_with_state_are_known(tmp_path: Path) -> None:
 
 def test_pace() -> None:
     """All batches while keys are placed; after one with few, 1, 2, 4, 8, 8, … are passed over."""
-    pace = Pace()
+    pace = PrepassPace()
     shares = iter([0.3, 0.01, 0.009, 0.0, 0.0, 0.0, 0.0, 0.5, 0.5, 0.5])
     due = []
     for _ in range(33):
@@ -141,8 +141,8 @@ def test_failing_rows_are_the_batchs_affair(tmp_path: Path) -> None:
 
     flow = tw.Flow("bad")
     clicks = flow.source("clicks", driver.Click).map(bad)
-    numbered = clicks.key_by("user").process(driver.number, state=driver.Count)
-    numbered.key_by("item").process(see, state=driver.Count).sink("seen")
+    numbered = clicks.key_by("user").process(driver.number, state=driver.SampleCount)
+    numbered.key_by("item").process(see, state=driver.SampleCount).sink("seen")
     host = SlotsHost(flow, str(tmp_path))
     keys = NewKeysOfBatches(host.plan, host.store.fs, host.store.root)
     rows = driver.make_rows(1, 10)
@@ -190,7 +190,7 @@ def test_pairs_of_a_batch(tmp_path: Path) -> None:
 
 def requests_flow() -> tw.Flow:
     flow = tw.Flow("requests")
-    first = flow.source("lines", Line).map(request).key_by("client")
+    first = flow.source("lines", LogLine).map(request).key_by("client")
     counted = first.process(count_request, state=Requests, name="client")
     counted.key_by("path").process(count_request, state=Requests, name="path").sink("out")
     return flow
@@ -246,7 +246,7 @@ def test_requests_stay_in_their_slot(tmp_path: Path) -> None:
     assert means["stay"] >= 0.65 and means["stay_hashed"] < 0.2
     assert said[0]["keys_placed"] > 50 and said[0]["pre_pass_s"] > 0
     lines += lines[: len(lines) // 8]
-    assert sink.rows == [one for line in lines if (one := request(Line(line))) is not None]
+    assert sink.rows == [one for line in lines if (one := request(LogLine(line))) is not None]
 
 
 BALANCE = ("imbalance", "imbalance_hashed")

@@ -101,7 +101,7 @@ def check(
         if run.rescale is not None:
             query.rescale(slots=run.rescale)
         query.await_termination()
-    got = testing.Result(
+    got = testing.CheckedResult(
         {name: sink.rows for name, sink in sinks.items()},
         {node.name: stored_states(checkpoint, node) for node in (*plan.keyed, *plan.coroutines)},
         {name: kept for name, mine in query.counts.items() if (kept := {w: n for w, n in mine.items() if n})},

@@ -11,6 +11,9 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from fuzz_texts import EDGES as TEXT_EDGES
+from fuzz_texts import TextWriter
+
 import thalweg as tw
 from thalweg import times
 from thalweg.flow.operators.windows import make_functions
@@ -37,6 +40,8 @@ class Row(NamedTuple):
     f: float | None
     kind: tw.Category
     text: str
+    word: str
+    note: str | None
 
 
 class Out(NamedTuple):
@@ -47,6 +52,7 @@ class Out(NamedTuple):
     f: float | None
     kind: tw.Category
     text: str
+    note: str | None
 
 
 @tw.state
@@ -74,21 +80,34 @@ def helper_maybe(a: int) -> int | None:
     return a + 1 if a % 2 else None
 
 
+def helper_text(text: str, n: int, fill: str = "é") -> str:
+    text = text.strip()
+    while len(text) < n % 7:
+        text = text + fill
+    return text
+
+
 SCOPE: Final[dict[str, Any]] = {
     "math": math, "times": times, "tw": tw, "Out": Out, "INF": math.inf, "NAN": math.nan, "BIG": 2**63 - 1,
     "LEAST": -(2**63), "SOME": (1, -1, 2**53 + 1), "helper_int": helper_int, "helper_float": helper_float,
-    "helper_maybe": helper_maybe,
+    "helper_maybe": helper_maybe, "helper_text": helper_text, "LETTERS": "0123456789bcdefghjkmnpqrstuvwxyz",
+    "NAMES": ("a", "zwölf", "", "ab"),
 }  # fmt: skip
 
 
-class Writer:
+class Writer(TextWriter):
     """Writes bodies; ``state``: whether the function has one. ``n`` tells its variables from other bodies'."""
 
     def __init__(self, random_: random.Random, n: int, *, state: bool) -> None:
         self.random = random_
         self.n = n
         self.state = state
-        self.variables: dict[str, list[str]] = {"int": [], "float": [], "bool": []}
+        self.variables: dict[str, list[str]] = {
+            "int": [],
+            "float": [],
+            "bool": [],
+            "text": [],
+        }
         self.names = 0
 
     def pick(self, *choices: Any) -> Any:
@@ -135,6 +154,7 @@ class Writer:
             lambda: f"helper_int({i()}, {i()})",
             lambda: f"{self.pick('times.hour', 'times.weekday', 'times.date')}({i()})",
             lambda: f"({i()}, {i()})[{self.pick(0, 1, -1)}]",
+            *self.ints_of_texts(d),
             *([lambda: self._refused(f)] if self.random.random() < 0.03 else []),
         ]
 
@@ -174,6 +194,7 @@ class Writer:
             lambda: f"helper_float({f()})",
             lambda: f"helper_float({f()}, n={self.pick('2', '0', '(r.i % 5)')})",
             lambda: f"math.sqrt({i()})",
+            *self.floats_of_texts(d),
             *([lambda: f"({f()} // {f()})"] if self.random.random() < 0.03 else []),
         ]
 
@@ -211,6 +232,7 @@ class Writer:
             lambda: f"(r.f {self.pick('==', '!=')} {self.pick('r.f', f())})",
             lambda: f"(r.kind {self.pick('==', '!=')} {self.pick('a', 'b', '')!r})",
             lambda: "(r.kind in ('a', 'z'))",
+            *self.bools_of_texts(d),
         ]
 
     def maybe(self, depth: int) -> str:
@@ -233,6 +255,7 @@ class Writer:
             "int": self.int_,
             "float": self.float_,
             "bool": self.bool_,
+            "text": self.text_,
         }
         return write[kind](depth)
 
@@ -252,10 +275,12 @@ class Writer:
             lambda: self._for(depth),
             lambda: self._while(depth),
             self._guard,
+            self.parts,
+            self.characters,
         ]
 
     def _assign(self) -> Iterator[str]:
-        kind = self.random.choice(["int", "int", "float", "bool"])
+        kind = self.random.choice(["int", "int", "float", "bool", "text", "text"])
         value, name = self.any_(kind, 3), self.name()
         yield f"{name} = {value}"
         self.variables[kind].append(name)
@@ -346,9 +371,13 @@ class Writer:
             f"('b' if {self.bool_(2)} else r.kind)",
             *(["state.k"] if self.state else []),
         )
+        note = self.pick(
+            "r.note", "None", self.text_(1), f"({self.text_(1)} if {self.bool_(1)} else None)"
+        )
+        text = self.pick("r.text", "r.word", self.text_(depth), self.text_(depth))
         return (
             f"Out({self.int_(depth)}, {self.pick(self.float_, self.float_, self.int_)(depth)}, {self.bool_(depth)},"
-            f" {self.maybe(depth - 1)}, {f}, {kind}, r.text)"
+            f" {self.maybe(depth - 1)}, {f}, {kind}, {text}, {note})"
         )
 
     def body(self) -> list[str]:
@@ -394,6 +423,7 @@ def rows(random_: random.Random, count: int) -> list[Row]:
         time = random_.randint(0, 50) * times.hours(1)
         numbers = (whole(), whole(), real(), real(), random_.random() < 0.5)
         texts = (random_.choice(["a", "b", "", "c"]), random_.choice(["", "x", "zwölf"]))
-        return Row(0, time, *numbers, some(whole), some(real), *texts)
+        words = (random_.choice(TEXT_EDGES), some(lambda: random_.choice(TEXT_EDGES)))
+        return Row(0, time, *numbers, some(whole), some(real), *texts, *words)
 
     return [row() for _ in range(count)]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from thalweg.checkpoint import record as records
-from thalweg.checkpoint.compaction import DEFAULT_LIMITS, Limits
+from thalweg.checkpoint.compaction import DEFAULT_LIMITS, WriteLimits
 from thalweg.checkpoint.record import CommitRecord
 from thalweg.checkpoint.segments import Segment
 from thalweg.checkpoint.store import SegmentPlace, load_buckets, save_operator
@@ -109,7 +109,9 @@ class DictTable:
 class Process:
     """A worker process: tables that survive between batches, with their tags."""
 
-    def __init__(self, root: str, operator: str = "track", limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self, root: str, operator: str = "track", limits: WriteLimits = DEFAULT_LIMITS
+    ) -> None:
         self.root, self.operator, self.limits = root, operator, limits
         self.tables: dict[int, DictTable] = {}
         self.tags: dict[int, str] = {}

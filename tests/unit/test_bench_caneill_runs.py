@@ -20,8 +20,8 @@ from thalweg_lab.caneill_flow import (
     padding_of,
     worst_table,
 )
-from thalweg_lab.caneill_runs import Batch, Run, Setting
-from thalweg_lab.measure import Report
+from thalweg_lab.caneill_runs import Batch, CaneillSetting, MeasuredRun
+from thalweg_lab.measure import LabReport
 
 import thalweg as tw
 from thalweg import datagen
@@ -104,7 +104,7 @@ def test_only_the_hop_between_the_keys_counts() -> None:
 def test_one_slot_exchanges_nothing() -> None:
     batch = Batch.of({"rows": 10, "batch_s": 0.5, "locality": {}})
     assert batch == Batch(10, 0.5, None, None, 1.0, 0, before=None)
-    assert Run((batch,), 0.0).remote_bytes == Run((batch,), 0.0).before_bytes == 0
+    assert MeasuredRun((batch,), 0.0).remote_bytes == MeasuredRun((batch,), 0.0).before_bytes == 0
 
 
 def test_figures_of_a_run() -> None:
@@ -114,7 +114,7 @@ def test_figures_of_a_run() -> None:
         Batch(100, 4.0, None, None, 0.9, 0, None),
         Batch(100, 2.0, 0, 100, 0.9, 0, 100),
     )
-    run = Run(batches, cpu_s=0.003)
+    run = MeasuredRun(batches, cpu_s=0.003)
     assert run.rows_per_s == 50
     assert run.best_per_s == 100
     assert run.remote_bytes == 140 / 200
@@ -129,9 +129,9 @@ def batch(wall_s: float, moved: int = 0) -> Batch:
 
 def test_means_behind_the_first_reconfiguration() -> None:
     """Of both runs the same batches count, the mean is of all their rows; without a reconfiguration all count."""
-    setting = Setting(("hashed", "online"), 4_000, 24.0, batches=4)
-    hashed = Run(tuple(map(batch, (9.0, 9.0, 1.0, 3.0))), 0.0)
-    online = Run((batch(9.0), batch(9.0, moved=5), batch(1.0), batch(1.0, moved=1)), 0.0)
+    setting = CaneillSetting(("hashed", "online"), 4_000, 24.0, batches=4)
+    hashed = MeasuredRun(tuple(map(batch, (9.0, 9.0, 1.0, 3.0))), 0.0)
+    online = MeasuredRun((batch(9.0), batch(9.0, moved=5), batch(1.0), batch(1.0, moved=1)), 0.0)
     found = {"hashed": [hashed], "online": [online]}
     plain, routed = caneill_cluster._means(setting, found)
     assert (plain["routing"], plain["rows/s"], plain["batches"]) == ("hashed", 50, 2)
@@ -143,15 +143,15 @@ def test_means_behind_the_first_reconfiguration() -> None:
 def test_costs_are_compared_turn_by_turn(tmp_path: Path) -> None:
     """A machine that gets slower from turn to turn says nothing of the ways: what a turn's runs differ by counts."""
 
-    def run(wall_s: float, cpu_s: float) -> Run:
-        return Run((batch(wall_s),), cpu_s)
+    def run(wall_s: float, cpu_s: float) -> MeasuredRun:
+        return MeasuredRun((batch(wall_s),), cpu_s)
 
     found = {
         "hashed": [run(1.0, 1.0), run(2.0, 2.0), run(9.0, 9.0)],
         "counting": [run(1.5, 1.1), run(3.5, 2.2), run(9.0, 9.3)],
     }
-    report = Report("caneill", tmp_path, Terminal(quiet=True))
-    setting = Setting(("hashed", "counting"), 4_000, 24.0, batches=3, by_batch=True)
+    report = LabReport("caneill", tmp_path, Terminal(quiet=True))
+    setting = CaneillSetting(("hashed", "counting"), 4_000, 24.0, batches=3, by_batch=True)
     size = caneill_cluster.QUICK
     text = caneill_cluster.CaneillCluster(report, size)._costs([setting], [found])
     assert text == "CPU time of counting by none: 4 kB 1.05x"

@@ -7,7 +7,7 @@ import functools
 import numpy as np
 import pytest
 from thalweg_lab import chains
-from thalweg_lab.chains import Ran, Way
+from thalweg_lab.chains import ChainRun, Way
 from thalweg_lab.haren import CLASS_WAYS, WAYS
 from thalweg_lab.haren_queries import BURST_PER_S, HIGH, LENGTH, single_class, two_classes
 
@@ -29,7 +29,7 @@ def graph() -> Graph:
 
 
 @functools.cache
-def ran(name: str) -> Ran:
+def ran(name: str) -> ChainRun:
     return chains.run(graph(), ALL_WAYS[name], threads=2, seconds=0.1, to_the_end=True, capacity=16)
 
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from thalweg_lab.measure import Report
+from thalweg_lab.measure import LabReport
 
 from thalweg.printing import Terminal
 
@@ -15,7 +15,7 @@ pytest.importorskip("matplotlib")
 
 def test_each_kind_of_experiment(tmp_path: Path) -> None:
     """Bars of what is compared, lines by period and batch, panels by graph; what has no such figure has no file."""
-    report = Report("bench", tmp_path, Terminal(quiet=True))
+    report = LabReport("bench", tmp_path, Terminal(quiet=True))
     report.add("compared", [{"way": "one", "rows/s": 1.0}, {"way": "other", "rows/s": 2.0}])
     report.add("no figure to draw", [{"way": "one", "kB": 1.0}])
     report.add(

@@ -15,7 +15,7 @@ from thalweg.columns.chunks import Chunk
 from thalweg.connectors.readers import Parsed, ReadOptions, describe_bad, read_file
 from thalweg.embedded import collect
 from thalweg.engine.build import prepare
-from thalweg.engine.serial import Engine
+from thalweg.engine.serial import SerialEngine
 from thalweg.flow.operators.nodes import Source
 from thalweg.flow.operators.rejected import Rejected
 from thalweg.plan.plan import Plan, make_plan
@@ -73,7 +73,7 @@ def engine(
 ) -> cases.Outcome:
     """The engine in this process, two rows a step."""
     plan: Plan = make_plan(flow)
-    made = Engine(prepare(plan), chunk_rows=2)
+    made = SerialEngine(prepare(plan), chunk_rows=2)
     out: dict[str, list[Chunk]] = {sink.name: [] for sink in plan.sinks}
     for chunk, bad in _parsed(plan.sources[0], files, options):
         collect(plan, made.feed(source, chunk, bad), out)

@@ -25,10 +25,10 @@ from thalweg.checkpoint.inspect import describe
 from thalweg.checkpoint.manifest import Manifest
 from thalweg.checkpoint.record import CommitRecord, next_record
 from thalweg.errors import CheckpointError
-from thalweg.spark import lease as leases
-from thalweg.spark.lease import Lease
-from thalweg.spark.spark_log import read_log
-from thalweg.spark.store import Store
+from thalweg.spark.checkpoint import lease as leases
+from thalweg.spark.checkpoint.lease import Lease
+from thalweg.spark.checkpoint.spark_log import read_log
+from thalweg.spark.checkpoint.store import Store
 
 QUERY = "5d3c"
 

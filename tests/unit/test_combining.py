@@ -14,7 +14,7 @@ from thalweg.columns.chunks import Chunk
 from thalweg.connectors import as_source, never
 from thalweg.engine.build import prepare
 from thalweg.engine.combine import grouped
-from thalweg.engine.serial import Engine
+from thalweg.engine.serial import SerialEngine
 from thalweg.errors import BuildError
 from thalweg.flow.operators.nodes import Combine
 from thalweg.flow.records import Schema
@@ -161,7 +161,7 @@ def test_one_row_a_chunk_and_key_leaves() -> None:
     """A chunk with two keys in one window gives two parts, each in the place of its first row."""
     stream = by_key().window(100, name="w", n=tw.agg.count())
     stream.sink("out")
-    engine = Engine(prepare(make_plan(stream.flow)))
+    engine = SerialEngine(prepare(make_plan(stream.flow)))
     chunk = Chunk.from_rows(SCHEMA, [row(ts, key) for ts, key in enumerate("abbabba")])
     list(engine.feed("rows", chunk, []))
     list(engine.finish())

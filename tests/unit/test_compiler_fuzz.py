@@ -44,7 +44,8 @@ def spec_of(function: Any) -> KeyedSpec:
         if 0 < state.a < 5:
             state.a -= 1
             state.timer = time + state.a
-        return kit.Out(state.a * 3 - time, state.x, state.c, None, key[0], state.k, key[1])
+        note = f"{key[1][:2]}!"
+        return kit.Out(state.a * 3 - time, state.x, state.c, None, key[0], state.k, key[1], note)
 
     key = KeySpec((ROWS.field("which"), ROWS.field("text")))
     return KeyedSpec("fuzz", function, on_timer, STATE, ROWS, key, OUT)

@@ -12,7 +12,7 @@ import pytest
 
 import thalweg as tw
 from thalweg.engine.coroutines.body import Body
-from thalweg.engine.coroutines.frame import Growth, Network, Operator, State
+from thalweg.engine.coroutines.frame import Growth, NetworkOperator, PortNetwork, State
 from thalweg.flow.operators.coroutines import Control, Input, Output, Push, Queue
 from thalweg.flow.operators.functions import Function
 
@@ -24,13 +24,13 @@ class Made:
 
     def __init__(self, **options: Any) -> None:
         self.out: dict[str, list[Any]] = {}
-        self.net = Network(leave=self._leave, **options)
-        self.operators: dict[str, Operator] = {}
+        self.net = PortNetwork(leave=self._leave, **options)
+        self.operators: dict[str, NetworkOperator] = {}
 
     def _leave(self, push: Push[Any]) -> None:
         self.out.setdefault(push.output.name, []).append(push.row)
 
-    def add(self, function: Any, *arguments: Any, name: str = "") -> Operator:
+    def add(self, function: Any, *arguments: Any, name: str = "") -> NetworkOperator:
         label = name or function.__name__
         inputs = [one for one in arguments if isinstance(one, (Input, Control))]
         outputs = [one for one in arguments if isinstance(one, Output)]
@@ -53,9 +53,9 @@ class Made:
         return self.out
 
     def _checked(
-        self, pick: Callable[[Sequence[Operator]], Operator]
-    ) -> Callable[[Sequence[Operator]], Operator]:
-        def checked(ready: Sequence[Operator]) -> Operator:
+        self, pick: Callable[[Sequence[NetworkOperator]], NetworkOperator]
+    ) -> Callable[[Sequence[NetworkOperator]], NetworkOperator]:
+        def checked(ready: Sequence[NetworkOperator]) -> NetworkOperator:
             self.net.validate()
             return pick(ready)
 

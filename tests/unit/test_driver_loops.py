@@ -42,7 +42,7 @@ class Three(NamedTuple):
     c: str
 
 
-def check(flow: tw.Flow, inputs: dict[str, list[Any]], seeds: int = 6) -> testing.Result:
+def check(flow: tw.Flow, inputs: dict[str, list[Any]], seeds: int = 6) -> testing.CheckedResult:
     """The engine gives what the reference gives, over cuts, and started anew after every few rows."""
     return testing.assert_same(
         flow, inputs, seeds=range(seeds), compile=("never",), restart_every=lambda c: c.choice([0, 1, 3])

@@ -21,7 +21,7 @@ from thalweg.engine.build import prepare
 from thalweg.engine.machine import Machine
 from thalweg.plan.plan import make_plan
 from thalweg.stats import Change
-from thalweg.workers.elastic import Elastic
+from thalweg.workers.elastic import ElasticThreads
 from thalweg.workers.engine import ParallelEngine
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.gauges import count_full, still_running
@@ -97,7 +97,7 @@ class Run:
         self.engine = ParallelEngine(
             prepare(make_plan(flow)), options=Options(**{"threads": 3, **how}), chunk_rows=10
         )
-        self.elastic = Elastic(
+        self.elastic = ElasticThreads(
             self.engine.workers,
             controller,
             limits=limits,
@@ -316,7 +316,7 @@ def test_flows_that_come_and_go() -> None:
     controller = Told(initial=2)
     workers = Workers(Options(threads=2))
     prepared = prepare(make_plan(a_flow()))
-    elastic = Elastic(workers, controller, limits=Limits(1, 2))
+    elastic = ElasticThreads(workers, controller, limits=Limits(1, 2))
     try:
         elastic.begin(0)
         engine = ParallelEngine(prepared, workers=workers)

@@ -12,7 +12,8 @@ import pytest
 import thalweg as tw
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.build import prepare
-from thalweg.engine.serial import Leaving
+from thalweg.engine.contract import Leaving
+from thalweg.engine.units import Moment
 from thalweg.errors import BuildError, OperatorError
 from thalweg.locality import (
     Assignment,
@@ -27,8 +28,8 @@ from thalweg.slots import SlottedEngine, Stepped, Threads
 from thalweg.slots.arrivals import INGRESS
 from thalweg.slots.messages import (
     AckReconf,
+    Instance,
     Migrate,
-    Phase,
     Place,
     Propagate,
     SendReconf,
@@ -79,7 +80,7 @@ PLAN = totals()
 READER = Edge(next(node.index for node in PLAN.nodes if node.name == "add"), 0)
 FIRST = pinned(RoutingTable.hashed(keyed_operators(PLAN), 2), a=0, b=0, c=1)
 HERE, THERE, SINKS = Place(1, 1), Place(1, 0), Place(2, 0)
-QUIET = Phase({}, frozenset(), 0)
+QUIET = Moment({})
 
 
 class Slot:
@@ -110,7 +111,7 @@ class Slot:
         )
         return self.handle(INGRESS, Work(step, QUIET, part))
 
-    def handle(self, sender: Place, message: Any) -> list[Any]:
+    def handle(self, sender: Instance, message: Any) -> list[Any]:
         return [(one.receiver, one.message) for one in self.stage.handle(sender, message)]
 
     def reconfigure(self, router: RoutingTable, step: int) -> list[Any]:
@@ -241,10 +242,12 @@ def test_threads_and_growing_and_shrinking(compile: Literal["auto", "never"]) ->
     assert engine.counts["add"]["in"] == len(ROWS)
 
 
-def last_to(receiver: Place) -> Callable[[Sequence[tuple[Place, Place]]], int]:
+def last_to(
+    receiver: Instance,
+) -> Callable[[Sequence[tuple[Instance, Instance]]], int]:
     """Delivers to a place only what nobody else waits for."""
 
-    def pick(channels: Sequence[tuple[Place, Place]]) -> int:
+    def pick(channels: Sequence[tuple[Instance, Instance]]) -> int:
         return min(range(len(channels)), key=lambda i: channels[i][1] == receiver)
 
     return pick
@@ -252,7 +255,7 @@ def last_to(receiver: Place) -> Callable[[Sequence[tuple[Place, Place]]], int]:
 
 @pytest.mark.parametrize("late", [SINKS, HERE, THERE, INGRESS], ids=str)
 @pytest.mark.parametrize("turns", [1, 20])
-def test_one_place_hears_last(late: Place, turns: int) -> None:
+def test_one_place_hears_last(late: Instance, turns: int) -> None:
     """Words that come late, also to where the sinks' rows are collected, do not mix with those of the next table."""
     engine = SlottedEngine(
         prepare(PLAN), slots=2, transport=lambda handle, is_host: Stepped(handle, is_host, last_to(late), lambda: turns)

@@ -14,7 +14,7 @@ from thalweg.columns.chunks import Chunk
 from thalweg.embedded import feeding
 from thalweg.embedded.feeding import Feeding
 from thalweg.engine.build import prepare
-from thalweg.engine.serial import Engine
+from thalweg.engine.serial import SerialEngine
 from thalweg.plan.plan import make_plan
 from thalweg.workers.engine import ParallelEngine
 
@@ -33,7 +33,7 @@ class Watched:
         plan = make_plan(flow)
         prepared = prepare(plan)
         self.engine = (
-            Engine(prepared) if options is None else ParallelEngine(prepared, options=options)
+            SerialEngine(prepared) if options is None else ParallelEngine(prepared, options=options)
         )
         self.sources = {name: tw.push_source(capacity=50, linger_s=0) for name in ("busy", "idle")}
         self.stop = threading.Event()
@@ -135,7 +135,7 @@ def test_nobody_is_idle_alone() -> None:
     flow = tw.Flow("alone")
     flow.source("late", Row, order_by="ts", lateness=1_000).sink("out")
     flow.source("other", Row).sink("untimed")
-    engine = Engine(prepare(make_plan(flow)))
+    engine = SerialEngine(prepare(make_plan(flow)))
     engine.feed("late", Chunk.from_rows(engine.plan.sources[0].record, ROWS))
     alone = Feeding(engine, {}, {}, threading.Event(), lambda leaving: None)
     assert len(engine.gates["late"].waiting or ()) == len(ROWS)

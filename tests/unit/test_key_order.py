@@ -14,7 +14,7 @@ import thalweg as tw
 from thalweg import testing
 from thalweg.checkpoint.manifest import check
 from thalweg.plan.plan import make_plan
-from thalweg.spark.manifest import manifest_of
+from thalweg.spark.checkpoint.manifest import manifest_of
 
 
 class Click(NamedTuple):

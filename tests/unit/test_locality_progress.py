@@ -21,7 +21,7 @@ from thalweg.locality import (
 from thalweg.locality.reconfiguration import RunBatch
 from thalweg.plan.plan import Plan, make_plan
 from thalweg.spark.cluster.exchanges import Exchange
-from thalweg.spark.elastic import Change
+from thalweg.spark.elastic import BatchChange
 from thalweg.spark.keys.locality import Routed, TopKeys
 from thalweg.spark.keys.locality_progress import locality_progress, table_changes
 
@@ -84,7 +84,7 @@ def test_a_new_table_is_a_change() -> None:
     table = RoutingTable.hashed(keyed_operators(plan()), 2)
     run = RunBatch(7, table, Moves((moved, inside)), 4, Decision("in turn", "better", before))
     (change,) = table_changes(7, Routed(3, 4, run))
-    assert change == Change(7, "table", 3, 4, "better; 1 keys move")
+    assert change == BatchChange(7, "table", 3, 4, "better; 1 keys move")
     assert table_changes(7, Routed(3, 0, run)) == [] == table_changes(7, Routed())
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from thalweg.hashing import hash_texts
 from thalweg.locality import KeySketch, KeySummary
-from thalweg.locality.recent import RecentCounts, joined
-from thalweg.locality.sketch import KEYS
+from thalweg.locality.counting.recent import RecentCounts, joined
+from thalweg.locality.counting.sketch import KEYS
 
 KEY = "user"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
@@ -35,7 +36,8 @@ from thalweg.columns.state_units import StateUnits
 from thalweg.compiler.columns import address
 from thalweg.compiler.keyed import CompiledKeyed, keyed_kernel
 from thalweg.compiler.keyed_code import KeyedSpec
-from thalweg.engine.keyed_unit import _concat
+from thalweg.compiler.stateless import CompiledChain
+from thalweg.engine.keyed_unit import KeyedUnit, _concat
 from thalweg.errors import OperatorError
 from thalweg.flow.operators.nodes import Key, Keyed, Ref
 from thalweg.flow.records import Category, Schema, Timestamp
@@ -124,12 +126,13 @@ def timed_chunk(rows: list[Any]) -> Chunk:
 class InOnePiece:
     """The compiled operator with its outputs ordered by Python."""
 
-    def __init__(self, operator: CompiledKeyed) -> None:
+    def __init__(self, operator: CompiledKeyed, key: CompiledChain | None = None) -> None:
         self.operator = operator
+        self.key = key
 
     def step(self, chunk: Chunk, clock: int, *, ending: bool) -> tuple[Chunk, list[Any], int]:
         spec = self.operator.spec
-        keys = [chunk.column(name) for name in spec.key.names]
+        keys = self.key(chunk).columns if self.key else [chunk.column(n) for n in spec.key.names]
         result = self.operator.process(chunk, keys, chunk.order[TIME], clock, ending=ending)
         return in_order(spec, chunk, [result])
 
@@ -163,9 +166,13 @@ class InParts:
     """The machine code, driven as a worker drives it, partitions in an arbitrary order."""
 
     def __init__(
-        self, operators: list[CompiledKeyed], seed: int, units: StateUnits | None = None
+        self,
+        operators: list[CompiledKeyed],
+        seed: int,
+        units: StateUnits | None = None,
+        key: CompiledChain | None = None,
     ) -> None:
-        self.native = NativeKeyed(operators, timed=True, order_names=[TIME])
+        self.native = NativeKeyed(operators, timed=True, order_names=[TIME], key=key)
         if units is not None:
             for operator in operators:
                 operator.set_units(units)
@@ -503,13 +510,20 @@ def node(made: KeyedSpec, **changes: Any) -> Keyed:
 
 
 def test_what_machine_code_can_run() -> None:
-    """Fixed-width keys by field, the flow's clock, few order columns."""
+    """Keys by field, the flow's clock, few order columns; no text beside a category."""
+
+    def can(made: KeyedSpec, columns: list[str], **changes: Any) -> bool:
+        operators = [keyed_kernel(made, buckets=4, reject=False)()]
+        unit = SimpleNamespace(
+            node=node(made, **changes), spec=made.key, key_function=None, operators=operators
+        )
+        return eligible(cast("KeyedUnit", unit), columns)
+
     user = spec(track, close, ("user",))
-    named = spec(track, close, ("user", "name"))
-    passing = spec(copy_texts, None, ("user",), Texts)
-    assert eligible(node(user), user.key, [TIME])
-    assert eligible(node(user), user.key, [])
-    assert eligible(node(passing), passing.key, [TIME])
-    assert not eligible(node(user), user.key, [TIME, LEVEL])
-    assert not eligible(node(user, timing="own"), user.key, [TIME])
-    assert not eligible(node(named), named.key, [TIME])
+    assert can(user, [TIME])
+    assert can(user, [])
+    assert can(spec(copy_texts, None, ("user",), Texts), [TIME])
+    assert can(spec(track, None, ("user", "name")), [TIME])
+    assert not can(user, [TIME, LEVEL])
+    assert not can(user, [TIME], timing="own")
+    assert not can(spec(track, None, ("kind", "name")), [TIME])

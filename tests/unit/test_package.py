@@ -52,3 +52,7 @@ def test_names_are_listed_and_moved_ones_warn() -> None:
     assert all(hasattr(tw, name) for name in tw.__all__)
     with pytest.warns(DeprecationWarning, match=r"tw\.times\.hour"):
         assert tw.hour is tw.times.hour  # type: ignore[attr-defined]
+    with pytest.warns(DeprecationWarning, match=r"tw\.scheduling\.Admitted now"):
+        assert tw.scheduling.Decision is tw.scheduling.Admitted
+    with pytest.warns(DeprecationWarning, match=r"tw\.testing\.CheckedResult now"):
+        assert tw.testing.Result is tw.testing.CheckedResult

@@ -12,7 +12,7 @@ import thalweg as tw
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.build import prepare
 from thalweg.engine.port_room import PortRooms
-from thalweg.engine.serial import Engine
+from thalweg.engine.serial import SerialEngine
 from thalweg.plan.plan import make_plan
 from thalweg.workers.options import Options
 
@@ -48,7 +48,7 @@ class Fed:
 
     def __init__(self, flow: tw.Flow, live: dict[str, bool]) -> None:
         plan = make_plan(flow)
-        self.engine = Engine(prepare(plan))
+        self.engine = SerialEngine(prepare(plan))
         self.rooms = PortRooms(self.engine.coroutines, plan, live)
         self.index = {source.name: source.index for source in plan.sources}
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import thalweg as tw
 from thalweg.scheduling import (
     Admission,
+    Admitted,
     Chain,
-    Decision,
     FirstComeFirstServed,
     HighestRate,
     MostUrgentFirst,
@@ -34,7 +34,7 @@ CLASSES = {"urgent": 0, "report": 1, "archive": 2}
 CHEAPEST = by(lambda operator, view: -operator.cost_ns, features=["cost_ns"])
 
 
-def decide(admission: Admission, now_ns: int) -> list[Decision]:
+def decide(admission: Admission, now_ns: int) -> list[Admitted]:
     made = []
     while (decision := admission.decide(now_ns)) is not None:
         made.append(decision)
@@ -52,7 +52,7 @@ def test_who_comes_alone_runs_at_once() -> None:
     admission = Admission(MostUrgentFirst(), CLASSES)
     admission.arrive("archive", 7, 5 * S)
     [decision] = decide(admission, 6 * S)
-    assert decision == Decision("archive", 7, 6 * S, S, "no other could run", ())
+    assert decision == Admitted("archive", 7, 6 * S, S, "no other could run", ())
     admission.arrive("urgent", 0, 7 * S)
     assert decide(admission, 8 * S) == [] and admission.waiting == ("urgent",)
     admission.leave("archive", 9 * S)

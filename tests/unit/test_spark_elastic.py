@@ -28,7 +28,7 @@ from thalweg.spark.arguments import (
     refuse_shared_controller,
     warn_of_minimum,
 )
-from thalweg.spark.elastic import Adaptation, Change, elastic
+from thalweg.spark.elastic import Adaptation, BatchChange, elastic
 
 ROWS = 100_000
 
@@ -63,9 +63,9 @@ def adaptation(slots: Any = 1, threads: Any = 1, cores: int = 8) -> Adaptation:
 
 def run(
     numbers: Adaptation, batches: int, speed: Callable[[int, int], float], rows: int = ROWS
-) -> list[Change]:
+) -> list[BatchChange]:
     """So many batches, whose rows a second follow from slots and threads."""
-    changes: list[Change] = []
+    changes: list[BatchChange] = []
     for batch in range(batches):
         wall_s = rows / speed(numbers.slots, numbers.threads)
         changes += numbers.batch_done(batch, rows=rows, tuples=3 * rows, wall_s=wall_s)

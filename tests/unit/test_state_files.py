@@ -19,7 +19,7 @@ from thalweg.checkpoint import paths
 from thalweg.checkpoint import record as records
 from thalweg.checkpoint.inspect import read_state
 from thalweg.checkpoint.manifest import Manifest, ManifestField, ManifestOperator, ManifestSource
-from thalweg.checkpoint.record import CommitRecord, Unit, next_record
+from thalweg.checkpoint.record import ChainPart, CommitRecord, next_record
 from thalweg.checkpoint.segments import (
     NewUnit,
     Segment,
@@ -254,7 +254,7 @@ def test_chains_grow_and_start_anew() -> None:
     five = next_record(four, 4, "a", [], {}, slots=1)
     assert five.chain("track", 0)[-1].same_as == ""
     assert five.files == ["f0", "f3", "f4"]
-    assert one.chain("track", 0) == (Unit("f0", 0, "snapshot", 100, 5),)
+    assert one.chain("track", 0) == (ChainPart("f0", 0, "snapshot", 100, 5),)
 
 
 def test_counters_and_clocks() -> None:

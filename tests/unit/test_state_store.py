@@ -16,18 +16,18 @@ from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint import paths
 from thalweg.checkpoint import record as records
 from thalweg.checkpoint.cleaning import clean, garbage
-from thalweg.checkpoint.compaction import BucketView, Limits, choose_snapshots
+from thalweg.checkpoint.compaction import BucketView, WriteLimits, choose_snapshots
 from thalweg.checkpoint.inspect import describe, describe_file, read_state
 from thalweg.checkpoint.manifest import Manifest, ManifestField, ManifestOperator
 from thalweg.checkpoint.merging import current, merge_units, sorted_by
-from thalweg.checkpoint.record import Chain, CommitRecord, Unit, next_record
+from thalweg.checkpoint.record import Chain, ChainPart, CommitRecord, next_record
 from thalweg.checkpoint.segments import NewUnit, Segment, SegmentUnit, read_units, write_segment
 from thalweg.checkpoint.store import load_bucket
 from thalweg.errors import CheckpointError
 
 BUCKETS = range(4)
 #: Small enough that merges, snapshots and turns all happen within a few batches.
-TIGHT = Limits(small_bytes=0, idle_bytes=0, fan=2)
+TIGHT = WriteLimits(small_bytes=0, idle_bytes=0, fan=2)
 
 
 def changes(rng: random.Random, keys: int = 12) -> dict[int, Rows | dict[int, None]]:
@@ -65,7 +65,7 @@ def test_random_histories(
     n − 1 name is what a serial run has, and every process that loads agrees."""
     rng = random.Random(seed)
     root = str(tmp_path_factory.mktemp("state"))
-    processes = [Process(root, limits=TIGHT if tight else Limits()) for _ in range(3)]
+    processes = [Process(root, limits=TIGHT if tight else WriteLimits()) for _ in range(3)]
     history: list[tuple[CommitRecord | None, dict[int, Rows]]] = [(None, {b: {} for b in BUCKETS})]
     batch, tries = 0, 0
     while batch < 14:
@@ -218,9 +218,11 @@ def test_state_classes_grow(tmp_path: Path) -> None:
 class Simulation:
     """Chains of buckets under a change pattern; sizes only, no files."""
 
-    def __init__(self, rows: list[int], row_bytes: int = 100, limits: Limits | None = None) -> None:
+    def __init__(
+        self, rows: list[int], row_bytes: int = 100, limits: WriteLimits | None = None
+    ) -> None:
         self.rows, self.row_bytes = rows, row_bytes
-        self.limits = limits or Limits()
+        self.limits = limits or WriteLimits()
         self.record: CommitRecord | None = None
         self.batch = 0
         self.step([1.0] * len(rows))
@@ -298,7 +300,7 @@ def test_writes_stay_in_proportion(pattern: str, buckets: int) -> None:
 @pytest.mark.parametrize("share", [1e-4, 1e-3])
 def test_tiny_changes_stay_cheap(share: float) -> None:
     """Small deltas are merged among themselves, so a large state is hardly ever written."""
-    simulation = Simulation([50_000] * 64, limits=Limits(idle_bytes=64 * 1024))
+    simulation = Simulation([50_000] * 64, limits=WriteLimits(idle_bytes=64 * 1024))
     written = [simulation.step([share] * 64) for _ in range(600)]
     assert max(written) <= max(6 * share, 0.003)
     assert sum(written) / 600 <= 5 * share
@@ -330,7 +332,7 @@ def test_small_state_lies_in_few_files() -> None:
         simulation.step([0.1 if rng.random() < 0.02 else 0.0 for _ in range(64)])
         assert simulation.longest() == 1
         assert simulation.record is not None
-        assert len(simulation.record.files) <= Limits().small_files + 1
+        assert len(simulation.record.files) <= WriteLimits().small_files + 1
 
 
 def test_an_idle_batch_writes_nothing() -> None:
@@ -359,7 +361,7 @@ def test_any_pattern(data: st.DataObject) -> None:
 def test_rows_without_keys_are_never_merged() -> None:
     """A long chain of them is cut by a snapshot."""
     chain = tuple(
-        Unit(f"f{i}", 0, "delta" if i else "snapshot", 10**6 if i == 0 else 100, 1000)
+        ChainPart(f"f{i}", 0, "delta" if i else "snapshot", 10**6 if i == 0 else 100, 1000)
         for i in range(20)
     )
     choice = choose_snapshots({0: BucketView(chain, 1000, 1, 400_000)}, 0, merging=False)

@@ -13,8 +13,9 @@ import thalweg as tw
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.state_units import StateUnits
 from thalweg.engine.build import prepare
+from thalweg.engine.contract import Engine
 from thalweg.engine.keyed_unit import KeyedUnit
-from thalweg.engine.serial import Engine
+from thalweg.engine.serial import SerialEngine
 from thalweg.flow.records import Schema
 from thalweg.hashing import bucket_of, hash_words
 from thalweg.plan.plan import make_plan
@@ -96,7 +97,7 @@ def make_engine(compile: str, threads: int, *, native: bool) -> Engine:
     rows.key_by("key").process(count, state=Count, compile=compile).sink("out")
     prepared = prepare(make_plan(flow))
     if threads == 1:
-        return Engine(prepared)
+        return SerialEngine(prepared)
     return ParallelEngine(prepared, options=Options(threads=threads, native=native))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from thalweg.workers.step_costs import StepCosts
+from thalweg.workers.step_size import StepCosts
 
 
 def seen(

@@ -122,7 +122,7 @@ def test_difference_sees_counts_and_state() -> None:
     one = testing.run(flow, {"clicks": [Click(1, 1)]})
     two = testing.run(flow, {"clicks": [Click(1, 1), Click(1, 1)]})
     assert "counts of 'clicks' differ" in testing.difference(flow, one, two)
-    other = testing.Result(one.sinks, {"dedupe": {}}, one.counts)
+    other = testing.CheckedResult(one.sinks, {"dedupe": {}}, one.counts)
     assert "state of 'dedupe'" in testing.difference(flow, one, other)
 
 

@@ -22,7 +22,7 @@ from thalweg.errors import BuildError
 from thalweg_lab.everyday.data import data_of
 from thalweg_lab.everyday.functions import EVERYDAY
 from thalweg_lab.everyday.ways import STATIC
-from thalweg_lab.measure import Report
+from thalweg_lab.measure import LabReport
 
 #: By way, what was measured.
 Cells = dict[str, dict[str, Any]]
@@ -53,7 +53,7 @@ class Everyday:
 
     def __init__(
         self,
-        report: Report,
+        report: LabReport,
         *,
         names: Sequence[str],
         keys: Sequence[str],

@@ -24,7 +24,7 @@ from thalweg.checkpoint.record import Chain
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
+class WriteLimits:
     """What a slot may write of an operator in a batch.
 
     Attributes:
@@ -47,7 +47,7 @@ class Limits:
     fresh_share: float = 0.5
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = WriteLimits()
 
 
 class BucketView(NamedTuple):
@@ -94,7 +94,7 @@ class _Rewrite(NamedTuple):
 def choose_snapshots(
     buckets: Mapping[int, BucketView],
     batch: int,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: WriteLimits = DEFAULT_LIMITS,
     *,
     merging: bool = True,
 ) -> Choice:
@@ -127,7 +127,7 @@ def choose_snapshots(
 
 
 def _spend(
-    buckets: Mapping[int, BucketView], budget: float, batch: int, limits: Limits, merging: bool
+    buckets: Mapping[int, BucketView], budget: float, batch: int, limits: WriteLimits, merging: bool
 ) -> dict[int, _Rewrite]:
     """Rewrites within the budget, most urgent first, ties by bucket; at most one that exceeds it."""
     ways = {number: _way(view, limits, merging) for number, view in buckets.items()}
@@ -148,11 +148,11 @@ def _spend(
     return chosen
 
 
-def _urgency(view: BucketView, limits: Limits) -> float:
+def _urgency(view: BucketView, limits: WriteLimits) -> float:
     return max(len(view.chain) / limits.fan, view.deltas_bytes / max(1, view.snapshot_bytes))
 
 
-def _way(view: BucketView, limits: Limits, merging: bool) -> _Rewrite | None:
+def _way(view: BucketView, limits: WriteLimits, merging: bool) -> _Rewrite | None:
     """How to shorten a chain, if it is time to."""
     if len(view.chain) < 2 and not view.delta_rows:
         return None

@@ -68,7 +68,7 @@ def _too_new(newest: int, batch: int, root: str) -> str:
     )
 
 
-class History(NamedTuple):
+class CheckpointHistory(NamedTuple):
     """What a batch finds when it is planned.
 
     Attributes:
@@ -80,7 +80,9 @@ class History(NamedTuple):
     retried: CommitRecord | None = None
 
 
-def history_of(fs: FileSystem, root: str, batch: int, checkpoint: str, query: str) -> History:
+def history_of(
+    fs: FileSystem, root: str, batch: int, checkpoint: str, query: str
+) -> CheckpointHistory:
     """What a batch starts from.
 
     Args:
@@ -97,7 +99,7 @@ def history_of(fs: FileSystem, root: str, batch: int, checkpoint: str, query: st
     for one in (retried, before):
         if one is not None:
             require_ours(one, root, checkpoint, query)
-    return History(before, retried)
+    return CheckpointHistory(before, retried)
 
 
 def require_files(fs: FileSystem, root: str, record: CommitRecord) -> None:
@@ -150,7 +152,7 @@ def require_query(record: CommitRecord, root: str, query: str) -> None:
         )
 
 
-def require_alone(fs: FileSystem, root: str, found: History, batch: int) -> None:
+def require_alone(fs: FileSystem, root: str, found: CheckpointHistory, batch: int) -> None:
     """Refuses to go on with a batch when another driver has committed since it was planned.
 
     Args:

@@ -68,6 +68,12 @@ def resolve(location: str) -> tuple[FileSystem, str]:
     return fs, path.rstrip("/")
 
 
+def is_here(location: str) -> bool:
+    """Whether a location as Spark writes it is a path of this machine; asks no store."""
+    scheme = _SCHEME.match(location)
+    return scheme is None or scheme[1].lower() == "file"
+
+
 def absolute(location: str) -> str:
     """The location with a relative path made absolute, so that Spark and Python mean the same folder."""
     return location if _SCHEME.match(location) else os.path.abspath(location)

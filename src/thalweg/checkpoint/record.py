@@ -28,7 +28,7 @@ _SUM: Final = "checksum"
 _KINDS: Final[dict[str, UnitKind]] = {"s": "snapshot", "d": "delta", "m": "merge"}
 
 
-class Unit(NamedTuple):
+class ChainPart(NamedTuple):
     """A unit of a chain: where it lies and how big it is.
 
     ``same_as``, for a merge, is the tag of the state before the merge was made, which it equals, so that a cache
@@ -49,7 +49,7 @@ class Unit(NamedTuple):
 
 
 #: The units of a bucket, a snapshot first, then deltas, oldest first.
-Chain: TypeAlias = tuple[Unit, ...]
+Chain: TypeAlias = tuple[ChainPart, ...]
 #: The chains of an operator by bucket; a bucket without keys has none.
 Chains: TypeAlias = Mapping[int, Chain]
 
@@ -87,7 +87,7 @@ class CommitRecord:
         """The state files that the chains name, sorted, relative to the root."""
         return sorted({unit.file for unit in self.units()})
 
-    def units(self) -> Iterable[Unit]:
+    def units(self) -> Iterable[ChainPart]:
         """All units of all chains."""
         return (u for chains in self.chains.values() for chain in chains.values() for u in chain)
 
@@ -141,14 +141,14 @@ def _sum(plain: Mapping[str, Any]) -> str:
     return blake2b(content, digest_size=16).hexdigest()
 
 
-def _plain(unit: Unit, number: Mapping[str, int]) -> list[Any]:
+def _plain(unit: ChainPart, number: Mapping[str, int]) -> list[Any]:
     row: list[Any] = [number[unit.file], unit.number, unit.kind[0], unit.bytes, unit.rows]
     return [*row, unit.same_as] if unit.same_as else row
 
 
-def _unit(row: Sequence[Any], files: Sequence[str]) -> Unit:
+def _unit(row: Sequence[Any], files: Sequence[str]) -> ChainPart:
     file, number, kind, size, rows, *same_as = row
-    return Unit(files[file], number, _KINDS[kind], size, rows, *same_as)
+    return ChainPart(files[file], number, _KINDS[kind], size, rows, *same_as)
 
 
 def next_record(
@@ -217,7 +217,10 @@ def _move_in(chains: dict[int, Chain], segment: Segment) -> None:
         if new.kind == "moved" and new.number >= 0:
             chain = chains.get(new.bucket, ())
             kind: UnitKind = "delta" if chain else "snapshot"
-            chains[new.bucket] = (*chain, Unit(segment.file, new.number, kind, new.bytes, new.rows))
+            chains[new.bucket] = (
+                *chain,
+                ChainPart(segment.file, new.number, kind, new.bytes, new.rows),
+            )
 
 
 def _extend(chains: dict[int, Chain], segment: Segment) -> None:
@@ -225,7 +228,7 @@ def _extend(chains: dict[int, Chain], segment: Segment) -> None:
         if new.kind == "moved":
             continue
         chain = chains.get(new.bucket, ())
-        unit = Unit(segment.file, new.number, new.kind, new.bytes, new.rows)
+        unit = ChainPart(segment.file, new.number, new.kind, new.bytes, new.rows)
         if new.kind == "snapshot":
             chain = (unit,) if new.number >= 0 else ()
         elif not chain:

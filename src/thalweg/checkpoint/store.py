@@ -18,12 +18,12 @@ from thalweg.checkpoint.compaction import (
     DEFAULT_LIMITS,
     BucketView,
     Choice,
-    Limits,
+    WriteLimits,
     choose_snapshots,
 )
 from thalweg.checkpoint.merging import merge_units
 from thalweg.checkpoint.paths import FileSystem
-from thalweg.checkpoint.record import Chain, CommitRecord, Unit
+from thalweg.checkpoint.record import Chain, ChainPart, CommitRecord
 from thalweg.checkpoint.segments import NewUnit, Segment, read_units, write_segment
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def save_operator(
     keys: Sequence[str],
     metadata: Mapping[str, str] | None = None,
     moved: Mapping[int, pa.RecordBatch] | None = None,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: WriteLimits = DEFAULT_LIMITS,
     migrate: Migrate = _same,
 ) -> Segment:
     """Writes what changed in the buckets that a slot owns, and some snapshots and merges to keep chains short.
@@ -192,7 +192,7 @@ def _merge(
 ) -> dict[int, pa.RecordBatch]:
     """The merged deltas of the buckets chosen for it."""
     parts: dict[int, Chain] = {b: views[b].chain[start:] for b, start in choice.merges.items()}
-    wanted: list[Unit] = [unit for part in parts.values() for unit in part]
+    wanted: list[ChainPart] = [unit for part in parts.values() for unit in part]
     units = iter(read_units(fs, root, [(unit.file, unit.number) for unit in wanted]))
     return {
         bucket: merge_units([migrate(next(units)) for _ in part], keys)

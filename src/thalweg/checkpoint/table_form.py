@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from thalweg.checkpoint import cells
+from thalweg.checkpoint.cells import is_plain, row_words
 from thalweg.columns.chunks import CATEGORIES, Bools, Column, numpy_dtype
 from thalweg.columns.keys import KeySpec
 from thalweg.errors import SchemaError
@@ -28,6 +30,9 @@ DELETED: Final = "_deleted"
 #: The last field of ``BucketTable.records``, set by ``tw.drop`` in a compiled function.
 DROP: Final = "_drop"
 
+#: The field before it where rows own memory: the address of the log of the call at hand.
+LOG: Final = "_log"
+
 #: Says of the hashes of keys which of them stay.
 Stays: TypeAlias = Callable[[UInt64s], Bools]
 #: Of the number of entries whose timers have one bound.
@@ -46,28 +51,83 @@ def arrow_schema(spec: KeySpec, state: StateSpec) -> pa.Schema:
 
 
 def record_dtype(state: StateSpec) -> np.dtype[Any]:
-    """The array type of a compiled state, with ``_drop`` last.
+    """The array type of a compiled state, with ``_drop`` last; see :mod:`thalweg.checkpoint.cells`.
 
     Raises:
-        SchemaError: a field is Optional or not of fixed width; such a state is interpreted.
+        SchemaError: a field cannot be held; such a state is interpreted.
     """
+    fields: list[Any] = []
     for field in state.schema.fields:
-        if not field.type.fixed_width or field.type.optional:
+        if is_plain(field.type):
+            fields.append((field.name, numpy_dtype(field.type.kind)))
+            continue
+        try:
+            fields.append((field.name, np.dtype(np.int64), (row_words(field.type),)))
+        except SchemaError as error:
             raise SchemaError(
-                f"state {state.name}.{field.name}: {field.type} does not fit a compiled table; it"
-                " holds int, float, bool, tw.Timestamp, tw.Category and tw.Timer, none Optional"
-            )
-    fields = [(f.name, numpy_dtype(f.type.kind)) for f in state.schema.fields]
+                f"state {state.name}.{field.name}: {error}; it holds int, float, bool, Timestamp, Category,"
+                " Timer and str, each also | None, tuples and records of these but for str, and lists, deques and"
+                " dicts of such values"
+            ) from None
+    if owns_memory(state):
+        fields.append((LOG, np.dtype(np.int64)))
     return np.dtype([*fields, (DROP, np.dtype(np.uint8))], align=True)
 
 
+def owns_memory(state: StateSpec) -> bool:
+    """Whether rows own memory outside of the table."""
+    return any(cells.owns_memory(field.type) for field in state.schema.fields)
+
+
 def default_record(state: StateSpec) -> npt.NDArray[Any]:
-    """One record with every field at its default."""
+    """One record with every field at its default; it owns nothing.
+
+    Raises:
+        SchemaError: the default of a list, deque, dict or text is not empty.
+    """
     record = np.zeros(1, record_dtype(state))
     for field in state.schema.fields:
-        category = field.type.kind is Kind.CATEGORY
-        record[field.name] = CATEGORIES.code(field.default) if category else field.default
+        if is_plain(field.type):
+            category = field.type.kind is Kind.CATEGORY
+            record[field.name] = CATEGORIES.code(field.default) if category else field.default
+            continue
+        if cells.owns_memory(field.type) and field.default:
+            raise SchemaError(
+                f"state {state.name}.{field.name} starts with {field.default!r:.60}; compiled ones start empty"
+            )
+        record[field.name] = cells.words_of(
+            field.type, Column.from_python(field.type, [field.default])
+        )
     return record
+
+
+def set_values(records: npt.NDArray[Any], field: Field, rows: Any, column: Column) -> None:
+    """Gives a field of these rows the values of a column; what they owned is given back."""
+    if is_plain(field.type):
+        records[field.name][rows] = column.values
+        return
+    release_values(records, field, rows)
+    records[field.name][rows] = cells.words_of(field.type, column)
+
+
+def release_values(records: npt.NDArray[Any], field: Field, rows: Any) -> None:
+    """Gives back what a field of these rows owns; it is empty then."""
+    if cells.owns_memory(field.type):
+        cells.release(field.type, records[field.name][rows])
+        records[field.name][rows] = 0
+
+
+def column_of(records: npt.NDArray[Any], field: Field) -> Column:
+    """A field of these records as a column."""
+    values = records[field.name]
+    if is_plain(field.type):
+        return Column(field.type, np.ascontiguousarray(values))
+    return cells.column_of(field.type, values)
+
+
+def state_values(state: StateSpec, records: npt.NDArray[Any]) -> list[Any]:
+    """The values of one record, as :meth:`StateSpec.restore` takes them."""
+    return [column_of(records, field).to_python()[0] for field in state.schema.fields]
 
 
 def table_parts(

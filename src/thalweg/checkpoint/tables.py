@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from thalweg.checkpoint.cells import memory_of
 from thalweg.checkpoint.table_code import fill_index, find_bytes, find_due, find_words, gather
 from thalweg.checkpoint.table_form import (
     ALIVE,
@@ -30,12 +31,17 @@ from thalweg.checkpoint.table_form import (
     SAVED,
     Stays,
     arrow_schema,
+    column_of,
     default_record,
+    owns_memory,
+    release_values,
+    set_values,
     table_parts,
 )
 from thalweg.columns.chunks import Bools, Column, Int64s
 from thalweg.columns.contracts import no_rows
 from thalweg.columns.keys import KeyBytes, KeySpec
+from thalweg.flow.field_types import Kind
 from thalweg.flow.state_class import StateSpec
 from thalweg.hashing import UInt64s
 from thalweg.times import BEFORE_ALL, NEVER
@@ -62,6 +68,8 @@ class BucketTable:
         self.schema = arrow_schema(spec, state)
         #: a record with every field at its default
         self.default = default_record(state)
+        #: whether rows own memory outside of the arrays, which goes with them
+        self._owns = owns_memory(state)
         #: a lower bound of all timers, NEVER when there is none; and the entries in use, dead ones included
         self.bounds = np.array([NEVER, 0], np.int64)
         self._start(_FIRST_CAPACITY)
@@ -88,6 +96,17 @@ class BucketTable:
     @count.setter
     def count(self, count: int) -> None:
         self.bounds[1] = count
+
+    def empty(self, entries: Any) -> None:
+        """Puts the state of entries at its default, and gives back the memory that they own."""
+        if self._owns:
+            for field in self.state.schema.fields:
+                release_values(self.records, field, entries)
+        self.records[entries] = self.default[0]
+
+    def __del__(self) -> None:
+        if getattr(self, "_owns", False) and "records" in vars(self):
+            self.empty(np.arange(self.count))
 
     # -- lookup -----------------------------------------------------------------------------------
 
@@ -123,8 +142,11 @@ class BucketTable:
         """Room for more entries; the arrays are replaced, the entries keep their numbers."""
         self._grow((4 if self.count < _SMALL else 2) * self.count)
 
-    def reserve(self, extra: int) -> None:
-        """Room for so many more entries: forgets dead keys first, which renumbers the others, and then grows."""
+    def reserve(self, extra: int, nbytes: int = 0) -> None:
+        """Room for so many more entries, with identities of so many bytes in all.
+
+        Forgets dead keys first, which renumbers the others, and then grows.
+        """
         if self.count + extra > len(self.flags):
             self.tidy()
         capacity = len(self.flags)
@@ -132,6 +154,9 @@ class BucketTable:
             capacity *= 4 if capacity < _SMALL else 2
         if capacity > len(self.flags):
             self._grow(capacity)
+        needed = int(self.offsets[self.count] if self.spec.has_text else 0) + nbytes
+        if needed > len(self.arena):
+            self.arena = _extended(self.arena, max(2 * len(self.arena), needed))
 
     def _make_room(self, row: int, key_bytes: KeyBytes | None) -> None:
         if self.count == len(self.flags):
@@ -210,7 +235,15 @@ class BucketTable:
             self._index, self.hashes, self.words, self.offsets, self.arena, self.records,
             self.flags, self._blocks,
         )  # fmt: skip
-        return sum(one.nbytes for one in arrays)
+        return sum(one.nbytes for one in arrays) + self._owned()
+
+    def _owned(self) -> int:
+        """Bytes that the rows own outside of the arrays."""
+        return sum(
+            memory_of(field.type, self.records[field.name][: self.count])
+            for field in self.state.schema.fields
+            if field.type.kind in (Kind.LIST, Kind.STR)
+        )
 
     @property
     def dirty(self) -> bool:
@@ -236,8 +269,7 @@ class BucketTable:
         records = self.records[entries]
         records[deleted] = self.default
         columns = self.key_columns(entries)
-        for field in self.state.schema.fields:
-            columns.append(Column(field.type, np.ascontiguousarray(records[field.name])))
+        columns += [column_of(records, field) for field in self.state.schema.fields]
         arrays = [*(column.to_arrow() for column in columns), pa.array(deleted)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -253,6 +285,7 @@ class BucketTable:
         alive = np.flatnonzero(self.flags[: self.count] & ALIVE)
         gone = alive[~stays(self.hashes[alive])]
         rows = self._to_arrow(gone)
+        self.empty(gone)
         self.flags[gone] ^= ALIVE
         self.flags[gone] |= DIRTY
         return rows
@@ -291,6 +324,7 @@ class BucketTable:
     def load(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Becomes the state of these batches, oldest first; all of it counts as saved."""
         largest = max((batch.num_rows for batch in batches), default=0)
+        self.empty(np.arange(self.count))
         self._start(max(_FIRST_CAPACITY, largest))
         self.apply(batches)
 
@@ -309,7 +343,7 @@ class BucketTable:
         found = self.spec.rows(keys, batch.num_rows)
         entries = self.lookup(*found, np.arange(batch.num_rows))
         for field, column in zip(self.state.schema.fields, states, strict=True):
-            self.records[field.name][entries] = column.values
+            set_values(self.records, field, entries, column)
         self.flags[entries] = np.where(deleted, 0, ALIVE | SAVED)
 
 

@@ -222,8 +222,6 @@ def _console(given: Given) -> Given:
 
 
 def _output(given: Given) -> Given:
-    from thalweg.spark.writer_options import writer_options  # here, since it loads Spark
-
     if given.path == "console":
         return _console(given)
     format = given.format or _EXTENSIONS.get(extension_of(given.path), "parquet")
@@ -233,8 +231,15 @@ def _output(given: Given) -> Given:
             f" not {format!r}",
             param_hint="--output",
         )
+    if given.options:
+        _check_written(format, given)
+    return dataclasses.replace(given, format=format)
+
+
+def _check_written(format: str, given: Given) -> None:
+    from thalweg.spark.writer_options import writer_options  # here, since it loads Spark
+
     try:
         writer_options(format, given.options)  # type: ignore[arg-type]
     except BuildError as error:
         raise typer.BadParameter(f"{given.name}: {error}", param_hint="--output") from None
-    return dataclasses.replace(given, format=format)

@@ -54,7 +54,7 @@ def demo(
     _show(hashed, learnt, workers)
 
 
-class _Run:
+class _DemoRun:
     """What a run was like: the progress of its batches, and its output."""
 
     def __init__(self, progress: Sequence[Mapping[str, Any]], rows: Sequence[Any]) -> None:
@@ -62,7 +62,7 @@ class _Run:
         self.rows = rows
 
 
-def _run(folder: Path, name: str, slots: int, locality: Any, display: Display) -> _Run:
+def _run(folder: Path, name: str, slots: int, locality: Any, display: Display) -> _DemoRun:
     from thalweg.examples import destinations
 
     display.say(f"flights by number and then by destination, keys {name} …")
@@ -76,10 +76,10 @@ def _run(folder: Path, name: str, slots: int, locality: Any, display: Display) -
         checkpoint=str(folder / name.replace(" ", "-")), trigger="available_now",
     )  # fmt: skip
     query.await_termination()
-    return _Run(query.recent_progress, sink.rows)
+    return _DemoRun(query.recent_progress, sink.rows)
 
 
-def _show(hashed: _Run, learnt: _Run, slots: int) -> None:
+def _show(hashed: _DemoRun, learnt: _DemoRun, slots: int) -> None:
     table = Table("from the flight number to the destination: keys by hash → keys as learnt")
     for name in (
         "batch",
@@ -120,6 +120,6 @@ def _between(locality: Mapping[str, Any]) -> str:
     return f"{remote[1] / 1000:.1f}" if len(remote) > 1 else "–"
 
 
-def _mean(run: _Run, first: int) -> float:
+def _mean(run: _DemoRun, first: int) -> float:
     shares = [float(one["locality"]["stay"]) for one in run.progress[first:]]
     return sum(shares) / len(shares)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from thalweg.plan.plan import Plan
 from thalweg.printing import Table, Terminal, say
+from thalweg.stats import RunProgress
 
 log = logging.getLogger("thalweg")
 COUNTS = ("in", "out", "late", "rejected")
@@ -27,7 +28,7 @@ class Display(Protocol):
         """No more of it."""
 
 
-class Lines:
+class LineProgress:
     """A line for everything, on stderr."""
 
     def say(self, text: str) -> None:
@@ -40,7 +41,7 @@ class Lines:
         pass
 
 
-class Live:
+class LiveProgress:
     """One line that changes, on a terminal."""
 
     def __init__(self) -> None:
@@ -77,7 +78,9 @@ def open_display(*, verbose: bool = False, live: bool = True) -> Display:
         verbose: shows the log itself.
         live: whether a line may change in place; not where tables are printed meanwhile.
     """
-    display: Display = Live() if sys.stderr.isatty() and live and not verbose else Lines()
+    display: Display = (
+        LiveProgress() if sys.stderr.isatty() and live and not verbose else LineProgress()
+    )
     handler: logging.Handler = _Handler(display)
     if verbose:
         handler = logging.StreamHandler()
@@ -103,9 +106,20 @@ def batch_line(progress: Mapping[str, Any]) -> str:
     )
 
 
+def embedded_line(progress: RunProgress) -> str:
+    """How a run in this process goes, in one line."""
+    late, rejected = (
+        sum(getattr(one, what) for one in progress.operators) for what in ("late", "rejected")
+    )
+    return (
+        f"{progress.seconds:.0f} s: {progress.rows_in:,} rows, {progress.rows_per_s:,.0f} rows/s,"
+        f" {late:,} late, {rejected:,} rejected"
+    )
+
+
 def totals_table(plan: Plan, counts: Mapping[str, Mapping[str, int]]) -> Table:
     """Rows in, out, late and rejected by operator, in the order of the flow."""
-    out = Table("rows since the first batch")
+    out = Table("rows since the beginning")
     out.column("operator")
     for what in COUNTS:
         out.column(what, right=True, wraps=False)

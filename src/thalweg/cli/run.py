@@ -1,21 +1,23 @@
-"""``thalweg run``: a flow of a Python file over folders of files, on Spark."""
+"""``thalweg run``: a flow of a Python file over folders of files, on Spark or in this process."""
 
 from __future__ import annotations
 
 import contextlib
-import signal
+import math
 import tempfile
-import threading
+import time
 from collections.abc import Iterator, Mapping
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 import thalweg as tw
 from thalweg.cli.arguments import Given, read_inputs, read_outputs
+from thalweg.cli.interrupts import interrupts
 from thalweg.cli.loading import load_flow
+from thalweg.cli.local import Asked, refuse_local, run_local, why_not
 from thalweg.cli.progress import Display, open_display, totals_table
+from thalweg.flow.flow import Flow
 from thalweg.plan.plan import make_plan
 from thalweg.printing import Terminal, say
 
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
     from thalweg.spark import Query
 
 #: How often the query is looked at, in seconds.
-_LOOK_S = 0.25
+_LOOK_S: Final = 0.25
+#: After so long without a batch it is said what is waited for, seconds.
+_QUIET_S: Final = 4.0
 
 Place = Annotated[
     str, typer.Argument(metavar="FILE[:FLOW]", help="A Python file with a flow, or a module.")
@@ -48,6 +52,13 @@ def run(
     place: Place,
     input: Input,
     output: Output = [],  # noqa: B006 - typer copies it
+    engine: Annotated[
+        Literal["spark", "local", "auto"],
+        typer.Option(
+            help="spark; local: this process, no Java, no checkpoint, needs --once and ends the input as --drain does;"
+            " auto: local where that gives what Spark would."
+        ),
+    ] = "spark",
     checkpoint: Annotated[
         str, typer.Option(help="Folder of offsets and state; kept from one start to the next.")
     ] = "",
@@ -59,48 +70,97 @@ def run(
     drain: Annotated[
         bool, typer.Option("--drain", help="With --once: end the input; open windows close.")
     ] = False,
-    master: Annotated[str, typer.Option(help="Spark's master.")] = "local[*]",
+    master: Annotated[str, typer.Option(help="Spark's master.", show_default="local[*]")] = "",
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the log.")] = False,
 ) -> None:
-    """Run a flow on Spark over files, until there are no more or Ctrl-C."""
-    from thalweg.spark.inputs import refuse_embedded_only
-
+    """Run a flow over files, on Spark or in this process, until there are no more or Ctrl-C."""
     flow = load_flow(place)
     plan = make_plan(flow)
-    refuse_embedded_only(plan)
     inputs, outputs = read_inputs(input, plan.sources), read_outputs(output, plan.sinks)
-    when = _trigger(trigger, once=once, drain=drain, checkpoint=checkpoint)
+    asked = Asked(checkpoint, trigger, once=once, drain=drain, master=master, slots=slots)
+    when = "" if engine == "local" else _trigger(asked)
     on_console = any(one.format == "console" for one in outputs.values())
     display = open_display(verbose=verbose, live=not on_console)
     try:
-        with _checkpoint(checkpoint, display) as folder:
-            start_session(master, display)
-            query = tw.spark.start(
-                flow, spark_inputs(inputs), spark_sinks(outputs), checkpoint=folder, slots=slots,
-                trigger=when, end="drain" if drain else "keep",
-            )  # fmt: skip
-            follow(query, display)
+        if _is_local(engine, asked, inputs, outputs, display):
+            counts = run_local(flow, inputs, outputs, display, slots=slots)
+        else:
+            counts = _run_on_spark(flow, inputs, outputs, asked, when, display)
     finally:
         display.close()
-    Terminal().print(totals_table(plan, query.counts))
+    Terminal().print(totals_table(plan, counts))
 
 
-def _trigger(trigger: str, *, once: bool, drain: bool, checkpoint: str) -> str | None:
+def _is_local(
+    engine: str,
+    asked: Asked,
+    inputs: Mapping[str, Given],
+    outputs: Mapping[str, Given],
+    display: Display,
+) -> bool:
+    """Whether the flow runs in this process; says so where nobody asked, or where one could.
+
+    Raises:
+        typer.BadParameter: ``local`` cannot do what is asked for.
+    """
+    reasons = list(why_not(asked, inputs, outputs))
+    if engine == "local":
+        refuse_local(reasons)
+        if not asked.drain:
+            display.say("the input ends with its last row, as with --drain: open windows close")
+        return True
+    if engine == "spark":
+        if not reasons:
+            ends = "" if asked.drain else "; it ends the input, as --drain does"
+            say(f"one process can do this without Spark, in less time: --engine local{ends}")
+        return False
+    if asked.slots > 1:
+        reasons.append(f"--slots {asked.slots}: on Spark each is a process of its own")
+    if not asked.drain:
+        reasons.append("--drain is not given: it ends the input")
+    said = f"on Spark, since in one process ({reasons[0]})" if reasons else "in this process"
+    display.say(f"--engine auto: {said}")
+    return not reasons
+
+
+def _run_on_spark(
+    flow: Flow,
+    inputs: Mapping[str, Given],
+    outputs: Mapping[str, Given],
+    asked: Asked,
+    when: str | None,
+    display: Display,
+) -> Mapping[str, Mapping[str, int]]:
+    from thalweg.spark.inputs import refuse_embedded_only
+
+    refuse_embedded_only(make_plan(flow))
+    with _checkpoint(asked.checkpoint, display) as folder:
+        start_session(asked.master or "local[*]", display)
+        display.say("starting the query …")
+        query = tw.spark.start(
+            flow, spark_inputs(inputs), spark_sinks(outputs), checkpoint=folder, slots=asked.slots,
+            trigger=when, end="drain" if asked.drain else "keep",
+        )  # fmt: skip
+        follow(query, display)
+    return query.counts
+
+
+def _trigger(asked: Asked) -> str | None:
     """The trigger as Spark's host takes it.
 
     Raises:
         typer.BadParameter: it is not a duration, or the options do not go together.
     """
-    if once and trigger:
+    if asked.once and asked.trigger:
         raise typer.BadParameter("give --once or --trigger, not both")
-    if drain and not once:
+    if asked.drain and not asked.once:
         raise typer.BadParameter("--drain ends the input, so it needs --once")
-    if not checkpoint and not once:
+    if not asked.checkpoint and not asked.once:
         raise typer.BadParameter("a query that goes on needs --checkpoint FOLDER for its state")
-    if once or not trigger:
-        return "available_now" if once else None
+    if asked.once or not asked.trigger:
+        return "available_now" if asked.once else None
     try:
-        return f"{tw.duration(trigger) // 1000} milliseconds"
+        return f"{tw.duration(asked.trigger) // 1000} milliseconds"
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--trigger") from None
 
@@ -153,13 +213,13 @@ def follow(query: Query, display: Display) -> None:
     Raises:
         ThalwegError: what stopped the query.
     """
-    seen = -1
-    with _interrupts() as stop:
+    seen, said_s = -1, time.monotonic()
+    with interrupts() as stop:
         while True:
             ended = query.await_termination(_LOOK_S)
             for progress in query.recent_progress:
                 if progress["batch"] > seen:
-                    seen = progress["batch"]
+                    seen, said_s = progress["batch"], time.monotonic()
                     display.batch(progress)
             if ended:
                 return
@@ -167,24 +227,6 @@ def follow(query: Query, display: Display) -> None:
                 display.say("stopping; a batch that was not finished is repeated at the next start")
                 query.stop()
                 return
-
-
-@contextlib.contextmanager
-def _interrupts() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets; the second raises KeyboardInterrupt."""
-    stop = threading.Event()
-
-    def asked(signal_number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    before = {one: signal.signal(one, asked) for one in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+            if time.monotonic() - said_s > _QUIET_S:
+                said_s = math.inf  # once, until the next batch
+                display.say("Spark looks for files …" if seen < 0 else "waiting for new files …")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -41,6 +42,8 @@ _LONG_BYTES: Final = 256
 _MOST_BYTES: Final = 2**31 - 1
 #: About so many bytes of a chunk become Python objects at a time.
 _WINDOW_BYTES: Final = 1 << 20
+#: And at most so many rows: fewer live objects, which Python's collector has to look at.
+_WINDOW_ROWS: Final = 4096
 
 
 def numpy_dtype(kind: Kind) -> np.dtype[Any]:
@@ -137,7 +140,7 @@ class Column:
         if kind.kind is Kind.TIMESTAMP:
             return cls.from_arrow(kind, pa.array(values, pa.int64()).view(kind.arrow))
         if kind.kind in (Kind.LIST, Kind.RECORD):
-            return cls(kind, pa.array([_plain(v) for v in values], kind.arrow))
+            return cls(kind, pa.array(_unnested(kind, values), kind.arrow))
         if kind.kind is Kind.BYTES:
             return cls(kind, _bytes_array(values))
         return cls.from_arrow(kind, pa.array(values, kind.arrow))
@@ -216,6 +219,13 @@ def _bytes_array(values: Sequence[Any]) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(sizes), [None, pa.py_buffer(ends), data])
 
 
+def _unnested(kind: FieldType, values: Sequence[Any]) -> Sequence[Any]:
+    """Values as Arrow takes them: lists of plain values as they are."""
+    if kind.item is not None and kind.item.kind not in (Kind.LIST, Kind.RECORD):
+        return values
+    return [_plain(one) for one in values]
+
+
 def _plain(value: Any) -> Any:
     """Nested records as dicts, which is what Arrow builds structs from."""
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
@@ -291,8 +301,11 @@ class Chunk:
         """A chunk from records, already coerced."""
         if not rows:
             return cls.empty(schema)
-        parts = zip(schema.fields, zip(*rows, strict=True), strict=True)
-        return cls(schema, [Column.from_python(f.type, values) for f, values in parts], len(rows))
+        columns = [
+            Column.from_python(field.type, list(map(operator.itemgetter(place), rows)))
+            for place, field in enumerate(schema.fields)
+        ]
+        return cls(schema, columns, len(rows))
 
     def to_arrow(self) -> pa.RecordBatch:
         """The fields (without the order columns) as a record batch of the schema's Arrow form."""
@@ -304,7 +317,7 @@ class Chunk:
         """The tuples as of :meth:`rows`, made some at a time: large values are not all there at once."""
         size = sum(one.values.nbytes for one in self.columns)
         count = max(1, min(self.length, size // _WINDOW_BYTES))
-        step = -(-self.length // count)
+        step = min(-(-self.length // count), _WINDOW_ROWS)
         for start in range(0, self.length, max(step, 1)):
             yield from self.slice(start, min(start + step, self.length)).rows()
 

@@ -19,7 +19,7 @@ from thalweg.columns.state_units import StateUnits
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Rejected:
+class RejectedRow:
     """A row on which a user's function raised, under ``errors="reject"``.
 
     ``row`` is the place in the input chunk, -1 when ``on_timer`` raised; ``operator`` the member of a fused
@@ -46,7 +46,7 @@ class StatelessResult:
     columns: list[Column]
     source: Int64s
     counts: list[int]
-    rejected: list[Rejected] = dataclasses.field(default_factory=list)
+    rejected: list[RejectedRow] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(slots=True)
@@ -64,7 +64,7 @@ class KeyedResult:
     time: Int64s
     timer_keys: list[Column]
     disarmed: int = 0
-    rejected: list[Rejected] = dataclasses.field(default_factory=list)
+    rejected: list[RejectedRow] = dataclasses.field(default_factory=list)
 
 
 class StatelessOperator(Protocol):

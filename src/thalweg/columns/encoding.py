@@ -6,6 +6,7 @@ says what is wrong with which of them.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -27,15 +28,12 @@ def try_columns(schema: Schema, rows: Sequence[Any]) -> list[Column] | None:
     """
     if set(map(type, rows)) != {schema.cls}:
         return None
-    try:
-        values = list(zip(*rows, strict=True))
-    except ValueError:
-        return None
-    if len(values) != len(schema.fields):
+    if set(map(len, rows)) != {len(schema.fields)}:
         return None
     out = []
-    for field, column in zip(schema.fields, values, strict=True):
-        made = try_column(field.type, column)
+    for place, field in enumerate(schema.fields):
+        # not zip(*rows): an iterator a row would be one more object a row for Python's collector
+        made = try_column(field.type, list(map(operator.itemgetter(place), rows)))
         if made is None:
             return None
         out.append(made)

@@ -60,7 +60,7 @@ def binary_array(kind: pa.DataType, offsets: Int64s, data: Bytes) -> pa.Array:
     return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
 
 
-class _Part(NamedTuple):
+class _ByteColumn(NamedTuple):
     """A column ready to be written: words of ``width`` bytes, or text."""
 
     nulls: Bools
@@ -73,19 +73,19 @@ class _Part(NamedTuple):
 _NO_WORDS: Final = np.zeros(0, np.uint64)
 
 
-def _part(column: Column) -> _Part:
+def _part(column: Column) -> _ByteColumn:
     kind, nulls = column.type.kind, nulls_of(column)
     if kind in TEXT or kind is Kind.CATEGORY:
         texts = column.values if kind in TEXT else CATEGORIES.decode(column.values)
-        return _Part(nulls, column.type.optional, 0, _NO_WORDS, text_buffers(texts))
+        return _ByteColumn(nulls, column.type.optional, 0, _NO_WORDS, text_buffers(texts))
     words = bits_of(column)
     if kind is Kind.BOOL:
-        return _Part(nulls, column.type.optional, 1, words.view(np.uint64), None)
+        return _ByteColumn(nulls, column.type.optional, 1, words.view(np.uint64), None)
     words = flip(words) if kind is Kind.FLOAT else words
-    return _Part(nulls, column.type.optional, 8, words.view(np.uint64) ^ _SIGN, None)
+    return _ByteColumn(nulls, column.type.optional, 8, words.view(np.uint64) ^ _SIGN, None)
 
 
-def _add_sizes(part: _Part, sizes: Int64s) -> None:
+def _add_sizes(part: _ByteColumn, sizes: Int64s) -> None:
     if part.text is not None:
         _add_text_sizes(*part.text, part.nulls, sizes)
     elif part.optional:

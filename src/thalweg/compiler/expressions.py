@@ -13,16 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from thalweg.compiler.kinds import BOOL, FLOAT, INT, NONE, Type, join
-from thalweg.compiler.operations import (
-    REFUSED,
-    SYMBOLS,
-    Expr,
-    Operations,
-    an,
-    real,
-    tuple_code,
-    whole,
-)
+from thalweg.compiler.operations import REFUSED, SYMBOLS, Expr, an, real, tuple_code, whole
 from thalweg.compiler.source import (
     Captured,
     Const,
@@ -32,6 +23,8 @@ from thalweg.compiler.source import (
     Unusable,
     dotted,
 )
+from thalweg.compiler.text.methods import TextMethods
+from thalweg.compiler.text.values import EXTREMES
 
 #: calls of one float: the compiled function and the type of the result
 _FLOAT_CALLS: Final = {
@@ -44,6 +37,11 @@ _FLOAT_CALLS: Final = {
 }
 
 
+#: What a call of a value's method is called.
+_METHOD: Final = Known("a method")
+#: Functions that take or give a text.
+_TEXT_CALLS: Final = ("len", "str", "ord", "chr", "times.text")
+
 #: Operators that are computed for literals only, with so large a second operand.
 _OF_LITERALS: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
     ast.Pow: operator_functions.pow,
@@ -53,7 +51,7 @@ _OF_LITERALS: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
 _LONGEST_POWER: Final = 64
 
 
-class Expressions(Operations):
+class Expressions(TextMethods):
     """Lowers the expressions of one function; the subclass knows variables and callees."""
 
     captured: dict[str, Captured]
@@ -135,6 +133,8 @@ class Expressions(Operations):
         symbol = SYMBOLS[type(operator)]
         a, seen_a = self._watched(left)
         b, seen_b = self._watched(right)
+        if a.type.is_text or b.type.is_text:
+            return self.text_arithmetic(a, symbol, b)
         a, b = self.number(a, symbol), self.number(b, symbol)
         if symbol in "+-*" and a.type == b.type == FLOAT:
             # An int in a float field becomes the same float here as the compiled code has.
@@ -197,11 +197,12 @@ class Expressions(Operations):
         result = values[-1]
         for one in reversed(values[:-1]):
             test = self.truth_of(one)
-            if word == " or " and one.type.boxed:
+            if word == " or " and one.type.optional:
                 # What `or` lets through is true, so not None.
-                one = Expr(f"{one.code}[1]", one.type.bare)
+                code = f"{one.code}[1]" if one.type.boxed else one.code
+                one = Expr(code, one.type.bare)
             kind = join(one.type, result.type)
-            if kind is None or not kind.numeric:
+            if kind is None or not (kind.numeric or kind.is_text):
                 self.refuse(f"`{word.strip()}` gives {an(one.type)} or {an(result.type)}")
             taken, other = self.fit(one, kind, "value"), self.fit(result, kind, "value")
             first, second = (other, taken) if word == " and " else (taken, other)
@@ -249,6 +250,8 @@ class Expressions(Operations):
             items = [self.expression(one) for one in container.elts]
         else:
             found = self.expression(container)
+            if found.type.is_text or found.type.tag == "texts":
+                return self.contained_in_text(value, found)
             if found.type.tag != "tuple" or not found.is_const:
                 self.refuse("uses `in` with something else than literals")
             items = [self.literal(one) for one in found.const]
@@ -267,7 +270,12 @@ class Expressions(Operations):
         return Expr(tuple_code(parts), Type("tuple", items=tuple(p.type for p in parts)))
 
     def _subscript(self, node: ast.Subscript) -> Expr:
+        known = self.split_item(node)
+        if known is not None:
+            return known
         owner = self.expression(node.value)
+        if owner.type.is_text or owner.type.tag == "texts":
+            return self.item_of_text(owner, node.slice)
         index = self.expression(node.slice) if not isinstance(node.slice, ast.Slice) else None
         size = len(owner.type.items)
         if owner.type.tag not in ("tuple", "record") or index is None or owner.type.optional:
@@ -281,8 +289,20 @@ class Expressions(Operations):
 
     # -- calls -----------------------------------------------------------------------------------
 
+    def is_method(self, node: ast.Call) -> bool:
+        """Whether a value's method is called, not a function or class from outside."""
+        if not isinstance(node.func, ast.Attribute):
+            return False
+        path = dotted(node.func)
+        if path is None or self.variable(path[0]) is not None:
+            return True
+        known = (self.captured.get(".".join(path[:i])) for i in range(1, len(path)))
+        return any(isinstance(one, Const) for one in known)
+
     def callee(self, node: ast.Call) -> Captured:
         """What is called, resolved."""
+        if self.is_method(node):
+            return _METHOD
         path = dotted(node.func)
         if path is None or self.variable(path[0]) is not None:
             self.refuse(f"calls `{ast.unparse(node.func)}`")
@@ -299,6 +319,8 @@ class Expressions(Operations):
             one.arg is None for one in node.keywords
         ):
             self.refuse("passes arguments by * or **")
+        if value == _METHOD:
+            return self.method(node)
         if isinstance(value, FunctionSource):
             return self.call_function(value, node)
         if isinstance(value, RecordClass):
@@ -339,6 +361,8 @@ class Expressions(Operations):
     def _known(self, name: str, node: ast.Call) -> Expr:
         if node.keywords:
             self.refuse(f"calls {name} with keywords")
+        if name in _TEXT_CALLS:
+            return self.text_call(name, node)
         args = [self.needed(self.expression(one)) for one in node.args] if name != "bool" else []
         if name in ("min", "max"):
             return self._extreme(name, args)
@@ -346,6 +370,9 @@ class Expressions(Operations):
             self.refuse(f"calls {name} with {len(node.args)} arguments")
         if name == "bool":
             return Expr(self.truth(node.args[0]), BOOL)
+        if args[0].type.is_text and name in ("int", "float"):
+            kind = INT if name == "int" else FLOAT
+            return self.run(f"text_{name}", kind, self.text(args[0]).code)
         value = self.number(args[0], name)
         if name == "int" and value.type == FLOAT:
             self.refuse("uses int() of a float, whose compiled result can differ")
@@ -363,10 +390,12 @@ class Expressions(Operations):
     def _extreme(self, name: str, args: Sequence[Expr]) -> Expr:
         if len(args) < 2:
             self.refuse(f"calls {name} with one argument")
+        if all(one.type.is_text for one in args):
+            return self.extreme_text(name, args)
         args = [self.number(one, name) for one in args]
         if len({one.type for one in args}) > 1:
             self.refuse(f"calls {name} with different types; make them all int or all float")
-        function = "lesser" if name == "min" else "greater"
+        function = EXTREMES[name]
         code = args[0].code
         for one in args[1:]:
             code = f"{function}({code}, {one.code})"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,7 +19,7 @@ from thalweg.compiler.operations import Expr
 from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.source import Const, FunctionNode, FunctionSource, Known, RecordClass
 from thalweg.compiler.statements import Statements
-from thalweg.compiler.unit import Unit, identifier
+from thalweg.compiler.unit import ModuleParts, identifier
 
 #: Types only grow, so they settle long before.
 _PASSES: Final = 8
@@ -37,7 +38,11 @@ class Emit:
 
 
 def write_function(
-    unit: Unit, source: FunctionSource, arguments: Sequence[Type], emit: Emit | None, purpose: str
+    unit: ModuleParts,
+    source: FunctionSource,
+    arguments: Sequence[Type],
+    emit: Emit | None,
+    purpose: str,
 ) -> tuple[str, Type]:
     """Writes the function for these argument types into the unit.
 
@@ -56,16 +61,16 @@ def write_function(
     if key not in unit.functions:
         if source.reason:
             raise NotCompilable(source.reason)
-        unit.functions[key] = Function(unit, source, arguments, emit, purpose).write()
+        unit.functions[key] = ModuleFunction(unit, source, arguments, emit, purpose).write()
     return unit.functions[key]
 
 
-class Function(Statements):
+class ModuleFunction(Statements):
     """One function on its way into the module."""
 
     def __init__(
         self,
-        unit: Unit,
+        unit: ModuleParts,
         source: FunctionSource,
         arguments: Sequence[Type],
         emit: Emit | None,
@@ -78,13 +83,16 @@ class Function(Statements):
         self.is_generator = source.yields
         self.stored = _stored(self.node)
         self.defaults: dict[str, Expr] = {}
-        self.parameters = self._bind(arguments)
+        self.arriving = self._bind(arguments)
+        self.parameters = {name: self._inside(name) for name in self.arriving}
         self.types = {n: one.type for n, one in self.defaults.items()} | self.parameters
         self.result: Type | None = None
         self.bound = set()
         self.lines = []
         self.depth = 1
         self.temporaries = 0
+        self.loops = 0
+        self.changes = {}
 
     def _bind(self, arguments: Sequence[Type]) -> dict[str, Type]:
         """The parameters that get an argument; the others start with their default."""
@@ -107,6 +115,11 @@ class Function(Statements):
             self.refuse(f"takes {len(wanted)} arguments ({listed}), not {len(arguments)}")
         return given
 
+    def _inside(self, name: str) -> Type:
+        """The type of a parameter in the function: a text that it assigns to is read first."""
+        kind = self.arriving[name]
+        return Type("text", kind.optional) if kind.is_text and name in self.stored else kind
+
     # -- the whole -------------------------------------------------------------------------------
 
     def write(self) -> tuple[str, Type]:
@@ -116,15 +129,26 @@ class Function(Statements):
             self.lines, self.bound = [], set(self.parameters) | set(self.defaults)
             for name, value in self.defaults.items():
                 self.put(f"v_{name} = {self.fit(value, self.types[name], name)}")
+            for name, kind in self.parameters.items():
+                if kind != self.arriving[name]:
+                    given = Expr(f"p_{name}", self.arriving[name])
+                    self.put(f"v_{name} = {self.fit(given, kind, name)}")
             self._body()
             if before == (self.types, self.result):
                 break
         else:
             self.refuse("the types of its variables do not settle")
         name = self.unit.name(self.source.name)
-        words = [f"v_{one}" for one in self.parameters]
+        same = {n for n, kind in self.parameters.items() if kind == self.arriving[n]}
+        words = [f"v_{one}" if one in same else f"p_{one}" for one in self.parameters]
+        if any(re.search(r"\b_a\b", line) for line in self.lines):
+            self.unit.with_arena.add(name)
         if self.purpose == "emit":
             words += ["_x", "_n"]
+            # The arena is the last of what all functions of a kernel are given.
+            self.lines[:0] = ["    _a = _x[-1]"] if name in self.unit.with_arena else []
+        elif name in self.unit.with_arena:
+            words.append("_a")
         head = f"# {identifier(self.source.name)}, line {self.node.lineno}\n@inner\ndef {name}({', '.join(words)}):\n"
         self.unit.parts.append(head + "\n".join(self.lines) + "\n")
         return name, self.result or NONE
@@ -180,8 +204,8 @@ class Function(Statements):
         kind = value.type if self.result is None else join(self.result, value.type)
         if kind is None:
             self.refuse(f"returns {self.result} or {value.type}; make both the same type")
-        if kind.tag == "state":
-            self.refuse("returns the state")
+        if kind.tag in ("state", "list"):
+            self.refuse(f"returns {'the state' if kind.tag == 'state' else 'a list'}")
         self.result = kind
         code = self.fit(value, kind, "the result") if kind.tag != "none" else "False"
         self.put(f"return {code}")
@@ -197,9 +221,10 @@ class Function(Statements):
                 self.refuse("yields None")
             self.emit_value(value.value)
             return
-        if isinstance(value, ast.Call) and self.callee(value) == Known("drop"):
+        if isinstance(value, ast.Call) and self.resolved(value) == Known("drop"):
             self._drop(value)
             return
+        self.statement_call = value
         self.put(f"{self.expression(value).code}")
 
     def _drop(self, node: ast.Call) -> None:
@@ -286,7 +311,7 @@ class Function(Statements):
         """The arguments of a record's constructor; None when it is another expression."""
         if not isinstance(node, ast.Call):
             return None
-        value = self.callee(node)
+        value = self.resolved(node)
         if not isinstance(value, RecordClass):
             return None
         if any(isinstance(one, ast.Starred) for one in node.args):
@@ -316,10 +341,39 @@ class Function(Statements):
         args = [given[name] for name in names]
         if any(one.type.tag == "none" for one in args):
             self.refuse(f"passes None to {source.name}")
-        if any(one.type.tag == "state" for one in args):
+        if any(one.type.tag in ("state", "list") for one in args):
             self.effects += 1
+            self.changes["any"] = self.changes.get("any", 0) + 1
         name, result = write_function(self.unit, source, [one.type for one in args], None, "value")
-        return Expr(f"{name}({', '.join(one.code for one in args)})", result)
+        codes = [one.code for one in args] + ["_a"] * (name in self.unit.with_arena)
+        return Expr(f"{name}({', '.join(codes)})", result)
+
+
+def made_fields(
+    unit: ModuleParts,
+    sources: Sequence[tuple[FunctionSource, Sequence[Type]]],
+    target: Type,
+    *,
+    lists: bool = False,
+) -> frozenset[int]:
+    """Which text fields of a record get made texts from functions of these arguments; the others pass through.
+
+    Raises:
+        NotCompilable: a function is refused.
+    """
+    places = {f"{target}.{name}": i for i, name in enumerate(target.names)}
+    if not any(one.is_column_text for one in target.items):
+        return frozenset()
+    trial = ModuleParts(records=dict(unit.records), columns=unit.columns, made=set())
+    for source, arguments in sources:
+        write_function(trial, source, arguments, Emit("emit", target, lists), "emit")
+    return frozenset(places[where] for where in trial.made or ())
+
+
+def with_made(target: Type, made: frozenset[int]) -> Type:
+    """The type of a record some of whose texts are made."""
+    items = (Type("text", one.optional) if i in made else one for i, one in enumerate(target.items))
+    return dataclasses.replace(target, items=tuple(items))
 
 
 def _stored(node: FunctionNode) -> set[str]:

@@ -88,5 +88,5 @@ def _returns(body: list[ast.stmt]) -> Iterator[ast.Return]:
             for one in ast.iter_child_nodes(statement):
                 if isinstance(one, ast.stmt):
                     yield from _returns([one])
-                elif isinstance(one, (ast.excepthandler, ast.match_case)):
+                elif isinstance(one, (ast.ExceptHandler, ast.match_case)):
                     yield from _returns(one.body)

@@ -8,7 +8,7 @@ once, :meth:`CompiledKeyed.run` for any ranges, then :meth:`CompiledKeyed.fire_d
 from __future__ import annotations
 
 import dataclasses
-import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,18 +20,23 @@ from thalweg.checkpoint.table_code import split_by_bucket
 from thalweg.checkpoint.table_form import default_record
 from thalweg.checkpoint.tables import BucketTable
 from thalweg.columns.chunks import Chunk, Column, Int64s
-from thalweg.columns.contracts import KeyedResult, Rejected
-from thalweg.columns.keys import KeyRows
+from thalweg.columns.contracts import KeyedResult, RejectedRow, no_rows
+from thalweg.columns.keys import KeyBytes, KeyRows
+from thalweg.columns.ordered_bytes import binary_array
 from thalweg.columns.state_units import StateUnits
 from thalweg.compiler import keyed_code as layout
 from thalweg.compiler import modules
-from thalweg.compiler.columns import Buffers, address, addresses, gather
+from thalweg.compiler.columns import Buffers, address, addresses, gather, with_texts
 from thalweg.compiler.keyed_code import KeyedSpec, write_keyed
-from thalweg.compiler.keyed_replay import Place, Replay
+from thalweg.compiler.keyed_replay import Replay, ReplayPlace
 from thalweg.compiler.kinds import NO_VALUE
+from thalweg.compiler.runtime.arena import free_arena
 from thalweg.compiler.runtime.lookup import BUCKET, END, RANGE_WIDTH, TableOfTables
 from thalweg.compiler.runtime.support import DONE
+from thalweg.compiler.runtime.undo import UndoLog
+from thalweg.compiler.text.use import TextUse
 from thalweg.flow.field_types import FieldType
+from thalweg.hashing import text_buffers
 
 
 def check_keyed(spec: KeyedSpec) -> tuple[bool, str]:
@@ -50,8 +55,9 @@ def keyed_kernel(spec: KeyedSpec, *, buckets: int, reject: bool) -> Callable[[],
         NotCompilable: with the reason that ``explain()`` shows.
     """
     text = modules.written(lambda: write_keyed(spec))
-    kernel = modules.load(spec.name, text).kernel
-    return lambda: CompiledKeyed(spec, kernel, buckets, reject=reject)
+    module = modules.load(spec.name, text)
+    texts = TextUse.of(module)
+    return lambda: CompiledKeyed(spec, module.kernel, buckets, reject=reject, texts=texts)
 
 
 @dataclasses.dataclass(slots=True)
@@ -75,15 +81,31 @@ class Run:
     """The outputs of some ranges; runs of different ranges may go on at the same time."""
 
     def __init__(
-        self, spec: KeyedSpec, default: npt.NDArray[Any], capacity: int, *, ending: bool
+        self,
+        spec: KeyedSpec,
+        default: npt.NDArray[Any],
+        capacity: int,
+        *,
+        ending: bool,
+        texts: TextUse,
     ) -> None:
-        self.buffers = Buffers(spec.out, layout.OUT_WORDS + spec.words, capacity)
+        self.buffers = Buffers(spec.out, layout.OUT_WORDS + spec.words, capacity, texts.made)
         self.ctl = np.zeros(layout.CONTROL_SIZE, np.int64)
+        if texts.arena:
+            weakref.finalize(self, _free, self.ctl)
         self.ctl[layout.ENDING] = ending
         #: the state as the function saw it
-        self.backup = default.copy()
-        self.backup_place = address(self.backup.view(np.uint8))
-        self.rejected: list[Rejected] = []
+        size = default.dtype.itemsize
+        place = layout.log_place(size)
+        # Behind the copy stands the address of the log of the call.
+        memory = np.zeros(place + 8, np.uint8)
+        self.backup = memory[:size].view(default.dtype)
+        self.backup_place = address(memory)
+        self.log = UndoLog()
+        memory[place:].view(np.int64)[0] = self.log.place
+        self.rejected: list[RejectedRow] = []
+        #: of the keys of the timers whose outputs these are, a row a row, where tables may have changed since
+        self.identities: KeyBytes | None = None
 
     @property
     def used(self) -> int:
@@ -97,12 +119,19 @@ class CompiledKeyed:
     """
 
     def __init__(
-        self, spec: KeyedSpec, kernel: Callable[..., int], buckets: int, *, reject: bool
+        self,
+        spec: KeyedSpec,
+        kernel: Callable[..., int],
+        buckets: int,
+        *,
+        reject: bool,
+        texts: TextUse,
     ) -> None:
         self.spec = spec
+        self.texts = texts
         self.kernel = kernel
         self.buckets = buckets
-        self._replay = Replay(spec, reject=reject)
+        self._replay = Replay(spec, reject=reject, made=texts.made)
         #: bucket -> table, made when the bucket gets its first row
         self.tables: dict[int, BucketTable] = {}
         self._default = default_record(spec.state)
@@ -145,7 +174,7 @@ class CompiledKeyed:
 
     def new_run(self, capacity: int, *, ending: bool) -> Run:
         """Empty outputs with room for so many rows; the room grows."""
-        return Run(self.spec, self._default, capacity, ending=ending)
+        return Run(self.spec, self._default, capacity, ending=ending, texts=self.texts)
 
     # -- the steps -------------------------------------------------------------------------------
 
@@ -154,6 +183,8 @@ class CompiledKeyed:
         keep: list[Any] = []
         none = np.zeros(0, np.int64)
         columns = addresses(chunk.columns, keep)
+        if self.texts.reads:
+            columns = with_texts(chunk.columns, columns, keep)
         if not len(chunk):
             ranges = np.zeros((0, RANGE_WIDTH), np.int64)
             return Split(chunk, None, times, none, none, ranges, keep, columns)
@@ -218,75 +249,69 @@ class CompiledKeyed:
 
     def result(self, split: Split, run: Run) -> KeyedResult:
         """The outputs of a run; to be called before its tables are tidied or saved."""
-        used = run.used
-        buffers = run.buffers
+        used, buffers = run.used, run.buffers
         source = buffers.extra(layout.SOURCE, used)
         fired = np.flatnonzero(source < 0)
-        owners = (
-            buffers.extra(layout.OUT_BUCKET, used)[fired],
-            buffers.extra(layout.OUT_ENTRY, used)[fired],
-        )
         return KeyedResult(
-            self._columns(split.chunk, buffers, source, fired, owners),
+            self._columns(split.chunk, run, source, fired),
             source,
             buffers.extra(layout.OUT_TIME, used),
-            self._timer_keys(buffers, used, fired, owners),
+            self._timer_keys(run, fired),
             int(run.ctl[layout.DISARMED]),
             run.rejected,
         )
 
-    def _timer_keys(
-        self, buffers: Buffers, used: int, fired: Int64s, owners: tuple[Int64s, Int64s]
-    ) -> list[Column]:
-        spec = self.spec.key
+    def _timer_keys(self, run: Run, fired: Int64s) -> list[Column]:
+        spec, used = self.spec.key, run.used
         if not len(fired):
             return list(self._no_keys)
-        if not spec.has_text:
-            words = [buffers.extra(layout.OUT_WORDS + i, used)[fired] for i in range(spec.width)]
-            matrix = np.stack(words, axis=1) if words else np.zeros((len(fired), 0), np.int64)
-            return spec.columns(matrix, None)
-        parts, places = self._by_bucket(owners, lambda t, e: t.key_columns(e))
-        return [Column.concat(group).take(places) for group in zip(*parts, strict=True)]
+        if spec.has_text:
+            return spec.columns(no_rows(), self._identities(run, fired))
+        words = [run.buffers.extra(layout.OUT_WORDS + i, used)[fired] for i in range(spec.width)]
+        matrix = np.stack(words, axis=1) if words else np.zeros((len(fired), 0), np.int64)
+        return spec.columns(matrix, None)
 
-    def _by_bucket(
-        self, owners: tuple[Int64s, Int64s], read: Callable[[BucketTable, Int64s], Any]
-    ) -> tuple[list[Any], Int64s]:
-        """What the tables say about entries, a part a bucket; and each entry's place in the parts joined."""
-        buckets, entries = owners
+    def _identities(self, run: Run, fired: Int64s) -> KeyBytes:
+        """The identities of the keys whose timers put out these rows."""
+        if run.identities is None:
+            run.identities = self._look_up(run, fired)
+        return run.identities
+
+    def _look_up(self, run: Run, fired: Int64s) -> KeyBytes:
+        buckets = run.buffers.extra(layout.OUT_BUCKET, run.used)[fired]
+        entries = run.buffers.extra(layout.OUT_ENTRY, run.used)[fired]
         order = np.argsort(buckets, kind="stable")
         cuts = np.flatnonzero(np.diff(buckets[order])) + 1
-        parts = [read(self.tables[int(buckets[g[0]])], entries[g]) for g in np.split(order, cuts)]
+        parts = [
+            binary_array(
+                pa.binary(), *self.tables[int(buckets[rows[0]])]._identities(entries[rows])
+            )
+            for rows in np.split(order, cuts)
+        ]
         places = np.empty(len(order), np.int64)
         places[order] = np.arange(len(order))
-        return parts, places
+        offsets, data = text_buffers(pa.concat_arrays(parts).take(pa.array(places)))
+        return KeyBytes(offsets.astype(np.int64), data)
 
-    def _columns(
-        self,
-        chunk: Chunk,
-        buffers: Buffers,
-        source: Int64s,
-        fired: Int64s,
-        owners: tuple[Int64s, Int64s],
-    ) -> list[Column]:
+    def _columns(self, chunk: Chunk, run: Run, source: Int64s, fired: Int64s) -> list[Column]:
         if not len(source):
             return list(self._no_rows)
         columns: list[Column] = []
         schema = self.spec.out
-        for field, (values, valid) in zip(
-            schema.fields if schema else (), buffers.fields(len(source)), strict=True
+        fields = schema.fields if schema else ()
+        for i, (field, (values, valid)) in enumerate(
+            zip(fields, run.buffers.fields(len(source)), strict=True)
         ):
             if field.type.fixed_width:
                 columns.append(Column(field.type, values, valid))
-            elif not len(fired):
-                columns.append(
-                    Column(field.type, gather(values, source, chunk.columns, field.type.arrow))
-                )
+                continue
+            if i in self.texts.made:
+                texts = run.buffers.text(i, len(source), field.type.optional)
+            elif len(fired):
+                texts = self._texts(field.type, chunk, values, source, run, fired)
             else:
-                columns.append(
-                    Column(
-                        field.type, self._texts(field.type, chunk, values, source, fired, owners)
-                    )
-                )
+                texts = gather(values, source, chunk.columns, field.type.arrow)
+            columns.append(Column(field.type, texts))
         return columns
 
     def _texts(
@@ -295,8 +320,8 @@ class CompiledKeyed:
         chunk: Chunk,
         handles: Int64s,
         source: Int64s,
+        run: Run,
         fired: Int64s,
-        owners: tuple[Int64s, Int64s],
     ) -> Any:
         """Values passed through from rows, and from keys where a timer put them out."""
         rows = np.flatnonzero(source >= 0)
@@ -307,15 +332,11 @@ class CompiledKeyed:
             places[rows] = 1 + np.arange(len(rows))
         total = 1 + len(rows)
         for handle in np.unique(handles[fired]).tolist():
-            if handle == NO_VALUE:
-                continue
-            mine = np.flatnonzero(handles[fired] == handle)
-            name = self.spec.key.names[-handle - 1]
-            read = functools.partial(_key_text, name)
-            found, order = self._by_bucket((owners[0][mine], owners[1][mine]), read)
-            parts += found
-            places[fired[mine]] = total + order
-            total += len(mine)
+            if handle != NO_VALUE:
+                mine = np.flatnonzero(handles[fired] == handle)
+                parts.append(self.spec.key.text_array(-handle - 1, self._identities(run, fired)))
+                places[fired[mine]] = total + mine
+                total += len(fired)
         return pa.concat_arrays(parts).take(pa.array(places))
 
     # -- errors ----------------------------------------------------------------------------------
@@ -325,7 +346,8 @@ class CompiledKeyed:
         entry = int(run.ctl[layout.ENTRY])
         table = self.tables[bucket]
         table.records[entry] = run.backup[0]
-        place = Place(table, bucket, entry, run.buffers, run.ctl, run.backup[0])
+        run.log.undo()
+        place = ReplayPlace(table, bucket, entry, run.buffers, run.ctl, run.backup[0])
         if run.ctl[layout.FIRING]:
             key = self.spec.key.python_keys(table.key_columns(np.array([entry])), 1)[0]
             bad = self._replay.timer(place, key, int(run.ctl[layout.TIME]))
@@ -347,5 +369,5 @@ class CompiledKeyed:
             ctl[layout.PLACE] = -1
 
 
-def _key_text(field: str, table: BucketTable, entries: Int64s) -> Any:
-    return table.gather_text(entries, field)
+def _free(ctl: Int64s) -> None:
+    free_arena(address(ctl[layout.ARENA :]))

@@ -12,12 +12,14 @@ from typing import Any, Final
 
 from thalweg.checkpoint.table_form import ALIVE, DIRTY, record_dtype
 from thalweg.columns.keys import KeySpec
-from thalweg.compiler.columns import put_word, row_code, store_code, word
-from thalweg.compiler.functions import Emit, write_function
+from thalweg.compiler.columns import put_word, row_code, store_codes, word
+from thalweg.compiler.functions import Emit, made_fields, with_made, write_function
 from thalweg.compiler.kinds import INT, Type, field_type
+from thalweg.compiler.runtime.arena import ARENA_WORDS
 from thalweg.compiler.runtime.lookup import RANGE_WIDTH, TABLE_WIDTH
 from thalweg.compiler.source import FunctionSource, describe
-from thalweg.compiler.unit import Unit
+from thalweg.compiler.text.use import text_use_lines
+from thalweg.compiler.unit import ModuleParts
 from thalweg.flow.field_types import Kind
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import StateSpec
@@ -36,7 +38,8 @@ DISARMED: Final = 8  # timers armed again while ending
 ENDING: Final = 9  # 1: what on_timer arms is dropped
 DUE: Final = 10  # 1: the places hold entries whose timers below CLOCK fire; 0: rows
 CLOCK: Final = 11
-CONTROL_SIZE: Final = 12
+ARENA: Final = 12  # of the texts that the run makes
+CONTROL_SIZE: Final = ARENA + ARENA_WORDS
 
 #: Offsets in the chunk array: addresses of the ranges, the order of rows, their entries, their times (0:
 #: no timers), the table of tables, the default record and the copy of the state; then the columns.
@@ -98,33 +101,60 @@ def write_keyed(spec: KeyedSpec) -> str:
     Raises:
         NotCompilable: with the reason.
     """
-    unit = Unit()
+    unit = ModuleParts(columns=len(spec.source.fields))
     state, row = unit.state(spec.state), unit.record(spec.source)
     target = unit.record(spec.out) if spec.out else Type("record", label="_nothing")
+    made = made_fields(unit, _calls(spec, state, row), target)
+    target = with_made(target, made)
     emit = Emit(_write_store(unit, spec, target), target)
-    source = spec.process_source or describe(spec.process)
-    process, _ = write_function(unit, source, [state, row], emit, "emit")
-    on_timer = ""
-    if spec.on_timer is not None and spec.state.timer is not None:
-        source = spec.on_timer_source or describe(spec.on_timer)
-        on_timer, _ = write_function(
-            unit, source, [state, *_key_types(spec.key), INT], emit, "emit"
-        )
+    process, on_timer = "", ""
+    for source, arguments in _calls(spec, state, row):
+        name, _ = write_function(unit, source, arguments, emit, "emit")
+        process, on_timer = (process, name) if process else (name, "")
     unit.check_widened()
+    unit.check_lists()
     shape = _Shape.of(spec, state)
+    arena = f", ctl + {8 * ARENA}" if unit.uses_arena else ""
     if spec.timer is not None:
-        unit.parts.append(_fire(spec, shape, on_timer))
-    unit.parts.append(_rows(spec, shape, process, row))
+        unit.parts.append(_fire(spec, shape, on_timer, arena))
+    unit.parts.append(_rows(spec, shape, process, row, arena))
     unit.parts.append(_kernel(spec, shape))
+    unit.parts += text_use_lines(unit, made)
     return unit.text()
 
 
+def _calls(spec: KeyedSpec, state: Type, row: Type) -> list[tuple[FunctionSource, list[Type]]]:
+    """process and on_timer with the types of their arguments; on_timer where timers can fire."""
+    process = spec.process_source or describe(spec.process)
+    calls = [(process, [state, row])]
+    if spec.on_timer is not None and spec.state.timer is not None:
+        on_timer = spec.on_timer_source or describe(spec.on_timer)
+        calls.append((on_timer, [state, *_key_types(spec.key), INT]))
+    return calls
+
+
 def _key_types(key: KeySpec) -> list[Type]:
-    items = tuple(field_type(field.type) for field in key.fields)
-    return list(items) if len(items) < 2 else [Type("tuple", items=items)]
+    items = [field_type(field.type) for field in key.fields]
+    if not key.is_plain_text:
+        layouts = _layouts(key)
+        items = [
+            dataclasses.replace(one, names=(layout,)) if one.is_column_text else one
+            for one, layout in zip(items, layouts, strict=True)
+        ]
+    return items if len(items) < 2 else [Type("tuple", items=tuple(items))]
 
 
-def _write_store(unit: Unit, spec: KeyedSpec, target: Type) -> str:
+def _layouts(key: KeySpec) -> list[str]:
+    """Of each field the way to it in the bytes of a key, see :mod:`thalweg.compiler.runtime.text_keys`."""
+    letters = ""
+    for field in key.fields:
+        known = {Kind.BOOL: "b", Kind.STR: "t", Kind.BYTES: "t", Kind.CATEGORY: "t"}
+        letter = known.get(field.type.kind, "w")
+        letters += letter.upper() if field.type.optional else letter
+    return [letters[: i + 1] for i in range(len(letters))]
+
+
+def _write_store(unit: ModuleParts, spec: KeyedSpec, target: Type) -> str:
     """Writes one output; ``_x`` is (out, source row, time, bucket, entry, address of the key's words)."""
     name = unit.name("store")
     fields = "".join(f", _{i}" for i in range(len(target.items)))
@@ -137,8 +167,8 @@ def _write_store(unit: Unit, spec: KeyedSpec, target: Type) -> str:
         for i in words
     ]
     first = 1 + OUT_WORDS + spec.words
-    for i, kind in enumerate(target.items):
-        lines += [f"        {line}" for line in store_code(kind, first + 2 * i, f"_{i}")]
+    values = [f"_{i}" for i in range(len(target.items))]
+    lines += [f"        {line}" for line in store_codes(target, first, values)]
     unit.parts.append("\n".join([*lines, "    return _n + 1"]) + "\n")
     return name
 
@@ -150,18 +180,26 @@ class _Shape:
     size: int
     timer: int | None
     drop: int
+    #: where the address of the call's log goes in rows that own memory, and what they own
+    log: int | None
+    owned: tuple[int, ...]
 
     @classmethod
     def of(cls, spec: KeyedSpec, state: Type) -> _Shape:
         names = spec.state.schema.names
         timer = spec.timer
         at = None if timer is None else state.offsets[names.index(timer)]
-        return cls(record_dtype(spec.state).itemsize, at, state.offsets[-1])
+        owned = tuple(
+            state.offsets[i] for i, kind in enumerate(state.items) if kind.tag in ("list", "text")
+        )
+        log = state.offsets[-2] if owned else None
+        return cls(record_dtype(spec.state).itemsize, at, state.offsets[-1], log, owned)
 
     @property
     def die(self) -> list[str]:
         """Lines that drop the state of the entry at hand."""
         return [
+            *(f"free(get_i(rec + {place}))" for place in self.owned),
             f"copy_bytes(rec, {word('chunk', DEFAULT)}, {self.size})",
             f"put_u(flag, (get_u(flag) | {DIRTY}) & {255 - ALIVE})",
         ]
@@ -179,11 +217,12 @@ def _key_code(key: KeySpec) -> str:
     for i, field in enumerate(key.fields):
         kind = field_type(field.type)
         if kind.tag == "handle":
-            parts.append(str(-i - 1))
+            table = f"{word('chunk', TABLES)} + {8 * TABLE_WIDTH} * bucket"
+            parts.append(f"({-i - 1}, {table}, e)" if kind.is_column_text else str(-i - 1))
             continue
-        word = f"get_i(word + {8 * place})"
-        made = {Kind.FLOAT: f"as_float({word})", Kind.BOOL: f"({word} != 0)"}
-        code = made.get(field.type.kind, word)
+        raw = f"get_i(word + {8 * place})"
+        made = {Kind.FLOAT: f"as_float({raw})", Kind.BOOL: f"({raw} != 0)"}
+        code = made.get(field.type.kind, raw)
         if kind.optional:
             mask = f"get_i(word + {8 * (key.width - 1)})"
             code = f"((({mask} >> {place}) & 1) == 0, {code})"
@@ -198,24 +237,39 @@ def _indent(lines: list[str], depth: int) -> list[str]:
     return ["    " * depth + line for line in lines]
 
 
-def _call(call: str, size: int) -> list[str]:
+def log_place(size: int) -> int:
+    """How far behind the copy of a state of this size the address of the log of the call stands."""
+    return -(-size // 8) * 8
+
+
+def _call(call: str, shape: _Shape) -> list[str]:
     """Lines that call a user's function on ``rec``, or undo and report that outputs do not fit."""
+    size, begin, end, undone = shape.size, [], [], []
+    if shape.log is not None:
+        begin = [
+            f"log = get_i({word('chunk', BACKUP)} + {log_place(size)})",
+            f"put_i(rec + {shape.log}, log)",
+        ]
+        end, undone = ["settle(log)"], ["    undo(log)"]
     return [
         f"{put_word('ctl', OUT, 'n')}",
         f"copy_bytes({word('chunk', BACKUP)}, rec, {size})",
+        *begin,
         call,
         "if m > get_i(out):",
         f"    {put_word('ctl', NEEDED, 'm')}",
         f"    copy_bytes(rec, {word('chunk', BACKUP)}, {size})",
+        *undone,
         "    return -1",
         "n = m",
+        *end,
     ]
 
 
-def _fire(spec: KeyedSpec, shape: _Shape, on_timer: str) -> str:
+def _fire(spec: KeyedSpec, shape: _Shape, on_timer: str, arena: str) -> str:
     """``fire(...)``: all timers of one key below ``limit``; the new number of outputs, -1 when full."""
-    arguments = f"rec, {_key_code(spec.key)}t, (out, -1, t, bucket, e, word), n"
-    done = _call(f"m = {on_timer}({arguments})", shape.size)
+    arguments = f"rec, {_key_code(spec.key)}t, (out, -1, t, bucket, e, word{arena}), n"
+    done = _call(f"m = {on_timer}({arguments})", shape)
     # The copy must still have the timer, else a repeated call would find none.
     done.insert(2, f"put_i(rec + {shape.timer}, {NEVER})")
     body = [
@@ -245,7 +299,7 @@ def _fire(spec: KeyedSpec, shape: _Shape, on_timer: str) -> str:
     return "\n".join([*head, *_indent(body, 2), "    return n"]) + "\n"
 
 
-def _rows(spec: KeyedSpec, shape: _Shape, process: str, row: Type) -> str:
+def _rows(spec: KeyedSpec, shape: _Shape, process: str, row: Type, arena: str) -> str:
     """``row(...)``: one tuple, after the timers before it; the new number of outputs, -1 when full."""
     body = [f"t = 0 if {word('chunk', TIMES)} == 0 else get_i({word('chunk', TIMES)} + 8 * i)"]
     if shape.timer is not None:
@@ -255,13 +309,13 @@ def _rows(spec: KeyedSpec, shape: _Shape, process: str, row: Type) -> str:
             "    if n < 0:",
             "        return -1",
         ]
-    arguments = f"rec, {row_code(row, COLUMNS, 'i')}, (out, i, 0, bucket, e, word), n"
+    arguments = f"rec, {row_code(row, COLUMNS, 'i')}, (out, i, 0, bucket, e, word{arena}), n"
     body += [
         f"if get_u(flag) & {ALIVE} == 0:",
         f"    copy_bytes(rec, {word('chunk', DEFAULT)}, {shape.size})",
         f"{put_word('ctl', FIRING, '0')}",
         f"{put_word('ctl', ENTRY, 'e')}",
-        *_call(f"m = {process}({arguments})", shape.size),
+        *_call(f"m = {process}({arguments})", shape),
         f"if get_u(rec + {shape.drop}) != 0:",
         *_indent(shape.die, 1),
         "    return n",

@@ -8,15 +8,15 @@ would have put it. What the compiler accepts has no side effects, so running it 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 
-from thalweg.checkpoint.table_form import ALIVE, DIRTY
+from thalweg.checkpoint.table_form import ALIVE, DIRTY, set_values, state_values
 from thalweg.checkpoint.tables import BucketTable
-from thalweg.columns.chunks import CATEGORIES
-from thalweg.columns.contracts import Rejected
+from thalweg.columns.chunks import Column
+from thalweg.columns.contracts import RejectedRow
 from thalweg.compiler import keyed_code as layout
 from thalweg.compiler.columns import Buffers
 from thalweg.compiler.keyed_code import KeyedSpec
@@ -25,13 +25,12 @@ from thalweg.compiler.replay import operator_error, results
 from thalweg.compiler.source import FunctionSource
 from thalweg.errors import OperatorError
 from thalweg.flow.failures import reason_of, shorten
-from thalweg.flow.field_types import Kind
 from thalweg.flow.records import Schema
 from thalweg.times import NEVER
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class ReplayPlace:
     """A key's entry in a table, the outputs and control words of the run, and a copy of the state before the call."""
 
     table: BucketTable
@@ -55,21 +54,25 @@ class Replay:
     """Runs single calls of a keyed operator in Python.
 
     Args:
-        reject: a call that raises is told as a :class:`Rejected`; else OperatorError.
+        reject: a call that raises is told as a :class:`RejectedRow`; else OperatorError.
     """
 
-    def __init__(self, spec: KeyedSpec, *, reject: bool) -> None:
+    def __init__(
+        self, spec: KeyedSpec, *, reject: bool, made: Collection[int] = frozenset()
+    ) -> None:
+        """``made``: the output fields whose texts are made by the kernel; others pass through."""
         self.spec = spec
         self.reject = reject
+        self.made = made
 
-    def row(self, place: Place, row: int, value: Any, time: int | None) -> Rejected | None:
+    def row(self, place: ReplayPlace, row: int, value: Any, time: int | None) -> RejectedRow | None:
         """The call of ``process`` with a row's value; ``time`` is None where no timers fire."""
         given = _handles(self.spec.source, value, lambda i: i)
         try:
             made = self._call(place, self.spec.process, (value,), given)
         except Exception as error:
             self._stop(self.spec.sources[0], value, error)
-            return Rejected(row, self.spec.name, reason_of(error), shorten(value))
+            return RejectedRow(row, self.spec.name, reason_of(error), shorten(value))
         self._put_out(place, (row, 0), made.outputs)
         if made.dropped:
             self.die(place)
@@ -80,7 +83,7 @@ class Replay:
             self._arm(place, timer, max(int(place.table.records[timer][place.entry]), time))
         return None
 
-    def timer(self, place: Place, key: Any, time: int) -> Rejected | None:
+    def timer(self, place: ReplayPlace, key: Any, time: int) -> RejectedRow | None:
         """The call of ``on_timer`` at ``time``; a call that raises ends its key's state, its timer is used up."""
         assert self.spec.on_timer is not None and self.spec.timer is not None
         fields = self.spec.key.fields
@@ -94,7 +97,7 @@ class Replay:
             text = f"key {key!r}"
             self._stop(self.spec.sources[1], text, error)
             self.die(place)
-            return Rejected(-1, self.spec.name, reason_of(error), text, time, key)
+            return RejectedRow(-1, self.spec.name, reason_of(error), text, time, key)
         self._put_out(place, (-1, time), made.outputs)
         self._write(place, made.state)
         again = int(place.table.records[self.spec.timer][place.entry])
@@ -106,9 +109,9 @@ class Replay:
             self._arm(place, self.spec.timer, max(again, time + 1))
         return None
 
-    def die(self, place: Place) -> None:
+    def die(self, place: ReplayPlace) -> None:
         """Drops the key's state."""
-        place.table.records[place.entry] = place.table.default[0]
+        place.table.empty(np.array([place.entry]))
         place.table.flags[place.entry] = (int(place.table.flags[place.entry]) | DIRTY) & ~ALIVE
 
     def _stop(self, source: FunctionSource, value: Any, error: Exception) -> None:
@@ -118,42 +121,33 @@ class Replay:
 
     def _call(
         self,
-        place: Place,
+        place: ReplayPlace,
         function: Callable[..., Any],
         arguments: Sequence[Any],
         handles: Sequence[tuple[str, Any, int]],
     ) -> _Call:
-        state = self.spec.state.restore(self._state_values(place.before))
+        before = np.array([place.before], place.table.records.dtype)
+        state = self.spec.state.restore(state_values(self.spec.state, before))
         out = self.spec.out
         outputs = []
         for raw in results(function(state, *arguments)):
             made = raw if out is None else out.coerce(raw)
-            outputs.append([] if out is None else _passed_on(out, made, raw, handles))
+            outputs.append([] if out is None else _passed_on(out, made, raw, handles, self.made))
         values = self.spec.state.values(state)
         return _Call(outputs, values, bool(getattr(state, "_drop", False)))
 
-    def _state_values(self, record: Any) -> list[Any]:
-        values = []
-        for field in self.spec.state.schema.fields:
-            value = record[field.name].item()
-            if field.type.kind is Kind.CATEGORY:
-                value = CATEGORIES.decode(np.array([value]))[0].as_py()
-            values.append(value)
-        return values
-
-    def _write(self, place: Place, values: Sequence[Any]) -> None:
-        records = place.table.records
+    def _write(self, place: ReplayPlace, values: Sequence[Any]) -> None:
+        rows = np.array([place.entry])
         for field, value in zip(self.spec.state.schema.fields, values, strict=True):
-            category = field.type.kind is Kind.CATEGORY
-            records[field.name][place.entry] = CATEGORIES.code(value) if category else value
+            set_values(place.table.records, field, rows, Column.from_python(field.type, [value]))
         place.table.flags[place.entry] |= ALIVE | DIRTY
 
-    def _arm(self, place: Place, timer: str, time: int) -> None:
+    def _arm(self, place: ReplayPlace, timer: str, time: int) -> None:
         place.table.records[timer][place.entry] = time
         place.table.note_timer(time)
 
     def _put_out(
-        self, place: Place, source_and_time: tuple[int, int], outputs: Sequence[Sequence[Any]]
+        self, place: ReplayPlace, source_and_time: tuple[int, int], outputs: Sequence[Sequence[Any]]
     ) -> None:
         words = place.table.words[place.entry].tolist()[: self.spec.words]
         extra = [*source_and_time, place.bucket, place.entry, *words]
@@ -175,13 +169,17 @@ def _handles(
 
 
 def _passed_on(
-    out: Schema, made: Sequence[Any], raw: Sequence[Any], handles: Sequence[tuple[str, Any, int]]
+    out: Schema,
+    made: Sequence[Any],
+    raw: Sequence[Any],
+    handles: Sequence[tuple[str, Any, int]],
+    texts: Collection[int],
 ) -> list[Any]:
     """An output's values, those of variable width as handles: a compiled function only passes such objects on."""
     values = []
-    for field, value, object_ in zip(out.fields, made, raw, strict=True):
+    for i, (field, value, object_) in enumerate(zip(out.fields, made, raw, strict=True)):
         kind = field_type(field.type)
-        if kind.tag == "handle":
+        if kind.tag == "handle" and i not in texts:
             found = (
                 number for label, one, number in handles if one is object_ and label == kind.label
             )

@@ -11,11 +11,23 @@ from __future__ import annotations
 import dataclasses
 from typing import Final, Literal, TypeAlias
 
+from thalweg.compiler.runtime.handles import NO_VALUE as NO_VALUE
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
 
 Tag: TypeAlias = Literal[
-    "int", "float", "bool", "category", "handle", "none", "record", "state", "tuple"
+    "int",
+    "float",
+    "bool",
+    "category",
+    "text",
+    "texts",
+    "handle",
+    "none",
+    "record",
+    "state",
+    "tuple",
+    "list",
 ]
 
 _TAGS: Final[dict[Kind, Tag]] = {
@@ -26,7 +38,14 @@ _TAGS: Final[dict[Kind, Tag]] = {
     Kind.BOOL: "bool",
     Kind.CATEGORY: "category",
 }
-_SIZES: Final[dict[Tag, int]] = {"int": 8, "float": 8, "bool": 1, "category": 8, "handle": 8}
+_SIZES: Final[dict[Tag, int]] = {
+    "int": 8,
+    "float": 8,
+    "bool": 1,
+    "category": 8,
+    "handle": 8,
+    "text": 8,
+}
 _LETTERS: Final[dict[Tag, str]] = {
     "int": "i",
     "float": "f",
@@ -40,20 +59,32 @@ _ZEROS: Final[dict[Tag, str]] = {
     "bool": "False",
     "category": "0",
     "handle": "0",
+    "text": "(int64(0), int64(0))",
+    "texts": "(int64(0), int64(0))",
     "none": "False",
+    "list": "(0, 0)",
 }
+#: The field type and name of texts.
+_TEXT_NAME: Final = "str"
+#: The label of a text that is made of literals only, so that it may become a Category.
+LITERAL: Final = "literal"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Type:
     """A static type.
 
-    Compiled forms: int and category int64; handle int64 (the number of the column that the value passes
-    through from); an optional number or record is a tuple (is there, value); a record a namedtuple; a state
+    Compiled forms: int and category int64; text a pair of int64, the address of its bytes and their number;
+    texts, a list of them, the address of such pairs and their number; handle, a value that passes through, the
+    number of its column, and that of a text with what reading it takes (number, where the columns' addresses
+    stand, row); an optional number, text or record is a tuple (is there, value); a record a namedtuple; a state
     the address of its row.
 
-    ``label`` is the generated class of a record, the class name of a state, the field type of a handle.
-    ``items`` and ``names`` describe the fields of a record or state, ``offsets`` those of a state.
+    ``label`` is the generated class of a record, the class name of a state, the field type of a handle, LITERAL
+    for a text of literals. ``items`` and ``names`` describe the fields of a record or state, ``offsets`` those
+    of a state. The one name of the handle of a key's text is the way to it (``runtime.text_keys``). Of a list ``label`` is what it is ("list", "deque",
+    "dict", "set"), ``items`` its item, or key and value, ``offsets`` its maxlen (-1: none), and ``names`` is not empty
+    where it cannot be changed.
     """
 
     tag: Tag
@@ -73,6 +104,16 @@ class Type:
         return self.optional and self.tag != "handle"
 
     @property
+    def is_column_text(self) -> bool:
+        """Whether it is a text of a column that was not looked at yet."""
+        return self.tag == "handle" and self.label == _TEXT_NAME
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is a text, looked at or not, perhaps None."""
+        return self.tag == "text" or self.is_column_text
+
+    @property
     def bare(self) -> Type:
         """The type without None."""
         return dataclasses.replace(self, optional=False) if self.optional else self
@@ -85,7 +126,7 @@ class Type:
         if self.tag in ("record", "tuple"):
             inner = "".join(f"{one.zero}, " for one in self.items)
             return f"{self.label}({inner})" if self.tag == "record" else f"({inner})"
-        return _ZEROS[self.tag]
+        return NO_COLUMN_TEXT if self.is_column_text else _ZEROS[self.tag]
 
     @property
     def size(self) -> int:
@@ -98,9 +139,16 @@ class Type:
         return _LETTERS[self.tag]
 
     def __str__(self) -> str:
-        names = {"category": "Category", "none": "None"}
+        names = {
+            "category": "Category",
+            "none": "None",
+            "text": _TEXT_NAME,
+            "texts": "list of str",
+        }
         text = names.get(self.tag, self.tag)
-        if self.tag in ("handle", "record", "state"):
+        if self.tag in ("list", "tuple") and self.items:
+            text = f"{self.label or 'tuple'}[{', '.join(map(str, self.items))}]"
+        elif self.tag in ("handle", "record", "state"):
             text = self.label.partition("_")[2] if self.tag == "record" else self.label
         return f"{text} | None" if self.optional else text
 
@@ -110,9 +158,10 @@ FLOAT: Final = Type("float")
 BOOL: Final = Type("bool")
 CATEGORY: Final = Type("category")
 NONE: Final = Type("none")
-
-#: The handle of a None that goes to an optional text, list or record.
-NO_VALUE: Final = -(2**40)
+TEXT: Final = Type("text")
+TEXTS: Final = Type("texts")
+#: Code of the handle of a text that is None.
+NO_COLUMN_TEXT: Final = f"({NO_VALUE}, 0, 0)"
 
 
 def field_type(kind: FieldType) -> Type:
@@ -139,13 +188,44 @@ def join(a: Type, b: Type) -> Type | None:
     """
     if a == b:
         return a
+    if a.is_text or b.is_text:
+        return _joined_text(a, b)
     if a.tag == "none" or b.tag == "none":
         other = b if a.tag == "none" else a
-        if other.tag in ("state", "tuple", "handle"):
+        if other.tag in ("state", "list", "texts"):
             return None
         return dataclasses.replace(other, optional=True)
+    if a.tag == b.tag and a.tag in ("record", "tuple") and a.names == b.names:
+        return _joined_items(a, b)
     if a.bare == b.bare:
         return a if a.optional else b
     if {a.tag, b.tag} == {"int", "bool"} and not (a.optional or b.optional):
         return INT
     return None
+
+
+def _joined_text(a: Type, b: Type) -> Type | None:
+    """What holds a text and another value: one that is not looked at stays so as long as it can."""
+    optional = a.optional or b.optional or "none" in (a.tag, b.tag)
+    kinds = [one for one in (a, b) if one.tag != "none"]
+    if all(one.is_text for one in kinds):
+        same = {(one.tag, one.label, one.names) for one in kinds}
+        kind = kinds[0] if len(same) == 1 else TEXT
+    elif {(one.tag, one.label) for one in kinds} == {("category", ""), ("text", LITERAL)}:
+        kind = CATEGORY
+    else:
+        return None
+    return dataclasses.replace(kind, optional=optional)
+
+
+def _joined_items(a: Type, b: Type) -> Type | None:
+    """The tuple or record that holds both: their items may differ as texts do, and in nothing else."""
+    if a.label != b.label or len(a.items) != len(b.items):
+        return None
+    items = []
+    for one, other in zip(a.items, b.items, strict=True):
+        joined = join(one, other) if one.is_text and other.is_text else one
+        if joined is None or (one != other and not one.is_text):
+            return None
+        items.append(joined)
+    return dataclasses.replace(a, items=tuple(items), optional=a.optional or b.optional)

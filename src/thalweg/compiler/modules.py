@@ -32,13 +32,28 @@ from collections import namedtuple
 
 from numba import float64, int64
 
+from thalweg.compiler.runtime.dicts import (
+    assign_dict, empty, entry_of, find, insert, key_place, remove,
+)
+from thalweg.compiler.runtime.frozen import table_place
 from thalweg.compiler.runtime.integers import (
     abs_int, add_int, divide_int, floor_int, mod_int, mul_int, neg_int, sub_int, turn, turns,
+)
+from thalweg.compiler.runtime.lists import (
+    assign, bound, clear, delete_item, delete_items, extend, insert_item, item, item_at, item_to_set, length,
+    new_list, own, pop_back, pop_front, push_back, push_front, reverse, slice_list,
+)
+from thalweg.compiler.runtime.mathematics import (
+    ceil_float, copysign, floor_div_float, floor_float, gcd, m_acos, m_acosh, m_asin, m_asinh, m_atan, m_atan2,
+    m_atanh, m_cbrt, m_cos, m_cosh, m_degrees, m_exp, m_exp2, m_expm1, m_fmod, m_log, m_log10, m_log1p, m_log2, m_pow,
+    m_radians, m_sin, m_sinh, m_tan, m_tanh, power_int, round_digits, round_float, shift_left, shift_right,
+    trunc_float,
 )
 from thalweg.compiler.runtime.support import (
     DONE, FULL, as_float, compare, copy_bytes, equal_both, equal_one, get_b, get_f, get_i, get_u, greater,
     inner, kernel, lesser, mod_float, need, put_b, put_f, put_i, put_u, root, truth_of,
 )
+from thalweg.compiler.runtime.undo import called, free, note, settle, take, undo
 
 INF = float("inf")
 NAN = float("nan")

@@ -11,10 +11,11 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
-from thalweg.compiler.kinds import BOOL, CATEGORY, FLOAT, INT, NO_VALUE, NONE, Type
+from thalweg.compiler.cell_code import load
+from thalweg.compiler.kinds import BOOL, FLOAT, INT, LITERAL, NO_VALUE, NONE, Type
 from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.source import FunctionSource
-from thalweg.compiler.unit import Unit, category_code
+from thalweg.compiler.unit import ModuleParts, category_code
 
 _MISSING: Final = object()
 _EXACT: Final = 2**53
@@ -39,7 +40,6 @@ REFUSED: Final[dict[type[ast.AST], str]] = {
     ast.Invert: "uses `~`, whose compiled result can differ",
     ast.MatMult: "uses `@`",
     ast.NamedExpr: "uses `:=`",
-    ast.JoinedStr: "builds a text with an f-string; compiled functions cannot make texts",
     ast.Lambda: "makes a lambda",
     ast.ListComp: "uses a comprehension",
     ast.GeneratorExp: "uses a generator expression",
@@ -80,11 +80,35 @@ _WHOLE: Final = {
 class Operations:
     """Typed code of operations on typed code."""
 
-    unit: Unit
+    unit: ModuleParts
     source: FunctionSource
     line: int
     #: calls so far that may change the state
     effects: int = 0
+
+    # -- for the subclass that knows texts -------------------------------------------------------
+
+    def read(self, value: Expr) -> Expr:
+        """A text of a column as a text; anything else as it is."""
+        raise NotImplementedError
+
+    def text_truth(self, value: Expr) -> str:
+        """Code of whether a text counts as true."""
+        raise NotImplementedError
+
+    def equal_text(self, a: Expr, b: Expr) -> str:
+        """Code of ``a == b`` where one of them is a text."""
+        raise NotImplementedError
+
+    def ordered_text(self, a: Expr, symbol: str, b: Expr) -> str:
+        """Code of ``a < b`` and the like of two texts."""
+        raise NotImplementedError
+
+    def fit_text(self, value: Expr, target: Type, where: str) -> str:
+        """As :meth:`fit` where one of the types is a text."""
+        raise NotImplementedError
+
+    # -- literals --------------------------------------------------------------------------------
 
     def refuse(self, text: str) -> NoReturn:
         """Gives up with the line at hand."""
@@ -112,9 +136,11 @@ class Operations:
             return Expr("NAN" if value != value else "INF" if value > 0 else "(-INF)", FLOAT, value)
         if isinstance(value, str):
             try:
-                return Expr(f"({category_code(value)})", CATEGORY, value)
+                # Compared with a Category it is one: the process then knows its text.
+                category_code(value)
             except UnicodeEncodeError:
                 self.refuse(f"uses the text {value!r} with half of a surrogate pair")
+            return Expr(self.unit.constant(value), Type("text", label=LITERAL), value)
         if isinstance(value, tuple):
             parts = [self.literal(one) for one in value]
             types = tuple(one.type for one in parts)
@@ -127,6 +153,8 @@ class Operations:
 
     def needed(self, value: Expr) -> Expr:
         """The value without None; compiled code raises where Python would."""
+        if value.type.is_column_text and value.type.optional:
+            value = self.read(value)
         if value.type.boxed:
             return Expr(f"need({value.code})", value.type.bare)
         return value
@@ -134,8 +162,7 @@ class Operations:
     def number(self, value: Expr, symbol: str) -> Expr:
         value = self.needed(value)
         if not value.type.numeric:
-            what = "a str or bytes field" if value.type.tag == "handle" else f"a {value.type}"
-            self.refuse(f"uses `{symbol}` on {what}")
+            self.refuse(f"uses `{symbol}` on a {value.type}")
         return value
 
     def operate(self, a: Expr, symbol: str, b: Expr) -> Expr:
@@ -169,6 +196,10 @@ class Operations:
             if kind.boxed:
                 self.refuse("tests a Category | None for truth; compare it with None or a text")
             return f"({value.code} != {category_code('')})"
+        if kind.is_text:
+            return self.text_truth(self.read(value))
+        if kind.tag == "texts":
+            return f"({value.code}[1] != 0)"
         if not kind.numeric:
             self.refuse(f"tests a {kind} for truth")
         if kind.boxed:
@@ -178,6 +209,8 @@ class Operations:
     # -- comparison ------------------------------------------------------------------------------
 
     def equal(self, a: Expr, b: Expr) -> str:
+        if a.type.is_text or b.type.is_text:
+            return self.equal_text(a, b)
         if a.type.tag == "none":
             a, b = b, a
         if b.type.tag == "none":
@@ -187,9 +220,7 @@ class Operations:
         categories = a.type.tag == b.type.tag == "category"
         if not categories and not (a.type.numeric and b.type.numeric):
             if "handle" in (a.type.tag, b.type.tag):
-                self.refuse(
-                    "compares a str, bytes or list field; declare it tw.Category to compare it"
-                )
+                self.refuse("compares a bytes or list field, which compiled functions only pass on")
             self.refuse(f"compares {an(a.type)} with {an(b.type)}")
         mixed = (a.type.tag == "float") != (b.type.tag == "float")
         if a.type.boxed or b.type.boxed:
@@ -204,6 +235,8 @@ class Operations:
     def ordered(self, a: Expr, symbol: str, b: Expr) -> str:
         if "category" in (a.type.tag, b.type.tag):
             self.refuse(f"uses `{symbol}` on a Category, which compares only by ==, != and in")
+        if a.type.is_text and b.type.is_text:
+            return self.ordered_text(a, symbol, b)
         return self._numbers(self.number(a, symbol), symbol, self.number(b, symbol))
 
     def _numbers(self, a: Expr, symbol: str, b: Expr) -> str:
@@ -235,13 +268,24 @@ class Operations:
             return Expr(f"{owner.code}.f_{name}", kind)
         if kind.tag == "float":
             self.unit.sensitive.append((owner.type.label, name))
-        return Expr(f"get_{kind.letter}({owner.code} + {owner.type.offsets[at]})", kind)
+        place = f"{owner.code} + {owner.type.offsets[at]}"
+        if kind.tag == "list":
+            return Expr(f"({place}, get_i({owner.code} + {owner.type.offsets[-2]}))", kind)
+        return (
+            Expr(load(self.unit, kind, place), kind)
+            if kind.optional or kind.items
+            else Expr(f"get_{kind.letter}({place})", kind)
+        )
 
     def fit(self, value: Expr, target: Type, where: str) -> str:
         """Code of a value as the target type; numbers widen, nothing narrows."""
         kind = value.type
         if kind == target:
             return value.code if kind.tag != "none" else "None"
+        if kind.is_text or target.is_text:
+            return self.fit_text(value, target, where)
+        if kind.items and kind.tag == target.tag and not (kind.optional or target.optional):
+            return self._fit_items(value, target, where)
         if kind.tag == "handle" or target.tag == "handle":
             if kind.tag == target.tag and kind.label == target.label and target.optional:
                 return value.code
@@ -262,6 +306,17 @@ class Operations:
         if target == FLOAT and value.type in (INT, BOOL):
             return real(value)
         self.refuse(f"{where} is {target}, got {an(kind)}")
+
+    def _fit_items(self, value: Expr, target: Type, where: str) -> str:
+        """A tuple or record whose items are to be of other types."""
+        if len(value.type.items) != len(target.items) or value.type.label != target.label:
+            self.refuse(f"{where} is {target}, got {an(value.type)}")
+        name = self.unit.name("fitted")
+        pairs = enumerate(zip(value.type.items, target.items, strict=True))
+        codes = [self.fit(Expr(f"x[{i}]", a), b, where) for i, (a, b) in pairs]
+        made = f"{target.label}({''.join(f'{one}, ' for one in codes)})"
+        self.unit.parts.append(f"@inner\ndef {name}(x):\n    return {made}\n")
+        return f"{name}({value.code})"
 
 
 def an(kind: Type) -> str:

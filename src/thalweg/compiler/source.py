@@ -8,15 +8,21 @@ describes every function once: its text, its place, and what each free name stoo
 from __future__ import annotations
 
 import ast
+import bisect
 import builtins
+import collections
 import dataclasses
 import functools
+import hashlib
+import heapq
 import linecache
 import math
 import types
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
+from thalweg import times
+from thalweg.compiler.names import ONE_FLOAT
 from thalweg.errors import SchemaError
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import drop
@@ -32,14 +38,54 @@ _KNOWN: Final[Mapping[Any, str]] = {
     int: "int",
     float: "float",
     bool: "bool",
+    str: "str",
+    len: "len",
+    ord: "ord",
+    chr: "chr",
+    times.text: "times.text",
     range: "range",
     drop: "drop",
+    sum: "sum",
+    sorted: "sorted",
+    list: "list",
+    dict: "dict",
+    any: "any",
+    all: "all",
+    reversed: "reversed",
+    enumerate: "enumerate",
+    collections.deque: "deque",
+    heapq.heappush: "heapq.heappush",
+    heapq.heappop: "heapq.heappop",
+    heapq.heapreplace: "heapq.heapreplace",
+    heapq.heappushpop: "heapq.heappushpop",
+    heapq.heapify: "heapq.heapify",
+    heapq.nlargest: "heapq.nlargest",
+    heapq.nsmallest: "heapq.nsmallest",
+    bisect.bisect_left: "bisect.bisect_left",
+    bisect.bisect_right: "bisect.bisect_right",
+    bisect.insort_left: "bisect.insort_left",
+    bisect.insort_right: "bisect.insort_right",
     math.isnan: "math.isnan",
     math.isinf: "math.isinf",
     math.isfinite: "math.isfinite",
     math.fabs: "math.fabs",
     math.sqrt: "math.sqrt",
+    math.pow: "math.pow",
+    math.atan2: "math.atan2",
+    math.fmod: "math.fmod",
+    math.copysign: "math.copysign",
+    math.floor: "math.floor",
+    math.ceil: "math.ceil",
+    math.trunc: "math.trunc",
+    math.gcd: "math.gcd",
+    math.degrees: "math.degrees",
+    math.radians: "math.radians",
+    **{getattr(math, name): f"math.{name}" for name in ONE_FLOAT},
+    round: "round",
+    divmod: "divmod",
 }
+#: A captured tuple or frozenset of more values is a table.
+_LITERALS: Final = 16
 _TWIN: Final = "__thalweg_twin__"
 _SCALARS: Final = (bool, int, float, str, type(None))
 
@@ -49,6 +95,14 @@ class Const:
     """A captured value that becomes a literal: a number, a text, None, or a tuple or frozenset of these."""
 
     value: Any
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Frozen:
+    """A captured dict, set, list or tuple that becomes a table in memory, which machine code knows by its digest."""
+
+    value: Any = dataclasses.field(repr=False, compare=False)
+    digest: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,7 +160,7 @@ class FunctionSource:
         return _parse(self.text, self.line)
 
 
-Captured: TypeAlias = Const | RecordClass | Known | Unusable | FunctionSource
+Captured: TypeAlias = Const | Frozen | RecordClass | Known | Unusable | FunctionSource
 
 
 @functools.lru_cache(maxsize=1024)
@@ -321,8 +375,12 @@ def _follow(path: list[str], value: Any) -> tuple[str, Any]:
 def _value(name: str, value: Any, outer: tuple[Any, ...]) -> Captured:
     if _is_const(value):
         return Const(value)
-    if type(value) in (tuple, frozenset) and all(_is_const(one) for one in value):
+    if type(value) in (tuple, frozenset) and len(value) <= _LITERALS and all(map(_is_const, value)):
         return Const(value)
+    if type(value) in (dict, set, frozenset, list, tuple):
+        return Frozen(
+            value.copy() if type(value) in (dict, set, list) else value, table_digest(value)
+        )
     try:
         if value in _KNOWN:
             return Known(_KNOWN[value])
@@ -339,6 +397,18 @@ def _value(name: str, value: Any, outer: tuple[Any, ...]) -> Captured:
     if callable(value):
         return Unusable(f"`{name}` is not on the list of calls that agree with Python")
     return Unusable(f"`{name}` is a captured {type(value).__name__}")
+
+
+def table_digest(value: Any) -> str:
+    """The name of a container's contents; two that are equal but for types or order differ."""
+    items = value.items() if isinstance(value, dict) else value
+    texts = map(repr, items)
+    ordered = sorted(texts) if isinstance(value, (set, frozenset)) else texts
+    digest = hashlib.sha256(f"{type(value).__name__} {len(value)}\n".encode())
+    for text in ordered:
+        digest.update(text.encode("utf-8", "surrogatepass"))
+        digest.update(b"\n")
+    return digest.hexdigest()[:24]
 
 
 def _is_const(value: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from thalweg.columns.chunks import Chunk, Column, Int64s
-from thalweg.columns.contracts import Rejected, StatelessResult
+from thalweg.columns.contracts import RejectedRow, StatelessResult
 from thalweg.compiler import modules
 from thalweg.compiler.columns import (
     Buffers,
@@ -23,21 +23,24 @@ from thalweg.compiler.columns import (
     gather,
     put_word,
     row_code,
-    store_code,
+    store_codes,
+    with_texts,
     word,
 )
-from thalweg.compiler.functions import Emit, write_function
+from thalweg.compiler.functions import Emit, made_fields, with_made, write_function
 from thalweg.compiler.kinds import Type
 from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.replay import consume, operator_error
+from thalweg.compiler.runtime.arena import ARENA_WORDS, free_arena
 from thalweg.compiler.runtime.support import DONE, FULL
 from thalweg.compiler.source import FunctionSource, describe
-from thalweg.compiler.unit import Unit
+from thalweg.compiler.text.use import TextUse, text_use_lines
+from thalweg.compiler.unit import ModuleParts
 from thalweg.flow.failures import reason_of, shorten
 from thalweg.flow.records import Schema
 
 #: Offsets in the control array: the row being processed, the row to stop at, outputs so far, room
-#: needed when FULL; then a count per step, then these counts as they were before the row.
+#: needed when FULL; then a count per step, then these counts as they were before the row, then the arena of made texts.
 ROW: Final = 0
 STOP: Final = 1
 OUT: Final = 2
@@ -81,7 +84,8 @@ def stateless_kernel(steps: Sequence[Step], source: Schema, *, reject: bool) -> 
     """
     names = ", ".join(step.name for step in steps)
     module = modules.load(names, modules.written(lambda: _write(steps, source)))
-    return CompiledChain(tuple(steps), source, module.kernel, reject=reject)
+    texts = TextUse.of(module)
+    return CompiledChain(tuple(steps), source, module.kernel, reject=reject, texts=texts)
 
 
 #: Code that hands a row, given as code, to what follows in the chain.
@@ -89,31 +93,40 @@ _Following: TypeAlias = Callable[[str], str]
 
 
 def _write(steps: Sequence[Step], source: Schema) -> str:
-    unit = Unit()
+    unit = ModuleParts(columns=len(source.fields))
     records = [unit.record(source)]
+    made: frozenset[int] = frozenset()
     for step in steps:
-        records.append(records[-1] if step.kind == "filter" else unit.record(step.out))
+        if step.kind == "filter":
+            records.append(records[-1])
+            continue
+        target = unit.record(step.out)
+        described = step.described()
+        lists = step.kind == "flat_map" and not described.yields
+        made = made_fields(unit, [(described, records[-1:])], target, lists=lists)
+        records.append(with_made(target, made))
     following = _write_store(unit, records[-1])
     for i in range(len(steps) - 1, -1, -1):
         following = _write_step(unit, i, steps[i], records[i], records[i + 1], following)
     unit.check_widened()
-    unit.parts.append(_kernel(records[0], following, len(steps)))
+    unit.parts.append(_kernel(unit, records[0], following, len(steps)))
+    unit.parts += text_use_lines(unit, made)
     return unit.text()
 
 
-def _write_store(unit: Unit, record: Type) -> _Following:
+def _write_store(unit: ModuleParts, record: Type) -> _Following:
     """The end of the chain: writes the row to the buffers."""
     name = unit.name("store")
     lines = [f"@inner\ndef {name}(_x, _n, _r):", "    _o = _x[0]", "    if _n < get_i(_o):"]
     lines.append(f"        put_i({word('_o', 1)} + 8 * _n, _x[1])")
-    for i, kind in enumerate(record.items):
-        lines += [f"        {line}" for line in store_code(kind, 2 + 2 * i, f"_r[{i}]")]
+    values = [f"_r[{i}]" for i in range(len(record.items))]
+    lines += [f"        {line}" for line in store_codes(record, 2, values)]
     unit.parts.append("\n".join([*lines, "    return _n + 1"]) + "\n")
     return lambda row: f"{name}(_x, _n, {row})"
 
 
 def _write_step(
-    unit: Unit, place: int, step: Step, given: Type, out: Type, following: _Following
+    unit: ModuleParts, place: int, step: Step, given: Type, out: Type, following: _Following
 ) -> _Following:
     """One step: what it is called by gives the new number of outputs."""
     counter = word("_x[2]", COUNTS + place)
@@ -121,7 +134,8 @@ def _write_step(
     if step.kind == "filter":
         name = unit.name("filter")
         test, _ = write_function(unit, step.described(), [given], None, "truth")
-        lines = [f"    if not {test}(_r):", "        return _n", count]
+        given_arena = ", _x[-1]" if test in unit.with_arena else ""
+        lines = [f"    if not {test}(_r{given_arena}):", "        return _n", count]
         body = "\n".join([*lines, f"    return {following('_r')}"])
         unit.parts.append(f"@inner\ndef {name}(_x, _n, _r):\n{body}\n")
         return lambda row: f"{name}(_x, _n, {row})"
@@ -138,10 +152,11 @@ def _write_step(
     return lambda row: f"{function}({row}, _x, _n)"
 
 
-def _kernel(record: Type, first: _Following, steps: int) -> str:
+def _kernel(unit: ModuleParts, record: Type, first: _Following, steps: int) -> str:
     def copied(start: int, end: int) -> list[str]:
         return [put_word("ctl", end + i, word("ctl", start + i)) for i in range(steps)]
 
+    arena = f", ctl + {8 * (COUNTS + 2 * steps)}" if unit.uses_arena else ""
     lines = [
         "@kernel",
         "def kernel(chunk, out, ctl):",
@@ -150,7 +165,7 @@ def _kernel(record: Type, first: _Following, steps: int) -> str:
         f"        {put_word('ctl', ROW, 'i')}",
         f"        {put_word('ctl', OUT, 'n')}",
         *(f"        {line}" for line in copied(COUNTS, COUNTS + steps)),
-        "        _x, _n = (out, i, ctl), n",
+        f"        _x, _n = (out, i, ctl{arena}), n",
         f"        m = {first(row_code(record, _COLUMNS, 'i'))}",
         "        if m > get_i(out):",
         f"            {put_word('ctl', NEEDED, 'm')}",
@@ -172,7 +187,13 @@ class CompiledChain:
     """
 
     def __init__(
-        self, steps: tuple[Step, ...], source: Schema, kernel: Callable[..., int], *, reject: bool
+        self,
+        steps: tuple[Step, ...],
+        source: Schema,
+        kernel: Callable[..., int],
+        *,
+        reject: bool,
+        texts: TextUse,
     ) -> None:
         self.steps = steps
         self.source = source
@@ -180,15 +201,26 @@ class CompiledChain:
         #: ``kernel(chunk, out, ctl) -> code``, without the GIL; addresses of int64 arrays as above
         self.kernel = kernel
         self.reject = reject
+        self.texts = texts
         self._none = [Column.from_python(field.type, []) for field in self.out.fields]
 
     def __call__(self, chunk: Chunk) -> StatelessResult:
+        ctl = np.zeros(COUNTS + 2 * len(self.steps) + ARENA_WORDS, np.int64)
+        try:
+            return self._run(chunk, ctl)
+        finally:
+            if self.texts.arena:
+                free_arena(address(ctl[-ARENA_WORDS:]))
+
+    def _run(self, chunk: Chunk, ctl: Int64s) -> StatelessResult:
         keep: list[Any] = []
-        table = np.array([len(chunk), *addresses(chunk.columns, keep)], np.int64)
-        ctl = np.zeros(COUNTS + 2 * len(self.steps), np.int64)
+        columns_in = addresses(chunk.columns, keep)
+        if self.texts.reads:
+            columns_in = with_texts(chunk.columns, columns_in, keep)
+        table = np.array([len(chunk), *columns_in], np.int64)
         ctl[STOP] = len(chunk)
-        buffers = Buffers(self.out, 1, len(chunk))
-        rejected: list[Rejected] = []
+        buffers = Buffers(self.out, 1, len(chunk), self.texts.made)
+        rejected: list[RejectedRow] = []
         inserts: list[_Insert] = []
         interpreted = 1
         while True:
@@ -215,15 +247,20 @@ class CompiledChain:
             return list(self._none)
         columns = []
         parts = zip(self.out.fields, buffers.fields(len(source)), strict=True)
-        for field, (values, valid) in parts:
+        for i, (field, (values, valid)) in enumerate(parts):
             if field.type.fixed_width:
                 columns.append(Column(field.type, values, valid))
+            elif i in self.texts.made:
+                texts = buffers.text(i, len(source), field.type.optional)
+                columns.append(Column(field.type, texts))
             else:
                 texts = gather(values, source, chunk.columns, field.type.arrow)
                 columns.append(Column(field.type, texts))
         return columns
 
-    def _interpret(self, chunk: Chunk, ctl: Int64s, most: int, rejected: list[Rejected]) -> _Insert:
+    def _interpret(
+        self, chunk: Chunk, ctl: Int64s, most: int, rejected: list[RejectedRow]
+    ) -> _Insert:
         """Runs the row that raised, and up to ``most`` rows from it on, in plain Python, whose word counts.
 
         Either the function raises there, too, or an int left 64 bits on the way to its result, which is Python's.
@@ -244,7 +281,9 @@ class CompiledChain:
             source += [place] * len(rows)
         return _Insert(used, np.array(source, np.int64), out)
 
-    def _step(self, step: Step, place: int, rows: list[Any], rejected: list[Rejected]) -> list[Any]:
+    def _step(
+        self, step: Step, place: int, rows: list[Any], rejected: list[RejectedRow]
+    ) -> list[Any]:
         out: list[Any] = []
         for row in rows:
             try:
@@ -262,11 +301,11 @@ class CompiledChain:
         return out
 
     def _reject(
-        self, step: Step, place: int, row: Any, error: BaseException, rejected: list[Rejected]
+        self, step: Step, place: int, row: Any, error: BaseException, rejected: list[RejectedRow]
     ) -> None:
         if not self.reject:
             raise operator_error(step.name, step.described(), row, error) from error
-        rejected.append(Rejected(place, step.name, reason_of(error), shorten(row)))
+        rejected.append(RejectedRow(place, step.name, reason_of(error), shorten(row)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -4,21 +4,43 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-from thalweg.checkpoint.table_form import record_dtype
+from thalweg.checkpoint.table_form import default_record, record_dtype
 from thalweg.columns.chunks import CATEGORIES
 from thalweg.compiler.kinds import Type, field_type, record_type
 from thalweg.compiler.reasons import NotCompilable
+from thalweg.compiler.runtime import (
+    text,
+    text_category,
+    text_finding,
+    text_keys,
+    text_making,
+    text_parts,
+    text_reading,
+)
+from thalweg.errors import SchemaError
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import StateSpec
+
+_TEXT_MODULES: Final = (
+    text,
+    text_finding,
+    text_parts,
+    text_making,
+    text_reading,
+    text_keys,
+    text_category,
+)
 
 #: (function as text, argument types, what it is for): one generated function each.
 Instance = tuple[str, tuple[Type, ...], str]
 
 
 @dataclasses.dataclass(slots=True)
-class Unit:
+class ModuleParts:
     """Collects the parts of one module; the text is in :meth:`text`."""
 
     parts: list[str] = dataclasses.field(default_factory=list)
@@ -29,6 +51,22 @@ class Unit:
     widened: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
     #: fields of states that are read where an int and the equal float differ
     sensitive: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    #: what the module imports of the functions for texts
+    imports: set[str] = dataclasses.field(default_factory=set)
+    #: generated functions that are given the arena
+    with_arena: set[str] = dataclasses.field(default_factory=set)
+    #: columns of the chunk
+    columns: int = 0
+    #: whether a text of a column is looked at
+    reads_text: bool = False
+    #: where the fields of outputs that a text is made for are noted; None: they are known
+    made: set[str] | None = None
+    _constants: dict[str, str] = dataclasses.field(default_factory=dict)
+    #: generated functions that serve others, by their text
+    helpers: dict[str, str] = dataclasses.field(default_factory=dict)
+    #: fields of states whose list is given a name somewhere, and those that get another list somewhere, and where
+    named_lists: set[str] = dataclasses.field(default_factory=set)
+    replaced_lists: dict[str, str] = dataclasses.field(default_factory=dict)
     _names: int = 0
 
     def name(self, base: str) -> str:
@@ -52,18 +90,56 @@ class Unit:
         """The type of a record with its declared fields."""
         return record_type(self.record_class(schema.name, schema.names), schema)
 
+    def helper(self, base: str, text: str) -> str:
+        """The name of a generated function with this text, in which ``{name}`` stands for it; written once."""
+        if text not in self.helpers:
+            self.helpers[text] = self.name(base)
+            self.parts.append(text.replace("{name}", self.helpers[text]))
+        return self.helpers[text]
+
+    def table(self, symbol: str) -> str:
+        """The name of a function that gives the address of a captured table."""
+        if symbol not in self.helpers:
+            self.helpers[symbol] = self.name("table")
+            self.parts.append(f'{self.helpers[symbol]} = table_place("{symbol}")\n')
+        return self.helpers[symbol]
+
     def state(self, spec: StateSpec) -> Type:
         """The type of a state: its fields and where they stand in a row of the table."""
-        for field in spec.schema.fields:
-            if not field.type.fixed_width or field.type.optional:
-                raise NotCompilable(
-                    f"state {spec.name}.{field.name} is {field.type}; compiled state holds int, float,"
-                    " bool, Timestamp, Category and Timer, none Optional"
-                )
+        try:
+            default_record(spec)
+        except SchemaError as error:
+            raise NotCompilable(str(error)) from None
         dtype = record_dtype(spec)
         offsets = tuple(int(dtype.fields[name][1]) for name in dtype.names or ())  # type: ignore[index]
-        types = tuple(field_type(f.type) for f in spec.schema.fields)
+        types = tuple(self.value_type(f.type) for f in spec.schema.fields)
         return Type("state", label=spec.name, items=types, names=spec.schema.names, offsets=offsets)
+
+    def value_type(self, kind: FieldType) -> Type:
+        """The static type of a state's field, or of what it holds."""
+        if kind.kind is Kind.STR:
+            return Type("text", kind.optional)
+        if kind.kind is Kind.LIST:
+            assert kind.item is not None
+            item = self.value_type(kind.item)
+            items = item.items if kind.form == "dict" else (item,)
+            most = -1 if kind.maxlen is None else kind.maxlen
+            return Type("list", label=kind.form or "list", items=items, offsets=(most,))
+        if kind.kind is Kind.RECORD and kind.record is not None:
+            items = tuple(self.value_type(field.type) for field in kind.record.fields)
+            if kind.form == "tuple":
+                return Type("tuple", kind.optional, items=items)
+            label = self.record_class(kind.record.name, kind.record.names)
+            return Type("record", kind.optional, label, items, kind.record.names)
+        return field_type(kind)
+
+    def check_lists(self) -> None:
+        """Refuses a list that has a name while its field gets another one: Python's name goes on to mean the old one."""
+        for field, place in self.replaced_lists.items():
+            if field in self.named_lists:
+                raise NotCompilable(
+                    f"{place}: assigns to {field}, which a variable stands for somewhere; use {field} itself"
+                )
 
     def check_widened(self) -> None:
         """Refuses a float field that holds Python's int where that could be seen before it is coerced."""
@@ -74,9 +150,37 @@ class Unit:
                     " is read before the call ends; assign a float (0.0 instead of 0)"
                 )
 
+    def constant(self, value: str) -> str:
+        """Code of a text that becomes a constant of the module."""
+        if value not in self._constants:
+            self._constants[value] = f"L{len(self._constants)}"
+        return f"{self._constants[value]}()"
+
+    @property
+    def uses_arena(self) -> bool:
+        """Whether texts are made in an arena."""
+        return bool(self.with_arena)
+
     def text(self) -> str:
         """The module's text so far."""
-        return "\n\n".join(self.parts)
+        code = "\n\n".join(self.parts)
+        used = [
+            f"{name} = text_constant({value!a})\n"
+            for value, name in self._constants.items()
+            if f"{name}()" in code
+        ]
+        called = {one for one in self.imports if re.search(rf"\b{one}\b", code)}
+        called |= {"text_constant"} if used else set()
+        return "\n\n".join([*_import_lines(called), *used, code])
+
+
+def _import_lines(names: Iterable[str]) -> list[str]:
+    """Imports of what generated code calls for texts, each from the module that has it."""
+    lines = []
+    for name in sorted(names):
+        home = next(one for one in _TEXT_MODULES if name in vars(one))
+        lines.append(f"from {home.__name__} import {name}")
+    return ["\n".join(lines) + "\n"] if lines else []
 
 
 def identifier(text: str) -> str:

@@ -59,7 +59,7 @@ _MAX_CALL_S: Final = 7200
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Plan:
+class _CallsPlan:
     """The arguments of :func:`call_records`, checked."""
 
     pace: Pace
@@ -110,7 +110,7 @@ def call_records(
     require("copied", copied, 0 <= copied <= 1, "0 to 1")
     require("skew", skew, skew >= 0, "0 or more")
     pace = Pace.of(rows, seed, days, start, disorder_s, duplicates, mean_rows=1)
-    plan = _Plan(pace, copied, frames.activity(phones, skew))
+    plan = _CallsPlan(pace, copied, frames.activity(phones, skew))
     return frames.batches(pace, functools.partial(_frame, plan), _batch, block_rows)
 
 
@@ -142,7 +142,7 @@ def _batch(columns: tuple[Array, ...]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=CALL_SCHEMA)
 
 
-def _frame(plan: _Plan, frame: int) -> Rows:
+def _frame(plan: _CallsPlan, frame: int) -> Rows:
     """The records of a frame: as sequences, of one row each."""
     pace = plan.pace
     rng = pace.random(frame)

@@ -54,7 +54,7 @@ _PARTNER_SHARE: Final = 0.2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Plan:
+class _ClicksPlan:
     """The arguments of :func:`clickstream`, checked."""
 
     pace: Pace
@@ -106,7 +106,7 @@ def clickstream(
     require("items", items, items >= 1, "1 or more")
     require("skew", skew, skew >= 0, "0 or more")
     pace = Pace.of(rows, seed, days, start, disorder_s, duplicates, mean_rows=_MEAN_PAGES)
-    plan = _Plan(pace, items, frames.activity(users, skew))
+    plan = _ClicksPlan(pace, items, frames.activity(users, skew))
     return frames.batches(pace, functools.partial(_frame, plan), _batch, block_rows)
 
 
@@ -121,7 +121,7 @@ def _batch(columns: tuple[Array, ...]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=CLICK_SCHEMA)
 
 
-def _frame(plan: _Plan, frame: int) -> Rows:
+def _frame(plan: _ClicksPlan, frame: int) -> Rows:
     """The clicks of the sessions that start in a frame, session by session."""
     pace = plan.pace
     rng = pace.random(frame)

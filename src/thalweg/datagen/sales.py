@@ -56,7 +56,7 @@ _TRENDS: Final = np.array([-0.5, 0.0, 0.6, 0.0, -0.3, 0.1, -0.6, 0.2, 0.4, 0.1])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Plan:
+class _SalesPlan:
     """The arguments of :func:`store_sales`, checked."""
 
     pace: Pace
@@ -114,7 +114,7 @@ def store_sales(
     require("stores", stores, stores >= 1, "1 or more")
     require("skew", skew, skew >= 0, "0 or more")
     pace = Pace.of(rows, seed, days, start, disorder_s, duplicates, mean_rows=_MEAN_LINES)
-    plan = _Plan(pace, items, stores, frames.activity(customers, skew))
+    plan = _SalesPlan(pace, items, stores, frames.activity(customers, skew))
     return frames.batches(pace, functools.partial(_frame, plan), _batch, block_rows)
 
 
@@ -134,7 +134,7 @@ def _batch(columns: tuple[Array, ...]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SALE_SCHEMA)
 
 
-def _frame(plan: _Plan, frame: int) -> Rows:
+def _frame(plan: _SalesPlan, frame: int) -> Rows:
     """The lines of the tickets that start in a frame, ticket by ticket."""
     pace = plan.pace
     rng = pace.random(frame)
@@ -155,7 +155,7 @@ def _frame(plan: _Plan, frame: int) -> Rows:
     return frames.delayed(rng, columns, pace)
 
 
-def _items(rng: np.random.Generator, plan: _Plan, ts: Array, first: Array) -> Array:
+def _items(rng: np.random.Generator, plan: _SalesPlan, ts: Array, first: Array) -> Array:
     """The item of each line: a category of the day's mix, then an item of it, or the partner of the line before."""
     kinds = len(CATEGORIES)
     kind = _drawn_category(rng.random(len(ts)), plan.pace, ts)

@@ -29,7 +29,7 @@ _STEP_NS: Final = 2_000_000
 OnFile = Callable[[Path, int], None]
 
 
-class _Writer(Protocol):
+class _RowWriter(Protocol):
     def write_batch(self, batch: pa.RecordBatch) -> None: ...
     def close(self) -> None: ...
 
@@ -167,9 +167,9 @@ def _write_file(pieces: Iterator[pa.RecordBatch], path: Path, format: str) -> in
     return rows
 
 
-def _open(path: Path, format: str, schema: pa.Schema) -> _Writer:
+def _open(path: Path, format: str, schema: pa.Schema) -> _RowWriter:
     if format == "parquet":
-        writer: _Writer = pyarrow.parquet.ParquetWriter(path, schema)
+        writer: _RowWriter = pyarrow.parquet.ParquetWriter(path, schema)
     elif format == "csv":
         writer = pyarrow.csv.CSVWriter(path, _text_schema(schema))
     else:

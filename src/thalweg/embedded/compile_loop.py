@@ -18,7 +18,7 @@ from thalweg.workers.options import Options
 from thalweg.workers.warm import is_warm
 
 
-class Row(NamedTuple):
+class LoopRow(NamedTuple):
     """Of the flow that is run."""
 
     at: int
@@ -35,9 +35,9 @@ def main(*, waits: bool = False) -> None:
         if is_warm():
             return
         flow = Flow("warm")
-        rows = flow.source("rows", Row, order_by="at")
+        rows = flow.source("rows", LoopRow, order_by="at")
         rows.key_by("key").sessions(5, rows=agg.count()).sink("sessions")
-        inputs = {"rows": [Row(at, at % 3) for at in range(100)]}
+        inputs = {"rows": [LoopRow(at, at % 3) for at in range(100)]}
         run(flow, inputs, options=Options(threads=2))
 
 

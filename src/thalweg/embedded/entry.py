@@ -159,14 +159,38 @@ def _run(
         raise BuildError(
             "classes: of several flows, pass a list of them; one flow has nobody beside it"
         )
+    host = host_of(
+        flow, inputs, sinks or {}, threads=threads, threading=threading, policy=policy,
+        controller=controller, period_s=period_s, chunk_rows=chunk_rows, options=options,
+        slots=slots, routing=routing,
+    )  # fmt: skip
+    return host.run(Event())
+
+
+def host_of(
+    flow: Flow,
+    inputs: Mapping[str, Any],
+    sinks: Mapping[str, Any],
+    *,
+    threads: int | Literal["auto"] | None = None,
+    threading: Literal["manual", "dedicated", "dynamic"] = "dynamic",
+    policy: Any = None,
+    controller: Controller | None = None,
+    period_s: float = 10.0,
+    chunk_rows: int | None = None,
+    options: Options | None = None,
+    slots: int | None = None,
+    routing: Routing = None,
+) -> FlowHost:
+    """What runs one flow as these arguments of :func:`run` say; nothing of it runs yet."""
     plan = required_plan(flow, inputs)
     if slots is not None:
         _refuse_beside_slots(threads, threading, policy, controller, options)
         made = Slots(slots, routing_of(routing))
         rows = SLOT_ROWS if chunk_rows is None else chunk_rows
         return FlowHost(
-            plan, inputs, sinks or {}, rows, None, engine_of=made.engine, changes=made.changes
-        ).run(Event())
+            plan, inputs, sinks, rows, None, engine_of=made.engine, changes=made.changes
+        )
     if routing is not None:
         raise BuildError("routing: is between slots; say how many there are, slots=")
     # Who asks for something gets it; only else is there a choice, and the worker loop compiled beside for later.
@@ -178,9 +202,7 @@ def _run(
         threads, threading, policy, controller, period_s,
         is_alone=True, is_small=inputs_rows is not None and _needs_one_thread(inputs_rows),
     )  # fmt: skip
-    return FlowHost(plan, inputs, sinks or {}, chunk_rows, how, inputs_rows=inputs_rows).run(
-        Event()
-    )
+    return FlowHost(plan, inputs, sinks, chunk_rows, how, inputs_rows=inputs_rows)
 
 
 def _needs_one_thread(rows: float) -> bool:

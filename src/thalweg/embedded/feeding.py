@@ -19,8 +19,8 @@ from threading import Event as Event
 from typing import Final
 
 from thalweg.connectors.contracts import Fed, Feed, RowSource
+from thalweg.engine.contract import Engine, Leaving
 from thalweg.engine.port_room import PortRooms
-from thalweg.engine.serial import Engine, Leaving
 from thalweg.flow.operators.nodes import Source
 
 #: Rows of a source that may wait for a slower one.
@@ -38,7 +38,7 @@ class Feeding:
     """Reads the sources of a flow into an engine until all have ended.
 
     Args:
-        engine: serial or parallel; its :meth:`finish` is the caller's business.
+        engine: any; its :meth:`finish` is the caller's business.
         sources: by name.
         feeds: their rows, by name.
         stop: set when the run is to end early.
@@ -56,7 +56,7 @@ class Feeding:
         *,
         waiting_rows: int = WAITING_ROWS,
     ) -> None:
-        self._engine = engine
+        self._engine, self._beside = engine, engine.beside
         self._feeds = feeds
         self._live = {name: source.live for name, source in sources.items()}
         self._stop = stop
@@ -95,7 +95,8 @@ class Feeding:
             self._check()
         except BaseException:
             # A source may wait for room in the engine, which then never comes: so this takes no lock, either.
-            self._engine.halt()
+            if self._beside is not None:
+                self._beside.halt()
             raise
         finally:
             self._stop.set()
@@ -133,7 +134,8 @@ class Feeding:
 
     def _check(self) -> None:
         """Raises the first error; also an operator's, when no source has had anything to say since."""
-        self._engine.check()
+        if self._beside is not None:
+            self._beside.check()
         if self._error is not None:
             raise self._error
         self._tell_idle()
@@ -195,7 +197,8 @@ class Feeding:
         if why and name not in self._said:
             self._said.add(name)
             _LOG.info("source %r waits: %s, and another is idle", name, why)
-        if why and self._held.issuperset(self._open) and self._engine.is_settled:
+        is_settled = self._beside is None or self._beside.is_settled
+        if why and self._held.issuperset(self._open) and is_settled:
             self._rooms.grow_smallest()
         return bool(why)
 

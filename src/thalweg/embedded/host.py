@@ -25,9 +25,10 @@ from thalweg.embedded.feeding import Event, Feeding
 from thalweg.embedded.generators import generators
 from thalweg.embedded.lanes import refuse_unknown_lanes, tell_lanes
 from thalweg.engine.build import Prepared, prepare
+from thalweg.engine.contract import CHUNK_ROWS, Engine, Leaving
 from thalweg.engine.machine import usable_processors
 from thalweg.engine.port_room import PortRooms
-from thalweg.engine.serial import CHUNK_ROWS, Engine, Leaving
+from thalweg.engine.serial import SerialEngine
 from thalweg.errors import BuildError
 from thalweg.flow.failures import shorten
 from thalweg.flow.flow import Flow
@@ -35,8 +36,8 @@ from thalweg.plan.plan import Edge, Plan, make_plan
 from thalweg.scheduling.rounds import Policy
 from thalweg.stats import Change, LatencyHistogram, RunProgress
 from thalweg.workers.adaptive import AdaptiveEngine
-from thalweg.workers.elastic import Elastic, elastic_of
-from thalweg.workers.engine import ParallelEngine
+from thalweg.workers.elastic import ElasticThreads, elastic_of
+from thalweg.workers.engine import HeldUp, ParallelEngine
 from thalweg.workers.options import Options, require_period, require_policy
 from thalweg.workers.step_size import STEP_ROWS
 from thalweg.workers.threads import Workers
@@ -169,7 +170,7 @@ def _source_rows(chunk_rows: int | None, how: Options | None) -> int:
 
 
 def _serial(prepared: Prepared, chunk_rows: int) -> Engine:
-    return Engine(prepared, chunk_rows=chunk_rows)
+    return SerialEngine(prepared, chunk_rows=chunk_rows)
 
 
 class FlowHost:
@@ -200,7 +201,7 @@ class FlowHost:
         *,
         workers: Workers | None = None,
         priority_class: int = 0,
-        elastic: Elastic | None = None,
+        elastic: ElasticThreads | None = None,
         engine_of: Callable[[Prepared, int], Engine] | None = None,
         changes: Sequence[Change] = (),
         inputs_rows: float | None = None,
@@ -215,39 +216,47 @@ class FlowHost:
         self._began = self._entered = time.monotonic_ns()
         #: a sink's calls come one at a time
         self._latency = {sink.name: LatencyHistogram() for sink in plan.sinks}
+        self._elastic, self._owns_elastic = elastic, False
         prepared = prepare(plan)
-        make = engine_of or _serial
-        self.engine = (
-            make(prepared, chunk_rows or CHUNK_ROWS)
-            if how is None
-            else self._parallel(
-                prepared, inputs_rows, chunk_rows=chunk_rows, options=how, leave=self._leave,
-                needs_token=frozenset(
-                    Edge(node.index, 0)
-                    for node in plan.sinks
-                    if runs_user_code(self._sinks[node.name])
-                ),
-                workers=workers, priority_class=priority_class,
-            )
-        )  # fmt: skip
+        self.engine: Engine
+        try:
+            if how is None:
+                self.engine = (engine_of or _serial)(prepared, chunk_rows or CHUNK_ROWS)
+            else:
+                self.engine = self._parallel(
+                    prepared, chunk_rows, how, inputs_rows,
+                    workers=workers, priority_class=priority_class,
+                )  # fmt: skip
+        except HeldUp:
+            self.engine = _serial(prepared, chunk_rows or CHUNK_ROWS)
+            self._rows = _source_rows(chunk_rows, None)
         tell_lanes(self.engine, inputs)
-        self._elastic = elastic
-        self._owns_elastic = False
-        if isinstance(self.engine, ParallelEngine) and workers is None and how and how.controller:
-            self._elastic = elastic_of(self.engine.workers, self.engine.options)
-            self._owns_elastic = self._elastic is not None
 
-    def _parallel(self, prepared: Prepared, rows: float | None, **given: Any) -> Engine:
-        """An engine of many threads; where nobody has asked for them, only as far as they pay."""
+    def _parallel(
+        self,
+        prepared: Prepared,
+        chunk_rows: int | None,
+        how: Options,
+        rows: float | None,
+        *,
+        workers: Workers | None,
+        priority_class: int,
+    ) -> ParallelEngine:
+        """An engine of many threads, which write to the sinks; what changes their number, where they are its own."""
+        user_code = (one for one in self.plan.sinks if runs_user_code(self._sinks[one.name]))
+        given: dict[str, Any] = {
+            "chunk_rows": chunk_rows, "options": how, "leave": self._leave,
+            "needs_token": frozenset(Edge(node.index, 0) for node in user_code),
+            "priority_class": priority_class,
+        }  # fmt: skip
         if rows is not None and not any(one.live for one in self._sources.values()):
-            self._rows = _source_rows(given["chunk_rows"], None)
+            self._rows = _source_rows(chunk_rows, None)
             return AdaptiveEngine(prepared, rows=rows, **given)
-        made = ParallelEngine(prepared, **given)
-        if rows is None or not made.is_held_up:
-            return made
-        made.stop()
-        self._rows = _source_rows(given["chunk_rows"], None)
-        return _serial(prepared, given["chunk_rows"] or CHUNK_ROWS)
+        engine = ParallelEngine(prepared, workers=workers, only_if_free=rows is not None, **given)
+        if workers is None:
+            self._elastic = elastic_of(engine.workers, engine.options)
+            self._owns_elastic = self._elastic is not None
+        return engine
 
     def run(self, stop: Event) -> Result:
         """Runs it until the inputs end, or ``stop`` is set; closes all that it has opened.
@@ -278,6 +287,11 @@ class FlowHost:
             tell_dropped(self.plan, self.engine.counts)
             return _result(self.plan, self.engine, self._sinks, self.progress())
 
+    def halt(self) -> None:
+        """What is on its way in other threads is dropped; waits for nothing."""
+        if self.engine.beside is not None:
+            self.engine.beside.halt()
+
     def close(self) -> None:
         """Gives up a run that was never begun."""
         self.engine.stop()
@@ -289,7 +303,7 @@ class FlowHost:
         engine, sources = self.engine, self._sources
         for node in self.plan.nodes:
             engine.setting.count(node.label)  # also those that no row will reach
-        if isinstance(engine, ParallelEngine) or any(one.live for one in sources.values()):
+        if engine.beside is not None or any(one.live for one in sources.values()):
             Feeding(engine, sources, feeds, stop, self._write).run()
         else:
             PortRooms(engine.coroutines, self.plan, dict.fromkeys(feeds, False))
@@ -324,15 +338,10 @@ class FlowHost:
             rows_per_s=rows / max(seconds, 1e-9),
             latency={name: one for name, one in latency.items() if one is not None},
             operators=self.engine.operators(),
-            threads=self._threads(),
+            threads=1 if self.engine.beside is None else self.engine.beside.threads,
             changes=tuple(self._changes if self._elastic is None else self._elastic.changes),
             stuck=self._elastic.stuck if self._elastic is not None else (),
         )
-
-    def _threads(self) -> int:
-        if isinstance(self.engine, AdaptiveEngine):
-            return self.engine.threads
-        return self.engine.workers.threads if isinstance(self.engine, ParallelEngine) else 1
 
 
 def _result(

@@ -99,7 +99,7 @@ class FlowRun:
         """Ends it now; what is on its way is dropped. Waits until its threads have let go of it."""
         if self.is_active:
             self._is_stopped = True
-            self._host.engine.halt()
+            self._host.halt()
             self._stop.set()
         if self._background.has_begun:
             self._background.wait()

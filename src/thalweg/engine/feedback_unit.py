@@ -17,7 +17,7 @@ from thalweg.flow.operators.nodes import Node, Ref
 from thalweg.plan.plan import Edge, Unit
 
 #: Within the loop time stands still: its operators have no timers.
-_STILL: Final = Moment({}, frozenset())
+_STILL: Final = Moment({})
 #: What an edge's reader sees of a stream's chunk, and of a stream without rows.
 Branched = Callable[[Chunk, Ref, Edge], Chunk]
 Nothing = Callable[[Ref, Edge], Chunk]

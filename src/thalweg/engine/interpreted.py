@@ -1,4 +1,4 @@
-"""Interpreted operators without state: the user's plain Python functions called row by row, with the compiled ones' contract.
+"""Interpreted operators without state: plain Python functions called row by row, with the compiled ones' contract.
 
 They are the fallback for what the compiler refuses and the yardstick that compiled operators are tested by. A
 function costs a call for each row, as in a plain loop; what it gave is checked and encoded by column afterwards.
@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from thalweg.columns.chunks import Chunk, Column, Int64s
-from thalweg.columns.contracts import Rejected, StatelessResult
+from thalweg.columns.contracts import RejectedRow, StatelessResult
 from thalweg.columns.encoding import try_column, try_columns
 from thalweg.flow.failures import operator_error, reason_of, shorten
 from thalweg.flow.field_types import FieldType, Kind
@@ -24,6 +24,8 @@ from thalweg.flow.operators.nodes import Keyed, Stateless
 #: So many rows of an operator are checked one by one before it is trusted to give plain values only: an object that
 #: merely converts to a number might be changed between its row and the check of the column.
 _PROBED: Final = 64
+#: So many rows are there as Python objects at a time.
+_BLOCK: Final = 4096
 
 Failed = list[tuple[int, Exception]]
 _Call = Callable[[Any], Any]
@@ -70,7 +72,7 @@ class _Made(NamedTuple):
 
     rows: list[Any]
     places: Int64s | None
-    rejected: list[Rejected]
+    rejected: list[RejectedRow]
     #: of the outputs, where they are at hand
     columns: list[Column] | None = None
 
@@ -134,7 +136,7 @@ class _Map:
         if not self._node.many:
             one = call(row)
             return None if one is None else self._watched(one, fit(one))
-        return [self._watched(one, fit(one)) for one in call(row) or () if one is not None]
+        return [self._watched(one, fit(one)) for one in list(call(row) or ()) if one is not None]
 
     def _watched(self, given: Any, fitted: Any) -> Any:
         """The fitted row; one that is not what was given ends the trust in the function."""
@@ -179,7 +181,7 @@ class _Map:
 
 def _rejected(
     node: Stateless | Keyed, rows: Sequence[Any], failed: Iterable[tuple[int, Exception]]
-) -> list[Rejected]:
+) -> list[RejectedRow]:
     """The rows that failed.
 
     Raises:
@@ -191,12 +193,12 @@ def _rejected(
             function = node.function if isinstance(node, Stateless) else node.key.function
             assert function is not None
             raise operator_error(node.name, function, rows[place], error) from error
-        bad.append(Rejected(place, node.name, reason_of(error), shorten(rows[place])))
+        bad.append(RejectedRow(place, node.name, reason_of(error), shorten(rows[place])))
     return bad
 
 
 class InterpretedChain:
-    """A chain of map, filter and flat_map, one operator after the other over all rows of a chunk."""
+    """A chain of map, filter and flat_map, one operator after the other over some thousand rows at a time."""
 
     def __init__(self, nodes: Sequence[Stateless]) -> None:
         self._schema = nodes[-1].record
@@ -209,6 +211,22 @@ class InterpretedChain:
             )
 
     def __call__(self, chunk: Chunk) -> StatelessResult:
+        if len(chunk) <= _BLOCK:
+            return self._block(chunk)
+        starts = range(0, len(chunk), _BLOCK)
+        parts = [self._block(chunk.slice(at, min(at + _BLOCK, len(chunk)))) for at in starts]
+        return StatelessResult(
+            [Column.concat(group) for group in zip(*[one.columns for one in parts], strict=True)],
+            np.concatenate([one.source + at for one, at in zip(parts, starts, strict=True)]),
+            [sum(group) for group in zip(*[one.counts for one in parts], strict=True)],
+            [
+                dataclasses.replace(bad, row=bad.row + at)
+                for one, at in zip(parts, starts, strict=True)
+                for bad in one.rejected
+            ],
+        )
+
+    def _block(self, chunk: Chunk) -> StatelessResult:
         rows: list[Any] = chunk.rows()
         columns: list[Column] | None = chunk.columns
         source = np.arange(len(rows))
@@ -272,9 +290,6 @@ class InterpretedKey:
         return self._coerced(self._call(row))
 
     def _coerced(self, value: Any) -> Any:
-        try:
-            fitted = self._field.type.coerce(value)
-        except TypeError as error:
-            raise TypeError(f"Key.{self._field.name}: {error}") from None
+        fitted = self._field.type.coerce(value)
         self._later = self._later and fitted is value
         return fitted

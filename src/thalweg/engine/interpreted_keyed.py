@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from thalweg.checkpoint.object_table import ObjectTable
 from thalweg.columns.chunks import Chunk, Column, Int64s
-from thalweg.columns.contracts import KeyedResult, Rejected, no_rows
+from thalweg.columns.contracts import KeyedResult, RejectedRow, no_rows
 from thalweg.columns.encoding import try_columns
 from thalweg.columns.keys import KeySpec
 from thalweg.columns.state_units import StateUnits
@@ -58,7 +58,7 @@ class _Fired:
     rows: list[Any] = dataclasses.field(default_factory=list)
     time: list[int] = dataclasses.field(default_factory=list)
     keys: list[Any] = dataclasses.field(default_factory=list)
-    rejected: list[Rejected] = dataclasses.field(default_factory=list)
+    rejected: list[RejectedRow] = dataclasses.field(default_factory=list)
     disarmed: int = 0
 
 
@@ -84,7 +84,10 @@ class InterpretedKeyed:
         self._fired = _Fired()
         self._ending = False
         self._times: list[int] = []
+        self._by_states: dict[int, ObjectTable] = {}
         self._going: list[int] = []
+        #: where rows are collected: the last field of each
+        self.lasts: list[int] = []
 
     def set_units(self, units: StateUnits) -> None:
         """By what the state is kept; tables that are held already must be those of these units."""
@@ -127,18 +130,27 @@ class InterpretedKeyed:
         python_keys = self._spec.python_keys(keys, len(chunk))
         buckets = self.units.of(self._spec.hashes(keys, len(chunk))).tolist()
         parts = {one: self.table(one).parts for one in set(buckets)}
+        self._by_states = {id(one.parts[0]): one for one in self.tables.values()}
         self._times = [0] * len(chunk) if times is None else times.tolist()
         # A state that is to be treated with care from here on ends the loop.
         self._going = [] if self._careful else buckets.copy()
         found = map(parts.__getitem__, self._going)
-        done = self._loop(chunk.each_row(), python_keys, found, self._times, answers, self)
+        done = self._loop(self._given(), python_keys, found, self._times, answers, self)
         for key in list(self.logs):
             self._close(key)
-        if done and len(answers) < len(chunk):
+        if done and len(answers) < len(chunk) and self._node.collects is None:
             start = len(answers)
             left = chunk.slice(start, len(chunk)).each_row()
             found = map(parts.__getitem__, buckets[start:])
             self._each_carefully(left, python_keys[start:], found, self._times[start:])
+
+    def _given(self) -> Iterator[Any]:
+        """The rows as the loop takes them."""
+        chunk, collects = self._chunk, self._node.collects
+        if collects is None:
+            return chunk.each_row()
+        self.lasts = chunk.columns[-1].values.tolist()
+        return Chunk(collects.item, chunk.columns[:-1], len(chunk)).each_row()
 
     def log(self, states: dict[Any, Any], state: Any | None) -> _Log:
         """A log from here on of a key that has this state, or none yet."""
@@ -198,21 +210,44 @@ class InterpretedKeyed:
         key: Any,
         old: Any,
         saved: Sequence[Any],
-        row: Any,
         answer: Any,
         error: Exception,
-    ) -> None:
-        """A row on which the function raised, or left what does not fit: the state is what it was."""
+    ) -> Any:
+        """A row on which the function raised, or left what does not fit: the state is what it was.
+
+        Returns:
+            None; where an earlier row of the key had to be undone, what the function gives then.
+        """
         self._errors[place] = self._first_error(answer, error)
         spec = self._node.state
         if old is None:
             states.pop(key, None)
-            return
-        if not self._held or self._node.errors == "reject":
+        elif not self._held:
+            states[key] = spec.restore(spec.values(spec.restore(saved)))
+        elif self._node.errors == "reject":
+            return self._undo(place, states, key, saved)
+        return None
+
+    def _undo(self, place: int, states: dict[Any, Any], key: Any, saved: Sequence[Any]) -> Any:
+        """Makes a state that can be changed in place what it was before the row at ``place``."""
+        spec = self._node.state
+        if any(value is _NOT_COPIED for value in saved):
+            self._redo(key, carefully=False)
+        else:
+            states[key] = spec.restore(saved)
+        if key not in states or self._holds(states[key]):
+            if key in states:
+                states[key] = spec.restore(spec.values(states[key]))
             if any(value is _NOT_COPIED for value in saved):
-                self._redo(key, carefully=False)
-            else:
-                states[key] = spec.restore(spec.values(spec.restore(saved)))
+                self.logs[key] = self.log(states, states.get(key))  # no row is called a third time
+            return None
+        # An earlier row left something wrong, so this one has seen it, too.
+        del self._errors[place]
+        self.logs[key].places.append(place)
+        self._answers.append(None)
+        self._redo(key, carefully=True)
+        self.logs[key] = self.log(states, states.get(key))
+        return self._answers.pop()
 
     def _first_error(self, answer: Any, error: Exception) -> Exception:
         """The error that is told: what a function gave is looked at before what it left in its state."""
@@ -227,8 +262,8 @@ class InterpretedKeyed:
         assert self._node.record is not None
         fit = self._node.record.fit
         if self._node.many:
-            return [fit(one) for one in answer if one is not None]
-        return fit(answer)
+            return [fit(one) for one in list(answer or ()) if one is not None]
+        return None if answer is None else fit(answer)
 
     def drop(self, states: dict[Any, Any], key: Any) -> None:
         """Drops the state of a key after its row."""
@@ -285,15 +320,9 @@ class InterpretedKeyed:
                 self._again(states, key, row)
             self._keep(states, key, self._times[place])
         self._table_of(states).touch(key)
-        if not carefully:
-            after = states.get(key)
-            if after is not None and not self._holds(after):
-                self._redo(key, carefully=True)
-                after = states.get(key)
-            self.logs[key] = self.log(states, after)
 
     def _table_of(self, states: dict[Any, Any]) -> ObjectTable:
-        return next(one for one in self.tables.values() if one.parts[0] is states)
+        return self._by_states[id(states)]
 
     def _keep(self, states: dict[Any, Any], key: Any, now: int) -> None:
         """The state after a row: dropped if asked, its timer not before the row."""
@@ -322,10 +351,7 @@ class InterpretedKeyed:
             states[key] = spec.new()
         try:
             answer = self._node.process.call(states[key], row)
-            if self._node.record is None or answer is None:
-                answer = None
-            else:
-                answer = self._fitted(answer)
+            answer = None if self._node.record is None else self._fitted(answer)
             spec.values(states[key])
         except Exception as error:
             self._errors[place] = error
@@ -354,7 +380,7 @@ class InterpretedKeyed:
 
     # -- outputs ------------------------------------------------------------------------------------------
 
-    def _outputs(self) -> tuple[list[Column], Int64s, list[Rejected]]:
+    def _outputs(self) -> tuple[list[Column], Int64s, list[RejectedRow]]:
         """The outputs of the rows, the places of their rows, and the rows rejected.
 
         Raises:
@@ -387,22 +413,27 @@ class InterpretedKeyed:
                 return out
         return out
 
-    def _told(self) -> list[Rejected]:
+    def _told(self) -> list[RejectedRow]:
         node, out = self._node, []
         for place, error in sorted(self._errors.items()):
             row = self._chunk.slice(place, place + 1).rows()[0]
             if node.errors == "fail":
                 raise operator_error(node.name, node.process, row, error) from error
-            out.append(Rejected(place, node.name, reason_of(error), shorten(row)))
+            out.append(RejectedRow(place, node.name, reason_of(error), shorten(row)))
         return out
 
     def _result(
-        self, columns: list[Column], source: Int64s, times: Int64s | None, rejected: list[Rejected]
+        self,
+        columns: list[Column],
+        source: Int64s,
+        times: Int64s | None,
+        rejected: list[RejectedRow],
     ) -> KeyedResult:
         fired = self._fired
         time = np.zeros(len(source), np.int64) if times is None else times[source]
         if fired.rows:
-            made = Chunk.from_rows(self._out, fired.rows).columns
+            made = try_columns(self._out, fired.rows) if self._out.stays else None
+            made = made or Chunk.from_rows(self._out, fired.rows).columns
             columns = [Column.concat(pair) for pair in zip(columns, made, strict=True)]
             source = np.concatenate([source, np.full(len(fired.rows), -1)])
             time = np.concatenate([time, np.array(fired.time, np.int64)])
@@ -436,7 +467,36 @@ class InterpretedKeyed:
                     self._fire(table, key, state)
             due = table.due(clock)
 
+    def _fire_collected(self, table: ObjectTable, key: Any, state: Any) -> None:
+        """As :meth:`_fire`, of a window or session of rows: its function sees no state, which ends with it."""
+        node, out, time = self._node, self._fired, state.timer
+        assert node.on_timer is not None
+        table.drop(key)
+        try:
+            made = self._timer_rows(node.on_timer.call(state, key, time))
+        except Exception as error:
+            self._reject_timer(f"key {key!r}", key, time, error)
+            return
+        out.rows += made
+        if len(made) == 1:
+            out.time.append(time)
+            out.keys.append(key)
+        else:
+            out.time += [time] * len(made)
+            out.keys += [key] * len(made)
+
+    def _reject_timer(self, fired: str, key: Any, time: int, error: Exception) -> None:
+        node = self._node
+        assert node.on_timer is not None
+        if node.errors == "fail":
+            raise operator_error(node.name, node.on_timer, fired, error) from error
+        made = RejectedRow(-1, node.name, reason_of(error), fired, time, key)
+        self._fired.rejected.append(made)
+
     def _fire(self, table: ObjectTable, key: Any, state: Any) -> None:
+        if self._node.collects is not None and self._node.key.fields:
+            self._fire_collected(table, key, state)
+            return
         node, out, ending = self._node, self._fired, self._ending
         assert node.on_timer is not None and self._timer is not None
         time = state_timer(state, self._timer)
@@ -447,9 +507,7 @@ class InterpretedKeyed:
             made = self._timer_rows(node.on_timer.call(*arguments))
             node.state.values(state)
         except Exception as error:
-            if node.errors == "fail":
-                raise operator_error(node.name, node.on_timer, fired, error) from error
-            out.rejected.append(Rejected(-1, node.name, reason_of(error), fired, time, key))
+            self._reject_timer(fired, key, time, error)
             table.drop(key)
             return
         again = state_timer(state, self._timer)
@@ -468,7 +526,7 @@ class InterpretedKeyed:
             return []
         fit = self._node.record.fit
         if self._node.timer_many:
-            return [fit(one) for one in answer if one is not None]
+            return [fit(one) for one in list(answer or ()) if one is not None]
         return [fit(answer)]
 
 

@@ -20,9 +20,6 @@ from thalweg.columns.contracts import BucketState, KeyedOperator, KeyedResult
 from thalweg.columns.keys import KeySpec
 from thalweg.columns.ordering import keyed_chunk, with_columns
 from thalweg.columns.state_units import StateUnits
-from thalweg.compiler.keyed import CompiledKeyed, Split
-from thalweg.compiler.runtime.lookup import BUCKET, END, START
-from thalweg.engine.interpreted import InterpretedChain
 from thalweg.engine.own_time import settle, triggers
 from thalweg.engine.units import Given, Moment, Setting
 from thalweg.flow.operators.nodes import Keyed, Ref
@@ -69,14 +66,13 @@ class Parts:
     #: the rows of ``arrived`` that have a key
     chunk: Chunk
     places: Int64s
-    bad: list[contracts.Rejected]
+    bad: list[contracts.RejectedRow]
     times: Int64s | None
     clock: int
     ending: bool
     #: int64[partitions]
     rows: Int64s
-    #: the split of a compiled operator and, by partition, its first range; or rows in the order of partitions
-    split: Split | None
+    #: rows in the order of partitions, and by partition its first
     first: Int64s
     order: Int64s
     results: list[KeyedResult | None]
@@ -145,14 +141,9 @@ class KeyedUnit:
         return self._keys.spec
 
     @property
-    def has_key_function(self) -> bool:
-        """Whether a function of the user computes the key."""
-        return self._keys.function is not None
-
-    @property
-    def key_is_interpreted(self) -> bool:
-        """Whether Python makes the keys, row by row."""
-        return isinstance(self._keys.function, InterpretedChain)
+    def key_function(self) -> Callable[[Chunk], Any] | None:
+        """What computes the key, where a function of the user does."""
+        return self._keys.function
 
     @property
     def tables(self) -> MutableMapping[int, Any]:
@@ -186,14 +177,6 @@ class KeyedUnit:
         parts = self.find(inputs[0], moment)
         count = len(self.operators)
         parts.results = [None] * count
-        first = self.operators[0]
-        if isinstance(first, CompiledKeyed):
-            parts.split = split = first.split(parts.chunk, parts.keys, parts.times)
-            owners = self.partitions[split.ranges[:, BUCKET]]
-            parts.first = np.searchsorted(owners, np.arange(count + 1))
-            sizes = np.r_[0, np.cumsum(split.ranges[:, END] - split.ranges[:, START])]
-            parts.rows = np.diff(sizes[parts.first])
-            return parts
         if len(parts.chunk):
             hashes = self._keys.spec.hashes(parts.keys, len(parts.chunk))
             owners = self.partitions[self.units.of(hashes)]
@@ -208,25 +191,18 @@ class KeyedUnit:
         One thread at a time for each partition, chunks in their order.
         """
         operator = self.operators[number]
-        start, stop = int(parts.first[number]), int(parts.first[number + 1])
-        if isinstance(operator, CompiledKeyed) and parts.split is not None:
-            run = operator.new_run(int(parts.rows[number]), ending=parts.ending)
-            operator.run(parts.split, run, start, stop)
-            operator.fire_due(parts.split, run, parts.clock, sorted(operator.tables))
-            parts.results[number] = operator.result(parts.split, run)
-        else:
-            rows = parts.order[start:stop]
-            result = operator.process(
-                parts.chunk.take(rows),
-                [column.take(rows) for column in parts.keys],
-                None if parts.times is None else parts.times[rows],
-                parts.clock,
-                ending=parts.ending,
-            )
-            by_row = result.source >= 0
-            result.source[by_row] = rows[result.source[by_row]]
-            result.rejected = _placed(result.rejected, rows)
-            parts.results[number] = result
+        rows = parts.order[int(parts.first[number]) : int(parts.first[number + 1])]
+        result = operator.process(
+            parts.chunk.take(rows),
+            [column.take(rows) for column in parts.keys],
+            None if parts.times is None else parts.times[rows],
+            parts.clock,
+            ending=parts.ending,
+        )
+        by_row = result.source >= 0
+        result.source[by_row] = rows[result.source[by_row]]
+        result.rejected = _placed(result.rejected, rows)
+        parts.results[number] = result
         return min((table.next_timer for table in operator.tables.values()), default=NEVER)
 
     def join(self, parts: Parts) -> Given:
@@ -244,9 +220,7 @@ class KeyedUnit:
         times, clock, ending = self.time_of(chunk, moment)
         none = contracts.no_rows()
         rows = np.zeros(len(self.operators), np.int64)
-        return Parts(
-            arrived, keys, chunk, places, bad, times, clock, ending, rows, None, none, none, []
-        )
+        return Parts(arrived, keys, chunk, places, bad, times, clock, ending, rows, none, none, [])
 
     def _finish(self, parts: Parts, result: KeyedResult) -> Given:
         node, given, chunk = self.node, Given(), parts.chunk
@@ -286,8 +260,8 @@ class KeyedUnit:
         return order.get(OWN) if timing == "own" else None, NEVER if ending else BEFORE_ALL, ending
 
     def _own_rejected(
-        self, chunk: Chunk, keys: Sequence[Column], bad: Sequence[contracts.Rejected]
-    ) -> list[contracts.Rejected]:
+        self, chunk: Chunk, keys: Sequence[Column], bad: Sequence[contracts.RejectedRow]
+    ) -> list[contracts.RejectedRow]:
         """Firings of timers that raised, by the rows that made them due."""
         fired = [one for one in bad if one.row < 0]
         if not fired:
@@ -299,7 +273,7 @@ class KeyedUnit:
         return [dataclasses.replace(one, row=next(rows)) if one.row < 0 else one for one in bad]
 
     def _give_rejected(
-        self, arrived: Chunk, bad: Sequence[contracts.Rejected], given: Given
+        self, arrived: Chunk, bad: Sequence[contracts.RejectedRow], given: Given
     ) -> None:
         """The rows and firings on which a function raised, in the order of the stream."""
         if not bad:
@@ -332,7 +306,7 @@ def _concat(results: Sequence[KeyedResult]) -> KeyedResult:
     )
 
 
-def _placed(bad: Sequence[contracts.Rejected], places: Int64s) -> list[contracts.Rejected]:
+def _placed(bad: Sequence[contracts.RejectedRow], places: Int64s) -> list[contracts.RejectedRow]:
     """Rejected rows of a part of a chunk, by their places in the whole."""
     return [
         dataclasses.replace(one, row=int(places[one.row])) if one.row >= 0 else one for one in bad
@@ -348,7 +322,7 @@ class KeyFinder:
         self._node = node
         self.function = function
 
-    def find(self, chunk: Chunk) -> tuple[list[Column], Int64s, list[contracts.Rejected]]:
+    def find(self, chunk: Chunk) -> tuple[list[Column], Int64s, list[contracts.RejectedRow]]:
         """The key columns of the rows that have a key, their places, and the rows whose function raised."""
         names = [field.name for field in self.spec.fields]
         if self.function is None:

@@ -43,10 +43,36 @@ def make_loop(node: Keyed) -> Loop:
     for i, field in enumerate(node.state.schema.fields):
         if field.type.record is not None:
             scope[f"FIT{i}"] = field.type.record.fit
-    text = "\n".join(["def loop(rows, keys, parts, times, answers, own):", *_body(node)])
+    if node.collects is not None:
+        scope["SPAN"] = node.collects.span
+    body = _body(node) if node.collects is None else _collecting()
+    text = "\n".join(["def loop(rows, keys, parts, times, answers, own):", *body])
     exec(compile(text, f"{__file__}<loop>", "exec"), scope)
     made: Loop = scope["loop"]
     return made
+
+
+def _collecting() -> list[str]:
+    """The loop of an operator that collects rows: they come without their last field, which ``own.lasts`` has."""
+    return [
+        "    for row, key, (states, dirty, stirred), now, last in zip(rows, keys, parts, times, own.lasts):",
+        "        old = state = states.get(key)",
+        *_fire("timer"),
+        "        if state is None:",
+        "            state = states[key] = NEW()",
+        "        dirty[key] = None",
+        "        if not state.rows_:",
+        "            state.first_ = last",
+        "        state.last_ = last",
+        "        last += SPAN",
+        "        if last < now:",
+        "            last = now",
+        "        if state.timer != last:",
+        "            state.timer = last",
+        "            stirred[key] = None",
+        "        state.rows_.append(row)",
+        "    return True",
+    ]
 
 
 def _body(node: Keyed) -> list[str]:
@@ -71,7 +97,7 @@ def _body(node: Keyed) -> list[str]:
         *_call(node),
         *(line for i, field in checked for line in _check(i, field.name, field.type)),
         "        except Exception as error:",
-        f"            own.failed(len(answers), states, key, old, ({saved}), row, answer, error)",
+        f"            answer = own.failed(len(answers), states, key, old, ({saved}), answer, error)",
         *_after_failure(reject=reject),
         *(["        log.places.append(len(answers))"] if held else []),
         "        append(answer)",
@@ -110,11 +136,13 @@ def _call(node: Keyed) -> list[str]:
     if node.record is None:
         return ["            CALL(state, row)"]
     if node.many:
-        made = "[FIT(one) for one in given if one is not None]" if at_once(node) else "list(given)"
-        return [
-            "            given = CALL(state, row)",
-            f"            answer = None if given is None else {made}",
-        ]
+        lines = ["            answer = list(CALL(state, row) or ())"]
+        if at_once(node):
+            lines += [
+                "            given, answer = answer, None",
+                "            answer = [FIT(one) for one in given if one is not None]",
+            ]
+        return lines
     if not at_once(node):
         return ["            answer = CALL(state, row)"]
     return [
@@ -142,7 +170,7 @@ def _check(place: int, name: str, kind: FieldType) -> list[str]:
 def _after_failure(*, reject: bool) -> list[str]:
     if not reject:
         return ["            return False"]
-    return ["            append(None)", "            continue"]
+    return ["            append(answer)", "            continue"]
 
 
 def _arm(timer: str, place: int) -> list[str]:

@@ -7,215 +7,34 @@ A host that runs several slots gives each engine one stage of the plan and carri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from thalweg.columns.chunks import Chunk
-from thalweg.columns.ordering import empty_order, serials
-from thalweg.engine.build import Builder, Prepared
-from thalweg.engine.combine import CombineUnit
-from thalweg.engine.coroutines.unit import CoroutineUnit
-from thalweg.engine.feedback_unit import LoopUnit
-from thalweg.engine.ingress import Gate, Ingress, cuts, event_columns
-from thalweg.engine.keyed_unit import KeyedUnit
-from thalweg.engine.lanes import gate_of
+from thalweg.engine.base import UnitsEngine, works_without_rows
+from thalweg.engine.contract import Leaving
 from thalweg.engine.units import (
-    BatchesUnit,
-    ChainUnit,
-    Counts,
-    DigestUnit,
     Given,
     Moment,
-    OrderByUnit,
-    OwnTimeUnit,
-    Setting,
-    StampUnit,
-    UnionUnit,
-    late_order,
 )
 from thalweg.flow.operators.nodes import (
-    Batches,
-    Combine,
-    Coroutine,
-    Digest,
-    Keyed,
     Node,
-    OrderBy,
-    OwnTime,
     Ref,
     Sink,
     Source,
-    Stamp,
-    Stateless,
-    Union,
 )
-from thalweg.flow.operators.rejected import REJECTED, Rejected
-from thalweg.plan.plan import LEVEL, OWN, Edge, Plan, Unit, branch, stream_schema
+from thalweg.plan.plan import Edge
 from thalweg.stats import OperatorProgress
-from thalweg.times import BEFORE_ALL
-
-#: Rows of a step, unless the host says otherwise.
-CHUNK_ROWS = 65_536
-
-Leaving = dict[Edge, list[Chunk]]
 
 
-class Engine:
-    """The units of one stage (or all) of a plan, with their state.
+class SerialEngine(UnitsEngine):
+    """Runs a step through all units before it returns.
 
-    Args:
-        prepared: what to run.
-        stage: the stage to run; None runs the whole plan in this slot.
-        chunk_rows: about how many rows a step has.
-
-    The streams that leave — to sinks, or to readers in later stages — come back by edge.
+    The streams that leave come back by edge.
     """
 
-    def __init__(
-        self, prepared: Prepared, *, stage: int | None = None, chunk_rows: int = CHUNK_ROWS
-    ) -> None:
-        plan = prepared.plan
-        self.plan = plan
-        self._builder = Builder(prepared)
-        self.stage = stage
-        self.chunk_rows = chunk_rows
-        self.counts: Counts = {}
-        self.setting = Setting(plan, whole=stage is not None, counts=self.counts)
-        self.units = [
-            (unit, self._make(unit)) for unit in plan.units if stage is None or unit.stage == stage
-        ]
-        self.ingresses = self._ingresses() if stage in (None, 0) else {}
-        #: what the last step said about time
-        self.moment = Moment({}, frozenset())
-
-    # -- state --------------------------------------------------------------------------------------------
-
     @property
-    def keyed(self) -> dict[str, KeyedUnit | CoroutineUnit]:
-        """The operators of this engine that have state, by name: keyed, stateful and coroutine operators."""
-        return {u.node.name: u for u in self._single() if isinstance(u, (KeyedUnit, CoroutineUnit))}
-
-    @property
-    def coroutines(self) -> list[CoroutineUnit]:
-        """The coroutine operators of this engine."""
-        return [unit for unit in self._single() if isinstance(unit, CoroutineUnit)]
-
-    def _single(self) -> Iterator[Any]:
-        """All units, those of a loop one by one."""
-        for _, unit in self.units:
-            yield from unit.members.values() if isinstance(unit, LoopUnit) else [unit]
-
-    @property
-    def gates(self) -> dict[str, Gate]:
-        """The sources and order_by operators of this engine, by name; also sources without event time."""
-        found = {
-            gate.node.name: gate for ing in self.ingresses.values() for gate in ing.gates.values()
-        }
-        found |= {u.node.name: u.gate for _, u in self.units if isinstance(u, OrderByUnit)}
-        return found
-
-    def own_clocks(self) -> dict[int, int]:
-        """The clocks that order_by operators set in their last step, by the operator's index."""
-        units = [unit for _, unit in self.units if isinstance(unit, OrderByUnit)]
-        return {u.node.index: u.clock for u in units if u.clock is not None}
-
-    def resume(self) -> None:
-        """Goes on with state that a host has put into tables and gates; counts start from nothing.
-
-        No step may be on its way.
-        """
-        self.counts.clear()
-        self.moment = Moment({}, frozenset())
-        for ingress in self.ingresses.values():
-            ingress.reached = BEFORE_ALL
-
-    # -- running ------------------------------------------------------------------------------------------
-
-    def step_rows(self) -> int:
-        """How many rows the next step should have."""
-        return self.chunk_rows
-
-    def feed(
-        self, source: str, chunk: Chunk, rejected: Sequence[tuple[str, str, str]] = ()
-    ) -> Leaving:
-        """Rows of a source in arrival order, with rows that did not fit as (reason, position, text).
-
-        Rows with event time wait in the gate until :meth:`advance`; others run through at once.
-        """
-        node = next(one for one in self.plan.sources if one.name == source)
-        gate = self.ingresses[self.plan.domains[node.index - 1]].gates[node.index]
-        given: Given = {}
-        self.setting.count(
-            node.name, **{"in": len(chunk) + len(rejected), "rejected": len(rejected)}
-        )
-        if rejected:
-            given[Ref(node.index, "rejected")] = self._rejected(node, gate.arrived, rejected)
-        if not node.sorts:
-            order = {"_seq": serials(node.index, gate.arrived, len(chunk))}
-            if node.order_by is not None:
-                order[OWN] = chunk.column(node.order_by).values
-            gate.arrived += len(chunk)
-            self.setting.count(node.name, out=len(chunk))
-            rows = Chunk(chunk.schema, chunk.columns, len(chunk), order)
-            rows = event_columns(rows, self.setting.columns(Ref(node.index)))
-            return self._enter(given, Ref(node.index), rows)
-        before = gate.late
-        late = gate.accept(chunk)
-        self.setting.count(node.name, late=gate.late - before)
-        if len(late):
-            given |= self._late(node.index, late)
-        return self.step(given, {}) if given else {}
-
-    def _late(self, index: int, rows: Chunk) -> Given:
-        ref = Ref(index, "late")
-        return {ref: event_columns(late_order(rows), self.setting.columns(ref))}
-
-    def _enter(self, given: Given, ref: Ref, rows: Chunk) -> Leaving:
-        """Rows that need not wait, a step at a time; with the first, what else the source gave."""
-        leaving: Leaving = {}
-        parts = (
-            [rows]
-            if not len(rows)
-            else (rows.slice(*cut) for cut in cuts(len(rows), self.step_rows))
-        )
-        for part in parts:
-            for edge, chunks in self.step({**given, ref: part}, {}).items():
-                leaving.setdefault(edge, []).extend(chunks)
-            given = {}
-        return leaving
-
-    def clocks(self) -> dict[int, int]:
-        """The clock of each domain that begins at a source."""
-        return {domain: ingress.clock for domain, ingress in self.ingresses.items() if domain}
-
-    def advance(self, *, everything: bool = False) -> Iterator[Leaving]:
-        """Releases what the clocks allow (or everything) through the flow, a step at a time."""
-        for domain, ingress in self.ingresses.items():
-            if not domain or (ingress.ended and not everything):
-                continue
-            steps = ingress.release(self.step_rows, everything=everything)
-            for index, gate in ingress.gates.items():
-                late = gate.take_late()
-                if late is not None:
-                    for start, end in cuts(len(late), self.step_rows):
-                        yield self.step(self._late(index, late.slice(start, end)), {})
-            for released, clock in steps:
-                given: Given = {}
-                for index, rows in released.items():
-                    self.setting.count(self.plan.node(index).name, out=len(rows))
-                    given[Ref(index)] = event_columns(rows, self.setting.columns(Ref(index)))
-                yield self.step(given, {domain: clock})
-
-    def finish(self) -> Iterator[Leaving]:
-        """The end of all streams: waiting rows, then the remaining timers, domain by domain.
-
-        What a domain's end gives is out before the next domain ends.
-        """
-        yield from self.advance(everything=True)
-        for domain, number in self.plan.closings:
-            yield from self.settle()
-            yield self.step({}, {}, ending=frozenset([domain]), round=number)
-        yield from self.settle()
+    def beside(self) -> None:
+        """Nothing: all is done in the caller's thread."""
 
     def step(
         self,
@@ -274,47 +93,21 @@ class Engine:
 
     def _waiting_at(self, node: Node) -> int:
         """How many rows wait at a coroutine operator's inputs."""
-        unit = self.keyed.get(node.name)
-        return sum(unit.waiting().values()) if isinstance(unit, CoroutineUnit) else 0
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether no step is on its way; here none ever is."""
-        return True
-
-    def stop(self) -> None:
-        """Ends what runs on its own; here nothing does."""
-
-    def halt(self) -> None:
-        """Tells what runs on its own to end; here nothing does."""
-
-    def check(self) -> None:
-        """Raises the error of what runs on its own; here a step raises itself."""
+        mine = (unit for unit in self.coroutines if unit.node.name == node.name)
+        return sum(sum(unit.waiting().values()) for unit in mine)
 
     def settle(self) -> Iterator[Leaving]:
-        """What steps give that are still on their way; here a step is done when it returns."""
+        """Nothing is on its way."""
         yield from ()
+
+    def stop(self) -> None:
+        """Nothing is left to end."""
 
     def _input(self, streams: Given, arriving: Mapping[Edge, Chunk], ref: Ref, edge: Edge) -> Chunk:
         if edge in arriving:
             return arriving[edge]
         chunk = streams.get(ref)
         return self._nothing(ref, edge) if chunk is None else self.branched(chunk, ref, edge)
-
-    def edge_columns(self, ref: Ref, edge: Edge) -> tuple[str, ...]:
-        """The order columns of a stream as one of its readers sees it."""
-        names = self.setting.columns(ref)
-        readers = self.plan.readers[ref]
-        return (*names, branch(ref.node)) if len(readers) > 1 and LEVEL in names else names
-
-    def branched(self, chunk: Chunk, ref: Ref, edge: Edge) -> Chunk:
-        """The stream for one of several readers: with its branch number, where the order key is whole."""
-        readers = self.plan.readers[ref]
-        if len(readers) < 2 or LEVEL not in chunk.order:
-            return chunk
-        order = {**chunk.order, **empty_order([branch(ref.node)], len(chunk))}
-        order[branch(ref.node)] += readers.index(edge)
-        return Chunk(chunk.schema, chunk.columns, len(chunk), order)
 
     def _leaving(self, streams: Given) -> Leaving:
         out: Leaving = {}
@@ -327,66 +120,3 @@ class Engine:
                         self.setting.count(node.label, **{"in": len(chunk)})
                     out.setdefault(edge, []).append(self.branched(chunk, ref, edge))
         return out
-
-    def _rejected(self, node: Source, arrived: int, rows: Sequence[tuple[str, str, str]]) -> Chunk:
-        made = Chunk.from_rows(REJECTED, [Rejected(node.name, *row) for row in rows])
-        made.order = {"_seq": serials(node.index, arrived, len(rows))}
-        return event_columns(made, self.setting.columns(Ref(node.index, "rejected")))
-
-    # -- making -------------------------------------------------------------------------------------------
-
-    def _ingresses(self) -> dict[int, Ingress]:
-        gates: dict[int, list[Gate]] = {}
-        for source in self.plan.sources:
-            gates.setdefault(self.plan.domains[source.index - 1], []).append(gate_of(source))
-        return {domain: Ingress(domain, members) for domain, members in sorted(gates.items())}
-
-    def _make(self, unit: Unit) -> Any:
-        if unit.loop:
-            return self._loop(unit)
-        node = self.plan.node(unit.nodes[0])
-        if isinstance(node, Stateless):
-            nodes = [one for i in unit.nodes if isinstance(one := self.plan.node(i), Stateless)]
-            return ChainUnit(self.setting, nodes, self._builder.chain(unit))
-        if isinstance(node, Keyed):
-            return self._keyed(node)
-        simple: dict[type, Callable[..., Any]] = {
-            Batches: BatchesUnit,
-            Stamp: StampUnit,
-            Digest: DigestUnit,
-            Combine: CombineUnit,
-            Union: UnionUnit,
-            OrderBy: OrderByUnit,
-            OwnTime: OwnTimeUnit,
-            Coroutine: CoroutineUnit,
-        }
-        make = simple.get(type(node))
-        return make(self.setting, node) if make else None
-
-    def _loop(self, unit: Unit) -> LoopUnit:
-        members = {
-            # Within a loop there is nobody to share a keyed operator's pieces with.
-            index: Engine._keyed(self, node)
-            if isinstance(node := self.plan.node(index), Keyed)
-            else self._make(Unit((index,), unit.stage))
-            for index in unit.nodes
-        }
-        return LoopUnit(self.setting, unit, members, branched=self.branched, nothing=self._nothing)
-
-    def _nothing(self, ref: Ref, edge: Edge) -> Chunk:
-        """A stream without rows, as the reader at an edge sees it."""
-        return Chunk.empty(stream_schema(self.plan, ref), self.edge_columns(ref, edge))
-
-    def _keyed(self, node: Keyed) -> KeyedUnit:
-        """A keyed operator, in one piece."""
-        return KeyedUnit(self.setting, node, [self._builder.keyed(node)], self._builder.key(node))
-
-
-def works_without_rows(plan: Plan, unit: Unit) -> bool:
-    """Whether a unit without rows may have something to do: timers, rows that wait, the end of its inputs."""
-    node = plan.node(unit.nodes[0])
-    return (
-        unit.loop
-        or isinstance(node, (OrderBy, Coroutine))
-        or (isinstance(node, Keyed) and node.on_timer is not None)
-    )

@@ -51,8 +51,15 @@ class Moment:
     round of its end the step is (:class:`thalweg.plan.plan.Closing`)."""
 
     clocks: dict[int, int]
-    ending: frozenset[int]
+    ending: frozenset[int] = frozenset()
     round: int = 0
+
+    def later(self, clocks: Mapping[int, int]) -> Moment:
+        """With the later clock of each domain, since one sender may know what others do not."""
+        both = dict(self.clocks)
+        for domain, clock in clocks.items():
+            both[domain] = max(clock, both.get(domain, clock))
+        return Moment(both, self.ending, self.round)
 
 
 @dataclasses.dataclass(slots=True)
@@ -79,7 +86,7 @@ class Setting:
                 mine[what] = mine.get(what, 0) + number
 
     def give_rejected(
-        self, node: Node, chunk: Chunk, bad: Sequence[contracts.Rejected], given: Given
+        self, node: Node, chunk: Chunk, bad: Sequence[contracts.RejectedRow], given: Given
     ) -> None:
         """Puts rejected rows on the node's rejected stream, with the order of their input rows."""
         if not bad:
@@ -191,7 +198,7 @@ class BatchesUnit:
                 out, source = self._call(row)
             except Exception as error:
                 bad.append(
-                    contracts.Rejected(
+                    contracts.RejectedRow(
                         place, self._node.name, reason_of(error), shorten(row.rows()[0])
                     )
                 )

@@ -52,7 +52,7 @@ class Mean:
     pages: int = 0
 
 
-class Step(Protocol):
+class Action(Protocol):
     """What a visit needs to know of a click."""
 
     @property
@@ -61,7 +61,7 @@ class Step(Protocol):
     def action(self) -> str: ...
 
 
-def track(open: Open, click: Step) -> None:
+def track(open: Open, click: Action) -> None:
     """Every click of a user, in order."""
     open.pages += 1
     open.carted |= click.action == "cart"
@@ -111,7 +111,7 @@ def main(
     with tempfile.TemporaryDirectory(prefix="thalweg-clicks-") as folder:
         clicks = datagen.clickstream(rows, users, disorder_s=60)
         datagen.write_files(clicks, folder, rows=rows, files=2)
-        given = running.Input(folder, "parquet")
+        given = running.ExampleInput(folder, "parquet")
         outcome = running.run(flow, {"clicks": given}, slots=slots, embedded=embedded)
     running.show(outcome, "average")
     last = outcome.rows("average")[-1:]

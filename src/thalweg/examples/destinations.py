@@ -105,9 +105,9 @@ def _lines() -> Iterator[str]:
         yield from file
 
 
-def run(*, slots: int = 1, embedded: bool = False) -> running.Outcome:
+def run(*, slots: int = 1, embedded: bool = False) -> running.ExampleOutcome:
     """The flow over the bundled flights, to its end."""
-    given = running.Input(str(data.path("nyc_flights")), "csv", {"null_values": NULL_VALUES})
+    given = running.ExampleInput(str(data.path("nyc_flights")), "csv", {"null_values": NULL_VALUES})
     return running.run(flow, {"flights": given}, slots=slots, embedded=embedded)
 
 

@@ -133,9 +133,9 @@ def make_flow(*, lateness: str = "1 day") -> tw.Flow:
 flow = make_flow()
 
 
-def run(*, slots: int = 1, embedded: bool = False) -> running.Outcome:
+def run(*, slots: int = 1, embedded: bool = False) -> running.ExampleOutcome:
     """The flow over the bundled flights, to its end."""
-    given = running.Input(str(data.path("nyc_flights")), "csv", OPTIONS)
+    given = running.ExampleInput(str(data.path("nyc_flights")), "csv", OPTIONS)
     return running.run(flow, {"flights": given}, slots=slots, embedded=embedded)
 
 

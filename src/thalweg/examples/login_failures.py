@@ -234,7 +234,7 @@ def main(
     """Find bursts of failed logins in a system log."""
     first = year or dt.datetime.fromtimestamp(log.stat().st_mtime).year
     made = make_flow(first, threshold=threshold, within=within)
-    given = running.Input(str(log), "text")
+    given = running.ExampleInput(str(log), "text")
     outcome = running.run(made, {"lines": given}, slots=slots, embedded=embedded)
     running.show(outcome, "days")
     running.show(outcome, "alerts")

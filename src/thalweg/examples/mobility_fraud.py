@@ -199,11 +199,11 @@ def main(
     """Find phones that are in two places, in generated call records or in those of one phone that are bundled."""
     made = make_flow(limit_km_per_h=limit)
     with tempfile.TemporaryDirectory(prefix="thalweg-calls-") as folder:
-        given = running.Input(str(data.path("call_records")), "csv", OPTIONS)
+        given = running.ExampleInput(str(data.path("call_records")), "csv", OPTIONS)
         if rows:
             calls = datagen.call_records(rows, max(rows // 100, 1), disorder_s=60)
             datagen.write_files(calls, folder, rows=rows, files=2)
-            given = running.Input(folder, "parquet")
+            given = running.ExampleInput(folder, "parquet")
         outcome = running.run(made, {"calls": given}, slots=slots, embedded=embedded)
     running.show(outcome, "cases")
     running.show(outcome, "counts")

@@ -21,7 +21,7 @@ from thalweg.printing import Table, Terminal, say
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Input:
+class ExampleInput:
     """A file or a folder and how it is read; options as for ``tw.spark.files``."""
 
     path: str
@@ -30,7 +30,7 @@ class Input:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Outcome:
+class ExampleOutcome:
     """What a run gave: a table a sink, counts by operator, and how long it took."""
 
     flow: tw.Flow
@@ -55,13 +55,13 @@ class Outcome:
 
 
 def run(
-    flow: tw.Flow, inputs: Mapping[str, Input], *, slots: int = 1, embedded: bool = False
-) -> Outcome:
+    flow: tw.Flow, inputs: Mapping[str, ExampleInput], *, slots: int = 1, embedded: bool = False
+) -> ExampleOutcome:
     """Runs a flow over files to their end, its outputs kept in memory."""
     started = time.perf_counter()
     if embedded:
         result = tw.run(flow, {name: read(flow, name, one) for name, one in inputs.items()})
-        return Outcome(flow, result.sinks, result.counts, time.perf_counter() - started)
+        return ExampleOutcome(flow, result.sinks, result.counts, time.perf_counter() - started)
     from thalweg import spark
 
     spark.session(light_jvm=True)
@@ -82,7 +82,7 @@ def run(
         name: sink.table if sink.table.num_columns else schemas[name].arrow.empty_table()
         for name, sink in sinks.items()
     }
-    return Outcome(flow, tables, query.counts, wall_s)
+    return ExampleOutcome(flow, tables, query.counts, wall_s)
 
 
 def sink_schemas(flow: tw.Flow) -> dict[str, Schema]:
@@ -90,7 +90,7 @@ def sink_schemas(flow: tw.Flow) -> dict[str, Schema]:
     return {node.name: node.record for node in flow.nodes if isinstance(node, Sink)}
 
 
-def read(flow: tw.Flow, source: str, given: Input) -> pa.Table:
+def read(flow: tw.Flow, source: str, given: ExampleInput) -> pa.Table:
     """The rows of an input that fit, as the source's record.
 
     Raises:
@@ -123,7 +123,7 @@ def plain(table: pa.Table) -> pa.Table:
 # -- for people ---------------------------------------------------------------------------------------------
 
 
-def show(outcome: Outcome, sink: str, *, limit: int = 10) -> None:
+def show(outcome: ExampleOutcome, sink: str, *, limit: int = 10) -> None:
     """Prints a sink's first rows and the totals."""
     console = Terminal()
     table = outcome.tables[sink]
@@ -160,7 +160,7 @@ def _shown(column: pa.ChunkedArray, kind: Kind) -> list[str]:
     return cells
 
 
-def totals(outcome: Outcome) -> str:
+def totals(outcome: ExampleOutcome) -> str:
     """One line: rows in, late, rejected, seconds, rows a second."""
     return (
         f"{outcome.rows_in:,} rows in, {outcome.count('late'):,} late, {outcome.count('rejected'):,} rejected;"

@@ -65,9 +65,11 @@ def make_flow(*, gap: str = "30 minutes", lateness: str = "1 minute") -> tw.Flow
 flow = make_flow()
 
 
-def run(*, slots: int = 1, embedded: bool = False, lateness: str = "1 minute") -> running.Outcome:
+def run(
+    *, slots: int = 1, embedded: bool = False, lateness: str = "1 minute"
+) -> running.ExampleOutcome:
     """The flow over the bundled log, to its end."""
-    given = running.Input(str(data.path("web_log")), "text")
+    given = running.ExampleInput(str(data.path("web_log")), "text")
     made = make_flow(lateness=lateness)
     return running.run(made, {"lines": given}, slots=slots, embedded=embedded)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import datetime
 import enum
@@ -113,12 +114,18 @@ def _exact_float(kind: FieldType, value: Any) -> float | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FieldType:
-    """The type of a field: its kind, whether it may be null, and what a list or record holds."""
+    """The type of a field: its kind, whether it may be null, and what a list or record holds.
+
+    ``form`` says what a user's function sees of a state's list or record, where that is not a list or a NamedTuple:
+    "deque" (of at most ``maxlen``), "dict" or "tuple"; see :mod:`thalweg.flow.state_types`.
+    """
 
     kind: Kind
     optional: bool = False
     item: FieldType | None = None
     record: Schema | None = None
+    form: str = ""
+    maxlen: int | None = None
 
     @property
     def fixed_width(self) -> bool:
@@ -138,8 +145,12 @@ class FieldType:
 
     def __str__(self) -> str:
         name = self.kind.value
-        if self.kind is Kind.LIST:
-            name = f"list[{self.item}]"
+        if self.form in ("dict", "tuple"):
+            inner = self.record or (self.item.record if self.item else None)
+            assert inner is not None
+            name = f"{self.form}[{', '.join(str(field.type) for field in inner.fields)}]"
+        elif self.kind is Kind.LIST:
+            name = f"{self.form or 'list'}[{self.item}]"
         elif self.kind is Kind.RECORD and self.record is not None:
             name = self.record.name
         return f"{name} | None" if self.optional else name
@@ -156,6 +167,8 @@ class FieldType:
                 return None
             raise TypeError(f"expected {self}, got None")
         kind = self.kind
+        if self.form:
+            value = self._formless(value)
         if kind in (Kind.INT, Kind.TIMESTAMP, Kind.TIMER):
             if type(value) is not int and hasattr(value, "__index__"):
                 value = value.__index__()
@@ -192,6 +205,20 @@ class FieldType:
         instant = kind is Kind.TIMESTAMP and isinstance(value, datetime.datetime)
         hint = "; write tw.timestamp(...) of it" if instant else ""
         raise TypeError(f"expected {self}, got {type(value).__name__} {value!r:.60}{hint}")
+
+    def _formless(self, value: Any) -> Any:
+        """A deque or dict as the list of its items."""
+        if self.form == "deque" and isinstance(value, collections.deque):
+            if value.maxlen == self.maxlen:
+                return list(value)
+            raise TypeError(
+                f"expected {self} of maxlen {self.maxlen}, as its default has, got one of maxlen {value.maxlen}"
+            )
+        if self.form == "dict" and isinstance(value, dict):
+            return list(value.items())
+        if self.form == "tuple" and type(value) is not dict:
+            return value
+        raise TypeError(f"expected {self}, got {type(value).__name__} {value!r:.60}")
 
     def take(self, value: Any) -> Any:
         """The value of an input as this type holds it: exactly, or not at all.

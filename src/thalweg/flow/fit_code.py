@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 
 _WHOLE: Final = "(type({0}) is int and %d <= {0} <= %d)" % (INT_MIN, INT_MAX)  # noqa: UP031
 _TEXT: Final = "(type({0}) is str and ({0}.isascii() or encodes({0})))"
+#: The items of lists that are looked at by their types alone, ints also by their range.
+_SIMPLE: Final[dict[Kind, type]] = {
+    Kind.INT: int,
+    Kind.TIMESTAMP: int,
+    Kind.FLOAT: float,
+    Kind.BOOL: bool,
+}
 _FITS: Final = {
     Kind.INT: _WHOLE,
     Kind.TIMESTAMP: _WHOLE,
@@ -37,6 +44,25 @@ def fits(kind: FieldType, name: str) -> str:
     """The check of the value that ``name`` stands for; of plain types only. It may name ``encodes``."""
     text = _FITS[kind.kind].format(name)
     return f"({name} is None or {text})" if kind.optional else text
+
+
+def coercer(kind: FieldType) -> Callable[[Any], Any]:
+    """:meth:`FieldType.coerce`; of lists of plain values one that copies most of them after one look."""
+    if kind.item is None or kind.item.kind not in _SIMPLE:
+        return kind.coerce
+    slowly, types = kind.coerce, {_SIMPLE[kind.item.kind]}
+    whole = int in types
+
+    def copied(value: Any) -> Any:
+        if (
+            type(value) is list
+            and set(map(type, value)) == types
+            and (not whole or (min(value) >= INT_MIN and max(value) <= INT_MAX))
+        ):
+            return value.copy()
+        return slowly(value)
+
+    return copied
 
 
 def fitting(
@@ -67,7 +93,7 @@ def fitting(
         "    return SLOWLY(row)\n"
     )
     scope: dict[str, Any] = {"RECORD": record, "SLOWLY": slowly, "encodes": encodes}
-    scope |= {f"COERCE{i}": fields[i].type.coerce for i in nested}
+    scope |= {f"COERCE{i}": coercer(fields[i].type) for i in nested}
     exec(compile(text, f"{__file__}<fit>", "exec"), scope)
     made: Callable[[Any], Any] = scope["fit"]
     return made

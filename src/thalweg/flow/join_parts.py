@@ -10,7 +10,7 @@ from thalweg.errors import BuildError
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.arguments import Duration, span
 from thalweg.flow.operators.functions import Function, check_parameters, returns_of
-from thalweg.flow.operators.joins import Combine
+from thalweg.flow.operators.joins import Combiner
 from thalweg.flow.operators.windows import spare_name
 from thalweg.flow.records import Field, Schema
 
@@ -58,7 +58,7 @@ def combining_rows(
     into: Any,
     record: Schema,
     places: tuple[tuple[int, ...], ...] | None = None,
-) -> tuple[Combine, Schema, Function | None]:
+) -> tuple[Combiner, Schema, Function | None]:
     """How rows are combined, the record that it gives (``record`` without a function), and the user's function."""
     records = tuple(one.schema for one in streams)
     if function is None:
@@ -66,7 +66,7 @@ def combining_rows(
             raise BuildError(
                 f"operator {name!r}: into is the record of a function, and combine is none"
             )
-        return Combine(records, None, places), record, None
+        return Combiner(records, None, places), record, None
     made = Function.of(function, name, argument="combine")
     check_parameters(made, name, [f"row{i}" for i in range(len(records))])
     returns = returns_of(made, name, into, may_be_nothing=False)
@@ -75,7 +75,7 @@ def combining_rows(
             f"operator {name!r}: {made.where} gives several records; it makes one of the rows, or None"
         )
     assert returns.schema is not None
-    return Combine(records, function), returns.schema, made
+    return Combiner(records, function), returns.schema, made
 
 
 def nested(streams: Mapping[str, Stream[Any]]) -> Schema:

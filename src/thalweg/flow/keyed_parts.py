@@ -77,6 +77,7 @@ class KeyedParts(Generic[Row, KeyValue]):
             flow.errors,
             "auto" if flow.compile == "require" else flow.compile,
             timing or timing_of(stream),
+            made.collects,
         )
         return flow._add(node, stream.time, stream._own_keeping(*kept))
 

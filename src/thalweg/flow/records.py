@@ -135,7 +135,7 @@ class Schema:
 
     @functools.cached_property
     def stays(self) -> bool:
-        """Whether what its fields take cannot be changed in place (a bytearray can), so that rows may be checked later."""
+        """Whether no field takes what can be changed in place (as a bytearray): rows may be checked later."""
         return all(
             is_plain(field.type) and field.type.kind is not Kind.BYTES for field in self.fields
         )

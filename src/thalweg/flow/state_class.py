@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 import inspect
@@ -10,8 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar, dataclass_transform
 
 from thalweg.errors import SchemaError
-from thalweg.flow.field_types import Kind
-from thalweg.flow.records import MISSING, Field, Schema, field_type, hints_of
+from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.records import MISSING, Field, Schema, hints_of
+from thalweg.flow.state_types import needs_revival, revived, state_field_type
 from thalweg.times import NEVER
 
 
@@ -52,7 +52,7 @@ class StateSpec:
         fields = self.schema.fields
         nested = {i for i, f in enumerate(fields) if f.type.kind in _NESTED}
         lines = [
-            f"    state.{f.name} = {f'COPY(D{i})' if i in nested else f'D{i}'}\n"
+            f"    state.{f.name} = {f'REVIVED(K{i}, D{i})' if i in nested else f'D{i}'}\n"
             for i, f in enumerate(fields)
         ]
         text = (
@@ -60,8 +60,9 @@ class StateSpec:
             + "".join(lines)
             + "    state._drop = False\n    return state\n"
         )
-        scope = {"NEW": object.__new__, "CLASS": self.cls, "COPY": copy.copy}
+        scope: dict[str, Any] = {"NEW": object.__new__, "CLASS": self.cls, "REVIVED": revived}
         scope |= {f"D{i}": field.default for i, field in enumerate(fields)}
+        scope |= {f"K{i}": fields[i].type for i in nested}
         exec(compile(text, f"{__file__}<new>", "exec"), scope)
         made: Callable[[], Any] = scope["new"]
         return made
@@ -86,10 +87,17 @@ class StateSpec:
     def restore(self, values: Sequence[Any]) -> Any:
         """The state object that has these field values."""
         state: Any = object.__new__(self.cls)
-        for field, value in zip(self.schema.fields, values, strict=True):
-            setattr(state, field.name, value)
+        for (name, kind), value in zip(self._kinds, values, strict=True):
+            setattr(state, name, value if kind is None else revived(kind, value))
         state._drop = False
         return state
+
+    @functools.cached_property
+    def _kinds(self) -> tuple[tuple[str, FieldType | None], ...]:
+        """Each field with its type where a value must be given its form."""
+        return tuple(
+            (f.name, f.type if needs_revival(f.type) else None) for f in self.schema.fields
+        )
 
 
 _NESTED: Final = (Kind.LIST, Kind.RECORD)
@@ -101,8 +109,9 @@ _Class = TypeVar("_Class")
 def state(cls: type[_Class]) -> type[_Class]:
     """Declares a state class: annotated fields, each with a default (a Timer's is NEVER).
 
-    The instances are plain objects with slots; fields left out of ``__init__`` get their default, lists a
-    fresh copy of it. To a type checker a Timer without ``= tw.NEVER`` must be given where an instance is made.
+    The instances are plain objects with slots; fields left out of ``__init__`` get their default, lists, deques
+    and dicts a fresh copy of it. To a type checker a Timer without ``= tw.NEVER`` must be given where an instance is
+    made.
 
     Example::
 
@@ -121,8 +130,10 @@ def state(cls: type[_Class]) -> type[_Class]:
     hints = hints_of(cls)
     fields = []
     for name in inspect.get_annotations(cls):
-        kind = field_type(hints[name], f"{cls.__name__}.{name}")
-        default = cls.__dict__.get(name, NEVER if kind.kind is Kind.TIMER else MISSING)
+        default = _default(cls, name)
+        kind = state_field_type(hints[name], default, f"{cls.__name__}.{name}")
+        if default is MISSING and kind.kind is Kind.TIMER:
+            default = NEVER
         if default is MISSING:
             raise SchemaError(
                 f"state {cls.__name__}.{name} has no default; write {name}: {kind} = ..."
@@ -138,10 +149,20 @@ def state(cls: type[_Class]) -> type[_Class]:
     return _state_class(cls, tuple(fields))
 
 
+def _default(cls: type, name: str) -> Any:
+    """A field's default as it is written: a value, or ``field(default_factory=...)`` of dataclasses."""
+    value = cls.__dict__.get(name, MISSING)
+    if not isinstance(value, dataclasses.Field):
+        return value
+    if value.default_factory is not dataclasses.MISSING:
+        return value.default_factory()
+    return MISSING if value.default is dataclasses.MISSING else value.default
+
+
 def _state_class(cls: type[_Class], fields: tuple[Field, ...]) -> type[_Class]:
     names = tuple(field.name for field in fields)
     plain = {f.name: f.default for f in fields if f.type.kind not in _NESTED}
-    nested = {f.name: f.default for f in fields if f.name not in plain}
+    nested = {f.name: (f.type, f.default) for f in fields if f.name not in plain}
 
     def init(self: Any, **values: Any) -> None:
         unknown = values.keys() - set(names)
@@ -149,8 +170,8 @@ def _state_class(cls: type[_Class], fields: tuple[Field, ...]) -> type[_Class]:
             raise TypeError(f"{cls.__name__} has no field {', '.join(sorted(unknown))}")
         for name, default in plain.items():
             setattr(self, name, values.get(name, default))
-        for name, default in nested.items():
-            setattr(self, name, values[name] if name in values else copy.copy(default))
+        for name, (kind, default) in nested.items():
+            setattr(self, name, values[name] if name in values else revived(kind, default))
         self._drop = False
 
     def show(self: Any) -> str:

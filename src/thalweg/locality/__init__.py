@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from thalweg.locality.assignment import Assignment, HeavyKey, Report
-from thalweg.locality.counts import Counts
+from thalweg.locality.counting.counts import Counts
+from thalweg.locality.counting.sketch import KeySketch
+from thalweg.locality.counting.space_saving import SpaceSaving
+from thalweg.locality.counting.summary import KeySummary, Link
 from thalweg.locality.evaluate import Outcome, evaluate
 from thalweg.locality.exact import ExactCounts
-from thalweg.locality.first_seen import FirstSeen, Placed
+from thalweg.locality.first_seen import FirstSeen, PlacedKeys
 from thalweg.locality.groupings import (
     FieldsByHash,
     FieldsByTable,
@@ -20,10 +23,7 @@ from thalweg.locality.key_graph import partition
 from thalweg.locality.moves import KeyMove, Moves, Reconfiguration, UnitMove, moves_between
 from thalweg.locality.reconfiguration import Manager
 from thalweg.locality.routing import Routes, RoutingTable, keyed_operators, routed_by
-from thalweg.locality.sketch import KeySketch
-from thalweg.locality.space_saving import SpaceSaving
 from thalweg.locality.statistics import Key, KeyCount, KeyLoads, OperatorKey, PairCount, Statistics
-from thalweg.locality.summary import KeySummary, Link
 from thalweg.locality.table_text import decode_table, encode_table
 from thalweg.locality.triggers import Decision, History, Online
 
@@ -53,7 +53,7 @@ __all__ = [
     "Outcome",
     "PairCount",
     "PartialKey",
-    "Placed",
+    "PlacedKeys",
     "Reconfiguration",
     "Report",
     "Routes",

@@ -33,7 +33,7 @@ BucketOf = Callable[[str, Key], int]
 
 @brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedKeys:
     """What was decided for a batch.
 
     Attributes:
@@ -109,7 +109,7 @@ class FirstSeen:
     def _by_hash(self, end: OperatorKey) -> int:
         return self._assignment.part_of(*end, self._bucket_of(*end))
 
-    def place(self, pairs: Sequence[PairCount]) -> Placed:
+    def place(self, pairs: Sequence[PairCount]) -> PlacedKeys:
         """Places the new keys of a batch.
 
         Args:
@@ -136,7 +136,7 @@ class FirstSeen:
                 full += 1
             self._parts[end] = part
             self._loads[end[0]][part] += counts[end]
-        return Placed(made, beside, full)
+        return PlacedKeys(made, beside, full)
 
     def _limits(self, counts: Mapping[OperatorKey, int]) -> dict[str, float]:
         """By operator, the most tuples of a part once the whole batch is placed."""

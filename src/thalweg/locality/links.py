@@ -8,8 +8,8 @@ from typing import NamedTuple
 from thalweg.errors import BuildError
 from thalweg.flow.operators.nodes import Coroutine, Keyed, OrderBy, Ref
 from thalweg.flow.records import Field
+from thalweg.locality.counting.summary import Link
 from thalweg.locality.routing import routed_by
-from thalweg.locality.summary import Link
 from thalweg.plan.plan import Plan
 
 

@@ -137,7 +137,7 @@ Action: TypeAlias = ReadTable | WriteTable | RunBatch | ResetStatistics | PruneT
 _STORY: Final = 8
 
 
-class Phase(enum.Enum):
+class ManagerPhase(enum.Enum):
     """Where the manager is."""
 
     IDLE = "idle"
@@ -162,7 +162,7 @@ class Manager:
     first: RoutingTable
     propose: Propose | None = None
     newest: int = 0
-    phase: Phase = Phase.IDLE
+    phase: ManagerPhase = ManagerPhase.IDLE
     #: the table that holds in the batch that comes next; None while only the record knows
     table: RoutingTable | None = None
     statistics: Statistics | None = None
@@ -212,14 +212,14 @@ class Manager:
             self.table = dataclasses.replace(self.first, epoch=self._unused())
             yield self._write(self.table)
         elif self.table is None or self.table.epoch != event.follows:
-            self.phase, self.table = Phase.READING, None
+            self.phase, self.table = ManagerPhase.READING, None
             yield ReadTable(event.follows)
             return
         yield from self._run(event)
 
     def _read(self, event: TableRead) -> Iterator[Action]:
         planned = self._planned
-        if self.phase is not Phase.READING or planned is None:
+        if self.phase is not ManagerPhase.READING or planned is None:
             raise self._impossible()
         if event.table.epoch != planned.follows:
             raise self._impossible()
@@ -243,16 +243,16 @@ class Manager:
                 moves = moves_between(running, following)
                 yield self._write(following)
         self._running, self._next, self._decision = running, following, decision
-        self.phase = Phase.RUNNING
+        self.phase = ManagerPhase.RUNNING
         yield RunBatch(event.batch, running, moves, following.epoch, decision)
 
     def _commit(self, event: BatchCommitted) -> Iterator[Action]:
         planned, running, following = self._planned, self._running, self._next
-        if self.phase is not Phase.RUNNING or planned is None or running is None:
+        if self.phase is not ManagerPhase.RUNNING or planned is None or running is None:
             raise self._impossible()
         if following is None or event.batch != planned.batch:
             raise self._impossible()
-        self.phase, self.table = Phase.IDLE, following
+        self.phase, self.table = ManagerPhase.IDLE, following
         self.history = self.history.after(self._decision, following.slots)
         self._planned = self._running = self._next = self._decision = None
         if following is not running:

@@ -8,9 +8,9 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from thalweg.errors import BuildError
 from thalweg.locality.assignment import Assignment
+from thalweg.locality.counting.recent import RecentCounts
 from thalweg.locality.evaluate import Outcome, evaluate
 from thalweg.locality.key_graph import ALPHA, get_ready, partition, wrong_numbers
-from thalweg.locality.recent import RecentCounts
 from thalweg.locality.routing import RoutingTable
 from thalweg.locality.statistics import Statistics
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from thalweg.renamed import warn_renamed
 from thalweg.scheduling.admission import (
     Admission,
-    Decision,
+    Admitted,
     MostUrgentFirst,
     Phase,
     QueryStats,
@@ -52,13 +55,21 @@ from thalweg.scheduling.rounds import (
 from thalweg.scheduling.simple import Random, RoundRobin
 from thalweg.scheduling.streams import FreeList
 
+
+def __getattr__(name: str) -> Any:
+    if name != "Decision":
+        raise AttributeError(f"module 'thalweg.scheduling' has no attribute {name!r}")
+    warn_renamed("tw.scheduling.Decision", "tw.scheduling.Admitted")
+    return Admitted
+
+
 __all__ = [
     "Admission",
     "BUILT_IN",
     "Balanced",
     "Chain",
     "CurrentThroughput",
-    "Decision",
+    "Admitted",
     "EstimatedTime",
     "Feature",
     "FeatureKind",

@@ -52,7 +52,7 @@ class Phase(enum.Enum):
 
 @brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
+class Admitted:
     """A batch was given a place.
 
     Attributes:
@@ -270,7 +270,7 @@ class Admission:
 
     # -- decisions ----------------------------------------------------------------------------------------
 
-    def decide(self, now_ns: int) -> Decision | None:
+    def decide(self, now_ns: int) -> Admitted | None:
         """Gives one batch a place, if a place is free and a batch waits for it; to be asked again until None.
 
         Raises:
@@ -290,7 +290,7 @@ class Admission:
         for one in waiting:
             one.held_up |= one.priority_class < chosen.priority_class
         behind = tuple(one.name for one in waiting)
-        return Decision(chosen.name, chosen.batch, now_ns, wait_ns, reason, behind)
+        return Admitted(chosen.name, chosen.batch, now_ns, wait_ns, reason, behind)
 
     def _choose(self, able: Sequence[_Query], now_ns: int) -> tuple[_Query, str]:
         """Who of those that could be given a place is, and why."""

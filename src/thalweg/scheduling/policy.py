@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import warnings
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from thalweg.checks import require_int
+from thalweg.renamed import warn_renamed
 
 Int64s = npt.NDArray[np.int64]
 Float64s = npt.NDArray[np.float64]
@@ -111,18 +111,14 @@ class FlowView(NamedTuple):
     @property
     def cost(self) -> Float64s:
         """The name of ``cost_ns`` in 0.1."""
-        return _renamed("cost", "cost_ns", self.cost_ns)
+        warn_renamed("FlowView.cost", "FlowView.cost_ns")
+        return self.cost_ns
 
     @property
     def priority(self) -> Int64s:
         """The name of ``priority_class`` in 0.1."""
-        return _renamed("priority", "priority_class", self.priority_class)
-
-
-def _renamed(old: str, new: str, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    told = f"FlowView.{old} is FlowView.{new} now; the old name goes with the next version"
-    warnings.warn(told, DeprecationWarning, stacklevel=3)
-    return column
+        warn_renamed("FlowView.priority", "FlowView.priority_class")
+        return self.priority_class
 
 
 #: ``(view, worker) -> operator``, a runnable one, or -1 where none is. It neither writes to the view nor keeps

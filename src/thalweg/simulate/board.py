@@ -10,7 +10,7 @@ from thalweg.scheduling.measures import cost_ns, cumulative_selectivity, selecti
 from thalweg.scheduling.policy import FLOATS, FlowView
 from thalweg.simulate.graph import INGRESS_CODE
 from thalweg.simulate.network import Network
-from thalweg.simulate.nodes import Node
+from thalweg.simulate.nodes import SimulatedNode
 from thalweg.simulate.queues import Queues
 
 #: Cumulative selectivities are reckoned anew when a selectivity has moved by so much of itself.
@@ -25,12 +25,12 @@ class Board:
         changed: nodes whose figures have changed since this was last cleared, which the view does.
     """
 
-    def __init__(self, net: Network, nodes: list[Node], window_ns: int) -> None:
+    def __init__(self, net: Network, nodes: list[SimulatedNode], window_ns: int) -> None:
         """``window_ns`` is the time over which worker time adds up."""
-        self.ready: dict[Node, int] = {}
+        self.ready: dict[SimulatedNode, int] = {}
         self._net = net
         self._nodes = nodes
-        self.changed: set[Node] = set(nodes)
+        self.changed: set[SimulatedNode] = set(nodes)
         self._window_ns = window_ns
         self._window_start_ns = 0
         self._queues = Queues(nodes)
@@ -71,7 +71,7 @@ class Board:
         net.changed.clear()
         net.touched.clear()
 
-    def restart(self, node: Node) -> None:
+    def restart(self, node: SimulatedNode) -> None:
         """A worker came to a node, or went: since when it can run counts anew."""
         if self.ready.pop(node, None) is not None:
             self._view.runnable[node.index] = False
@@ -105,7 +105,7 @@ class Board:
             node.window_ns = 0
         self._view.window_ns[:] = 0
 
-    def _show(self, node: Node) -> None:
+    def _show(self, node: SimulatedNode) -> None:
         view, i = self._view, node.index
         view.worklist[i] = node.waiting
         view.cost_ns[i] = cost_ns(node.busy_ns, node.worked)
@@ -128,18 +128,18 @@ class Board:
         )
 
 
-def _feeders(node: Node) -> list[int]:
+def _feeders(node: SimulatedNode) -> list[int]:
     """Indices of the operators that a node reads."""
     return [feeder.index for port in node.inboxes for feeder in port.nodes]
 
 
-def _inputs(node: Node) -> list[int]:
+def _inputs(node: SimulatedNode) -> list[int]:
     """The same with a 0 for each source."""
     read = [feeder for port in node.inboxes for feeder in port.feeders]
-    return [feeder.index if isinstance(feeder, Node) else 0 for feeder in read]
+    return [feeder.index if isinstance(feeder, SimulatedNode) else 0 for feeder in read]
 
 
-def _blank_view(nodes: list[Node], queues: Queues) -> FlowView:
+def _blank_view(nodes: list[SimulatedNode], queues: Queues) -> FlowView:
     """A view in which only what never changes is filled in; index 0 is the ingress."""
     n = len(nodes) + 1
     columns: dict[str, Any] = {

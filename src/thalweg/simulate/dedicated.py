@@ -7,9 +7,9 @@ import heapq
 import math
 
 from thalweg.errors import BuildError
-from thalweg.simulate.nodes import Node, Unit
+from thalweg.simulate.nodes import SimulatedNode, WorkUnit
 from thalweg.simulate.result import SimulatedThread
-from thalweg.simulate.workers import Machine, ThreadModel, require_threads
+from thalweg.simulate.workers import SimulatedMachine, ThreadModel, require_threads
 
 #: Work within this of its end is done, ns: sums of shares are not exact.
 _DONE_NS = 1e-3
@@ -42,8 +42,8 @@ class Dedicated:
 class OwnThread:
     """An operator's thread: the unit in hand, what it lost to switches, and the loss clock when that began, ns."""
 
-    node: Node
-    unit: Unit | None = None
+    node: SimulatedNode
+    unit: WorkUnit | None = None
     lost_ns: float = 0.0
     loss_began_ns: float = 0.0
 
@@ -57,7 +57,7 @@ class DedicatedThreads(ThreadModel):
         level: how many cores there are; with hardware, how many processors of it.
     """
 
-    def __init__(self, model: Dedicated, machine: Machine) -> None:
+    def __init__(self, model: Dedicated, machine: SimulatedMachine) -> None:
         super().__init__(machine)
         self.model = model
         self.threads = [OwnThread(node) for node in self.nodes]

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Protocol
 
+from thalweg.simulate.graph import Operator
 from thalweg.simulate.hardware import SLOTS, Line
-
-if TYPE_CHECKING:
-    from thalweg.simulate.nodes import Node
 
 _TIE_BITS: Final = 24
 
@@ -22,6 +20,31 @@ _TIE_BITS: Final = 24
 def born_ns(key: int) -> int:
     """When a tuple entered the flow: its clock time, ns."""
     return key >> _TIE_BITS
+
+
+class Reader(Protocol):
+    """What reads an inbox: a node (:mod:`thalweg.simulate.nodes`).
+
+    Attributes:
+        net: what all nodes share.
+        operator: as the graph has it.
+        index: its place in a view; the first operator is 1.
+        empty: the inboxes without tuples, by place.
+        waiting, most_waiting: tuples in its inboxes, now and at most.
+    """
+
+    net: Network
+    operator: Operator
+    index: int
+    empty: dict[int, None]
+    waiting: int
+    most_waiting: int
+
+    def head_came(self, port: Port) -> None:
+        """An inbox has a first tuple."""
+
+    def head_left(self, port: Port) -> None:
+        """An inbox has lost its first tuple."""
 
 
 class Network:
@@ -37,8 +60,8 @@ class Network:
     def __init__(self) -> None:
         self.now_ns = 0
         self.queued = 0
-        self.changed: set[Node] = set()
-        self.touched: set[Node] = set()
+        self.changed: set[Any] = set()
+        self.touched: set[Any] = set()
         self.last_key = -1
 
     def new_key(self) -> int:
@@ -63,7 +86,7 @@ class Port:
     )  # fmt: skip
 
     def __init__(
-        self, reader: Node, feeders: list[Feeder], nodes: list[Node], place: int = 0, *, merges: bool = False
+        self, reader: Reader, feeders: list[Feeder], nodes: Sequence[Any], place: int = 0, *, merges: bool = False
     ) -> None:  # fmt: skip
         """``nodes`` are those of the feeders that are operators."""
         capacity = reader.operator.capacity
@@ -147,7 +170,7 @@ class Feeder:
         self.deals = deals
         self.turn = 0
         self.full = 0
-        self.watchers: set[Node] = set()
+        self.watchers: set[Any] = set()
 
     def has_room(self, key: int) -> bool:
         """Whether what comes of a tuple could be handed on: nothing waits in ``out``, and readers have room."""

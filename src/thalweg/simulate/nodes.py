@@ -24,7 +24,7 @@ UNLIMITED: Final = 1 << 30
 _WHOLE: Final = 1e-9
 
 
-class Unit:
+class WorkUnit:
     """A piece of work: tuples that follow each other in an operator's input, of one bucket if it is keyed.
 
     Attributes:
@@ -41,7 +41,7 @@ class Unit:
         self.done = False
 
 
-class Node(Feeder):
+class SimulatedNode(Feeder):
     """A running operator, stateless or stateful.
 
     Attributes:
@@ -78,7 +78,7 @@ class Node(Feeder):
         #: with the port's place; and the places of all others.
         self.heads: list[tuple[int, int]] = []
         self.empty: dict[int, None] = {}
-        self.units: deque[Unit] = deque()
+        self.units: deque[WorkUnit] = deque()
         self.limit = 1 if operator.kind == "stateful" else operator.limit or UNLIMITED
         self.waiting = self.most_waiting = self.workers = self.visits = 0
         self.taken = self.worked = self.rows_in = self.rows_out = 0
@@ -115,7 +115,7 @@ class Node(Feeder):
             heapq.heappop(self.heads)
             self.empty[port.place] = None
 
-    def next_key(self, previous: Unit | None = None) -> int | None:
+    def next_key(self, previous: WorkUnit | None = None) -> int | None:
         """The first tuple of the work that :meth:`take` would give; None without any."""
         if len(self.units) >= self.operator.window:
             return None
@@ -126,7 +126,7 @@ class Node(Feeder):
         """Whether a worker may come: fewer workers than the limit, input, and room for what comes of it."""
         return self.workers < self.limit and self.waiting > 0 and self._next_fits(None)
 
-    def _next_fits(self, previous: Unit | None) -> bool:
+    def _next_fits(self, previous: WorkUnit | None) -> bool:
         key = self.next_key(previous)
         return key is not None and self.has_room(key)
 
@@ -150,14 +150,14 @@ class Node(Feeder):
 
     # -- work ----------------------------------------------------------------------------------------------------
 
-    def take(self, tuples: int, previous: Unit | None) -> Unit | None:
+    def take(self, tuples: int, previous: WorkUnit | None) -> WorkUnit | None:
         """The next work of at most so many tuples, behind what the same worker did last.
 
         None if there is no input, or no room for what would come of it.
         """
         return self._begun(self._pop_unit(tuples)) if self._next_fits(previous) else None
 
-    def finish(self, unit: Unit) -> None:
+    def finish(self, unit: WorkUnit) -> None:
         """A worker has done a unit: it leaves when those before it have."""
         unit.done = True
         self.worked += len(unit.keys)
@@ -169,13 +169,13 @@ class Node(Feeder):
         self.flush()
         self.net.changed.add(self)
 
-    def release(self, previous: Unit | None) -> None:
+    def release(self, previous: WorkUnit | None) -> None:
         """A worker goes."""
         self.workers -= 1
         self.last_run_ns = self.net.now_ns
         self.net.changed.add(self)
 
-    def _pop_unit(self, tuples: int) -> Unit:
+    def _pop_unit(self, tuples: int) -> WorkUnit:
         """The next tuples, where there are some, as a unit of the reorder buffer."""
         port = self.next_inbox()
         assert port is not None
@@ -183,11 +183,11 @@ class Node(Feeder):
         while len(keys) < tuples and (port := self.next_inbox()) is not None:
             last = port
             keys.append(port.pop())
-        unit = Unit(keys, self._cost_ns(len(keys)), last, self._bucket())
+        unit = WorkUnit(keys, self._cost_ns(len(keys)), last, self._bucket())
         self.units.append(unit)
         return unit
 
-    def _begun(self, unit: Unit) -> Unit:
+    def _begun(self, unit: WorkUnit) -> WorkUnit:
         self.waiting -= len(unit.keys)
         self.net.queued -= len(unit.keys)
         self.net.changed.add(self)
@@ -232,7 +232,7 @@ class Node(Feeder):
         )
 
 
-class KeyedNode(Node):
+class KeyedNode(SimulatedNode):
     """A running keyed operator: the hybrid queue of Prasaad et al., Fig. 7.
 
     A worker that meets a tuple whose bucket another one is in leaves it to that one, and takes the next.
@@ -248,16 +248,18 @@ class KeyedNode(Node):
         self, net: Network, operator: Operator, index: int, seed: int, grain: int = 1
     ) -> None:
         super().__init__(net, operator, index, seed, grain)
-        self.held: dict[int, deque[Unit]] = {}
+        self.held: dict[int, deque[WorkUnit]] = {}
         self.resumed: deque[int] = deque()
 
-    def next_key(self, previous: Unit | None = None) -> int | None:
+    def next_key(self, previous: WorkUnit | None = None) -> int | None:
         if previous is not None and self.held[previous.bucket]:
             return self.held[previous.bucket][0].keys[0]
-        keys = [key for key in (self._resumed_key(), Node.next_key(self)) if key is not None]
+        keys = [
+            key for key in (self._resumed_key(), SimulatedNode.next_key(self)) if key is not None
+        ]
         return min(keys, default=None)
 
-    def take(self, tuples: int, previous: Unit | None) -> Unit | None:
+    def take(self, tuples: int, previous: WorkUnit | None) -> WorkUnit | None:
         if not self._next_fits(previous):
             return None
         if previous is not None:
@@ -284,13 +286,13 @@ class KeyedNode(Node):
         self.resumed.remove(bucket)
         return bucket
 
-    def release(self, previous: Unit | None) -> None:
+    def release(self, previous: WorkUnit | None) -> None:
         if previous is not None and previous.bucket in self.held:
             if self.held[previous.bucket]:
                 self.resumed.append(previous.bucket)
             else:
                 del self.held[previous.bucket]
-        Node.release(self, previous)
+        SimulatedNode.release(self, previous)
 
     def _bucket(self) -> int:
         if self.key_draws.random() < self.operator.top:

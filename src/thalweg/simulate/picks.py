@@ -10,8 +10,8 @@ from numba.core.errors import NumbaError
 from thalweg.errors import BuildError
 from thalweg.jit import njit
 from thalweg.scheduling.policy import FlowView, Pick, PickPolicy, own_preempt
-from thalweg.simulate.nodes import Node
-from thalweg.simulate.workers import Machine, Worker, WorkerModel
+from thalweg.simulate.nodes import SimulatedNode
+from thalweg.simulate.workers import SimulatedMachine, Worker, WorkerModel
 
 #: With so many operators a pick is compiled: it loops over all of them.
 COMPILE_FROM: Final = 64
@@ -28,7 +28,7 @@ class PickThreads(WorkerModel):
         deciding: how many workers are about to pick.
     """
 
-    def __init__(self, policy: PickPolicy, machine: Machine) -> None:
+    def __init__(self, policy: PickPolicy, machine: SimulatedMachine) -> None:
         super().__init__(machine)
         self.policy = policy
         self.idle: list[int] = []
@@ -55,7 +55,7 @@ class PickThreads(WorkerModel):
         if not (stays and self.begin_unit(worker, node, self.unit_tuples)):
             self._go(worker)
 
-    def _preempts(self, worker: Worker, node: Node) -> bool:
+    def _preempts(self, worker: Worker, node: SimulatedNode) -> bool:
         """Whether the operator must let others run: asked where it waits for its next tuple."""
         if self._preempt is None:
             return self.now_ns >= worker.until_ns
@@ -88,7 +88,7 @@ class PickThreads(WorkerModel):
         if not self.begin_unit(worker, node, self.unit_tuples):
             self._go(worker)
 
-    def _checked(self, picked: int) -> Node:
+    def _checked(self, picked: int) -> SimulatedNode:
         """The node that was picked.
 
         Raises:

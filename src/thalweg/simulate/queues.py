@@ -8,7 +8,7 @@ import numpy as np
 
 from thalweg.scheduling.policy import FLOATS, FlowView, Int64s, PortView
 from thalweg.simulate.network import Feeder, born_ns
-from thalweg.simulate.nodes import Node
+from thalweg.simulate.nodes import SimulatedNode
 
 #: The capacity of an inbox that takes any number.
 UNBOUNDED: Final = 2**62
@@ -21,7 +21,7 @@ class Queues:
         view: the arrays, always the same ones.
     """
 
-    def __init__(self, nodes: list[Node]) -> None:
+    def __init__(self, nodes: list[SimulatedNode]) -> None:
         self._ports = [port for node in nodes for port in node.inboxes]
         edges = [(at, feeder) for at, port in enumerate(self._ports) for feeder in port.feeders]
         sizes = dict.fromkeys(("writer", "target", "writes"), len(edges))
@@ -43,7 +43,7 @@ class Queues:
         self._of = _places(self.view.operator, len(nodes) + 1)
         self._from = _places(self.view.writer, len(nodes) + 1)
 
-    def show(self, node: Node, flow: FlowView) -> None:
+    def show(self, node: SimulatedNode, flow: FlowView) -> None:
         """Looks at a node's inboxes, and at its rates in the view of the flow."""
         view, ports, edges = self.view, self._of[node.index], self._from[node.index]
         a_second = 1e9 / flow.cost_ns[node.index]
@@ -74,4 +74,4 @@ def _places(owners: Int64s, owned: int) -> list[list[int]]:
 
 def _index(feeder: Feeder) -> int:
     """An operator's place in the view, or the ingress's, which stands for all sources."""
-    return feeder.index if isinstance(feeder, Node) else 0
+    return feeder.index if isinstance(feeder, SimulatedNode) else 0

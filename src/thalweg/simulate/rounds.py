@@ -17,8 +17,8 @@ from thalweg.scheduling.rounds import (
     plan_round,
     required_features,
 )
-from thalweg.simulate.nodes import Node
-from thalweg.simulate.workers import Machine, Worker, WorkerModel, require_threads
+from thalweg.simulate.nodes import SimulatedNode
+from thalweg.simulate.workers import SimulatedMachine, Worker, WorkerModel, require_threads
 
 #: How long a thread that finds nothing sleeps at first, ns; then twice as long each time, until the round ends. The
 #: paper says "very small".
@@ -39,9 +39,9 @@ class Execution:
         hungry_ns: before that time no operator of its list has waited too long.
     """
 
-    operators: list[Node] = dataclasses.field(default_factory=list)
+    operators: list[SimulatedNode] = dataclasses.field(default_factory=list)
     levels: tuple[int, ...] = ()
-    delayed: list[Node] = dataclasses.field(default_factory=list)
+    delayed: list[SimulatedNode] = dataclasses.field(default_factory=list)
     place: int = 0
     level: int = -1
     left: int = 0
@@ -59,7 +59,7 @@ class RoundThreads(WorkerModel):
         planning: whether it is over, and the next one is being made.
     """
 
-    def __init__(self, policy: RoundPolicy, machine: Machine) -> None:
+    def __init__(self, policy: RoundPolicy, machine: SimulatedMachine) -> None:
         super().__init__(machine)
         self.policy = policy
         self.tasks: list[Execution] = []
@@ -158,7 +158,7 @@ class RoundThreads(WorkerModel):
         self.enter(worker, node)
         self._work(worker, node)
 
-    def _next(self, task: Execution) -> Node | None:
+    def _next(self, task: Execution) -> SimulatedNode | None:
         """Whom to run: who is delayed, who is starved, the next one of the same priority, the first one."""
         ready = self.board.ready
         while task.delayed:
@@ -175,7 +175,7 @@ class RoundThreads(WorkerModel):
             listed = self._listed(task)
         return listed
 
-    def _listed(self, task: Execution) -> Node | None:
+    def _listed(self, task: Execution) -> SimulatedNode | None:
         """The next one of the list that can run; behind one that ran only those of its priority count."""
         ready, levels = self.board.ready, task.levels
         for place in range(task.place, len(task.operators)):
@@ -186,7 +186,7 @@ class RoundThreads(WorkerModel):
                 return task.operators[place]
         return None
 
-    def _starved(self, task: Execution) -> Node | None:
+    def _starved(self, task: Execution) -> SimulatedNode | None:
         """The one of the list that has waited longest, if too long."""
         limit = self.policy.starve_after_ns
         if limit is None or self.now_ns < task.hungry_ns:
@@ -199,7 +199,7 @@ class RoundThreads(WorkerModel):
         task.hungry_ns = oldest + limit
         return None
 
-    def _work(self, worker: Worker, node: Node) -> None:
+    def _work(self, worker: Worker, node: SimulatedNode) -> None:
         """The next unit of a visit, or its end."""
         task = self.tasks[worker.index]
         if task.left > 0 and self.begin_unit(worker, node, min(task.left, self.unit_tuples)):
@@ -220,7 +220,7 @@ class RoundFeatures:
         ran: operators that have run since the last round.
     """
 
-    def __init__(self, policy: RoundPolicy, nodes: list[Node]) -> None:
+    def __init__(self, policy: RoundPolicy, nodes: list[SimulatedNode]) -> None:
         required = required_features(policy)
         self._policy = policy.name
         self.ran: set[int] = set()
@@ -235,7 +235,7 @@ class RoundFeatures:
         self._ages = any(feature.kind is FeatureKind.INTRINSIC for feature in required)
         self._stale_after_ns = policy.stale_after_ns
 
-    def view(self, now_ns: int, changed: set[Node]) -> RoundView:
+    def view(self, now_ns: int, changed: set[SimulatedNode]) -> RoundView:
         """The operators now, of which these have changed since the last time.
 
         Features of a user's own are read anew only where they can have changed.
@@ -252,22 +252,22 @@ class RoundFeatures:
             self._stats[index] = _stats(self._nodes[index], self._values[index])
         return RoundView(tuple(self._stats), self._readers, self._feeders, now_ns)
 
-    def delayed(self, nodes: list[Node], now_ns: int) -> list[Node]:
+    def delayed(self, nodes: list[SimulatedNode], now_ns: int) -> list[SimulatedNode]:
         """Those that have not run for so long that what only running shows of them is old, if that is needed."""
         if not self._ages:
             return []
         return [node for node in nodes if now_ns - node.last_run_ns > self._stale_after_ns]
 
 
-def _feeders(node: Node) -> tuple[int, ...]:
+def _feeders(node: SimulatedNode) -> tuple[int, ...]:
     return tuple(feeder.index - 1 for port in node.inboxes for feeder in port.nodes)
 
 
-def _readers(node: Node) -> tuple[int, ...]:
+def _readers(node: SimulatedNode) -> tuple[int, ...]:
     return tuple(port.reader.index - 1 for port in node.ports)
 
 
-def _stats(node: Node, own: dict[str, float]) -> OperatorStats:
+def _stats(node: SimulatedNode, own: dict[str, float]) -> OperatorStats:
     operator = node.operator
     room = min((port.capacity - len(port.queue) for port in node.ports), default=UNLIMITED)
     return OperatorStats(

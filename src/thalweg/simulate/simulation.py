@@ -19,7 +19,7 @@ from thalweg.simulate.events import Events
 from thalweg.simulate.graph import Graph, Operator, Source
 from thalweg.simulate.hardware import Hardware
 from thalweg.simulate.network import Feeder, Network, Port, SourceNode
-from thalweg.simulate.nodes import KeyedNode, Node
+from thalweg.simulate.nodes import KeyedNode, SimulatedNode
 from thalweg.simulate.picks import PickThreads
 from thalweg.simulate.result import (
     Counters,
@@ -31,7 +31,7 @@ from thalweg.simulate.result import (
     SimulatedSource,
 )
 from thalweg.simulate.rounds import RoundThreads
-from thalweg.simulate.workers import Machine, ThreadModel
+from thalweg.simulate.workers import SimulatedMachine, ThreadModel
 
 #: Who says what runs next: a policy that picks, one that plans rounds, or the operating system.
 Policy = PickPolicy | RoundPolicy | Dedicated
@@ -99,7 +99,7 @@ class Simulation:
         self._sample_ns = max(round(sample_s * 1e9), 1)
         window_ns = getattr(policy, "window_ns", WINDOW_NS)
         self._board = Board(self._net, self._nodes, window_ns)
-        machine = Machine(
+        machine = SimulatedMachine(
             self._events, self._board, self._nodes, overhead or Overhead(), unit_tuples, hardware, grain
         )  # fmt: skip
         self._model = _model(policy, machine)
@@ -193,7 +193,7 @@ class Simulation:
         self._events.plan(self._net.now_ns + self._sample_ns, self._sample, None)
 
 
-def _model(policy: Policy, machine: Machine) -> ThreadModel:
+def _model(policy: Policy, machine: SimulatedMachine) -> ThreadModel:
     if isinstance(policy, Dedicated):
         return DedicatedThreads(policy, machine)
     if isinstance(policy, RoundPolicy):
@@ -237,16 +237,16 @@ def simulate(
 
 def build(
     net: Network, graph: Graph, seed: int, grain: int = 1
-) -> tuple[list[SourceNode], list[Node]]:
+) -> tuple[list[SourceNode], list[SimulatedNode]]:
     """The running form of a graph, all empty."""
     feeders: dict[str, Feeder] = {}
     sources = [_source(net, source, seed, grain) for source in graph.sources]
-    nodes: list[Node] = []
+    nodes: list[SimulatedNode] = []
     for source in sources:
         feeders[source.name] = source
     for index, exact in enumerate(graph.operators, start=1):
         operator = _coarse(exact, grain)
-        made = KeyedNode if operator.kind == "keyed" else Node
+        made = KeyedNode if operator.kind == "keyed" else SimulatedNode
         node = made(net, operator, index, seed, grain)
         _connect(node, operator, [feeders[name] for name in operator.reads])
         feeders[operator.name] = node
@@ -273,18 +273,18 @@ def _source(net: Network, source: Source, seed: int, grain: int) -> SourceNode:
     return SourceNode(net, source.name, times, saturated=saturated)
 
 
-def _connect(node: Node, operator: Operator, read: list[Feeder]) -> None:
+def _connect(node: SimulatedNode, operator: Operator, read: list[Feeder]) -> None:
     """An inbox for each of those it reads, or one for all."""
     groups = [read] if operator.merge == "arrival" else [[feeder] for feeder in read]
     for place, group in enumerate(groups):
-        nodes = [feeder for feeder in group if isinstance(feeder, Node)]
+        nodes = [feeder for feeder in group if isinstance(feeder, SimulatedNode)]
         port = Port(node, group, nodes, place, merges=len(groups) > 1)
         node.inboxes.append(port)
         for feeder in group:
             feeder.ports.append(port)
 
 
-def _operator(node: Node) -> SimulatedOperator:
+def _operator(node: SimulatedNode) -> SimulatedOperator:
     grain = node.grain
     return SimulatedOperator(
         node.operator.name,
@@ -299,7 +299,7 @@ def _operator(node: Node) -> SimulatedOperator:
     )
 
 
-def _counters(node: Node) -> OperatorCounters:
+def _counters(node: SimulatedNode) -> OperatorCounters:
     return OperatorCounters(
         node.worked * node.grain,
         node.busy_ns,
@@ -308,6 +308,6 @@ def _counters(node: Node) -> OperatorCounters:
     )
 
 
-def _sink(node: Node) -> SimulatedSink:
+def _sink(node: SimulatedNode) -> SimulatedSink:
     times = np.array(node.exits, np.int64).reshape(-1, 2)
     return SimulatedSink(node.operator.name, times[:, 0].copy(), times[:, 1].copy())

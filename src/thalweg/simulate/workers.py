@@ -10,7 +10,7 @@ from thalweg.errors import BuildError
 from thalweg.simulate.board import Board
 from thalweg.simulate.events import Events
 from thalweg.simulate.hardware import Hardware, Line
-from thalweg.simulate.nodes import Node, Unit
+from thalweg.simulate.nodes import SimulatedNode, WorkUnit
 from thalweg.simulate.result import Overhead, SimulatedThread
 
 
@@ -27,8 +27,8 @@ class Worker:
     """
 
     index: int
-    node: Node | None = None
-    unit: Unit | None = None
+    node: SimulatedNode | None = None
+    unit: WorkUnit | None = None
     until_ns: int = 0
     since_ns: int = -1
     life_ns: int = 0
@@ -45,7 +45,7 @@ class Worker:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Machine:
+class SimulatedMachine:
     """What threads work on.
 
     Attributes:
@@ -58,7 +58,7 @@ class Machine:
 
     events: Events
     board: Board
-    nodes: list[Node]
+    nodes: list[SimulatedNode]
     overhead: Overhead
     unit_tuples: int
     hardware: Hardware | None = None
@@ -74,7 +74,7 @@ class ThreadModel(abc.ABC):
         decisions: how often the policy was asked.
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: SimulatedMachine) -> None:
         self.events = machine.events
         self.board = machine.board
         self.nodes = machine.nodes
@@ -103,11 +103,11 @@ class ThreadModel(abc.ABC):
     def figures(self) -> tuple[SimulatedThread, ...]:
         """How the threads spent their time."""
 
-    def late(self) -> list[Node]:
+    def late(self) -> list[SimulatedNode]:
         """Whom those work for who are over the level and have not gone yet."""
         return []
 
-    def share_queues(self, node: Node, unit: Unit, who: int, slow: float) -> float:
+    def share_queues(self, node: SimulatedNode, unit: WorkUnit, who: int, slow: float) -> float:
         """How long a thread is held up by the queues before and behind an operator, for a unit that it begins, ns.
 
         All at once, though in truth it writes when it has done the work: the time that goes by is the same.
@@ -133,14 +133,14 @@ class WorkerModel(ThreadModel):
         workers: all that ever were, those above the level being suspended, or about to be.
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: SimulatedMachine) -> None:
         super().__init__(machine)
         self.workers: list[Worker] = []
 
     def figures(self) -> tuple[SimulatedThread, ...]:
         return tuple(worker.figures(self.now_ns) for worker in self.workers)
 
-    def late(self) -> list[Node]:
+    def late(self) -> list[SimulatedNode]:
         over = self.workers[self.level :]
         return [one.node for one in over if one.since_ns >= 0 and one.node is not None]
 
@@ -173,7 +173,7 @@ class WorkerModel(ThreadModel):
         worker.life_ns += self.now_ns - worker.since_ns
         worker.since_ns = -1
 
-    def enter(self, worker: Worker, node: Node) -> None:
+    def enter(self, worker: Worker, node: SimulatedNode) -> None:
         """A visit begins."""
         node.workers += 1
         node.visits += 1
@@ -182,7 +182,7 @@ class WorkerModel(ThreadModel):
         worker.node, worker.unit = node, None
         self.board.restart(node)
 
-    def begin_unit(self, worker: Worker, node: Node, tuples: int) -> bool:
+    def begin_unit(self, worker: Worker, node: SimulatedNode, tuples: int) -> bool:
         """The worker does the next unit of at most so many tuples, if there is any and its output has room."""
         unit = node.take(tuples, worker.unit)
         if unit is None:
@@ -197,7 +197,7 @@ class WorkerModel(ThreadModel):
         self.events.plan(self.now_ns + unit.cost_ns, self.unit_done, worker)
         return True
 
-    def end_unit(self, worker: Worker) -> Node:
+    def end_unit(self, worker: Worker) -> SimulatedNode:
         """The worker has done its unit."""
         assert worker.node is not None and worker.unit is not None
         worker.busy_ns += worker.unit.cost_ns

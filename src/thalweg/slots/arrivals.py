@@ -7,32 +7,32 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from thalweg.columns.chunks import Chunk
-from thalweg.engine.serial import Leaving
+from thalweg.engine.contract import Leaving
 from thalweg.flow.operators.nodes import Sink
 from thalweg.locality import RoutingTable
 from thalweg.plan.plan import Edge
-from thalweg.slots.messages import Place, Propagate, Work
-from thalweg.slots.routes import Routes
+from thalweg.slots.messages import Instance, Propagate, Work
+from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.runner import StageRunner
 
 #: Where all tuples come from.
-INGRESS: Final = Place(0, 0)
+INGRESS: Final = Instance(0, 0)
 
 
-def senders(stage: int, slots: int) -> Iterator[Place]:
+def senders(stage: int, slots: int) -> Iterator[Instance]:
     """The places that a stage hears from."""
     yield INGRESS
     for before in range(1, stage):
         for slot in range(slots):
-            yield Place(before, slot)
+            yield Instance(before, slot)
 
 
-def receivers(stage: int, depth: int, slots: int) -> Iterator[Place]:
+def receivers(stage: int, depth: int, slots: int) -> Iterator[Instance]:
     """The places that hear from a stage; the last is where the sinks' rows are collected."""
     for later in range(stage + 1, depth):
         for slot in range(slots):
-            yield Place(later, slot)
-    yield Place(depth, 0)
+            yield Instance(later, slot)
+    yield Instance(depth, 0)
 
 
 def merged(runner: StageRunner, leaving: Iterable[Leaving]) -> dict[Edge, Chunk]:
@@ -45,27 +45,27 @@ def merged(runner: StageRunner, leaving: Iterable[Leaving]) -> dict[Edge, Chunk]
 
 
 def parts_by_place(
-    runner: StageRunner, leaving: Iterable[tuple[Edge, Chunk]], routes: Routes
-) -> dict[Place, Leaving]:
+    runner: StageRunner, leaving: Iterable[tuple[Edge, Chunk]], routes: SlotRoutes
+) -> dict[Instance, Leaving]:
     """What leaves a stage in a slot, by the place that it goes to; what leaves for sinks is collected in one."""
     plan = runner.engine.plan
-    found: dict[Place, Leaving] = {}
+    found: dict[Instance, Leaving] = {}
 
-    def add(place: Place, edge: Edge, part: Chunk) -> None:
+    def add(place: Instance, edge: Edge, part: Chunk) -> None:
         found.setdefault(place, {}).setdefault(edge, []).append(part)
 
     for edge, chunk in leaving:
         if isinstance(plan.node(edge.node), Sink):
-            add(Place(plan.depth, 0), edge, chunk)
+            add(Instance(plan.depth, 0), edge, chunk)
             continue
         for slot, places in runner.split(edge, chunk, routes):
             part = chunk if places is None else chunk.take(places)
-            add(Place(plan.stage(edge.node), slot), edge, part)
+            add(Instance(plan.stage(edge.node), slot), edge, part)
     return found
 
 
 @dataclasses.dataclass(slots=True)
-class Arrivals:
+class StepArrivals:
     """Steps in their order, and tables between them.
 
     A step is whole when each sender of the table that holds has said what it has; a new table holds in front of a step
@@ -84,16 +84,16 @@ class Arrivals:
     step: int | None
     router: RoutingTable | None = None
     #: by step, what has come
-    _works: dict[int, dict[Place, Work]] = dataclasses.field(default_factory=dict)
+    _works: dict[int, dict[Instance, Work]] = dataclasses.field(default_factory=dict)
     #: those that go by ``router``
-    _switched: set[Place] = dataclasses.field(default_factory=set)
+    _switched: set[Instance] = dataclasses.field(default_factory=set)
     _switch: Propagate | None = None
 
     def announce(self, before: RoutingTable, router: RoutingTable) -> None:
         """A table that is to hold; a place that takes no part learns which one holds before."""
         self.table, self.router = before, router
 
-    def take(self, sender: Place, message: Work | Propagate) -> None:
+    def take(self, sender: Instance, message: Work | Propagate) -> None:
         """Takes a message."""
         if isinstance(message, Work):
             self._works.setdefault(message.step, {})[sender] = message

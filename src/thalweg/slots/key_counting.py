@@ -19,19 +19,19 @@ import pyarrow as pa
 from thalweg.columns.chunks import Chunk, Column
 from thalweg.columns.keys import KeySpec
 from thalweg.columns.parents import order_matrix, parents, shared_columns
+from thalweg.engine.contract import Engine
 from thalweg.engine.keyed_unit import KeyedUnit
-from thalweg.engine.serial import Engine
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.hashing import Int64s, UInt64s, bucket_of
+from thalweg.locality.counting.sketch import KeySketch
+from thalweg.locality.counting.summary import KeySummary
 from thalweg.locality.links import links_of
 from thalweg.locality.routing import keyed_operators
-from thalweg.locality.sketch import KeySketch
-from thalweg.locality.summary import KeySummary
 from thalweg.plan.plan import KEY, LEVEL, Edge
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Keys:
+class _KeyedRows:
     """Rows with their keys: of a chunk, the places that have one, key columns and hashes."""
 
     chunk: Chunk
@@ -46,7 +46,7 @@ class _Keys:
 
 
 class KeyCounter:
-    """Counts for a stage in a slot, a phase after the other.
+    """Counts for a stage in a slot, a step after the other.
 
     Args:
         engine: of the stage, whose keyed operators are watched.
@@ -59,16 +59,12 @@ class KeyCounter:
         self._buckets = {name: buckets for name, (_, buckets) in operators.items()}
         self._links = [link for link in links_of(engine.plan) if set(link) <= set(operators)]
         self._sketch = KeySketch(self._buckets, self._links)
-        self._units = {
-            name: unit
-            for name, unit in engine.keyed.items()
-            if isinstance(unit, KeyedUnit) and name in operators
-        }
-        self._arrived: dict[str, list[_Keys]] = {}
+        self._units = {name: unit for name, unit in engine.by_key.items() if name in operators}
+        self._arrived: dict[str, list[_KeyedRows]] = {}
         #: pairs whose keys are in one slot when both go by hash, and all pairs
         self.hashed, self.pairs = 0, 0
         for name, unit in self._units.items():
-            if unit.has_key_function:
+            if unit.key_function is not None:
                 unit.observer = self._observer(name, unit)
 
     def _observer(self, name: str, unit: KeyedUnit) -> Any:
@@ -86,14 +82,14 @@ class KeyCounter:
         places: Int64s,
     ) -> None:
         hashes = spec.hashes(columns, len(places))
-        keys = _Keys(chunk, places, spec, columns, hashes)
+        keys = _KeyedRows(chunk, places, spec, columns, hashes)
         self._arrived.setdefault(name, []).append(keys)
 
     def arrived(self, arriving: Mapping[Edge, Chunk]) -> None:
         """Rows arrive at the stage, by edge; to be told before they are processed."""
         for name, unit in self._units.items():
             chunk = arriving.get(Edge(unit.node.index, 0))
-            if chunk is not None and len(chunk) and not unit.has_key_function:
+            if chunk is not None and len(chunk) and unit.key_function is None:
                 columns = [chunk.column(field.name) for field in unit.spec.fields]
                 self._took(name, unit.spec, chunk, columns, np.arange(len(chunk)))
 
@@ -110,7 +106,7 @@ class KeyCounter:
         for unit in self._units.values():
             unit.observer = None
 
-    def end_phase(self) -> None:
+    def end_step(self) -> None:
         """Counts what has arrived, which has no more outputs."""
         for name, parts in self._arrived.items():
             for keys in parts:
@@ -134,14 +130,14 @@ class KeyCounter:
             places: those that have a key.
             spec, columns, hashes: the keys of these.
         """
-        keys = _Keys(chunk, places, spec, columns, hashes)
+        keys = _KeyedRows(chunk, places, spec, columns, hashes)
         for link in self._links:
             if link[1] == node.name and link[0] in self._units:
                 for before in self._arrived.get(link[0], ()):
                     self._rows(link, before, keys)
                 self._timers(link, keys)
 
-    def _rows(self, link: tuple[str, str], before: _Keys, after: _Keys) -> None:
+    def _rows(self, link: tuple[str, str], before: _KeyedRows, after: _KeyedRows) -> None:
         """Pairs of rows and what was made of them."""
         names = shared_columns(list(before.chunk.order), list(after.chunk.order))
         arrived = order_matrix(before.chunk, names)[before.places]
@@ -149,7 +145,7 @@ class KeyCounter:
         rows = np.flatnonzero(found >= 0)
         self._pair(link, before.hashes, found[rows], before.names, after, rows)
 
-    def _timers(self, link: tuple[str, str], after: _Keys) -> None:
+    def _timers(self, link: tuple[str, str], after: _KeyedRows) -> None:
         """Pairs of the keys of timers and what these gave: it carries the timer's key."""
         level = self._units[link[0]].node.index
         levels: Int64s | None = after.chunk.order.get(LEVEL)
@@ -161,7 +157,7 @@ class KeyCounter:
         spec = self._units[link[0]].spec
         columns = spec.decode_ordered(after.chunk.order[KEY].take(pa.array(after.places[rows])))
         everything = np.arange(len(rows))
-        keys = _Keys(after.chunk, everything, spec, columns, spec.hashes(columns, len(rows)))
+        keys = _KeyedRows(after.chunk, everything, spec, columns, spec.hashes(columns, len(rows)))
         self._pair(link, keys.hashes, everything, keys.names, after, rows)
 
     def _pair(
@@ -170,7 +166,7 @@ class KeyCounter:
         hashes: UInt64s,
         lefts: Int64s,
         names: Any,
-        after: _Keys,
+        after: _KeyedRows,
         rights: Int64s,
     ) -> None:
         """Counts the pairs of the keys at ``lefts`` before and ``rights`` after."""

@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from thalweg.engine.serial import Leaving
+from thalweg.engine.contract import Leaving
+from thalweg.engine.units import Moment
 from thalweg.locality import KeySummary, Moves, RoutingTable
 
 
-class Place(NamedTuple):
+class Instance(NamedTuple):
     """A stage in a slot: an instance of an operator, in the paper's words.
 
     Stage 0 is the ingress, in slot 0; behind the last stage is what collects for the sinks. Both are the host's.
@@ -20,33 +21,12 @@ class Place(NamedTuple):
     slot: int
 
 
-class Phase(NamedTuple):
-    """What a step says about time.
-
-    Attributes:
-        clocks: of the domains that move.
-        ending: the domain that ends, if one does.
-        round: of its end.
-    """
-
-    clocks: Mapping[int, int]
-    ending: frozenset[int]
-    round: int
-
-    def later(self, clocks: Mapping[int, int]) -> Phase:
-        """The phase with the later clock of each domain, since one sender may know what others do not."""
-        both = dict(self.clocks)
-        for domain, clock in clocks.items():
-            both[domain] = max(clock, both.get(domain, clock))
-        return self._replace(clocks=both)
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Work:
     """What a place has for another in a step: the last that it has to say of it, also when it has no tuples."""
 
     step: int
-    phase: Phase
+    moment: Moment
     parts: Leaving
 
 
@@ -126,6 +106,6 @@ Message: TypeAlias = (
 class Envelope(NamedTuple):
     """A message on its way. Between two places messages keep their order."""
 
-    sender: Place
-    receiver: Place
+    sender: Instance
+    receiver: Instance
     message: Message

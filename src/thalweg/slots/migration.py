@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from thalweg.columns.chunks import Bools
+from thalweg.engine.contract import Engine
 from thalweg.engine.keyed_unit import KeyedUnit
-from thalweg.engine.serial import Engine
 from thalweg.hashing import Int64s, UInt64s, bucket_of
-from thalweg.slots.routes import Routes
+from thalweg.slots.routes import SlotRoutes
 
 #: By operator, rows of state.
 States: TypeAlias = dict[str, list[pa.RecordBatch]]
 
 
-def take_leaving(engine: Engine, here: int, routes: Routes) -> dict[int, States]:
+def take_leaving(engine: Engine, here: int, routes: SlotRoutes) -> dict[int, States]:
     """Takes the keys out of an engine that are to be in other slots; gives their state by slot."""
     leaving: dict[int, States] = {}
-    for name, unit in keyed_units(engine):
+    for name, unit in engine.by_key.items():
         for slot, rows in take_out(unit, routes[name].slots, lambda bucket: here).items():
             leaving.setdefault(slot, {}).setdefault(name, []).extend(rows)
     return leaving
@@ -55,9 +55,8 @@ def _are_at(place: int, place_of: Callable[[UInt64s], Int64s], hashes: UInt64s) 
 
 def put(engine: Engine, states: Mapping[str, list[pa.RecordBatch]]) -> None:
     """Puts keys into an engine that it has not."""
-    units = dict(keyed_units(engine))
     for name, batches in states.items():
-        unit = units[name]
+        unit = engine.by_key[name]
         for rows in batches:
             buckets = bucket_of(unit.spec.hashes_of(rows), unit.node.key.buckets)
             for bucket in np.unique(buckets).tolist():
@@ -65,13 +64,6 @@ def put(engine: Engine, states: Mapping[str, list[pa.RecordBatch]]) -> None:
                 # Nothing is saved here; a table takes over rows when nothing in it waits to be.
                 table.mark_saved()
                 table.apply([_rows(rows, buckets == bucket)])
-
-
-def keyed_units(engine: Engine) -> Iterator[tuple[str, KeyedUnit]]:
-    """The engine's operators whose state is by key."""
-    for name, unit in engine.keyed.items():
-        if isinstance(unit, KeyedUnit) and unit.node.key.fields:
-            yield name, unit
 
 
 def _rows(rows: pa.RecordBatch, wanted: Any) -> pa.RecordBatch:

@@ -17,10 +17,10 @@ import pyarrow as pa
 from thalweg.columns.chunks import Bools
 from thalweg.columns.keys import KeySpec
 from thalweg.engine.build import Prepared
-from thalweg.engine.serial import Leaving
+from thalweg.engine.contract import Leaving
 from thalweg.hashing import UInt64s, contains
 from thalweg.locality import FirstSeen, OperatorKey, RoutingTable
-from thalweg.locality.first_seen import Placed
+from thalweg.locality.first_seen import PlacedKeys
 from thalweg.locality.links import required_links
 from thalweg.plan.plan import Plan
 from thalweg.slots.pairs import BatchPairs, PairReader, reads_of
@@ -81,7 +81,7 @@ class NewKeys:
 
     def place(
         self, batch: BatchPairs, table: RoutingTable, *, known: frozenset[OperatorKey], room: int
-    ) -> Placed:
+    ) -> PlacedKeys:
         """Gives places to the others, as far as there is room; the loads follow."""
         buckets = batch.buckets(self._buckets)
         places = FirstSeen(

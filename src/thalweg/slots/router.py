@@ -15,7 +15,7 @@ from thalweg.hashing import Int64s
 from thalweg.locality import routed_by
 from thalweg.plan.plan import Edge
 from thalweg.slots.key_counting import KeyCounter
-from thalweg.slots.routes import Routes
+from thalweg.slots.routes import SlotRoutes
 
 
 class KeyFinders:
@@ -57,7 +57,7 @@ class Router:
         return node if isinstance(node, Keyed) and node.name in self._homes else None
 
     def split(
-        self, edge: Edge, chunk: Chunk, here: int, routes: Routes
+        self, edge: Edge, chunk: Chunk, here: int, routes: SlotRoutes
     ) -> Iterator[tuple[int, Int64s | None]]:
         """The slots that rows go to, with their places; None for all of them.
 
@@ -81,7 +81,7 @@ class Router:
             yield slot, None if len(places) == len(chunk) else places
 
     def _slots(
-        self, node: Keyed, chunk: Chunk, routes: Routes, counter: KeyCounter | None = None
+        self, node: Keyed, chunk: Chunk, routes: SlotRoutes, counter: KeyCounter | None = None
     ) -> Int64s:
         """The slot of each row; rows whose key function raises are rejected where they arrive, in slot 0."""
         finder = self._finders.of(node)
@@ -93,7 +93,9 @@ class Router:
         slots[places] = routes[node.name].slots(hashes)
         return slots
 
-    def waits(self, node: Keyed, chunk: Chunk, before: Routes, missing: frozenset[int]) -> Bools:
+    def waits(
+        self, node: Keyed, chunk: Chunk, before: SlotRoutes, missing: frozenset[int]
+    ) -> Bools:
         """The rows whose state was in one of some slots before.
 
         Args:

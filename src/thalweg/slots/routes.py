@@ -36,7 +36,7 @@ class Route:
         return found
 
 
-class Routes:
+class SlotRoutes:
     """Where the keys and the operators of a flow are.
 
     Args:

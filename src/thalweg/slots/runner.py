@@ -1,33 +1,34 @@
 """A stage in a slot, whoever carries its tuples: what arrives is put into order, runs, is counted, and is routed on.
 
 Slots of one process (:mod:`thalweg.slots.stage_slot`) and Spark's tasks (:mod:`thalweg.spark.tasks`) both run their
-stages so; they differ in how chunks travel, and in what they do between two phases.
+stages so; they differ in how chunks travel, and in what they do between two steps.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.columns.ordering import merge
 from thalweg.engine.build import Prepared
-from thalweg.engine.serial import Engine, Leaving
+from thalweg.engine.contract import Engine, Leaving
+from thalweg.engine.units import Moment
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import Edge, stream_schema
 from thalweg.slots.key_counting import KeyCounter
-from thalweg.slots.messages import Phase
 from thalweg.slots.router import Router
-from thalweg.slots.routes import Routes
+from thalweg.slots.routes import SlotRoutes
 
 
-def tell_slot(engine: Engine, routes: Routes, slot: int) -> None:
+def tell_slot(engine: Engine, routes: SlotRoutes, slot: int) -> None:
     """Tells the operators of an engine that run in one slot whether this is it."""
     for unit in engine.coroutines:
         unit.here = routes.slot_of(unit.node) == slot
 
 
 class StageRunner:
-    """Runs the phases of a stage in a slot.
+    """Runs a stage in a slot, a step after the other.
 
     Args:
         engine: of the stage, with the state that the slot owns.
@@ -58,27 +59,27 @@ class StageRunner:
         """The rows of an edge from several slots, or of several goes, in the order of the stream."""
         return merge(chunks, self.order(edge))
 
-    def run(self, phase: Phase, arriving: Mapping[Edge, Chunk]) -> Iterator[Leaving]:
-        """Runs what has arrived; what leaves is to be routed before the phase is closed."""
+    def run(self, moment: Moment, arriving: Mapping[Edge, Chunk]) -> Iterator[Leaving]:
+        """Runs what has arrived; what leaves is to be routed before it is closed."""
         if self.counter is not None:
             self.counter.arrived(arriving)
         yield self.engine.step(
-            {}, phase.clocks, ending=phase.ending, round=phase.round, arriving=arriving
+            {}, moment.clocks, ending=moment.ending, round=moment.round, arriving=arriving
         )
         yield from self.engine.settle()
 
-    def close(self, phase: Phase) -> Phase:
-        """The phase for the stages behind: with the clocks that the stage's order_by operators have set."""
+    def close(self, moment: Moment) -> Moment:
+        """What the stages behind are told: with the clocks that the stage's order_by operators have set."""
         if self.counter is not None:
-            self.counter.end_phase()
+            self.counter.end_step()
         own = self.engine.own_clocks()
         # Of an order_by only the slot that gets its rows has something to say.
         arrived = {gate.node.index for gate in self.engine.gates.values() if gate.arrived}
         mine = {index: clock for index, clock in own.items() if index in arrived}
-        return phase._replace(clocks={**phase.clocks, **mine})
+        return dataclasses.replace(moment, clocks={**moment.clocks, **mine})
 
     def split(
-        self, edge: Edge, chunk: Chunk, routes: Routes
+        self, edge: Edge, chunk: Chunk, routes: SlotRoutes
     ) -> Iterator[tuple[int, Int64s | None]]:
         """The slots that rows go on to: see :meth:`thalweg.slots.router.Router.split`."""
         return self.router.split(edge, chunk, self.slot, routes)

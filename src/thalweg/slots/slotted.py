@@ -17,28 +17,28 @@ import pyarrow as pa
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.keys import KeySpec
 from thalweg.engine.build import Prepared
-from thalweg.engine.serial import CHUNK_ROWS, Engine, Leaving
-from thalweg.engine.units import Given
+from thalweg.engine.contract import CHUNK_ROWS, Leaving
+from thalweg.engine.serial import SerialEngine
+from thalweg.engine.units import Given, Moment
 from thalweg.errors import BuildError
 from thalweg.locality import KeySummary, RoutingTable, Statistics, keyed_operators, moves_between
-from thalweg.locality.recent import RecentCounts
+from thalweg.locality.counting.recent import RecentCounts
 from thalweg.plan.plan import Edge
-from thalweg.slots.arrivals import INGRESS, Arrivals, merged, parts_by_place, receivers
+from thalweg.slots.arrivals import INGRESS, StepArrivals, merged, parts_by_place, receivers
 from thalweg.slots.messages import (
     AckReconf,
     Envelope,
     Failed,
     GetMetrics,
+    Instance,
     Message,
-    Phase,
-    Place,
     Propagate,
     SendMetrics,
     SendReconf,
     Settled,
     Work,
 )
-from thalweg.slots.routes import Routes
+from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.runner import StageRunner
 from thalweg.slots.stage_slot import StageSlot
 from thalweg.slots.transport import Handle, Threads, Transport
@@ -51,7 +51,7 @@ IN_FLIGHT: Final = 8
 LOOK_EVERY: Final = 16
 
 #: Makes a transport of a handler and of what says whether a place is the host's.
-MakeTransport: TypeAlias = Callable[[Handle, Callable[[Place], bool]], Transport]
+MakeTransport: TypeAlias = Callable[[Handle, Callable[[Instance], bool]], Transport]
 #: The next table by what was counted since the last reconfiguration (None if nothing was) and the table of now; None to
 #: leave it.
 Decide: TypeAlias = Callable[[Statistics | None, RoutingTable], RoutingTable | None]
@@ -89,7 +89,7 @@ class _Stage(enum.Enum):
     EXCHANGE = "exchange"
 
 
-class SlottedEngine(Engine):
+class SlottedEngine(SerialEngine):
     """An engine whose later stages run in several slots.
 
     Args:
@@ -133,13 +133,13 @@ class SlottedEngine(Engine):
         self._operators = operators
         self._specs = {node.name: KeySpec(node.key.fields) for node in prepared.plan.keyed}
         self._runner = StageRunner(self, prepared, 0)
-        self._routes = Routes(prepared.plan, table.slots, table)
-        self._collected = Arrivals(prepared.plan.depth, table, 0)
+        self._routes = SlotRoutes(prepared.plan, table.slots, table)
+        self._collected = StepArrivals(prepared.plan.depth, table, 0)
         self._next = 0
         #: the stages in all slots that ever took part
-        self.places: dict[Place, StageSlot] = {}
+        self.places: dict[Instance, StageSlot] = {}
         self._stage = _Stage.NONE
-        self._awaited: set[Place] = set()
+        self._awaited: set[Instance] = set()
         self._decide = decide
         self._looks = decide
         self._look_every = look_every
@@ -151,7 +151,7 @@ class SlottedEngine(Engine):
 
     def _make_slot(self, slot: int, *, joins: bool) -> None:
         for stage in range(1, self.plan.depth):
-            place = Place(stage, slot)
+            place = Instance(stage, slot)
             if place not in self.places:
                 self.places[place] = StageSlot(
                     self._prepared,
@@ -162,7 +162,7 @@ class SlottedEngine(Engine):
                     counts_keys=self._recent is not None,
                 )
 
-    def _is_host(self, place: Place) -> bool:
+    def _is_host(self, place: Instance) -> bool:
         return place.stage in (0, self.plan.depth)
 
     def _handle(self, envelope: Envelope) -> list[Envelope]:
@@ -186,11 +186,11 @@ class SlottedEngine(Engine):
             self._propagate()
         if self._placer is not None and not ending and self._placer.look(leaving):
             self._place(self._placer, found)
-        phase = Phase(dict(self.moment.clocks), ending, round)
+        moment = Moment(dict(self.moment.clocks), ending, round)
         pairs = ((edge, chunk) for edge, chunks in leaving.items() for chunk in chunks)
         parts = parts_by_place(self._runner, pairs, self._routes)
         self._transport.send(
-            Envelope(INGRESS, place, Work(self._next, phase, parts.get(place, {})))
+            Envelope(INGRESS, place, Work(self._next, moment, parts.get(place, {})))
             for place in receivers(0, self.plan.depth, self.table.slots)
         )
         self._next += 1
@@ -227,7 +227,7 @@ class SlottedEngine(Engine):
     def _take_steps(self, found: Leaving) -> None:
         while True:
             if self._collected.switch() is not None:
-                self._heard(Place(self.plan.depth, 0))
+                self._heard(Instance(self.plan.depth, 0))
                 continue
             works = self._collected.next_step()
             if works is None:
@@ -239,7 +239,7 @@ class SlottedEngine(Engine):
         """What each operator has done in all slots, as of the last time that nothing was on its way."""
         found = super().operators()
         for stage in range(1, self.plan.depth):
-            for one in self.places[Place(stage, 0)].engine.operators():
+            for one in self.places[Instance(stage, 0)].engine.operators():
                 counts = self.counts.get(one.name, {})
                 rows_in, rows_out = counts.get("in", 0), counts.get("out", 0)
                 found.append(
@@ -270,16 +270,19 @@ class SlottedEngine(Engine):
         self._ask(_Stage.METRICS, self._active(self.table.slots), lambda place: GetMetrics())
         return True
 
-    def _active(self, slots: int) -> list[Place]:
-        return [Place(stage, slot) for stage in range(1, self.plan.depth) for slot in range(slots)]
+    def _active(self, slots: int) -> list[Instance]:
+        stages = range(1, self.plan.depth)
+        return [Instance(stage, slot) for stage in stages for slot in range(slots)]
 
-    def _ask(self, stage: _Stage, places: list[Place], message: Callable[[Place], Message]) -> None:
+    def _ask(
+        self, stage: _Stage, places: list[Instance], message: Callable[[Instance], Message]
+    ) -> None:
         self._stage, self._awaited = stage, set(places)
         self._transport.send(Envelope(INGRESS, place, message(place)) for place in places)
         if not places:
             self._answered()
 
-    def _hear(self, sender: Place, message: Message) -> None:
+    def _hear(self, sender: Instance, message: Message) -> None:
         match message:
             case Failed():
                 raise message.error
@@ -295,7 +298,7 @@ class SlottedEngine(Engine):
                 raise TypeError(f"the host cannot take {type(message).__name__}")
         self._heard(sender)
 
-    def _heard(self, place: Place) -> None:
+    def _heard(self, place: Instance) -> None:
         """A place has answered what was asked last."""
         self._awaited.discard(place)
         if not self._awaited:
@@ -340,7 +343,7 @@ class SlottedEngine(Engine):
             self._make_slot(slot, joins=True)
         self._collected.announce(before, router)
 
-        def told(place: Place) -> Message:
+        def told(place: Instance) -> Message:
             mine = moves.message(router, place.slot)
             return SendReconf(before, mine.router, mine.send, mine.receive)
 
@@ -386,12 +389,12 @@ class SlottedEngine(Engine):
         assert router is not None
         slots = max(self.table.slots, router.slots)
         self._stage = _Stage.EXCHANGE
-        self._awaited = {*self._active(slots), Place(self.plan.depth, 0)}
+        self._awaited = {*self._active(slots), Instance(self.plan.depth, 0)}
         self._transport.send(
             Envelope(INGRESS, place, Propagate(router.epoch, self._next))
             for place in receivers(0, self.plan.depth, slots)
         )
         self.table, self._coming = router, None
-        self._routes = Routes(self.plan, router.slots, router)
+        self._routes = SlotRoutes(self.plan, router.slots, router)
         if self._recent is not None and not keep:
             self._recent.clear()

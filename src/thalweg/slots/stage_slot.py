@@ -14,19 +14,20 @@ import numpy as np
 
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.build import Prepared
-from thalweg.engine.serial import Engine, Leaving
+from thalweg.engine.contract import Leaving
+from thalweg.engine.serial import SerialEngine
+from thalweg.engine.units import Moment
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.locality import KeyMove, KeySummary, Moves, RoutingTable, UnitMove
 from thalweg.plan.plan import Edge
-from thalweg.slots.arrivals import Arrivals, merged, parts_by_place, receivers
+from thalweg.slots.arrivals import StepArrivals, merged, parts_by_place, receivers
 from thalweg.slots.messages import (
     AckReconf,
     Envelope,
     GetMetrics,
+    Instance,
     Message,
     Migrate,
-    Phase,
-    Place,
     Propagate,
     SendMetrics,
     SendReconf,
@@ -34,7 +35,7 @@ from thalweg.slots.messages import (
     Work,
 )
 from thalweg.slots.migration import put, take_leaving
-from thalweg.slots.routes import Routes
+from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.runner import StageRunner, tell_slot
 
 
@@ -43,7 +44,7 @@ class _Open:
     """A step that waits for state."""
 
     number: int
-    phase: Phase
+    moment: Moment
     held: dict[Edge, Chunk]
     leaving: list[Leaving]
 
@@ -63,20 +64,20 @@ class StageSlot:
     def __init__(
         self,
         prepared: Prepared,
-        place: Place,
-        manager: Place,
+        place: Instance,
+        manager: Instance,
         table: RoutingTable,
         *,
         joins: bool,
         counts_keys: bool,
     ) -> None:
         self.place = place
-        self.engine = Engine(prepared, stage=place.stage)
+        self.engine = SerialEngine(prepared, stage=place.stage)
         self._plan = prepared.plan
         self._manager = manager
         counts_for = table.slots if counts_keys else None
         self._runner = StageRunner(self.engine, prepared, place.slot, counts_for=counts_for)
-        self._arrivals = Arrivals(place.stage, table, None if joins else 0)
+        self._arrivals = StepArrivals(place.stage, table, None if joins else 0)
         self._reconf: SendReconf | None = None
         #: the routes that hold, and those before
         self._routes = self._before = self._routes_of(table)
@@ -99,7 +100,7 @@ class StageSlot:
 
     # -- messages ------------------------------------------------------------------------------------------
 
-    def handle(self, sender: Place, message: Message) -> list[Envelope]:
+    def handle(self, sender: Instance, message: Message) -> list[Envelope]:
         """What it answers to a message."""
         match message:
             case Work() | Propagate():
@@ -116,7 +117,7 @@ class StageSlot:
                 raise TypeError(f"a stage cannot take {type(message).__name__}")
         return list(self._go_on())
 
-    def _to(self, receiver: Place, message: Message) -> Envelope:
+    def _to(self, receiver: Instance, message: Message) -> Envelope:
         return Envelope(self.place, receiver, message)
 
     def _go_on(self) -> Iterator[Envelope]:
@@ -142,11 +143,11 @@ class StageSlot:
     # -- steps ---------------------------------------------------------------------------------------------
 
     def _step(self, works: Sequence[Work]) -> Iterator[Envelope]:
-        phase = works[0].phase
+        moment = works[0].moment
         for work in works[1:]:
-            phase = phase.later(work.phase.clocks)
+            moment = moment.later(work.moment.clocks)
         held = merged(self._runner, [work.parts for work in works])
-        self._open = _Open(works[0].step, phase, held, [])
+        self._open = _Open(works[0].step, moment, held, [])
         yield from self._proceed()
 
     def _proceed(self) -> Iterator[Envelope]:
@@ -155,10 +156,10 @@ class StageSlot:
         if step is None:
             return
         if self._missing:
-            if self._splits and not step.phase.ending:
+            if self._splits and not step.moment.ending:
                 self._take_ready(step)
             return
-        step.leaving += self._runner.run(step.phase, step.held)
+        step.leaving += self._runner.run(step.moment, step.held)
         self._open = None
         yield from self._close(step)
 
@@ -173,14 +174,14 @@ class StageSlot:
             ready[edge] = chunk.take(np.flatnonzero(~waits))
             step.held[edge] = chunk.take(np.flatnonzero(waits))
         if any(map(len, ready.values())):
-            step.leaving += self._runner.run(step.phase, ready)
+            step.leaving += self._runner.run(step.moment, ready)
 
     def _close(self, step: _Open) -> Iterator[Envelope]:
         leaving = merged(self._runner, step.leaving)
         parts = parts_by_place(self._runner, leaving.items(), self._routes)
-        phase = self._runner.close(step.phase)
+        moment = self._runner.close(step.moment)
         for place in receivers(self.place.stage, self._plan.depth, self._routes.slots):
-            yield self._to(place, Work(step.number, phase, parts.get(place, {})))
+            yield self._to(place, Work(step.number, moment, parts.get(place, {})))
 
     # -- reconfigurations ----------------------------------------------------------------------------------
 
@@ -194,7 +195,7 @@ class StageSlot:
         states = take_leaving(self.engine, here, self._routes)
         for slot in sorted(self._slots_in(reconf.send, "receiver")):
             yield self._to(
-                Place(self.place.stage, slot), Migrate(router.epoch, states.pop(slot, {}))
+                Instance(self.place.stage, slot), Migrate(router.epoch, states.pop(slot, {}))
             )
         assert not states, f"state of keys that no list names goes to the slots {sorted(states)}"
         self._missing = self._slots_in(reconf.receive, "sender")
@@ -206,12 +207,12 @@ class StageSlot:
             self._arrivals.leave()
         early, self._early = self._early, {}
         for slot, message in early.items():
-            yield from self._receive(Place(self.place.stage, slot), message)
+            yield from self._receive(Instance(self.place.stage, slot), message)
         if not early and not self._missing:
             yield self._to(self._manager, Settled(router.epoch))
 
-    def _routes_of(self, table: RoutingTable) -> Routes:
-        return Routes(self._plan, table.slots, table)
+    def _routes_of(self, table: RoutingTable) -> SlotRoutes:
+        return SlotRoutes(self._plan, table.slots, table)
 
     def _slots_in(self, moves: Moves, side: str) -> set[int]:
         """The other slots that a list names for this stage."""
@@ -219,7 +220,7 @@ class StageSlot:
         slots = {getattr(one, side) for one in both if one.operator in self.engine.keyed}
         return slots - {self.place.slot}
 
-    def _receive(self, sender: Place, message: Migrate) -> Iterator[Envelope]:
+    def _receive(self, sender: Instance, message: Migrate) -> Iterator[Envelope]:
         if self._reconf is not None and self._reconf.router.epoch == message.epoch:
             self._early[sender.slot] = message
             return

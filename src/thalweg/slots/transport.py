@@ -8,12 +8,12 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeAlias
 
-from thalweg.slots.messages import Envelope, Failed, Place
+from thalweg.slots.messages import Envelope, Failed, Instance
 
 #: What a place of a slot answers to a message.
 Handle: TypeAlias = Callable[[Envelope], list[Envelope]]
 #: Who sends, and who receives.
-Channel: TypeAlias = tuple[Place, Place]
+Channel: TypeAlias = tuple[Instance, Instance]
 
 
 class Transport(Protocol):
@@ -41,7 +41,7 @@ class Threads:
         is_host: whether a place is the host's.
     """
 
-    def __init__(self, handle: Handle, is_host: Callable[[Place], bool]) -> None:
+    def __init__(self, handle: Handle, is_host: Callable[[Instance], bool]) -> None:
         self._handle = handle
         self._is_host = is_host
         self._host: queue.SimpleQueue[Envelope] = queue.SimpleQueue()
@@ -74,7 +74,7 @@ class Threads:
             try:
                 self.send(self._handle(envelope))
             except BaseException as error:
-                host = Place(0, 0)
+                host = Instance(0, 0)
                 self._host.put(Envelope(envelope.receiver, host, Failed(error)))
                 return
 
@@ -110,7 +110,7 @@ class Stepped:
     def __init__(
         self,
         handle: Handle,
-        is_host: Callable[[Place], bool],
+        is_host: Callable[[Instance], bool],
         pick: Callable[[Sequence[Channel]], int],
         turns: Callable[[], int],
     ) -> None:

@@ -5,7 +5,7 @@ from thalweg.spark.elastic import Elastic
 from thalweg.spark.inputs import Files, files
 from thalweg.spark.lower import lower
 from thalweg.spark.query import Query
-from thalweg.spark.scheduler import Place, Scheduler, SchedulerProgress
+from thalweg.spark.scheduler import BatchPlace, Scheduler, SchedulerProgress
 from thalweg.spark.sinks import (
     console,
     csv,
@@ -20,7 +20,7 @@ from thalweg.spark.starting import start
 __all__ = [
     "Elastic",
     "Files",
-    "Place",
+    "BatchPlace",
     "Query",
     "Scheduler",
     "SchedulerProgress",

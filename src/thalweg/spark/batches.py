@@ -24,19 +24,20 @@ from pyspark.sql import functions as f
 from thalweg.checkpoint import cleaning
 from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint import record as records
-from thalweg.checkpoint.history import History
+from thalweg.checkpoint.history import CheckpointHistory
 from thalweg.engine.build import prepare
 from thalweg.errors import CheckpointError
 from thalweg.plan.plan import Plan
 from thalweg.spark import inputs as io
 from thalweg.spark.batch_thread import query_here
+from thalweg.spark.checkpoint.manifest import manifest_of
+from thalweg.spark.checkpoint.store import Store
 from thalweg.spark.cluster.exchanges import exchanges, tagged
-from thalweg.spark.cluster.placement import Placement
-from thalweg.spark.elastic import Adaptation, Change
+from thalweg.spark.cluster.placement import SlotPlacement
+from thalweg.spark.elastic import Adaptation, BatchChange
 from thalweg.spark.keys.locality import Asked, KeyRouting, Routed, followed
 from thalweg.spark.keys.locality_progress import locality_progress, table_changes
 from thalweg.spark.keys.pairs import read_pairs
-from thalweg.spark.manifest import manifest_of
 from thalweg.spark.planned_files import FileInputs
 from thalweg.spark.progress import RECENT, batch_progress, sum_counts
 from thalweg.spark.sink_writes import write
@@ -49,7 +50,6 @@ from thalweg.spark.sinks import (
     refuse_used_folders,
     sinks_of,
 )
-from thalweg.spark.store import Store
 from thalweg.spark.tasks.map_in_arrow import import_names, map_in_arrow
 from thalweg.spark.tasks.pickling import pickled_plan
 from thalweg.spark.tasks.tasks import first_stage, last_merge, later_stage, whole_flow
@@ -60,7 +60,7 @@ from thalweg.version import __version__
 from thalweg.workers.warm import is_warm
 
 
-class Batches:
+class BatchRunner:
     """Runs batches of one flow: plans the frame, collects reports, writes sinks, commits."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Batches:
         self._fingerprint = hashlib.sha256(self._pickled + __version__.encode()).hexdigest()[:32]
         self._defaults: dict[str, Any] = {}
         self.counts: dict[str, dict[str, int]] = {}
-        self._placement = Placement(spark, zlib.crc32(plan.flow.encode()))
+        self._placement = SlotPlacement(spark, zlib.crc32(plan.flow.encode()))
         self._routing: KeyRouting | None = None
         if store is not None:
             self._open(store, locality)
@@ -145,7 +145,7 @@ class Batches:
         """
         started = time.perf_counter()
         query = query_here(self.spark)
-        found = History() if self.store is None else self.store.history(batch, query)
+        found = CheckpointHistory() if self.store is None else self.store.history(batch, query)
         previous = found.before
         job, routed = self._planned(frame, batch, previous, ends=ends)
         places = self._placement.next_batch(job.slots)
@@ -171,7 +171,9 @@ class Batches:
         progress["changes"] = [dataclasses.asdict(one) for one in changes]
         self.progress.append(progress)
 
-    def _adapt(self, said: Mapping[str, Any], tables: Sequence[Change]) -> Sequence[Change]:
+    def _adapt(
+        self, said: Mapping[str, Any], tables: Sequence[BatchChange]
+    ) -> Sequence[BatchChange]:
         """Changes the numbers of slots and threads for the next batch, if that is left to us; all its changes."""
         tuples = sum(counts.get("in", 0) for counts in said["operators"].values())
         batch, rows, wall_s = (said[name] for name in ("batch", "rows", "batch_s"))
@@ -291,7 +293,7 @@ class Batches:
 
     def _commit(
         self,
-        found: History,
+        found: CheckpointHistory,
         job: StageJob,
         reports: list[dict[str, Any]],
         query: str,

@@ -77,7 +77,7 @@ class Elastic:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Change:
+class BatchChange:
     """A number that was changed behind a batch, or the epoch of the routing table, and why."""
 
     batch: int
@@ -132,7 +132,7 @@ class Adaptation:
         self._before: tuple[int, int] | None = None
         #: whether the next batch moves keys to where a table for these slots has them
         self._settles = False
-        self.changes: list[Change] = []
+        self.changes: list[BatchChange] = []
 
     @property
     def slots(self) -> int:
@@ -174,7 +174,7 @@ class Adaptation:
 
     def batch_done(
         self, batch: int, *, rows: int, tuples: int, wall_s: float, new_table: bool = False
-    ) -> Sequence[Change]:
+    ) -> Sequence[BatchChange]:
         """A batch has run with the present numbers; what changes for the next one.
 
         Args:
@@ -205,13 +205,15 @@ class Adaptation:
                 return ()
         return ()
 
-    def _change(self, batch: int, number: _Number, other: _Number, suggested: Suggestion) -> Change:
+    def _change(
+        self, batch: int, number: _Number, other: _Number, suggested: Suggestion
+    ) -> BatchChange:
         before, limits = number.level, number.limits
         number.level = max(limits.minimum, min(suggested.target, limits.maximum))
         if other.controller is not None:
             # What it knows was seen beside another value of this one.
             other.controller.reconsider()
-        change = Change(batch, number.what, before, number.level, suggested.reason)
+        change = BatchChange(batch, number.what, before, number.level, suggested.reason)
         self.changes = [*self.changes[-99:], change]
         _LOG.info("%s: %d -> %d, since %s", change.what, before, change.after, change.reason)
         return change

@@ -11,14 +11,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from thalweg.checks import path_of, require_rows
 from thalweg.connectors.names import check_names
-from thalweg.engine.serial import CHUNK_ROWS
+from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Coroutine, Keyed, OrderBy, Source
 from thalweg.plan.plan import Plan
 from thalweg.spark import inputs as io
 from thalweg.spark.arguments import check_flow, threads_of
-from thalweg.spark.batches import Batches
+from thalweg.spark.batches import BatchRunner
 from thalweg.spark.elastic import Adaptation
 from thalweg.spark.sinks import decode_frame
 
@@ -68,7 +68,7 @@ def lower(
     frame = io.tagged_frame(spark, plan, inputs, None)
     threads = threads_of(spark, threads)
     numbers = Adaptation(slots, threads, most_slots=slots, most_threads=threads)
-    batches = Batches(spark, plan, inputs, {}, None, numbers, chunk_rows)
+    batches = BatchRunner(spark, plan, inputs, {}, None, numbers, chunk_rows)
     result = batches.lowered(
         frame,
         dataclasses.replace(

@@ -18,8 +18,8 @@ from pyarrow import fs as pafs
 from thalweg.checkpoint.identity import Folder
 from thalweg.checkpoint.paths import FileSystem, resolve
 from thalweg.errors import EnvironmentProblem
+from thalweg.spark.checkpoint.spark_log import file_lists, log_lines, log_offset
 from thalweg.spark.inputs import InputOptions
-from thalweg.spark.spark_log import file_lists, log_lines, log_offset
 
 _WILD = re.compile(r"[\[\]{}*?\\]")
 #: Files that an error names before it says how many more there are.

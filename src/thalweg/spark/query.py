@@ -15,11 +15,12 @@ from thalweg.checks import meant, refuse
 from thalweg.embedded import tell_dropped
 from thalweg.errors import BuildError, CheckpointError, ThalwegError
 from thalweg.flow.flow import Flow
-from thalweg.spark.batches import Batches
+from thalweg.spark.batches import BatchRunner
 from thalweg.spark.deaths import jvm_is_gone
 from thalweg.spark.failures import cause_to_show, ending, readable, tell_once
 from thalweg.spark.listing import listing_on_driver
-from thalweg.spark.scheduler import Place, Scheduler, place_for
+from thalweg.spark.patience import told_if_slow
+from thalweg.spark.scheduler import BatchPlace, Scheduler, place_for
 from thalweg.times import duration
 
 log = logging.getLogger("thalweg")
@@ -35,7 +36,7 @@ class Query:
 
     def __init__(
         self,
-        batches: Batches,
+        batches: BatchRunner,
         flow: Flow,
         frame: DataFrame,
         trigger: Any,
@@ -82,7 +83,7 @@ class Query:
             )
         self._batch, self._running, self._batch_since_s = batch, True, time.time()
         try:
-            with self._place() as place:
+            with self._place() as place, self._told_if_slow(batch):
                 self._batches.run(frame, batch, ends=False, admission_wait_s=place.wait_s)
                 place.rows = self._batches.progress[-1]["rows"]
         except BaseException as error:
@@ -101,14 +102,20 @@ class Query:
         done = self._batches.progress[-1]["batch"] if self._batches.progress else -1
         return max(self._batch, int(done) + 1)
 
-    def _place(self) -> contextlib.AbstractContextManager[Place]:
+    def _place(self) -> contextlib.AbstractContextManager[BatchPlace]:
         interval_us = duration(self._trigger.get("processingTime", "0 seconds"))
         return place_for(self._scheduler, self._flow.name, interval_us * 1e-6, self._batches.spark)
+
+    def _told_if_slow(self, batch: int) -> contextlib.AbstractContextManager[None]:
+        """The first batch also starts workers; where nobody reads the log only that one is worth a line."""
+        is_first = not self._batches.progress
+        starts = ", and Python workers start" if is_first else ""
+        return told_if_slow(f"flow {self._flow.name!r}: batch {batch} runs{starts}", aloud=is_first)
 
     def run_now(self) -> None:
         """Runs a bounded input as one batch in the calling thread (batch frames)."""
         try:
-            with self._place() as place:
+            with self._place() as place, self._told_if_slow(0):
                 self._batches.run(self._frame, 0, ends=True, admission_wait_s=place.wait_s)
             self._tell_dropped()
         except BaseException as error:

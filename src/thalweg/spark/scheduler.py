@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from thalweg.brief import brief, brief_repr
 from thalweg.checks import require_int, require_seconds, require_text
 from thalweg.errors import SchedulingError
-from thalweg.scheduling.admission import Admission, Decision, MostUrgentFirst, QueryStats
+from thalweg.scheduling.admission import Admission, Admitted, MostUrgentFirst, QueryStats
 from thalweg.scheduling.rounds import RoundPolicy
 from thalweg.spark import batch_thread
 
@@ -36,7 +36,7 @@ _LOOK_S: Final = 0.2
 
 
 @dataclasses.dataclass(slots=True)
-class Place:
+class BatchPlace:
     """A batch's place, which it has until its function returns.
 
     Attributes:
@@ -60,7 +60,7 @@ class _Waiter:
     def __init__(self, thread: int) -> None:
         self.thread = thread
         self.woken = threading.Event()
-        self.decision: Decision | None = None
+        self.decision: Admitted | None = None
         self.failure: SchedulingError | None = None
 
 
@@ -75,7 +75,7 @@ class SchedulerProgress:
     """
 
     queries: Mapping[str, QueryStats]
-    decisions: tuple[Decision, ...]
+    decisions: tuple[Admitted, ...]
 
 
 class Scheduler:
@@ -120,7 +120,7 @@ class Scheduler:
         self._lock = threading.Lock()
         #: By query, who waits for a place or has one.
         self._waiters: dict[str, _Waiter] = {}
-        self._decisions: collections.deque[Decision] = collections.deque(maxlen=RECENT)
+        self._decisions: collections.deque[Admitted] = collections.deque(maxlen=RECENT)
 
     def __repr__(self) -> str:
         with self._lock:
@@ -131,7 +131,7 @@ class Scheduler:
     @contextlib.contextmanager
     def admit(
         self, query: str, *, interval_s: float = 0.0, session: SparkSession | None = None
-    ) -> Iterator[Place]:
+    ) -> Iterator[BatchPlace]:
         """The batch of a foreachBatch function of your own: waits for a place, and has it in the ``with`` block.
 
         Args:
@@ -150,7 +150,7 @@ class Scheduler:
         session = session or batch_thread.session_here()
         context = session.sparkContext
         batch_thread.require_fair(context)
-        place = Place(query, batch_thread.batch_here(context))
+        place = BatchPlace(query, batch_thread.batch_here(context))
         before = batch_thread.rows_of_last_batch(session)
         waiter = self._arrive(place, before, interval_s)
         try:
@@ -160,7 +160,7 @@ class Scheduler:
         finally:
             self._leave(place)
 
-    def _arrive(self, place: Place, rows_before: int | None, interval_s: float) -> _Waiter:
+    def _arrive(self, place: BatchPlace, rows_before: int | None, interval_s: float) -> _Waiter:
         waiter = _Waiter(threading.get_ident())
         with self._lock:
             for other, its in self._waiters.items():
@@ -179,7 +179,7 @@ class Scheduler:
             self._decide()
         return waiter
 
-    def _wait(self, waiter: _Waiter, place: Place, session: SparkSession) -> None:
+    def _wait(self, waiter: _Waiter, place: BatchPlace, session: SparkSession) -> None:
         while not waiter.woken.wait(_LOOK_S):
             batch_thread.refuse_interrupted(
                 session, f"query {place.query!r}: batch {place.batch} waited for a place"
@@ -189,7 +189,7 @@ class Scheduler:
         assert waiter.decision is not None
         place.wait_s, place.reason = waiter.decision.wait_ns * 1e-9, waiter.decision.reason
 
-    def _leave(self, place: Place) -> None:
+    def _leave(self, place: BatchPlace) -> None:
         with self._lock:
             del self._waiters[place.query]
             self._admission.leave(place.query, time.monotonic_ns(), place.rows)
@@ -213,7 +213,7 @@ class Scheduler:
                 )
                 waiter.woken.set()
 
-    def _note(self, decision: Decision) -> None:
+    def _note(self, decision: Admitted) -> None:
         self._decisions.append(decision)
         log.info(
             "batch %d of %r runs after %.3f s: %s%s",
@@ -253,14 +253,14 @@ class Scheduler:
 @contextlib.contextmanager
 def place_for(
     scheduler: Scheduler | None, query: str, interval_s: float, session: SparkSession
-) -> Iterator[Place]:
+) -> Iterator[BatchPlace]:
     """A batch's place; where there is no scheduler at once, but in a pool of the query's own, too."""
     if scheduler is not None:
         with scheduler.admit(query, interval_s=interval_s, session=session) as place:
             yield place
         return
     with batch_thread.own_pool(session.sparkContext, _pool_of(query)):
-        yield Place(query)
+        yield BatchPlace(query)
 
 
 def _pool_of(query: str) -> str:

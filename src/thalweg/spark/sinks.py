@@ -10,22 +10,22 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from thalweg.checkpoint.paths import absolute, delete_folder, list_folders, resolve
+from thalweg.checkpoint.paths import absolute, delete_folder, resolve
 from thalweg.checks import path_of, require_function, require_rows
+from thalweg.connectors.batch_folders import batch_folder, batches_in
+from thalweg.connectors.shown import shown_table
 from thalweg.errors import BuildError, CheckpointError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.field_types import FieldType
 from thalweg.flow.operators.functions import Function, check_parameters
 from thalweg.flow.records import Field, Schema
-from thalweg.printing import Table, Terminal
+from thalweg.printing import Terminal
 from thalweg.spark.writer_options import FileFormat, writer_options
-from thalweg.times import text
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class FolderSink:
         delete_folder(fs, path)
 
     def _folder(self, batch: int) -> str:
-        return f"{self.path.rstrip('/')}/batch={batch}"
+        return batch_folder(self.path, batch)
 
 
 @contextlib.contextmanager
@@ -140,31 +140,12 @@ class ConsoleSink:
         """Prints a batch; an empty one is not worth a line."""
         if not table.num_rows:
             return
-        shown = table.slice(0, self.max_rows)
-        out = Table(f"{name}, batch {batch}: {table.num_rows:,} rows")
-        for field in schema.fields:
-            out.column(field.name, right=field.type.kind in (Kind.INT, Kind.FLOAT))
-        for row in readable_rows(schema, shown):
-            out.row(*row)
-        if table.num_rows > self.max_rows:
-            out.note(f"… {table.num_rows - self.max_rows:,} more")
-        Terminal().print(out)
+        title = f"{name}, batch {batch}: {table.num_rows:,} rows"
+        rows = table.slice(0, self.max_rows)
+        Terminal().print(shown_table(title, schema, rows, table.num_rows))
 
 
 Sink = FolderSink | FrameSink | TableSink | MemorySink | ConsoleSink
-
-
-def readable_rows(schema: Schema, table: pa.Table) -> list[Sequence[str]]:
-    """The rows of a table as people read them: times as ISO 8601, nulls as a dash."""
-    columns = []
-    for field in schema.fields:
-        column = table.column(field.name)
-        if field.type.kind is Kind.TIMESTAMP:
-            values = [None if v is None else text(v) for v in column.cast(pa.int64()).to_pylist()]
-        else:
-            values = column.to_pylist()
-        columns.append(["–" if value is None else str(value) for value in values])
-    return list(zip(*columns, strict=True))
 
 
 def parquet(path: str | os.PathLike[str], **options: Any) -> FolderSink:
@@ -290,12 +271,7 @@ def refuse_used_folders(sinks: dict[str, Sink]) -> None:
     """
     for name, sink in sinks.items():
         if isinstance(sink, FolderSink):
-            fs, path = resolve(sink.path)
-            old = [
-                one
-                for one in list_folders(fs, path)
-                if re.fullmatch(r"batch=\d+", one.rsplit("/", 1)[-1])
-            ]
+            old = batches_in(sink.path)
             if old:
                 raise CheckpointError(
                     f"sink {name!r}: {sink.path} already has {len(old)} batches, but the checkpoint is new; old and"

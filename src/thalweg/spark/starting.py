@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from thalweg.engine.serial import CHUNK_ROWS
+from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.spark import inputs as io
@@ -21,12 +21,13 @@ from thalweg.spark.arguments import (
     trigger_of,
     warn,
 )
-from thalweg.spark.batches import Batches
+from thalweg.spark.batches import BatchRunner
+from thalweg.spark.checkpoint.store import Store
 from thalweg.spark.elastic import Elastic, elastic
 from thalweg.spark.keys.locality import Asked
+from thalweg.spark.patience import told_if_slow
 from thalweg.spark.query import End, Query
 from thalweg.spark.scheduler import Scheduler
-from thalweg.spark.store import Store
 from thalweg.spark.tasks.worker import compile_all
 from thalweg.workers.warm import is_warm, warm_beside
 
@@ -107,21 +108,25 @@ def start(
     if streaming and checkpoint is not None:
         store = Store.open(os.fspath(checkpoint), None if state is None else os.fspath(state))
     try:
-        frame = io.tagged_frame(spark, plan, inputs, store.control if store else None)
-        batches = Batches(spark, plan, inputs, sinks, store, numbers, chunk_rows, locality)
-        warn(spark, numbers.most_slots, inputs, plan)
-        if str(spark.sparkContext.master).startswith("local"):
-            # The workers are on this machine: what is compiled here, with a message, they find in the cache.
-            batches.waits_for_loop = numbers.threads == numbers.most_threads > 1 and not is_warm()
-            if batches.waits_for_loop:
-                warm_beside()
-            for count in {numbers.threads, numbers.most_threads}:
-                compile_all(batches.prepared, 1 if batches.waits_for_loop else count)
+        with told_if_slow(f"starting flow {plan.flow!r}"):
+            frame = io.tagged_frame(spark, plan, inputs, store.control if store else None)
+            batches = BatchRunner(spark, plan, inputs, sinks, store, numbers, chunk_rows, locality)
+            warn(spark, numbers.most_slots, inputs, plan)
+            if str(spark.sparkContext.master).startswith("local"):
+                # The workers are on this machine: what is compiled here, with a message, they find in the cache.
+                batches.waits_for_loop = (
+                    numbers.threads == numbers.most_threads > 1 and not is_warm()
+                )
+                if batches.waits_for_loop:
+                    warm_beside()
+                for count in {numbers.threads, numbers.most_threads}:
+                    compile_all(batches.prepared, 1 if batches.waits_for_loop else count)
         query = Query(batches, flow, frame, asked, end, scheduler)
         if store is None:
             query.run_now()
         else:
-            query._start()
+            with told_if_slow(f"starting flow {plan.flow!r}"):
+                query._start()
     except BaseException:
         if store is not None:
             store.lease.give_back()

@@ -9,6 +9,9 @@ Nothing here needs Spark, threads or sleeping: time is what the rows say, or wha
 * :func:`assert_recut` checks that a ``map_batches`` function does not depend on how a stream is cut.
 """
 
+from typing import Any
+
+from thalweg.renamed import warn_renamed
 from thalweg.testing.compare import (
     assert_same,
     counts_of_parts,
@@ -19,10 +22,18 @@ from thalweg.testing.compare import (
 )
 from thalweg.testing.recut import assert_recut
 from thalweg.testing.runs import reference, run
-from thalweg.testing.session import Result, Session, states_of
+from thalweg.testing.session import CheckedResult, Session, states_of
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Result":
+        raise AttributeError(f"module 'thalweg.testing' has no attribute {name!r}")
+    warn_renamed("tw.testing.Result", "tw.testing.CheckedResult")
+    return CheckedResult
+
 
 __all__ = [
-    "Result",
+    "CheckedResult",
     "Session",
     "assert_recut",
     "assert_same",

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from thalweg.engine.serial import CHUNK_ROWS
+from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import (
     Combine,
@@ -21,7 +21,7 @@ from thalweg.flow.operators.nodes import (
 )
 from thalweg.plan.plan import Plan, make_plan
 from thalweg.testing.runs import reference, run
-from thalweg.testing.session import Mode, Result
+from thalweg.testing.session import CheckedResult, Mode
 from thalweg.workers.options import Options
 
 #: How many rows of context a difference shows before the first row that differs.
@@ -37,7 +37,7 @@ def assert_same(
     end: bool = True,
     options: Callable[[random.Random], Options | None] = lambda chooser: None,
     restart_every: Callable[[random.Random], int] = lambda chooser: 0,
-) -> Result:
+) -> CheckedResult:
     """Checks the engine against the serial reference: outputs in order, counts, and the state that is left.
 
     Of counts not the number of parts that ``key_by(..., grouping="partial")`` makes of rows, which depends on cuts.
@@ -116,7 +116,7 @@ def _origins(plan: Plan, ref: Any) -> Iterator[tuple[str, int]]:
             yield from _origins(plan, one)
 
 
-def difference(flow: Flow, expected: Result, got: Result) -> str:
+def difference(flow: Flow, expected: CheckedResult, got: CheckedResult) -> str:
     """The first difference between two results as text for people; "" when there is none."""
     for name in expected.sinks:
         found = row_difference(expected.sinks[name], got.sinks[name])

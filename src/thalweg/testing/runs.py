@@ -15,7 +15,7 @@ from thalweg.checks import (
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.names import check_names
 from thalweg.embedded.generators import made_rows
-from thalweg.engine.serial import CHUNK_ROWS
+from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import (
     Source,
@@ -24,7 +24,7 @@ from thalweg.flow.records import Schema
 from thalweg.plan.plan import make_plan
 from thalweg.testing.reference import run_reference
 from thalweg.testing.reference_parts import Outputs
-from thalweg.testing.session import Mode, Result, Session, without_zeros
+from thalweg.testing.session import CheckedResult, Mode, Session, without_zeros
 from thalweg.workers.options import Options
 
 #: Where inputs are cut into batches: row numbers for all sources, or by source name.
@@ -41,7 +41,7 @@ def run(
     compile: Mode = "auto",
     options: Options | None = None,
     restart_every: int = 0,
-) -> Result:
+) -> CheckedResult:
     """Runs the engine over bounded inputs; the result does not depend on chunks, cuts, threads or compilation.
 
     Args:
@@ -92,7 +92,9 @@ def run(
         session.close()
 
 
-def reference(flow: Flow, inputs: Mapping[str, Iterable[Any]], *, end: bool = True) -> Result:
+def reference(
+    flow: Flow, inputs: Mapping[str, Iterable[Any]], *, end: bool = True
+) -> CheckedResult:
     """Runs the serial reference runner, one tuple at a time: what the result must be.
 
     Arguments as for :func:`run`.
@@ -117,8 +119,8 @@ def reference(flow: Flow, inputs: Mapping[str, Iterable[Any]], *, end: bool = Tr
     return _of_outputs(run_reference(flow, rows, end=end))
 
 
-def _of_outputs(out: Outputs) -> Result:
-    return Result(out.sinks, out.states, without_zeros(out.counts))
+def _of_outputs(out: Outputs) -> CheckedResult:
+    return CheckedResult(out.sinks, out.states, without_zeros(out.counts))
 
 
 def _data(source: Source, inputs: Mapping[str, Any]) -> Any:

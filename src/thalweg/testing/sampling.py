@@ -26,7 +26,7 @@ from thalweg.testing.reference import run_reference
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Sample:
+class SampledKeys:
     """The keys of a flow's tuples, in the order in which a serial run meets them.
 
     Attributes:
@@ -64,7 +64,7 @@ class Sample:
         return self._buckets(name, [key])[0]
 
 
-def sample(flow: Flow, inputs: Mapping[str, Iterable[Any]]) -> Sample:
+def sample(flow: Flow, inputs: Mapping[str, Iterable[Any]]) -> SampledKeys:
     """Runs a flow over a sample of its input.
 
     Args:
@@ -74,7 +74,7 @@ def sample(flow: Flow, inputs: Mapping[str, Iterable[Any]]) -> Sample:
     plan = make_plan(flow)
     trail = _Trail(plan)
     run_reference(flow, inputs, observer=trail)
-    return Sample(keyed_operators(plan), trail.takes, trail.pairs)
+    return SampledKeys(keyed_operators(plan), trail.takes, trail.pairs)
 
 
 class _Trail:

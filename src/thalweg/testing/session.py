@@ -20,7 +20,8 @@ from thalweg.columns.keys import KeySpec
 from thalweg.connectors import BadRow, as_source, never
 from thalweg.embedded import collect
 from thalweg.engine.build import prepare
-from thalweg.engine.serial import CHUNK_ROWS, Engine, Leaving
+from thalweg.engine.contract import CHUNK_ROWS, Leaving
+from thalweg.engine.serial import SerialEngine
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.arguments import choice
@@ -39,7 +40,7 @@ Mode = Literal["auto", "never"]
 
 @brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
-class Result:
+class CheckedResult:
     """What a run gave.
 
     Attributes:
@@ -105,7 +106,7 @@ class Session:
         self._chunk_rows = chunk_rows or CHUNK_ROWS
         prepared = prepare(self.plan)
         self._engine = (
-            Engine(prepared, chunk_rows=self._chunk_rows)
+            SerialEngine(prepared, chunk_rows=self._chunk_rows)
             if options is None
             else ParallelEngine(prepared, chunk_rows=chunk_rows, options=options)
         )
@@ -165,10 +166,10 @@ class Session:
         self._collect(self._engine.settle())
         return _states(named(self._engine.keyed, operator, "keyed operator"))
 
-    def result(self) -> Result:
+    def result(self) -> CheckedResult:
         """Everything so far."""
         self._collect(self._engine.settle())
-        return Result(
+        return CheckedResult(
             {name: self.rows(name) for name in self._out},
             {name: self.states(name) for name in self._engine.keyed},
             without_zeros(self._engine.counts),

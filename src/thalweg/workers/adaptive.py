@@ -9,9 +9,11 @@ from typing import Any
 
 from thalweg.columns.chunks import Chunk
 from thalweg.elasticity.trial import ThreadTrial
+from thalweg.engine.base import UnitsEngine
 from thalweg.engine.build import Prepared
+from thalweg.engine.contract import CHUNK_ROWS, Leaving
 from thalweg.engine.keyed_unit import KeyedUnit
-from thalweg.engine.serial import CHUNK_ROWS, Engine, Leaving
+from thalweg.engine.serial import SerialEngine
 from thalweg.engine.units import Given
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.plan.plan import Edge
@@ -23,7 +25,7 @@ from thalweg.workers.warm import is_warm, warm_beside
 from thalweg.workers.wiring import wire
 
 
-class AdaptiveEngine(ParallelEngine):
+class AdaptiveEngine(ParallelEngine, SerialEngine):
     """A :class:`~thalweg.workers.engine.ParallelEngine` whose threads must pay.
 
     Until its trial is due for the first time it is a serial engine: nothing of threads has been made. It stays one
@@ -49,7 +51,7 @@ class AdaptiveEngine(ParallelEngine):
         self.tasks = []
 
     def _keyed(self, node: Keyed) -> KeyedUnit:
-        return Engine._keyed(self, node)
+        return UnitsEngine._keyed(self, node)
 
     def _get_ready(self) -> bool:
         """Makes what threads need, once; whether they can be tried."""
@@ -103,7 +105,7 @@ class AdaptiveEngine(ParallelEngine):
 
     def _step_alone(self, given: Given, clocks: Mapping[int, int], **how: Any) -> Leaving:
         self.check()
-        return Engine.step(self, given, clocks, **how)
+        return SerialEngine.step(self, given, clocks, **how)
 
     def _look(self) -> Leaving:
         """Lets the trial decide, with no step on its way."""
@@ -147,14 +149,14 @@ class AdaptiveEngine(ParallelEngine):
         if self._is_set_up:
             super().resume()
         else:
-            Engine.resume(self)
+            UnitsEngine.resume(self)
 
     # -- what was done --------------------------------------------------------------------------------------
 
     def operators(self) -> list[OperatorProgress]:
         """What each has done, both ways; nobody measures the time of operators that run alone."""
         if not self._is_set_up:
-            return Engine.operators(self)
+            return SerialEngine.operators(self)
         alone = self._alone if self._trial.in_threads else self._counted_alone()
         return [_with(one, *alone.get(one.name, (0, 0))) for one in super().operators()]
 

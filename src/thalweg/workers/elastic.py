@@ -64,7 +64,7 @@ class _Period:
     waits: bool = False
 
 
-class Elastic:
+class ElasticThreads:
     """Changes threads, and how many may run an operator, as a controller says.
 
     :meth:`start` begins with the fewest threads that there may be, and does all in a thread of its own until
@@ -316,11 +316,11 @@ class Elastic:
         return task.spec.name if task is not None else "a flow that is gone"
 
 
-def elastic_of(workers: Workers, options: Options) -> Elastic | None:
+def elastic_of(workers: Workers, options: Options) -> ElasticThreads | None:
     """What these options ask for; None where there is no controller."""
     if options.controller is None:
         return None
-    return Elastic(workers, options.controller, period_s=options.period_s)
+    return ElasticThreads(workers, options.controller, period_s=options.period_s)
 
 
 def describe(change: Change) -> str:

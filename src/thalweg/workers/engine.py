@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from thalweg.columns.chunks import Chunk, Column
+from thalweg.engine.base import UnitsEngine
 from thalweg.engine.build import Prepared
+from thalweg.engine.contract import CHUNK_ROWS, Leaving
 from thalweg.engine.keyed_unit import KeyedUnit
-from thalweg.engine.serial import CHUNK_ROWS, Engine, Leaving
 from thalweg.engine.units import Given, Moment
 from thalweg.errors import ThalwegError
 from thalweg.flow.operators.nodes import Keyed, Ref, Sink
@@ -58,8 +59,12 @@ _LOOK_US: Final = 50_000
 _GRACE: Final = 2.0
 
 
-class ParallelEngine(Engine):
-    """An :class:`~thalweg.engine.serial.Engine` whose units run in many threads.
+class HeldUp(Exception):
+    """Threads would wait for each other: Python runs an operator, and its one lock lets one of them at a time run."""
+
+
+class ParallelEngine(UnitsEngine):
+    """An :class:`~thalweg.engine.contract.Engine` whose units run in many threads.
 
     Steps that are submitted leave in their order, some calls later; :meth:`settle` waits for all of them. One thread
     at a time may submit. Where a function raises, that is the end: what is still on its way is dropped.
@@ -71,6 +76,10 @@ class ParallelEngine(Engine):
         chunk_rows: rows of a step; None lets them follow the operators' cost, so that none takes long for a step.
         workers: those of several flows; by default it has its own, and ends them with :meth:`stop`.
         priority_class: of the flow, for policies that ask for it.
+        only_if_free: whether it is not to be made where threads would be held up.
+
+    Raises:
+        HeldUp: they would be.
     """
 
     def __init__(
@@ -84,6 +93,7 @@ class ParallelEngine(Engine):
         needs_token: frozenset[Edge] = frozenset(),
         workers: Workers | None = None,
         priority_class: int = 0,
+        only_if_free: bool = False,
     ) -> None:
         self.options = options
         self.priority_class = priority_class
@@ -96,11 +106,14 @@ class ParallelEngine(Engine):
         self.domains = sorted({0, *self.plan.domains})
         self._slots = {domain: slot for slot, domain in enumerate(self.domains)}
         self._is_dropping = self._is_stopped = False
+        self._only_if_free = only_if_free
         self._set_up(needs_token, workers)
 
     def _set_up(self, needs_token: frozenset[Edge], workers: Workers | None) -> None:
         """Makes operators of the units, and puts them where workers find them."""
         self.tasks: list[Task] = wire(self, needs_token)
+        if self._only_if_free and self.is_held_up:
+            raise HeldUp
         if self.options.controller is not None and workers is None:
             # Operators that block must not be able to block all.
             most = max(self.options.threads, least_threads(self.tasks))
@@ -143,6 +156,16 @@ class ParallelEngine(Engine):
             for task in self.tasks[1:]
             if not task.leaves
         )
+
+    @property
+    def beside(self) -> ParallelEngine:
+        """Its threads."""
+        return self
+
+    @property
+    def threads(self) -> int:
+        """How many threads run operators now."""
+        return self.workers.threads
 
     @property
     def refs(self) -> int:

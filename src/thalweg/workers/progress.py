@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from thalweg.stats import OperatorProgress
+from thalweg.workers.contract import FlowEngine
 from thalweg.workers.memory import layout as at
 from thalweg.workers.views import tuples_waiting
-
-if TYPE_CHECKING:
-    from thalweg.workers.engine import ParallelEngine
 
 _KINDS: Final = {at.STATELESS: "stateless", at.KEYED: "keyed", at.STATEFUL: "stateful"}
 
 
-def operator_progress(engine: ParallelEngine) -> list[OperatorProgress]:
+def operator_progress(engine: FlowEngine) -> list[OperatorProgress]:
     """What each operator has done, and how it stands; the ends of streams are not among them."""
     mem, found = engine.mem, []
     totals = at.counts_of(mem).sum(axis=0)[engine.source :]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,17 +10,15 @@ from thalweg.compiler.columns import address
 from thalweg.engine.keyed_unit import Parts
 from thalweg.engine.units import Moment
 from thalweg.times import BEFORE_ALL
+from thalweg.workers.contract import FlowEngine
 from thalweg.workers.lockfree.atomics import store
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.handles import HAS_OBJECT
 from thalweg.workers.memory.places import handle_at
 from thalweg.workers.wiring import Task
 
-if TYPE_CHECKING:
-    from thalweg.workers.engine import ParallelEngine
 
-
-def run(engine: ParallelEngine, me: int, task: Task) -> None:
+def run(engine: FlowEngine, me: int, task: Task) -> None:
     """Runs the unit that a worker was returned with."""
     mem, phase = engine.mem, int(engine.mem[me + at.PHASE])
     first, out = int(mem[me + at.INPUTS]), int(mem[me + at.SPARE])
@@ -43,7 +41,7 @@ def run(engine: ParallelEngine, me: int, task: Task) -> None:
         engine.put(out, task, result)
 
 
-def drop(engine: ParallelEngine, me: int, task: Task) -> None:
+def drop(engine: FlowEngine, me: int, task: Task) -> None:
     """Puts out nothing in its place, as of a flow that has failed."""
     mem = engine.mem
     phase, first, out = (int(mem[me + word]) for word in (at.PHASE, at.INPUTS, at.SPARE))
@@ -56,13 +54,13 @@ def drop(engine: ParallelEngine, me: int, task: Task) -> None:
         engine.put(out, task, {})
 
 
-def _put_no_parts(engine: ParallelEngine, handle: int, task: Task) -> None:
+def _put_no_parts(engine: FlowEngine, handle: int, task: Task) -> None:
     reader = next(one for one in engine.tasks if one.spec.reads == [(task.index, 0)])
     rows = np.zeros(reader.spec.partitions, np.int64)
     _put_rows(engine, handle, rows, rows)
 
 
-def _moment(engine: ParallelEngine, handle: int) -> Moment:
+def _moment(engine: FlowEngine, handle: int) -> Moment:
     place = handle_at(engine.mem, handle)
     values = engine.mem[place + at.CLOCKS : place + at.CLOCKS + len(engine.domains)].tolist()
     clocks = {d: v for d, v in zip(engine.domains, values, strict=True) if v != BEFORE_ALL}
@@ -71,11 +69,11 @@ def _moment(engine: ParallelEngine, handle: int) -> Moment:
     return Moment(clocks, ending, int(engine.mem[place + at.ROUND]))
 
 
-def _put_parts(engine: ParallelEngine, handle: int, parts: Parts) -> None:
+def _put_parts(engine: FlowEngine, handle: int, parts: Parts) -> None:
     _put_rows(engine, handle, parts, parts.rows)
 
 
-def _put_rows(engine: ParallelEngine, handle: int, kept: Any, rows: at.Int64s) -> None:
+def _put_rows(engine: FlowEngine, handle: int, kept: Any, rows: at.Int64s) -> None:
     """Keeps an object under the handle of a split chunk, whose rows by partition stand there."""
     place = handle_at(engine.mem, handle)
     engine.objects[handle] = kept
@@ -83,7 +81,7 @@ def _put_rows(engine: ParallelEngine, handle: int, kept: Any, rows: at.Int64s) -
     engine.mem[place + at.PARTS] = address(rows)
 
 
-def _put_clocks(engine: ParallelEngine, handle: int, moment: Moment) -> None:
+def _put_clocks(engine: FlowEngine, handle: int, moment: Moment) -> None:
     place = handle_at(engine.mem, handle)
     for slot, domain in enumerate(engine.domains):
         engine.mem[place + at.CLOCKS + slot] = moment.clocks.get(domain, BEFORE_ALL)

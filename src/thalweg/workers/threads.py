@@ -23,6 +23,7 @@ import numpy as np
 from thalweg.compiler.modules import announce
 from thalweg.jit import when_compiling
 from thalweg.scheduling.rounds import Policy, RoundPolicy
+from thalweg.workers.contract import FlowEngine
 from thalweg.workers.lockfree.atomics import EMPTY, load, store
 from thalweg.workers.loop import work
 from thalweg.workers.memory import layout as at
@@ -38,7 +39,6 @@ from thalweg.workers.rounds.rounds import OperatorTraits, Rounds
 from thalweg.workers.steps import wake_all
 
 if TYPE_CHECKING:
-    from thalweg.workers.engine import ParallelEngine
     from thalweg.workers.wiring import Task
 
 _LOG: Final = logging.getLogger("thalweg")
@@ -77,8 +77,8 @@ class Workers:
         self.objects: list[Any] = [None] * int(self.mem[at.HANDLE_COUNT])
         #: under a round policy
         self.rounds: Rounds | None = None
-        self._owners: list[tuple[ParallelEngine, Task] | None] = [None] * room.operators
-        self._flows: dict[ParallelEngine, Placed] = {}
+        self._owners: list[tuple[FlowEngine, Task] | None] = [None] * room.operators
+        self._flows: dict[FlowEngine, Placed] = {}
         self._garbage = np.empty(64, np.int64)
         self._collecting = threading.Lock()
         #: guards which flows and threads there are
@@ -95,7 +95,7 @@ class Workers:
 
     # -- flows ----------------------------------------------------------------------------------------------
 
-    def add(self, engine: ParallelEngine) -> Placed:
+    def add(self, engine: FlowEngine) -> Placed:
         """A place for an engine's operators; its steps may be submitted from then on.
 
         Raises:
@@ -126,14 +126,14 @@ class Workers:
                 self._start_threads()
             return placed
 
-    def remove(self, engine: ParallelEngine) -> None:
+    def remove(self, engine: FlowEngine) -> None:
         """Takes out an engine of which nothing is on its way."""
         with self._changing:
             if engine in self._flows:
                 self._take_out(engine)
                 self._tell_rounds()
 
-    def _take_out(self, engine: ParallelEngine) -> None:
+    def _take_out(self, engine: FlowEngine) -> None:
         placed = self._flows.pop(engine)
         self.memory.remove(placed)
         for place in placed.places:

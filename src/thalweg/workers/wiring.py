@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from thalweg.columns.chunks import Chunk
 from thalweg.compiler.columns import address
 from thalweg.compiler.keyed import CompiledKeyed
 from thalweg.compiler.stateless import CompiledChain
+from thalweg.engine.base import works_without_rows
 from thalweg.engine.coroutines.unit import CoroutineUnit
 from thalweg.engine.feedback_unit import LoopUnit
 from thalweg.engine.interpreted import InterpretedChain
 from thalweg.engine.interpreted_keyed import InterpretedKeyed
 from thalweg.engine.keyed_unit import KeyedUnit, Parts
-from thalweg.engine.serial import works_without_rows
 from thalweg.engine.units import ChainUnit, DigestUnit, Given, Moment, Setting
 from thalweg.flow.operators.nodes import (
     Coroutine,
@@ -27,6 +27,7 @@ from thalweg.flow.operators.nodes import (
     Union,
 )
 from thalweg.plan.plan import OWN, RELEASE, TIME, Edge, Unit, stream_schema
+from thalweg.workers.contract import FlowEngine
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.layout import PAYLOAD_SHIFT, OpSpec
 from thalweg.workers.native.blocks import view_block
@@ -34,9 +35,6 @@ from thalweg.workers.native.chain import NativeChain
 from thalweg.workers.native.chain import eligible as chain_eligible
 from thalweg.workers.native.keyed import NativeKeyed
 from thalweg.workers.native.keyed import eligible as keyed_eligible
-
-if TYPE_CHECKING:
-    from thalweg.workers.engine import ParallelEngine
 
 _QUEUES: Final = {"hybrid": at.HYBRID, "partitioned": at.PARTITIONED, "shared": at.SHARED}
 #: What an operator puts out in one step, by stream; what the ingress gives may also be named by edge.
@@ -71,7 +69,7 @@ class Task:
     _counted: list[int] = dataclasses.field(default_factory=list)
     _empty: dict[int, tuple[int, Any]] = dataclasses.field(default_factory=dict)
 
-    def run(self, engine: ParallelEngine, handles: Sequence[int], moment: Moment) -> Bundle | Parts:
+    def run(self, engine: FlowEngine, handles: Sequence[int], moment: Moment) -> Bundle | Parts:
         """Runs the operator on a step, whose outputs are under these handles."""
         chunks = [
             read(engine, handle, *where) for handle, where in zip(handles, self.inputs, strict=True)
@@ -87,7 +85,7 @@ class Task:
             return {}
         return self.call(chunks, moment)
 
-    def run_part(self, engine: ParallelEngine, handle: int, part: int, moment: Moment) -> int:
+    def run_part(self, engine: FlowEngine, handle: int, part: int, moment: Moment) -> int:
         """Runs a partition of a split chunk; a lower bound of its timers."""
         assert self.unit is not None
         parts = engine.objects[handle]
@@ -105,7 +103,7 @@ class Task:
         bound = self.unit.run_part(parts, part)
         return bound if self.keyed is None else self.keyed.sync_bounds(part)
 
-    def join(self, engine: ParallelEngine, handle: int, moment: Moment) -> Bundle:
+    def join(self, engine: FlowEngine, handle: int, moment: Moment) -> Bundle:
         """The output of a split chunk whose partitions have run."""
         assert self.unit is not None
         parts = engine.objects[handle]
@@ -122,10 +120,10 @@ class Task:
         parts.results = list(self.keyed.join(split, parts.chunk))
         return self.unit.join(parts)
 
-    def _arrived(self, engine: ParallelEngine, handle: int) -> Chunk:
+    def _arrived(self, engine: FlowEngine, handle: int) -> Chunk:
         return read(engine, handle, *self.inputs[0])
 
-    def run_serial(self, engine: ParallelEngine, handle: int, moment: Moment) -> Bundle:
+    def run_serial(self, engine: FlowEngine, handle: int, moment: Moment) -> Bundle:
         """Runs a step of an operator in one piece that machine code gave up."""
         assert self.unit is not None and self.keyed is not None
         arrived = self._arrived(engine, handle)
@@ -137,9 +135,9 @@ class Task:
         self.keyed.sync()
         return out
 
-    def keep(self, engine: ParallelEngine, handle: int, bundle: Bundle) -> Kept:
+    def keep(self, engine: FlowEngine, handle: int, bundle: Bundle) -> KeptChunks:
         """What is to be kept under a handle: the chunks, with blocks over those that machine code reads."""
-        kept = Kept(bundle)
+        kept = KeptChunks(bundle)
         for number, edges in self.read_natively.items():
             ref = self.refs[number]
             chunk = next((bundle[e] for e in edges if e in bundle), bundle.get(ref))
@@ -181,7 +179,7 @@ class Task:
             arrived, out, disarmed = news
             setting.count(self.unit.node.name, **{"in": arrived, "out": out, "disarmed": disarmed})
 
-    def _empty_block(self, engine: ParallelEngine, number: int, edge: Edge) -> int:
+    def _empty_block(self, engine: FlowEngine, number: int, edge: Edge) -> int:
         if number not in self._empty:
             ref = self.refs[number]
             columns = engine.edge_columns(ref, edge)
@@ -193,14 +191,14 @@ class Task:
 
 
 @dataclasses.dataclass(slots=True)
-class Kept:
+class KeptChunks:
     """What Python keeps under a handle: the chunks of a step, and what the blocks over them need to stay alive."""
 
     bundle: Bundle
     views: dict[int, tuple[Chunk, Any]] = dataclasses.field(default_factory=dict)
 
 
-def read(engine: ParallelEngine, handle: int, ref: Ref, edge: Edge) -> Chunk:
+def read(engine: FlowEngine, handle: int, ref: Ref, edge: Edge) -> Chunk:
     """A stream's chunk as one of its readers sees it."""
     kept = engine.objects[handle]
     if kept is not None and edge in kept.bundle:
@@ -220,7 +218,7 @@ def read(engine: ParallelEngine, handle: int, ref: Ref, edge: Edge) -> Chunk:
 class _Wiring:
     """Collects the operators of one engine."""
 
-    def __init__(self, engine: ParallelEngine, needs_token: frozenset[Edge]) -> None:
+    def __init__(self, engine: FlowEngine, needs_token: frozenset[Edge]) -> None:
         self.engine = engine
         self.options = engine.options
         self._needs_token = needs_token
@@ -314,14 +312,15 @@ class _Wiring:
     def _keyed(self, task: Task, runner: KeyedUnit) -> NativeKeyed | None:
         """Machine code for a keyed operator whose input the task reads, where it can be."""
         node, plan = runner.node, self.engine.plan
-        operators = [one for one in runner.operators if isinstance(one, CompiledKeyed)]
         columns = self.engine.setting.columns(Ref(node.index))
-        if len(operators) < len(runner.operators):
+        if not (keyed_eligible(runner, columns) and self._reads_natively(task)):
             return None
-        if not (keyed_eligible(node, runner.spec, columns) and self._reads_natively(task)):
-            return None
-        timed = bool(plan.domains[node.index - 1])
-        return NativeKeyed(operators, timed=timed, order_names=columns)
+        operators = [one for one in runner.operators if isinstance(one, CompiledKeyed)]
+        key = runner.key_function
+        return NativeKeyed(
+            operators, timed=bool(plan.domains[node.index - 1]), order_names=columns,
+            key=key if isinstance(key, CompiledChain) else None,
+        )  # fmt: skip
 
     def _is_native(self, task: Task, keyed: NativeKeyed, function: int) -> None:
         task.keyed, spec = keyed, task.spec
@@ -371,7 +370,8 @@ def is_interpreted(runner: Any) -> bool:
     if isinstance(runner, ChainUnit):
         return any(isinstance(one, InterpretedChain) for _, one in runner.parts)
     if isinstance(runner, KeyedUnit):
-        return runner.key_is_interpreted or isinstance(runner.operators[0], InterpretedKeyed)
+        interpreted = InterpretedChain, InterpretedKeyed
+        return any(isinstance(o, interpreted) for o in (runner.key_function, runner.operators[0]))
     return isinstance(runner, (DigestUnit, CoroutineUnit, LoopUnit))
 
 
@@ -382,7 +382,7 @@ def least_threads(tasks: Iterable[Task]) -> int:
     return 1 + max(blocking, default=0)
 
 
-def wire(engine: ParallelEngine, needs_token: frozenset[Edge]) -> list[Task]:
+def wire(engine: FlowEngine, needs_token: frozenset[Edge]) -> list[Task]:
     """The operators of an engine in topological order; the first is the ingress."""
     wiring = _Wiring(engine, needs_token)
     plan, stage = engine.plan, engine.stage

@@ -1,6 +1,6 @@
 """Stepping ``async def`` operators: C-Stream's base scheduler (Sahin & Gedik, section 3.2), without asyncio.
 
-A :class:`Network` holds operators and the bounded queues between them. One thread steps it: whoever asks says
+A :class:`PortNetwork` holds operators and the bounded queues between them. One thread steps it: whoever asks says
 which ready operator comes next, and with the same order of operators everything is the same again. Wake-ups may
 be spurious: what an operator waits for is looked at again when it is stepped.
 
@@ -43,7 +43,7 @@ _NEXT: Final = {
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class Operator:
+class NetworkOperator:
     """An operator of a network. ``blocked_on`` are the queues whose change may let it go on."""
 
     name: str
@@ -65,10 +65,10 @@ class Growth:
     capacity: int
 
 
-Pick = Callable[[Sequence[Operator]], Operator]
+Pick = Callable[[Sequence[NetworkOperator]], NetworkOperator]
 
 
-class Network:
+class PortNetwork:
     """Operators and the queues between them, stepped by one thread.
 
     Args:
@@ -88,13 +88,13 @@ class Network:
         self._quantum = quantum
         self._max_rows = max_rows
         self._leave = leave
-        self._operators: list[Operator] = []
+        self._operators: list[NetworkOperator] = []
         #: all and only operators in state READY, the one that has waited longest first
-        self._ready: dict[Operator, None] = {}
+        self._ready: dict[NetworkOperator, None] = {}
         #: by queue, the READ_BLOCKED operators whose wait names it
-        self._read_blocked: dict[Queue[Any], dict[Operator, None]] = {}
+        self._read_blocked: dict[Queue[Any], dict[NetworkOperator, None]] = {}
         #: by queue, the WRITE_BLOCKED operators that wait for its room
-        self._write_blocked: dict[Queue[Any], dict[Operator, None]] = {}
+        self._write_blocked: dict[Queue[Any], dict[NetworkOperator, None]] = {}
         #: by queue, how many outputs write to it and are not complete; an outside writer counts as one
         self._writers: dict[Queue[Any], int] = {}
         self._stopping = False
@@ -105,12 +105,12 @@ class Network:
 
     def add(
         self, body: Body, inputs: Sequence[Queue[Any]], outputs: Sequence[Output[Any]]
-    ) -> Operator:
+    ) -> NetworkOperator:
         """Adds an operator; it is ready, and starts when it is first stepped.
 
         A queue that no output of an earlier operator writes to is written to from outside, by :meth:`put`.
         """
-        operator = Operator(body.name, body, inputs, outputs)
+        operator = NetworkOperator(body.name, body, inputs, outputs)
         for output in outputs:
             for queue in output.readers:
                 self._writers[queue] = self._writers.get(queue, 0) + 1
@@ -151,7 +151,7 @@ class Network:
             operator.body.close()
 
     @property
-    def ready(self) -> tuple[Operator, ...]:
+    def ready(self) -> tuple[NetworkOperator, ...]:
         """The operators that can be stepped, the one that has waited longest first."""
         return tuple(self._ready)
 
@@ -182,7 +182,7 @@ class Network:
             if not self._grow():
                 return
 
-    def step(self, operator: Operator) -> None:
+    def step(self, operator: NetworkOperator) -> None:
         """Runs a ready operator until it blocks, completes or has used up its quantum."""
         self._move(operator, State.RUNNING)
         taken = [queue.taken for queue in operator.inputs]
@@ -200,7 +200,7 @@ class Network:
             if queue.taken > before and queue.has_room:
                 self._wake_writers(queue)
 
-    def _serve(self, operator: Operator, request: Wait[Any] | Push[Any] | None) -> bool:
+    def _serve(self, operator: NetworkOperator, request: Wait[Any] | Push[Any] | None) -> bool:
         """Does what an operator awaits, and lets it go on; False: it is blocked now."""
         if isinstance(request, Push):
             full = tuple(queue for queue in request.output.readers if not queue.has_room)
@@ -226,7 +226,7 @@ class Network:
             queue.put(push.row)
             self._written(queue)
 
-    def _complete(self, operator: Operator) -> None:
+    def _complete(self, operator: NetworkOperator) -> None:
         """Closes the outputs, and abandons the inputs."""
         self._move(operator, State.COMPLETED)
         for output in operator.outputs:
@@ -240,7 +240,7 @@ class Network:
 
     # -- states -------------------------------------------------------------------------------------------
 
-    def _move(self, operator: Operator, to: State, on: tuple[Queue[Any], ...] = ()) -> None:
+    def _move(self, operator: NetworkOperator, to: State, on: tuple[Queue[Any], ...] = ()) -> None:
         """The only place where an operator changes its state; keeps all indices."""
         if to not in _NEXT[operator.state]:
             raise RuntimeError(f"{operator!r} cannot become {to.value}")
@@ -255,7 +255,7 @@ class Network:
         if to is State.READY:
             self._ready[operator] = None
 
-    def _index(self, state: State) -> dict[Queue[Any], dict[Operator, None]]:
+    def _index(self, state: State) -> dict[Queue[Any], dict[NetworkOperator, None]]:
         return self._write_blocked if state is State.WRITE_BLOCKED else self._read_blocked
 
     def _written(self, queue: Queue[Any]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from thalweg.engine.coroutines.body import Body
-from thalweg.engine.coroutines.frame import Network, State
+from thalweg.engine.coroutines.frame import PortNetwork, State
 from thalweg.errors import OperatorError
 from thalweg.flow.operators.coroutine_verb import Kept, call
 from thalweg.flow.operators.coroutines import Control, Input, Output, Push, Queue, Wait
@@ -36,7 +36,7 @@ class Live:
         body = Body(
             node.name, node.told, lambda: call(node, inputs, outputs, kept.own), inputs, outputs
         )
-        self._network = Network(leave=leave)
+        self._network = PortNetwork(leave=leave)
         self._operator = self._network.add(body, self.queues, outputs)
         self.completed = kept.completed
         #: rows that came after it had returned, and rows that it left unread when it did

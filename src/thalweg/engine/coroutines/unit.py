@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -30,11 +30,30 @@ from thalweg.flow.records import Schema
 from thalweg.plan.plan import LEVEL, TIME, Closing, counter
 from thalweg.times import BEFORE_ALL
 
-if TYPE_CHECKING:
-    from thalweg.engine.port_room import PortRoom
-
 _LOG: Final = logging.getLogger("thalweg")
 _NOTHING: Final = Schema("Nothing", ())
+
+
+class Room(Protocol):
+    """The room at the inputs of an operator, where a host bounds it (:mod:`thalweg.engine.port_room`).
+
+    ``lengths`` are the rows that each input holds, ``missing`` the inputs that the operator waits for.
+    """
+
+    #: rows that each input may hold
+    capacity: list[int]
+
+    def holds_back(self, source: int, lengths: Sequence[int], missing: Sequence[int]) -> str:
+        """The name of a full input for which a source is to wait, "" without one."""
+
+    def arrived(self, place: int, lengths: Sequence[int], missing: Sequence[int]) -> bool:
+        """Whether an input that has got a row had to grow."""
+
+    def grow(self, place: int, rows: int, missing: Sequence[int]) -> None:
+        """Gives an input room for so many rows."""
+
+    def full(self, lengths: Sequence[int], missing: Sequence[int]) -> list[int]:
+        """The inputs whose sources wait."""
 
 
 class CoroutineTable(ObjectTable):
@@ -148,7 +167,7 @@ class CoroutineUnit:
         self.here = True
         self.restart_every = 0
         #: how many rows its inputs hold, in an embedded run
-        self.room: PortRoom | None = None
+        self.room: Room | None = None
         self.tables: dict[int, CoroutineTable] = {}
         self._setting = setting
         self._timed = bool(setting.plan.domains[node.index - 1])

@@ -70,6 +70,6 @@ def run(
     """Writes so many generated rows to files, runs the flow over them and shows a sink."""
     with tempfile.TemporaryDirectory(prefix=f"thalweg-{source}-") as folder:
         datagen.write_files(batches, folder, rows=rows, files=2)
-        given = running.Input(folder, "parquet")
+        given = running.ExampleInput(folder, "parquet")
         outcome = running.run(flow, {source: given}, slots=slots, embedded=embedded)
     running.show(outcome, sink)

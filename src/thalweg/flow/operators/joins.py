@@ -21,7 +21,7 @@ from thalweg.flow.state_class import StateSpec, make_state
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Combine:
+class Combiner:
     """Makes one output row of a row of each input.
 
     Attributes:
@@ -52,7 +52,7 @@ async def _put(out: Output[Any], row: Any | None) -> None:
         await out.push(row)
 
 
-async def barrier(*rows: Input[Any], out: Output[Any], combine: Combine) -> None:
+async def barrier(*rows: Input[Any], out: Output[Any], combine: Combiner) -> None:
     """The n-th row of each input together (Sahin & Gedik, Listing 2)."""
     while await wait_for_all(*rows):
         await _put(out, combine(*(port.pop() for port in rows)))
@@ -62,7 +62,7 @@ async def barrier_by_time(
     *rows: Input[Any],
     matched: Output[Any],
     unmatched: Output[Any],
-    combine: Combine,
+    combine: Combiner,
 ) -> None:
     """The rows of one time from all inputs together; a time that an input lacks is told for those that have it."""
     while await wait_for_all(*rows):
@@ -133,7 +133,7 @@ async def join(
     *,
     keys: Sequence[Sequence[int]],
     within: int,
-    combine: Combine,
+    combine: Combiner,
 ) -> None:
     """Pairs of equal keys whose times are at most ``within`` apart, each when its later row comes.
 
@@ -171,7 +171,7 @@ async def zip_within(
     right_over: Output[Any],
     *,
     timeout: int,
-    combine: Combine,
+    combine: Combiner,
 ) -> None:
     """The next row of one with the next of the other; a row that waits longer than ``timeout`` goes apart.
 

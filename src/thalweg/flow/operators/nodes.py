@@ -229,6 +229,18 @@ class Key:
     buckets: int
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Collects:
+    """What a keyed operator of the library does with a row whose state is that of the rows of a window or session.
+
+    It puts the row, without its last field, behind the others; the last field is a time, and the timer stands ``span``
+    behind it. The operator's functions say the same; an engine may do it without calling them.
+    """
+
+    item: Schema
+    span: int
+
+
 @dataclasses.dataclass(frozen=True)
 class Keyed(Reader):
     """process: a function with one state a key; a stateful operator is a keyed one with one key."""
@@ -244,6 +256,7 @@ class Keyed(Reader):
     errors: Errors
     compile: Compile
     timing: Timing = "clock"
+    collects: Collects | None = None
 
     @property
     def kind(self) -> OperatorKind:

@@ -16,9 +16,10 @@ from xxhash import xxh64_intdigest
 from thalweg.errors import BuildError
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.agg import Aggregate, Part, bind
+from thalweg.flow.operators.nodes import Collects
 from thalweg.flow.records import Field, Schema
 from thalweg.flow.state_class import StateSpec, make_state
-from thalweg.times import NEVER
+from thalweg.times import EXTREME, NEVER
 
 
 class Made(NamedTuple):
@@ -28,6 +29,7 @@ class Made(NamedTuple):
     on_timer: Callable[..., Any] | None
     state: StateSpec
     out: Schema
+    collects: Collects | None = None
 
 
 def make_functions(name: str, text: str, scope: Mapping[str, Any]) -> dict[str, Any]:
@@ -200,7 +202,9 @@ def collect(
         + (f"    yield from {answer}\n" if many else f"    return {answer}\n")
     )
     made = make_functions(operator, text, {"SIZE": size, "CALL": call, "ITEM": item.make})
-    return Made(made["update"], made["close"], state, out)
+    span = size if session else size - 1
+    direct = Collects(item, span) if span <= EXTREME else None
+    return Made(made["update"], made["close"], state, out, direct)
 
 
 def dedupe(

@@ -70,7 +70,7 @@ def assign(
     return {slot: by_id[chosen[slot]] for slot in range(slots)}
 
 
-class Placement:
+class SlotPlacement:
     """Remembers where a query's slots are and leads its stages there.
 
     Args:

@@ -27,8 +27,10 @@ from thalweg.checks import (
 )
 from thalweg.engine.machine import usable_processors
 from thalweg.errors import BuildError
+from thalweg.spark.cluster.class_archive import archive_options
 from thalweg.spark.cluster.java import prepare_java
 from thalweg.spark.deaths import NOTES, jvm_is_gone
+from thalweg.spark.patience import told_if_slow
 
 _LOCAL = re.compile(r"local(?:\[\s*(\*|\d+)\s*(?:,\s*\d+\s*)?\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*\d+\s*,\s*(\d+)\s*,\s*\d+\s*\]")
@@ -117,12 +119,13 @@ def session(
     if master is None and not submitted:
         master = asked.get("spark.master", "local[*]")
     _set_python(master)
-    if not submitted:
-        prepare_java()
+    java = None if submitted else prepare_java()
     settings = _all_settings(master, threads_per_slot, asked)
-    if light_jvm and master is not None and master.startswith("local"):
-        settings[_JAVA_OPTIONS] = f"{LIGHT_JVM} {settings[_JAVA_OPTIONS]}".strip()
-    return _start(app_name, settings)
+    if java is not None and master is not None and master.startswith("local"):
+        ours = [LIGHT_JVM if light_jvm else "", archive_options(str(java), settings[_JAVA_OPTIONS])]
+        settings[_JAVA_OPTIONS] = " ".join([*filter(None, ours), settings[_JAVA_OPTIONS]]).strip()
+    with told_if_slow(f"starting Spark on {master or 'the cluster'}"):
+        return _start(app_name, settings)
 
 
 def _start(app_name: str, settings: Mapping[str, str]) -> SparkSession:

@@ -11,8 +11,8 @@ from pyspark.accumulators import AccumulatorParam
 
 from thalweg.hashing import Int64s
 from thalweg.locality import KeySummary
-from thalweg.locality.counts import Counts
-from thalweg.locality.names import KeyNames
+from thalweg.locality.counting.counts import Counts
+from thalweg.locality.counting.names import KeyNames
 
 #: What tasks told: the batch's attempt, stage, slot, and a summary as bytes.
 Told: TypeAlias = list[tuple[str, int, int, bytes]]

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from thalweg.checkpoint.paths import FileSystem
-from thalweg.checkpoint.record import CommitRecord, Unit
+from thalweg.checkpoint.record import ChainPart, CommitRecord
 from thalweg.checkpoint.segments import read_units
 from thalweg.columns.chunks import Bools
 from thalweg.columns.keys import KeySpec
@@ -69,13 +69,13 @@ class KnownKeys:
     def _forget(self) -> None:
         self._read, self._hashes = frozenset(), {}
 
-    def _units(self, record: CommitRecord | None) -> Iterator[tuple[str, Unit]]:
+    def _units(self, record: CommitRecord | None) -> Iterator[tuple[str, ChainPart]]:
         for name in self._homes:
             for chain in record.chains.get(name, {}).values() if record else ():
                 for unit in chain:
                     yield name, unit
 
-    def _add(self, units: list[tuple[str, Unit]]) -> None:
+    def _add(self, units: list[tuple[str, ChainPart]]) -> None:
         found: dict[str, list[UInt64s]] = {}
         batches = read_units(self._fs, self._root, [(unit.file, unit.number) for _, unit in units])
         for (name, _), rows in zip(units, batches, strict=True):

@@ -39,7 +39,8 @@ from thalweg.locality import (
     evaluate,
     keyed_operators,
 )
-from thalweg.locality.recent import joined
+from thalweg.locality.counting.recent import joined
+from thalweg.locality.counting.summary import bucket_loads
 from thalweg.locality.reconfiguration import (
     Action,
     BatchCommitted,
@@ -52,7 +53,6 @@ from thalweg.locality.reconfiguration import (
     TableRead,
     WriteTable,
 )
-from thalweg.locality.summary import bucket_loads
 from thalweg.locality.triggers import Decision, History, Propose
 from thalweg.plan.plan import Plan
 from thalweg.spark.keys.counting import ToldParam, top_keys

@@ -11,7 +11,7 @@ from thalweg.flow.operators.nodes import Combine
 from thalweg.locality.routing import keyed_operators
 from thalweg.plan.plan import Plan
 from thalweg.spark.cluster.exchanges import Exchange, co_located
-from thalweg.spark.elastic import Change
+from thalweg.spark.elastic import BatchChange
 from thalweg.spark.keys.locality import Routed, TopKeys
 
 #: A key with more than this share of a slot's fair load is hot.
@@ -59,13 +59,13 @@ def locality_progress(
     }
 
 
-def table_changes(batch: int, routed: Routed) -> list[Change]:
+def table_changes(batch: int, routed: Routed) -> list[BatchChange]:
     """The table that holds behind a batch, where it is another one."""
     run = routed.run
     if run is None or run.decision is None or not routed.next_epoch:
         return []
     reason = f"{run.decision.reason}; {run.moves.between_slots} keys move"
-    return [Change(batch, "table", routed.epoch, routed.next_epoch, reason)]
+    return [BatchChange(batch, "table", routed.epoch, routed.next_epoch, reason)]
 
 
 def _sums(pairs: Any) -> tuple[int, int]:

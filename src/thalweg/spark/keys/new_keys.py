@@ -36,7 +36,7 @@ FEW: Final = 0.01
 PAUSE: Final = 8
 
 
-class Pace:
+class PrepassPace:
     """Which batches a pre-pass runs over: all, until it finds next to nothing; then ever fewer, until it does."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class NewKeysOfBatches:
         self._new_keys = NewKeys(plan, pins=pins)
         self.reads: list[Read] = self._new_keys.reads
         self._known = KnownKeys(plan, fs, root)
-        self._pace = Pace()
+        self._pace = PrepassPace()
         #: by operator, the tuples of each slot since the last new table; with the batch that runs ``_loads_then``
         self._loads: Mapping[str, list[int]] | None = None
         self._loads_then: Mapping[str, list[int]] | None = None

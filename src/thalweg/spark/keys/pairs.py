@@ -13,7 +13,8 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from thalweg.engine.serial import Engine, Leaving
+from thalweg.engine.contract import Engine, Leaving
+from thalweg.engine.serial import SerialEngine
 from thalweg.errors import ThalwegError
 from thalweg.slots.pairs import PAIRS, PairReader, Read
 from thalweg.spark.inputs import receive, source_chunks
@@ -65,7 +66,7 @@ def _engine(job: StageJob) -> Engine:
     prepared = plan_of(job)
     if job.fingerprint not in _ENGINES:
         _ENGINES.clear()
-        _ENGINES[job.fingerprint] = Engine(prepared, stage=0, chunk_rows=job.chunk_rows)
+        _ENGINES[job.fingerprint] = SerialEngine(prepared, stage=0, chunk_rows=job.chunk_rows)
     engine = _ENGINES[job.fingerprint]
     for gate in engine.gates.values():
         set_gate_facts(gate, None)

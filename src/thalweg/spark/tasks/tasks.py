@@ -16,15 +16,16 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from thalweg.columns.chunks import Chunk
-from thalweg.engine.serial import Engine, Leaving
+from thalweg.engine.contract import Engine, Leaving
+from thalweg.engine.serial import SerialEngine
+from thalweg.engine.units import Moment
 from thalweg.errors import ThalwegError
 from thalweg.flow.failures import left_by
 from thalweg.flow.operators.nodes import Source
 from thalweg.plan.plan import Edge
-from thalweg.slots.messages import Phase
 from thalweg.slots.runner import StageRunner
 from thalweg.spark.inputs import receive, source_chunks
-from thalweg.spark.keys.routing import Sender, merge_phases, sink_blobs
+from thalweg.spark.tasks.sender import Sender, merge_phases, sink_blobs
 from thalweg.spark.tasks.transport import DRIVER, Blob, decode, from_batch, report, to_batches
 from thalweg.spark.tasks.worker import StageJob, clocks_of, hot_engine, plan_of, save
 
@@ -170,7 +171,7 @@ def first_stage(job: StageJob) -> Body:
 def _first_stage(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[Blob]:
     started = _Started.now()
     facts: dict[str, Any] = {}
-    rows = Phase({}, frozenset(), 0)
+    rows = Moment({})
     with hot_engine(job, 0, 0) as hot:
         engine = hot.engine
         sender = Sender(StageRunner(engine, plan_of(job), 0), job, 0)
@@ -181,7 +182,7 @@ def _first_stage(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[B
                 # The slots behind take all steps of a batch as one, whose clock is the furthest of theirs.
                 rows = rows.later(engine.moment.clocks)
         ends = engine.plan.closings if facts["ends"] else ()
-        yield from sender.clocks([rows, *(Phase({}, frozenset([at]), n) for at, n in ends)])
+        yield from sender.clocks([rows, *(Moment({}, frozenset([at]), n) for at, n in ends)])
         said = save(job, 0, 0, hot, _task_id())
         facts |= _slowest(engine)
     yield report(0, 0, {**said, **facts, **started.spent()})
@@ -199,7 +200,7 @@ def later_stage(job: StageJob, stage: int) -> Body:
 def _later_stage(job: StageJob, stage: int, batches: Iterator[pa.RecordBatch]) -> Iterator[Blob]:
     slot = _slot()
     mine: dict[tuple[int, Edge], list[pa.Buffer]] = {}
-    phases: list[Phase] = []
+    phases: list[Moment] = []
     yield from _sorted_out(stage, batches, mine, phases)
     started = _Started.now()
     with hot_engine(job, stage, slot) as hot:
@@ -231,7 +232,7 @@ def _sorted_out(
     stage: int,
     batches: Iterator[pa.RecordBatch],
     mine: dict[tuple[int, Edge], list[pa.Buffer]],
-    phases: list[Phase],
+    phases: list[Moment],
 ) -> Iterator[Blob]:
     """Puts what a stage reads into ``mine``, by phase and edge, and into ``phases``; gives on what others read."""
     for batch in batches:
@@ -264,7 +265,7 @@ def last_merge(job: StageJob) -> Body:
 def _last_merge(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[Blob]:
     prepared = plan_of(job)
     parts: dict[tuple[int, int], list[Chunk]] = {}
-    runner = StageRunner(Engine(prepared, stage=prepared.plan.depth), prepared, _slot())
+    runner = StageRunner(SerialEngine(prepared, stage=prepared.plan.depth), prepared, _slot())
     for batch in batches:
         for blob in from_batch(batch):
             if blob.stage == DRIVER:

@@ -27,14 +27,14 @@ from thalweg.checkpoint.store import Migrate, SegmentPlace, load_buckets, save_o
 from thalweg.checkpoint.table_form import arrow_schema
 from thalweg.columns.keys import KeySpec
 from thalweg.engine.build import Prepared
-from thalweg.engine.coroutines.unit import CoroutineUnit
+from thalweg.engine.contract import Engine
 from thalweg.engine.ingress import Gate
 from thalweg.engine.keyed_unit import KeyedUnit
-from thalweg.engine.serial import Engine
+from thalweg.engine.serial import SerialEngine
 from thalweg.errors import CheckpointError
 from thalweg.flow.operators.nodes import Coroutine, Keyed, Source
 from thalweg.slots.migration import take_out
-from thalweg.slots.routes import Routes
+from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.runner import tell_slot
 from thalweg.spark.tasks.gates import GateState, gate_facts, set_gate_facts
 from thalweg.workers.engine import ParallelEngine
@@ -173,7 +173,7 @@ def _made(job: StageJob, stage: int | None) -> HotEngine:
 def make_engine(prepared: Prepared, stage: int | None, *, chunk_rows: int, threads: int) -> Engine:
     """An engine of a slot; threads that it has start with its first step."""
     if threads == 1:
-        return Engine(prepared, stage=stage, chunk_rows=chunk_rows)
+        return SerialEngine(prepared, stage=stage, chunk_rows=chunk_rows)
     options = Options(threads=threads)
     made = ParallelEngine(prepared, stage=stage, chunk_rows=chunk_rows, options=options)
     if stage is None and made.is_native:
@@ -211,21 +211,21 @@ def forget_engines() -> None:
         _ENGINES.popitem()[1].engine.stop()
 
 
-def routes_of(job: StageJob) -> Routes:
+def routes_of(job: StageJob) -> SlotRoutes:
     """Where keys and state units are in the job's batch."""
     return _routes(job.fingerprint, job.root, job.epoch, job.slots)
 
 
-def next_routes_of(job: StageJob) -> Routes:
+def next_routes_of(job: StageJob) -> SlotRoutes:
     """Where they are from the next batch on."""
     return _routes(job.fingerprint, job.root, job.next_epoch or job.epoch, job.slots)
 
 
 @functools.lru_cache(maxsize=4)
-def _routes(fingerprint: str, root: str, epoch: int, slots: int) -> Routes:
+def _routes(fingerprint: str, root: str, epoch: int, slots: int) -> SlotRoutes:
     plan = _PLANS[fingerprint].plan
     table = read_table(*resolve(root), epoch) if epoch else None
-    return Routes(plan, slots if table is None else table.slots, table, spreads=True)
+    return SlotRoutes(plan, slots if table is None else table.slots, table, spreads=True)
 
 
 def _previous(job: StageJob) -> records.CommitRecord | None:
@@ -260,8 +260,8 @@ def _load(job: StageJob, hot: HotEngine, slot: int) -> None:
     for name, unit in hot.engine.keyed.items():
         route = routes_of(job)[name]
         owned = route.owned(slot)
-        if isinstance(unit, KeyedUnit):
-            unit.set_units(route.units, owned)
+        if name in hot.engine.by_key:
+            hot.engine.by_key[name].set_units(route.units, owned)
         mine = set(owned)
         aside = hot.aside.setdefault(name, {})
         for bucket in [b for b in unit.tables if b not in mine]:
@@ -339,7 +339,7 @@ def save(job: StageJob, stage: int | None, slot: int, hot: HotEngine, task: str)
     for name, unit in engine.keyed.items():
         migrate = _migration(job, unit.node)
         keys = [field.name for field in unit.node.key.fields]
-        moved = _moved(job, unit)
+        moved = _moved(job, engine.by_key[name]) if name in engine.by_key else {}
         segment = save_operator(
             fs, path, place, name, unit.tables, record,
             keys=keys, metadata=about, moved=moved, migrate=migrate,
@@ -358,9 +358,9 @@ def save(job: StageJob, stage: int | None, slot: int, hot: HotEngine, task: str)
     return said
 
 
-def _moved(job: StageJob, unit: KeyedUnit | CoroutineUnit) -> dict[int, pa.RecordBatch]:
+def _moved(job: StageJob, unit: KeyedUnit) -> dict[int, pa.RecordBatch]:
     """Takes out the keys that are in another unit from the next batch on; gives their state by that unit."""
-    if not job.next_epoch or not isinstance(unit, KeyedUnit) or not unit.node.key.fields:
+    if not job.next_epoch:
         return {}
     then = next_routes_of(job)[unit.node.name].units
     moved = take_out(unit, then.of, lambda here: here)

@@ -12,7 +12,8 @@ columns.addresses`): the addresses of values and validity, 0 where all are valid
 1+2C, 2+2C   addresses of int64[rows], event time and own time; 0 where the stream carries none
 3+2C         the *payload*: the handle of the Python chunk that holds text, bytes, lists and records; -1 none
 4+2C         address of int64[rows], the row in the payload; 0 where row i is the payload's row i
-5+2C         (not in views) the table that a kernel writes to: its capacity in rows, the addresses of
+5+2C         address of the payload's texts, TEXT_WORDS a column of the payload; 0 none
+6+2C         (not in views) the table that a kernel writes to: its capacity in rows, the addresses of
              further int64 columns, then again a pair a field; behind it further words
 ===========  =======================================================================================
 
@@ -34,8 +35,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from thalweg.columns.canonical import TEXT
 from thalweg.columns.chunks import Chunk, Column, Int64s, numpy_dtype
-from thalweg.compiler.columns import address, addresses, gather
+from thalweg.compiler.columns import TEXT_WORDS, address, addresses, gather, text_words
 from thalweg.compiler.kinds import field_type
 from thalweg.compiler.runtime.calls import copy_bytes, free, get_i, malloc, put_i, words_at
 from thalweg.flow.field_types import FieldType
@@ -77,9 +79,14 @@ def payload_row_word(fields: int) -> int:
 
 
 @shared
+def texts_word(fields: int) -> int:
+    return 5 + 2 * fields
+
+
+@shared
 def table_word(fields: int) -> int:
     """Where the table that a kernel writes to begins: its first word is the capacity."""
-    return 5 + 2 * fields
+    return 6 + 2 * fields
 
 
 # -- shapes ----------------------------------------------------------------------------------------------------
@@ -314,16 +321,19 @@ def view_block(chunk: Chunk, payload: int) -> tuple[Int64s, list[Any]]:
     words[0] = len(chunk)
     words[1 : 1 + 2 * fields] = addresses(chunk.columns, keep)
     words[payload_word(fields)] = NO_PAYLOAD
+    texts = np.zeros((fields, TEXT_WORDS), np.int64)
     for number, column in enumerate(chunk.columns):
         if not column.type.fixed_width:
             words[values_word(number) + 1] = number
-            words[payload_word(fields)] = payload
+            words[payload_word(fields)], words[texts_word(fields)] = payload, address(texts)
+            if column.type.kind in TEXT:
+                texts[number] = text_words(column, keep)
     for name, word in ((TIME, time_word(fields)), (OWN, own_word(fields))):
         if name in chunk.order:
             values = np.ascontiguousarray(chunk.order[name], np.int64)
             keep.append(values)
             words[word] = address(values)
-    return words, [*keep, whole]
+    return words, [*keep, whole, texts]
 
 
 def _copied(place: int, count: int, dtype: Any) -> npt.NDArray[Any]:

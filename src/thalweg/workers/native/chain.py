@@ -14,6 +14,7 @@ import numpy as np
 
 from thalweg.compiler.columns import address
 from thalweg.compiler.kinds import NO_VALUE, field_type
+from thalweg.compiler.runtime.arena import ARENA_WORDS, free_arena
 from thalweg.compiler.runtime.calls import address_of, call3, copy_bytes, get_i, put_i, words_at
 from thalweg.compiler.runtime.support import DONE, get_b, put_b
 from thalweg.compiler.stateless import COUNTS, NEEDED, OUT, STOP, CompiledChain
@@ -30,6 +31,7 @@ from thalweg.workers.native.blocks import (
     payload_row_word,
     payload_word,
     table_word,
+    texts_word,
     time_word,
     values_word,
 )
@@ -98,12 +100,15 @@ def _outputs(ctx: int, block: int, expected: int) -> int:
     made = new_block(get_i(ctx + 8 * _SHAPE), rows * expected >> 8)
     if made == 0:
         return 0
-    for i in range(COUNTS + 2 * get_i(ctx + 8 * _STEPS)):
+    arena = COUNTS + 2 * get_i(ctx + 8 * _STEPS)
+    for i in range(arena + ARENA_WORDS):
         put_i(made + words + 8 * i, 0)
     put_i(made + words + 8 * STOP, rows)
     while True:
         control = made + words
         status, code = call3(get_i(ctx + 8 * _KERNEL), block, made + table, control)
+        if status != 0 or code == DONE:
+            free_arena(control + 8 * arena)
         if status != 0:
             free_block(made, 0, 0)
             return 0
@@ -140,6 +145,7 @@ def _finish(ctx: int, block: int, made: int) -> int:
     else:
         put_i(made + 8 * payload_word(fields), NO_PAYLOAD)
         put_i(made + 8 * payload_row_word(fields), 0)
+        put_i(made + 8 * texts_word(fields), 0)
     return rows
 
 
@@ -223,6 +229,7 @@ def _payload(
 ) -> None:
     """The payload stays; its rows are those of the source rows and stand in the source column."""
     put_i(made + 8 * payload_word(fields), get_i(block + 8 * payload_word(given)))
+    put_i(made + 8 * texts_word(fields), get_i(block + 8 * texts_word(given)))
     rows_at = get_i(block + 8 * payload_row_word(given))
     if rows_at != 0:
         _take(rows_at, source, rows, source)
@@ -239,10 +246,14 @@ def _count(ctx: int, tally: int, rows: int, counts: int) -> None:
 
 
 def eligible(unit: Any, order_names: Sequence[str]) -> bool:
-    """Whether a unit can run as machine code: one compiled chain, and no order columns but TIME and OWN."""
+    """Whether a unit can run as machine code: one compiled chain, and no order columns but TIME and OWN.
+
+    Blocks have no room for new texts: what puts some out is run by Python.
+    """
     if not isinstance(unit, ChainUnit) or not set(order_names) <= {TIME, OWN}:
         return False
-    return len(unit.parts) == 1 and isinstance(unit.parts[0][1], CompiledChain)
+    (_, compiled), *others = unit.parts
+    return not others and isinstance(compiled, CompiledChain) and not compiled.texts.made
 
 
 class NativeChain:
@@ -257,7 +268,9 @@ class NativeChain:
         self.compiled = compiled
         steps, fields = len(compiled.steps), compiled.out.fields
         kinds = [_kind(field.type) for field in fields]
-        self.shape = BlockShape(compiled.out, order_names, columns=1, words=COUNTS + 2 * steps)
+        self.shape = BlockShape(
+            compiled.out, order_names, columns=1, words=COUNTS + 2 * steps + ARENA_WORDS
+        )
         #: which word of a block names its payload; 0 where blocks have none
         self.payload_word = payload_word(len(fields)) if _TEXT in kinds else 0
         tally, each = line_up(_KINDS + len(fields)), line_up(2 + steps)

@@ -17,21 +17,30 @@ import numpy as np
 from thalweg.checkpoint.table_form import record_dtype
 from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.columns.contracts import KeyedResult
-from thalweg.columns.keys import KeyRows, KeySpec
+from thalweg.columns.keys import KeyBytes, KeyRows
 from thalweg.columns.state_units import StateUnits
 from thalweg.compiler import keyed_code as code
-from thalweg.compiler.columns import Buffers, address
+from thalweg.compiler.columns import TEXT_TAIL, Buffers, address
 from thalweg.compiler.keyed import CompiledKeyed, Run, Split
 from thalweg.compiler.kinds import field_type
 from thalweg.compiler.runtime.calls import address_of
 from thalweg.compiler.runtime.lookup import BUCKET, END, RANGE_WIDTH, START
+from thalweg.compiler.runtime.undo import UndoLog
+from thalweg.compiler.stateless import CompiledChain
+from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.flow.field_types import FieldType, Kind
-from thalweg.flow.operators.nodes import Keyed
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import TIME
 from thalweg.times import NEVER
 from thalweg.workers.native import keyed_layout as at
-from thalweg.workers.native.blocks import BlockShape, free_block, payload_word, time_word
+from thalweg.workers.native.blocks import (
+    BlockShape,
+    free_block,
+    payload_word,
+    table_word,
+    time_word,
+)
+from thalweg.workers.native.chain import NativeChain
 from thalweg.workers.native.keyed_merge import merge_keyed, run_serial
 from thalweg.workers.native.keyed_ranks import CategoryRanks
 from thalweg.workers.native.keyed_run import drop_due, run_partition
@@ -40,22 +49,28 @@ from thalweg.workers.native.keyed_split import free_split, split_keyed
 _KEY_KINDS: Final = {
     Kind.FLOAT: at.FLOAT_KEY,
     Kind.BOOL: at.BOOL_KEY,
-    Kind.CATEGORY: at.TEXT_KEY,
+    Kind.CATEGORY: at.CATEGORY_KEY,
+    Kind.STR: at.TEXT_KEY,
+    Kind.BYTES: at.TEXT_KEY,
 }
 
 
-def eligible(node: Keyed, key: KeySpec, order_names: Sequence[str]) -> bool:
-    """Whether a compiled operator can also run in machine code from end to end.
+def eligible(unit: KeyedUnit, order_names: Sequence[str]) -> bool:
+    """Whether an operator can run in machine code from end to end.
 
     Args:
-        node: the operator.
-        key: its key.
+        unit: the operator.
         order_names: the order columns that its outputs carry.
     """
+    key, function = unit.spec, unit.key_function
+    # The ordered bytes of categories are those of their texts, which only Python knows.
+    is_known = not key.has_text or all(one.type.kind is not Kind.CATEGORY for one in key.fields)
     return (
-        node.timing == "clock"
-        and node.key.function is None
-        and not key.has_text
+        unit.node.timing == "clock"
+        and (function is None or isinstance(function, CompiledChain))
+        and is_known
+        and all(isinstance(o, CompiledKeyed) and not o.texts.made for o in unit.operators)
+        and not (isinstance(function, CompiledChain) and function.texts.made)
         and set(order_names) <= {TIME}
     )
 
@@ -72,12 +87,19 @@ class NativeKeyed:
         operators: one a partition; they are kept alive and own the state.
         timed: whether the operator lives in a flow with a clock: rows have times, timers fire.
         order_names: the order columns of its outputs, at most TIME.
+        key: the function that makes the first field of the key, if one does.
     """
 
     def __init__(
-        self, operators: Sequence[CompiledKeyed], *, timed: bool, order_names: Sequence[str]
+        self,
+        operators: Sequence[CompiledKeyed],
+        *,
+        timed: bool,
+        order_names: Sequence[str],
+        key: CompiledChain | None = None,
     ) -> None:
         self.operators = list(operators)
+        self._key = None if key is None else NativeChain(key, ())
         self.spec = operators[0].spec
         self._timed = timed
         #: a lower bound of each partition's timers
@@ -118,12 +140,16 @@ class NativeKeyed:
         dtype = record_dtype(spec.state)
         assert dtype.fields is not None
         ctx = np.zeros(at.CONTEXT_WORDS, np.int64)
+        made = spec.key.names[:1] if self._key else ()
         keys = [
-            (names.index(field.name), _KEY_KINDS.get(field.type.kind, at.WORD_KEY), field.type.optional)
+            (
+                0 if field.name in made else names.index(field.name),
+                _KEY_KINDS.get(field.type.kind, at.WORD_KEY), field.type.optional, field.name in made,
+            )
             for field in spec.key.fields
         ]  # fmt: skip
         kinds = [_kind_words(field.type) for field in outputs]
-        self._sizes = len(buffers.table), dtype.itemsize
+        self._sizes = len(buffers.table), code.log_place(dtype.itemsize) + 8
         timed = self._timed and spec.timer is not None
         words = {
             at.KERNEL: address_of(self.operators[0].kernel), at.PARTITIONS: len(self.operators),
@@ -137,6 +163,8 @@ class NativeKeyed:
             at.TIMER_OFFSET: dtype.fields[spec.timer][1] if timed and spec.timer else -1,
             at.COUNTS: address(self.counts), at.HAS_TEXT: self.payload_word != 0,
             at.SHAPE: self.shape.address, at.RANKS: self._ranks.place,
+            at.HAS_BYTES: spec.key.has_text, at.PLAIN_TEXT: spec.key.is_plain_text,
+            at.KEY_FUNCTION: self._key.ctx if self._key else 0,
         }  # fmt: skip
         for word, value in words.items():
             ctx[word] = value
@@ -161,9 +189,10 @@ class NativeKeyed:
         sizes = np.diff(bounds).tolist()
         self._due = [np.zeros((1 + RANGE_WIDTH) * size, np.int64) for size in sizes]
         chunk = at.AREA_HEAD
-        out = chunk + code.COLUMNS + 2 * len(self.spec.source.names)
+        out = chunk + code.COLUMNS + 2 * len(self.spec.source.names) + TEXT_TAIL
         backup = out + table_words
-        words = -(-(backup + -(-record_size // 8)) // 8) * 8 + 8
+        words = -(-(backup + record_size // 8) // 8) * 8 + 8
+        self._logs = [UndoLog() for _ in self.operators]
         self.areas = np.zeros((count, words), np.int64)
         self.context[at.AREAS], self.context[at.AREA_WORDS] = address(self.areas), words
         for number, (area, operator) in enumerate(zip(self.areas, self.operators, strict=True)):
@@ -177,6 +206,7 @@ class NativeKeyed:
             area[chunk + code.TABLES] = operator.places.place
             area[chunk + code.DEFAULT] = operator.default_place
             area[chunk + code.BACKUP] = start + 8 * backup
+            area[backup + record_size // 8 - 1] = self._logs[number].place
 
     def _buffers(self, capacity: int) -> Buffers:
         return Buffers(self.spec.out, code.OUT_WORDS + self.spec.words, capacity)
@@ -254,11 +284,21 @@ class NativeKeyed:
         ranges = ranges.reshape(-1, RANGE_WIDTH)
         buckets = ranges[:, BUCKET].tolist()
         coming = (ranges[:, END] - ranges[:, START]).tolist()
+        sizes = self._identity_sizes(words, ranges)
         places = self.operators[number].places
         # No output refers to entries here, so dead ones may go. Where one table is full others soon will be.
-        for table, rows in zip(places.sync(buckets), coming, strict=True):
-            table.reserve(max(rows, len(table.flags) >> 2))
+        for table, rows, nbytes in zip(places.sync(buckets), coming, sizes, strict=True):
+            table.reserve(max(rows, len(table.flags) >> 2), nbytes)
         places.sync(buckets)
+
+    def _identity_sizes(self, split: Int64s, ranges: Int64s) -> list[int]:
+        """How many bytes the identities of the keys of these ranges take, repetitions included."""
+        if not self.spec.key.has_text:
+            return [0] * len(ranges)
+        rows = int(split[at.ROWS])
+        sizes = np.diff(_view(int(split[at.KEY_ENDS]), rows + 1))
+        before = np.concatenate([[0], np.cumsum(sizes[_view(int(split[at.ORDER]), rows)])])
+        return [int(before[end] - before[start]) for _, start, end in ranges.tolist()]
 
     def _finish(self, at_split: int, number: int, clock: int, chunk: Chunk) -> None:
         operator, area = self.operators[number], self.areas[number]
@@ -272,6 +312,7 @@ class NativeKeyed:
             # The kernel starts again at the call that raised, and raises where its exception is seen.
             table = operator.tables[int(ranges[control[code.RANGE], BUCKET])]
             table.records[control[code.ENTRY]] = run.backup[0]
+            self._logs[number].undo()
         part = self._part(at_split, number)
         part[at.PART_BUFFER], part[at.PART_PYTHON] = area[at.BUFFER], 1
         area[at.BUFFER] = 0
@@ -304,10 +345,23 @@ class NativeKeyed:
                     part[at.PART_USED], part[at.PART_DISARMED],
                 )  # fmt: skip
                 run = self._run(int(part[at.PART_BUFFER]), int(part[at.PART_CAPACITY]), control)
+                source = run.buffers.extra(code.SOURCE, run.used)
+                run.identities = self._kept_keys(part, source)
                 results.append(operator.result(made, run))
         free_split(split, 0, 0)
         self._learn(results)
         return results
+
+    def _kept_keys(self, part: Int64s, source: Int64s) -> KeyBytes | None:
+        """The identities of the keys of a partition's timers, without the empty ones of its rows."""
+        place, used = int(part[at.PART_KEYS]), int(part[at.PART_USED])
+        if not place:
+            return None
+        ends = _view(place, used + 1)
+        data = np.empty(int(ends[-1]), np.uint8)
+        if len(data):
+            ctypes.memmove(data.ctypes.data, place + ends.nbytes, data.nbytes)
+        return KeyBytes(np.concatenate([[0], ends[1:][source < 0]]), data)
 
     def _learn(self, results: Sequence[KeyedResult]) -> None:
         """Lets machine code order the categories that Python has to order this time."""
@@ -326,13 +380,13 @@ class NativeKeyed:
     def _split(self, split: int, chunk: Chunk) -> Split:
         words = _view(split, at.SPLIT_WORDS).tolist()
         rows, fields, width = words[at.ROWS], len(self.spec.source.names), self.spec.key.width
-        block = _view(words[at.IN_BLOCK], payload_word(fields))
+        block = _view(words[at.IN_BLOCK], table_word(fields))
         times = int(block[time_word(fields)]) if self._timed else 0
         used = int(_view(words[at.FIRST], len(self.operators) + 1)[-1])
         keys = KeyRows(
             _view(words[at.HASHES], rows).view(np.uint64),
             _view(words[at.WORDS], rows * width).reshape(rows, width),
-            None,
+            None,  # nothing is looked up any more
         )
         return Split(
             chunk,
@@ -342,7 +396,7 @@ class NativeKeyed:
             _view(words[at.ENTRIES], rows),
             _view(words[at.RANGES], RANGE_WIDTH * used).reshape(used, RANGE_WIDTH),
             [],
-            block[1 : 1 + 2 * fields].tolist(),
+            block[1 : 1 + 2 * fields + TEXT_TAIL].tolist(),
         )
 
     def _run(self, buffer: int, capacity: int, control: Int64s) -> Run:

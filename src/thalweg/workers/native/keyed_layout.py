@@ -18,7 +18,7 @@ BUCKETS: Final = 2  # of the key space
 WIDTH: Final = 3  # words of a key
 NULL_WORD: Final = 4  # 1: the last of them is the null mask
 KEY_FIELDS: Final = 5
-KEYS: Final = 6  # address of (column, kind, optional) of each key field
+KEYS: Final = 6  # address of KEY_WORDS words of each key field
 IN_FIELDS: Final = 7
 OUT_FIELDS: Final = 8
 OUT_KINDS: Final = 9  # address of (bytes of a value, boxed, handle) of each output field
@@ -46,14 +46,26 @@ PIN_HASHES: Final = 30  # their hashes,
 PIN_GROUPS: Final = 31  # their groups,
 PIN_INDEX: Final = 32  # and the index of the hashes
 PIN_CELLS: Final = 33  # cells of the index
-CONTEXT_WORDS: Final = 34
+HAS_BYTES: Final = 34  # 1: keys have an identity in bytes, since a field of theirs is text
+PLAIN_TEXT: Final = 35  # 1: that is the text of the only field; 0: the fields' ordered bytes
+KEY_FUNCTION: Final = (
+    36  # address of the context of the chain that makes the first key field, 0 none
+)
+CONTEXT_WORDS: Final = 37
 
-#: Words of a key field, and its kinds.
-KEY_WORDS: Final = 3
+#: Words of a key field.
+KEY_COLUMN: Final = 0  # its column in the chunk; of what a function makes, in the chunk of keys
+KEY_KIND: Final = 1
+KEY_OPTIONAL: Final = 2
+KEY_MADE: Final = 3  # 1: a function makes it
+KEY_WORDS: Final = 4
+
+#: Kinds of key fields.
 WORD_KEY: Final = 0  # int, timestamp
 FLOAT_KEY: Final = 1
 BOOL_KEY: Final = 2
-TEXT_KEY: Final = 3  # category: its code says nothing about its order, see keyed_ranks
+CATEGORY_KEY: Final = 3  # its code says nothing about its order, see keyed_ranks
+TEXT_KEY: Final = 4  # str, bytes
 
 #: Words of an output field.
 KIND_WORDS: Final = 3
@@ -99,7 +111,11 @@ WORDS: Final = 7  # address of int64[rows, width]
 RANGES: Final = 8  # address of int64[ranges, RANGE_WIDTH]
 PARTS: Final = 9  # address of what each partition gave
 PART_COUNT: Final = 10  # the number of partitions
-SPLIT_WORDS: Final = 11
+KEY_ENDS: Final = (
+    11  # address of int64[rows + 1]: the identity of row i is bytes i to i + 1 of these
+)
+KEY_BYTES: Final = 12  # address of the identities, taken by itself; 0 where keys have none
+SPLIT_WORDS: Final = 13
 
 #: Words of what a partition gave.
 PART_BUFFER: Final = 0  # address of its outputs, 0 none
@@ -107,4 +123,5 @@ PART_CAPACITY: Final = 1
 PART_USED: Final = 2
 PART_DISARMED: Final = 3
 PART_PYTHON: Final = 4  # 1: Python holds the outputs
-PART_WORDS: Final = 5
+PART_KEYS: Final = 5  # address of the ends of the identities of outputs, empty those of rows, and the bytes; 0 none
+PART_WORDS: Final = 6

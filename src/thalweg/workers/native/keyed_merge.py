@@ -18,16 +18,13 @@ from thalweg.workers.native.blocks import (
     payload_row_word,
     payload_word,
     table_word,
+    texts_word,
     time_word,
 )
+from thalweg.workers.native.keyed_keys import field, put
 from thalweg.workers.native.keyed_order import PICK_BITS, PLACE, arrange, part_of
 from thalweg.workers.native.keyed_run import column_of, run_partition
-from thalweg.workers.native.keyed_split import (
-    field,
-    free_split,
-    put,
-    split_keyed,
-)
+from thalweg.workers.native.keyed_split import free_split, split_keyed
 
 # -- the block -------------------------------------------------------------------------------------------------
 
@@ -44,6 +41,7 @@ def _new_block(ctx: int, rows: int) -> int:
     for i in range(2 * fields):
         put(block, 1 + i, field(table, 1 + has_text + i))
     put(block, payload_word(fields), NO_PAYLOAD)
+    put(block, texts_word(fields), 0)
     put(block, payload_row_word(fields), field(table, 1) if has_text else 0)
     return block
 
@@ -161,8 +159,26 @@ def _fill(ctx: int, split: int, out: int, total: int, picks: int, room: int) -> 
         if field(whole, f):
             put(out, 2 + 2 * f, 0)
     if field(ctx, at.HAS_TEXT):
-        given = payload_word(field(ctx, at.IN_FIELDS))
-        put(out, payload_word(fields), field(field(split, at.IN_BLOCK), given))
+        block, given = field(split, at.IN_BLOCK), field(ctx, at.IN_FIELDS)
+        put(out, payload_word(fields), field(block, payload_word(given)))
+        put(out, texts_word(fields), field(block, texts_word(given)))
+
+
+@shared
+def _has_key_texts(ctx: int, part: int) -> bool:
+    """Whether a timer put out text of its key, which stands in no payload."""
+    if field(part, at.PART_KEYS) == 0 or not field(ctx, at.HAS_TEXT):
+        return False
+    buffer, capacity = field(part, at.PART_BUFFER), field(part, at.PART_CAPACITY)
+    first = field(ctx, at.COLUMNS) - 2 * field(ctx, at.OUT_FIELDS)
+    for f in range(field(ctx, at.OUT_FIELDS)):
+        if field(field(ctx, at.OUT_KINDS) + 8 * at.KIND_WORDS * f, 2):
+            handles = column_of(ctx, buffer, capacity, first + 2 * f)
+            for i in range(field(part, at.PART_USED)):
+                handle = field(handles, i)
+                if handle < 0 and handle != NO_VALUE:
+                    return True
+    return False
 
 
 @shared
@@ -198,7 +214,7 @@ def merge_keyed(ctx: int, split: int, scratch: int) -> int:
     total = disarmed = 0
     for p in range(field(ctx, at.PARTITIONS)):
         part = part_of(split, p)
-        if field(part, at.PART_PYTHON):
+        if field(part, at.PART_PYTHON) or _has_key_texts(ctx, part):
             return 0
         total += field(part, at.PART_USED)
         disarmed += field(part, at.PART_DISARMED)

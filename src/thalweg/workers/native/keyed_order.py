@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 from thalweg.compiler import keyed_code as code
-from thalweg.compiler.runtime.support import get_i, put_i
+from thalweg.compiler.runtime.support import get_i, get_u, put_i
 from thalweg.workers.lockfree.atomics import shared
 from thalweg.workers.native import keyed_layout as at
 from thalweg.workers.native.blocks import time_word
+from thalweg.workers.native.keyed_keys import field
 from thalweg.workers.native.keyed_ranks import rank_of
 from thalweg.workers.native.keyed_run import column_of
-from thalweg.workers.native.keyed_split import field
 
 #: A pick is an output: its partition above these bits, its place there below.
 PICK_BITS: Final = 40
@@ -93,11 +93,32 @@ def _sort_rows(ctx: int, split: int, picks: int, count: int, spare: int, starts:
 
 
 @shared
+def _identity(split: int, pick: int) -> tuple[int, int]:
+    """Where the identity of a timer's key stands, and its bytes."""
+    part, row = part_of(split, pick >> PICK_BITS), pick & PLACE
+    keys = field(part, at.PART_KEYS)
+    data = keys + 8 * (field(part, at.PART_USED) + 1)
+    return data + field(keys, row), field(keys, row + 1) - field(keys, row)
+
+
+@shared
+def _compare_bytes(split: int, a: int, b: int) -> int:
+    """Keys by their identities, whose bytes sort like the keys: -1, 0 or 1."""
+    (x, size_x), (y, size_y) = _identity(split, a), _identity(split, b)
+    for k in range(min(size_x, size_y)):
+        if get_u(x + k) != get_u(y + k):
+            return -1 if get_u(x + k) < get_u(y + k) else 1
+    return (size_x > size_y) - (size_x < size_y)
+
+
+@shared
 def _compare(ctx: int, split: int, a: int, b: int) -> int:
     """Timers by (time, key): -1, 0, 1, or _UNKNOWN."""
     x, y = value_of(ctx, split, a, code.OUT_TIME), value_of(ctx, split, b, code.OUT_TIME)
     if x != y:
         return -1 if x < y else 1
+    if field(ctx, at.HAS_BYTES):
+        return _compare_bytes(split, a, b)
     key, width = field(ctx, at.KEYS), field(ctx, at.WIDTH)
     nulls_a = nulls_b = 0
     if field(ctx, at.NULL_WORD):
@@ -107,13 +128,13 @@ def _compare(ctx: int, split: int, a: int, b: int) -> int:
         null_a, null_b = (nulls_a >> place) & 1, (nulls_b >> place) & 1
         if null_a != null_b:
             return -1 if null_a else 1
-        kind = field(key, 1)
+        kind = field(key, at.KEY_KIND)
         x = value_of(ctx, split, a, code.OUT_WORDS + place)
         y = value_of(ctx, split, b, code.OUT_WORDS + place)
         if kind == at.FLOAT_KEY:
             x, y = x ^ ((x >> 63) & _NOT_SIGN), y ^ ((y >> 63) & _NOT_SIGN)
         if x != y:
-            if kind == at.TEXT_KEY:
+            if kind == at.CATEGORY_KEY:
                 table = field(ctx, at.RANKS)
                 x, y = rank_of(table, x), rank_of(table, y)
                 if x < 0 or y < 0:

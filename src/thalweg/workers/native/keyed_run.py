@@ -10,22 +10,34 @@ from __future__ import annotations
 from typing import Final
 
 from thalweg.compiler import keyed_code as code
-from thalweg.compiler.runtime.calls import call3, copy_bytes, free, get_i, malloc, put_i, types
+from thalweg.compiler.columns import TEXT_TAIL
+from thalweg.compiler.runtime.arena import free_arena
+from thalweg.compiler.runtime.calls import call3, copy_bytes, free, get_i, malloc, put_i
 from thalweg.compiler.runtime.lookup import (
+    ARENA,
     BOUNDS,
+    OFFSETS,
     RANGE_WIDTH,
     RECORDS,
     TABLE_WIDTH,
+    _find_all_bytes,
     _find_all_due,
     _find_all_words,
 )
-from thalweg.compiler.runtime.support import DONE, pointer
+from thalweg.compiler.runtime.support import DONE
 from thalweg.times import NEVER
 from thalweg.workers.lockfree.atomics import shared
 from thalweg.workers.native import keyed_layout as at
-from thalweg.workers.native.keyed_split import arrays, carray, field, int64s, put
+from thalweg.workers.native.keyed_keys import (
+    arrays,
+    byte_array,
+    carray,
+    field,
+    int64s,
+    put,
+    uint64s,
+)
 
-_uint64s: Final = pointer(types.uint64, 64)
 _TABLE_BYTES: Final = 8 * TABLE_WIDTH
 _RANGE_BYTES: Final = 8 * RANGE_WIDTH
 #: The first room for outputs, where nothing is known of their number.
@@ -46,17 +58,20 @@ def _find(ctx: int, area: int, split: int, first: int, last: int) -> bool:
         if field(tables + _TABLE_BYTES * get_i(ranges + _RANGE_BYTES * r), RECORDS) == 0:
             return False
     rows = field(split, at.ROWS)
-    found, _ = _find_all_words(
-        carray(int64s(ranges), (last, RANGE_WIDTH)),
-        carray(int64s(tables), (field(ctx, at.UNITS), TABLE_WIDTH)),
-        carray(_uint64s(field(split, at.HASHES)), rows),
-        carray(int64s(field(split, at.WORDS)), (rows, field(ctx, at.WIDTH))),
-        carray(int64s(field(split, at.ORDER)), rows),
-        carray(int64s(field(split, at.ENTRIES)), rows),
-        first,
-        last,
-        0,
-    )
+    places = carray(int64s(ranges), (last, RANGE_WIDTH))
+    known = carray(int64s(tables), (field(ctx, at.UNITS), TABLE_WIDTH))
+    hashes = carray(uint64s(field(split, at.HASHES)), rows)
+    words = carray(int64s(field(split, at.WORDS)), (rows, field(ctx, at.WIDTH)))
+    order = carray(int64s(field(split, at.ORDER)), rows)
+    out = carray(int64s(field(split, at.ENTRIES)), rows)
+    if field(ctx, at.HAS_BYTES):
+        ends = carray(int64s(field(split, at.KEY_ENDS)), rows + 1)
+        data = carray(byte_array(field(split, at.KEY_BYTES)), ends[rows])
+        found, _ = _find_all_bytes(
+            places, known, hashes, words, ends, data, order, out, first, last, 0
+        )
+    else:
+        found, _ = _find_all_words(places, known, hashes, words, order, out, first, last, 0)
     return found == last
 
 
@@ -128,7 +143,7 @@ def _begin(ctx: int, area: int, split: int, ending: int) -> None:
     put(chunk, code.ORDER, field(split, at.ORDER))
     put(chunk, code.ENTRIES, field(split, at.ENTRIES))
     put(chunk, code.TIMES, field(block, 1 + 2 * fields) if field(ctx, at.TIMED) else 0)
-    for i in range(2 * fields):
+    for i in range(2 * fields + TEXT_TAIL):
         put(chunk, code.COLUMNS + i, field(block, 1 + i))
     if field(area, at.GUESS) > 0:
         # Without room the kernel would call a function a second time for its first output.
@@ -228,6 +243,43 @@ def _lowest(ctx: int, area: int) -> int:
 
 
 @shared
+def _identity(area: int, row: int) -> tuple[int, int]:
+    """Where the identity of the key that an output belongs to stands, and its bytes; none for an output of a row."""
+    table = field(area, at.OUT_TABLE)
+    if field(field(table, 1 + code.SOURCE), row) >= 0:
+        return 0, 0
+    bucket = field(field(table, 1 + code.OUT_BUCKET), row)
+    entry = field(field(table, 1 + code.OUT_ENTRY), row)
+    place = field(area, at.TABLES) + _TABLE_BYTES * bucket
+    ends = field(place, OFFSETS) + 8 * entry
+    return field(place, ARENA) + get_i(ends), field(ends, 1) - get_i(ends)
+
+
+@shared
+def _keep_keys(area: int, part: int, used: int) -> bool:
+    """Keeps the identities of timers' keys with their outputs, since tables may change; False without memory."""
+    total = fired = 0
+    for row in range(used):
+        _, size = _identity(area, row)
+        total += size
+        fired += field(field(field(area, at.OUT_TABLE), 1 + code.SOURCE), row) < 0
+    if fired == 0:
+        return True
+    keys = malloc(8 * (used + 1) + total)
+    if keys == 0:
+        return False
+    put(part, at.PART_KEYS, keys)
+    data = end = keys + 8 * (used + 1)
+    for row in range(used):
+        put(keys, row, end - data)
+        identity, size = _identity(area, row)
+        copy_bytes(end, identity, size)
+        end += size
+    put(keys, used, end - data)
+    return True
+
+
+@shared
 def _finish(area: int, part: int) -> None:
     """Leaves the outputs with the split chunk."""
     control = area + 8 * at.CONTROL
@@ -267,7 +319,15 @@ def run_partition(ctx: int, split: int, scratch: int) -> int:
         if not _fire(ctx, area, clock):
             return 0
         put_i(earliest, _lowest(ctx, area))
-    _finish(area, field(split, at.PARTS) + 8 * at.PART_WORDS * partition)
+        # Nothing of them is left to take up again.
+        put(area, at.PHASE, at.IN_ROWS)
+    part = field(split, at.PARTS) + 8 * at.PART_WORDS * partition
+    if field(ctx, at.HAS_BYTES) and not _keep_keys(
+        area, part, field(area + 8 * at.CONTROL, code.OUT)
+    ):
+        return 0
+    free_arena(area + 8 * (at.CONTROL + code.ARENA))
+    _finish(area, part)
     put(area, at.PHASE, at.OVER)
     return 1
 

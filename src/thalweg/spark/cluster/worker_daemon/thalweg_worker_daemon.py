@@ -9,10 +9,28 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from types import FrameType
 from typing import Any
 
-from pyspark import daemon
+
+def without_zips(paths: list[str]) -> list[str]:
+    """The path of modules without Spark's zips, where the package that they are copies of is found behind them.
+
+    Python compiles what it imports from a zip, anew in each process: half a second.
+    """
+    zips = [one for one in paths if os.path.basename(one).startswith(("pyspark.zip", "py4j-"))]
+    zips = [one for one in zips if one.endswith(".zip")]
+    homes = {os.path.dirname(os.path.dirname(os.path.dirname(one))) for one in zips}
+    rest = [one for one in paths if one not in zips]
+    is_there = all(os.path.dirname(home) in rest for home in homes)
+    has_py4j = any(os.path.isdir(os.path.join(one, "py4j")) for one in rest)
+    return rest if is_there and has_py4j else paths
+
+
+sys.path[:] = without_zips(sys.path)
+
+from pyspark import daemon  # noqa: E402 -- behind what says where it is found
 
 #: The folder of the notes: a file a worker, named by its process, with the number of the signal.
 NOTES = "THALWEG_WORKER_DEATHS"

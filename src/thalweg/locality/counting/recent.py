@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from thalweg.locality.sketch import KEYS, PAIRS
-from thalweg.locality.summary import KeySummary
+from thalweg.locality.counting.sketch import KEYS, PAIRS
+from thalweg.locality.counting.summary import KeySummary
 
 #: So many counts of slots wait at most to be joined; each is a sketch, 1 MB at most.
 _WAITING: Final = 64

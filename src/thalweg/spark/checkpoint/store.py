@@ -11,13 +11,13 @@ import orjson
 
 from thalweg.checkpoint import history, identity, paths
 from thalweg.checkpoint import record as records
-from thalweg.checkpoint.history import History
+from thalweg.checkpoint.history import CheckpointHistory
 from thalweg.checkpoint.identity import Folder
 from thalweg.checkpoint.paths import FileSystem, join, write_atomic
 from thalweg.checkpoint.record import CommitRecord
 from thalweg.errors import CheckpointError
-from thalweg.spark.lease import Lease
-from thalweg.spark.spark_log import read_log, sync_log
+from thalweg.spark.checkpoint.lease import Lease
+from thalweg.spark.checkpoint.spark_log import read_log, sync_log
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,11 +79,11 @@ class Store:
         name = f"{time.time_ns()}-{uuid.uuid4().hex[:8]}.json"
         write_atomic(self.fs, join(self.root, "control", name), orjson.dumps(content) + b"\n")
 
-    def history(self, batch: int, query: str) -> History:
+    def history(self, batch: int, query: str) -> CheckpointHistory:
         """What a batch starts from; errors as :func:`thalweg.checkpoint.history.history_of`."""
         return history.history_of(self.fs, self.root, batch, self.id, query)
 
-    def require_alone(self, found: History, batch: int) -> None:
+    def require_alone(self, found: CheckpointHistory, batch: int) -> None:
         """Refuses to go on when another driver has committed; see :func:`thalweg.checkpoint.history.require_alone`."""
         self.lease.hold()
         history.require_alone(self.fs, self.root, found, batch)
@@ -92,7 +92,7 @@ class Store:
         """What each commit record says of its checkpoint."""
         return {history.CHECKPOINT: self.id, history.QUERY: query}
 
-    def commit(self, record: CommitRecord, found: History) -> None:
+    def commit(self, record: CommitRecord, found: CheckpointHistory) -> None:
         """Writes a batch's record, behind all that Spark has logged of it.
 
         Raises:

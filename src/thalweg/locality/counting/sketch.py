@@ -16,9 +16,9 @@ import pyarrow as pa
 from thalweg.brief import brief
 from thalweg.errors import BuildError
 from thalweg.hashing import Int64s, UInt64s, bucket_of
-from thalweg.locality.names import KeyNames
-from thalweg.locality.space_saving import SpaceSaving
-from thalweg.locality.summary import KeySummary, Link
+from thalweg.locality.counting.names import KeyNames
+from thalweg.locality.counting.space_saving import SpaceSaving
+from thalweg.locality.counting.summary import KeySummary, Link
 
 #: Pairs that are counted, all links together: enough for more than 95 % of what exact counts give.
 PAIRS: Final = 10_000

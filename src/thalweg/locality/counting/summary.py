@@ -13,8 +13,8 @@ import pyarrow as pa
 from thalweg.brief import brief_repr
 from thalweg.errors import BuildError
 from thalweg.hashing import Int64s, UInt64s, bucket_of
-from thalweg.locality.counts import Counts
-from thalweg.locality.names import KeyNames
+from thalweg.locality.counting.counts import Counts
+from thalweg.locality.counting.names import KeyNames
 from thalweg.locality.statistics import Key, KeyCount, KeyLoads, PairCount, Statistics
 
 #: Two consecutive keyed operators, by name.

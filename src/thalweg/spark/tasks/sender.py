@@ -7,20 +7,20 @@ from collections.abc import Collection, Iterator, Sequence
 import orjson
 
 from thalweg.columns.chunks import Chunk
-from thalweg.engine.serial import Leaving
+from thalweg.engine.contract import Leaving
+from thalweg.engine.units import Moment
 from thalweg.flow.operators.nodes import Sink
 from thalweg.plan.plan import Closing, Edge
-from thalweg.slots.messages import Phase
 from thalweg.slots.runner import StageRunner
 from thalweg.spark.tasks.transport import DRIVER, Blob, encode, pieces, taken, to_json
 from thalweg.spark.tasks.worker import StageJob, routes_of
 
 
-def merge_phases(phases: list[Phase], data: bytes) -> None:
+def merge_phases(phases: list[Moment], data: bytes) -> None:
     """Adds what one sender knows: of an order_by's clock only the slot that runs it knows more than nothing."""
     for place, (clocks, ending, number) in enumerate(orjson.loads(bytes(data))):
         if place == len(phases):
-            phases.append(Phase({}, frozenset(ending), number))
+            phases.append(Moment({}, frozenset(ending), number))
         phases[place] = phases[place].later(dict(clocks))
 
 
@@ -63,7 +63,7 @@ class Sender:
                 data = encode(piece, order)
                 yield Blob(stage, slot, "chunk", edge.node, edge.port, self._phase, data)
 
-    def clocks(self, phases: Sequence[Phase]) -> Iterator[Blob]:
+    def clocks(self, phases: Sequence[Moment]) -> Iterator[Blob]:
         """The punctuations: the phases for every later stage and slot, also those without rows."""
         data = to_json([[sorted(p.clocks.items()), sorted(p.ending), p.round] for p in phases])
         for stage in range(self._stage + 1, self._plan.depth):

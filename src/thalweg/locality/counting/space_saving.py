@@ -23,7 +23,7 @@ import numpy.typing as npt
 from thalweg.errors import BuildError
 from thalweg.hashing import Int64s, UInt64s
 from thalweg.jit import njit
-from thalweg.locality.counts import Counts
+from thalweg.locality.counting.counts import Counts
 
 #: What ``wanted`` holds of an item that was named; of one that was not, its row in the last batch, or ABSENT.
 NAMED: Final = -1

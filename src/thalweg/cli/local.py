@@ -1,0 +1,205 @@
+"""``thalweg run --engine local``: the flow in this process, without Spark and without a checkpoint.
+
+Inputs are read once, to their end, and the end is the end: open windows close. Files are written as Spark's host
+writes a first batch, ``batch=0/``, so that who reads them need not know which engine it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import typer
+
+import thalweg as tw
+from thalweg.checkpoint.paths import is_here, resolve
+from thalweg.cli.arguments import Given
+from thalweg.cli.interrupts import interrupts
+from thalweg.cli.progress import Display, embedded_line
+from thalweg.columns.chunks import Chunk
+from thalweg.connectors.batch_folders import batch_folder, batches_in
+from thalweg.connectors.shown import shown_table
+from thalweg.embedded.entry import host_of
+from thalweg.embedded.running import FlowRun
+from thalweg.errors import BuildError, ThalwegError
+from thalweg.flow.flow import Flow
+from thalweg.flow.operators.nodes import Sink
+from thalweg.printing import Terminal
+
+#: How often the run is looked at, and how often it is said how it goes, seconds.
+_LOOK_S: Final = 0.25
+_SAY_S: Final = 2.0
+#: The ends of the names of texts by what compresses them.
+_ENDS: Final = {"none": "", "uncompressed": "", "gzip": ".gz", "bzip2": ".bz2", "zstd": ".zst"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Asked:
+    """What ``thalweg run`` was asked for besides inputs and outputs."""
+
+    checkpoint: str = ""
+    trigger: str = ""
+    once: bool = False
+    drain: bool = False
+    master: str = ""
+    slots: int = 1
+
+
+def why_not(
+    asked: Asked, inputs: Mapping[str, Given], outputs: Mapping[str, Given]
+) -> Iterator[str]:
+    """What of all that only Spark can do; nothing where one process is enough."""
+    if asked.checkpoint:
+        yield "--checkpoint: it keeps no state from one start to the next"
+    if asked.trigger:
+        yield "--trigger: it has no batches"
+    elif not asked.once:
+        yield "--follow: it reads what there is and ends, so add --once"
+    if asked.master:
+        yield "--master: that is Spark's"
+    for name, one in inputs.items():
+        if "max_files_per_trigger" in one.options:
+            yield f"--input {name}: max_files_per_trigger: it has no batches"
+        if not is_here(one.path):
+            yield f"--input {name}: {one.path} is not on a disk of this machine"
+    for name, one in outputs.items():
+        if one.format != "console":
+            yield from (f"--output {name}: {why}" for why in _why_not_written(one))
+
+
+def _why_not_written(given: Given) -> Iterator[str]:
+    if not is_here(given.path):
+        yield f"{given.path} is not on a disk of this machine"
+    for key, value in given.options.items():
+        if key.lower() != "compression":
+            yield f"option {key!r}: it has only compression"
+        elif given.format == "parquet" and str(value).lower() != "snappy":
+            yield f"compression={value}: its Parquet is compressed by snappy"
+        elif given.format != "parquet" and str(value).lower() not in _ENDS:
+            yield f"compression={value}: it has {', '.join(_ENDS)}"
+
+
+def refuse_local(reasons: list[str]) -> None:
+    """Refuses ``--engine local`` where it cannot do what is asked for.
+
+    Raises:
+        typer.BadParameter: it cannot; all reasons are named.
+    """
+    if reasons:
+        said = "\n  ".join(reasons)
+        raise typer.BadParameter(
+            f"local runs in this process, without Spark, and cannot do:\n  {said}\n"
+            "leave these out, or leave out --engine local",
+            param_hint="--engine",
+        )
+
+
+def run_local(
+    flow: Flow,
+    inputs: Mapping[str, Given],
+    outputs: Mapping[str, Given],
+    display: Display,
+    *,
+    slots: int = 1,
+) -> Mapping[str, Mapping[str, int]]:
+    """Runs the flow to the end of its inputs, and gives the counts by operator.
+
+    Raises:
+        ThalwegError: what stopped it, Ctrl-C included: then no output appears.
+    """
+    _refuse_used_folders(outputs)
+    sinks: dict[str, Any] = {
+        node.name: Uncollected() for node in flow.nodes if isinstance(node, Sink)
+    }
+    sinks |= {name: _sink(one) for name, one in outputs.items()}
+    sources = {name: _source(one) for name, one in inputs.items()}
+    run = FlowRun(host_of(flow, sources, sinks, slots=slots if slots > 1 else None), 0)
+    run.begin()
+    _follow(run, display)
+    for sink in sinks.values():
+        if isinstance(sink, ConsoleSink):
+            sink.show()
+    return run.result().counts
+
+
+def _follow(run: FlowRun, display: Display) -> None:
+    looks = 0
+    with interrupts() as stop:
+        while not run.wait(_LOOK_S):
+            looks += 1
+            if looks % round(_SAY_S / _LOOK_S) == 0:
+                display.say(embedded_line(run.progress()))
+            if stop.is_set():
+                display.say("stopping")
+                run.stop()
+                raise ThalwegError("stopped before the end of the input: nothing was written")
+
+
+def _source(given: Given) -> Any:
+    return tw.files(resolve(given.path)[1], given.format, **given.options)  # type: ignore[arg-type]
+
+
+def _sink(given: Given) -> Any:
+    if given.format == "console":
+        return ConsoleSink(given.options.get("max_rows", 20))
+    compression = next((str(v).lower() for k, v in given.options.items()), "none")
+    end = "" if given.format == "parquet" else _ENDS[compression]
+    folder = batch_folder(resolve(given.path)[1], 0)
+    return tw.to_files(os.path.join(folder, f"part-00000.{given.format}{end}"), given.format)  # type: ignore[arg-type]
+
+
+def _refuse_used_folders(outputs: Mapping[str, Given]) -> None:
+    for name, one in outputs.items():
+        if one.format != "console" and (old := batches_in(one.path)):
+            raise BuildError(
+                f"sink {name!r}: {one.path} already has {len(old)} batches; old and new rows would mix.\n"
+                "Delete them, or name another output folder."
+            )
+
+
+class Uncollected:
+    """Lets the rows of a sink go that nobody asked for; the engine has counted them."""
+
+    def open(self, sink: Sink) -> None:
+        pass
+
+    def write(self, chunk: Chunk) -> None:
+        pass
+
+    def close(self, *, failed: bool) -> None:
+        pass
+
+
+class ConsoleSink:
+    """Keeps the first rows of a sink, and how many there were, to print them at the end."""
+
+    def __init__(self, max_rows: int) -> None:
+        self._max_rows = max_rows
+        self._node: Sink | None = None
+        self._kept: list[pa.RecordBatch] = []
+        self._total = 0
+
+    def open(self, sink: Sink) -> None:
+        self._node = sink
+
+    def write(self, chunk: Chunk) -> None:
+        missing = self._max_rows - self._total
+        if missing > 0:
+            self._kept.append(chunk.slice(0, min(missing, len(chunk))).to_arrow())
+        self._total += len(chunk)
+
+    def close(self, *, failed: bool) -> None:
+        pass
+
+    def show(self) -> None:
+        """Prints them; a sink without rows is not worth a line."""
+        if self._node is None or not self._total:
+            return
+        record = self._node.record
+        rows = pa.Table.from_batches(self._kept, schema=record.arrow)
+        Terminal().print(
+            shown_table(f"{self._node.name}: {self._total:,} rows", record, rows, self._total)
+        )

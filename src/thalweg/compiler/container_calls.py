@@ -1,0 +1,415 @@
+"""Methods, subscripts and membership of containers."""
+
+from __future__ import annotations
+
+import ast
+from typing import Final
+
+from thalweg.compiler import cell_code
+from thalweg.compiler.containers import Containers
+from thalweg.compiler.kinds import INT, NONE, Type
+from thalweg.compiler.operations import Expr, an, whole
+from thalweg.compiler.runtime.dicts import MOST_KEY_WORDS
+
+#: The methods of each container that are compiled.
+_METHODS: Final = {
+    "list": "append pop insert extend clear remove index count reverse sort copy",
+    "deque": "append appendleft pop popleft extend clear index count copy",
+    "dict": "get setdefault pop clear copy",
+    "set": "",
+}
+
+
+class ContainerCalls(Containers):
+    """Lowers what a container is asked to do."""
+
+    def _method(self, owner: Expr, name: str, node: ast.Call) -> Expr:
+        kind = owner.type
+        if name not in _METHODS[kind.label].split():
+            self.refuse(
+                f"calls `.{name}` of {an(kind)}, which is not on the list of compiled calls"
+            )
+        if any(isinstance(one, ast.Starred) for one in node.args):
+            self.refuse("passes arguments by * or **")
+        prefix = "_dict_" if kind.label == "dict" else "_list_"
+        made: Expr = getattr(self, prefix + name)(owner, node)
+        if made.type == NONE:
+            self._only_statement(node)
+        return made
+
+    # -- lists and deques -------------------------------------------------------------------------------------
+
+    def _appender(self, kind: Type, base: str = "append") -> str:
+        """The name of ``append(l, value)``."""
+        size, most = 8 * cell_code.words(kind.items[0]), kind.offsets[0]
+        push = "push_front" if base == "appendleft" else "push_back"
+        store = cell_code.store(self.unit, kind.items[0])
+        return self._inline(base, "l, v", f"{store}({push}(l[0], l[1], {size}, {most}), v)")
+
+    def _one(self, node: ast.Call) -> ast.expr:
+        self._call_arguments(node, 1, 1)
+        return node.args[0]
+
+    def _list_append(self, owner: Expr, node: ast.Call) -> Expr:
+        value = self.expression(self._one(node))
+        assert isinstance(node.func, ast.Attribute)
+        if not owner.type.items:
+            owner = self.learned(node.func.value, owner, value.type)
+        self.change(owner)
+        name = self._appender(owner.type, node.func.attr)
+        code = self.item_of(value, owner.type.items[0], owner.type.label)
+        return Expr(f"{name}({owner.code}, {code})", NONE)
+
+    _list_appendleft = _list_append
+
+    def _list_pop(self, owner: Expr, node: ast.Call) -> Expr:
+        self._call_arguments(node, 0, int(owner.type.label == "list"))
+        self.change(owner)
+        code, item = self.code_of(owner.type), owner.type.items[0]
+        if not node.args:
+            name = self._inline("pop", "l", f"return {code.load_at}(pop_back(l[0], {code.size}))")
+            return Expr(f"{name}({owner.code})", item)
+        at = self.index(node.args[0])
+        name = self._inline("pop", "l, i", (
+            f"v = {code.load_at}(item(l[0], i, {code.size}))\n"
+            f"    delete_item(l[0], l[1], {code.size}, i)\n    return v"
+        ))  # fmt: skip
+        return Expr(f"{name}({owner.code}, {at})", item)
+
+    def _list_popleft(self, owner: Expr, node: ast.Call) -> Expr:
+        self._call_arguments(node, 0, 0)
+        self.change(owner)
+        code = self.code_of(owner.type)
+        name = self._inline("popleft", "l", f"return {code.load_at}(pop_front(l[0], {code.size}))")
+        return Expr(f"{name}({owner.code})", owner.type.items[0])
+
+    def _list_insert(self, owner: Expr, node: ast.Call) -> Expr:
+        self._call_arguments(node, 2, 2)
+        at, value = self.index(node.args[0]), self.expression(node.args[1])
+        self.change(owner)
+        code, item = self.code_of(owner.type), owner.type.items[0]
+        store = cell_code.store(self.unit, item)
+        name = self._inline(
+            "insert", "l, i, v", f"{store}(insert_item(l[0], l[1], {code.size}, i), v)"
+        )
+        return Expr(f"{name}({owner.code}, {at}, {self.item_of(value, item, 'list')})", NONE)
+
+    def _list_extend(self, owner: Expr, node: ast.Call) -> Expr:
+        other = self.listed(self._one(node))
+        if other is None or other.type.items[:1] != owner.type.items:
+            self.refuse(f"extends {an(owner.type)} by something else than a list of the same items")
+        self.change(owner)
+        size, most = self.code_of(owner.type).size, owner.type.offsets[0]
+        name = self._inline("extend", "l, a", f"extend(l[0], l[1], {size}, {most}, a[0])")
+        return Expr(f"{name}({owner.code}, {other.code})", NONE)
+
+    def _list_clear(self, owner: Expr, node: ast.Call) -> Expr:
+        self._call_arguments(node, 0, 0)
+        self.change(owner)
+        return Expr(f"clear({owner.code}[0])", NONE)
+
+    def _list_remove(self, owner: Expr, node: ast.Call) -> Expr:
+        value = self.expression(self._one(node))
+        self.change(owner)
+        code = self.code_of(owner.type)
+        name = self._inline(
+            "remove",
+            "l, v",
+            f"delete_item(l[0], l[1], {code.size}, {code.function('index')}(l, v))",
+        )
+        return Expr(
+            f"{name}({owner.code}, {self.item_of(value, owner.type.items[0], 'list')})", NONE
+        )
+
+    def _list_index(self, owner: Expr, node: ast.Call) -> Expr:
+        assert isinstance(node.func, ast.Attribute)
+        value = self.expression(self._one(node))
+        name = self.code_of(owner.type).function(node.func.attr)
+        code = self.item_of(value, owner.type.items[0], owner.type.label)
+        return Expr(f"{name}({owner.code}, {code})", INT)
+
+    _list_count = _list_index
+
+    def _list_reverse(self, owner: Expr, node: ast.Call) -> Expr:
+        self._call_arguments(node, 0, 0)
+        self.change(owner)
+        name = self._inline("reverse", "l", f"reverse(l[0], l[1], {self.code_of(owner.type).size})")
+        return Expr(f"{name}({owner.code})", NONE)
+
+    def _list_sort(self, owner: Expr, node: ast.Call) -> Expr:
+        words = self._call_arguments(node, 0, 0, ("reverse", "key"))
+        self.change(owner)
+        down = self.truth(words["reverse"]) if "reverse" in words else "False"
+        sort = self.code_of(owner.type, self._order(words, owner.type)).function("sort")
+        return Expr(f"{sort}({owner.code}, {down})", NONE)
+
+    def _list_copy(self, owner: Expr, node: ast.Call) -> Expr:
+        self._call_arguments(node, 0, 0)
+        made = self.sliced(owner, "0", "length(a[0])")
+        return Expr(
+            made.code,
+            Type("list", label=owner.type.label, items=made.type.items, offsets=owner.type.offsets),
+        )
+
+    # -- subscripts -------------------------------------------------------------------------------------------
+
+    def index(self, node: ast.expr) -> str:
+        """Code of an index."""
+        value = self.needed(self.expression(node))
+        if value.type.tag not in ("int", "bool"):
+            self.refuse(f"uses [] with {an(value.type)}")
+        return whole(value)
+
+    def _subscript(self, node: ast.Subscript) -> Expr:
+        if isinstance(
+            node.value,
+            (ast.Attribute, ast.Name, ast.Call, ast.Subscript, ast.List, ast.ListComp, ast.BinOp),
+        ):
+            owner = self.expression(node.value)
+            if owner.type.tag == "list":
+                return self.item_at(owner, node.slice)
+        return super()._subscript(node)
+
+    def item_at(self, owner: Expr, at: ast.expr) -> Expr:
+        """``owner[at]``."""
+        if owner.type.label in ("dict", "set"):
+            return self._dict_item(owner, at)
+        if isinstance(at, ast.Slice):
+            return self._slice(owner, at)
+        code = self.code_of(owner.type)
+        name = self._inline("get", "l, i", f"return {code.load_at}(item(l[0], i, {code.size}))")
+        return Expr(f"{name}({owner.code}, {self.index(at)})", owner.type.items[0])
+
+    def _slice(self, owner: Expr, at: ast.Slice) -> Expr:
+        start, stop, more, codes = self._ends(owner, at, "a")
+        return self.sliced(owner, start, stop, more, codes)
+
+    def _ends(self, owner: Expr, at: ast.Slice, name: str) -> tuple[str, str, str, str]:
+        """Start and stop of a slice of the list ``name``, more parameters and their code."""
+        if owner.type.label != "list" or at.step is not None:
+            self.refuse(f"takes a slice of {an(owner.type)}, or one with a step")
+        ends, more, codes = [], "", ""
+        for one, other, letter in ((at.lower, "0", "i"), (at.upper, f"length({name}[0])", "j")):
+            if one is None or (isinstance(one, ast.Constant) and one.value is None):
+                ends.append(other)
+                continue
+            ends.append(f"bound({letter}, length({name}[0]))")
+            more += f", {letter}"
+            codes += f", {self.index(one)}"
+        return ends[0], ends[1], more, codes
+
+    def store_item(self, target: ast.Subscript, value: Expr) -> None:
+        """``target = value``."""
+        owner = self.expression(target.value)
+        if owner.type.tag != "list":
+            self.refuse(f"assigns to `{ast.unparse(target)}`")
+        if isinstance(target.slice, ast.Slice):
+            self.refuse("assigns to a slice")
+        if owner.type.label == "dict":
+            if not owner.type.items:
+                key = self.expression(target.slice)
+                owner = self._learned_dict(target.value, owner, key.type, value.type)
+            self.change(owner)
+            self._dict_store(owner, target.slice, value)
+            return
+        self.change(owner)
+        code, item = self.code_of(owner.type), owner.type.items[0]
+        store = cell_code.store(self.unit, item)
+        name = self._inline(
+            "set", "l, i, v", f"{store}(item_to_set(l[0], l[1], i, {code.size}), v)"
+        )
+        self.put(
+            f"{name}({owner.code}, {self.index(target.slice)}, {self.item_of(value, item, owner.type.label)})"
+        )
+
+    def delete(self, target: ast.expr) -> None:
+        """``del target``."""
+        if not isinstance(target, ast.Subscript):
+            self.refuse(f"deletes `{ast.unparse(target)}`")
+        owner = self.expression(target.value)
+        if owner.type.tag != "list":
+            self.refuse(f"deletes `{ast.unparse(target)}`")
+        self.change(owner)
+        if owner.type.label == "dict":
+            name, key = self._with_key(owner, target.slice, "delete", "", (
+                "if e == 0:\n        raise KeyError('missing')\n    remove(l[0], l[1], e)"
+            ))  # fmt: skip
+            self.put(f"{name}({owner.code}, {key})")
+            return
+        size = self.code_of(owner.type).size
+        if isinstance(target.slice, ast.Slice):
+            start, stop, more, codes = self._ends(owner, target.slice, "l")
+            name = self._inline(
+                "delete", f"l{more}", f"delete_items(l[0], l[1], {size}, {start}, {stop})"
+            )
+            self.put(f"{name}({owner.code}{codes})")
+            return
+        name = self._inline("delete", "l, i", (
+            f"item(l[0], i, {size})\n    delete_item(l[0], l[1], {size}, i)"
+        ))  # fmt: skip
+        self.put(f"{name}({owner.code}, {self.index(target.slice)})")
+
+    def _contained(self, value: Expr, container: ast.expr) -> str:
+        if isinstance(container, (ast.Attribute, ast.Name, ast.Call, ast.Subscript, ast.ListComp)):
+            owner = self.expression(container)
+            if owner.type.tag == "list":
+                return self._held(value, owner)
+        return super()._contained(value, container)
+
+    def _held(self, value: Expr, owner: Expr) -> str:
+        if not owner.type.items:
+            return "False"
+        item = owner.type.items[0]
+        if value.type.optional and value.type.bare == item:
+            # None is in no container of values that are not None.
+            inner = self._held(Expr("v[1]", item), Expr("l", owner.type))
+            name = self._inline("held", "l, v", f"return v[0] and {inner}")
+            return f"{name}({owner.code}, {value.code})"
+        if owner.type.label in ("dict", "set"):
+            name, key = self._with_key(owner, value, "has", "", "return e != 0")
+            return f"{name}({owner.code}, {key})"
+        code = self.item_of(value, item, owner.type.label)
+        return f"{self.code_of(owner.type).function('contains')}({owner.code}, {code})"
+
+    # -- dicts ------------------------------------------------------------------------------------------------
+
+    def sizes(self, kind: Type) -> tuple[int, int]:
+        """Bytes of a key, and of key and value."""
+        if not kind.items:
+            self.refuse("uses an empty dict of which nothing says what it holds")
+        key = 8 * cell_code.words(kind.items[0])
+        if key > 8 * MOST_KEY_WORDS or not _is_key(kind.items[0]):
+            self.refuse(
+                f"uses {an(kind)}; keys are int, bool, Category or tuples of a few of these"
+            )
+        return key, key + sum(8 * cell_code.words(one) for one in kind.items[1:])
+
+    def _with_key(
+        self, owner: Expr, key: ast.expr | Expr, base: str, more: str, body: str
+    ) -> tuple[str, str]:
+        """A function of dict and key in which ``e`` is the entry (0: none) and ``p`` where the key stands; the key."""
+        value = key if isinstance(key, Expr) else self.expression(key)
+        kind = owner.type.items[0]
+        if kind.tag == "int" and value.type.tag == "bool":
+            value = Expr(whole(value), INT)
+        code = self.item_of(value, kind, owner.type.label)
+        size, whole_size = self.sizes(owner.type)
+        store = cell_code.store(self.unit, kind)
+        name = self._inline(base, f"l, k{more}", (
+            f"p = key_place()\n    {store}(p, k)\n"
+            f"    e = find(l[0], {size}, {whole_size}, p)\n    {body}"
+        ))  # fmt: skip
+        return name, code
+
+    def _value_at(self, owner: Expr) -> str:
+        """Code of the value of the entry ``e``."""
+        return cell_code.load(
+            self.unit, owner.type.items[1], f"e + {8 + self.sizes(owner.type)[0]}"
+        )
+
+    def _dict_item(self, owner: Expr, at: ast.expr) -> Expr:
+        if owner.type.label == "set":
+            self.refuse("uses [] on a set")
+        body = f"if e == 0:\n        raise KeyError('missing')\n    return {self._value_at(owner)}"
+        name, key = self._with_key(owner, at, "get", "", body)
+        return Expr(f"{name}({owner.code}, {key})", owner.type.items[1])
+
+    def _dict_get(self, owner: Expr, node: ast.Call) -> Expr:
+        self._call_arguments(node, 1, 2)
+        kind = owner.type.items[1] if owner.type.items else NONE
+        key = self.expression(node.args[0])
+        default = self.expression(node.args[1]) if len(node.args) > 1 else Expr("None", NONE, None)
+        if default.type == NONE:
+            if kind.optional:
+                self.refuse(f"calls .get of {an(owner.type)} without a default")
+            body = f"if e == 0:\n        return False, {kind.zero}\n    return True, {self._value_at(owner)}"
+            name, code = self._with_key(owner, key, "get", "", body)
+            return Expr(
+                f"{name}({owner.code}, {code})",
+                Type(kind.tag, True, kind.label, kind.items, kind.names),
+            )
+        body = f"if e == 0:\n        return d\n    return {self._value_at(owner)}"
+        name, code = self._with_key(owner, key, "get", ", d", body)
+        given = self.item_of(default, kind, "dict")
+        return Expr(f"{name}({owner.code}, {code}, {given})", kind)
+
+    def _dict_pop(self, owner: Expr, node: ast.Call) -> Expr:
+        self._call_arguments(node, 1, 2)
+        key = self.expression(node.args[0])
+        more, given, missing = "", "", "raise KeyError('missing')"
+        if len(node.args) > 1:
+            value = self.expression(node.args[1])
+            if value.type == NONE:
+                self.refuse("calls .pop with the default None")
+            more, missing = ", d", "return d"
+            given = f", {self.item_of(value, owner.type.items[1], 'dict')}"
+        self.change(owner)
+        body = f"if e == 0:\n        {missing}\n    v = {self._value_at(owner)}\n    remove(l[0], l[1], e)\n    return v"
+        name, code = self._with_key(owner, key, "pop", more, body)
+        return Expr(f"{name}({owner.code}, {code}{given})", owner.type.items[1])
+
+    def _dict_setdefault(self, owner: Expr, node: ast.Call) -> Expr:
+        self._call_arguments(node, 2, 2)
+        key, value = self.expression(node.args[0]), self.expression(node.args[1])
+        self.change(owner)
+        size, whole_size = self.sizes(owner.type)
+        body = (
+            f"if e == 0:\n        e = insert(l[0], l[1], {size}, {whole_size}, p)\n"
+            f"        {cell_code.store(self.unit, owner.type.items[1])}(e + {8 + size}, v)\n"
+            f"    return {self._value_at(owner)}"
+        )
+        name, code = self._with_key(owner, key, "setdefault", ", v", body)
+        given = self.item_of(value, owner.type.items[1], "dict")
+        return Expr(f"{name}({owner.code}, {code}, {given})", owner.type.items[1])
+
+    def _dict_store(self, owner: Expr, at: ast.expr, value: Expr) -> None:
+        size, whole_size = self.sizes(owner.type)
+        body = (
+            f"if e == 0:\n        e = insert(l[0], l[1], {size}, {whole_size}, p)\n"
+            f"    else:\n        note(l[1], e + {8 + size}, {whole_size - size})\n"
+            f"    {cell_code.store(self.unit, owner.type.items[1])}(e + {8 + size}, v)"
+        )
+        name, code = self._with_key(owner, at, "put", ", v", body)
+        self.put(
+            f"{name}({owner.code}, {code}, {self.item_of(value, owner.type.items[1], 'dict')})"
+        )
+
+    def _dict_clear(self, owner: Expr, node: ast.Call) -> Expr:
+        self._call_arguments(node, 0, 0)
+        self.change(owner)
+        name = self._inline("empty", "l", "empty(l[0], l[1])")
+        return Expr(f"{name}({owner.code})", NONE)
+
+    def _dict_copy(self, owner: Expr, node: ast.Call) -> Expr:
+        self._call_arguments(node, 0, 0)
+        made = self.new("dict", owner.type.items)
+        name = self._inline(
+            "copy",
+            "l, a",
+            f"assign_dict(l[0], l[1], {self.sizes(owner.type)[1]}, a[0])\n    return l",
+        )
+        return Expr(f"{name}({made.code}, {owner.code})", made.type)
+
+    def _keys(self, owner: Expr) -> Expr:
+        """The keys of a dict, or items of a set, as a list that the call makes."""
+        size, whole_size = self.sizes(owner.type)
+        name = self._inline("keys", "log, a", (
+            "l = new_list(log), log | 1\n    for k in range(get_i(a[0] + 16)):\n"
+            f"        e = entry_of(a[0], k, {whole_size})\n        if get_i(e) != 0:\n"
+            f"            copy_bytes(push_back(l[0], l[1], {size}, -1), e + 8, {size})\n    return l"
+        ))  # fmt: skip
+        kind = Type("list", label="list", items=owner.type.items[:1], offsets=(-1,))
+        return Expr(f"{name}({self.log()}, {owner.code})", kind)
+
+    def _learned_dict(self, node: ast.expr, owner: Expr, key: Type, value: Type) -> Expr:
+        made = self.learned(node, owner, key)
+        assert isinstance(node, ast.Name)
+        kind = Type("list", label="dict", items=(key, value), offsets=made.type.offsets)
+        self.types[node.id] = kind
+        return Expr(owner.code, kind)
+
+
+def _is_key(kind: Type) -> bool:
+    if kind.tag in ("tuple", "record"):
+        return not kind.optional and all(map(_is_key, kind.items))
+    return kind.tag in ("int", "bool", "category") and not kind.optional
