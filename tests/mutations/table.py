@@ -65,8 +65,8 @@ MUTATIONS = [
     Mutation(
         "undo: a call that is made again sees the state from before",
         "compiler/keyed_replay.py",
-        "self._state_values(place.before)",
-        "self._state_values(place.table.records[place.entry])",
+        "before = np.array([place.before], place.table.records.dtype)",
+        "before = np.array([place.table.records[place.entry]], place.table.records.dtype)",
         "unit/test_compiler_keyed.py",
     ),
     Mutation(
