@@ -25,7 +25,7 @@ from thalweg.workers.warm import is_warm, warm_beside
 from thalweg.workers.wiring import wire
 
 
-class AdaptiveEngine(ParallelEngine, SerialEngine):
+class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # whose threads are: its own
     """A :class:`~thalweg.workers.engine.ParallelEngine` whose threads must pay.
 
     Until its trial is due for the first time it is a serial engine: nothing of threads has been made. It stays one
