@@ -107,15 +107,17 @@ def counted(count: Count, row: Any) -> Any:
     return row
 
 
-@pytest.mark.parametrize(("key", "threads"), [("n", 2), ("key", 1)])
+@pytest.mark.parametrize(
+    ("key", "compiled", "threads"), [("n", True, 2), ("key", True, 2), ("n", False, 1)]
+)
 def test_threads_that_would_wait_for_the_interpreter_are_not_begun(
-    monkeypatch: pytest.MonkeyPatch, key: str, threads: int
+    monkeypatch: pytest.MonkeyPatch, key: str, compiled: bool, threads: int
 ) -> None:
     """By default: many where they pay and machine code runs all that is dear; one where steps return to Python."""
     large(monkeypatch, is_warm=True)
     made = tw.Flow("keys")
     rows = made.source("rows", Text)
-    rows.key_by(key).process(counted, state=Count, into=Text).sink("out")
+    rows.key_by(key).process(counted, state=Count, into=Text, compile=compiled).sink("out")
     given = [Text(f"k{i % 7}", i % 5) for i in range(1_000)]
     result = tw.run(made, {"rows": given}, chunk_rows=100)
     assert result.rows("out") == given
