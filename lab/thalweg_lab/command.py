@@ -209,13 +209,16 @@ def everyday(
     ] = False,
     repeats: Annotated[int, typer.Option(min=1, help="Warm runs at most; the best counts.")] = 3,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Also the table of docs/performance.md.")
+        bool, typer.Option("--markdown", help="Prints the table as Markdown, too.")
     ] = False,
+    into: Annotated[
+        Path | None, typer.Option(help="Puts the table into this page (docs/performance.md).")
+    ] = None,
     out: Out = None,
 ) -> None:
     """Ten everyday functions by default and by settings, against a plain loop and what one would use instead."""
     from thalweg.errors import BuildError
-    from thalweg_lab.everyday.bench import Everyday, machine
+    from thalweg_lab.everyday.bench import Everyday, machine, put
     from thalweg_lab.everyday.bench import markdown as table
     from thalweg_lab.everyday.functions import EVERYDAY
     from thalweg_lab.everyday.ways import IN_PROCESS, WAYS
@@ -238,8 +241,11 @@ def everyday(
         repeats=1 if quick else repeats,
     )
     report.finish(bench.all())
+    made = table(bench.found, machine())
     if markdown:
-        report.console.print(table(bench.found, machine()))
+        report.console.print(made)
+    if into is not None:
+        put(made, into)
 
 
 def peers(context: typer.Context) -> None:

@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 
 import thalweg as tw
+from thalweg.elasticity.trial import ThreadTrial
 from thalweg.embedded import entry
-from thalweg.embedded.amount import MODERATE, SMALL, rows_at_most
+from thalweg.embedded.amount import SMALL, rows_at_most
 from thalweg.plan.plan import make_plan
+from thalweg.workers import adaptive
 
 
 class Row(NamedTuple):
@@ -44,27 +46,46 @@ def test_what_is_there_is_counted(tmp_path: pathlib.Path) -> None:
     assert rows_of(tw.files(tmp_path / "missing.csv")) == 0
 
 
-@pytest.mark.parametrize(
-    ("rows", "warm", "threads", "compiles"),
-    [
-        (SMALL - 1, False, 1, False),
-        (SMALL, True, 2, False),
-        (SMALL, False, 1, True),
-        (MODERATE, False, 2, False),
-        (MODERATE, True, 2, False),
-    ],
-)
-def test_who_waits_for_the_worker_loop(
-    monkeypatch: pytest.MonkeyPatch, rows: int, warm: bool, threads: int, compiles: bool
-) -> None:
-    """Small inputs never do, moderate ones only where it is compiled already, large ones always."""
-    started = []
+def test_small_inputs_are_run_by_the_calling_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So are all where there is but one processor."""
     monkeypatch.setattr(entry, "usable_processors", lambda: 2)
-    monkeypatch.setattr(entry, "is_warm", lambda: warm)
-    monkeypatch.setattr(entry, "warm_beside", lambda: started.append(1))
-    monkeypatch.setattr(entry, "rows_at_most", lambda plan, inputs: float(rows))
-    assert entry._needs_one_thread(make_plan(flow()), {}) is (threads == 1)
-    assert bool(started) is compiles
+    assert entry._needs_one_thread(SMALL - 1)
+    assert not entry._needs_one_thread(SMALL)
+    monkeypatch.setattr(entry, "usable_processors", lambda: 1)
+    assert entry._needs_one_thread(float("inf"))
+
+
+class Now(ThreadTrial):
+    """Goes to threads with the third step, and stays there."""
+
+    def is_due(self, now_ns: int) -> bool:
+        return self._steps >= 2 and not self._is_over and not self.in_threads
+
+    def look(self, now_ns: int) -> bool:
+        self.in_threads = True
+        return True
+
+
+def large(monkeypatch: pytest.MonkeyPatch, *, is_warm: bool) -> list[int]:
+    """A machine of two cores on which inputs look large; grows when the worker loop is compiled beside."""
+    started: list[int] = []
+    monkeypatch.setattr(entry, "usable_processors", lambda: 2)
+    monkeypatch.setattr("thalweg.embedded.host.usable_processors", lambda: 2)
+    monkeypatch.setattr(adaptive, "is_warm", lambda: is_warm)
+    monkeypatch.setattr(adaptive, "warm_beside", lambda: started.append(1))
+    monkeypatch.setattr(adaptive, "ThreadTrial", Now)
+    monkeypatch.setattr(entry, "rows_at_most", lambda plan, inputs: float(SMALL))
+    return started
+
+
+def test_nobody_waits_for_the_worker_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is not compiled, that is done beside, and the calling thread goes on."""
+    started = large(monkeypatch, is_warm=False)
+    given = [Row(n) for n in range(1_000)]
+    result = tw.run(flow(), {"rows": given}, chunk_rows=100)
+    assert result.rows("out") == given
+    assert result.progress.threads == 1
+    assert started
 
 
 class Text(NamedTuple):
@@ -86,20 +107,19 @@ def counted(count: Count, row: Any) -> Any:
     return row
 
 
-@pytest.mark.parametrize(("key", "threads"), [("n", 2), ("key", 1)])
+@pytest.mark.parametrize(
+    ("key", "compiled", "threads"), [("n", True, 2), ("key", True, 2), ("n", False, 1)]
+)
 def test_threads_that_would_wait_for_the_interpreter_are_not_begun(
-    monkeypatch: pytest.MonkeyPatch, key: str, threads: int
+    monkeypatch: pytest.MonkeyPatch, key: str, compiled: bool, threads: int
 ) -> None:
-    """By default: many threads where machine code runs all that is dear; one where each step returns to Python."""
-    monkeypatch.setattr(entry, "usable_processors", lambda: 2)
-    monkeypatch.setattr("thalweg.embedded.host.usable_processors", lambda: 2)
-    monkeypatch.setattr(entry, "is_warm", lambda: True)
-    monkeypatch.setattr(entry, "rows_at_most", lambda plan, inputs: float(SMALL))
+    """By default: many where they pay and machine code runs all that is dear; one where steps return to Python."""
+    large(monkeypatch, is_warm=True)
     made = tw.Flow("keys")
     rows = made.source("rows", Text)
-    rows.key_by(key).process(counted, state=Count, into=Text).sink("out")
+    rows.key_by(key).process(counted, state=Count, into=Text, compile=compiled).sink("out")
     given = [Text(f"k{i % 7}", i % 5) for i in range(1_000)]
-    result = tw.run(made, {"rows": given})
+    result = tw.run(made, {"rows": given}, chunk_rows=100)
     assert result.rows("out") == given
     assert result.progress.threads == threads
     assert tw.run(made, {"rows": given}, threads=2).progress.threads == 2
@@ -118,8 +138,6 @@ def test_who_asks_for_something_is_not_told_of_another_default(
     monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
 ) -> None:
     """No process is started that compiles beside a run which does that itself, or needs no loop."""
-    monkeypatch.setattr(entry, "usable_processors", lambda: 2)
-    monkeypatch.setattr(entry, "rows_at_most", lambda plan, inputs: float(SMALL))
-    monkeypatch.setattr(entry, "is_warm", lambda: False)
-    monkeypatch.setattr(entry, "warm_beside", lambda: pytest.fail("a process was started"))
+    large(monkeypatch, is_warm=False)
+    monkeypatch.setattr(adaptive, "warm_beside", lambda: pytest.fail("a process was started"))
     assert tw.run(flow(), {"rows": [Row(1)]}, **asked).rows("out") == [Row(1)]

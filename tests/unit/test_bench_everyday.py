@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import math
+import pathlib
 
 import pyarrow as pa
+import pytest
 from thalweg_lab.everyday import functions, functions_text
-from thalweg_lab.everyday.bench import Place, agreement, markdown, over_best, summary, times_loop
+from thalweg_lab.everyday.bench import (
+    Place,
+    agreement,
+    markdown,
+    over_best,
+    put,
+    summary,
+    times_loop,
+)
 from thalweg_lab.everyday.cell import digest
 from thalweg_lab.everyday.data import make
 from thalweg_lab.everyday.ways import rows_of
 
-from thalweg.errors import SchemaError
+from thalweg.errors import BuildError, SchemaError
 from thalweg.testing.reference import run_reference
 
 ROWS = 300
@@ -69,3 +79,15 @@ def test_the_table_says_where_the_default_loses() -> None:
     assert "| no | 1 | 0.5 |" in markdown(found, "a machine")
     refused = {"loop": loop, "default": {"failed": "SchemaError"}}
     assert "| refused | 1 | – |" in markdown({Place("moving", "int", 1_000): refused}, "a machine")
+
+
+def test_the_table_replaces_the_one_of_a_page(tmp_path: pathlib.Path) -> None:
+    """Twice gives the second; a page without marks is refused."""
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- everyday: begin -->\n<!-- everyday: end -->\nb\n")
+    put("one\n", page)
+    put("two\n", page)
+    assert page.read_text() == "a\n<!-- everyday: begin -->\ntwo\n<!-- everyday: end -->\nb\n"
+    page.write_text("a\n")
+    with pytest.raises(BuildError, match="expected the lines"):
+        put("one\n", page)

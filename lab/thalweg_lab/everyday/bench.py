@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import psutil
 
 from thalweg.engine.machine import usable_processors
+from thalweg.errors import BuildError
 from thalweg_lab.everyday.data import data_of
 from thalweg_lab.everyday.functions import EVERYDAY
 from thalweg_lab.everyday.ways import STATIC
@@ -206,6 +207,16 @@ def markdown(found: dict[Place, Cells], machine: str) -> str:
             lines.append(_joined([title, place.keys, *_figures(cells, ways)]))
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
+
+
+def put(table: str, page: Path) -> None:
+    """Replaces what stands between the marks of a page."""
+    begin, end = "<!-- everyday: begin -->\n", "<!-- everyday: end -->"
+    head, _, rest = page.read_text().partition(begin)
+    _, found, tail = rest.partition(end)
+    if not found:
+        raise BuildError(f"{page}: expected the lines {begin.strip()} and {end}")
+    page.write_text(f"{head}{begin}{table}{end}{tail}")
 
 
 def machine() -> str:

@@ -15,8 +15,6 @@ from thalweg.plan.plan import Plan
 
 #: Inputs that have fewer rows in all are run by the calling thread.
 SMALL: Final = 50_000
-#: Inputs that have fewer rows in all do not wait for the worker loop, where that is still to be compiled.
-MODERATE: Final = 2_000_000
 #: Bytes of a row in a file, on the low side: a row that is longer makes an input look larger than it is.
 _TEXT_BYTES: Final = 40
 _PACKED_BYTES: Final = 8

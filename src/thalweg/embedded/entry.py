@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, overload
 from thalweg.checks import meant, require_mapping
 from thalweg.connectors import GivenSink
 from thalweg.elasticity import Controller
-from thalweg.embedded.amount import MODERATE, SMALL, rows_at_most
+from thalweg.embedded.amount import SMALL, rows_at_most
 from thalweg.embedded.feeding import Event
 from thalweg.embedded.host import FlowHost, Result, options_of, required_plan
 from thalweg.embedded.running import FlowRun, Running
@@ -18,11 +18,9 @@ from thalweg.engine.machine import usable_processors
 from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow.failures import told_once
 from thalweg.flow.flow import Flow
-from thalweg.plan.plan import Plan
 from thalweg.scheduling import Policy
 from thalweg.workers.memory.reserve import Reserve
 from thalweg.workers.options import Options
-from thalweg.workers.warm import is_warm, warm_beside
 
 _LOG: Final = logging.getLogger("thalweg")
 #: What is given by name.
@@ -96,8 +94,8 @@ def run(
             pyarrow.RecordBatch (``tw.batches``); the other sinks collect theirs for the result.
         classes: the priority class of each flow by its name, for a policy that asks for it; 0, the most urgent, for
             those that are not named.
-        threads: how many workers run the operators; None: all usable cores, but the calling thread alone for small
-            inputs of one flow that are there already; ``"auto"``: as many as ``controller`` says, up to all usable
+        threads: how many workers run the operators; None: all usable cores, of one flow whose input is there already
+            as far as they pay (docs/runtime.md); ``"auto"``: as many as ``controller`` says, up to all usable
             cores.
         threading: ``dynamic`` sends workers where ``policy`` says; ``dedicated`` gives each operator a thread;
             ``manual`` runs all operators of one flow in the thread that brings the rows.
@@ -197,22 +195,17 @@ def host_of(
     by_default = threading == "dynamic" and all(
         one is None for one in (threads, options, policy, controller)
     )
+    inputs_rows = rows_at_most(plan, inputs) if by_default else None
     how = options or options_of(
         threads, threading, policy, controller, period_s,
-        is_alone=True, is_small=by_default and _needs_one_thread(plan, inputs),
+        is_alone=True, is_small=inputs_rows is not None and _needs_one_thread(inputs_rows),
     )  # fmt: skip
-    return FlowHost(plan, inputs, sinks, chunk_rows, how, only_if_free=by_default)
+    return FlowHost(plan, inputs, sinks, chunk_rows, how, inputs_rows=inputs_rows)
 
 
-def _needs_one_thread(plan: Plan, inputs: Mapping[str, Any]) -> bool:
+def _needs_one_thread(rows: float) -> bool:
     """Whether the calling thread alone is done before others would have begun."""
-    rows = rows_at_most(plan, inputs)
-    if rows < SMALL:
-        return True
-    if rows >= MODERATE or usable_processors() == 1 or is_warm():
-        return False
-    warm_beside()
-    return True
+    return rows < SMALL or usable_processors() == 1
 
 
 def _refuse_beside_slots(

@@ -45,6 +45,7 @@ from thalweg.flow.operators.nodes import Source
 from thalweg.plan.plan import Edge, Plan, make_plan
 from thalweg.scheduling.rounds import Policy
 from thalweg.stats import Change, LatencyHistogram, RunProgress
+from thalweg.workers.adaptive import AdaptiveEngine
 from thalweg.workers.elastic import ElasticThreads, elastic_of
 from thalweg.workers.engine import HeldUp, ParallelEngine
 from thalweg.workers.options import Options, require_policy
@@ -198,8 +199,8 @@ class FlowHost:
         elastic: changes the threads that it shares.
         engine_of: makes another engine than ``how`` says, with so many rows a step.
         changes: grows by what that engine changes.
-        only_if_free: takes the thread that brings the rows after all where Python runs an operator: the interpreter's
-            lock lets one thread at a time run, and what goes between them costs more than they gain.
+        inputs_rows: where nobody has asked for threads, about how many rows come in all: then they must pay. Where
+            Python runs an operator they never do: the interpreter's lock lets one at a time run.
     """
 
     def __init__(
@@ -215,7 +216,7 @@ class FlowHost:
         elastic: ElasticThreads | None = None,
         engine_of: Callable[[Prepared, int], Engine] | None = None,
         changes: Sequence[Change] = (),
-        only_if_free: bool = False,
+        inputs_rows: float | None = None,
     ) -> None:
         self.plan = plan
         self._changes = changes
@@ -237,9 +238,8 @@ class FlowHost:
                 self.engine = (engine_of or _serial)(prepared, chunk_rows or CHUNK_ROWS)
             else:
                 self.engine = self._parallel(
-                    prepared, chunk_rows, how,
-                    workers=workers, priority_class=priority_class, only_if_free=only_if_free,
-                    by_batches=any(isinstance(one, BatchSink) for one in self._sinks.values()),
+                    prepared, chunk_rows, how, inputs_rows,
+                    workers=workers, priority_class=priority_class,
                 )  # fmt: skip
         except HeldUp:
             self.engine = _serial(prepared, chunk_rows or CHUNK_ROWS)
@@ -251,21 +251,23 @@ class FlowHost:
         prepared: Prepared,
         chunk_rows: int | None,
         how: Options,
+        rows: float | None,
         *,
         workers: Workers | None,
-        **more: Any,
+        priority_class: int,
     ) -> ParallelEngine:
         """An engine of many threads, which write to the sinks; what changes their number, where they are its own."""
         user_code = (one for one in self.plan.sinks if runs_user_code(self._sinks[one.name]))
-        engine = ParallelEngine(
-            prepared,
-            chunk_rows=chunk_rows,
-            options=how,
-            leave=self._leave,
-            needs_token=frozenset(Edge(node.index, 0) for node in user_code),
-            workers=workers,
-            **more,
-        )
+        given: dict[str, Any] = {
+            "chunk_rows": chunk_rows, "options": how, "leave": self._leave,
+            "needs_token": frozenset(Edge(node.index, 0) for node in user_code),
+            "priority_class": priority_class,
+            "by_batches": any(isinstance(one, BatchSink) for one in self._sinks.values()),
+        }  # fmt: skip
+        if rows is not None and not any(one.live for one in self._sources.values()):
+            self._rows = _source_rows(chunk_rows, None)
+            return AdaptiveEngine(prepared, rows=rows, **given)
+        engine = ParallelEngine(prepared, workers=workers, only_if_free=rows is not None, **given)
         if workers is None:
             self._elastic = elastic_of(engine.workers, engine.options)
             self._owns_elastic = self._elastic is not None

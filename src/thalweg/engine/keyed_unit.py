@@ -125,6 +125,16 @@ class KeyedUnit:
             operator.set_units(units)
         self._tables.update(held)
 
+    def set_operators(self, operators: Sequence[KeyedOperator]) -> None:
+        """Gives what is held to other operators, one a partition, whose tables are empty; no chunk is on its way."""
+        held = dict(self.tables)
+        self.operators = list(operators)
+        self.partitions = self.units.partitions(len(self.operators))
+        self._tables = Partitions(self.operators, self.partitions)
+        for operator in self.operators:
+            operator.set_units(self.units)
+        self._tables.update(held)
+
     @property
     def spec(self) -> KeySpec:
         """The key."""
@@ -147,7 +157,12 @@ class KeyedUnit:
         return self._tables.owner(bucket).table(bucket)
 
     def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
-        """The outputs of the rows and of the timers that are due, of an operator in one piece."""
+        """The outputs of the rows and of the timers that are due, all partitions one after the other."""
+        if len(self.operators) > 1:
+            split = self.split(inputs, moment)
+            for number in range(len(self.operators)):
+                self.run_part(split, number)
+            return self.join(split)
         parts = self.find(inputs[0], moment)
         operator = self.operators[0]
         result = operator.process(

@@ -74,6 +74,11 @@ class ParallelEngine(UnitsEngine):
         chunk_rows: rows of a step; None lets them follow the operators' cost, so that none takes long for a step.
         workers: those of several flows; by default it has its own, and ends them with :meth:`stop`.
         priority_class: of the flow, for policies that ask for it.
+        only_if_free: whether it is not to be made where threads would be held up.
+        by_batches: whether a sink's function takes whole batches.
+
+    Raises:
+        HeldUp: they would be.
     """
 
     def __init__(
@@ -100,24 +105,29 @@ class ParallelEngine(UnitsEngine):
         #: in the order in which handles keep their clocks
         self.domains = sorted({0, *self.plan.domains})
         self._slots = {domain: slot for slot, domain in enumerate(self.domains)}
-        self.tasks: list[Task] = wire(self, needs_token)
-        if only_if_free and self.is_held_up:
-            raise HeldUp
-        if options.controller is not None and workers is None:
-            # Operators that block must not be able to block all.
-            most = max(options.threads, least_threads(self.tasks))
-            options = self.options = dataclasses.replace(options, threads=most)
-        self._owns_workers = workers is None
-        self.workers = workers or Workers(options, reserve=self._reserve())
-        self.mem, self.objects = self.workers.mem, self.workers.objects
         self._is_dropping = self._is_stopped = False
+        self._only_if_free, self._by_batches = only_if_free, by_batches
+        self._set_up(needs_token, workers)
+
+    def _set_up(self, needs_token: frozenset[Edge], workers: Workers | None) -> None:
+        """Makes operators of the units, and puts them where workers find them."""
+        self.tasks: list[Task] = wire(self, needs_token)
+        if self._only_if_free and self.is_held_up:
+            raise HeldUp
+        if self.options.controller is not None and workers is None:
+            # Operators that block must not be able to block all.
+            most = max(self.options.threads, least_threads(self.tasks))
+            self.options = dataclasses.replace(self.options, threads=most)
+        self._owns_workers = workers is None
+        self.workers = workers or Workers(self.options, reserve=self._reserve())
+        self.mem, self.objects = self.workers.mem, self.workers.objects
         #: where its ingress stands; the other operators stand behind it
         self.source = self.workers.add(self).first
         self.submitter = int(self.mem[op_at(self.mem, self.source) + at.SUBMITTER])
         self._step_size = StepSize(
             self.mem, [task.spec.partitions for task in self.tasks], source=self.source,
-            submitter=self.submitter, step_ms=options.step_ms,
-            by_batches=by_batches or any(isinstance(node, Batches) for node in self.plan.nodes),
+            submitter=self.submitter, step_ms=self.options.step_ms,
+            by_batches=self._by_batches or any(isinstance(node, Batches) for node in self.plan.nodes),
         )  # fmt: skip
         self._share_bounds()
         self._sync_tables()

@@ -1,0 +1,138 @@
+"""Whether threads pay, found out while a flow runs: alone first, then in threads for a moment, then what was faster.
+
+Nobody knows before how dear a flow's rows are. So the thread that brings the rows runs the first steps by itself. When
+so much is left that it matters, all threads run some steps, and the faster way goes on. Each trial costs at most a
+small share of what is left, and the other way is tried again, ever more rarely, since rows may get dearer.
+
+Nothing here reads a clock: rows and times are given.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Final
+
+#: So long the first steps run alone before anything is decided; the first of them, which warms up, does not count.
+FIRST_NS: Final = 40_000_000
+#: Where less is left than that, a trial would cost more than it could gain.
+LEAST_LEFT_NS: Final = 300_000_000
+#: A trial takes at most so large a share of what is left, and all but the first of what has gone by, in these bounds.
+SHARE: Final = 0.03
+SHORTEST_NS: Final = 30_000_000
+LONGEST_NS: Final = 400_000_000
+#: So much of a trial is its start, which does not count: threads wake up, and steps find their size.
+START: Final = 0.25
+#: Threads use more processors, so they must be faster by so much.
+GAIN: Final = 1.1
+#: Steps that run alone have many rows where that takes no longer.
+STEP_NS: Final = 20_000_000
+#: A start that is so many times slower need not be followed by a trial.
+HOPELESS: Final = 3
+#: What cannot be tried yet is asked about again after so long.
+POSTPONED_NS: Final = 2_000_000_000
+#: The next trial comes when the run is so many times as old.
+LATER: Final = 4
+
+
+class Phase(enum.Enum):
+    """What is going on."""
+
+    RUNNING = "running"
+    STARTING = "starting"
+    TRYING = "trying"
+
+
+class ThreadTrial:
+    """Says by which way steps go.
+
+    The caller asks :meth:`is_due` before each step. When it is, it waits until all steps are done, and calls
+    :meth:`look`, which says how steps go from then on. After each step it calls :meth:`count`.
+
+    Args:
+        rows: about how many will come in all, rather too many; infinite where nobody knows.
+    """
+
+    def __init__(self, rows: float) -> None:
+        self.in_threads = False
+        self.phase = Phase.RUNNING
+        self._rows, self._seen = rows, 0
+        self._steps = 0
+        #: monotonic ns: when the run began, when its phase did, and when something is due
+        self._began_ns = self._since_ns = self._due_ns = 0
+        self._phase_rows = 0
+        #: of the phase, when it was last asked
+        self._spent_ns = 0
+        #: ns a row of the way that goes on, while the other is tried
+        self._before = math.inf
+        self._budget_ns = 0.0
+        self._has_tried = self._is_over = False
+
+    def is_due(self, now_ns: int) -> bool:
+        """Whether it is time to :meth:`look`."""
+        if self._steps < 2:
+            if not self._steps:
+                self._began_ns = now_ns
+            self._begin(Phase.RUNNING, now_ns, FIRST_NS)
+            return False
+        self._spent_ns = now_ns - self._since_ns
+        if self._is_over or now_ns < self._due_ns:
+            return False
+        return self.phase is not Phase.RUNNING or self._left_ns(now_ns) >= LEAST_LEFT_NS
+
+    def count(self, rows: int) -> None:
+        """A step of so many rows is on its way."""
+        self._steps += 1
+        self._seen += rows
+        self._phase_rows += rows
+
+    def look(self, now_ns: int) -> bool:
+        """Whether steps go to threads from now on; all before are done."""
+        if self.phase is Phase.RUNNING:
+            left = self._left_ns(now_ns)
+            if self._has_tried:
+                left = min(left, now_ns - self._began_ns)
+            self._has_tried = True
+            self._before = self._cost(now_ns)
+            self._budget_ns = min(max(SHARE * left, SHORTEST_NS), LONGEST_NS)
+            self.in_threads = not self.in_threads
+            self._begin(Phase.STARTING, now_ns, START * self._budget_ns)
+        elif self.phase is Phase.STARTING and self._cost(now_ns) < HOPELESS * self._before:
+            self._begin(Phase.TRYING, now_ns, (1 - START) * self._budget_ns)
+        else:
+            if not self._is_better(self._cost(now_ns)):
+                self.in_threads = not self.in_threads
+            self._begin(Phase.RUNNING, now_ns, (LATER - 1) * (now_ns - self._began_ns))
+        return self.in_threads
+
+    def postpone(self, now_ns: int) -> None:
+        """Nothing can be tried yet; asks again after a while."""
+        self._due_ns = now_ns + POSTPONED_NS
+
+    def give_up(self) -> None:
+        """There is nothing to try."""
+        self._is_over = True
+
+    def step_rows(self, few: int, many: int) -> int:
+        """Rows of the next step that runs alone: few until it is known that many do not take long."""
+        is_known = self._steps >= 2 and self._phase_rows > 0
+        return many if is_known and self._spent_ns * many <= STEP_NS * self._phase_rows else few
+
+    def _begin(self, phase: Phase, now_ns: int, length_ns: float) -> None:
+        self.phase, self._phase_rows, self._spent_ns = phase, 0, 0
+        self._since_ns, self._due_ns = now_ns, now_ns + int(length_ns)
+
+    def _cost(self, now_ns: int) -> float:
+        """ns a row in this phase."""
+        return (now_ns - self._since_ns) / self._phase_rows if self._phase_rows else math.inf
+
+    def _is_better(self, cost: float) -> bool:
+        """Whether what was tried is, by more than what it costs others."""
+        return cost * GAIN < self._before if self.in_threads else cost < self._before * GAIN
+
+    def _left_ns(self, now_ns: int) -> float:
+        """How long the rest takes if it goes on so; where nobody knows, as long as it has taken."""
+        left = self._rows - self._seen
+        if not 0 < left < math.inf:
+            return now_ns - self._began_ns if left else 0.0
+        return left * self._cost(now_ns) if self._phase_rows else 0.0

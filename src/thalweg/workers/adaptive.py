@@ -1,0 +1,183 @@
+"""An engine that runs its steps alone, or in threads, as a trial says: the same units on the same state, either way."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from thalweg.columns.chunks import Chunk
+from thalweg.elasticity.trial import ThreadTrial
+from thalweg.engine.base import UnitsEngine
+from thalweg.engine.build import Prepared
+from thalweg.engine.contract import CHUNK_ROWS, Leaving
+from thalweg.engine.keyed_unit import KeyedUnit
+from thalweg.engine.serial import SerialEngine
+from thalweg.engine.units import Given
+from thalweg.flow.operators.nodes import Keyed
+from thalweg.plan.plan import Edge
+from thalweg.stats import OperatorProgress
+from thalweg.workers.engine import ParallelEngine
+from thalweg.workers.step_size import STEP_ROWS
+from thalweg.workers.threads import Workers
+from thalweg.workers.warm import is_warm, warm_beside
+from thalweg.workers.wiring import wire
+
+
+class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # whose threads are: its own
+    """A :class:`~thalweg.workers.engine.ParallelEngine` whose threads must pay.
+
+    Until its trial is due for the first time it is a serial engine: nothing of threads has been made. It stays one
+    where Python runs an operator.
+
+    Args:
+        rows: about how many come in all, for the trial.
+        given: as for a parallel engine.
+    """
+
+    def __init__(self, prepared: Prepared, *, rows: float, **given: Any) -> None:
+        self._trial = ThreadTrial(rows)
+        #: whether there is what threads need
+        self._is_set_up = False
+        #: rows in and out by operator, of the steps that ran alone; all that had been counted when the last began
+        self._alone: dict[str, tuple[int, int]] = {}
+        self._before: dict[str, tuple[int, int]] = {}
+        super().__init__(prepared, **given)
+
+    def _set_up(self, needs_token: frozenset[Edge], workers: Workers | None) -> None:
+        assert workers is None, "it shares no workers"
+        self._needs_token = needs_token
+        self.tasks = []
+
+    def _keyed(self, node: Keyed) -> KeyedUnit:
+        return UnitsEngine._keyed(self, node)
+
+    def _get_ready(self) -> bool:
+        """Makes what threads need, once; whether they can be tried."""
+        if self._is_set_up:
+            return True
+        if not is_warm():
+            warm_beside()
+            self._trial.postpone(time.monotonic_ns())
+            return False
+        self.tasks = wire(self, self._needs_token)
+        if self.is_held_up:
+            self._trial.give_up()
+            return False
+        for _, unit in self.units:
+            if isinstance(unit, KeyedUnit):
+                unit.set_operators(ParallelEngine._keyed(self, unit.node).operators)
+        super()._set_up(self._needs_token, None)
+        self._is_set_up = True
+        return True
+
+    @property
+    def threads(self) -> int:
+        """How many threads may run an operator now."""
+        return self.workers.threads if self._trial.in_threads else 1
+
+    # -- what hosts call ------------------------------------------------------------------------------------
+
+    def step_rows(self) -> int:
+        """In threads as there, else as many as a serial engine takes."""
+        if self._trial.in_threads or not self._adapts:
+            return super().step_rows()
+        return self._trial.step_rows(STEP_ROWS, CHUNK_ROWS)
+
+    def step(
+        self,
+        given: Given,
+        clocks: Mapping[int, int],
+        *,
+        ending: frozenset[int] = frozenset(),
+        round: int = 0,
+        arriving: Mapping[Edge, Chunk] | None = None,
+    ) -> Leaving:
+        """Runs a step, or submits it."""
+        leaving: Leaving = {}
+        if not ending and self._trial.is_due(time.monotonic_ns()) and self._get_ready():
+            leaving = self._look()
+        run = super().step if self._trial.in_threads else self._step_alone
+        _add(leaving, run(given, clocks, ending=ending, round=round, arriving=arriving))
+        self._trial.count(sum(map(len, given.values())))
+        return leaving
+
+    def _step_alone(self, given: Given, clocks: Mapping[int, int], **how: Any) -> Leaving:
+        self.check()
+        return SerialEngine.step(self, given, clocks, **how)
+
+    def _look(self) -> Leaving:
+        """Lets the trial decide, with no step on its way."""
+        leaving: Leaving = {}
+        was = self._trial.in_threads
+        for more in self.settle():
+            _add(leaving, more)
+        if self._trial.look(time.monotonic_ns()) != was:
+            self._change()
+        return leaving
+
+    def _change(self) -> None:
+        if self._trial.in_threads:
+            self._alone = self._counted_alone()
+            self._sync_tables()
+        else:
+            self._before = self._counts_now()
+
+    def settle(self) -> Iterator[Leaving]:
+        """As in threads, if there are any."""
+        if self._is_set_up:
+            yield from super().settle()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no step is on its way."""
+        return not self._is_set_up or super().is_settled
+
+    def halt(self) -> None:
+        """As in threads, if there are any; who runs alone ends with its step."""
+        if self._is_set_up:
+            super().halt()
+
+    def stop(self) -> None:
+        """Ends the threads, if there are any."""
+        if self._is_set_up:
+            super().stop()
+
+    def resume(self) -> None:
+        """Goes on with state that a host has put into tables and gates."""
+        if self._is_set_up:
+            super().resume()
+        else:
+            UnitsEngine.resume(self)
+
+    # -- what was done --------------------------------------------------------------------------------------
+
+    def operators(self) -> list[OperatorProgress]:
+        """What each has done, both ways; nobody measures the time of operators that run alone."""
+        if not self._is_set_up:
+            return SerialEngine.operators(self)
+        alone = self._alone if self._trial.in_threads else self._counted_alone()
+        return [_with(one, *alone.get(one.name, (0, 0))) for one in super().operators()]
+
+    def _counts_now(self) -> dict[str, tuple[int, int]]:
+        return {name: (its.get("in", 0), its.get("out", 0)) for name, its in self.counts.items()}
+
+    def _counted_alone(self) -> dict[str, tuple[int, int]]:
+        """What steps that ran alone have counted, the last ones included."""
+        found = dict(self._alone)
+        for name, (rows_in, rows_out) in self._counts_now().items():
+            before, more = self._before.get(name, (0, 0)), self._alone.get(name, (0, 0))
+            found[name] = rows_in - before[0] + more[0], rows_out - before[1] + more[1]
+        return found
+
+
+def _with(one: OperatorProgress, rows_in: int, rows_out: int) -> OperatorProgress:
+    more_in, more_out = one.rows_in + rows_in, one.rows_out + rows_out
+    selectivity = more_out / more_in if more_in else 1.0
+    return dataclasses.replace(one, rows_in=more_in, rows_out=more_out, selectivity=selectivity)
+
+
+def _add(leaving: Leaving, more: Leaving) -> None:
+    for edge, chunks in more.items():
+        leaving.setdefault(edge, []).extend(chunks)
