@@ -53,6 +53,8 @@ _LOG: Final = logging.getLogger("thalweg")
 
 #: A sleeping caller looks for a failure so often, microseconds.
 _LOOK_US: Final = 50_000
+#: One of the first steps is waited for so long, microseconds.
+_ALONE_US: Final = 5_000
 #: How long steps on their way are waited for when a flow is ended, seconds.
 _GRACE: Final = 2.0
 
@@ -208,6 +210,8 @@ class ParallelEngine(Engine):
         while not submit(self.mem, self.source, handle):
             self._check()
             wait_for_room(self.mem, self.source, _LOOK_US)
+        if self._adapts and self._step_size.is_first:
+            wait_until_settled(self.mem, self.source, _ALONE_US)
         self._check()
         return self._take_left()
 
