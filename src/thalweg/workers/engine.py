@@ -14,10 +14,10 @@ import collections
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from thalweg.columns.chunks import Chunk, Column
+from thalweg.columns.chunks import Chunk
 from thalweg.engine.build import Prepared
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.engine.serial import CHUNK_ROWS, Engine, Leaving
@@ -360,11 +360,12 @@ class ParallelEngine(Engine):
         block = self.block(handle)
         schema = stream_schema(self.plan, ref)
         payload = payload_of(block, len(schema.fields))
-        columns: Sequence[Column] = ()
-        if payload >= 0:
-            kept = self.objects[payload & at.PAYLOAD_MASK]
-            columns = kept.views[payload >> at.PAYLOAD_SHIFT][0].columns
-        return chunk_of(block, schema, self.setting.columns(ref), columns)
+        names = self.setting.columns(ref)
+        if payload < 0:
+            return chunk_of(block, schema, names, ())
+        kept = self.objects[payload & at.PAYLOAD_MASK]
+        held: Chunk = kept.views[payload >> at.PAYLOAD_SHIFT][0]
+        return chunk_of(block, schema, names, held.columns, held.order)
 
     def _count_native(self) -> None:
         """Adds what machine code has counted since the last time."""

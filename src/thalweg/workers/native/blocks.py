@@ -10,7 +10,8 @@ word         content
 1 to 2C      a pair a field, as a kernel reads it from its ``chunk`` (:func:`~thalweg.compiler.\
 columns.addresses`): the addresses of values and validity, 0 where all are valid
 1+2C, 2+2C   addresses of int64[rows], event time and own time; 0 where the stream carries none
-3+2C         the *payload*: the handle of the Python chunk that holds text, bytes, lists and records; -1 none
+3+2C         the *payload*: the handle of the Python chunk that holds text, bytes, lists and records, and of the
+             order key all but the times; -1 none
 4+2C         address of int64[rows], the row in the payload; 0 where row i is the payload's row i
 5+2C         address of the payload's texts, TEXT_WORDS a column of the payload; 0 none
 6+2C         (not in views) the table that a kernel writes to: its capacity in rows, the addresses of
@@ -29,14 +30,15 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from thalweg.columns.canonical import TEXT, nulls_of
-from thalweg.columns.chunks import Chunk, Column, Int64s, numpy_dtype
+from thalweg.columns.chunks import Chunk, Column, Int64s, numpy_dtype, take_order
+from thalweg.columns.ordering import with_columns
 from thalweg.compiler.columns import address, addresses, gather
 from thalweg.compiler.kinds import field_type
 from thalweg.compiler.runtime.calls import copy_bytes, free, get_i, malloc, put_i, words_at
@@ -50,6 +52,15 @@ from thalweg.workers.lockfree.rings import mpmc_init, mpmc_pop, mpmc_push, mpmc_
 #: "No payload".
 NO_PAYLOAD: Final = -1
 _NO_NULLS: Final = np.zeros(0, np.bool_)
+_NO_ORDER: Final[Mapping[str, Any]] = {}
+
+_IN_BLOCKS: Final = (TIME, OWN)
+
+
+def has_whole_key(order_names: Iterable[str]) -> bool:
+    """Whether a stream has order columns that stand in no block, but in its payload."""
+    return not set(order_names) <= set(_IN_BLOCKS)
+
 
 # -- offsets of a block's words --------------------------------------------------------------------------------
 
@@ -250,7 +261,7 @@ class BlockShape:
         self, schema: Schema, order_names: Sequence[str], *, columns: int = 0, words: int = 0
     ) -> None:
         """Args:
-        order_names: the order columns that the blocks carry, of TIME and OWN.
+        order_names: the order columns of the stream; TIME and OWN are the block's, all others its payload's.
         columns: int64 columns of the table in front of the fields.
         words: further words behind the table.
         """
@@ -258,10 +269,10 @@ class BlockShape:
         #: where the further words begin
         self.words_at = table_word(self.fields) + 1 + columns + 2 * self.fields
         places, wide, small = _places(schema, columns)
-        order = [wide + i for i in range(len(order_names))]
-        at = dict(zip(order_names, order, strict=True))
+        own = [name for name in order_names if name in _IN_BLOCKS]
+        at = {name: wide + i for i, name in enumerate(own)}
         head = 8 * (1 + self.words_at + words)
-        wide += len(order)
+        wide += len(own)
         kept = [_kept(head, 8 * wide + small, capacity_of(size)) for size in range(_SIZES)]
         rings = line_up(_FIRST_RING + _SIZES)
         starts = np.cumsum([rings, *map(mpmc_words, kept)]).tolist()
@@ -330,7 +341,7 @@ def view_block(chunk: Chunk, payload: int) -> tuple[Int64s, list[Any]]:
     words = whole[1:]
     words[0] = len(chunk)
     words[1 : 1 + 2 * fields] = addresses(chunk.columns, keep)
-    words[payload_word(fields)] = NO_PAYLOAD
+    words[payload_word(fields)] = payload if has_whole_key(chunk.order) else NO_PAYLOAD
     texts = np.zeros((fields, TEXT_WORDS), np.int64)
     for number, column in enumerate(chunk.columns):
         if not column.type.fixed_width:
@@ -362,19 +373,26 @@ def _copied(place: int, count: int, dtype: Any) -> npt.NDArray[Any]:
 
 
 def chunk_of(
-    block: int, schema: Schema, order_names: Sequence[str], payload: Sequence[Column]
+    block: int,
+    schema: Schema,
+    order_names: Sequence[str],
+    payload: Sequence[Column],
+    payload_order: Mapping[str, Any] = _NO_ORDER,
 ) -> Chunk:
     """A Python chunk with a copy of a block's rows; a missing order column is zeros.
 
     Args:
-        order_names: the order columns that it carries, of TIME and OWN.
+        order_names: the order columns that it carries.
         payload: the columns of the chunk under the block's payload handle; any where it has none.
+        payload_order: the order columns of that chunk.
     """
     fields = len(schema.fields)
     words = _copied(block, table_word(fields), np.int64)
     rows = int(words[0])
     if not rows:
         return Chunk.empty(schema, order_names)
+    at = int(words[payload_row_word(fields)])
+    places = _copied(at, rows, np.int64) if at else np.arange(rows)
     columns = []
     for number, field in enumerate(schema.fields):
         first, second = words[values_word(number) : values_word(number) + 2].tolist()
@@ -382,15 +400,16 @@ def chunk_of(
             columns.append(_fixed(field.type, first, second, rows))
         else:
             numbers = _copied(first, rows, np.int64) if first else np.full(rows, second)
-            at = int(words[payload_row_word(fields)])
-            places = _copied(at, rows, np.int64) if at else np.arange(rows)
             columns.append(Column(field.type, gather(numbers, places, payload, field.type.arrow)))
     order = {}
-    for name, word in ((TIME, time_word(fields)), (OWN, own_word(fields))):
-        if name in order_names:
-            at = int(words[word])
-            order[name] = _copied(at, rows, np.int64) if at else np.zeros(rows, np.int64)
-    return Chunk(schema, columns, rows, order)
+    for name in order_names:
+        if name not in _IN_BLOCKS:
+            if name in payload_order:
+                order[name] = take_order(payload_order[name], places)
+            continue
+        at = int(words[time_word(fields) if name == TIME else own_word(fields)])
+        order[name] = _copied(at, rows, np.int64) if at else np.zeros(rows, np.int64)
+    return with_columns(Chunk(schema, columns, rows, order), order_names)
 
 
 def payload_of(block: int, fields: int) -> int:

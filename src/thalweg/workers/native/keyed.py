@@ -28,11 +28,19 @@ from thalweg.compiler.runtime.lookup import BUCKET, END, RANGE_WIDTH, START
 from thalweg.compiler.stateless import CompiledChain
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.operators.nodes import Keyed
 from thalweg.flow.records import Schema
-from thalweg.plan.plan import TIME
+from thalweg.plan.plan import TIME, expands
 from thalweg.times import NEVER
 from thalweg.workers.native import keyed_layout as at
-from thalweg.workers.native.blocks import BlockShape, free_block, payload_word, time_word
+from thalweg.workers.native.blocks import (
+    BlockShape,
+    free_block,
+    has_whole_key,
+    own_word,
+    payload_word,
+    time_word,
+)
 from thalweg.workers.native.chain import NativeChain
 from thalweg.workers.native.keyed_merge import merge_keyed, run_serial
 from thalweg.workers.native.keyed_ranks import CategoryRanks
@@ -48,23 +56,26 @@ _KEY_KINDS: Final = {
 }
 
 
-def eligible(unit: KeyedUnit, order_names: Sequence[str]) -> bool:
-    """Whether an operator can run in machine code from end to end.
-
-    Args:
-        unit: the operator.
-        order_names: the order columns that its outputs carry.
-    """
+def eligible(unit: KeyedUnit) -> bool:
+    """Whether machine code can split an operator's chunks and run its partitions."""
     key, function = unit.spec, unit.key_function
     # The ordered bytes of categories are those of their texts, which only Python knows.
     is_known = not key.has_text or all(one.type.kind is not Kind.CATEGORY for one in key.fields)
     return (
-        unit.node.timing == "clock"
+        unit.node.timing in ("clock", "own")
         and (function is None or isinstance(function, CompiledChain))
         and is_known
         and all(isinstance(one, CompiledKeyed) for one in unit.operators)
-        and set(order_names) <= {TIME}
     )
+
+
+def who_joins(node: Keyed, order_names: Sequence[str]) -> int:
+    """When Python must order an operator's outputs, which carry these order columns."""
+    if node.timing == "own":
+        return at.ALL_BY_PYTHON
+    if not has_whole_key(order_names):
+        return at.BY_MACHINE
+    return at.ALL_BY_PYTHON if expands(node) else at.TIMERS_BY_PYTHON
 
 
 class NativeKeyed:
@@ -77,8 +88,10 @@ class NativeKeyed:
 
     Args:
         operators: one a partition; they are kept alive and own the state.
-        timed: whether the operator lives in a flow with a clock: rows have times, timers fire.
-        order_names: the order columns of its outputs, at most TIME.
+        timed: whether rows have times, so that timers fire.
+        order_names: the order columns of its outputs.
+        joins: when Python orders them, of :func:`who_joins`.
+        own: whether the rows' times are their keys' own.
         key: the function that makes the first field of the key, if one does.
     """
 
@@ -88,26 +101,31 @@ class NativeKeyed:
         *,
         timed: bool,
         order_names: Sequence[str],
+        joins: int = at.BY_MACHINE,
+        own: bool = False,
         key: CompiledChain | None = None,
     ) -> None:
         self.operators = list(operators)
         self._key = None if key is None else NativeChain(key, ())
         self.spec = operators[0].spec
         self._timed = timed
+        fields = len(self.spec.source.names)
+        self._times_word = own_word(fields) if own else time_word(fields)
         #: a lower bound of each partition's timers
         self.earliest = np.full(len(operators), NEVER, np.int64)
         #: rows in, rows out, timers disarmed, of chunks that machine code merged
         self.counts = np.zeros(at.COUNT_WORDS, np.int64)
         record = self.spec.out or Schema("Nothing", ())
         texts = any(not field.type.fixed_width for field in record.fields)
-        self.shape = BlockShape(record, order_names, columns=int(texts))
+        has_payload = texts or has_whole_key(order_names)
+        self.shape = BlockShape(record, order_names, columns=int(has_payload))
         #: which word of an output block names its payload; 0 where blocks have none
-        self.payload_word = payload_word(len(record.fields)) if texts else 0
+        self.payload_word = payload_word(len(record.fields)) if has_payload else 0
         #: the results that Python holds, by split chunk and partition
         self._held: dict[tuple[int, int], KeyedResult] = {}
         self._ranks = CategoryRanks()
         self._keep: list[Any] = []
-        self.context = self._context(order_names)
+        self.context = self._context(order_names, joins)
         units = operators[0].units
         self._use(units, units.partitions(len(operators)))
         #: addresses: of the context, of the functions that workers call, and of those that free what they gave
@@ -125,7 +143,7 @@ class NativeKeyed:
         self._keep.append(array)
         return address(array)
 
-    def _context(self, order_names: Sequence[str]) -> Int64s:
+    def _context(self, order_names: Sequence[str], joins: int) -> Int64s:
         spec, names = self.spec, self.spec.source.names
         buffers = self._buffers(0)
         outputs = spec.out.fields if spec.out else ()
@@ -153,10 +171,11 @@ class NativeKeyed:
             at.TIMED: self._timed, at.OUT_TIMED: TIME in order_names,
             at.EARLIEST: address(self.earliest), at.RECORD_SIZE: dtype.itemsize,
             at.TIMER_OFFSET: dtype.fields[spec.timer][1] if timed and spec.timer else -1,
-            at.COUNTS: address(self.counts), at.HAS_TEXT: self.payload_word != 0,
+            at.COUNTS: address(self.counts), at.HAS_PAYLOAD: self.payload_word != 0,
             at.SHAPE: self.shape.address, at.RANKS: self._ranks.place,
             at.HAS_BYTES: spec.key.has_text, at.PLAIN_TEXT: spec.key.is_plain_text,
             at.KEY_FUNCTION: self._key.ctx if self._key else 0,
+            at.TIMES_WORD: self._times_word, at.JOINS: joins,
         }  # fmt: skip
         for word, value in words.items():
             ctx[word] = value
@@ -370,7 +389,7 @@ class NativeKeyed:
         words = _view(split, at.SPLIT_WORDS).tolist()
         rows, fields, width = words[at.ROWS], len(self.spec.source.names), self.spec.key.width
         block = _view(words[at.IN_BLOCK], payload_word(fields))
-        times = int(block[time_word(fields)]) if self._timed else 0
+        times = int(block[self._times_word]) if self._timed else 0
         used = int(_view(words[at.FIRST], len(self.operators) + 1)[-1])
         keys = KeyRows(
             _view(words[at.HASHES], rows).view(np.uint64),
