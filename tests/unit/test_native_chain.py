@@ -24,7 +24,8 @@ from thalweg.flow.operators.nodes import Ref, Stateless
 from thalweg.flow.records import Category, Schema
 from thalweg.jit import njit
 from thalweg.plan.plan import KEY, LEVEL, OWN, TIME, make_plan
-from thalweg.workers.native.blocks import chunk_of, free_block, table_word, view_block
+from thalweg.workers.native.block_chunks import chunk_of, view_block
+from thalweg.workers.native.blocks import free_block, table_word
 from thalweg.workers.native.chain import NativeChain, eligible, run_chain
 
 

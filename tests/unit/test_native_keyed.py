@@ -43,8 +43,10 @@ from thalweg.flow.operators.nodes import Key, Keyed, Ref
 from thalweg.flow.records import Category, Schema, Timestamp
 from thalweg.plan.plan import LEVEL, TIME
 from thalweg.times import BEFORE_ALL, NEVER
-from thalweg.workers.native.blocks import chunk_of, free_block, view_block
-from thalweg.workers.native.keyed import NativeKeyed, eligible, who_joins
+from thalweg.workers.native.block_chunks import chunk_of, view_block
+from thalweg.workers.native.blocks import free_block
+from thalweg.workers.native.keyed import NativeKeyed
+from thalweg.workers.native.keyed_choice import eligible, who_joins
 from thalweg.workers.native.keyed_layout import (
     ALL_BY_PYTHON,
     BY_MACHINE,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from thalweg.columns.chunks import Chunk
 from thalweg.compiler.columns import address
-from thalweg.compiler.keyed import CompiledKeyed
 from thalweg.compiler.stateless import CompiledChain
 from thalweg.engine.coroutines.unit import CoroutineUnit
 from thalweg.engine.feedback_unit import LoopUnit
@@ -28,11 +27,12 @@ from thalweg.flow.operators.nodes import (
 from thalweg.plan.plan import RELEASE, Edge, Unit, stream_schema
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.layout import PAYLOAD_SHIFT, OpSpec
-from thalweg.workers.native.blocks import view_block
+from thalweg.workers.native.block_chunks import view_block
 from thalweg.workers.native.chain import NativeChain
 from thalweg.workers.native.chain import eligible as chain_eligible
-from thalweg.workers.native.keyed import NativeKeyed, who_joins
-from thalweg.workers.native.keyed import eligible as keyed_eligible
+from thalweg.workers.native.keyed import NativeKeyed
+from thalweg.workers.native.keyed_choice import eligible as keyed_eligible
+from thalweg.workers.native.keyed_choice import native_keyed
 
 if TYPE_CHECKING:
     from thalweg.workers.engine import ParallelEngine
@@ -318,13 +318,7 @@ class _Wiring:
         counted = runner.key_function is not None and self.engine.stage is not None
         if counted or not (keyed_eligible(runner) and self._reads_natively(task)):
             return None
-        operators = [one for one in runner.operators if isinstance(one, CompiledKeyed)]
-        key = runner.key_function
-        return NativeKeyed(
-            operators, timed=node.timing == "own" or bool(plan.domains[node.index - 1]), order_names=columns,
-            joins=who_joins(node, columns), own=node.timing == "own",
-            key=key if isinstance(key, CompiledChain) else None,
-        )  # fmt: skip
+        return native_keyed(runner, columns, plan.domains[node.index - 1])
 
     def _is_native(self, task: Task, keyed: NativeKeyed, function: int) -> None:
         task.keyed, spec = keyed, task.spec

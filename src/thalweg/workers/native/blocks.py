@@ -28,38 +28,31 @@ be used again; the rings serve any number of threads.
 
 from __future__ import annotations
 
-import ctypes
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from thalweg.columns.canonical import TEXT, nulls_of
-from thalweg.columns.chunks import Chunk, Column, Int64s, numpy_dtype, take_order
-from thalweg.columns.ordering import with_columns
-from thalweg.compiler.columns import address, addresses, gather
+from thalweg.columns.chunks import Int64s
+from thalweg.compiler.columns import address
 from thalweg.compiler.kinds import field_type
 from thalweg.compiler.runtime.calls import copy_bytes, free, get_i, malloc, put_i, words_at
-from thalweg.flow.field_types import FieldType
 from thalweg.flow.records import Schema
-from thalweg.hashing import text_buffers
 from thalweg.plan.plan import OWN, TIME
 from thalweg.workers.lockfree.atomics import EMPTY, add, line_up, new_words, shared
 from thalweg.workers.lockfree.rings import mpmc_init, mpmc_pop, mpmc_push, mpmc_words
 
 #: "No payload".
 NO_PAYLOAD: Final = -1
-_NO_NULLS: Final = np.zeros(0, np.bool_)
-_NO_ORDER: Final[Mapping[str, Any]] = {}
 
-_IN_BLOCKS: Final = (TIME, OWN)
+#: The order columns that blocks have themselves.
+IN_BLOCKS: Final = (TIME, OWN)
 
 
 def has_whole_key(order_names: Iterable[str]) -> bool:
     """Whether a stream has order columns that stand in no block, but in its payload."""
-    return not set(order_names) <= set(_IN_BLOCKS)
+    return not set(order_names) <= set(IN_BLOCKS)
 
 
 # -- offsets of a block's words --------------------------------------------------------------------------------
@@ -269,7 +262,7 @@ class BlockShape:
         #: where the further words begin
         self.words_at = table_word(self.fields) + 1 + columns + 2 * self.fields
         places, wide, small = _places(schema, columns)
-        own = [name for name in order_names if name in _IN_BLOCKS]
+        own = [name for name in order_names if name in IN_BLOCKS]
         at = {name: wide + i for i, name in enumerate(own)}
         head = 8 * (1 + self.words_at + words)
         wide += len(own)
@@ -321,102 +314,3 @@ def _kept(head: int, a_row: int, capacity: int) -> int:
 def _close(memory: Int64s, rings: Sequence[int]) -> None:
     for ring in rings:
         _drain(address(memory), ring)
-
-
-# -- between blocks and Python's chunks ------------------------------------------------------------------------
-
-
-def view_block(chunk: Chunk, payload: int) -> tuple[Int64s, list[Any]]:
-    """A block over a chunk's own arrays, without a copy.
-
-    Args:
-        payload: the handle under which the chunk is kept.
-
-    Returns:
-        The words, whose address is the block's, and what must stay alive while the block is in use.
-    """
-    keep: list[Any] = []
-    fields = len(chunk.columns)
-    whole = np.zeros(1 + table_word(fields), np.int64)
-    words = whole[1:]
-    words[0] = len(chunk)
-    words[1 : 1 + 2 * fields] = addresses(chunk.columns, keep)
-    words[payload_word(fields)] = payload if has_whole_key(chunk.order) else NO_PAYLOAD
-    texts = np.zeros((fields, TEXT_WORDS), np.int64)
-    for number, column in enumerate(chunk.columns):
-        if not column.type.fixed_width:
-            words[values_word(number) + 1] = number
-            words[payload_word(fields)], words[texts_word(fields)] = payload, address(texts)
-            if column.type.kind in TEXT:
-                texts[number] = _text_words(column, keep)
-    for name, word in ((TIME, time_word(fields)), (OWN, own_word(fields))):
-        if name in chunk.order:
-            values = np.ascontiguousarray(chunk.order[name], np.int64)
-            keep.append(values)
-            words[word] = address(values)
-    return words, [*keep, whole, texts]
-
-
-def _text_words(column: Column, keep: list[Any]) -> tuple[int, bool, int, int]:
-    """Where the texts of a column stand; arrays made on the way are appended to ``keep``."""
-    ends, data = text_buffers(column.values)
-    nulls = nulls_of(column) if column.values.null_count else _NO_NULLS
-    keep += [ends, data, nulls]
-    return address(ends), ends.itemsize == 8, address(data), address(nulls) if len(nulls) else 0
-
-
-def _copied(place: int, count: int, dtype: Any) -> npt.NDArray[Any]:
-    """An array with a copy of what stands at an address."""
-    out = np.empty(count, dtype)
-    ctypes.memmove(out.ctypes.data, place, out.nbytes)
-    return out
-
-
-def chunk_of(
-    block: int,
-    schema: Schema,
-    order_names: Sequence[str],
-    payload: Sequence[Column],
-    payload_order: Mapping[str, Any] = _NO_ORDER,
-) -> Chunk:
-    """A Python chunk with a copy of a block's rows; a missing order column is zeros.
-
-    Args:
-        order_names: the order columns that it carries.
-        payload: the columns of the chunk under the block's payload handle; any where it has none.
-        payload_order: the order columns of that chunk.
-    """
-    fields = len(schema.fields)
-    words = _copied(block, table_word(fields), np.int64)
-    rows = int(words[0])
-    if not rows:
-        return Chunk.empty(schema, order_names)
-    at = int(words[payload_row_word(fields)])
-    places = _copied(at, rows, np.int64) if at else np.arange(rows)
-    columns = []
-    for number, field in enumerate(schema.fields):
-        first, second = words[values_word(number) : values_word(number) + 2].tolist()
-        if field.type.fixed_width:
-            columns.append(_fixed(field.type, first, second, rows))
-        else:
-            numbers = _copied(first, rows, np.int64) if first else np.full(rows, second)
-            columns.append(Column(field.type, gather(numbers, places, payload, field.type.arrow)))
-    order = {}
-    for name in order_names:
-        if name not in _IN_BLOCKS:
-            if name in payload_order:
-                order[name] = take_order(payload_order[name], places)
-            continue
-        at = int(words[time_word(fields) if name == TIME else own_word(fields)])
-        order[name] = _copied(at, rows, np.int64) if at else np.zeros(rows, np.int64)
-    return with_columns(Chunk(schema, columns, rows, order), order_names)
-
-
-def payload_of(block: int, fields: int) -> int:
-    """The handle of a block's payload, NO_PAYLOAD where it has none."""
-    return int(_copied(block + 8 * payload_word(fields), 1, np.int64)[0])
-
-
-def _fixed(kind: FieldType, values: int, valid: int, rows: int) -> Column:
-    mask = _copied(valid, rows, np.bool_) if valid else None
-    return Column(kind, _copied(values, rows, numpy_dtype(kind.kind)), mask)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -22,15 +22,12 @@ from thalweg.columns.state_units import StateUnits
 from thalweg.compiler import keyed_code as code
 from thalweg.compiler.columns import Buffers, address
 from thalweg.compiler.keyed import CompiledKeyed, Run, Split
-from thalweg.compiler.kinds import field_type
 from thalweg.compiler.runtime.calls import address_of
 from thalweg.compiler.runtime.lookup import BUCKET, END, RANGE_WIDTH, START
 from thalweg.compiler.stateless import CompiledChain
-from thalweg.engine.keyed_unit import KeyedUnit
-from thalweg.flow.field_types import FieldType, Kind
-from thalweg.flow.operators.nodes import Keyed
+from thalweg.flow.field_types import Kind
 from thalweg.flow.records import Schema
-from thalweg.plan.plan import TIME, expands
+from thalweg.plan.plan import TIME
 from thalweg.times import NEVER
 from thalweg.workers.native import keyed_layout as at
 from thalweg.workers.native.blocks import (
@@ -47,36 +44,6 @@ from thalweg.workers.native.keyed_ranks import CategoryRanks
 from thalweg.workers.native.keyed_run import drop_due, run_partition
 from thalweg.workers.native.keyed_split import free_split, split_keyed
 
-_KEY_KINDS: Final = {
-    Kind.FLOAT: at.FLOAT_KEY,
-    Kind.BOOL: at.BOOL_KEY,
-    Kind.CATEGORY: at.CATEGORY_KEY,
-    Kind.STR: at.TEXT_KEY,
-    Kind.BYTES: at.TEXT_KEY,
-}
-
-
-def eligible(unit: KeyedUnit) -> bool:
-    """Whether machine code can split an operator's chunks and run its partitions."""
-    key, function = unit.spec, unit.key_function
-    # The ordered bytes of categories are those of their texts, which only Python knows.
-    is_known = not key.has_text or all(one.type.kind is not Kind.CATEGORY for one in key.fields)
-    return (
-        unit.node.timing in ("clock", "own")
-        and (function is None or isinstance(function, CompiledChain))
-        and is_known
-        and all(isinstance(one, CompiledKeyed) for one in unit.operators)
-    )
-
-
-def who_joins(node: Keyed, order_names: Sequence[str]) -> int:
-    """When Python must order an operator's outputs, which carry these order columns."""
-    if node.timing == "own":
-        return at.ALL_BY_PYTHON
-    if not has_whole_key(order_names):
-        return at.BY_MACHINE
-    return at.ALL_BY_PYTHON if expands(node) else at.TIMERS_BY_PYTHON
-
 
 class NativeKeyed:
     """The context of a keyed operator for machine code, and the way back to Python.
@@ -90,7 +57,7 @@ class NativeKeyed:
         operators: one a partition; they are kept alive and own the state.
         timed: whether rows have times, so that timers fire.
         order_names: the order columns of its outputs.
-        joins: when Python orders them, of :func:`who_joins`.
+        joins: when Python orders them, of :func:`~thalweg.workers.native.keyed_choice.who_joins`.
         own: whether the rows' times are their keys' own.
         key: the function that makes the first field of the key, if one does.
     """
@@ -154,11 +121,11 @@ class NativeKeyed:
         keys = [
             (
                 0 if field.name in made else names.index(field.name),
-                _KEY_KINDS.get(field.type.kind, at.WORD_KEY), field.type.optional, field.name in made,
+                at.KEY_KINDS.get(field.type.kind, at.WORD_KEY), field.type.optional, field.name in made,
             )
             for field in spec.key.fields
         ]  # fmt: skip
-        kinds = [_kind_words(field.type) for field in outputs]
+        kinds = [at.kind_words(field.type) for field in outputs]
         self._sizes = len(buffers.table), dtype.itemsize
         timed = self._timed and spec.timer is not None
         words = {
@@ -426,9 +393,3 @@ def _view(place: int, count: int) -> Int64s:
     if not count:
         return np.zeros(0, np.int64)
     return np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(place))
-
-
-def _kind_words(kind: FieldType) -> tuple[int, bool, bool]:
-    """Bytes of a value, whether it may be null, whether it is passed through by handle."""
-    made = field_type(kind)
-    return made.size, made.boxed, made.tag == "handle"

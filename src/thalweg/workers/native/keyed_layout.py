@@ -2,9 +2,10 @@
 
 Everything is an address and an offset in 8-byte words (docs/blocks.md has pictures). A name belongs to the base of its
 section: ``ctx``, ``area``, ``split`` or ``part``. Some names (PHASE, ROWS, PARTITIONS ...) are also in
-:mod:`thalweg.workers.memory.layout`, where they are offsets in ``mem``; these here are used as ``at.PHASE``. The operator's arrays belong to Python
-(:class:`thalweg.workers.native.keyed.NativeKeyed`); split chunks and the outputs of their partitions are taken
-from the C library and given back by the merge, or by ``free_split``.
+:mod:`thalweg.workers.memory.layout`, where they are offsets in ``mem``; these here are used as ``at.PHASE``.
+
+The operator's arrays belong to Python (:class:`thalweg.workers.native.keyed.NativeKeyed`); split chunks and the outputs
+of their partitions are taken from the C library and given back by the merge, or by ``free_split``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 from typing import Final
 
 from thalweg.compiler.keyed_code import CONTROL_SIZE
+from thalweg.compiler.kinds import field_type
+from thalweg.flow.field_types import FieldType, Kind
 
 # -- context ---------------------------------------------------------------------------------------------------
 KERNEL: Final = 0  # address of the generated kernel
@@ -75,6 +78,13 @@ FLOAT_KEY: Final = 1
 BOOL_KEY: Final = 2
 CATEGORY_KEY: Final = 3  # its code says nothing about its order, see keyed_ranks
 TEXT_KEY: Final = 4  # str, bytes
+KEY_KINDS: Final = {
+    Kind.FLOAT: FLOAT_KEY,
+    Kind.BOOL: BOOL_KEY,
+    Kind.CATEGORY: CATEGORY_KEY,
+    Kind.STR: TEXT_KEY,
+    Kind.BYTES: TEXT_KEY,
+}
 
 #: Words of an output field.
 KIND_WORDS: Final = 3
@@ -134,3 +144,9 @@ PART_DISARMED: Final = 3
 PART_PYTHON: Final = 4  # 1: Python holds the outputs
 PART_KEYS: Final = 5  # address of the ends of the identities of outputs, empty those of rows, and the bytes; 0 none
 PART_WORDS: Final = 6
+
+
+def kind_words(kind: FieldType) -> tuple[int, bool, bool]:
+    """Bytes of a value, whether it may be null, whether it is passed through by handle."""
+    made = field_type(kind)
+    return made.size, made.boxed, made.tag == "handle"
