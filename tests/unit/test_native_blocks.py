@@ -23,7 +23,8 @@ from thalweg.flow.records import Category, Schema, Timestamp
 from thalweg.jit import njit
 from thalweg.plan.plan import OWN, TIME
 from thalweg.workers.native import blocks
-from thalweg.workers.native.blocks import BlockShape, chunk_of, view_block
+from thalweg.workers.native.block_chunks import chunk_of, view_block
+from thalweg.workers.native.blocks import BlockShape
 
 
 class Every(NamedTuple):

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,8 +23,9 @@ from thalweg.engine.units import ChainUnit, Moment, Setting
 from thalweg.flow.operators.nodes import Ref, Stateless
 from thalweg.flow.records import Category, Schema
 from thalweg.jit import njit
-from thalweg.plan.plan import LEVEL, OWN, TIME, make_plan
-from thalweg.workers.native.blocks import chunk_of, free_block, table_word, view_block
+from thalweg.plan.plan import KEY, LEVEL, OWN, TIME, make_plan
+from thalweg.workers.native.block_chunks import chunk_of, view_block
+from thalweg.workers.native.blocks import free_block, table_word
 from thalweg.workers.native.chain import NativeChain, eligible, run_chain
 
 
@@ -184,7 +186,7 @@ class Both:
         if not made:
             return 0, None
         schema = self.native.compiled.out
-        return made, chunk_of(made, schema, self.order, payload.columns)
+        return made, chunk_of(made, schema, self.order, payload.columns, payload.order)
 
     def in_machine_code(self, chunk: Chunk) -> Chunk | None:
         words, _keep = view_block(chunk, 5)
@@ -429,13 +431,32 @@ def test_workers_share_a_chain() -> None:
 
 
 def test_who_is_eligible() -> None:
-    """One compiled chain that puts out no new texts, in a stream whose physical order says all but the time."""
+    """One compiled chain that puts out no new texts; it numbers no outputs of one row under the whole order key."""
     assert not eligible(Both("writes", ()).unit, ())
     both = Both("same", ())
-    assert not eligible(both.unit, (TIME, LEVEL))
+    assert eligible(both.unit, (TIME, LEVEL))
+    assert not eligible(Both("many", ()).unit, (TIME, LEVEL))
     assert not eligible(object(), ())
     nodes, operator = both.unit.parts[0]
     two = ChainUnit(both.setting, nodes, [(nodes, operator), (nodes, operator)])
     assert not eligible(two, ())
     interpreted = ChainUnit(both.setting, nodes, [(nodes, lambda chunk: operator(chunk))])
     assert not eligible(interpreted, ())
+
+
+def test_the_whole_order_key_is_that_of_the_rows() -> None:
+    """Each output has the key of the row that it comes from; what the input does not carry is zeros."""
+    whole = (TIME, LEVEL, "_seq", KEY, "_c9")
+    for name in ("same", "filter", "all", "small"):
+        both, rows = Both(name, whole), many_rows(9)
+        chunk = Chunk.from_rows(Schema.of(Row), rows)
+        count = len(rows)
+        keys = pa.array([b"key %d" % (i % 3) for i in range(count)], pa.binary())
+        chunk.order = {
+            TIME: np.arange(count), LEVEL: np.arange(count) % 2, "_seq": np.arange(count) * 7, KEY: keys,
+        }  # fmt: skip
+        expected, found = both.in_python(chunk), both.in_machine_code(chunk)
+        assert found is not None and found.rows() == expected.rows()
+        assert list(found.order) == list(expected.order) == list(whole)
+        for column in whole:
+            assert repr(list(found.order[column])) == repr(list(expected.order[column]))

@@ -43,9 +43,16 @@ from thalweg.flow.operators.nodes import Key, Keyed, Ref
 from thalweg.flow.records import Category, Schema, Timestamp
 from thalweg.plan.plan import LEVEL, TIME
 from thalweg.times import BEFORE_ALL, NEVER
-from thalweg.workers.native.blocks import chunk_of, free_block, view_block
-from thalweg.workers.native.keyed import NativeKeyed, eligible
-from thalweg.workers.native.keyed_layout import ROWS_BY_PARTITION
+from thalweg.workers.native.block_chunks import chunk_of, view_block
+from thalweg.workers.native.blocks import free_block
+from thalweg.workers.native.keyed import NativeKeyed
+from thalweg.workers.native.keyed_choice import eligible, who_joins
+from thalweg.workers.native.keyed_layout import (
+    ALL_BY_PYTHON,
+    BY_MACHINE,
+    ROWS_BY_PARTITION,
+    TIMERS_BY_PYTHON,
+)
 from thalweg.workers.native.keyed_merge import merge_keyed, run_serial
 from thalweg.workers.native.keyed_ranks import MOST, CategoryRanks, rank_of
 from thalweg.workers.native.keyed_run import run_partition
@@ -510,20 +517,29 @@ def node(made: KeyedSpec, **changes: Any) -> Keyed:
 
 
 def test_what_machine_code_can_run() -> None:
-    """Keys by field, the flow's clock, few order columns; no text beside a category."""
+    """Rows by the flow's clock or by their keys' own; no text beside a category."""
 
-    def can(made: KeyedSpec, columns: list[str], **changes: Any) -> bool:
+    def can(made: KeyedSpec, **changes: Any) -> bool:
         operators = [keyed_kernel(made, buckets=4, reject=False)()]
         unit = SimpleNamespace(
             node=node(made, **changes), spec=made.key, key_function=None, operators=operators
         )
-        return eligible(cast("KeyedUnit", unit), columns)
+        return eligible(cast("KeyedUnit", unit))
 
     user = spec(track, close, ("user",))
-    assert can(user, [TIME])
-    assert can(user, [])
-    assert can(spec(copy_texts, None, ("user",), Texts), [TIME])
-    assert can(spec(track, None, ("user", "name")), [TIME])
-    assert not can(user, [TIME, LEVEL])
-    assert not can(user, [TIME], timing="own")
-    assert not can(spec(track, None, ("kind", "name")), [TIME])
+    assert can(user)
+    assert can(user, timing="own")
+    assert can(spec(copy_texts, None, ("user",), Texts))
+    assert can(spec(track, None, ("user", "name")))
+    assert not can(user, timing="end")
+    assert not can(spec(track, None, ("kind", "name")))
+
+
+def test_who_orders_the_outputs() -> None:
+    """Machine code, unless the whole order key is wanted of timers or of several outputs, or times are keys' own."""
+    made, whole = spec(track, close, ("user",)), [TIME, LEVEL]
+    one = node(made, many=False, timer_many=False)
+    assert who_joins(node(made), [TIME]) == BY_MACHINE
+    assert who_joins(one, whole) == TIMERS_BY_PYTHON
+    assert who_joins(node(made), whole) == ALL_BY_PYTHON
+    assert who_joins(node(made, timing="own"), [TIME]) == ALL_BY_PYTHON

@@ -32,7 +32,7 @@ from thalweg.workers.engine import ParallelEngine
 from thalweg.workers.lockfree.clocks import now_ns
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.places import worker_at
-from thalweg.workers.native.blocks import view_block
+from thalweg.workers.native.block_chunks import view_block
 from thalweg.workers.options import Options
 from thalweg.workers.tokens import STALE_NS, leave_token, take_token
 

@@ -14,10 +14,10 @@ import collections
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from thalweg.columns.chunks import Chunk, Column
+from thalweg.columns.chunks import Chunk
 from thalweg.engine.base import UnitsEngine
 from thalweg.engine.build import Prepared
 from thalweg.engine.contract import CHUNK_ROWS, Leaving
@@ -33,7 +33,7 @@ from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.handles import HAS_OBJECT
 from thalweg.workers.memory.places import block_word, handle_at, op_at
 from thalweg.workers.memory.reserve import Reserve
-from thalweg.workers.native.blocks import chunk_of, payload_of
+from thalweg.workers.native.block_chunks import chunk_of, payload_of
 from thalweg.workers.options import DEFAULTS, Options
 from thalweg.workers.progress import operator_progress
 from thalweg.workers.python_units import drop, run
@@ -53,6 +53,8 @@ _LOG: Final = logging.getLogger("thalweg")
 
 #: A sleeping caller looks for a failure so often, microseconds.
 _LOOK_US: Final = 50_000
+#: One of the first steps is waited for so long, microseconds.
+_ALONE_US: Final = 5_000
 #: How long steps on their way are waited for when a flow is ended, seconds.
 _GRACE: Final = 2.0
 
@@ -214,6 +216,8 @@ class ParallelEngine(UnitsEngine):
         while not submit(self.mem, self.source, handle):
             self._check()
             wait_for_room(self.mem, self.source, _LOOK_US)
+        if self._adapts and self._step_size.is_first:
+            wait_until_settled(self.mem, self.source, _ALONE_US)
         self._check()
         return self._take_left()
 
@@ -362,11 +366,12 @@ class ParallelEngine(UnitsEngine):
         block = self.block(handle)
         schema = stream_schema(self.plan, ref)
         payload = payload_of(block, len(schema.fields))
-        columns: Sequence[Column] = ()
-        if payload >= 0:
-            kept = self.objects[payload & at.PAYLOAD_MASK]
-            columns = kept.views[payload >> at.PAYLOAD_SHIFT][0].columns
-        return chunk_of(block, schema, self.setting.columns(ref), columns)
+        names = self.setting.columns(ref)
+        if payload < 0:
+            return chunk_of(block, schema, names, ())
+        kept = self.objects[payload & at.PAYLOAD_MASK]
+        held: Chunk = kept.views[payload >> at.PAYLOAD_SHIFT][0]
+        return chunk_of(block, schema, names, held.columns, held.order)
 
     def _count_native(self) -> None:
         """Adds what machine code has counted since the last time."""

@@ -26,6 +26,8 @@ FIRST_ROWS: Final = 64
 #: Where a function takes whole batches, a call may cost as much for few rows as for many: each of the first steps has
 #: twice the rows of the one before, up to so many, until an operator has answered.
 MOST_FIRST_ROWS: Final = 1_024
+#: So many of the first steps go through alone: the very first ones make tables and meet cold code.
+_ALONE_STEPS: Final = 8
 #: How long an operator is to take for a step, ns: twenty times what a step costs in Python, and not long to wait for.
 STEP_NS: Final = 2_000_000
 #: The fixed part of what a step costs is at most about so large a share of it.
@@ -142,13 +144,22 @@ class StepSize:
         self._step_ms, self._by_batches = step_ms, by_batches
         self._rows, self._steps_until_look = FIRST_ROWS, 0
         self._steps_until_fit, self._least_rows = _FIT_STEPS, 0
-        #: rows that have come
-        self._submitted = 0
+        #: rows that have come, and steps
+        self._submitted = self._steps = 0
 
     def count(self, rows: int) -> None:
         """A step of so many rows has come."""
         self._steps_until_fit -= 1
         self._submitted += rows
+        self._steps += 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether a step is one of the first, whose cost is to be seen before others come.
+
+        What runs beside the thread that brings rows may wait for Python's lock, and would look dear.
+        """
+        return self._steps <= _ALONE_STEPS
 
     def rows(self, most_rows: int) -> int:
         """As many rows as the dearest operator does in :data:`STEP_NS`, few before it is known what they cost.

@@ -295,7 +295,9 @@ def resume_unit(mem: Int64s, w: int, me: int) -> int:
     if phase == WHOLE:
         _finish_whole(mem, w, me, mem[me + STARTED])
     elif phase == RANGE:
-        return _finish_range(mem, w, me, op, mem[me + STARTED])
+        # Where machine code gave up, Python made tables or called a function again: that says little about other units.
+        started = 0 if mem[op_at(mem, op) + NATIVE] else mem[me + STARTED]
+        return _finish_range(mem, w, me, op, started)
     elif phase == JOIN:
         _finish_join(mem, w, me, op)
     return 0

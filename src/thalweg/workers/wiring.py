@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from thalweg.columns.chunks import Chunk
 from thalweg.compiler.columns import address
-from thalweg.compiler.keyed import CompiledKeyed
 from thalweg.compiler.stateless import CompiledChain
 from thalweg.engine.base import works_without_rows
 from thalweg.engine.coroutines.unit import CoroutineUnit
@@ -26,15 +25,16 @@ from thalweg.flow.operators.nodes import (
     Source,
     Union,
 )
-from thalweg.plan.plan import OWN, RELEASE, TIME, Edge, Unit, stream_schema
+from thalweg.plan.plan import RELEASE, Edge, Unit, stream_schema
 from thalweg.workers.contract import FlowEngine
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.layout import PAYLOAD_SHIFT, OpSpec
-from thalweg.workers.native.blocks import view_block
+from thalweg.workers.native.block_chunks import view_block
 from thalweg.workers.native.chain import NativeChain
 from thalweg.workers.native.chain import eligible as chain_eligible
 from thalweg.workers.native.keyed import NativeKeyed
-from thalweg.workers.native.keyed import eligible as keyed_eligible
+from thalweg.workers.native.keyed_choice import eligible as keyed_eligible
+from thalweg.workers.native.keyed_choice import native_keyed
 
 _QUEUES: Final = {"hybrid": at.HYBRID, "partitioned": at.PARTITIONED, "shared": at.SHARED}
 #: What an operator puts out in one step, by stream; what the ingress gives may also be named by edge.
@@ -313,14 +313,11 @@ class _Wiring:
         """Machine code for a keyed operator whose input the task reads, where it can be."""
         node, plan = runner.node, self.engine.plan
         columns = self.engine.setting.columns(Ref(node.index))
-        if not (keyed_eligible(runner, columns) and self._reads_natively(task)):
+        # Who counts keys is told those that a function makes, by Python.
+        counted = runner.key_function is not None and self.engine.stage is not None
+        if counted or not (keyed_eligible(runner) and self._reads_natively(task)):
             return None
-        operators = [one for one in runner.operators if isinstance(one, CompiledKeyed)]
-        key = runner.key_function
-        return NativeKeyed(
-            operators, timed=bool(plan.domains[node.index - 1]), order_names=columns,
-            key=key if isinstance(key, CompiledChain) else None,
-        )  # fmt: skip
+        return native_keyed(runner, columns, plan.domains[node.index - 1])
 
     def _is_native(self, task: Task, keyed: NativeKeyed, function: int) -> None:
         task.keyed, spec = keyed, task.spec
@@ -334,9 +331,10 @@ class _Wiring:
         (maker, number), *_ = task.spec.reads
         feeder, (ref, edge) = self.tasks[maker], task.inputs[0]
         plan = self.engine.plan
-        columns = self.engine.edge_columns(ref, edge)
-        # Machine code puts out the main stream only; and in later stages readers get rows of their own.
-        if (feeder.spec.native and number) or not set(columns) <= {TIME, OWN}:
+        # Machine code puts out the main stream only, and knows no branches. In later stages readers get rows of their
+        # own.
+        is_branch = self.engine.edge_columns(ref, edge) != self.engine.setting.columns(ref)
+        if (feeder.spec.native and number) or is_branch:
             return False
         if maker == 0 and self.engine.stage and len(plan.readers[ref]) > 1:
             return False

@@ -10,7 +10,8 @@ word         content
 1 to 2C      a pair a field, as a kernel reads it from its ``chunk`` (:func:`~thalweg.compiler.\
 columns.addresses`): the addresses of values and validity, 0 where all are valid
 1+2C, 2+2C   addresses of int64[rows], event time and own time; 0 where the stream carries none
-3+2C         the *payload*: the handle of the Python chunk that holds text, bytes, lists and records; -1 none
+3+2C         the *payload*: the handle of the Python chunk that holds text, bytes, lists and records, and of the
+             order key all but the times; -1 none
 4+2C         address of int64[rows], the row in the payload; 0 where row i is the payload's row i
 5+2C         address of the payload's texts, TEXT_WORDS a column of the payload; 0 none
 6+2C         (not in views) the table that a kernel writes to: its capacity in rows, the addresses of
@@ -27,20 +28,16 @@ be used again; the rings serve any number of threads.
 
 from __future__ import annotations
 
-import ctypes
 import weakref
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from thalweg.columns.canonical import TEXT
-from thalweg.columns.chunks import Chunk, Column, Int64s, numpy_dtype
-from thalweg.compiler.columns import TEXT_WORDS, address, addresses, gather, text_words
+from thalweg.columns.chunks import Int64s
+from thalweg.compiler.columns import address
 from thalweg.compiler.kinds import field_type
 from thalweg.compiler.runtime.calls import copy_bytes, free, get_i, malloc, put_i, words_at
-from thalweg.flow.field_types import FieldType
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import OWN, TIME
 from thalweg.workers.lockfree.atomics import EMPTY, add, line_up, new_words, shared
@@ -48,6 +45,15 @@ from thalweg.workers.lockfree.rings import mpmc_init, mpmc_pop, mpmc_push, mpmc_
 
 #: "No payload".
 NO_PAYLOAD: Final = -1
+
+#: The order columns that blocks have themselves.
+IN_BLOCKS: Final = (TIME, OWN)
+
+
+def has_whole_key(order_names: Iterable[str]) -> bool:
+    """Whether a stream has order columns that stand in no block, but in its payload."""
+    return not set(order_names) <= set(IN_BLOCKS)
+
 
 # -- offsets of a block's words --------------------------------------------------------------------------------
 
@@ -240,7 +246,7 @@ class BlockShape:
         self, schema: Schema, order_names: Sequence[str], *, columns: int = 0, words: int = 0
     ) -> None:
         """Args:
-        order_names: the order columns that the blocks carry, of TIME and OWN.
+        order_names: the order columns of the stream; TIME and OWN are the block's, all others its payload's.
         columns: int64 columns of the table in front of the fields.
         words: further words behind the table.
         """
@@ -248,10 +254,10 @@ class BlockShape:
         #: where the further words begin
         self.words_at = table_word(self.fields) + 1 + columns + 2 * self.fields
         places, wide, small = _places(schema, columns)
-        order = [wide + i for i in range(len(order_names))]
-        at = dict(zip(order_names, order, strict=True))
+        own = [name for name in order_names if name in IN_BLOCKS]
+        at = {name: wide + i for i, name in enumerate(own)}
         head = 8 * (1 + self.words_at + words)
-        wide += len(order)
+        wide += len(own)
         kept = [_kept(head, 8 * wide + small, capacity_of(size)) for size in range(_SIZES)]
         rings = line_up(_FIRST_RING + _SIZES)
         starts = np.cumsum([rings, *map(mpmc_words, kept)]).tolist()
@@ -300,86 +306,3 @@ def _kept(head: int, a_row: int, capacity: int) -> int:
 def _close(memory: Int64s, rings: Sequence[int]) -> None:
     for ring in rings:
         _drain(address(memory), ring)
-
-
-# -- between blocks and Python's chunks ------------------------------------------------------------------------
-
-
-def view_block(chunk: Chunk, payload: int) -> tuple[Int64s, list[Any]]:
-    """A block over a chunk's own arrays, without a copy.
-
-    Args:
-        payload: the handle under which the chunk is kept.
-
-    Returns:
-        The words, whose address is the block's, and what must stay alive while the block is in use.
-    """
-    keep: list[Any] = []
-    fields = len(chunk.columns)
-    whole = np.zeros(1 + table_word(fields), np.int64)
-    words = whole[1:]
-    words[0] = len(chunk)
-    words[1 : 1 + 2 * fields] = addresses(chunk.columns, keep)
-    words[payload_word(fields)] = NO_PAYLOAD
-    texts = np.zeros((fields, TEXT_WORDS), np.int64)
-    for number, column in enumerate(chunk.columns):
-        if not column.type.fixed_width:
-            words[values_word(number) + 1] = number
-            words[payload_word(fields)], words[texts_word(fields)] = payload, address(texts)
-            if column.type.kind in TEXT:
-                texts[number] = text_words(column, keep)
-    for name, word in ((TIME, time_word(fields)), (OWN, own_word(fields))):
-        if name in chunk.order:
-            values = np.ascontiguousarray(chunk.order[name], np.int64)
-            keep.append(values)
-            words[word] = address(values)
-    return words, [*keep, whole, texts]
-
-
-def _copied(place: int, count: int, dtype: Any) -> npt.NDArray[Any]:
-    """An array with a copy of what stands at an address."""
-    out = np.empty(count, dtype)
-    ctypes.memmove(out.ctypes.data, place, out.nbytes)
-    return out
-
-
-def chunk_of(
-    block: int, schema: Schema, order_names: Sequence[str], payload: Sequence[Column]
-) -> Chunk:
-    """A Python chunk with a copy of a block's rows; a missing order column is zeros.
-
-    Args:
-        order_names: the order columns that it carries, of TIME and OWN.
-        payload: the columns of the chunk under the block's payload handle; any where it has none.
-    """
-    fields = len(schema.fields)
-    words = _copied(block, table_word(fields), np.int64)
-    rows = int(words[0])
-    if not rows:
-        return Chunk.empty(schema, order_names)
-    columns = []
-    for number, field in enumerate(schema.fields):
-        first, second = words[values_word(number) : values_word(number) + 2].tolist()
-        if field.type.fixed_width:
-            columns.append(_fixed(field.type, first, second, rows))
-        else:
-            numbers = _copied(first, rows, np.int64) if first else np.full(rows, second)
-            at = int(words[payload_row_word(fields)])
-            places = _copied(at, rows, np.int64) if at else np.arange(rows)
-            columns.append(Column(field.type, gather(numbers, places, payload, field.type.arrow)))
-    order = {}
-    for name, word in ((TIME, time_word(fields)), (OWN, own_word(fields))):
-        if name in order_names:
-            at = int(words[word])
-            order[name] = _copied(at, rows, np.int64) if at else np.zeros(rows, np.int64)
-    return Chunk(schema, columns, rows, order)
-
-
-def payload_of(block: int, fields: int) -> int:
-    """The handle of a block's payload, NO_PAYLOAD where it has none."""
-    return int(_copied(block + 8 * payload_word(fields), 1, np.int64)[0])
-
-
-def _fixed(kind: FieldType, values: int, valid: int, rows: int) -> Column:
-    mask = _copied(valid, rows, np.bool_) if valid else None
-    return Column(kind, _copied(values, rows, numpy_dtype(kind.kind)), mask)

@@ -19,13 +19,14 @@ from thalweg.compiler.runtime.calls import address_of, call3, copy_bytes, get_i,
 from thalweg.compiler.runtime.support import DONE, get_b, put_b
 from thalweg.compiler.stateless import COUNTS, NEEDED, OUT, STOP, CompiledChain
 from thalweg.engine.units import ChainUnit
-from thalweg.plan.plan import OWN, TIME
+from thalweg.plan.plan import expands
 from thalweg.workers.lockfree.atomics import add, line_up, new_words, shared
 from thalweg.workers.native.blocks import (
     NO_PAYLOAD,
     BlockShape,
     free_block,
     grow_block,
+    has_whole_key,
     new_block,
     own_word,
     payload_row_word,
@@ -45,7 +46,7 @@ _GIVEN: Final = 3  # fields of the input
 _FIELDS: Final = 4  # fields of the output
 _WORDS: Final = 5  # where a block's further words begin
 _EXPANDS: Final = 6  # 1: an input row can give several rows
-_PAYLOAD: Final = 7  # 1: the output has fields of variable width
+_PAYLOAD: Final = 7  # 1: the output has fields of variable width, or the whole order key
 _TALLY: Final = 8  # where the counts begin
 _TALLY_WORDS: Final = 9  # of one worker
 _KINDS: Final = 10
@@ -246,14 +247,15 @@ def _count(ctx: int, tally: int, rows: int, counts: int) -> None:
 
 
 def eligible(unit: Any, order_names: Sequence[str]) -> bool:
-    """Whether a unit can run as machine code: one compiled chain, and no order columns but TIME and OWN.
+    """Whether a unit can run as machine code: one compiled chain, which a whole order key need not count.
 
     Blocks have no room for new texts: what puts some out is run by Python.
     """
-    if not isinstance(unit, ChainUnit) or not set(order_names) <= {TIME, OWN}:
+    if not isinstance(unit, ChainUnit) or len(unit.parts) != 1:
         return False
-    (_, compiled), *others = unit.parts
-    return not others and isinstance(compiled, CompiledChain) and not compiled.texts.made
+    nodes, made = unit.parts[0]
+    counts = has_whole_key(order_names) and any(map(expands, nodes))
+    return isinstance(made, CompiledChain) and not made.texts.made and not counts
 
 
 class NativeChain:
@@ -264,7 +266,7 @@ class NativeChain:
     """
 
     def __init__(self, compiled: CompiledChain, order_names: Sequence[str]) -> None:
-        """``order_names``: the order columns of the outputs, of TIME and OWN."""
+        """``order_names``: the order columns of the outputs."""
         self.compiled = compiled
         steps, fields = len(compiled.steps), compiled.out.fields
         kinds = [_kind(field.type) for field in fields]
@@ -272,12 +274,13 @@ class NativeChain:
             compiled.out, order_names, columns=1, words=COUNTS + 2 * steps + ARENA_WORDS
         )
         #: which word of a block names its payload; 0 where blocks have none
-        self.payload_word = payload_word(len(fields)) if _TEXT in kinds else 0
+        has_payload = _TEXT in kinds or has_whole_key(order_names)
+        self.payload_word = payload_word(len(fields)) if has_payload else 0
         tally, each = line_up(_KINDS + len(fields)), line_up(2 + steps)
         self._memory = new_words(tally + _TALLIES * each)
         self._memory[:_KINDS] = [
             address_of(compiled.kernel), self.shape.address, steps, len(compiled.source.fields), len(fields),
-            self.shape.words_at, any(step.kind == "flat_map" for step in compiled.steps), _TEXT in kinds,
+            self.shape.words_at, any(step.kind == "flat_map" for step in compiled.steps), has_payload,
             tally, each,
         ]  # fmt: skip
         self._memory[_KINDS : _KINDS + len(fields)] = kinds

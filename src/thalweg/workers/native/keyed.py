@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +22,11 @@ from thalweg.columns.state_units import StateUnits
 from thalweg.compiler import keyed_code as code
 from thalweg.compiler.columns import TEXT_TAIL, Buffers, address
 from thalweg.compiler.keyed import CompiledKeyed, Run, Split
-from thalweg.compiler.kinds import field_type
 from thalweg.compiler.runtime.calls import address_of
 from thalweg.compiler.runtime.lookup import BUCKET, END, RANGE_WIDTH, START
 from thalweg.compiler.runtime.undo import UndoLog
 from thalweg.compiler.stateless import CompiledChain
-from thalweg.engine.keyed_unit import KeyedUnit
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.field_types import Kind
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import TIME
 from thalweg.times import NEVER
@@ -36,6 +34,8 @@ from thalweg.workers.native import keyed_layout as at
 from thalweg.workers.native.blocks import (
     BlockShape,
     free_block,
+    has_whole_key,
+    own_word,
     payload_word,
     table_word,
     time_word,
@@ -45,34 +45,6 @@ from thalweg.workers.native.keyed_merge import merge_keyed, run_serial
 from thalweg.workers.native.keyed_ranks import CategoryRanks
 from thalweg.workers.native.keyed_run import drop_due, run_partition
 from thalweg.workers.native.keyed_split import free_split, split_keyed
-
-_KEY_KINDS: Final = {
-    Kind.FLOAT: at.FLOAT_KEY,
-    Kind.BOOL: at.BOOL_KEY,
-    Kind.CATEGORY: at.CATEGORY_KEY,
-    Kind.STR: at.TEXT_KEY,
-    Kind.BYTES: at.TEXT_KEY,
-}
-
-
-def eligible(unit: KeyedUnit, order_names: Sequence[str]) -> bool:
-    """Whether an operator can run in machine code from end to end.
-
-    Args:
-        unit: the operator.
-        order_names: the order columns that its outputs carry.
-    """
-    key, function = unit.spec, unit.key_function
-    # The ordered bytes of categories are those of their texts, which only Python knows.
-    is_known = not key.has_text or all(one.type.kind is not Kind.CATEGORY for one in key.fields)
-    return (
-        unit.node.timing == "clock"
-        and (function is None or isinstance(function, CompiledChain))
-        and is_known
-        and all(isinstance(o, CompiledKeyed) and not o.texts.made for o in unit.operators)
-        and not (isinstance(function, CompiledChain) and function.texts.made)
-        and set(order_names) <= {TIME}
-    )
 
 
 class NativeKeyed:
@@ -85,8 +57,10 @@ class NativeKeyed:
 
     Args:
         operators: one a partition; they are kept alive and own the state.
-        timed: whether the operator lives in a flow with a clock: rows have times, timers fire.
-        order_names: the order columns of its outputs, at most TIME.
+        timed: whether rows have times, so that timers fire.
+        order_names: the order columns of its outputs.
+        joins: when Python orders them, of :func:`~thalweg.workers.native.keyed_choice.who_joins`.
+        own: whether the rows' times are their keys' own.
         key: the function that makes the first field of the key, if one does.
     """
 
@@ -96,26 +70,31 @@ class NativeKeyed:
         *,
         timed: bool,
         order_names: Sequence[str],
+        joins: int = at.BY_MACHINE,
+        own: bool = False,
         key: CompiledChain | None = None,
     ) -> None:
         self.operators = list(operators)
         self._key = None if key is None else NativeChain(key, ())
         self.spec = operators[0].spec
         self._timed = timed
+        fields = len(self.spec.source.names)
+        self._times_word = own_word(fields) if own else time_word(fields)
         #: a lower bound of each partition's timers
         self.earliest = np.full(len(operators), NEVER, np.int64)
         #: rows in, rows out, timers disarmed, of chunks that machine code merged
         self.counts = np.zeros(at.COUNT_WORDS, np.int64)
         record = self.spec.out or Schema("Nothing", ())
         texts = any(not field.type.fixed_width for field in record.fields)
-        self.shape = BlockShape(record, order_names, columns=int(texts))
+        has_payload = texts or has_whole_key(order_names)
+        self.shape = BlockShape(record, order_names, columns=int(has_payload))
         #: which word of an output block names its payload; 0 where blocks have none
-        self.payload_word = payload_word(len(record.fields)) if texts else 0
+        self.payload_word = payload_word(len(record.fields)) if has_payload else 0
         #: the results that Python holds, by split chunk and partition
         self._held: dict[tuple[int, int], KeyedResult] = {}
         self._ranks = CategoryRanks()
         self._keep: list[Any] = []
-        self.context = self._context(order_names)
+        self.context = self._context(order_names, joins)
         units = operators[0].units
         self._use(units, units.partitions(len(operators)))
         #: addresses: of the context, of the functions that workers call, and of those that free what they gave
@@ -133,7 +112,7 @@ class NativeKeyed:
         self._keep.append(array)
         return address(array)
 
-    def _context(self, order_names: Sequence[str]) -> Int64s:
+    def _context(self, order_names: Sequence[str], joins: int) -> Int64s:
         spec, names = self.spec, self.spec.source.names
         buffers = self._buffers(0)
         outputs = spec.out.fields if spec.out else ()
@@ -144,11 +123,11 @@ class NativeKeyed:
         keys = [
             (
                 0 if field.name in made else names.index(field.name),
-                _KEY_KINDS.get(field.type.kind, at.WORD_KEY), field.type.optional, field.name in made,
+                at.KEY_KINDS.get(field.type.kind, at.WORD_KEY), field.type.optional, field.name in made,
             )
             for field in spec.key.fields
         ]  # fmt: skip
-        kinds = [_kind_words(field.type) for field in outputs]
+        kinds = [at.kind_words(field.type) for field in outputs]
         self._sizes = len(buffers.table), code.log_place(dtype.itemsize) + 8
         timed = self._timed and spec.timer is not None
         words = {
@@ -161,10 +140,11 @@ class NativeKeyed:
             at.TIMED: self._timed, at.OUT_TIMED: TIME in order_names,
             at.EARLIEST: address(self.earliest), at.RECORD_SIZE: dtype.itemsize,
             at.TIMER_OFFSET: dtype.fields[spec.timer][1] if timed and spec.timer else -1,
-            at.COUNTS: address(self.counts), at.HAS_TEXT: self.payload_word != 0,
+            at.COUNTS: address(self.counts), at.HAS_PAYLOAD: self.payload_word != 0,
             at.SHAPE: self.shape.address, at.RANKS: self._ranks.place,
             at.HAS_BYTES: spec.key.has_text, at.PLAIN_TEXT: spec.key.is_plain_text,
             at.KEY_FUNCTION: self._key.ctx if self._key else 0,
+            at.TIMES_WORD: self._times_word, at.JOINS: joins,
         }  # fmt: skip
         for word, value in words.items():
             ctx[word] = value
@@ -381,7 +361,7 @@ class NativeKeyed:
         words = _view(split, at.SPLIT_WORDS).tolist()
         rows, fields, width = words[at.ROWS], len(self.spec.source.names), self.spec.key.width
         block = _view(words[at.IN_BLOCK], table_word(fields))
-        times = int(block[time_word(fields)]) if self._timed else 0
+        times = int(block[self._times_word]) if self._timed else 0
         used = int(_view(words[at.FIRST], len(self.operators) + 1)[-1])
         keys = KeyRows(
             _view(words[at.HASHES], rows).view(np.uint64),
@@ -418,9 +398,3 @@ def _view(place: int, count: int) -> Int64s:
     if not count:
         return np.zeros(0, np.int64)
     return np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(place))
-
-
-def _kind_words(kind: FieldType) -> tuple[int, bool, bool]:
-    """Bytes of a value, whether it may be null, whether it is passed through by handle."""
-    made = field_type(kind)
-    return made.size, made.boxed, made.tag == "handle"

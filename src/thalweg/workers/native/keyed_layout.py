@@ -1,8 +1,11 @@
 """Where the words of a native keyed operator stand: its context, its partitions' work areas, a split chunk.
 
-Everything is an address and an offset in 8-byte words. The operator's arrays belong to Python
-(:class:`thalweg.workers.native.keyed.NativeKeyed`); split chunks and the outputs of their partitions are taken
-from the C library and given back by the merge, or by ``free_split``.
+Everything is an address and an offset in 8-byte words (docs/blocks.md has pictures). A name belongs to the base of its
+section: ``ctx``, ``area``, ``split`` or ``part``. Some names (PHASE, ROWS, PARTITIONS ...) are also in
+:mod:`thalweg.workers.memory.layout`, where they are offsets in ``mem``; these here are used as ``at.PHASE``.
+
+The operator's arrays belong to Python (:class:`thalweg.workers.native.keyed.NativeKeyed`); split chunks and the outputs
+of their partitions are taken from the C library and given back by the merge, or by ``free_split``.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ from __future__ import annotations
 from typing import Final
 
 from thalweg.compiler.keyed_code import CONTROL_SIZE
+from thalweg.compiler.kinds import field_type
+from thalweg.flow.field_types import FieldType, Kind
 
 # -- context ---------------------------------------------------------------------------------------------------
 KERNEL: Final = 0  # address of the generated kernel
@@ -36,7 +41,7 @@ RECORD_SIZE: Final = 20
 TIMER_OFFSET: Final = 21  # of the timer in a record, -1 none
 COUNTS: Final = 22  # address of the counts
 SERIAL: Final = 23  # a split chunk that run_serial left to Python, 0 none
-HAS_TEXT: Final = 24  # 1: a field of the output is of variable width
+HAS_PAYLOAD: Final = 24  # 1: output blocks name a payload
 SHAPE: Final = 25  # address of the shape of output blocks
 RANKS: Final = 26  # address of the ranks of categories
 UNITS: Final = 27  # state units: the buckets, then the groups of pinned keys
@@ -51,7 +56,14 @@ PLAIN_TEXT: Final = 35  # 1: that is the text of the only field; 0: the fields' 
 KEY_FUNCTION: Final = (
     36  # address of the context of the chain that makes the first key field, 0 none
 )
-CONTEXT_WORDS: Final = 37
+TIMES_WORD: Final = 37  # which word of an input block has the rows' times
+JOINS: Final = 38  # when Python orders the outputs: one of the values below
+CONTEXT_WORDS: Final = 39
+
+#: Values of JOINS. Of a whole order key machine code knows that of what rows gave, without counters; not of timers.
+BY_MACHINE: Final = 0
+TIMERS_BY_PYTHON: Final = 1
+ALL_BY_PYTHON: Final = 2
 
 #: Words of a key field.
 KEY_COLUMN: Final = 0  # its column in the chunk; of what a function makes, in the chunk of keys
@@ -66,6 +78,13 @@ FLOAT_KEY: Final = 1
 BOOL_KEY: Final = 2
 CATEGORY_KEY: Final = 3  # its code says nothing about its order, see keyed_ranks
 TEXT_KEY: Final = 4  # str, bytes
+KEY_KINDS: Final = {
+    Kind.FLOAT: FLOAT_KEY,
+    Kind.BOOL: BOOL_KEY,
+    Kind.CATEGORY: CATEGORY_KEY,
+    Kind.STR: TEXT_KEY,
+    Kind.BYTES: TEXT_KEY,
+}
 
 #: Words of an output field.
 KIND_WORDS: Final = 3
@@ -125,3 +144,9 @@ PART_DISARMED: Final = 3
 PART_PYTHON: Final = 4  # 1: Python holds the outputs
 PART_KEYS: Final = 5  # address of the ends of the identities of outputs, empty those of rows, and the bytes; 0 none
 PART_WORDS: Final = 6
+
+
+def kind_words(kind: FieldType) -> tuple[int, bool, bool]:
+    """Bytes of a value, whether it may be null, whether it is passed through by handle."""
+    made = field_type(kind)
+    return made.size, made.boxed, made.tag == "handle"

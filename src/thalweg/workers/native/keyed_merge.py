@@ -35,14 +35,14 @@ def _new_block(ctx: int, rows: int) -> int:
     block: int = new_block(field(ctx, at.SHAPE), rows)
     if block == 0:
         return 0
-    fields, has_text = field(ctx, at.OUT_FIELDS), field(ctx, at.HAS_TEXT)
+    fields, has_payload = field(ctx, at.OUT_FIELDS), field(ctx, at.HAS_PAYLOAD)
     table = block + 8 * table_word(fields)
     put(block, 0, rows)
     for i in range(2 * fields):
-        put(block, 1 + i, field(table, 1 + has_text + i))
+        put(block, 1 + i, field(table, 1 + has_payload + i))
     put(block, payload_word(fields), NO_PAYLOAD)
     put(block, texts_word(fields), 0)
-    put(block, payload_row_word(fields), field(table, 1) if has_text else 0)
+    put(block, payload_row_word(fields), field(table, 1) if has_payload else 0)
     return block
 
 
@@ -102,7 +102,7 @@ def _put_order(
             if row >= 0:
                 time = get_i(arrived + 8 * row) if arrived != 0 else 0
             put_i(target + 8 * get_i(places + 8 * i), time)
-    if field(ctx, at.HAS_TEXT):
+    if field(ctx, at.HAS_PAYLOAD):
         target, rows = field(out, payload_row_word(fields)), field(block, payload_row_word(given))
         for i in range(count):
             row = max(get_i(sources + 8 * i), 0)
@@ -158,17 +158,26 @@ def _fill(ctx: int, split: int, out: int, total: int, picks: int, room: int) -> 
     for f in range(fields):
         if field(whole, f):
             put(out, 2 + 2 * f, 0)
-    if field(ctx, at.HAS_TEXT):
+    if field(ctx, at.HAS_PAYLOAD):
         block, given = field(split, at.IN_BLOCK), field(ctx, at.IN_FIELDS)
         put(out, payload_word(fields), field(block, payload_word(given)))
         put(out, texts_word(fields), field(block, texts_word(given)))
 
 
 @shared
+def _has_fired(ctx: int, part: int) -> bool:
+    """Whether a timer put something out."""
+    buffer, capacity = field(part, at.PART_BUFFER), field(part, at.PART_CAPACITY)
+    source = column_of(ctx, buffer, capacity, code.SOURCE)
+    fired = 0
+    for i in range(field(part, at.PART_USED)):
+        fired += field(source, i) < 0
+    return fired > 0
+
+
+@shared
 def _has_key_texts(ctx: int, part: int) -> bool:
     """Whether a timer put out text of its key, which stands in no payload."""
-    if field(part, at.PART_KEYS) == 0 or not field(ctx, at.HAS_TEXT):
-        return False
     buffer, capacity = field(part, at.PART_BUFFER), field(part, at.PART_CAPACITY)
     first = field(ctx, at.COLUMNS) - 2 * field(ctx, at.OUT_FIELDS)
     for f in range(field(ctx, at.OUT_FIELDS)):
@@ -179,6 +188,17 @@ def _has_key_texts(ctx: int, part: int) -> bool:
                 if handle < 0 and handle != NO_VALUE:
                     return True
     return False
+
+
+@shared
+def _needs_python(ctx: int, part: int) -> bool:
+    """Whether only Python can order what a partition gave."""
+    joins = field(ctx, at.JOINS)
+    if field(part, at.PART_PYTHON) or joins == at.ALL_BY_PYTHON:
+        return True
+    if joins == at.TIMERS_BY_PYTHON and _has_fired(ctx, part):
+        return True
+    return field(part, at.PART_KEYS) != 0 and _has_key_texts(ctx, part)
 
 
 @shared
@@ -214,7 +234,7 @@ def merge_keyed(ctx: int, split: int, scratch: int) -> int:
     total = disarmed = 0
     for p in range(field(ctx, at.PARTITIONS)):
         part = part_of(split, p)
-        if field(part, at.PART_PYTHON) or _has_key_texts(ctx, part):
+        if _needs_python(ctx, part):
             return 0
         total += field(part, at.PART_USED)
         disarmed += field(part, at.PART_DISARMED)

@@ -142,7 +142,8 @@ def _begin(ctx: int, area: int, split: int, ending: int) -> None:
     put(chunk, code.RANGES, field(split, at.RANGES))
     put(chunk, code.ORDER, field(split, at.ORDER))
     put(chunk, code.ENTRIES, field(split, at.ENTRIES))
-    put(chunk, code.TIMES, field(block, 1 + 2 * fields) if field(ctx, at.TIMED) else 0)
+    times = field(block, field(ctx, at.TIMES_WORD)) if field(ctx, at.TIMED) else 0
+    put(chunk, code.TIMES, times)
     for i in range(2 * fields + TEXT_TAIL):
         put(chunk, code.COLUMNS + i, field(block, 1 + i))
     if field(area, at.GUESS) > 0:
