@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thalweg.columns.chunks import Chunk
+from thalweg.columns.chunks import Chunk, Column
+from thalweg.columns.encoding import try_column
 from thalweg.connectors.contracts import BadRow, Fed, Feed
 from thalweg.connectors.readers import BadRow as Misfit
 from thalweg.connectors.readers import Parsed, far_out, rows_from_table, times_within, without
 from thalweg.errors import DataError
+from thalweg.flow.field_types import FieldType
+from thalweg.flow.fit_code import is_plain
 from thalweg.flow.operators.lanes import not_declared
 from thalweg.flow.operators.nodes import Source
 from thalweg.times import EXTREME
@@ -33,31 +37,36 @@ class Fitter:
             DataError: a row does not fit, under ``errors="fail"``.
         """
         rows: list[Any] = []
-        bad: list[BadRow] = []
         for item in items:
             if isinstance(item, (pa.RecordBatch, pa.Table)):
-                if rows or bad:
-                    yield self._chunk(rows, bad)
-                    rows, bad = [], []
+                if rows:
+                    yield self._chunk(rows)
+                    rows = []
                 yield from self._table(item)
                 continue
-            self._take(item, rows, bad)
+            rows.append(item)
             if len(rows) >= self._chunk_rows:
-                yield self._chunk(rows, bad)
-                rows, bad = [], []
-        if rows or bad:
-            yield self._chunk(rows, bad)
+                yield self._chunk(rows)
+                rows = []
+        if rows:
+            yield self._chunk(rows)
 
-    def _take(self, item: Any, rows: list[Any], bad: list[BadRow]) -> None:
-        try:
-            rows.append(fitted(self._source, item))
-        except (TypeError, KeyError) as error:
-            misfit = (str(error), f"row {self._arrived}", repr(item)[:300])
-            bad += kept(self._source, [misfit])
-        self._arrived += 1
-
-    def _chunk(self, rows: list[Any], bad: list[BadRow]) -> Fed:
-        return Chunk.from_rows(self._source.record, rows), bad
+    def _chunk(self, rows: Sequence[Any]) -> Fed:
+        """Rows as a chunk: by column where all of them fit, else one by one."""
+        columns = fitting_columns(self._source, rows)
+        if columns is not None:
+            self._arrived += len(rows)
+            return Chunk(self._source.record, columns, len(rows)), []
+        good: list[Any] = []
+        bad: list[BadRow] = []
+        for row in rows:
+            try:
+                good.append(fitted(self._source, row))
+            except (TypeError, KeyError) as error:
+                misfit = (str(error), f"row {self._arrived}", repr(row)[:300])
+                bad += kept(self._source, [misfit])
+            self._arrived += 1
+        return Chunk.from_rows(self._source.record, good), bad
 
     def _table(self, item: pa.RecordBatch | pa.Table) -> Feed:
         table = pa.table(item) if isinstance(item, pa.RecordBatch) else item
@@ -67,6 +76,49 @@ class Fitter:
                 self._source, rows_from_table(part, self._source.record, self._arrived)
             )
             self._arrived += part.num_rows
+
+
+def fitting_columns(source: Source, rows: Sequence[Any]) -> list[Column] | None:
+    """The columns of rows that are records, tuples or dicts, if each fits and has a place in time; else None."""
+    record, kinds = source.record, set(map(type, rows))
+    if not record.fields:
+        return None
+    keys: Sequence[Any] = range(len(record.fields))
+    if kinds == {dict}:
+        keys = record.names
+    elif not kinds <= {record.cls, tuple} or set(map(len, rows)) != {len(keys)}:
+        return None
+    columns = []
+    for field, key in zip(record.fields, keys, strict=True):
+        try:
+            values = list(map(operator.itemgetter(key), rows))
+            made = _fitting_column(field.type, values)
+        except (KeyError, TypeError):
+            return None
+        if field.name == source.order_by and not _in_time(made):
+            return None
+        declared = source.lanes if field.name == source.lane else None
+        if isinstance(declared, tuple) and not set(values) <= set(declared):
+            return None
+        columns.append(made)
+    return columns
+
+
+def _fitting_column(kind: FieldType, values: Sequence[Any]) -> Column:
+    """The column of what an input gave.
+
+    Raises:
+        TypeError: a value does not fit.
+    """
+    made = try_column(kind, values) if is_plain(kind) else None
+    return (
+        made if made is not None else Column.from_python(kind, [kind.take(one) for one in values])
+    )
+
+
+def _in_time(column: Column) -> bool:
+    values = column.values
+    return bool(len(values) == 0 or (values.max() <= EXTREME and values.min() >= -EXTREME))
 
 
 def fitted(source: Source, row: Any) -> Any:
