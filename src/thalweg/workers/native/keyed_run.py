@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from thalweg.compiler import keyed_code as code
 from thalweg.compiler.columns import TEXT_TAIL
+from thalweg.compiler.keyed import code as code
 from thalweg.compiler.runtime.arena import free_arena
 from thalweg.compiler.runtime.calls import call3, copy_bytes, free, get_i, malloc, put_i
 from thalweg.compiler.runtime.lookup import (
