@@ -13,8 +13,8 @@ from typing import Any, Final
 from thalweg.flow.failures import coroutine_error, refusal
 from thalweg.flow.field_types import Kind
 from thalweg.flow.operators import joins
-from thalweg.flow.operators.coroutine_verb import Kept
 from thalweg.flow.operators.coroutines import Queue
+from thalweg.flow.operators.kept import Kept
 from thalweg.flow.operators.nodes import Coroutine
 from thalweg.flow.records import Schema
 from thalweg.times import BEFORE_ALL
