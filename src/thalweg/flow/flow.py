@@ -135,7 +135,7 @@ class Flow(SeveralVerbs):
         order: Order = "total",
         errors: Errors | None = None,
     ) -> Stream[Any]:
-        """A source of records.
+        """Adds a source of records and returns its stream.
 
         Args:
             name: the source's name; inputs are given by it.
@@ -212,7 +212,7 @@ class Flow(SeveralVerbs):
         capacity: int = PORT_ROWS,
         **given: Any,
     ) -> Any:
-        """An operator with a driver loop of its own, over any number of inputs and outputs (docs/coroutines.md).
+        """Adds an ``async def`` operator over any number of inputs and outputs (docs/coroutines.md).
 
         ``function`` is ``async def``. Its annotations say what each parameter is: ``tw.Input`` (``*views:
         tw.Input`` for any number), ``tw.Control``, ``tw.Output``, a class declared with ``@tw.state`` for what
@@ -248,7 +248,7 @@ class Flow(SeveralVerbs):
     def feedback(self, name: str, record: Schema | pa.Schema) -> Feedback[Any]: ...
 
     def feedback(self, name: str, record: Any) -> Feedback[Any]:
-        """A stream for control ports upstream of where it comes from (docs/coroutines.md).
+        """Declares a stream that control ports upstream read, to be connected later (docs/coroutines.md).
 
         Give it to ``tw.Control`` ports of :meth:`operator`; where the flow is so far, :meth:`Feedback.connect
         <thalweg.flow.feedback.Feedback.connect>` says which stream it is. The operators between the two run

@@ -1,4 +1,4 @@
-"""The library's join without its driver loop: a row costs a look into a dict, not a turn of a coroutine.
+"""Runs the library's join without its driver loop: a row costs a dict lookup, not a coroutine step.
 
 It takes the place of a :class:`~thalweg.engine.coroutines.live.Live`: same state, same outputs, same errors. Rows are
 read as they come, so none ever waits at an input.

@@ -1,4 +1,4 @@
-"""Joining what the partitions of a chunk gave into the stream's next block, in machine code."""
+"""Merges the outputs of a chunk's partitions into the stream's next block, in machine code."""
 
 from __future__ import annotations
 

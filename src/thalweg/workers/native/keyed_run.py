@@ -1,4 +1,4 @@
-"""Running one partition of a split chunk, in machine code: its rows, then its timers that are due.
+"""Runs one partition of a split chunk, in machine code: its rows, then its due timers.
 
 What machine code cannot do is left to Python, with nothing half done: a table must be made or grown (before the
 kernel runs), or a user's function raised (then the state that it saw is put back, and the control words say
