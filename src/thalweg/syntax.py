@@ -26,8 +26,8 @@ def parse_expression(text: str) -> ast.expr:
         return ast.parse(text, mode="eval").body
 
 
-def compiled(tree: ast.Module, *, flags: int = 0) -> types.CodeType:
+def compiled(tree: ast.Module, *, file: str = "<check>", flags: int = 0) -> types.CodeType:
     """The code of a tree, under its own flags and not those of this module."""
     with _LOCK:
-        code: types.CodeType = compile(tree, "<check>", "exec", flags, dont_inherit=True)
+        code: types.CodeType = compile(tree, file, "exec", flags, dont_inherit=True)
     return code

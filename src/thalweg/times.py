@@ -101,7 +101,7 @@ def text(time: int) -> str:
 
 
 def timestamp(text: str | _dt.datetime) -> int:
-    """A Timestamp from ISO 8601 text or a datetime; without a zone it is read as UTC.
+    """A Timestamp from ISO 8601 text or a datetime; UTC where it has no zone.
 
     Raises:
         ValueError: the text is not ISO 8601.

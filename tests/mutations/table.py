@@ -64,7 +64,7 @@ MUTATIONS = [
     ),
     Mutation(
         "undo: a call that is made again sees the state from before",
-        "compiler/keyed_replay.py",
+        "compiler/keyed/replay.py",
         "before = np.array([place.before], place.table.records.dtype)",
         "before = np.array([place.table.records[place.entry]], place.table.records.dtype)",
         "unit/test_compiler_keyed.py",

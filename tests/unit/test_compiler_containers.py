@@ -18,8 +18,8 @@ from thalweg.checkpoint.tables import BucketTable
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.keys import KeySpec
 from thalweg.compiler import KeyedSpec, check_keyed
-from thalweg.compiler.keyed import CompiledKeyed, keyed_kernel
-from thalweg.compiler.keyed_replay import Replay
+from thalweg.compiler.keyed.operator import CompiledKeyed, keyed_kernel
+from thalweg.compiler.keyed.replay import Replay
 from thalweg.flow.failures import reason_of
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import state_spec

@@ -17,8 +17,8 @@ import pytest
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.keys import KeySpec
 from thalweg.compiler import KeyedSpec, Step, check_keyed, check_stateless
-from thalweg.compiler.keyed import CompiledKeyed, keyed_kernel
-from thalweg.compiler.keyed_replay import Replay
+from thalweg.compiler.keyed.operator import CompiledKeyed, keyed_kernel
+from thalweg.compiler.keyed.replay import Replay
 from thalweg.compiler.stateless import CompiledChain, stateless_kernel
 from thalweg.flow.failures import reason_of
 from thalweg.flow.records import Schema

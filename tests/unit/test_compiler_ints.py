@@ -14,7 +14,7 @@ from thalweg import times
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.keys import KeySpec
 from thalweg.compiler import KeyedSpec, Step
-from thalweg.compiler.keyed import CompiledKeyed, keyed_kernel
+from thalweg.compiler.keyed.operator import CompiledKeyed, keyed_kernel
 from thalweg.compiler.stateless import CompiledChain, stateless_kernel
 from thalweg.flow.failures import reason_of
 from thalweg.flow.records import Schema

@@ -14,9 +14,10 @@ import thalweg as tw
 from thalweg import times
 from thalweg.columns.chunks import Chunk, Column
 from thalweg.columns.keys import KeySpec
-from thalweg.compiler import keyed, stateless
-from thalweg.compiler.keyed import keyed_kernel
-from thalweg.compiler.keyed_code import KeyedSpec
+from thalweg.compiler import stateless
+from thalweg.compiler.keyed import operator as keyed
+from thalweg.compiler.keyed.code import KeyedSpec
+from thalweg.compiler.keyed.operator import keyed_kernel
 from thalweg.compiler.runtime.arena import ARENA_WORDS
 from thalweg.compiler.stateless import Step, stateless_kernel
 from thalweg.errors import OperatorError

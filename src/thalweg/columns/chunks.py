@@ -51,6 +51,12 @@ def numpy_dtype(kind: Kind) -> np.dtype[Any]:
     return _NUMPY[kind]
 
 
+def address(array: npt.NDArray[Any]) -> int:
+    """Where a contiguous array's data stands; the array must outlive the use."""
+    place: int = array.__array_interface__["data"][0]
+    return place
+
+
 class Categories:
     """The texts behind the category hashes seen in this process; two texts of one hash are an error."""
 

@@ -1,15 +1,15 @@
 """Compiles users' per-tuple functions into loops over chunks, or says why it cannot.
 
 The path of a function: ``source`` captures its text and free values on the driver, ``functions`` and
-``expressions`` turn it into typed code or refuse it, ``stateless`` and ``keyed_code`` put a kernel around
-it, ``modules`` writes, imports and compiles the whole under a fingerprint. What was refused is
-interpreted, with functions that ``freeze`` has cut off from later changes.
+``expressions`` (``calls``, ``text``, ``containers``) turn it into typed code or refuse it, ``stateless`` and
+``keyed`` put a kernel around it, ``modules`` writes, imports and compiles the whole under a fingerprint. What
+was refused is interpreted, with functions that ``freeze`` has cut off from later changes.
 """
 
 from thalweg.compiler.freeze import freeze
 from thalweg.compiler.key_function import key_step
-from thalweg.compiler.keyed import CompiledKeyed, check_keyed, keyed_kernel
-from thalweg.compiler.keyed_code import KeyedSpec
+from thalweg.compiler.keyed.code import KeyedSpec
+from thalweg.compiler.keyed.operator import CompiledKeyed, check_keyed, keyed_kernel
 from thalweg.compiler.modules import on_compile
 from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.source import FunctionSource, describe

@@ -17,16 +17,11 @@ import pyarrow as pa
 
 from thalweg.columns.canonical import TEXT, nulls_of
 from thalweg.columns.chunks import CATEGORIES, Column, Int64s
+from thalweg.columns.chunks import address as address
 from thalweg.compiler.kinds import NO_VALUE, Type, field_type
 from thalweg.compiler.runtime.arena import copy_texts, text_offsets
 from thalweg.flow.records import Schema
 from thalweg.hashing import text_buffers
-
-
-def address(array: npt.NDArray[Any]) -> int:
-    """Where a contiguous array's data stands; the array must outlive the use."""
-    place: int = array.__array_interface__["data"][0]
-    return place
 
 
 def addresses(columns: Sequence[Column], keep: list[Any]) -> list[int]:

@@ -7,9 +7,9 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from thalweg.compiler import cell_code
-from thalweg.compiler.container_calls import ContainerCalls
+from thalweg.compiler.containers.calls import ContainerCalls
+from thalweg.compiler.containers.list_functions import is_plain_display
 from thalweg.compiler.kinds import INT, TEXT, Type
-from thalweg.compiler.list_functions import is_plain_display
 from thalweg.compiler.math_calls import MathCalls
 from thalweg.compiler.operations import Expr, an
 from thalweg.compiler.source import Known

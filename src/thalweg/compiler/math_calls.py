@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Final
 
-from thalweg.compiler.containers import Containers
+from thalweg.compiler.containers.expressions import Containers
 from thalweg.compiler.kinds import FLOAT, INT, Type
 from thalweg.compiler.names import ONE_FLOAT
 from thalweg.compiler.operations import Expr, an, real, whole

@@ -175,18 +175,29 @@ def written(write: Callable[[], str]) -> str:
     """
     try:
         text = write()
-        _check(text)
+        _code_of(text)
     except (RecursionError, MemoryError, SyntaxError) as error:
         raise NotCompilable(f"nests too deeply to be compiled ({_first_line(error)})") from None
     return text
 
 
 @functools.lru_cache(maxsize=256)
-def _check(text: str) -> None:
-    """Raises where Numba cannot be expected to compile the text; what passed once is not looked at again."""
+def _code_of(text: str) -> types.CodeType:
+    """The text's bytecode: parsed once, to be measured and to be run.
+
+    Raises:
+        NotCompilable: Numba cannot be expected to compile it.
+    """
     tree = parse(text)
-    compiled(tree)
+    code = compiled(tree, file=_file_of(_name_of(text)))
     _check_size(tree)
+    return code
+
+
+@functools.cache
+def _head() -> types.CodeType:
+    """What stands in front of each text."""
+    return compiled(parse(_HEAD), file=f"<{_PACKAGE}>")
 
 
 def _check_size(tree: ast.Module) -> None:
@@ -212,6 +223,10 @@ def _name_of(text: str) -> str:
     return f"{_PACKAGE}.k{fingerprint(_HEAD + text)}"
 
 
+def _file_of(name: str) -> str:
+    return f"<{name}>"
+
+
 def load(names: str, text: str) -> types.ModuleType:
     """The module of this text, its kernel ready to run.
 
@@ -225,7 +240,7 @@ def load(names: str, text: str) -> types.ModuleType:
             raise NotCompilable(_refused[name])
         if name not in _loaded:
             try:
-                _loaded[name] = _make(names, name, _HEAD + text)
+                _loaded[name] = _make(names, name, text)
             except Exception as error:
                 # Whatever it is, the functions can be interpreted.
                 sys.modules.pop(name, None)
@@ -276,10 +291,11 @@ def _execute(name: str, text: str) -> types.ModuleType:
     # Numba reads cached functions back through sys.modules, so the module must be found there by name.
     sys.modules.setdefault(_PACKAGE, types.ModuleType(_PACKAGE))
     module = sys.modules[name] = types.ModuleType(name)
-    file = f"<{name}>"
+    file = _file_of(name)
     # So tracebacks and Numba's messages show its lines.
     linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
-    exec(compile(text, file, "exec"), vars(module))
+    exec(_head(), vars(module))
+    exec(_code_of(text), vars(module))
     return module
 
 

@@ -145,7 +145,7 @@ class _ParquetWriter:
 
 
 def to_files(path: Location, format: FileFormat | None = None) -> FileSink:
-    """Writes a sink's rows, in order, to one file, which appears when the run has ended well.
+    """Writes a sink's rows, in order, to one file, which appears when the run has succeeded.
 
     A file of that name is replaced. Texts are compressed if the name ends so (``out.csv.gz``).
 

@@ -131,7 +131,7 @@ def files(
     recursive: bool = False,
     **options: Any,
 ) -> FileSource:
-    """Local files as the input of a source, read once: strict types, exact line numbers, arrival order.
+    """Reads local files once, as the input of a source, with strict types and exact line numbers.
 
     Args:
         path: a file, a folder, a glob, or several of these.

@@ -135,7 +135,7 @@ def _read_ahead(name: str, items: Iterable[Any], handover: Handover) -> None:
 
 
 def from_iterable(items: Iterable[Any], *, linger_s: float = LINGER_S) -> IterableSource:
-    """What an iterable gives, as the input of a source; it may be endless.
+    """Reads an iterable, which may be endless, as the input of a source.
 
     An iterator or generator that is given as it stands is read in the same way. A chunk is what is there, and no item
     waits for others longer than ``linger_s``.

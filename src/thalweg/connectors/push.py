@@ -85,7 +85,7 @@ class PushSource:
 def push_source(
     *, capacity: int = CAPACITY, linger_s: float = LINGER_S, record: bool = False
 ) -> PushSource:
-    """An input that the program itself fills: ``source.push(row)`` from any thread, then ``source.close()``.
+    """Makes an input that the program fills by ``source.push(row)`` from any thread, until ``source.close()``.
 
     Args:
         capacity: rows that may wait; then a push waits, too.

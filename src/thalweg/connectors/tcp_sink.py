@@ -91,7 +91,7 @@ class TcpSink(RowSink):
 
 
 def to_tcp(host: str, port: int, format: LineFormat) -> TcpSink:
-    """Sends a sink's rows, in order, to a peer: JSON objects or CSV without a header, one a line.
+    """Sends a sink's rows, in order, over TCP: JSON objects or CSV without a header, one on each line.
 
     The run waits for a peer that reads slowly. At the end the connection is closed; if the run fails it is reset, so
     that the peer does not take what it has for the whole.

@@ -161,7 +161,7 @@ def tcp_lines(
     max_line_bytes: int = 1 << 20,
     **options: Any,
 ) -> TcpSource:
-    """Records from a TCP connection as the input of a source, one a line.
+    """Reads records from a TCP connection, one on each line, as the input of a source.
 
     Lines are counted from 1, over all connections. What does not fit is rejected with its number: also a line that
     is too long, that has an open quote at its end, or whose end did not come before the connection's.

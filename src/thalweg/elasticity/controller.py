@@ -32,7 +32,7 @@ class Controller(abc.ABC):
         self.limits = Limits(1, 1)
 
     def start(self, limits: Limits) -> None:
-        """A flow begins to run: forgets everything before.
+        """Resets the controller at the start of a flow.
 
         Extend it to forget your own.
 
@@ -43,21 +43,21 @@ class Controller(abc.ABC):
 
     @property
     def settled(self) -> bool:
-        """Whether it has come to rest, as far as it knows. Without an override it always has."""
+        """Whether the controller expects no further change; True unless overridden."""
         return True
 
     def reconsider(self) -> None:  # noqa: B027
-        """The host, or another controller, changed something else of the flow: what is known may no longer hold."""
+        """Tells that something else of the flow was changed, so that past measures may no longer hold."""
 
     @abc.abstractmethod
     def decide(self, sample: Sample) -> tuple[Suggestion, ...]:
-        """What to change after this period; none: all stays.
+        """Suggests changes after a period; none: all stays as it is.
 
         Where ``sample.whole`` is False it suggests nothing and learns nothing about levels.
         """
 
     def refused(self, suggestion: Suggestion, reason: str) -> None:  # noqa: B027
-        """The host will not do what was last suggested, and says why. Without an override this is ignored.
+        """Tells that the host refused the last suggestion, and why; ignored unless overridden.
 
         Args:
             suggestion: one that the last call of :meth:`decide` gave.

@@ -126,7 +126,7 @@ class Replicas(Controller):
         return self._trial is None
 
     def blacklisted(self) -> frozenset[int]:
-        """The operators that gained nothing from a replica, and get none now."""
+        """The operators that gained nothing from a replica and get none for now."""
         return frozenset(
             index for index, story in self._stories.items() if story.banned_until > self._period
         )

@@ -125,7 +125,7 @@ class Limits:
             )
 
     def with_stuck(self, unsuspendable: int) -> Limits:
-        """The levels left where so many threads are stuck in operators: these no longer count for the minimum.
+        """The allowed levels while some threads are stuck in operators, which do not count for the minimum.
 
         The maximum rises with the minimum where it must (Schneider & Wu, 4.2.3).
         """

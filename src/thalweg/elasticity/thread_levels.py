@@ -130,7 +130,7 @@ class ThreadLevels(Controller):
         return self._kept is not None or self._at_rest
 
     def reconsider(self) -> None:
-        """Something changed that may let more threads do more: the levels above the present one count as untried."""
+        """Marks the levels above the present level as untried, since more threads may now help."""
         if self._kept is not None:
             self._curve.readings = {k: r for k, r in self._curve.readings.items() if k < self._kept}
         self._kept = None
@@ -158,7 +158,7 @@ class ThreadLevels(Controller):
         return self._search(level, sample.cpu_share)
 
     def refused(self, suggestion: Suggestion, reason: str) -> None:
-        """The level is out of range until the load changes."""
+        """Excludes the refused level until the load changes."""
         if suggestion.what == "threads":
             self._curve.refuse(suggestion.target)
             self._kept = None

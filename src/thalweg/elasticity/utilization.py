@@ -11,7 +11,7 @@ from thalweg.errors import BuildError
 
 @brief_repr
 class Utilization(Controller):
-    """One thread more where the mean utilization is high, one less where it is low.
+    """Adds a thread where the mean utilization is high, and removes one where it is low.
 
     It asks for no throughput: threads that get in each other's way look busy, so with it a level may be too high. But
     it never tries a level only to learn what it gives.

@@ -254,7 +254,7 @@ def start(
     options: Options | None = None,
     reserve: Reserve | None = None,
 ) -> Running:
-    """Threads for flows that come and go: add flows to what it returns.
+    """Starts threads that several flows share; flows are added to the result, and may end before others.
 
     Args:
         threads: how many workers run the operators of all flows; None: all usable cores; ``"auto"``: as many as

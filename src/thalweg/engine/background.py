@@ -1,4 +1,4 @@
-"""A function that runs beside the caller, and what became of it."""
+"""Runs a function beside the caller, and keeps its result or error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all engines have in common: a plan's units with their state, and the ingress that cuts its input into steps."""
+"""The common part of all engines: a plan's units with their state, and the ingress that cuts input into steps."""
 
 from __future__ import annotations
 

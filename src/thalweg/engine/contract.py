@@ -1,4 +1,4 @@
-"""What an engine is to its hosts: it takes rows of sources, gives what leaves the flow, and says what it has done.
+"""The protocol of an engine: takes rows of sources, gives the rows of sinks, and reports its counts.
 
 Three implement it: the serial engine (:mod:`thalweg.engine.serial`), that of many threads
 (:mod:`thalweg.workers.engine`), and that of slots in one process (:mod:`thalweg.slots.slotted`). A host does not ask

@@ -1,4 +1,4 @@
-"""The plan as text: what a flow's operators are, in which stages they run, compiled or not, and in what order.
+"""The plan as text: a flow's operators, their stages, whether they are compiled, and their order.
 
 The page is plain text of at most :data:`WIDTH` columns, the same on every machine, so that it can be compared.
 """

@@ -1,4 +1,4 @@
-"""The rows of an interpreted keyed operator: called one by one, each state as it was before where a call fails.
+"""Runs the rows of an interpreted keyed operator one by one; a call that fails leaves its state unchanged.
 
 Rows run in a loop made for the operator (:mod:`thalweg.engine.row_loop`). What a list in a state held before a call
 is not copied at each row: at its first row of a chunk a key's state is copied once, and its rows are noted. Only when

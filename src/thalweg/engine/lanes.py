@@ -1,4 +1,4 @@
-"""A source's lanes: each has an order of its own, and what is late, and in which order all leave, follows from those.
+"""The lanes of a source: lateness and output order follow from the order of each lane.
 
 Rows of different lanes come in no order that means anything, so nothing here depends on it (docs/order.md). A row
 waits at its time, a late one at its lane's greatest time; both leave in the order (time, lane, place in the lane) once

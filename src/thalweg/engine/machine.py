@@ -1,4 +1,4 @@
-"""The processors that this process may use, and how much of them is in use, whoever uses them.
+"""The processors that this process may use, and their total load.
 
 In a container both are a matter of its control groups: the affinity says which processors, the quota how much time on
 them. Schneider & Wu (section 4.2.3) take the use of the whole system from ``/proc/stat``; in a container with two of

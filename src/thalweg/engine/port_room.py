@@ -1,4 +1,4 @@
-"""How many rows the inputs of coroutine operators hold in an embedded run, and who waits when one is full.
+"""The number of rows at the inputs of coroutine operators in an embedded run, and which sources wait when one is full.
 
 C-Stream puts limited buffers on input ports, and who writes to a full one waits (Sahin & Gedik, section 3.2.2). Here
 rows come in the order of the flow, so it is sources that wait: a live source without event time, while an input that it

@@ -34,7 +34,7 @@ class SeveralVerbs:
     """The verbs of a flow over several streams."""
 
     def union(self, *streams: Stream[Row], name: str | None = None) -> Stream[Row]:
-        """The tuples of several streams of one record type, in the order of the flow."""
+        """Merges streams of the same record type, in the order of the flow."""
         if not streams:
             raise BuildError("union needs at least one stream")
         for one in streams:
@@ -104,7 +104,7 @@ class SeveralVerbs:
         max_waiting: int | None = None,
         **streams: Stream[Any],
     ) -> Any:
-        """The n-th row of each stream together, or with ``by_time`` the rows of one event time.
+        """Matches the n-th rows of all streams, or with ``by_time`` the rows of equal event time.
 
         Args:
             combine: ``combine(*rows) -> R``, a row of each stream in the order in which they are given; without
@@ -131,7 +131,7 @@ class SeveralVerbs:
         )
 
     def merge(self, *streams: Stream[Row], by: str, name: str = "merge") -> Stream[Row]:
-        """Streams without event time that are each sorted by a field, as one that is sorted by it.
+        """Merges streams without event time that are each sorted by a field; the result is sorted by it.
 
         Ties are in the order of the streams. A row is put out when no stream can bring an earlier one: all that
         have not ended hold their next row.

@@ -20,6 +20,8 @@ from thalweg.checks import (
 )
 from thalweg.errors import BuildError
 from thalweg.flow.barriers import SeveralVerbs
+from thalweg.flow.coroutine_verb import check_times, coroutine_node
+from thalweg.flow.feedback import Feedback
 from thalweg.flow.field_types import FieldType
 from thalweg.flow.generics import Row
 from thalweg.flow.operators import key_order
@@ -31,8 +33,6 @@ from thalweg.flow.operators.arguments import (
     record_of,
     time_field,
 )
-from thalweg.flow.operators.coroutine_verb import check_times, coroutine_node
-from thalweg.flow.operators.feedback import Feedback
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.generators import source_of
 from thalweg.flow.operators.lanes import GivenLanes
@@ -135,7 +135,7 @@ class Flow(SeveralVerbs):
         order: Order = "total",
         errors: Errors | None = None,
     ) -> Stream[Any]:
-        """A source of records.
+        """Adds a source of records and returns its stream.
 
         Args:
             name: the source's name; inputs are given by it.
@@ -212,7 +212,7 @@ class Flow(SeveralVerbs):
         capacity: int = PORT_ROWS,
         **given: Any,
     ) -> Any:
-        """An operator with a driver loop of its own, over any number of inputs and outputs (docs/coroutines.md).
+        """Adds an ``async def`` operator over any number of inputs and outputs (docs/coroutines.md).
 
         ``function`` is ``async def``. Its annotations say what each parameter is: ``tw.Input`` (``*views:
         tw.Input`` for any number), ``tw.Control``, ``tw.Output``, a class declared with ``@tw.state`` for what
@@ -248,10 +248,10 @@ class Flow(SeveralVerbs):
     def feedback(self, name: str, record: Schema | pa.Schema) -> Feedback[Any]: ...
 
     def feedback(self, name: str, record: Any) -> Feedback[Any]:
-        """A stream for control ports upstream of where it comes from (docs/coroutines.md).
+        """Declares a stream that control ports upstream read, to be connected later (docs/coroutines.md).
 
         Give it to ``tw.Control`` ports of :meth:`operator`; where the flow is so far, :meth:`Feedback.connect
-        <thalweg.flow.operators.feedback.Feedback.connect>` says which stream it is. The operators between the two run
+        <thalweg.flow.feedback.Feedback.connect>` says which stream it is. The operators between the two run
         as one, a row at a time: what a row sends back is there before the next one.
 
         Args:

@@ -86,7 +86,7 @@ class LoopVerbs(Generic[Row]):
         name: str = "join",
         into: Any = None,
     ) -> Stream[Any]:
-        """Pairs of a row of each stream with equal keys whose event times are at most ``within`` apart.
+        """Joins rows of equal keys whose event times are at most ``within`` apart.
 
         A pair is put out at the place of its later row; the pairs of one row stand in the order of the other
         rows. The same pairs come whichever stream is joined with which. A null key matches nothing.
@@ -172,7 +172,7 @@ class LoopVerbs(Generic[Row]):
         name: str = "zip",
         into: Any = None,
     ) -> Zipped[Any, Any, Any]:
-        """The next row of this stream with the next of the other: (pairs, left_over, right_over).
+        """Pairs the n-th row of this stream with the n-th of another: (pairs, left_over, right_over).
 
         A row that would wait longer than ``timeout`` of event time for its partner leaves by ``left_over`` or
         ``right_over``, at the first row that is later than that, or at the end. Without ``combine`` a pair has
@@ -202,7 +202,7 @@ class LoopVerbs(Generic[Row]):
         opened: bool = False,
         name: str = "gate",
     ) -> Gated[Row]:
-        """Rows while the last row of ``switch`` before them was open: (passed, stopped).
+        """Passes rows while the latest row of ``switch`` is open: (passed, stopped).
 
         Args:
             switch: the stream that opens and closes.
@@ -221,7 +221,7 @@ class LoopVerbs(Generic[Row]):
         return Gated(*self.flow._operator(name, driver_loops.gate, given, into=outputs, user=user))
 
     def throttle(self, rows: int, per: Duration, *, name: str = "throttle") -> Throttled[Row]:
-        """At most ``rows`` rows in any span ``per`` of event time: (passed, excess)."""
+        """Passes at most ``rows`` rows in any span ``per`` of event time: (passed, excess)."""
         require_text("throttle", name=name)
         label = f"operator {name!r}"
         if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
@@ -238,7 +238,7 @@ class LoopVerbs(Generic[Row]):
         return Throttled(*streams)
 
     def delay(self, by: Duration, *, name: str = "delay") -> Stream[Row]:
-        """Each row later: at the place of the first row of this stream that is ``by`` after it, or at the end.
+        """Delays each row until the first row of this stream that is ``by`` later, or until the end.
 
         The rows are as they were; their place in the order, and so their event time, is the later one.
         """
@@ -257,7 +257,7 @@ class LoopVerbs(Generic[Row]):
     def split(
         self, choose: Callable[[Row], Any], outputs: Sequence[str], *, name: str = "split"
     ) -> Branches[Row]:
-        """To each row its outputs: ``choose(row)`` gives the name of one, or several, or None.
+        """Splits the stream: ``choose(row)`` returns the name of an output, several names, or None.
 
         Returns:
             The streams by name.

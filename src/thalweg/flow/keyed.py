@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class KeyedStream(WindowVerbs[Row, KeyValue]):
-    """A stream by key: the verbs see each key's rows in order, with a state of their own."""
+    """A stream grouped by key: its verbs see each key's rows in order, with a state for each key."""
 
     @overload
     def process(
@@ -89,7 +89,7 @@ class KeyedStream(WindowVerbs[Row, KeyValue]):
         errors: Errors | None = None,
         compile: Compile | bool | None = None,
     ) -> Stream[Any]:
-        """A keyed operator: ``function(state, row)`` with the state of the row's key.
+        """Calls ``function(state, row)`` for each row with the state of its key.
 
         It returns None, R, R | None or yields several R. When the time in the state's ``timer`` field has
         passed, ``on_timer(state, key, time)`` is called, just before the first tuple with a greater time; then
@@ -101,7 +101,7 @@ class KeyedStream(WindowVerbs[Row, KeyValue]):
         return self._process(function, state, on_timer, name, into, errors, compile)
 
     def dedupe(self, *, within: Duration | None = None, name: str | None = None) -> Deduped[Row]:
-        """A row is kept iff no kept row of its key lies within ``within`` before it (ever, without it).
+        """Drops a row if a kept row of its key came at most ``within`` before it (without ``within``: ever).
 
         Rows left out whose content differs from the kept row's go to ``.conflicts``. The event time is no content: not
         the field by which the source, or ``order_by``, sorted, nor one of its name and type that functions made since.

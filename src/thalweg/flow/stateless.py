@@ -61,7 +61,7 @@ class StatelessVerbs(Generic[Row]):
         errors: Errors | None = None,
         compile: Compile | bool | None = None,
     ) -> Stream[Any]:
-        """One record for each: ``function(row) -> R``, or ``R | None`` to leave some out."""
+        """Maps each row to a record: ``function(row) -> R``, or ``R | None`` to drop rows."""
         return self._stateless("map", function, name, into, errors, compile)
 
     def filter(
@@ -72,7 +72,7 @@ class StatelessVerbs(Generic[Row]):
         errors: Errors | None = None,
         compile: Compile | bool | None = None,
     ) -> Stream[Row]:
-        """The rows for which ``function(row)`` is true."""
+        """Keeps the rows for which ``function(row)`` is true."""
         return self._stateless("filter", function, name, None, errors, compile)
 
     @overload
@@ -106,7 +106,7 @@ class StatelessVerbs(Generic[Row]):
         errors: Errors | None = None,
         compile: Compile | bool | None = None,
     ) -> Stream[Any]:
-        """Any number of records for each: ``function(row) -> Iterator[R]`` (or a list)."""
+        """Maps each row to any number of records: ``function(row) -> Iterator[R]`` (or a list)."""
         return self._stateless("flat_map", function, name, into, errors, compile)
 
     @overload
@@ -137,7 +137,7 @@ class StatelessVerbs(Generic[Row]):
         into: Any = None,
         errors: Errors | None = None,
     ) -> Stream[Any]:
-        """Arrow batches: ``function(pyarrow.RecordBatch) -> pyarrow.RecordBatch``.
+        """Maps Arrow batches: ``function(pyarrow.RecordBatch) -> pyarrow.RecordBatch``.
 
         The result has as many rows as the batch, row for row, or the function returns (batch, source rows):
         for each output row the place of its input row, not decreasing. It must not depend on how the stream is

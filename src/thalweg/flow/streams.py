@@ -61,7 +61,7 @@ class Stream(LoopVerbs[Row], StatelessVerbs[Row]):
 
     @property
     def late(self) -> Stream[Row]:
-        """The rows that came too late for this source or order_by, in arrival order; others have none.
+        """The rows too late for this source or ``order_by``, in arrival order; other operators have none.
 
         Behind a source with ``order="key"``: the rows that came too late for their key, where an operator by key
         judged them; of the source itself those of its only operator by key.
@@ -141,7 +141,7 @@ class Stream(LoopVerbs[Row], StatelessVerbs[Row]):
         errors: Errors | None = None,
         compile: Compile | bool | None = None,
     ) -> Stream[Any]:
-        """A stateful operator: one state, every row in order: ``function(state, row)``.
+        """Calls ``function(state, row)`` for each row in order, with one state for the whole stream.
 
         It returns None, R, R | None or yields several R. ``on_timer(state, time)`` is called when the state's
         ``timer`` has come.
@@ -171,7 +171,7 @@ class Stream(LoopVerbs[Row], StatelessVerbs[Row]):
         into: Any = None,
         grouping: Grouping = "fields",
     ) -> KeyedStream[Row, Any]:
-        """The stream by key: names of fields, or one function ``row -> key`` with an annotated return type.
+        """Groups the stream by fields, or by a function ``row -> key`` with an annotated return type.
 
         Args:
             keys: field names, or one function.
@@ -265,7 +265,7 @@ class Stream(LoopVerbs[Row], StatelessVerbs[Row]):
         into: Any = None,
         **aggregates: Aggregate,
     ) -> Stream[Any]:
-        """Windows over the whole stream; see :meth:`KeyedStream.window`."""
+        """Groups the whole stream into windows; see :meth:`KeyedStream.window`."""
         keyed: KeyedStream[Row, Any] = KeyedStream(self, Key((), None, 1))
         return keyed._window(
             size, function, aggregates, every=every, start=start, name=name, into=into
@@ -278,7 +278,7 @@ class Stream(LoopVerbs[Row], StatelessVerbs[Row]):
         name: str | None = None,
         buckets: int = 128,
     ) -> Deduped[Row]:
-        """The rows whose key was not kept within ``within`` before; see :meth:`KeyedStream.dedupe`."""
+        """Drops rows that repeat a key within ``within``; see :meth:`KeyedStream.dedupe`."""
         for one in by:
             if not callable(one):
                 require_text("dedupe", by=one)
@@ -286,7 +286,7 @@ class Stream(LoopVerbs[Row], StatelessVerbs[Row]):
         return keyed.dedupe(within=within, name=name)
 
     def union(self, *others: Stream[Row], name: str | None = None) -> Stream[Row]:
-        """The tuples of this stream and others of the same record, merged in the order of the flow."""
+        """Merges this stream with others of the same record type, in the order of the flow."""
         streams = (self, *others)
         for other in others:
             if not isinstance(other, Stream):
@@ -311,7 +311,7 @@ class Stream(LoopVerbs[Row], StatelessVerbs[Row]):
     def order_by(
         self, field: str, *, lateness: Duration = 0, name: str | None = None
     ) -> Stream[Row]:
-        """The stream sorted by another field: a stateful operator that holds rows back by ``lateness``."""
+        """Sorts the stream by another field; rows are held back for ``lateness``."""
         require_text("order_by", field=field)
         label = self.flow._stateful_name(label_of(name, f"order_by_{field}"), "order_by")
         time = time_field(self.schema, field, label)
@@ -340,7 +340,7 @@ class Stream(LoopVerbs[Row], StatelessVerbs[Row]):
             self.flow._prefix = before
 
     def sink(self, name: str, *, ordered: bool = True) -> None:
-        """Where the stream leaves the flow.
+        """Adds a sink, at which the stream leaves the flow.
 
         Args:
             name: the sink's name; outputs are given by it.

@@ -83,7 +83,7 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
         into: Any = None,
         **aggregates: Aggregate,
     ) -> Stream[Any]:
-        """Tumbling windows, or hopping ones with ``every``, by event time.
+        """Groups rows into event-time windows: tumbling, or with ``every`` hopping.
 
         Windows are ``[a, a + size)`` with ``a = start (mod every)``; one puts out (key fields, start, end,
         results) when no row before its end can come any more.
@@ -198,7 +198,7 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
         into: Any = None,
         **aggregates: Aggregate,
     ) -> Stream[Any]:
-        """Sessions by event time: rows of a key with no more than ``gap`` between neighbours.
+        """Groups a key's rows into event-time sessions, which end after a pause longer than ``gap``.
 
         A session puts out (key fields, start, end, results) once ``gap`` has passed after its last row; ``end``
         is the time of that row, and a row exactly ``gap`` later still joins. Arguments as for :meth:`window`.

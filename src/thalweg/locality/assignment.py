@@ -56,7 +56,7 @@ class Report:
 @brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Assignment:
-    """Where keys and buckets are.
+    """Where keys and buckets are: an assignment of both to parts.
 
     Attributes:
         parts: how many parts (slots) there are.
@@ -82,7 +82,7 @@ class Assignment:
         return self.buckets[operator][bucket] if pinned is None else pinned
 
     def expect(self, operator: str, buckets: int) -> None:
-        """Refuses statistics of another flow.
+        """Raises for statistics of another flow.
 
         Raises:
             BuildError: it does not know the operator, or has another number of buckets for it.

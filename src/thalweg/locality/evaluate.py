@@ -13,7 +13,7 @@ from thalweg.locality.statistics import Key, Statistics
 @brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """Where tuples go.
+    """Where tuples go under an assignment, and how balanced the parts are.
 
     Attributes:
         locality: the share of counted pairs whose keys are in one part, 0 to 1; 1 where no pair was counted.
@@ -32,7 +32,7 @@ class Outcome:
 
 
 def evaluate(assignment: Assignment, statistics: Statistics) -> Outcome:
-    """What the assignment gives on these statistics; of what is not sure, only the buckets' loads count.
+    """Evaluates an assignment on statistics; uncertain counts enter only the loads of buckets.
 
     Raises:
         BuildError: the assignment does not know an operator, or has another number of buckets for it.

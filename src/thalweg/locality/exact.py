@@ -35,18 +35,18 @@ class ExactCounts:
         return f"<ExactCounts of {keys} and {counted(len(self._pairs), 'pair')}>"
 
     def take(self, operator: str, key: Key) -> None:
-        """An operator took a tuple of a key."""
+        """Counts a tuple of a key that an operator took."""
         self._keys[operator][key] += 1
 
     def pair(self, left: OperatorKey, right: OperatorKey) -> None:
-        """A tuple of one key led to a tuple of another at a next keyed operator."""
+        """Counts a tuple of a key that led to a tuple of another key at a next keyed operator."""
         self._pairs[left, right] += 1
         # A timer gives tuples of keys that took none meanwhile: they are known all the same.
         for operator, key in (left, right):
             self._keys[operator].setdefault(key, 0)
 
     def statistics(self, bucket_of: Callable[[str, Sequence[Key]], Sequence[int]]) -> Statistics:
-        """What was counted.
+        """The statistics of everything counted.
 
         Args:
             bucket_of: the buckets of an operator's keys.

@@ -34,7 +34,7 @@ BucketOf = Callable[[str, Key], int]
 @brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlacedKeys:
-    """What was decided for a batch.
+    """The new keys placed for a batch.
 
     Attributes:
         keys: by operator and key, the part of those that were placed now.
@@ -97,12 +97,12 @@ class FirstSeen:
         return {name: list(loads) for name, loads in self._loads.items()}
 
     def assignment(self) -> Assignment:
-        """The assignment with all keys that were placed, as the next reconfiguration starts from it."""
+        """The assignment with all placed keys, from which the next reconfiguration starts."""
         keys = {**self._assignment.keys, **self._placed}
         return dataclasses.replace(self._assignment, keys=keys)
 
     def part_of(self, end: OperatorKey) -> int:
-        """Where a key goes."""
+        """The part to which a key goes."""
         part = self._parts.get(end)
         return self._by_hash(end) if part is None else part
 

@@ -23,27 +23,27 @@ from thalweg.locality.routing import RoutingTable
 
 
 class Grouping(Protocol):
-    """A way to split a stream."""
+    """A way to route the tuples of a stream to slots."""
 
     def route(self, hashes: UInt64s, here: int, load: Int64s) -> Int64s:
-        """The slot of each tuple; adds them to the load."""
+        """Returns the slot of each tuple and adds the tuples to the load."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shuffle:
-    """In turn, so that all slots get the same; only for operators without state by key."""
+    """Routes round-robin, for equal load; only for operators without keyed state."""
 
     slots: int
 
     def route(self, hashes: UInt64s, here: int, load: Int64s) -> Int64s:
-        """The slots in turn, after the last one that got a tuple."""
+        """The slots round-robin, after the last that got a tuple."""
         return _counted((int(load.sum()) + np.arange(len(hashes))) % self.slots, load)
 
 
 @brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class LocalOrShuffle:
-    """To the sender's own slot if the operator is there, else in turn among those where it is.
+    """Routes to the sender's own slot if the operator is there, else round-robin among its slots.
 
     Attributes:
         places: the slots that the operator runs in.
@@ -52,7 +52,7 @@ class LocalOrShuffle:
     places: tuple[int, ...]
 
     def route(self, hashes: UInt64s, here: int, load: Int64s) -> Int64s:
-        """All to one slot, or in turn."""
+        """All tuples to the sender's slot, or round-robin."""
         if here in self.places:
             return _counted(np.full(len(hashes), here), load)
         turns = (int(load.sum()) + np.arange(len(hashes))) % len(self.places)
@@ -61,7 +61,7 @@ class LocalOrShuffle:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FieldsByHash:
-    """By key: the slot that owns the key's bucket, in equal runs of buckets."""
+    """Routes by key to the slot that owns the key's bucket, in equal runs of buckets."""
 
     buckets: int
     slots: int
@@ -73,7 +73,7 @@ class FieldsByHash:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FieldsByTable:
-    """By key: where a routing table says, by bucket where it says nothing of the key."""
+    """Routes by key as a routing table says, and by bucket where the key is not pinned."""
 
     table: RoutingTable
     operator: str
@@ -85,7 +85,7 @@ class FieldsByTable:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartialKey:
-    """By key to one of two slots, that which has got fewer tuples (Nasir et al., ICDE 2015).
+    """Routes each key to the less loaded of two slots (Nasir et al., ICDE 2015).
 
     A hot key's load is halved, and its state is in two places: each has a part, and the parts must be merged.
     So it is for aggregates that can be merged; make it with :func:`partial_key`.

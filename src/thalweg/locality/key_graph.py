@@ -130,7 +130,7 @@ def partition(
     move_cost: float = MOVE_COST,
     max_pins: int = MAX_PINS,
 ) -> Assignment:
-    """Where keys and buckets should be.
+    """Computes where keys and buckets should be, from statistics.
 
     A key that is pinned already and did not come lately stays where it is, as long as there is room for its pin.
 

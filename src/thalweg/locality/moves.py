@@ -18,7 +18,7 @@ from thalweg.locality.statistics import Key
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeyMove:
-    """A key that gets another unit.
+    """A key that moves to another state unit.
 
     Attributes:
         operator: its operator.
@@ -38,7 +38,7 @@ class KeyMove:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnitMove:
-    """A unit that gets another owner, with the keys that were in it before and are in it after."""
+    """A state unit that gets another owner, with its keys before and after."""
 
     operator: str
     unit: int
@@ -49,7 +49,7 @@ class UnitMove:
 @brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Moves:
-    """All that changes hands: the keys, then the units, by operator in the order of the table."""
+    """All keys and state units that change their owner, by operator in the order of the table."""
 
     keys: tuple[KeyMove, ...] = ()
     units: tuple[UnitMove, ...] = ()
@@ -59,11 +59,11 @@ class Moves:
 
     @property
     def between_slots(self) -> int:
-        """How many of the keys that move change their slot."""
+        """The number of moving keys that change their slot."""
         return sum(one.sender != one.receiver for one in self.keys)
 
     def message(self, router: RoutingTable, slot: int) -> Reconfiguration:
-        """What a slot is told."""
+        """The message to a slot."""
         return Reconfiguration(
             router,
             Moves(
@@ -93,7 +93,7 @@ class Reconfiguration:
 
 
 def moves_between(before: RoutingTable, after: RoutingTable) -> Moves:
-    """What changes hands when one table takes the place of another.
+    """The keys and state units that move when one table replaces another.
 
     Raises:
         BuildError: they are of different flows.

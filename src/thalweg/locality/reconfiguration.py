@@ -150,7 +150,7 @@ class ManagerPhase(enum.Enum):
 @brief_repr
 @dataclasses.dataclass(slots=True)
 class Manager:
-    """Decides by which table each batch is routed.
+    """Decides which routing table each batch uses.
 
     Args:
         first: the table of a checkpoint that has no record yet.
@@ -176,18 +176,18 @@ class Manager:
     _story: deque[str] = dataclasses.field(default_factory=lambda: deque(maxlen=_STORY))
 
     def holds(self, follows: int | None) -> RoutingTable | None:
-        """The table that holds behind a record that names this epoch; None while only its file knows."""
+        """The table of the epoch that a record names; None while only its file has it."""
         if follows is None:
             return self.first
         return self.table if self.table is not None and self.table.epoch == follows else None
 
     @property
     def is_moving(self) -> bool:
-        """Whether a batch runs behind which another table holds, made from statistics."""
+        """Whether another table, made from statistics, takes effect after the running batch."""
         return self._next is not self._running
 
     def handle(self, event: Event) -> list[Action]:
-        """What is to be done, in this order.
+        """The actions that follow from an event, in order.
 
         Raises:
             ThalwegError: the event cannot come now.

@@ -263,7 +263,7 @@ class RoutingTable:
         freed: Set[OperatorKey] = frozenset(),
         epoch: int | None = None,
     ) -> RoutingTable:
-        """The table with keys pinned that were seen for the first time.
+        """The table with newly seen keys pinned.
 
         No state moves: the caller knows that none of these keys has any.
 
@@ -312,7 +312,7 @@ class RoutingTable:
     # -- checks --------------------------------------------------------------------------------------------
 
     def require(self, operators: Mapping[str, tuple[KeyTypes, int]], slots: int) -> None:
-        """Refuses a table that is not one for these operators and slots.
+        """Raises unless the table is for these operators and slots.
 
         Raises:
             BuildError: it is for another number of slots, or the flow's operators, key types or buckets are others.
@@ -371,7 +371,7 @@ def keyed_operators(plan: Plan) -> dict[str, tuple[KeyTypes, int]]:
 
 
 def routed_by(plan: Plan) -> dict[str, str]:
-    """By keyed operator, the one whose routes its keys go by.
+    """The operator whose routes each keyed operator's keys follow.
 
     Most often itself; but an operator whose tuples were just brought to its key's slot, to be put in order there, has
     its state where they are. One inside a feedback loop is where the loop is, and not among these.

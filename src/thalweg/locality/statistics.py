@@ -41,7 +41,7 @@ class PairCount:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeyCount:
-    """How many tuples an operator took of a key, at least ``count - error`` and at most ``count``; its bucket."""
+    """The tuples of a key at an operator, between ``count - error`` and ``count``, and the key's bucket."""
 
     key: Key
     bucket: int
@@ -57,7 +57,7 @@ class KeyCount:
 @brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeyLoads:
-    """What a keyed operator took.
+    """The tuples that a keyed operator took, by key and bucket.
 
     Attributes:
         operator: its name.

@@ -26,7 +26,7 @@ EVERY: Final = 20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
-    """What came of a look at the statistics.
+    """What was decided after a look at the statistics.
 
     Attributes:
         cause: why a table was made; None where none was.
@@ -49,7 +49,7 @@ class Decision:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class History:
-    """What has been committed.
+    """What was decided and committed so far.
 
     Attributes:
         batches: since the last reconfiguration.
@@ -64,7 +64,7 @@ class History:
     slots: int | None = None
 
     def after(self, decision: Decision | None, slots: int) -> History:
-        """The history when a batch is committed for which that was decided, of so many slots."""
+        """The history after the commit of a batch with this decision and number of slots."""
         made = decision is not None and decision.after is not None
         if decision is not None and decision.assignment is not None and decision.after is not None:
             return History(promised=decision.after.locality, slots=slots)
@@ -181,7 +181,7 @@ class Online:
         return self._judge(cause, before, evaluate(made, statistics), made, gain)
 
     def get_ready(self) -> None:
-        """Does what would keep the first new table waiting; see :func:`thalweg.locality.key_graph.get_ready`.
+        """Prepares for the first new table ahead of time; see :func:`thalweg.locality.key_graph.get_ready`.
 
         Raises:
             EnvironmentProblem: METIS is needed and cannot be loaded.

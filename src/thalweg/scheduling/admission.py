@@ -32,7 +32,7 @@ _AT_ONCE_NS = 1_000_000_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MostUrgentFirst(RoundPolicy):
-    """The most urgent class first; inside it, who has the oldest waiting input."""
+    """The most urgent class first; within it, the query with the oldest waiting input."""
 
     def features(self) -> frozenset[str | Feature]:
         return frozenset({"priority_class", "head_ns"})
@@ -74,7 +74,7 @@ class Admitted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class QueryStats:
-    """What a query got so far.
+    """What a query has got so far.
 
     Attributes:
         query: its name.
@@ -140,7 +140,7 @@ class _Query:
 
 
 class Admission:
-    """Gives a few places to the batches of queries, by a policy.
+    """Decides by a policy which queries' batches may run; a pure state machine.
 
     Args:
         policy: orders the queries whose batches wait. Its lengths of time have no meaning here.
@@ -195,7 +195,7 @@ class Admission:
         return f"<Admission by {type(self.policy).__name__}, {counted(self._slots, 'place')}, queries {queries}>"
 
     def class_of(self, query: str) -> int:
-        """A query's class.
+        """The priority class of a query.
 
         Raises:
             BuildError: there are classes, and none for it.
@@ -239,7 +239,7 @@ class Admission:
         )
 
     def leave(self, query: str, now_ns: int, rows: int | None = None) -> None:
-        """A query's batch gives its place back, or waits no longer; harmless when it has done so.
+        """A query's batch has ended or no longer waits; a second call has no effect.
 
         Args:
             rows: of the batch, where it ran and that is known now; else :meth:`count` may tell later.
@@ -256,7 +256,7 @@ class Admission:
             self.count(query, rows)
 
     def count(self, query: str, rows: int) -> None:
-        """Tells the rows of the last batch that a query ran; counted once."""
+        """Records the number of rows of a query's last batch; counted once."""
         one = self._queries.get(query)
         if one is None or one.untold_ns is None:
             return
@@ -269,7 +269,7 @@ class Admission:
     # -- decisions ----------------------------------------------------------------------------------------
 
     def decide(self, now_ns: int) -> Admitted | None:
-        """Gives one batch a place, if a place is free and a batch waits for it; to be asked again until None.
+        """Admits the next waiting batch if a place is free; to be called until it returns None.
 
         Raises:
             SchedulingError: the policy, or a feature of its own, raised or gave what is no order.
@@ -335,7 +335,7 @@ class Admission:
     # -- looking ------------------------------------------------------------------------------------------
 
     def view(self, now_ns: int) -> RoundView:
-        """The queries as operators, in the order in which they came first; one that runs has no place left."""
+        """The queries as operators, in the order of first arrival; a running query has no free place."""
         queries = self._queries.values()
         operators = tuple(
             OperatorStats(
@@ -358,7 +358,7 @@ class Admission:
         return tuple(one.name for one in self._queries.values() if one.phase is Phase.WAITING)
 
     def stats(self, query: str) -> QueryStats:
-        """What a query got so far."""
+        """What a query has got so far."""
         one = self._queries[query]
         return QueryStats(
             query, one.priority_class, one.phase, one.batches, one.waited_ns * 1e-9,
@@ -367,5 +367,5 @@ class Admission:
 
     @property
     def queries(self) -> tuple[str, ...]:
-        """The queries that have come, in that order."""
+        """The queries in the order of first arrival."""
         return tuple(self._queries)

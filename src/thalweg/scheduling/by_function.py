@@ -47,7 +47,7 @@ class ByFunction(RoundPolicy):
 def by(
     rank: Rank, *, features: Iterable[str | Feature] | None = None, **parameters: Any
 ) -> RoundPolicy:
-    """A round policy that runs first what a function ranks highest.
+    """Makes a round policy from a function that ranks operators; the highest runs first.
 
     For example the longest queue first, of equals the cheapest::
 

@@ -83,7 +83,7 @@ class LeastRecentlyRun(CStreamPolicy):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaxRunningTime(CStreamPolicy):
-    """The operator that can be expected to run for longest before it must wait.
+    """The operator with the longest expected running time before it must wait.
 
     It can read until an input port is empty, and write until a reader's port is full; each takes the tuples over the
     rate, and the least of all counts. One that mostly waits for *any* of its ports can read until all are empty, as in

@@ -60,7 +60,7 @@ BUILT_IN: Final[Mapping[str, Feature]] = MappingProxyType(dict(_built_in()))
 
 
 def feature(name: str, *, kind: FeatureKind | str, read: Callable[[str], float]) -> Feature:
-    """A feature of one's own, for a policy's ``features()``; policies find it in ``OperatorStats.own``.
+    """Makes a custom feature for a policy's ``features()``; policies read it from ``OperatorStats.own``.
 
     Args:
         name: not one of the built-in ones.
@@ -108,7 +108,7 @@ def stale(
     *,
     changed: Collection[int] = (),
 ) -> list[tuple[int, Feature]]:
-    """What must be read anew before the next round: what is required and can have changed (Algorithms 2 and 3).
+    """The required features that may have changed since the last round (Algorithms 2 and 3).
 
     Args:
         required: the features that the policy asks for.

@@ -41,7 +41,7 @@ class FirstComeFirstServed(RoundPolicy):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HighestRate(RoundPolicy):
-    """HR: the operator from which on most tuples reach the end a ns of work (Sharaf et al., the global output rate).
+    """HR: the operator with the highest global output rate: tuples that reach the end per ns (Sharaf et al.).
 
     S(o) = s·Σ S(d) and C(o) = c + s·Σ C(d) over the operators d that read o; S = s and C = c where nobody does. The
     priority is S/C. On a fan-out both sums count every branch, so S is the tuples that come out for one that goes in.
@@ -66,7 +66,7 @@ class HighestRate(RoundPolicy):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chain(RoundPolicy):
-    """Chain (Babcock et al.): the operator that gets rid of most tuples a ns of work, alone or with those behind it.
+    """Chain (Babcock et al.): the operator that removes most tuples per ns, alone or with its successors.
 
     A tuple's way through the flow is a line from (0, 1) over the points (T, S): T what it has cost so far, S how much
     is left of it. The operators below one segment of the line's lower envelope get that segment's slope: one that
@@ -153,7 +153,7 @@ def _paths_from(
 
 
 def lower_envelope(costs: Sequence[float], selectivities: Sequence[float]) -> list[float]:
-    """The slopes of a chain's progress chart: how much of a tuple a ns of work gets rid of, by operator.
+    """The slopes of a chain's progress chart: the tuples that each operator removes per ns of work.
 
     From the point before operator i the envelope goes to the point j behind it with the steepest
     (S_i - S_j) / (T_j - T_i), and operators i+1 to j get that slope (Babcock et al., Chain). Neighbouring segments are

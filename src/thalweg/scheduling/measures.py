@@ -24,14 +24,14 @@ LEAST_SELECTIVITY: Final = 1e-6
 
 
 def cost_ns(busy_ns: int, tuples: int) -> float:
-    """CPU time a tuple, ns, of an operator that took ``busy_ns`` for so many tuples."""
+    """The CPU time per tuple, ns, of an operator that took ``busy_ns`` for that many tuples."""
     if tuples < SAMPLE_TUPLES:
         return PRIOR_COST_NS
     return max(busy_ns / tuples, LEAST_COST_NS)
 
 
 def selectivity(rows_in: int, rows_out: int) -> float:
-    """Tuples out a tuple in."""
+    """Output tuples per input tuple."""
     if rows_in < SAMPLE_TUPLES:
         return PRIOR_SELECTIVITY
     return max(rows_out / rows_in, LEAST_SELECTIVITY)
@@ -40,7 +40,7 @@ def selectivity(rows_in: int, rows_out: int) -> float:
 def cumulative_selectivity(
     selectivities: Sequence[float] | Float64s, feeders: Sequence[Sequence[int]]
 ) -> tuple[Float64s, Float64s]:
-    """Tuples that reach each operator, and that it puts out, for one tuple of the source.
+    """Tuples that reach each operator, and that it emits, per tuple of the source.
 
     In a pipeline that is the product of the selectivities in front of an operator, and the cs of Prasaad et al.,
     section 6.1. On a DAG tuples arrive by several paths, so products are summed over paths.

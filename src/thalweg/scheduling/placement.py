@@ -30,25 +30,25 @@ class Placement(abc.ABC):
     __slots__ = ()
 
     def features(self) -> Collection[str | Feature]:
-        """What it needs to know of operators."""
+        """The features of operators that it reads."""
         return frozenset()
 
     def shares(self, view: RoundView, threads: int) -> Sequence[int]:
-        """By operator, in how many lists it stands: one, the paper's rule, or none where it has no place."""
+        """The number of threads of each operator: one, as in the paper, or none where it has no free place."""
         return [min(free, 1) for free in view.places()]
 
     @abc.abstractmethod
     def assign(self, view: RoundView, threads: int) -> Sequence[Sequence[int]]:
-        """By thread, its operators in any order; each operator in as many lists as it has shares."""
+        """The operators of each thread, in any order; each operator has as many threads as it has shares."""
 
     def place(self, view: RoundView, threads: int) -> tuple[Sequence[int], Sequence[Sequence[int]]]:
-        """:meth:`shares` and :meth:`assign`, for a placement that reckons the same for both."""
+        """:meth:`shares` and :meth:`assign` at once, for placements that compute both together."""
         return self.shares(view, threads), self.assign(view, threads)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Balanced(Placement):
-    """Every thread gets about as much work, and an operator with much of it several threads, up to its limit.
+    """Balances work over threads; an operator with much work gets several threads, up to its limit.
 
     An operator's work is what it would take to work off all that waits now, and one more tuple of each source:
     c·W with W = waiting + Σ s·W over those it reads. It gets min(M, ceil(its share of the work × threads)) shares,
@@ -124,7 +124,7 @@ def _work(view: RoundView, places: Sequence[int]) -> list[float]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RoundRobinPlacement(Placement):
-    """Operators in turn, to one thread after the other."""
+    """Assigns operators to threads round-robin."""
 
     def assign(self, view: RoundView, threads: int) -> Sequence[Sequence[int]]:
         return _dealt(_placed(view), threads)
@@ -132,7 +132,7 @@ class RoundRobinPlacement(Placement):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RandomPlacement(Placement):
-    """Operators at random, to every thread as many: the placement of the paper's evaluation (7.2).
+    """Assigns operators at random, equally many to each thread, as in the paper's evaluation (7.2).
 
     Each round is shuffled anew, by seed and time, so nobody shares a thread with the same operators for ever.
 
@@ -154,7 +154,7 @@ class RandomPlacement(Placement):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FlowPlacement(Placement):
-    """Flows in turn: all operators of a flow on one thread, so no two flows wait for each other more than need be."""
+    """Assigns flows round-robin: all operators of a flow run on one thread."""
 
     def features(self) -> frozenset[str | Feature]:
         return frozenset({"flow"})

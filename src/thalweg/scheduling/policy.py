@@ -37,7 +37,7 @@ WINDOW_NS: Final = 100_000_000
 
 
 class PortView(NamedTuple):
-    """Queues one by one, where a policy must tell an operator's inputs and outputs apart (Sahin & Gedik, 3.2.6).
+    """The queues of a flow, for policies that tell an operator's inputs and outputs apart (Sahin & Gedik, 3.2.6).
 
     Three groups of arrays: an entry an input port, ports of an operator in a row; an entry an edge, which leads from
     a writer to a port; an entry an operator. The tuples of sizes are estimates where queues hold chunks.
@@ -68,7 +68,7 @@ class PortView(NamedTuple):
 
 
 class FlowView(NamedTuple):
-    """A flow at one moment: an array a measure, index = operator in topological order, 0 the ingress.
+    """A flow at one moment: an array per measure, indexed by operator in topological order; 0 is the ingress.
 
     Attributes:
         kind: 0 stateless, 1 keyed, 2 stateful, 3 the ingress, which never runs.
@@ -130,7 +130,7 @@ Preempt = Callable[[FlowView, int, int], bool]
 
 
 class PickLike(Protocol):
-    """What a host needs of a policy that it asks at each visit; any class that has these is one."""
+    """The protocol of policies that a host asks at each visit."""
 
     @property
     def slice_ns(self) -> int: ...
@@ -143,7 +143,7 @@ class PickLike(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PickPolicy(abc.ABC):
-    """A policy that is asked at each visit; the worker stays for a time slice, or until the input runs out.
+    """A policy that picks an operator at each visit; a visit lasts a time slice, or until the input is empty.
 
     A host needs no more of a policy than these two numbers and the function, so a user's own may be any class that has
     them.
@@ -164,10 +164,10 @@ class PickPolicy(abc.ABC):
 
     @abc.abstractmethod
     def pick_function(self) -> Pick:
-        """Who runs next."""
+        """The function that picks the next operator."""
 
     def preempt(self, view: FlowView, operator: int, began_ns: int) -> bool:
-        """Whether an operator must let others run, here by the time slice (Sahin & Gedik, section 3.2.4: the quantum).
+        """Whether an operator must yield; by default when its time slice is over (Sahin & Gedik, 3.2.4: the quantum).
 
         Hosts keep the time slice without asking. A policy that overrides this is asked in its place: by the simulator
         where the operator waits for its next tuple, by the engine where it waits for its next chunk. Chunks take 2 ms

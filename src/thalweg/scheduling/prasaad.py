@@ -23,7 +23,7 @@ CAPACITY: Final = 100_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QueueSizeThrottling(PickPolicy):
-    """QST: the earliest operator that has put out too little for those behind it (section 6.1, eq. 1).
+    """QST: the earliest operator whose successors have too little input (section 6.1, eq. 1).
 
     An operator's output queue is bounded by T_i = C·cs_i / Σ cs, where cs is the cumulative selectivity with the
     operator's own. An operator at the egress is below its bound always. Where all are above theirs, the last one

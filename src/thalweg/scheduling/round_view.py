@@ -17,7 +17,7 @@ NOTHING: Final[Mapping[str, float]] = {}
 
 
 class OperatorStats(NamedTuple):
-    """An operator between two rounds. What the policy has not asked for may be old, or the default.
+    """An operator between two rounds; features that the policy does not require may be stale or defaults.
 
     A named tuple, for those of all operators are made anew before every round.
 
@@ -60,7 +60,7 @@ class OperatorStats(NamedTuple):
 
     @property
     def places(self) -> int:
-        """How many threads the coming round may send to it."""
+        """The number of threads that the next round may assign to it."""
         return max(self.limit - self.workers, 0)
 
 
@@ -82,11 +82,11 @@ class RoundView:
     now_ns: int
 
     def places(self) -> list[int]:
-        """By operator, how many threads the coming round may send to it."""
+        """The number of threads that the next round may assign to each operator."""
         return [max(operator.limit - operator.workers, 0) for operator in self.operators]
 
     def head_age_ns(self, operator: int) -> float:
-        """How old the clock time of an operator's oldest waiting tuple is, ns; -inf where none waits.
+        """The age of the clock time of an operator's oldest waiting tuple, ns; -inf where none waits.
 
         An age, and not the time itself, because a float holds no clock's nanoseconds exactly.
         """
@@ -94,7 +94,7 @@ class RoundView:
         return float(self.now_ns - head) if head >= 0 else -math.inf
 
     def oldest_ages_ns(self) -> list[float]:
-        """By operator, how old its oldest waiting tuple is or, where none waits, the oldest on its way to it, ns.
+        """The age of each operator's oldest waiting tuple or, where none waits, of the oldest on its way, ns.
 
         Where nothing is on its way, either, it is -inf. An inbox that is empty between two rounds fills again within
         the round, with what waits further up.

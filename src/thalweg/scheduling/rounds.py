@@ -40,7 +40,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Periods:
-    """A length of time as so many scheduling periods P, so that it follows when P is changed."""
+    """A duration in scheduling periods P; it follows when P changes."""
 
     count: float
 
@@ -92,27 +92,27 @@ class RoundPolicy(abc.ABC):
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name of the policy in messages."""
         return type(self).__name__
 
     @property
     def period_ns(self) -> int:
-        """P, ns."""
+        """The scheduling period P, ns."""
         return self._ns(self.period_s)
 
     @property
     def starve_after_ns(self) -> int | None:
-        """How long an operator that could run may wait, ns; None: for ever."""
+        """The longest that a runnable operator may wait, ns; None: no limit."""
         return None if self.starve_after_s is None else self._ns(self.starve_after_s)
 
     @property
     def stale_after_ns(self) -> int:
-        """d, ns."""
+        """The age d at which a feature counts as stale, ns."""
         return self._ns(self.stale_after_s)
 
     @property
     def round_grace_ns(self) -> int:
-        """How late a thread may be, ns."""
+        """How long the other threads wait for a late thread, ns."""
         return self._ns(self.round_grace_s)
 
     def _ns(self, length: float | Periods) -> int:
@@ -121,11 +121,11 @@ class RoundPolicy(abc.ABC):
 
     @abc.abstractmethod
     def features(self) -> Collection[str | Feature]:
-        """What it needs to know of operators: names of built-in features, and features of one's own."""
+        """The features of operators that it reads: names of built-in features, and custom features."""
 
     @abc.abstractmethod
     def priorities(self, view: RoundView) -> Sequence[tuple[float, ...]]:
-        """g: a vector an operator. The greatest runs first, compared place by place; of equals the lower index."""
+        """g: a priority vector for each operator. The greatest runs first; ties go to the lower index."""
 
 
 def _require_length(policy: RoundPolicy, name: str, value: object) -> None:
@@ -335,7 +335,7 @@ def _misplaced(name: str, policy: str, operator: str, problem: str) -> Schedulin
 def overdue(
     waiting_since_ns: Sequence[int] | Int64s, now_ns: int, starve_after_ns: int | None
 ) -> int:
-    """The aging rule: the operator that has been able to run for longest, if that is too long; else -1.
+    """The aging rule: the operator that has been runnable for too long, the longest first; else -1.
 
     A host asks it before each visit and runs what it gives for one batch, so an operator waits at most
     ``starve_after``, and then one batch of each operator that has waited longer.

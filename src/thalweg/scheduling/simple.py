@@ -19,7 +19,7 @@ def least_recently_run(view: FlowView, worker: int) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Random(PickPolicy):
-    """Any operator that can run, each as likely as the others.
+    """Any runnable operator, all equally likely.
 
     The choice is a hash of the seed, the worker and the time, so it is the same for the same view.
 
@@ -64,7 +64,7 @@ class Random(PickPolicy):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RoundRobin(PickPolicy):
-    """The next operator that can run behind the one that ran last, around the flow."""
+    """The next runnable operator after the last, around the flow."""
 
     def pick_function(self) -> Pick:
         def round_robin(view: FlowView, worker: int) -> int:

@@ -11,7 +11,7 @@ from thalweg.scheduling.simple import least_recently_run
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FreeList(PickPolicy):
-    """The operator that has not run for the longest time; no measure is needed.
+    """The operator that has not run for the longest time; needs no measures.
 
     IBM's threads take an operator from the head of a lock-free list and put it back at the tail when they have drained
     its queue. The node runtime has that list itself, so there the time slice does not count; the pick here is what

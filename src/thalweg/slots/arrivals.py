@@ -1,4 +1,4 @@
-"""What has come to a place from the places before it, until a step is whole or a new table holds."""
+"""Collects messages from the slots upstream until a step is complete or a new table takes effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stage in a slot counts of its keys: tuples that its operators by key take, and pairs that follow each other.
+"""Counts the keys of a stage in a slot: tuples by key, and pairs of keys that follow each other.
 
 A tuple that leaves for the next keyed operator does not say by which key it came. But it has the place in the stream's
 order of the tuple that it was made from, so both are joined by that (:mod:`thalweg.columns.parents`).

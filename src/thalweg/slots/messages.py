@@ -1,4 +1,4 @@
-"""What slots say to each other and to the manager of reconfigurations (Caneill et al., Algorithm 1)."""
+"""The messages between slots and the manager of reconfigurations (Caneill et al., Algorithm 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taking keys' state out of a slot's engine, and putting it into another's."""
+"""Moves the state of keys from a slot's engine to another's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys that come for the first time get their places before their tuples are routed, each beside its partners.
+"""Places keys that are new before their tuples are routed, each beside its partners.
 
 What :class:`thalweg.locality.FirstSeen` decides from the pairs that are about to come becomes pins in a table. Slots of
 one process ask it in the very step that brings the keys (:class:`NewKeysOfSteps`), Spark before a batch

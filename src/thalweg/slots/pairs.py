@@ -1,4 +1,4 @@
-"""Which pairs of keys rows bring, read before anything is routed: at the input of the first operators by key."""
+"""Reads the pairs of keys in rows before routing, at the input of the first operators by key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaves a stage is split by the slots that it goes to: those that own its keys' state."""
+"""Splits the output of a stage by the slots that own its keys' state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where state is while one routing table holds: which state unit each key is in, and which slot owns the unit."""
+"""Where state is under one routing table: the state unit of each key, and the slot that owns the unit."""
 
 from __future__ import annotations
 

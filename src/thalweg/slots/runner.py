@@ -1,4 +1,4 @@
-"""A stage in a slot, whoever carries its tuples: what arrives is put into order, runs, is counted, and is routed on.
+"""Runs a stage in a slot, on every host: merges what arrives, runs it, counts keys, and routes the output.
 
 Slots of one process (:mod:`thalweg.slots.stage_slot`) and Spark's tasks (:mod:`thalweg.spark.tasks`) both run their
 stages so; they differ in how chunks travel, and in what they do between two steps.

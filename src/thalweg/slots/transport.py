@@ -1,4 +1,4 @@
-"""How messages get from place to place: through the threads of slots, or one by one in any order that a test picks."""
+"""Delivers messages: through the threads of slots, or one by one in an order that a test picks."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ LEAST_ROWS: Final = 10_000
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Elastic:
-    """A number that the system finds by itself: for ``slots`` or ``threads`` of :func:`thalweg.spark.start`.
+    """A number of ``slots`` or ``threads`` for :func:`thalweg.spark.start` that adapts while the query runs.
 
     ``"auto"`` is short for ``Elastic()``.
 

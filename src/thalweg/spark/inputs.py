@@ -62,7 +62,7 @@ _BINARY_FILE: Final = "path string, modificationTime timestamp, length long, con
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Files:
-    """A folder (or file, or glob) to be read strictly, in the order of modification time and path.
+    """Files to be read with strict types, in the order of modification time and path.
 
     Made by :func:`files`; give it as the input of a source.
     """
@@ -85,7 +85,7 @@ def files(
     recursive: bool = False,
     **options: Any,
 ) -> Files:
-    """Files as the input of a source: strict types, exact line numbers, arrival order.
+    """Reads files as the input of a source, in arrival order, with strict types and exact line numbers.
 
     Args:
         path: a folder, a file or a glob, as Spark writes it (plain, ``file:``, ``hdfs:``, ``s3a:``, ...).

@@ -32,7 +32,7 @@ def lower(
     threads: int | None = None,
     chunk_rows: int = CHUNK_ROWS,
 ) -> dict[str, DataFrame]:
-    """The flow's sinks as DataFrames.
+    """Returns the flow's sinks as DataFrames, batch or streaming.
 
     Batch frames run the whole flow to the end of the input. Streaming frames can be lowered as long as the
     flow keeps nothing between batches (no keyed or stateful operator, no ``order_by``): Spark's own sinks may

@@ -125,7 +125,7 @@ class Query:
 
     @property
     def is_active(self) -> bool:
-        """Whether the query still runs."""
+        """Whether the query is running."""
         if self._query is None:
             return False
         try:
@@ -136,7 +136,7 @@ class Query:
             raise
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
-        """Waits until the query ends; whether it did within the timeout.
+        """Waits until the query ends; returns whether it did within the timeout.
 
         Raises:
             ThalwegError: a row, a function or the checkpoint failed; the one readable error.
@@ -178,7 +178,7 @@ class Query:
         return self._end == "drain" and bounded and not self._batches.finished and not self._stopped
 
     def process_all_available(self) -> None:
-        """Waits until all input that is there now has been processed; errors as await_termination."""
+        """Waits until all input available now has been processed; errors as ``await_termination``."""
         if self._query is None:
             return
         if "availableNow" in self._trigger:
@@ -219,7 +219,7 @@ class Query:
         self._command(command="tick", time=now)
 
     def rescale(self, *, slots: int) -> None:
-        """Runs with another number of slots from the next batch on; the state moves with its buckets.
+        """Changes the number of slots from the next batch on; the state moves with its buckets.
 
         With ``slots="auto"`` that ends the search for a number.
 
@@ -238,14 +238,14 @@ class Query:
         self._batches.store.command(**content)
 
     def stop(self) -> None:
-        """Stops the query after the running batch is given up; a later start repeats that batch."""
+        """Stops the query and abandons the running batch; a later start repeats it."""
         self._stopped = True
         if self._query is not None and not jvm_is_gone():
             self._query.stop()
         self._ended()
 
     def exception(self) -> BaseException | None:
-        """What stopped the query, None when nothing did."""
+        """The error that stopped the query; None without one."""
         if self._failure is not None or self._query is None or self._stopped:
             return self._failure
         try:
@@ -277,12 +277,12 @@ class Query:
 
     @property
     def last_progress(self) -> dict[str, Any] | None:
-        """The last batch: rows by operator, rows/s, times, state size, clock; None before the first."""
+        """The last progress: rows by operator, rows/s, times, state size, watermark; None before the first batch."""
         return self._batches.progress[-1] if self._batches.progress else None
 
     @property
     def recent_progress(self) -> list[dict[str, Any]]:
-        """The last batches, oldest first."""
+        """The progress of the last batches, oldest first."""
         return list(self._batches.progress)
 
     @property
@@ -296,7 +296,7 @@ class Query:
         return self._batches.finished
 
     def sink(self, name: str) -> Any:
-        """What was given for a sink, say a memory sink to read.
+        """The sink that was given under a name, such as a memory sink to read.
 
         Raises:
             BuildError: nothing was, or there is no such sink.
@@ -310,7 +310,7 @@ class Query:
         return self._batches.sinks[name]
 
     def explain(self) -> str:
-        """The flow's plan, see :meth:`thalweg.Flow.explain`."""
+        """The flow's plan; see :meth:`thalweg.Flow.explain`."""
         return self._flow.explain()
 
     def __repr__(self) -> str:

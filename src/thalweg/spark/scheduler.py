@@ -37,7 +37,7 @@ _LOOK_S: Final = 0.2
 
 @dataclasses.dataclass(slots=True)
 class BatchPlace:
-    """A batch's place, which it has until its function returns.
+    """The permission of a batch to run, until its function returns.
 
     Attributes:
         query: whose.
@@ -67,7 +67,7 @@ class _Waiter:
 @brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class SchedulerProgress:
-    """Who got what so far.
+    """What each query has got so far.
 
     Attributes:
         queries: by name, in the order in which they came first.
@@ -132,7 +132,7 @@ class Scheduler:
     def admit(
         self, query: str, *, interval_s: float = 0.0, session: SparkSession | None = None
     ) -> Iterator[BatchPlace]:
-        """The batch of a foreachBatch function of your own: waits for a place, and has it in the ``with`` block.
+        """Admits a batch of your own ``foreachBatch`` function: waits for a place and holds it in the ``with`` block.
 
         Args:
             query: a name of its own for each query.
@@ -244,7 +244,7 @@ class Scheduler:
 
     @property
     def progress(self) -> SchedulerProgress:
-        """Who waited how long, and the last decisions with their reasons."""
+        """How long each query has waited, and the last decisions with their reasons."""
         with self._lock:
             queries = {name: self._admission.stats(name) for name in self._admission.queries}
             return SchedulerProgress(queries, tuple(self._decisions))

@@ -162,7 +162,7 @@ Sink = FolderSink | FrameSink | TableSink | MemorySink | ConsoleSink
 
 
 def parquet(path: str | os.PathLike[str], **options: Any) -> FolderSink:
-    """Parquet files in ``path/batch=<n>/``.
+    """Writes Parquet files to ``path/batch=<n>/``.
 
     Args:
         path: the folder.
@@ -177,7 +177,7 @@ def parquet(path: str | os.PathLike[str], **options: Any) -> FolderSink:
 
 
 def json(path: str | os.PathLike[str], **options: Any) -> FolderSink:
-    """JSON lines in ``path/batch=<n>/``; options are those of Spark's writer, as for :func:`parquet`.
+    """Writes JSON lines to ``path/batch=<n>/``; options as for :func:`parquet`.
 
     Times have microseconds and UTC, nulls are written. Spark writes bytes as Base64, NaN and infinities as text.
     """
@@ -185,7 +185,7 @@ def json(path: str | os.PathLike[str], **options: Any) -> FolderSink:
 
 
 def csv(path: str | os.PathLike[str], **options: Any) -> FolderSink:
-    """CSV files with a header in ``path/batch=<n>/``; options are those of Spark's writer, as for :func:`parquet`.
+    """Writes CSV files with a header to ``path/batch=<n>/``; options as for :func:`parquet`.
 
     Texts are quoted as in RFC 4180 and keep their spaces, times have microseconds and UTC. A null is an empty cell,
     an empty text two quotes; to read them apart, set ``nullValue="NULL"`` here and ``null_values=("NULL",)`` there.

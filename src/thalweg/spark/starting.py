@@ -48,7 +48,7 @@ def start(
     scheduler: Scheduler | None = None,
     locality: Asked = "off",
 ) -> Query:
-    """Runs a flow on Spark.
+    """Starts a flow on Spark and returns its query.
 
     Args:
         flow: the flow.

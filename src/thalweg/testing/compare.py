@@ -84,7 +84,7 @@ def assert_same(
 
 
 def random_cuts(chooser: random.Random, rows: int) -> list[int]:
-    """Up to four places at which so many rows are cut into batches, some of them perhaps empty."""
+    """Up to four random cuts of that many rows into batches, which may be empty."""
     return sorted(chooser.randint(0, rows) for _ in range(chooser.randint(0, 4)))
 
 
@@ -111,7 +111,7 @@ def _origins(plan: Plan, ref: Any) -> Iterator[tuple[str, int]]:
 
 
 def difference(flow: Flow, expected: CheckedResult, got: CheckedResult) -> str:
-    """The first difference between two results as text for people; "" when there is none."""
+    """The first difference between two results, as text; "" when there is none."""
     for name in expected.sinks:
         found = row_difference(expected.sinks[name], got.sinks[name])
         if found:
@@ -151,7 +151,7 @@ def _state_rows(node: Keyed | Coroutine, states: Mapping[Any, Any]) -> list[Any]
 
 
 def row_difference(expected: Sequence[Any], got: Sequence[Any]) -> str:
-    """Where two sequences of rows differ first, with the rows before; "" when they are the same.
+    """The first difference between two sequences of rows, with the rows before; "" when they are equal.
 
     Rows are the same when their text is, so NaN equals NaN, and 1, 1.0 and True differ.
     """

@@ -41,7 +41,7 @@ Mode = Literal["auto", "never"]
 @brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class CheckedResult:
-    """What a run gave.
+    """The outputs, counts and state of a checked run.
 
     Attributes:
         sinks: rows by sink name, in the order of the flow.
@@ -61,7 +61,7 @@ class CheckedResult:
 
 
 class Session:
-    """A flow that takes rows by hand, with a manual clock; for unit tests of flows.
+    """Runs a flow by hand, with a manual clock, for unit tests.
 
     Rows of a source with ``order_by`` wait until :meth:`advance`; others run through at once.
 
@@ -130,7 +130,7 @@ class Session:
         self._collect(self._engine.advance())
 
     def tick(self, time: int) -> None:
-        """Moves the clock as if a row at ``time`` had come in every lane, and advances."""
+        """Moves the clock as if a row at ``time`` had arrived in every lane, and advances."""
         for gate in self._engine.gates.values():
             if isinstance(gate.node, Source) and gate.node.sorts:
                 gate.tick(time)
@@ -143,7 +143,7 @@ class Session:
         self._ended = True
 
     def close(self) -> None:
-        """Ends the threads of a session that has some."""
+        """Stops the session's threads, if it has any."""
         self._engine.stop()
 
     def rows(self, sink: str) -> list[Any]:
@@ -158,7 +158,7 @@ class Session:
         return rows
 
     def state(self, operator: str, key: Any = ()) -> Any | None:
-        """The state of a key (without one: of an operator without key), None when it has none."""
+        """The state of a key, or of an operator without key; None where there is no state."""
         return self.states(operator).get(key)
 
     def states(self, operator: str) -> dict[Any, Any]:

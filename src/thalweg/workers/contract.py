@@ -1,4 +1,4 @@
-"""What the threads, and the tasks that they run, ask of the engine of a flow."""
+"""The protocol of an engine towards the threads and the tasks that they run."""
 
 from __future__ import annotations
 

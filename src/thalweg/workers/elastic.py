@@ -1,4 +1,4 @@
-"""Elasticity at work: what a period of running workers was like goes to a controller, and what it suggests is done.
+"""Carries out elasticity: passes a controller the measures of each period, and applies what it suggests.
 
 A change begins at once and ends when all workers that are told to suspend have left their operators. The next period
 is counted from then on, so it says what the new level gives. Where some have not left after a whole period, they are

@@ -1,4 +1,4 @@
-"""How a worker finds the operator that it runs next: compiled, like the loop that asks."""
+"""Finds the next operator of a worker; compiled into the worker loop."""
 
 from __future__ import annotations
 

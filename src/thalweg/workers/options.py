@@ -1,4 +1,4 @@
-"""How a run in many threads goes."""
+"""Options of a run in many threads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHOICES: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
-    """How an engine runs; nothing of it shows in the output.
+    """Settings of a run; none of them changes the output.
 
     Attributes:
         threads: workers of threading ``dynamic``; under a controller the most that there may be.
@@ -80,7 +80,7 @@ class Options:
         require_seconds("", above=True, unit="milliseconds", step_ms=self.step_ms)
 
     def pieces(self, buckets: int) -> int:
-        """The number of partitions of an operator with so many buckets."""
+        """The number of partitions of an operator with that many buckets."""
         wanted = 4 * self.threads if self.partitions is None else self.partitions
         return max(1, min(buckets, wanted))
 

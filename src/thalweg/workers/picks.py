@@ -1,4 +1,4 @@
-"""What workers ask a policy: its pick, by address where it is machine code, and whether a visit goes on."""
+"""Calls a policy from workers: its pick, by address where it is compiled, and whether a visit goes on."""
 
 from __future__ import annotations
 

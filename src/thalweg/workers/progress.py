@@ -1,4 +1,4 @@
-"""What the operators of a flow have done."""
+"""Counts of what the operators of a flow have done."""
 
 from __future__ import annotations
 

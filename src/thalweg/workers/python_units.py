@@ -1,4 +1,4 @@
-"""The units that Python runs: from the handles of a step to the handle of what they put out."""
+"""Runs units in Python: from the handles of a step to the handle of their output."""
 
 from __future__ import annotations
 

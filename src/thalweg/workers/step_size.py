@@ -1,4 +1,4 @@
-"""How many rows a step has: as many as its operators' cost says, neither slow to wait for nor dear by themselves.
+"""Chooses the number of rows in a step by the cost of the operators: low latency at low overhead.
 
 A step costs a fixed part for each unit, and a part for each row. A cost per row alone misleads where a unit costs much
 by itself: small steps look dear, and get smaller. So for each operator a line is fitted to what its units took, over

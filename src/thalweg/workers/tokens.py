@@ -1,4 +1,4 @@
-"""The token of interpreted code: one worker at a time runs it, and others beside one that seems to wait."""
+"""The token of interpreted code: one worker at a time holds it, and more while the holder seems to block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Units of work: run by machine code or left to Python, timed, counted, and what they put out sent on."""
+"""Runs a unit of work by machine code or leaves it to Python, times and counts it, and sends its output on."""
 
 from __future__ import annotations
 

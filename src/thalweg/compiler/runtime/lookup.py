@@ -14,9 +14,8 @@ import numpy as np
 
 from thalweg.checkpoint.table_code import find_bytes, find_due, find_words
 from thalweg.checkpoint.tables import BucketTable
-from thalweg.columns.chunks import Int64s
+from thalweg.columns.chunks import Int64s, address
 from thalweg.columns.keys import KeyBytes, KeyRows
-from thalweg.compiler.columns import address
 from thalweg.compiler.runtime.support import carray, pointer, types
 from thalweg.jit import njit
 

@@ -1,4 +1,4 @@
-"""The library's join without its driver loop: a row costs a look into a dict, not a turn of a coroutine.
+"""Runs the library's join without its driver loop: a row costs a dict lookup, not a coroutine step.
 
 It takes the place of a :class:`~thalweg.engine.coroutines.live.Live`: same state, same outputs, same errors. Rows are
 read as they come, so none ever waits at an input.
@@ -13,8 +13,8 @@ from typing import Any, Final
 from thalweg.flow.failures import coroutine_error, refusal
 from thalweg.flow.field_types import Kind
 from thalweg.flow.operators import joins
-from thalweg.flow.operators.coroutine_verb import Kept
 from thalweg.flow.operators.coroutines import Queue
+from thalweg.flow.operators.kept import Kept
 from thalweg.flow.operators.nodes import Coroutine
 from thalweg.flow.records import Schema
 from thalweg.times import BEFORE_ALL

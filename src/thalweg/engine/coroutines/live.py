@@ -10,8 +10,8 @@ from thalweg.brief import counted
 from thalweg.engine.coroutines.body import Body
 from thalweg.engine.coroutines.frame import PortNetwork, State
 from thalweg.errors import OperatorError
-from thalweg.flow.operators.coroutine_verb import Kept, call
 from thalweg.flow.operators.coroutines import Control, Input, Output, Push, Queue, Wait
+from thalweg.flow.operators.kept import Kept, call
 from thalweg.flow.operators.nodes import Coroutine
 
 _LOG: Final = logging.getLogger("thalweg")

@@ -24,8 +24,8 @@ from thalweg.engine.coroutines.body import fitted
 from thalweg.engine.coroutines.direct_join import DirectJoin
 from thalweg.engine.coroutines.live import Leave, Live
 from thalweg.engine.units import Given, Moment, Setting
-from thalweg.flow.operators.coroutine_verb import Kept
 from thalweg.flow.operators.coroutines import Push
+from thalweg.flow.operators.kept import Kept
 from thalweg.flow.operators.nodes import Coroutine, OutPort, Ref
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import LEVEL, TIME, Closing, counter

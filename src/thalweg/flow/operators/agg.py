@@ -44,7 +44,7 @@ class Part:
 
 
 def count() -> Aggregate:
-    """How many rows, whatever is null in them."""
+    """The number of rows, with or without nulls."""
     return Aggregate("count")
 
 
@@ -67,7 +67,7 @@ def min(field: str) -> Aggregate:
 
 
 def max(field: str) -> Aggregate:
-    """The greatest value of a field, which is NaN if there is one; null as for :func:`min`."""
+    """The greatest value of a field, NaN if the window has a NaN; null as for :func:`min`."""
     require_text("agg.max", field=field)
     return Aggregate("max", field)
 

@@ -75,7 +75,7 @@ class _Reader(Generic[Row]):
 
     @property
     def is_closed(self) -> bool:
-        """Whether no more rows will come; some may still be here."""
+        """Whether no more rows will come; some may still wait to be read."""
         return self.queue.closed
 
     def __len__(self) -> int:
@@ -83,7 +83,7 @@ class _Reader(Generic[Row]):
         return len(self.queue.rows)
 
     def peek(self, i: int = 0) -> Row:
-        """The row at place i, without taking it; 0 is the next one.
+        """The row at position i, without taking it; 0 is the next row.
 
         Raises:
             IndexError: there are not so many.
@@ -97,7 +97,7 @@ class _Reader(Generic[Row]):
     @overload
     def pop(self, n: int) -> list[Row]: ...
     def pop(self, n: int | None = None) -> Row | list[Row]:
-        """Takes the next row, or the next n rows as a list.
+        """Takes and returns the next row, or the next n rows as a list.
 
         Raises:
             IndexError: there are not so many.
@@ -117,13 +117,13 @@ class _Reader(Generic[Row]):
 
 
 class Input(_Reader[Row]):
-    """An input port. ``tw.Input[Click]`` in a signature also checks the record of the stream."""
+    """An input port; ``tw.Input[Click]`` in a signature also checks the stream's record type."""
 
     __slots__ = ()
 
 
 class Control(_Reader[Row]):
-    """A control port: read without waiting; its rows change what an operator does, but make it produce nothing.
+    """A control port: read without waiting; its rows steer the operator but produce no output by themselves.
 
     A row is here from its place in the order of the flow on. Rows that come do not wake the operator, and no
     wait can name a control port (Sahin & Gedik, section 3.2.2).
@@ -133,7 +133,7 @@ class Control(_Reader[Row]):
 
 
 class Output(Generic[Row]):
-    """An output port. ``tw.Output[Pair]`` in a signature says of which record its rows are.
+    """An output port; ``tw.Output[Pair]`` in a signature declares the record type of its rows.
 
     Attributes:
         name: the parameter's name.
@@ -257,7 +257,7 @@ Spec = Input[Any] | Mapping[Input[Any], int]
 
 
 def wait_for_all(*ports: Spec) -> WaitForAll:
-    """Waits until every port holds a row, or as many as a mapping says: ``wait_for_all({views: 10, sales: 1})``.
+    """Waits until every port holds a row, or the number of rows in a mapping: ``wait_for_all({views: 10, sales: 1})``.
 
     Awaited, it gives True; or False when that can never be: a port is closed and holds fewer, or a stop was
     asked for. A closed port that holds enough is waited on like any other (Algorithm 4 as printed returns
@@ -271,7 +271,7 @@ def wait_for_all(*ports: Spec) -> WaitForAll:
 
 
 def wait_for_any(*ports: Spec) -> WaitForAny:
-    """Waits until one of the ports holds a row, or as many as a mapping says.
+    """Waits until any of the ports holds a row, or the number of rows in a mapping.
 
     Awaited, it gives the ports that hold, in the order in which they were named; none when no port can ever
     hold, or a stop was asked for. In a flow, a row is seen only when no input can still bring an earlier one.

@@ -8,7 +8,7 @@ from thalweg.flow.records import Schema
 
 
 class Rejected(NamedTuple):
-    """A row that did not fit or on which a function raised, as the ``rejected`` streams carry it."""
+    """A row of a ``rejected`` stream: it did not fit its record, or a function raised on it."""
 
     operator: str
     reason: str

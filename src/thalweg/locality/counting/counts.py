@@ -38,7 +38,7 @@ class Counts:
 
     @classmethod
     def empty(cls) -> Counts:
-        """Of no tuples."""
+        """The counts of no tuples."""
         none = np.zeros(0, np.int64)
         return cls(np.zeros((0, 2), np.uint64), none, none, 0, 0)
 
@@ -63,7 +63,7 @@ class Counts:
         return cls(items[order[starts]], counts, errors, floor, total)
 
     def top(self, size: int) -> Counts:
-        """Only the most frequent, of equal ones those with the smaller hash; the others go under the floor.
+        """The most frequent items only, ties by the smaller hash; the others count towards the floor.
 
         Of two merged sketches of m counters, the m most frequent are a sketch of m counters of both streams: no error
         and no floor is above N / m. They are listed from the most frequent on.

@@ -34,7 +34,7 @@ NamesOf: TypeAlias = Callable[[Int64s], pa.Array]
 
 
 class KeySketch:
-    """The counts of one slot.
+    """Counts the keys and pairs of one slot.
 
     Args:
         buckets: by keyed operator, in the order of the flow, its number of buckets.
@@ -75,13 +75,13 @@ class KeySketch:
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes, bytes."""
+        """The memory in use, bytes."""
         sketches = sum(sketch.nbytes for sketch, _ in self._sketches())
         buckets = sum(buckets.nbytes for buckets in self._buckets.values())
         return sketches + buckets + sum(names.nbytes for names in self._names.values())
 
     def take(self, operator: str, hashes: UInt64s, names: NamesOf) -> None:
-        """An operator took a batch of tuples.
+        """Counts a batch of tuples that an operator took.
 
         Args:
             operator: its name.
@@ -106,7 +106,7 @@ class KeySketch:
         left_names: NamesOf,
         right_names: NamesOf,
     ) -> None:
-        """Tuples left for the next keyed operator.
+        """Counts the key pairs of tuples that left for the next keyed operator.
 
         Args:
             link: this operator and the next.
@@ -174,7 +174,7 @@ class KeySketch:
         yield from ((sketch, link) for link, sketch in self._pairs.items())
 
     def summary(self) -> KeySummary:
-        """What was counted since the last reset, as a copy."""
+        """A copy of the counts since the last reset."""
         return KeySummary(
             {name: buckets.copy() for name, buckets in self._buckets.items()},
             {name: sketch.counts() for name, sketch in self._keys.items()},

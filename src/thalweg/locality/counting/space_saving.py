@@ -54,7 +54,7 @@ class _Arrays(NamedTuple):
 
 
 class SpaceSaving:
-    """Counts the most frequent of a stream of items, each one or two stable hashes.
+    """Counts the most frequent items of a stream, each of one or two stable hashes.
 
     Args:
         capacity: how many counters, at least 1.
@@ -82,17 +82,17 @@ class SpaceSaving:
 
     @property
     def capacity(self) -> int:
-        """How many counters there are."""
+        """The number of counters."""
         return len(self._arrays.counts)
 
     @property
     def total(self) -> int:
-        """How many tuples were counted (N)."""
+        """The number of counted tuples (N)."""
         return int(self._arrays.fields[_TOTAL])
 
     @property
     def floor(self) -> int:
-        """How often an item that is not counted can have come at most."""
+        """The most occurrences that an item without a counter can have had."""
         used = self._arrays.fields[_SIZE]
         return int(self._arrays.counts.min()) if used == self.capacity else 0
 
@@ -141,7 +141,7 @@ class SpaceSaving:
         return self._arrays.items[: self._arrays.fields[_SIZE]]
 
     def counts(self) -> Counts:
-        """What is counted so far, as a copy."""
+        """A copy of the counts so far."""
         used = int(self._arrays.fields[_SIZE])
         arrays = self._arrays
         return Counts(

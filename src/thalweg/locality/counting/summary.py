@@ -27,7 +27,7 @@ Names: TypeAlias = tuple[UInt64s, pa.BinaryArray]
 @brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeySummary:
-    """Counts of one slot or of several.
+    """The counts of one or several slots.
 
     Attributes:
         buckets: by keyed operator, in the order of the flow, the tuples of each bucket.

@@ -80,7 +80,7 @@ def session(
     conf: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> SparkSession:
-    """A Spark session made for Thalweg; the running one, if this process has one.
+    """Returns this process's Spark session, or starts one with Thalweg's settings.
 
     Args:
         master: Spark's master; by default this machine with all its cores (under spark-submit, what was submitted to).

@@ -1,1 +1,1 @@
-"""One int64 array that all threads share: what stands where, handles of chunks, and how much room there is."""
+"""One int64 array that all threads share: its layout, handles of chunks, and free room."""

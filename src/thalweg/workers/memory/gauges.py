@@ -1,4 +1,4 @@
-"""What elasticity measures of running workers from outside: they write nothing for it that they would not write anyway.
+"""Measures running workers for elasticity, from counts that they keep anyway.
 
 How long an inbox is full (Sahin & Gedik, 4.2.1: the write blocked ratio) is found by looking often. A worker that
 counted it would have to read the clock, and to write what others read, exactly where it is held up.

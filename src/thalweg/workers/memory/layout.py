@@ -1,4 +1,4 @@
-"""Where everything stands in the memory of a node runtime: one int64 array that all workers share.
+"""The layout of a node runtime's memory: one int64 array that all workers share.
 
 The array holds the operators of one flow or several with their worklists and reorder buffers, the handles of the
 chunks on their way, the workers, and the counts. Compiled code reads it by the named offsets below; what several

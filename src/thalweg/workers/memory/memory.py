@@ -1,4 +1,4 @@
-"""Builds the memory of a node runtime, and gives flows a place in it while others run.
+"""Builds the memory of a node runtime, and allocates room for flows while others run.
 
 The offsets are in :mod:`thalweg.workers.memory.layout`. A flow's operators take a run of the table of operators, its
 ports one of the table of ports, its queues blocks of what is left. Workers may look at operators at any time, so a

@@ -1,4 +1,4 @@
-"""Where in the shared memory operators, handles, workers and their counts stand."""
+"""The offsets of operators, handles, workers and their counts in the shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much room flows take in the memory of a node runtime, and which places of it are free."""
+"""The room that flows take in the memory of a node runtime, and which parts of it are free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much room readers have.
+"""The room that readers have left.
 
 Room is counted from an operator's inbox to its output: a chunk is let in only if its serial lies below the next
 output's plus the operator's capacity. So worklists and reorder buffers never overflow.

@@ -19,9 +19,9 @@ from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.columns.contracts import KeyedResult
 from thalweg.columns.keys import KeyBytes, KeyRows
 from thalweg.columns.state_units import StateUnits
-from thalweg.compiler import keyed_code as code
 from thalweg.compiler.columns import TEXT_TAIL, Buffers, address
-from thalweg.compiler.keyed import CompiledKeyed, Run, Split
+from thalweg.compiler.keyed import code as code
+from thalweg.compiler.keyed.operator import CompiledKeyed, Run, Split
 from thalweg.compiler.runtime.calls import address_of
 from thalweg.compiler.runtime.lookup import BUCKET, END, RANGE_WIDTH, START
 from thalweg.compiler.runtime.undo import UndoLog

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from thalweg.compiler.keyed import CompiledKeyed
+from thalweg.compiler.keyed.operator import CompiledKeyed
 from thalweg.compiler.stateless import CompiledChain
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.flow.field_types import Kind

@@ -1,4 +1,4 @@
-"""Where the words of a native keyed operator stand: its context, its partitions' work areas, a split chunk.
+"""The layouts of a native keyed operator: its context, its partitions' work areas, a split chunk.
 
 Everything is an address and an offset in 8-byte words (docs/blocks.md has pictures). A name belongs to the base of its
 section: ``ctx``, ``area``, ``split`` or ``part``. Some names (PHASE, ROWS, PARTITIONS ...) are also in
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from thalweg.compiler.keyed_code import CONTROL_SIZE
+from thalweg.compiler.keyed.code import CONTROL_SIZE
 from thalweg.compiler.kinds import field_type
 from thalweg.flow.field_types import FieldType, Kind
 

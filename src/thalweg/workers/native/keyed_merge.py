@@ -1,11 +1,11 @@
-"""Joining what the partitions of a chunk gave into the stream's next block, in machine code."""
+"""Merges the outputs of a chunk's partitions into the stream's next block, in machine code."""
 
 from __future__ import annotations
 
 import numba
 import numpy as np
 
-from thalweg.compiler import keyed_code as code
+from thalweg.compiler.keyed import code as code
 from thalweg.compiler.kinds import NO_VALUE
 from thalweg.compiler.runtime.calls import free, malloc, words_at
 from thalweg.compiler.runtime.support import get_b, get_i, get_u, put_i, put_u

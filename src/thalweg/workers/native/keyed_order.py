@@ -1,4 +1,4 @@
-"""The order of what the partitions of a chunk gave, in machine code.
+"""Orders the outputs of a chunk's partitions, in machine code.
 
 It is that of :func:`thalweg.columns.ordering.keyed_chunk`: outputs of rows in the rows' order, a timer's outputs
 behind all rows with a time up to the timer's, timers by (time, key). An output is named by a *pick*.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from thalweg.compiler import keyed_code as code
+from thalweg.compiler.keyed import code as code
 from thalweg.compiler.runtime.support import get_i, get_u, put_i
 from thalweg.workers.lockfree.atomics import shared
 from thalweg.workers.native import keyed_layout as at

@@ -1,4 +1,4 @@
-"""Running one partition of a split chunk, in machine code: its rows, then its timers that are due.
+"""Runs one partition of a split chunk, in machine code: its rows, then its due timers.
 
 What machine code cannot do is left to Python, with nothing half done: a table must be made or grown (before the
 kernel runs), or a user's function raised (then the state that it saw is put back, and the control words say
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from thalweg.compiler import keyed_code as code
 from thalweg.compiler.columns import TEXT_TAIL
+from thalweg.compiler.keyed import code as code
 from thalweg.compiler.runtime.arena import free_arena
 from thalweg.compiler.runtime.calls import call3, copy_bytes, free, get_i, malloc, put_i
 from thalweg.compiler.runtime.lookup import (

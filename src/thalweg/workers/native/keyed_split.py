@@ -1,4 +1,4 @@
-"""Splitting a chunk by the state unit of its keys, in machine code: hashes, the rows by unit, ranges, partitions.
+"""Splits a chunk by the state unit of its keys, in machine code: hashes, the rows by unit, ranges, partitions.
 
 The order is that of :func:`thalweg.checkpoint.table_code.split_by_bucket`.
 """

@@ -1,4 +1,4 @@
-"""What Python does between two rounds: refreshes what the policy asks for, asks it, and writes the workers' lists."""
+"""The work between two rounds: refreshes the features that the policy requires, asks it, and writes workers' lists."""
 
 from __future__ import annotations
 

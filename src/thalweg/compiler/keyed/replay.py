@@ -17,9 +17,9 @@ from thalweg.checkpoint.table_form import ALIVE, DIRTY, set_values, state_values
 from thalweg.checkpoint.tables import BucketTable
 from thalweg.columns.chunks import Column
 from thalweg.columns.contracts import RejectedRow
-from thalweg.compiler import keyed_code as layout
 from thalweg.compiler.columns import Buffers
-from thalweg.compiler.keyed_code import KeyedSpec
+from thalweg.compiler.keyed import code as layout
+from thalweg.compiler.keyed.code import KeyedSpec
 from thalweg.compiler.kinds import NO_VALUE, field_type
 from thalweg.compiler.replay import operator_error, results
 from thalweg.compiler.source import FunctionSource

@@ -7,33 +7,29 @@ once, :meth:`CompiledKeyed.run` for any ranges, then :meth:`CompiledKeyed.fire_d
 
 from __future__ import annotations
 
-import dataclasses
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from thalweg.checkpoint.table_code import split_by_bucket
 from thalweg.checkpoint.table_form import ALIVE, default_record
 from thalweg.checkpoint.tables import BucketTable
 from thalweg.columns.chunks import Chunk, Column, Int64s
-from thalweg.columns.contracts import KeyedResult, RejectedRow, no_rows
-from thalweg.columns.keys import KeyBytes, KeyRows
+from thalweg.columns.contracts import KeyedResult, no_rows
+from thalweg.columns.keys import KeyBytes
 from thalweg.columns.ordered_bytes import binary_array
 from thalweg.columns.state_units import StateUnits
-from thalweg.compiler import keyed_code as layout
 from thalweg.compiler import modules
-from thalweg.compiler.columns import Buffers, address, addresses, gather, with_texts
-from thalweg.compiler.keyed_code import KeyedSpec, write_keyed
-from thalweg.compiler.keyed_replay import Replay, ReplayPlace
+from thalweg.compiler.columns import address, addresses, gather, with_texts
+from thalweg.compiler.keyed import code as layout
+from thalweg.compiler.keyed.code import KeyedSpec, write_keyed
+from thalweg.compiler.keyed.replay import Replay, ReplayPlace
+from thalweg.compiler.keyed.run import Run, Split
 from thalweg.compiler.kinds import NO_VALUE
-from thalweg.compiler.runtime.arena import free_arena
 from thalweg.compiler.runtime.lookup import BUCKET, END, RANGE_WIDTH, TableOfTables
 from thalweg.compiler.runtime.support import DONE
-from thalweg.compiler.runtime.undo import UndoLog
 from thalweg.compiler.text.use import TextUse
 from thalweg.flow.field_types import FieldType
 from thalweg.hashing import text_buffers
@@ -58,60 +54,6 @@ def keyed_kernel(spec: KeyedSpec, *, buckets: int, reject: bool) -> Callable[[],
     module = modules.load(spec.name, text)
     texts = TextUse.of(module)
     return lambda: CompiledKeyed(spec, module.kernel, buckets, reject=reject, texts=texts)
-
-
-@dataclasses.dataclass(slots=True)
-class Split:
-    """A chunk split into ranges: what every run of some of its ranges reads."""
-
-    chunk: Chunk
-    keys: KeyRows | None
-    times: Int64s | None
-    #: rows in the order of their buckets; entry of each, filled by the run of its range
-    order: Int64s
-    entries: Int64s
-    #: int64[n, RANGE_WIDTH]: bucket, start and end in ``order``
-    ranges: Int64s
-    #: arrays that addresses point into
-    keep: list[Any]
-    columns: list[int]
-
-
-class Run:
-    """The outputs of some ranges; runs of different ranges may go on at the same time."""
-
-    def __init__(
-        self,
-        spec: KeyedSpec,
-        default: npt.NDArray[Any],
-        capacity: int,
-        *,
-        ending: bool,
-        texts: TextUse,
-    ) -> None:
-        self.buffers = Buffers(spec.out, layout.OUT_WORDS + spec.words, capacity, texts.made)
-        self.ctl = np.zeros(layout.CONTROL_SIZE, np.int64)
-        if texts.arena:
-            weakref.finalize(self, _free, self.ctl)
-        self.ctl[layout.ENDING] = ending
-        #: the state as the function saw it
-        size = default.dtype.itemsize
-        place = layout.log_place(size)
-        # Behind the copy stands the address of the log of the call.
-        memory = np.zeros(place + 8, np.uint8)
-        self.backup = memory[:size].view(default.dtype)
-        self.backup_place = address(memory)
-        self.log = UndoLog()
-        memory[place:].view(np.int64)[0] = self.log.place
-        self.rejected: list[RejectedRow] = []
-        #: rows that Python runs at the next one that raises
-        self.interpreted = 1
-        #: of the keys of the timers whose outputs these are, a row a row, where tables may have changed since
-        self.identities: KeyBytes | None = None
-
-    @property
-    def used(self) -> int:
-        return int(self.ctl[layout.OUT])
 
 
 class CompiledKeyed:
@@ -397,7 +339,3 @@ class CompiledKeyed:
         if place + 1 == split.ranges[ctl[layout.RANGE], END]:
             ctl[layout.RANGE] += 1
             ctl[layout.PLACE] = -1
-
-
-def _free(ctl: Int64s) -> None:
-    free_arena(address(ctl[layout.ARENA :]))

@@ -6,7 +6,7 @@ import ast
 from typing import Final
 
 from thalweg.compiler import cell_code
-from thalweg.compiler.dict_calls import DictCalls
+from thalweg.compiler.containers.dict_calls import DictCalls
 from thalweg.compiler.kinds import INT, NONE, Type
 from thalweg.compiler.operations import Expr, an, whole
 

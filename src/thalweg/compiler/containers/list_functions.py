@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 
 from thalweg.compiler import cell_code
-from thalweg.compiler.containers import VARIABLE, Containers
+from thalweg.compiler.containers.expressions import Containers
+from thalweg.compiler.containers.values import VARIABLE
 from thalweg.compiler.kinds import FLOAT, INT, NONE, Type
 from thalweg.compiler.operations import Expr, an
 
