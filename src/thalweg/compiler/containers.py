@@ -8,6 +8,7 @@ in Python; where Python's variable would keep an old list, the function is refus
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -16,6 +17,8 @@ from thalweg.compiler.expressions import Expressions
 from thalweg.compiler.kinds import BOOL, LITERAL, NONE, Type
 from thalweg.compiler.list_code import ListCode
 from thalweg.compiler.operations import Expr, an
+from thalweg.compiler.runtime.arena import SCRATCH
+from thalweg.compiler.runtime.undo import IN_SCRATCH
 from thalweg.compiler.source import Captured, Frozen, dotted
 from thalweg.compiler.tables import table_of
 from thalweg.errors import SchemaError
@@ -51,10 +54,13 @@ class Containers(Expressions):
 
     def as_item(self, value: Expr) -> Expr:
         """The value as a list that the call makes holds it: a text is looked at."""
-        if not value.type.is_text:
+        kind = held_type(value.type)
+        if kind == value.type:
             return value
+        if not value.type.is_text:
+            return Expr(self._fit_items(value, kind, "an item"), kind)
         read = self.read(value)
-        return Expr(read.code, Type("text", read.type.optional), read.const)
+        return Expr(read.code, kind, read.const)
 
     def code_of(self, kind: Type, order: str = "") -> ListCode:
         """The generated functions of a type of list."""
@@ -178,9 +184,8 @@ class Containers(Expressions):
         for name, kind in self.parameters.items():
             if kind.tag == "list" and not kind.names:
                 return f"(v_{name}[1] & -2)"
-        self.refuse(
-            "makes a list; compiled functions do where the key's state has lists, deques or dicts"
-        )
+        self.unit.uses_scratch = True
+        return f"(_a + {SCRATCH} | {IN_SCRATCH})"
 
     def new(self, label: str, items: tuple[Type, ...], most: int = -1) -> Expr:
         """An empty container that the call makes."""
@@ -200,6 +205,7 @@ class Containers(Expressions):
 
     def item_of(self, value: Expr, kind: Type, what: str) -> str:
         """Code of a value that becomes an item: of its very type, since Python keeps what it is given."""
+        value = self.as_item(value) if value.type.items else value
         if value.type == kind:
             return value.code
         if kind.tag == "category" and value.type.label == LITERAL:
@@ -226,13 +232,18 @@ class Containers(Expressions):
             and node.func.attr in ("keys", "values", "items")
             and not node.args
         ):
-            each = ast.copy_location(ast.Name("each", ast.Load()), node)
-            part = ast.comprehension(ast.Name("each", ast.Store()), node, [], 0)
-            return self._comprehension(ast.copy_location(ast.ListComp(each, [part]), node))
+            return self._listed_each(node)
         value = self.looked_at(node)
+        if value.type.tag == "texts":
+            return self._listed_each(node)
         if value.type.tag == "list" and value.type.label in ("dict", "set"):
             return self._keys(value)
         return value if value.type.tag == "list" else None
+
+    def _listed_each(self, node: ast.expr) -> Expr:
+        each = ast.copy_location(ast.Name("each", ast.Load()), node)
+        part = ast.comprehension(ast.Name("each", ast.Store()), node, [], 0)
+        return self._comprehension(ast.copy_location(ast.ListComp(each, [part]), node))
 
     def keyword_arguments(
         self, node: ast.Call, least: int, most: int, words: Sequence[str] = ()
@@ -412,6 +423,15 @@ class Containers(Expressions):
         return Expr(self.detached(name, write)[0], BOOL)
 
     _all = _any
+
+
+def held_type(kind: Type) -> Type:
+    """The type that a list holds for a value: texts of columns are looked at, those of literals no others."""
+    if kind.is_text:
+        return Type("text", kind.optional)
+    if kind.tag in ("record", "tuple") and kind.items:
+        return dataclasses.replace(kind, items=tuple(map(held_type, kind.items)))
+    return kind
 
 
 def _fits_in(given: Type, kind: Type) -> bool:

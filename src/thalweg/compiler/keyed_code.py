@@ -113,7 +113,8 @@ def write_keyed(spec: KeyedSpec) -> str:
         process, on_timer = (process, name) if process else (name, "")
     unit.check_widened()
     unit.check_lists()
-    shape = _Shape.of(spec, state)
+    shape = _Shape.of(spec, state, clears=unit.uses_scratch)
+    unit.imports |= {"clear_scratch"} if unit.uses_scratch else set()
     arena = f", ctl + {8 * ARENA}" if unit.uses_arena else ""
     if spec.timer is not None:
         unit.parts.append(_fire(spec, shape, on_timer, arena))
@@ -183,9 +184,11 @@ class _Shape:
     #: where the address of the call's log goes in rows that own memory, and what they own
     log: int | None
     owned: tuple[int, ...]
+    #: whether calls make lists that go by themselves
+    clears: bool
 
     @classmethod
-    def of(cls, spec: KeyedSpec, state: Type) -> _Shape:
+    def of(cls, spec: KeyedSpec, state: Type, *, clears: bool) -> _Shape:
         names = spec.state.schema.names
         timer = spec.timer
         at = None if timer is None else state.offsets[names.index(timer)]
@@ -193,7 +196,8 @@ class _Shape:
             state.offsets[i] for i, kind in enumerate(state.items) if kind.tag in ("list", "text")
         )
         log = state.offsets[-2] if owned else None
-        return cls(record_dtype(spec.state).itemsize, at, state.offsets[-1], log, owned)
+        size = record_dtype(spec.state).itemsize
+        return cls(size, at, state.offsets[-1], log, owned, clears)
 
     @property
     def die(self) -> list[str]:
@@ -251,6 +255,8 @@ def _call(call: str, shape: _Shape) -> list[str]:
             f"put_i(rec + {shape.log}, log)",
         ]
         end, undone = ["settle(log)"], ["    undo(log)"]
+    if shape.clears:
+        end.append(f"clear_scratch(ctl + {8 * ARENA})")
     return [
         f"{put_word('ctl', OUT, 'n')}",
         f"copy_bytes({word('chunk', BACKUP)}, rec, {size})",

@@ -165,6 +165,9 @@ def _kernel(
         arena, mark = f", {place}", [f"mark = get_i({place})"]
         # No output has a text that the row made.
         rewind = [f"{'if m == n: ' if is_making else ''}rewind({place}, mark)"]
+    if unit.uses_scratch:
+        unit.imports.add("clear_scratch")
+        rewind.append(f"clear_scratch({place})")
     lines = [
         "@kernel",
         "def kernel(chunk, out, ctl):",

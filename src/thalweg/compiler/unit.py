@@ -65,6 +65,8 @@ class ModuleParts:
     _constants: dict[str, str] = dataclasses.field(default_factory=dict)
     #: whether rows of state own texts, which may go before outputs are built
     keeps_texts: bool = False
+    #: whether lists are made in the scratch of the arena
+    uses_scratch: bool = False
     _names: int = 0
 
     def name(self, base: str) -> str:
