@@ -80,10 +80,10 @@ def owns_memory(state: StateSpec) -> bool:
 
 
 def default_record(state: StateSpec) -> npt.NDArray[Any]:
-    """One record with every field at its default; it owns nothing.
+    """One record with every field at its default, lists, dicts and texts empty: it owns nothing, as those of dead keys.
 
     Raises:
-        SchemaError: the default of a list, deque, dict or text is not empty.
+        SchemaError: a field cannot be held; such a state is interpreted.
     """
     record = np.zeros(1, record_dtype(state))
     for field in state.schema.fields:
@@ -91,14 +91,45 @@ def default_record(state: StateSpec) -> npt.NDArray[Any]:
             category = field.type.kind is Kind.CATEGORY
             record[field.name] = CATEGORIES.code(field.default) if category else field.default
             continue
-        if cells.owns_memory(field.type) and field.default:
-            raise SchemaError(
-                f"state {state.name}.{field.name} starts with {field.default!r:.60}; compiled ones start empty"
+        if not _starts_filled(field):
+            record[field.name] = cells.words_of(
+                field.type, Column.from_python(field.type, [field.default])
             )
-        record[field.name] = cells.words_of(
-            field.type, Column.from_python(field.type, [field.default])
-        )
     return record
+
+
+def whole_default(state: StateSpec) -> npt.NDArray[Any]:
+    """One record with every field at its default, those that own memory too; others may copy it, nobody changes it.
+
+    It is made once a process for all states with these defaults, and stays.
+    """
+    filled = [field for field in state.schema.fields if _starts_filled(field)]
+    made = default_record(state)
+    for field in filled:
+        key = f"{field.type} {field.default!r}"
+        if key not in _FILLED:
+            column = Column.from_python(field.type, [field.default])
+            _FILLED[key] = cells.words_of(field.type, column)
+        made[field.name] = _FILLED[key]
+    return made
+
+
+def filled_places(state: StateSpec) -> list[tuple[str, int, int]]:
+    """The fields that do not start empty: name, words in the row, bytes of what they own."""
+    whole, fields = whole_default(state), state.schema.fields
+    return [
+        (field.name, cells.row_words(field.type), cells.memory_of(field.type, whole[field.name]))
+        for field in fields
+        if _starts_filled(field)
+    ]
+
+
+def _starts_filled(field: Field) -> bool:
+    return cells.owns_memory(field.type) and bool(field.default)
+
+
+#: What fields that do not start empty start with.
+_FILLED: Final[dict[str, Any]] = {}
 
 
 def set_values(records: npt.NDArray[Any], field: Field, rows: Any, column: Column) -> None:

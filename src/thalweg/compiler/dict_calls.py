@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from thalweg.compiler import cell_code
-from thalweg.compiler.kinds import INT, LITERAL, NONE, TEXT, Type
 from thalweg.compiler.containers import held_type
+from thalweg.compiler.kinds import INT, LITERAL, NONE, TEXT, Type
 from thalweg.compiler.list_functions import ListFunctions
 from thalweg.compiler.operations import Expr, an, whole
 from thalweg.compiler.runtime.dicts import MOST_KEY_WORDS

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Final
 
-from thalweg.checkpoint.table_form import ALIVE, DIRTY, record_dtype
+from thalweg.checkpoint.table_form import ALIVE, DIRTY, filled_places, record_dtype
 from thalweg.columns.keys import KeySpec
 from thalweg.compiler.columns import put_word, row_code, store_codes, word
 from thalweg.compiler.functions import Emit, made_fields, with_made, write_function
@@ -114,7 +114,8 @@ def write_keyed(spec: KeyedSpec) -> str:
     unit.check_widened()
     unit.check_lists()
     shape = _Shape.of(spec, state, clears=unit.uses_scratch)
-    unit.imports |= {"clear_scratch"} if unit.uses_scratch else set()
+    unit.imports |= {"clear_scratch"} if shape.clears else set()
+    unit.imports |= {"clone"} if shape.filled else set()
     arena = f", ctl + {8 * ARENA}" if unit.uses_arena else ""
     if spec.timer is not None:
         unit.parts.append(_fire(spec, shape, on_timer, arena))
@@ -186,6 +187,8 @@ class _Shape:
     owned: tuple[int, ...]
     #: whether calls make lists that go by themselves
     clears: bool
+    #: of the fields that do not start empty: place, words, bytes that they own
+    filled: tuple[tuple[int, int, int], ...]
 
     @classmethod
     def of(cls, spec: KeyedSpec, state: Type, *, clears: bool) -> _Shape:
@@ -197,7 +200,11 @@ class _Shape:
         )
         log = state.offsets[-2] if owned else None
         size = record_dtype(spec.state).itemsize
-        return cls(size, at, state.offsets[-1], log, owned, clears)
+        filled = tuple(
+            (state.offsets[names.index(name)], words, owns)
+            for name, words, owns in filled_places(spec.state)
+        )
+        return cls(size, at, state.offsets[-1], log, owned, clears, filled)
 
     @property
     def die(self) -> list[str]:
@@ -207,6 +214,16 @@ class _Shape:
             f"copy_bytes(rec, {word('chunk', DEFAULT)}, {self.size})",
             f"put_u(flag, (get_u(flag) | {DIRTY}) & {255 - ALIVE})",
         ]
+
+    @property
+    def begin(self) -> list[str]:
+        """Lines that give a new key its state; a call that was taken back left some there."""
+        default = word("chunk", DEFAULT)
+        lines = [f"free(get_i(rec + {place}))" for place in self.owned] if self.filled else []
+        lines.append(f"copy_bytes(rec, {default}, {self.size})")
+        for place, words, owns in self.filled:
+            lines.append(f"clone(rec + {place}, {default} + {self.size + place}, {words}, {owns})")
+        return lines
 
     @property
     def arm(self) -> list[str]:
@@ -318,7 +335,7 @@ def _rows(spec: KeyedSpec, shape: _Shape, process: str, row: Type, arena: str) -
     arguments = f"rec, {row_code(row, COLUMNS, 'i')}, (out, i, 0, bucket, e, word{arena}), n"
     body += [
         f"if get_u(flag) & {ALIVE} == 0:",
-        f"    copy_bytes(rec, {word('chunk', DEFAULT)}, {shape.size})",
+        *_indent(shape.begin, 1),
         f"{put_word('ctl', FIRING, '0')}",
         f"{put_word('ctl', ENTRY, 'e')}",
         *_call(f"m = {process}({arguments})", shape),

@@ -19,7 +19,7 @@ import numba
 import numpy as np
 
 from thalweg.compiler.runtime.arena import reserve
-from thalweg.compiler.runtime.support import get_i, inner, put_i, types
+from thalweg.compiler.runtime.support import copy_bytes, get_i, inner, put_i, types
 from thalweg.jit import OPTIONS, njit
 
 malloc: Final[Any] = types.ExternalFunction("malloc", types.int64(types.int64))
@@ -86,6 +86,17 @@ def give(log: Any, place: Any) -> Any:
     if log & 1 == 0 and place != 0:
         _put(log, OLD, place)
         put_i(log + 24, get_i(log + 24) + 1)
+
+
+@called
+def clone(to: Any, origin: Any, words: Any, size: Any) -> Any:
+    """What a field of a new row starts with: these words, and behind the first of them a copy of so many bytes."""
+    place = malloc(size)
+    if place == 0:
+        raise MemoryError("no memory for the state of a key")
+    copy_bytes(place, get_i(origin), size)
+    copy_bytes(to, origin, 8 * words)
+    put_i(to, place)
 
 
 @called
