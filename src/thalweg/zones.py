@@ -13,6 +13,7 @@ import zoneinfo
 from typing import Final, NamedTuple
 
 _DAY: Final = 86_400_000_000
+_SECOND: Final = 1_000_000
 _BLOCK_BITS: Final = 51
 #: Pieces of a block begin that much earlier, so that the day of its first instant is known whole.
 _MARGIN: Final = 4 * _DAY
@@ -88,10 +89,10 @@ def _pieces(time: int, zone: str) -> Pieces:
 @functools.lru_cache(maxsize=512)
 def _scanned(zone: str, first: int, last: int) -> Pieces:
     info = _zone(zone)
-    time, last = max(first - _MARGIN, _FIRST - _MARGIN), min(last, _LAST)
+    time, last = max(first - _MARGIN, _FIRST - _MARGIN) // _SECOND * _SECOND, min(last, _LAST)
     starts, offsets = [time], [_offset(time, info)]
     while time < last:
-        step = min(time + _STEP, last)
+        step = time + _STEP
         offset = _offset(step, info)
         if offset != offsets[-1]:
             # Perhaps the first of several changes: the next steps find the others.
@@ -104,8 +105,9 @@ def _scanned(zone: str, first: int, last: int) -> Pieces:
 
 def _change(low: int, high: int, offset: int, info: zoneinfo.ZoneInfo) -> int:
     """An instant at which the offset stops being this, which it is at ``low`` and not at ``high``."""
-    while high - low > 1:
-        middle = (low + high) // 2
+    # Clocks change at whole seconds, which these are.
+    while high - low > _SECOND:
+        middle = (low + high) // 2 // _SECOND * _SECOND
         if _offset(middle, info) == offset:
             low = middle
         else:
