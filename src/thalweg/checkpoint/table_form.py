@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +72,28 @@ def record_dtype(state: StateSpec) -> np.dtype[Any]:
     if owns_memory(state):
         fields.append((LOG, np.dtype(np.int64)))
     return np.dtype([*fields, (DROP, np.dtype(np.uint8))], align=True)
+
+
+class TableForm(NamedTuple):
+    """What all tables of an operator share: made once, since making it costs more than a table.
+
+    Attributes:
+        schema: the Arrow form.
+        default: a record with every field at its default.
+        bare: one that owns nothing, as those of dead entries.
+        owns: whether rows own memory outside of the arrays, which goes with them.
+    """
+
+    schema: pa.Schema
+    default: npt.NDArray[Any]
+    bare: npt.NDArray[Any]
+    owns: bool
+
+    @classmethod
+    def of(cls, spec: KeySpec, state: StateSpec) -> TableForm:
+        """That of an operator's tables."""
+        bare = default_record(state)
+        return cls(arrow_schema(spec, state), whole_default(state), bare, owns_memory(state))
 
 
 def owns_memory(state: StateSpec) -> bool:

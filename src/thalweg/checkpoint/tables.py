@@ -31,14 +31,11 @@ from thalweg.checkpoint.table_form import (
     FEW,
     SAVED,
     Stays,
-    arrow_schema,
+    TableForm,
     column_of,
-    default_record,
-    owns_memory,
     release_values,
     set_values,
     table_parts,
-    whole_default,
 )
 from thalweg.columns.chunks import Bools, Column, Int64s
 from thalweg.columns.contracts import no_rows
@@ -64,14 +61,15 @@ class BucketTable:
     the entries due only; the others must be looked up again.
     """
 
-    def __init__(self, spec: KeySpec, state: StateSpec) -> None:
+    def __init__(self, spec: KeySpec, state: StateSpec, form: TableForm | None = None) -> None:
+        form = form or TableForm.of(spec, state)
         self.spec = spec
         self.state = state
-        self.schema = arrow_schema(spec, state)
+        self.schema = form.schema
         #: a record with every field at its default, and one that owns nothing, which dead entries are
-        self.default, self._bare = whole_default(state), default_record(state)
+        self.default, self._bare = form.default, form.bare
         #: whether rows own memory outside of the arrays, which goes with them
-        self._owns = owns_memory(state)
+        self._owns = form.owns
         #: a lower bound of all timers, NEVER when there is none; and the entries in use, dead ones included
         self.bounds = np.array([NEVER, 0], np.int64)
         self._start(_FIRST_CAPACITY)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from thalweg.checkpoint.table_code import split_by_bucket
-from thalweg.checkpoint.table_form import ALIVE, default_record, whole_default
+from thalweg.checkpoint.table_form import ALIVE, TableForm
 from thalweg.checkpoint.tables import BucketTable
 from thalweg.columns.chunks import Chunk, Column, Int64s
 from thalweg.columns.contracts import KeyedResult, RejectedRow, no_rows
@@ -137,7 +137,8 @@ class CompiledKeyed:
         #: bucket -> table, made when the bucket gets its first row
         self.tables: dict[int, BucketTable] = {}
         #: what dead keys have, and behind it what new ones start with
-        self._default = np.concatenate([default_record(spec.state), whole_default(spec.state)])
+        self._form = TableForm.of(spec.key, spec.state)
+        self._default = np.concatenate([self._form.bare, self._form.default])
         self.default_place = address(self._default.view(np.uint8))
         fields = spec.out.fields if spec.out else ()
         self._no_rows = [Column.from_python(field.type, []) for field in fields]
@@ -152,8 +153,8 @@ class CompiledKeyed:
             self.places = self._places()
 
     def _places(self) -> TableOfTables:
-        key, state = self.spec.key, self.spec.state
-        return TableOfTables(self.units.count, self.tables, lambda: BucketTable(key, state))
+        key, state, form = self.spec.key, self.spec.state, self._form
+        return TableOfTables(self.units.count, self.tables, lambda: BucketTable(key, state, form))
 
     def table(self, bucket: int) -> BucketTable:
         """The table of a bucket, made on first use."""

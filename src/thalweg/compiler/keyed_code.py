@@ -20,6 +20,7 @@ from thalweg.compiler.runtime.lookup import RANGE_WIDTH, TABLE_WIDTH
 from thalweg.compiler.source import FunctionSource, describe
 from thalweg.compiler.text.use import text_use_lines
 from thalweg.compiler.unit import ModuleParts
+from thalweg.compiler.written import written_once
 from thalweg.flow.field_types import Kind
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import StateSpec
@@ -101,6 +102,14 @@ def write_keyed(spec: KeyedSpec) -> str:
     Raises:
         NotCompilable: with the reason.
     """
+    sources = [spec.process_source]
+    if spec.on_timer is not None:
+        sources.append(spec.on_timer_source)
+    rest = ("keyed", spec.on_timer is None, spec.state, spec.source, spec.key, spec.out)
+    return written_once(sources, rest, lambda: _written(spec))
+
+
+def _written(spec: KeyedSpec) -> str:
     unit = ModuleParts(columns=len(spec.source.fields))
     state, row = unit.state(spec.state), unit.record(spec.source)
     target = unit.record(spec.out) if spec.out else Type("record", label="_nothing")
