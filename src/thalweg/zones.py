@@ -17,8 +17,8 @@ _SECOND: Final = 1_000_000
 _BLOCK_BITS: Final = 51
 #: Pieces of a block begin that much earlier, so that the day of its first instant is known whole.
 _MARGIN: Final = 4 * _DAY
-#: No zone has changed its clocks twice in so short a time such that they were as before.
-_STEP: Final = 7 * _DAY
+#: No zone has set its clocks and set them back in so short a time; a week is too long for several.
+_STEP: Final = _dt.timedelta(days=1)
 #: The instants that have a local time: datetime's years but for their ends.
 _FIRST: Final = -62_135_596_800_000_000 + 8 * _DAY
 _LAST: Final = 253_402_300_800_000_000 - 8 * _DAY
@@ -26,6 +26,7 @@ _LAST: Final = 253_402_300_800_000_000 - 8 * _DAY
 KNOWN_UNTIL: Final = 2**52
 _EPOCH: Final = _dt.datetime(1970, 1, 1, tzinfo=_dt.UTC)
 _MICROSECOND: Final = _dt.timedelta(microseconds=1)
+_NONE: Final = _dt.timedelta()
 
 
 class Pieces(NamedTuple):
@@ -89,35 +90,37 @@ def _pieces(time: int, zone: str) -> Pieces:
 @functools.lru_cache(maxsize=512)
 def _scanned(zone: str, first: int, last: int) -> Pieces:
     info = _zone(zone)
-    time, last = max(first - _MARGIN, _FIRST - _MARGIN) // _SECOND * _SECOND, min(last, _LAST)
-    starts, offsets = [time], [_offset(time, info)]
-    while time < last:
-        step = time + _STEP
-        offset = _offset(step, info)
-        if offset != offsets[-1]:
-            # Perhaps the first of several changes: the next steps find the others.
-            step = _change(time, step, offsets[-1], info)
-            starts.append(step)
-            offsets.append(_offset(step, info))
-        time = step
-    return Pieces(tuple(starts), tuple(offsets))
+    moment = _moment(max(first - _MARGIN, _FIRST - _MARGIN) // _SECOND * _SECOND)
+    end, offset = _moment(min(last, _LAST)), moment.astimezone(info).utcoffset()
+    found = [(moment, offset)]
+    while moment < end:
+        step = moment + _STEP
+        if step.astimezone(info).utcoffset() != offset:
+            step = _change(moment, offset, info)
+            offset = step.astimezone(info).utcoffset()
+            found.append((step, offset))
+        moment = step
+    starts = tuple((one - _EPOCH) // _MICROSECOND for one, _ in found)
+    return Pieces(starts, tuple((one or _NONE) // _MICROSECOND for _, one in found))
 
 
-def _change(low: int, high: int, offset: int, info: zoneinfo.ZoneInfo) -> int:
-    """An instant at which the offset stops being this, which it is at ``low`` and not at ``high``."""
-    # Clocks change at whole seconds, which these are.
-    while high - low > _SECOND:
-        middle = (low + high) // 2 // _SECOND * _SECOND
-        if _offset(middle, info) == offset:
+def _moment(time: int) -> _dt.datetime:
+    return _EPOCH + _dt.timedelta(microseconds=time)
+
+
+def _change(
+    moment: _dt.datetime, offset: _dt.timedelta | None, info: zoneinfo.ZoneInfo
+) -> _dt.datetime:
+    """When the offset stops being this, which it is at a moment and is not a step later; clocks change at seconds."""
+    low, high = 0, _STEP // _dt.timedelta(seconds=1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        then = moment + _dt.timedelta(seconds=middle)
+        if then.astimezone(info).utcoffset() == offset:
             low = middle
         else:
             high = middle
-    return high
-
-
-def _offset(time: int, info: zoneinfo.ZoneInfo) -> int:
-    there = (_EPOCH + _dt.timedelta(microseconds=time)).astimezone(info)
-    return (there.utcoffset() or _dt.timedelta()) // _MICROSECOND
+    return moment + _dt.timedelta(seconds=high)
 
 
 def _zone(zone: str) -> zoneinfo.ZoneInfo:

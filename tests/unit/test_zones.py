@@ -13,10 +13,11 @@ import thalweg as tw
 from thalweg import times, zones
 
 PARTS: Final = ("year", "month", "day", "hour", "minute", "second")
-#: Summer time of half an hour, clocks set over midnight both ways, a day left out, a pause in each Ramadan.
+#: Summer time of half an hour, clocks set over midnight both ways, a day left out, a pause in each Ramadan,
+#: summer time of a week.
 NAMES: Final = (
     "Europe/Berlin", "Australia/Lord_Howe", "America/Sao_Paulo", "America/Havana", "Pacific/Apia",
-    "Africa/Casablanca", "Africa/Cairo", "Antarctica/Troll", "Asia/Kathmandu", "UTC",
+    "Africa/Casablanca", "Africa/Cairo", "America/Recife", "Asia/Gaza", "Antarctica/Troll", "Asia/Kathmandu", "UTC",
 )  # fmt: skip
 
 
