@@ -21,7 +21,8 @@ from thalweg.columns.keys import KeyBytes, KeyRows
 from thalweg.columns.state_units import StateUnits
 from thalweg.compiler.columns import TEXT_TAIL, Buffers, address
 from thalweg.compiler.keyed import code as code
-from thalweg.compiler.keyed.operator import CompiledKeyed, Run, Split
+from thalweg.compiler.keyed.operator import CompiledKeyed
+from thalweg.compiler.keyed.run import Run, Split
 from thalweg.compiler.runtime.calls import address_of
 from thalweg.compiler.runtime.lookup import BUCKET, END, RANGE_WIDTH, START
 from thalweg.compiler.runtime.undo import UndoLog
