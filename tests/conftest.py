@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from tests import sizes
 
 from thalweg.embedded import compile_loop
 
@@ -27,6 +28,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--explore", action="store_true", help="repeat explorations of unchanged sources"
     )
     parser.addoption("--exhaustive", action="store_true", help="run all tests, which takes hours")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Says how much to try before any test is imported, in each process."""
+    sizes.try_all(any(map(config.getoption, ("--merge", "--slow", "--exhaustive"))))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

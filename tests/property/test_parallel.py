@@ -18,6 +18,7 @@ from tests.property.operators_kit import (
     cases,
     random_rows,
 )
+from tests.sizes import sized
 
 from thalweg import scheduling, testing
 from thalweg.workers.options import Options
@@ -72,7 +73,7 @@ def check(case: Case, seeds: list[int]) -> None:
     )
 
 
-@settings(max_examples=150, **COMMON)
+@settings(max_examples=sized(150), **COMMON)
 @given(st.one_of(cases(), cases(), cases(timed=False)), _SEEDS)
 def test_random_flows(case: Case, seeds: list[int]) -> None:
     """Timed and untimed flows of all operators."""

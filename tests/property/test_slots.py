@@ -18,6 +18,7 @@ from tests.property.operators_kit import (
     random_rows,
 )
 from tests.property.test_parallel import COMMON
+from tests.sizes import sized
 
 from thalweg import testing
 from thalweg.testing.sampling import sample
@@ -47,14 +48,14 @@ def check(case: Case, seeds: list[int], *, threads: bool = False, places: bool =
     return epochs
 
 
-@settings(max_examples=60, **COMMON)
+@settings(max_examples=sized(60), **COMMON)
 @given(st.one_of(cases(), cases(), cases(timed=False)), _SEEDS)
 def test_random_flows(case: Case, seeds: list[int]) -> None:
     """Flows of all operators, messages in any order."""
     check(case, seeds)
 
 
-@settings(max_examples=40, **COMMON)
+@settings(max_examples=sized(40), **COMMON)
 @given(st.one_of(cases(), cases(timed=False)), _SEEDS)
 def test_random_flows_with_new_keys_placed(case: Case, seeds: list[int]) -> None:
     """The same while new keys get their places in the steps that bring them, between other reconfigurations."""
