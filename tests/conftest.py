@@ -48,16 +48,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     asked["merge"] = config.getoption("--merge") or asked["slow"]
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
+        if _starts_spark(item) and "short" not in item.keywords:
+            item.add_marker(pytest.mark.merge)
         for level in ("exhaustive", "slow", "merge"):
             if level in item.keywords and not asked[level]:
                 item.add_marker(pytest.mark.skip(reason=f"{level}: runs with --{level}"))
                 break
 
 
+def _starts_spark(item: pytest.Item) -> bool:
+    return "spark" in item.keywords or "spark" in getattr(item, "fixturenames", ())
+
+
 def _group(item: pytest.Item) -> str:
     """Which tests one process runs: all on Spark, so that there is one JVM; of the others those of a file."""
-    on_spark = "spark" in item.keywords or "spark" in getattr(item, "fixturenames", ())
-    return "spark" if on_spark or "tests/spark/" in item.nodeid else item.nodeid.partition("::")[0]
+    on_spark = _starts_spark(item) or "tests/spark/" in item.nodeid
+    return "spark" if on_spark else item.nodeid.partition("::")[0]
 
 
 @pytest.fixture(scope="session")

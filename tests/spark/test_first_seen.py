@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from new_keys_host import FLOW, Driver, see
 from slots_host import SlotsHost, check
+from tests.sizes import sized
 from thalweg_lab.key_samples import LogLine, count_request, request
 from thalweg_lab.key_samples import SampleCount as Requests
 
@@ -39,7 +40,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=sized(12, 4), deadline=None)
 @given(st.integers(0, 10_000), STEPS, st.sampled_from([20, 60, 10_000]))
 def test_random_batches(
     tmp_path_factory: pytest.TempPathFactory,

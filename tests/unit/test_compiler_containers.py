@@ -6,6 +6,7 @@ import collections
 import copy
 import dataclasses
 import random
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import container_kit as kit
@@ -253,7 +254,7 @@ class Counted:
     d: dict[int, int] = dataclasses.field(default_factory=dict)
 
 
-def counted(state: Counted, row: Place) -> list[Place]:
+def counted(state: Counted, row: Place) -> Iterator[Place]:
     """Changes one word several times, adds, deletes and outgrows its room, then raises at every third row."""
     state.xs.append(row.at)
     state.xs[0] += 1
@@ -265,7 +266,8 @@ def counted(state: Counted, row: Place) -> list[Place]:
         del state.d[row.at % 13]
     if row.at % 3 == 2:
         raise ValueError("after it has changed")
-    return [Place(len(state.d), n) for n in state.xs]
+    for n in state.xs:
+        yield Place(len(state.d), n)
 
 
 @pytest.mark.filterwarnings("ignore")
