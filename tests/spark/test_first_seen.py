@@ -142,8 +142,8 @@ def test_failing_rows_are_the_batchs_affair(tmp_path: Path) -> None:
 
     flow = tw.Flow("bad")
     clicks = flow.source("clicks", driver.Click).map(bad)
-    numbered = clicks.key_by("user").process(driver.number, state=driver.SampleCount)
-    numbered.key_by("item").process(see, state=driver.SampleCount).sink("seen")
+    numbered = clicks.key_by("user").process(driver.number, state=driver.Count)
+    numbered.key_by("item").process(see, state=driver.Count).sink("seen")
     host = SlotsHost(flow, str(tmp_path))
     keys = NewKeysOfBatches(host.plan, host.store.fs, host.store.root)
     rows = driver.make_rows(1, 10)
