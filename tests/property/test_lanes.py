@@ -204,7 +204,7 @@ def test_lanes_need_a_field_and_event_time() -> None:
 def test_inputs_that_may_never_end() -> None:
     """Lanes of the whole input are refused for them, and both choices are named."""
     with pytest.raises(
-        tw.BuildError, match=r"(?s)may never end; say lanes=\[\.\.\.\].*lanes='arrival'"
+        tw.BuildError, match=r"(?s)may never end; give lanes=\[\.\.\.\].*lanes='arrival'"
     ):
         tw.run(make_flow(0, None), {"log": iter([Entry(1, "a", 0)])})
     result = tw.run(make_flow(0, "arrival"), {"log": iter([Entry(1, "a", 0)])})
