@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
-from tests import sizes
+from tests import quick, sizes
 
 from thalweg.embedded import compile_loop
 
@@ -23,6 +24,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--merge", action="store_true", help="run the tests that run at each merge, too"
     )
+    parser.addoption(
+        "--quick", action="store_true", help="leave out files of unit tests that take seconds"
+    )
     parser.addoption("--slow", action="store_true", help="run the tests marked slow, too")
     parser.addoption(
         "--explore", action="store_true", help="repeat explorations of unchanged sources"
@@ -33,6 +37,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Says how much to try before any test is imported, in each process."""
     sizes.try_all(any(map(config.getoption, ("--merge", "--slow", "--exhaustive"))))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves files out before they are imported."""
+    return True if config.getoption("--quick") and quick.is_long(collection_path) else None
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
