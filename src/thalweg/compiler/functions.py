@@ -14,8 +14,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from thalweg.compiler.containers.results import ListResults
 from thalweg.compiler.kinds import NONE, Type, join
+from thalweg.compiler.list_results import ListResults
 from thalweg.compiler.operations import Expr
 from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.source import Const, FunctionNode, FunctionSource, Known, RecordClass
