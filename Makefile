@@ -28,7 +28,7 @@ help:
 	@echo "make test        run the tests (MERGE=1: also those that run at each merge; SLOW=1: also slow ones; WORKERS=2)"
 	@echo "make test-all    run all tests, which takes hours"
 	@echo "make explore     repeat the explorations of interleavings, after a change of what they run"
-	@echo "make test-quick  run the unit tests that need neither Spark nor patience"
+	@echo "make test-quick  run the unit tests that need no patience"
 	@echo "make check       lint, format, types, layers"
 	@echo "make format      put the code into its format"
 	@echo "make bench       compare with other systems (ARGS=\"--quick\")"
@@ -68,7 +68,7 @@ test-all: $(VENV)/.dev-installed
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --exhaustive $(ARGS)
 
 test-quick: $(VENV)/.dev-installed
-	@$(BIN)/python -m pytest -q tests/unit -m "not slow and not spark" $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup tests/unit --quick $(ARGS)
 
 explore: $(VENV)/.dev-installed
 	@$(BIN)/python -m pytest -q -n $(WORKERS) tests/interleavings --explore $(ARGS)

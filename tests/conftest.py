@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from tests import quick, sizes
 
 from thalweg.embedded import compile_loop
 
@@ -22,11 +24,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--merge", action="store_true", help="run the tests that run at each merge, too"
     )
+    parser.addoption(
+        "--quick", action="store_true", help="leave out files of unit tests that take seconds"
+    )
     parser.addoption("--slow", action="store_true", help="run the tests marked slow, too")
     parser.addoption(
         "--explore", action="store_true", help="repeat explorations of unchanged sources"
     )
     parser.addoption("--exhaustive", action="store_true", help="run all tests, which takes hours")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Says how much to try before any test is imported, in each process."""
+    sizes.try_all(any(map(config.getoption, ("--merge", "--slow", "--exhaustive"))))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves files out before they are imported."""
+    return True if config.getoption("--quick") and quick.is_long(collection_path) else None
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -42,16 +57,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     asked["merge"] = config.getoption("--merge") or asked["slow"]
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
+        if _starts_spark(item) and "short" not in item.keywords:
+            item.add_marker(pytest.mark.merge)
         for level in ("exhaustive", "slow", "merge"):
             if level in item.keywords and not asked[level]:
                 item.add_marker(pytest.mark.skip(reason=f"{level}: runs with --{level}"))
                 break
 
 
+def _starts_spark(item: pytest.Item) -> bool:
+    return "spark" in item.keywords or "spark" in getattr(item, "fixturenames", ())
+
+
 def _group(item: pytest.Item) -> str:
     """Which tests one process runs: all on Spark, so that there is one JVM; of the others those of a file."""
-    on_spark = "spark" in item.keywords or "spark" in getattr(item, "fixturenames", ())
-    return "spark" if on_spark or "tests/spark/" in item.nodeid else item.nodeid.partition("::")[0]
+    on_spark = _starts_spark(item) or "tests/spark/" in item.nodeid
+    return "spark" if on_spark else item.nodeid.partition("::")[0]
 
 
 @pytest.fixture(scope="session")

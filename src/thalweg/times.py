@@ -10,6 +10,8 @@ import datetime as _dt
 import re
 from typing import Final
 
+from thalweg import zones
+
 SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
@@ -72,19 +74,59 @@ def days(n: int) -> int:
     return n * 86_400_000_000
 
 
-def hour(time: int) -> int:
-    """The hour of the day of a Timestamp, 0 to 23, UTC."""
-    return time % 86_400_000_000 // 3_600_000_000
+def local(time: int, zone: str | None) -> int:
+    """What the clocks of a zone show at a Timestamp: microseconds since their 1970-01-01 00:00.
+
+    A zone is a name like ``"Europe/Berlin"``, None is UTC. In the hour that clocks repeat both times give the same.
+
+    Raises:
+        ValueError: there is no such zone.
+        OverflowError: the year is not one of 1 to 9999.
+    """
+    return time if zone is None else zones.local(time, zone)
 
 
-def weekday(time: int) -> int:
-    """The day of the week of a Timestamp, UTC: Monday is 0."""
-    return (time // 86_400_000_000 + 3) % 7
+def year(time: int, zone: str | None = None) -> int:
+    """The year of a Timestamp, in UTC or in a zone, see :func:`local`."""
+    return zones.civil(local(time, zone) // DAY)[0]
 
 
-def date(time: int) -> int:
-    """Midnight UTC at or before a Timestamp, itself a Timestamp."""
-    return time // 86_400_000_000 * 86_400_000_000
+def month(time: int, zone: str | None = None) -> int:
+    """The month of a Timestamp, 1 to 12, in UTC or in a zone."""
+    return zones.civil(local(time, zone) // DAY)[1]
+
+
+def day(time: int, zone: str | None = None) -> int:
+    """The day of the month of a Timestamp, 1 to 31, in UTC or in a zone."""
+    return zones.civil(local(time, zone) // DAY)[2]
+
+
+def hour(time: int, zone: str | None = None) -> int:
+    """The hour of the day of a Timestamp, 0 to 23, in UTC or in a zone."""
+    return local(time, zone) % DAY // HOUR
+
+
+def minute(time: int, zone: str | None = None) -> int:
+    """The minute of the hour of a Timestamp, 0 to 59, in UTC or in a zone."""
+    return local(time, zone) % HOUR // MINUTE
+
+
+def second(time: int, zone: str | None = None) -> int:
+    """The second of the minute of a Timestamp, 0 to 59, in UTC or in a zone."""
+    return local(time, zone) % MINUTE // SECOND
+
+
+def weekday(time: int, zone: str | None = None) -> int:
+    """The day of the week of a Timestamp, in UTC or in a zone: Monday is 0."""
+    return (local(time, zone) // DAY + 3) % 7
+
+
+def date(time: int, zone: str | None = None) -> int:
+    """The first instant of the day that a Timestamp is in, itself a Timestamp; the day is that of UTC or of a zone.
+
+    That is midnight, but where a zone's clocks are set forward over it.
+    """
+    return time // DAY * DAY if zone is None else zones.day_start(time, zone)
 
 
 def text(time: int) -> str:

@@ -32,7 +32,7 @@ def run_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "page",
     [
-        "signatures",
+        pytest.param("signatures", marks=pytest.mark.merge),
         "coroutines",
         "order",
         "errors",
@@ -40,7 +40,7 @@ def run_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "runtime",
         "scheduling",
         "elasticity",
-        "simulator",
+        pytest.param("simulator", marks=pytest.mark.merge),
         "locality",
     ],
 )

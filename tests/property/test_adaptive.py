@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.operators_kit import cases
 from tests.property.test_parallel import COMMON, Case
+from tests.sizes import sized
 from thalweg_lab.everyday import functions
 from thalweg_lab.everyday.data import make
 from thalweg_lab.everyday.ways import rows_of
@@ -51,8 +52,7 @@ class Anywhere(AdaptiveEngine):
         return False
 
 
-@pytest.mark.merge
-@settings(max_examples=40, **COMMON)
+@settings(max_examples=sized(40, 5), **COMMON)
 @given(st.one_of(cases(), cases(timed=False)), st.integers(0, 9_999))
 def test_there_and_back(case: Case, seed: int) -> None:
     """Outputs, counts and state are those of the serial reference, whichever steps ran in threads."""
@@ -79,13 +79,17 @@ def sessions() -> tw.Flow:
     return flow
 
 
-@pytest.mark.slow
-def test_machine_code_there_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "names", [("sessions",), pytest.param(("spread", "dedupe"), marks=pytest.mark.slow)]
+)
+def test_machine_code_there_and_back(
+    names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """State and timers of compiled operators are one, whoever runs them: chains, keyed operators, windows."""
     monkeypatch.setattr(entry, "SMALL", 0)
     monkeypatch.setattr(entry, "usable_processors", lambda: 2)
     monkeypatch.setattr(adaptive, "is_warm", lambda: True)
-    for name in ("spread", "dedupe", "sessions"):
+    for name in names:
         flow = sessions() if name == "sessions" else functions.flow_of(name)
         table = make("spread" if name == "sessions" else name, text=False, rows=3_000)
         alone = tw.run(flow, {"rows": table}, threads=1)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.property.operators_kit import Recipe, cases
+from tests.sizes import sized
 
 import thalweg as tw
 from thalweg import testing
@@ -88,7 +89,7 @@ def any_options(chooser: random.Random) -> Options:
     )
 
 
-@settings(max_examples=100, **_COMMON)
+@settings(max_examples=sized(100), **_COMMON)
 @given(st.one_of(cases(), cases(timed=False)), _SEEDS)
 def test_any_changes_at_any_moment(case: Case, seeds: list[int]) -> None:
     """Random flows over random data: whole output sequences, counts and state are those of the reference."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sizes import sized
 from tests.unit.elasticity_kit import (
     Host,
     Throughput,
@@ -26,7 +27,7 @@ SETTLED = 14
 #: Periods for which a deviation may be noise, and the one that shows that it is not.
 NOTICED = 6
 _COMMON: dict[str, Any] = {"deadline": None, "derandomize": True, "database": None}
-exact = settings(max_examples=400, **_COMMON)
+exact = settings(max_examples=sized(400), **_COMMON)
 
 
 def curves(maximum: int) -> st.SearchStrategy[Throughput]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.sizes import sized
 
 import thalweg as tw
 from thalweg import testing
@@ -89,7 +90,7 @@ def outputs(result: Any) -> dict[str, list[Any]]:
     return {name: result.rows(name) for name in ("sorted", "late", "sessions", "sums")}
 
 
-@settings(max_examples=60, **_COMMON)
+@settings(max_examples=sized(60), **_COMMON)
 @given(LOGS, st.integers(0, 6), st.sampled_from((None, NAMES)), st.integers(0, 999))
 def test_any_interleaving_and_cuts(
     log: dict[Any, list[int]], lateness: int, lanes: Any, seed: int
@@ -107,7 +108,7 @@ def test_any_interleaving_and_cuts(
     assert found[0] == found[1] == found[2]
 
 
-@settings(max_examples=40, **_COMMON)
+@settings(max_examples=sized(40), **_COMMON)
 @given(LOGS, st.integers(0, 6), st.integers(0, 999))
 def test_open_ended(log: dict[Any, list[int]], lateness: int, seed: int) -> None:
     """While the input goes on, what is out is the beginning of what the whole input gives, for all cuts alike."""
@@ -203,7 +204,7 @@ def test_lanes_need_a_field_and_event_time() -> None:
 def test_inputs_that_may_never_end() -> None:
     """Lanes of the whole input are refused for them, and both choices are named."""
     with pytest.raises(
-        tw.BuildError, match=r"(?s)may never end; say lanes=\[\.\.\.\].*lanes='arrival'"
+        tw.BuildError, match=r"(?s)may never end; give lanes=\[\.\.\.\].*lanes='arrival'"
     ):
         tw.run(make_flow(0, None), {"log": iter([Entry(1, "a", 0)])})
     result = tw.run(make_flow(0, "arrival"), {"log": iter([Entry(1, "a", 0)])})

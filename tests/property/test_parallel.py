@@ -18,6 +18,7 @@ from tests.property.operators_kit import (
     cases,
     random_rows,
 )
+from tests.sizes import sized
 
 from thalweg import scheduling, testing
 from thalweg.workers.options import Options
@@ -72,7 +73,7 @@ def check(case: Case, seeds: list[int]) -> None:
     )
 
 
-@settings(max_examples=150, **COMMON)
+@settings(max_examples=sized(150), **COMMON)
 @given(st.one_of(cases(), cases(), cases(timed=False)), _SEEDS)
 def test_random_flows(case: Case, seeds: list[int]) -> None:
     """Timed and untimed flows of all operators."""
@@ -130,7 +131,7 @@ def test_machine_code(what: str) -> None:
     testing.assert_same(
         recipe.build(compile="auto"),
         inputs,
-        seeds=range(12),
+        seeds=range(sized(12, 4)),
         compile=("auto",),
         options=any_options,
     )
@@ -162,7 +163,7 @@ def test_shapes(shape: str) -> None:
         f"in{i}": random_rows(i, 80) for i in range(len(recipe.sources))
     }
     testing.assert_same(
-        recipe.build(), inputs, seeds=range(24), compile=("never",), options=any_options
+        recipe.build(), inputs, seeds=range(sized(24)), compile=("never",), options=any_options
     )
 
 

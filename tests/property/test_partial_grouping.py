@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.property.operators_kit import Recipe, SourceStep, Step, random_rows, rows_for
 from tests.property.test_parallel import COMMON, any_options
 from tests.property.test_slots import check as check_in_slots
+from tests.sizes import sized
 
 import thalweg as tw
 from thalweg import testing
@@ -46,7 +47,7 @@ def _last(sources: tuple[SourceStep, ...], steps: list[Step]) -> int:
 _SEEDS = st.lists(st.integers(0, 9_999), min_size=2, max_size=2)
 
 
-@settings(max_examples=60, **COMMON)
+@settings(max_examples=sized(60), **COMMON)
 @given(flows(), _SEEDS)
 def test_any_cut(case: tuple[Recipe, dict[str, list[Any]]], seeds: list[int]) -> None:
     """Chunks and batches of any size, in one thread: rows, order, the state that is left."""
@@ -55,14 +56,14 @@ def test_any_cut(case: tuple[Recipe, dict[str, list[Any]]], seeds: list[int]) ->
         testing.assert_same(recipe.build(), inputs, seeds=seeds, compile=("never",), end=end)
 
 
-@settings(max_examples=25, **COMMON)
+@settings(max_examples=sized(25), **COMMON)
 @given(flows(), _SEEDS)
 def test_any_slots(case: tuple[Recipe, dict[str, list[Any]]], seeds: list[int]) -> None:
     """Slots that exchange messages in any order, reconfigured while rows pass."""
     check_in_slots(case, seeds)
 
 
-@settings(max_examples=15, **COMMON)
+@settings(max_examples=sized(15), **COMMON)
 @given(flows(), _SEEDS)
 def test_any_threads(case: tuple[Recipe, dict[str, list[Any]]], seeds: list[int]) -> None:
     """Many threads, all policies and queues."""

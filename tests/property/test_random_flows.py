@@ -17,6 +17,7 @@ from tests.property.operators_kit import (
     cases,
     random_rows,
 )
+from tests.sizes import sized
 
 from thalweg import testing
 from thalweg.plan.plan import make_plan
@@ -41,14 +42,14 @@ def check(case: Case, seeds: list[int], *, end: bool = True) -> None:
     )  # fmt: skip
 
 
-@settings(max_examples=300, **_COMMON)
+@settings(max_examples=sized(300), **_COMMON)
 @given(cases(), _SEEDS)
 def test_timed(case: Case, seeds: list[int]) -> None:
     """Flows with event time: every sink's whole sequence, counts and the state that is left are the same."""
     check(case, seeds)
 
 
-@settings(max_examples=100, **_COMMON)
+@settings(max_examples=sized(100), **_COMMON)
 @given(cases(), _SEEDS)
 def test_open_ended(case: Case, seeds: list[int]) -> None:
     """The same while the streams go on: only what the clock has passed is out, state and timers are left."""
@@ -57,7 +58,7 @@ def test_open_ended(case: Case, seeds: list[int]) -> None:
         check(case, seeds, end=False)
 
 
-@settings(max_examples=120, **_COMMON)
+@settings(max_examples=sized(120), **_COMMON)
 @given(cases(timed=False), _SEEDS)
 def test_untimed(case: Case, seeds: list[int]) -> None:
     """Flows without event time have the order (source, arrival) within a batch."""
@@ -112,7 +113,9 @@ def test_found(why: str) -> None:
         f"in{i}": random_rows(i, 60) for i in range(len(recipe.sources))
     }
     for end in (True, False):
-        testing.assert_same(recipe.build(), inputs, seeds=range(8), compile=("never",), end=end)
+        testing.assert_same(
+            recipe.build(), inputs, seeds=range(sized(8, 2)), compile=("never",), end=end
+        )
 
 
 @pytest.mark.slow

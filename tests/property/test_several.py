@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.operators_kit import cases
 from tests.property.test_parallel import COMMON, POLICIES, Case, any_options
+from tests.sizes import sized
 
 import thalweg as tw
 from thalweg import scheduling
@@ -71,7 +72,7 @@ def check(chosen: list[Case], seed: int) -> None:
         assert outcome(flows[0], again.result) == expected[0]
 
 
-@settings(max_examples=40, **COMMON)
+@settings(max_examples=sized(40), **COMMON)
 @given(_CASES, st.integers(0, 9_999))
 def test_random_flows_side_by_side(chosen: list[Case], seed: int) -> None:
     check(chosen, seed)

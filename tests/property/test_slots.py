@@ -18,6 +18,7 @@ from tests.property.operators_kit import (
     random_rows,
 )
 from tests.property.test_parallel import COMMON
+from tests.sizes import sized
 
 from thalweg import testing
 from thalweg.testing.sampling import sample
@@ -47,14 +48,14 @@ def check(case: Case, seeds: list[int], *, threads: bool = False, places: bool =
     return epochs
 
 
-@settings(max_examples=60, **COMMON)
+@settings(max_examples=sized(60), **COMMON)
 @given(st.one_of(cases(), cases(), cases(timed=False)), _SEEDS)
 def test_random_flows(case: Case, seeds: list[int]) -> None:
     """Flows of all operators, messages in any order."""
     check(case, seeds)
 
 
-@settings(max_examples=40, **COMMON)
+@settings(max_examples=sized(40), **COMMON)
 @given(st.one_of(cases(), cases(timed=False)), _SEEDS)
 def test_random_flows_with_new_keys_placed(case: Case, seeds: list[int]) -> None:
     """The same while new keys get their places in the steps that bring them, between other reconfigurations."""
@@ -82,7 +83,8 @@ def test_chains_with_new_keys_placed(chain: str, threads: bool) -> None:
     """Two and three keyed operators in a row, whose new keys get their places."""
     recipe = Recipe((SourceStep(3),), CHAINS[chain])
     inputs = {"in0": random_rows(6, 120)}
-    assert check((recipe, inputs), [1, 2, 3, 4], threads=threads, places=True) > 12
+    seeds = list(range(1, 1 + sized(4, 2)))
+    assert check((recipe, inputs), seeds, threads=threads, places=True) > 3 * len(seeds)
 
 
 @pytest.mark.parametrize("chain", CHAINS)

@@ -157,7 +157,7 @@ def test_other_lanes_are_another_flow() -> None:
 def test_streams_that_do_not_end(tmp_path: Path) -> None:
     """Lanes of the whole input need an end; the error names both choices."""
     files = tw.spark.files(str(tmp_path), format="json")
-    text = r"(?s)trigger='available_now', end='drain'; say lanes=\[\.\.\.\].*or lanes='arrival'"
+    text = r"(?s)trigger='available_now', end='drain'; give lanes=\[\.\.\.\].*or lanes='arrival'"
     runs: list[dict[str, Any]] = [{}, {"end": "drain"}, {"trigger": "available_now"}]
     for run in runs:
         with pytest.raises(tw.BuildError, match=text):

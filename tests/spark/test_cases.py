@@ -50,7 +50,13 @@ class SparkHost:
 
 
 @pytest.mark.parametrize("slots", [1, 2])
-@pytest.mark.parametrize("case", cases.ALL)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(name, marks=pytest.mark.short) if name == "01_out_of_order" else name
+        for name in cases.ALL
+    ],
+)
 def test_case(tmp_path: Path, case: str, slots: int) -> None:
     """The case's right behaviour, see its README and the function's docstring."""
     cases.ALL[case](SparkHost(tmp_path, slots))

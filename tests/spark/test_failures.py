@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import os
 import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -176,15 +177,24 @@ def tells(error: BaseException, function: Callable[..., Any]) -> str:
     return text
 
 
-@pytest.mark.parametrize("compile", ["auto", "never"])
-@pytest.mark.parametrize("slots", [1, 2])
-@pytest.mark.parametrize("name", OPERATORS)
+def _ways() -> Iterator[Any]:
+    """One by default, at a merge one for each way that an error takes, and all with --slow."""
+    for name, slots, compile in itertools.product(OPERATORS, (1, 2), ("auto", "never")):
+        if slots == 2 and compile == "auto" and name not in ("process", "key function", "on_timer"):
+            continue  # stateless operators run in the first stage, as with one slot
+        mark = pytest.mark.slow
+        if name == "process" and slots == 2 and compile == "auto":
+            mark = pytest.mark.short
+        elif name == "process" or (slots == 1) == (compile == "auto"):
+            mark = pytest.mark.merge
+        yield pytest.param(name, slots, compile, marks=mark)
+
+
+@pytest.mark.parametrize(("name", "slots", "compile"), list(_ways()))
 def test_an_operator_raises(
     tmp_path: Path, spark: SparkSession, name: str, slots: int, compile: Any
 ) -> None:
     """Compiled or not, in every kind of operator: operator, function, file:line and row in ten lines."""
-    if slots == 2 and compile == "auto" and name not in ("process", "key function", "on_timer"):
-        pytest.skip("stateless operators run in the first stage, as with one slot")
     build, function = OPERATORS[name]
     flow = make_flow(build, compile=compile)
     operator = {"key function": "parities", "on_timer": "keep"}.get(name, function.__name__)
@@ -204,7 +214,7 @@ def test_an_operator_raises(
 
 
 @pytest.mark.parametrize("compile", ["auto", "never"])
-@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize("slots", [1, pytest.param(2, marks=pytest.mark.short)])
 def test_rejecting_instead(tmp_path: Path, slots: int, compile: Any) -> None:
     """errors="reject": the rest goes on, the row is on the rejected stream with reason, and counted."""
     flow = tw.Flow("lenient", errors="reject", compile=compile)

@@ -377,6 +377,7 @@ def test_a_log_that_only_spark_can_read(tmp_path: Path, monkeypatch: pytest.Monk
     assert sorted(case.out) == [0, 1]
 
 
+@pytest.mark.short
 def test_another_driver_commits_first(tmp_path: Path) -> None:
     """Where locks do not hold: a batch whose record another driver wrote meanwhile reaches no sink and no record."""
     root = tmp_path / "ck" / "thalweg"

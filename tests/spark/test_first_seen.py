@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from new_keys_host import FLOW, Driver, see
 from slots_host import SlotsHost, check
+from tests.sizes import sized
 from thalweg_lab.key_samples import LogLine, count_request, request
 from thalweg_lab.key_samples import SampleCount as Requests
 
@@ -39,7 +40,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=sized(12, 4), deadline=None)
 @given(st.integers(0, 10_000), STEPS, st.sampled_from([20, 60, 10_000]))
 def test_random_batches(
     tmp_path_factory: pytest.TempPathFactory,
@@ -141,8 +142,8 @@ def test_failing_rows_are_the_batchs_affair(tmp_path: Path) -> None:
 
     flow = tw.Flow("bad")
     clicks = flow.source("clicks", driver.Click).map(bad)
-    numbered = clicks.key_by("user").process(driver.number, state=driver.SampleCount)
-    numbered.key_by("item").process(see, state=driver.SampleCount).sink("seen")
+    numbered = clicks.key_by("user").process(driver.number, state=driver.Count)
+    numbered.key_by("item").process(see, state=driver.Count).sink("seen")
     host = SlotsHost(flow, str(tmp_path))
     keys = NewKeysOfBatches(host.plan, host.store.fs, host.store.root)
     rows = driver.make_rows(1, 10)

@@ -268,6 +268,12 @@ def _seeds(first: int, *others: int) -> list[ParameterSet]:
 
 
 @pytest.mark.merge
+def test_a_kill(tmp_path: Path) -> None:
+    """One kill amid the batches: output and state are those of the reference runner."""
+    assert kill_and_compare(tmp_path, 7, 1, files=3, keep=False) == 1
+
+
+@pytest.mark.slow
 def test_three_kills(tmp_path: Path) -> None:
     """Three kills at seeded moments: output and state are those of the reference runner."""
     kill_and_compare(tmp_path, 7, 3, files=4, keep=False)

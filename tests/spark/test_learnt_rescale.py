@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slots_host import SlotsHost, Told, check
 from test_counting import Post, posts_flow
+from tests.sizes import sized
 
 from thalweg.locality import Online
 from thalweg.spark.keys.locality import KeyRouting, Routed
@@ -141,7 +142,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.merge
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=sized(12, 4), deadline=None)
 @given(STEPS, st.integers(1, 3))
 def test_random_numbers_of_slots(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str, bool]], every: int

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from slots_host import SlotsHost, check
+from tests.sizes import sized
 
 from thalweg.checkpoint.routing_files import epochs, write_table
 from thalweg.locality import RoutingTable, keyed_operators
@@ -109,7 +110,7 @@ class Driver:
 
 
 @pytest.mark.merge
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=sized(12, 4), deadline=None)
 @given(st.integers(0, 10_000), STEPS, st.integers(1, 3), st.sampled_from([1, 7, 65_536]))
 def test_random_moves(
     tmp_path_factory: pytest.TempPathFactory,
@@ -160,6 +161,7 @@ def rows_in_machine_code(name: str) -> int:
     )
 
 
+@pytest.mark.short
 def test_machine_code_with_a_table(tmp_path: Path) -> None:
     """Pins, learnt over several slots, hold in one slot of two threads as well; its operators run as without them."""
     rows = driver.make_rows(5, 240)

@@ -214,6 +214,7 @@ def test_rich_flows(
     check(recipe, rows, runs, tmp_path)
 
 
+@pytest.mark.short
 def test_machine_code(spark: SparkSession, tmp_path: Path) -> None:
     """Compiled operators of one slot in two threads, over restarts, and a rescale to two slots and back."""
     steps = (
@@ -245,6 +246,7 @@ def test_bounded_frames(spark: SparkSession) -> None:
         assert not testing.row_difference(expected.rows(name), lowered), name
 
 
+@pytest.mark.short
 def test_idle_keys_of_bounded_frames(spark: SparkSession) -> None:
     """With lateness 0 nothing waits at the end of a bounded input; timers of idle keys and slots fire in order."""
     recipe = Recipe(

@@ -60,6 +60,7 @@ def test_two_three_one_kill_five(tmp_path: Path) -> None:
     witness.compare(tmp_path / "out", tmp_path / "ckpt", rows, end=True)
 
 
+@pytest.mark.short
 def test_stop_and_start_without_data(tmp_path: Path) -> None:
     """Starting again without new input runs no batch and changes nothing; the drain comes after."""
     rows = driver.make_rows(seed=12, count=300)

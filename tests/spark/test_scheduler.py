@@ -96,6 +96,7 @@ def held(scheduler: Watched) -> Iterator[None]:
         yield
 
 
+@pytest.mark.short
 def test_the_most_urgent_is_served_first(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Three queries wait for the one place: they run by class, not in the order in which they came."""
     caplog.set_level(logging.INFO, "thalweg.spark.scheduler")

@@ -96,6 +96,7 @@ def back_and_forth(
     return found
 
 
+@pytest.mark.short
 @pytest.mark.parametrize("name", ["csv", "json", "parquet"])
 def test_odd_values_come_back(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Spaces, quotes, line ends, microseconds from year 1 to 9999 and nulls are what they were."""

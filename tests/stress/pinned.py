@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import pytest
+from tests.sizes import sized
 
 T = TypeVar("T")
 
-#: How many items a test passes on: by default, with --slow, and with --exhaustive.
+#: How many items a test passes on: by default and at a merge, with --slow, and with --exhaustive.
 ITEMS = [
-    1_000_000,
+    sized(1_000_000),
     pytest.param(5_000_000, marks=pytest.mark.slow),
     pytest.param(20_000_000, marks=pytest.mark.exhaustive),
 ]

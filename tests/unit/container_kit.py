@@ -50,6 +50,12 @@ class State:
     lf: float | None = None
     pair: tuple[int, float] = (0, 0.0)
     best: Pair | None = None
+    start: list[int] = [3, -1, 2]
+    first: dict[int, float] = dataclasses.field(default_factory=lambda: {1: 0.5, -2: 4.0})
+    tail: collections.deque[int] = dataclasses.field(
+        default_factory=lambda: collections.deque([7, 8], maxlen=3)
+    )
+    name: str = "né"
 
 
 SCOPE: Final[dict[str, Any]] = {
@@ -107,6 +113,8 @@ class Writer:
                 f"(state.last if state.last is not None else {i()})",
                 "state.pair[0]",
                 "state.free[0]",
+                "(state.start[0] + state.tail[-1])",
+                "len(state.name)",
                 f"sorted(state.xs)[{i()}]",
                 "len(heapq.nlargest(2, state.xs))",
                 "(state.last or 3)",
@@ -157,6 +165,7 @@ class Writer:
                 f"({f()} % {f()})",
                 f"state.by.get(r.kind, {f()})",
                 "state.by[r.kind]",
+                f"state.first.get({i()}, 0.25)",
                 "sum([x for x in state.fs if x == x], 0.0)",
                 "sorted(state.fs, reverse=True)[0]",
                 f"RATES[{i()}][1]",
@@ -276,6 +285,15 @@ class Writer:
                 "state.free.append(state.free.popleft())",
                 "state.last = state.d.get(r.i)",
                 f"state.xs.append({i()} + state.xs.pop())",
+                f"state.start.append({i()})",
+                "state.start.pop(0)",
+                f"state.start[{i()}] = {i()}",
+                "state.start = state.start[:2]",
+                f"state.tail.append({i()})",
+                f"state.first[{i()}] = {f()}",
+                "del state.first[1]",
+                "state.name = state.name + 'x'",
+                "state.name = state.name[1:]",
             )
         )
 

@@ -28,6 +28,13 @@ FLOAT_EDGES: Final = [
 ]  # fmt: skip
 
 
+#: Half an hour of summer time, clocks set over midnight both ways, a day left out, a new offset for good.
+ZONES: Final = (
+    "Europe/Berlin", "Australia/Lord_Howe", "America/Sao_Paulo", "America/Havana", "Pacific/Apia", "Asia/Kathmandu",
+    "Africa/Casablanca", "UTC",
+)  # fmt: skip
+
+
 class Row(NamedTuple):
     which: int
     ts: tw.Timestamp
@@ -152,11 +159,36 @@ class Writer(TextWriter):
             lambda: f"(r.m or {i()})",
             lambda: f"(r.m + {i()})",
             lambda: f"helper_int({i()}, {i()})",
-            lambda: f"{self.pick('times.hour', 'times.weekday', 'times.date')}({i()})",
+            *[lambda: self.part_of_time(i)] * 2,
+            lambda: self.of_a_list(i),
             lambda: f"({i()}, {i()})[{self.pick(0, 1, -1)}]",
             *self.ints_of_texts(d),
             *([lambda: self._refused(f)] if self.random.random() < 0.03 else []),
         ]
+
+    def of_a_list(self, i: Callable[[], str]) -> str:
+        """Of a list that the call makes, and nobody else sees."""
+        items = f"[{i()}, {i()}, {self.pick('r.i', 'r.j', '3')}]"
+        each = f"{self.pick('one', 'one * 2', '-one', 'one % 7')} for one in {items}"
+        test = self.pick("", " if one > 0", " if one % 2 == 0")
+        return self.pick(
+            f"sum({each}{test})",
+            f"max([{each}{test}], default=5)",
+            f"len([{each}{test}])",
+            f"sorted({items}, reverse=True)[{self.pick(0, 1, 2, -1, 'r.i % 5')}]",
+            f"sum([{each}][1:])",
+            "sum(len(one) for one in r.text.split(','))",
+            "len(sorted(r.text.split(' '))[0])",
+        )
+
+    def part_of_time(self, i: Callable[[], str]) -> str:
+        part = self.pick(
+            "year", "month", "day", "hour", "minute", "second", "weekday", "date", "local"
+        )
+        zone = self.pick(*ZONES) if part == "local" or self.random.random() < 0.7 else None
+        # Half of the times are ones of this century, about the clocks' changes.
+        time = self.pick("r.ts", i(), f"(r.ts + {i()} % 31556952000000)")
+        return f"times.{part}({time})" if zone is None else f"times.{part}({time}, {zone!r})"
 
     def _refused(self, f: Callable[[], str]) -> str:
         """What the compiler refuses by name today."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sizes import sized
 
 import thalweg as tw
 from thalweg import testing
@@ -148,7 +149,7 @@ def joined(
     return Counter((right, left) if swapped else (left, right) for left, right in found)
 
 
-@settings(max_examples=60, **_SETTINGS)
+@settings(max_examples=sized(60), **_SETTINGS)
 @given(_RAW, _RAW, st.integers(0, 6), st.randoms(use_true_random=False))
 def test_join_in_any_order(
     left: list[Any], right: list[Any], within: int, chooser: random.Random
@@ -171,7 +172,7 @@ def test_join_in_any_order(
 _SERIES = st.lists(st.sets(_TIMES, max_size=12), min_size=2, max_size=4)
 
 
-@settings(max_examples=60, **_SETTINGS)
+@settings(max_examples=sized(60), **_SETTINGS)
 @given(_SERIES, st.randoms(use_true_random=False))
 def test_barrier_in_any_order(times: list[set[int]], chooser: random.Random) -> None:
     """Times in common, whatever the order of arguments, sources and arrival, when each series has a time once."""

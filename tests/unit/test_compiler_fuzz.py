@@ -13,6 +13,7 @@ from typing import Any
 import fuzz_kit as kit
 import numpy as np
 import pytest
+from tests.sizes import sized
 
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.keys import KeySpec
@@ -191,7 +192,9 @@ def compare_all(compare: Compare, first: int, count: int) -> int:
     return calls
 
 
-@pytest.mark.parametrize(("compare", "count"), [(compare_maps, 14), (compare_keyed, 8)])
+@pytest.mark.parametrize(
+    ("compare", "count"), [(compare_maps, sized(14, 3)), (compare_keyed, sized(8, 2))]
+)
 def test_random_functions_give_what_python_gives(
     compare: Compare, count: int, left: list[int]
 ) -> None:

@@ -63,7 +63,14 @@ def in_python(length: int) -> list[Row]:
     return rows
 
 
-@pytest.mark.parametrize("length", [13, 100, pytest.param(1_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "length",
+    [
+        13,
+        pytest.param(100, marks=pytest.mark.merge),
+        pytest.param(1_000, marks=pytest.mark.slow),
+    ],
+)
 def test_chains_of_any_length_run(length: int) -> None:
     """With the defaults of tw.run, compiled throughout; explain() shows every operator."""
     flow = tw.Flow("long")

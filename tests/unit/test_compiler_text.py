@@ -99,13 +99,30 @@ def plain(function: Any, row: Two) -> Any:
         return type(error)
 
 
+#: Order and equality, and what is found where: these run by default.
+COMPARISONS = [
+    "str(r.a < r.b)", "str(r.a <= r.b)", "str(r.a == r.b)", "str(r.note == r.a)", "str(r.b in r.a)",
+    "min(r.a, r.b) + max(r.a, r.b)", "str(r.a.startswith(r.b))", "r.a[r.n % 3:]",
+]  # fmt: skip
+
+
+def test_texts_compare_as_in_python() -> None:
+    """The first operations of the next test, in one kernel."""
+    agree(COMPARISONS)
+
+
 @pytest.mark.slow
 def test_every_operation_gives_what_python_gives() -> None:
-    """All operations that compile, over texts of every kind: one kernel for eight of them, all rows in one chunk."""
+    """All operations that compile, over texts of every kind."""
+    agree(EXPRESSIONS)
+
+
+def agree(expressions: list[str]) -> None:
+    """One kernel for eight of them, all rows in one chunk."""
     given = rows()
     chunk = Chunk.from_rows(Schema.of(Two), given).slice(3, len(given))
-    for start in range(0, len(EXPRESSIONS), 8):
-        function = function_of(EXPRESSIONS[start : start + 8])
+    for start in range(0, len(expressions), 8):
+        function = function_of(expressions[start : start + 8])
         kernel = stateless_kernel(
             [Step("map", "it", function, Schema.of(Eight))], Schema.of(Two), reject=False
         )

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sizes import sized
 
 import thalweg as tw
 from thalweg import testing
@@ -129,7 +130,7 @@ def test_barrier_of_ten_series() -> None:
 # -- merge -----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@settings(max_examples=sized(40), deadline=None, derandomize=True, database=None)
 @given(st.lists(st.lists(st.integers(0, 12), max_size=8), min_size=1, max_size=3))
 def test_merge(times: list[list[int]]) -> None:
     """As sorted() merges, ties in the order of the streams."""
@@ -186,7 +187,7 @@ def equal(one: float | None, other: float | None) -> bool:
     return one == other or (math.isnan(one) and math.isnan(other))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=sized(60), deadline=None, derandomize=True, database=None)
 @given(_ROWS, _ROWS, st.integers(0, 8), st.lists(st.integers(0, 99), min_size=1, max_size=2))
 def test_join(left: list[Keyed], right: list[Keyed], within: int, seeds: list[int]) -> None:
     """All pairs of equal keys within the time, whatever the order of arguments, arrival and cuts."""

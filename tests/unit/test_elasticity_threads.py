@@ -213,7 +213,7 @@ def test_a_known_load_is_recognized() -> None:
     before = len(host.suggestions)
     assert host.run(plateau(8), 7) == 8
     assert len(host.suggestions) == before + 1
-    assert "known before" in host.suggestions[-1].reason
+    assert "one seen before" in host.suggestions[-1].reason
 
 
 def test_a_load_that_only_looks_known_is_searched_anew() -> None:

@@ -406,7 +406,8 @@ def test_times(value: Any) -> None:
 #: Public functions that are not called with arguments of a user's choice, or run in users' functions, row by row.
 NOT_CALLED: Final = {
     "tw.drop", "tw.wait_for_all", "tw.wait_for_any",  # in a function of the user's
-    "tw.times.text", "tw.times.hour", "tw.times.weekday", "tw.times.date", "tw.microseconds", "tw.milliseconds",
+    "tw.times.text", "tw.times.hour", "tw.times.weekday", "tw.times.date", "tw.times.year", "tw.times.month",
+    "tw.times.day", "tw.times.minute", "tw.times.second", "tw.times.local", "tw.microseconds", "tw.milliseconds",
     "tw.seconds", "tw.minutes",
     "tw.hours", "tw.days", "tw.duration", "tw.timestamp",  # compiled as they stand, or tested above
     "Stream.late", "Stream.rejected",  # no arguments

@@ -30,7 +30,6 @@ from thalweg.slots.messages import (
     AckReconf,
     Instance,
     Migrate,
-    Place,
     Propagate,
     SendReconf,
     Settled,
@@ -79,7 +78,7 @@ def pinned(table: RoutingTable, **slots: int) -> RoutingTable:
 PLAN = totals()
 READER = Edge(next(node.index for node in PLAN.nodes if node.name == "add"), 0)
 FIRST = pinned(RoutingTable.hashed(keyed_operators(PLAN), 2), a=0, b=0, c=1)
-HERE, THERE, SINKS = Place(1, 1), Place(1, 0), Place(2, 0)
+HERE, THERE, SINKS = Instance(1, 1), Instance(1, 0), Instance(2, 0)
 QUIET = Moment({})
 
 

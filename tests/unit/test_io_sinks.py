@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from io_kit import Pair, chunk_of, rows_of, sink_node, source_node
+from tests.sizes import sized
 
 import thalweg as tw
 from thalweg.connectors import RowSink, never, opened
@@ -227,7 +228,9 @@ def write(sink: Any, record: type, *chunks: list[Any], failed: bool = False) -> 
     ],
 )
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=sized(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
 def test_what_is_written_is_read_back(name: str, record: type, data: Any, tmp_path: Path) -> None:

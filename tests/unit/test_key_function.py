@@ -10,7 +10,7 @@ import thalweg as tw
 from thalweg.compiler import describe
 from thalweg.compiler.key_function import wrapped
 from thalweg.engine.build import Builder, prepare
-from thalweg.engine.interpreted import InterpretedChain
+from thalweg.engine.interpreted import InterpretedKey
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.plan.plan import make_plan
 from thalweg.testing.reference import run_reference
@@ -150,12 +150,12 @@ def test_what_is_compiled() -> None:
     assert _key(flow_of(bucketed, compile="never")) is not None
 
 
-def _key(flow: tw.Flow) -> InterpretedChain | None:
+def _key(flow: tw.Flow) -> InterpretedKey | None:
     """What interprets the key; None where it is compiled."""
     prepared = prepare(make_plan(flow))
     (node,) = [one for one in prepared.plan.nodes if isinstance(one, Keyed)]
     made = Builder(prepared).key(node)
-    return made if isinstance(made, InterpretedChain) else None
+    return made if isinstance(made, InterpretedKey) else None
 
 
 def generator(row: Row) -> Any:

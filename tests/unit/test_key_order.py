@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
+from tests.sizes import sized
 
 import thalweg as tw
 from thalweg import testing
@@ -84,7 +85,7 @@ CLICKS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sized(60), deadline=None)
 @given(CLICKS, st.sampled_from([0, 1, 10, 200]), st.integers(0, 2**16))
 def test_as_the_reference(rows: list[Click], lateness: int, seed: int) -> None:
     """Any chunks and cuts give what the serial run gives: outputs, counts and state."""
@@ -116,7 +117,7 @@ def test_union_of_branches() -> None:
     assert testing.assert_same(flow, {"clicks": rows}, compile=["never"]).rows("late")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=sized(100), deadline=None)
 @given(CLICKS, st.sampled_from([0, 1, 10, 200]), st.lists(st.integers(0, 60), max_size=3))
 def test_each_key_sorted(rows: list[Click], lateness: int, cuts: list[int]) -> None:
     """A key's operator sees its rows by (time, arrival); late rows are those late for their key, and counted."""

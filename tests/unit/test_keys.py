@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.sizes import sized
 from xxhash import xxh64_intdigest
 
 from thalweg.columns.chunks import CATEGORIES, Column
@@ -20,7 +21,7 @@ from thalweg.errors import SchemaError
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import Field
 
-QUICK = settings(max_examples=150, deadline=None, derandomize=True)
+QUICK = settings(max_examples=sized(150), deadline=None, derandomize=True)
 
 WHOLE = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-3, 3))
 VALUES: dict[Kind, st.SearchStrategy[Any]] = {

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from locality_kit import count
+from tests.sizes import sized
 
 from thalweg.locality.balance import Cut, improve, loads_of, repair
 from thalweg.locality.key_graph import KeyGraph, key_graph
@@ -47,7 +48,7 @@ def best_move(cut: Cut) -> float:
 ROWS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=40)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sized(40), deadline=None)
 @given(ROWS, st.integers(0, 99), st.sampled_from([0.0, 0.5, 2.0]))
 def test_all_moves_that_gain_are_made(
     rows: list[tuple[int, int]], seed: int, move_cost: float

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from locality_kit import BUCKETS, count, flights, hashed
+from tests.sizes import sized
 
 from thalweg.errors import BuildError, EnvironmentProblem
 from thalweg.locality import (
@@ -262,7 +263,7 @@ def test_the_most_frequent_keys_are_pinned_first() -> None:
 ROWS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9), st.integers(0, 4)), max_size=150)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sized(60), deadline=None)
 @given(ROWS, ROWS, st.integers(1, 6), st.sampled_from([1.0, 1.03, 1.2]), st.booleans())
 def test_no_part_can_give_its_lightest_key_away(
     rows: Rows, later: Rows, parts: int, alpha: float, again: bool

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from locality_kit import BUCKETS, count
 from reconfiguration_kit import OPERATORS, Row, Storage, check, new_table, run_batch, serial
+from tests.sizes import sized
 
 from thalweg.errors import BuildError, ThalwegError
 from thalweg.locality import (
@@ -163,7 +164,7 @@ def programs(draw: st.DrawFn) -> list[tuple[int, list[Row]]]:
 
 
 @given(programs(), st.lists(st.integers(0, 25), max_size=5), st.randoms(use_true_random=False))
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=sized(200), deadline=None, derandomize=True)
 def test_random_batches_kills_and_tables(
     program: list[tuple[int, list[Row]]], kills: list[int], choice: random.Random
 ) -> None:

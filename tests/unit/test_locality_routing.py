@@ -12,6 +12,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sizes import sized
 
 import thalweg as tw
 from thalweg.errors import BuildError, CheckpointError, SchemaError
@@ -32,7 +33,7 @@ from thalweg.locality.routing import routed_by
 from thalweg.locality.sharing import shared, spread
 from thalweg.plan.plan import make_plan
 
-QUICK = settings(max_examples=100, deadline=None, derandomize=True)
+QUICK = settings(max_examples=sized(100), deadline=None, derandomize=True)
 
 TEXT: KeyTypes = (FieldType(Kind.STR),)
 MIXED: KeyTypes = (FieldType(Kind.FLOAT, True), FieldType(Kind.BYTES))

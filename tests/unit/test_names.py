@@ -17,12 +17,14 @@ SHARED = {
 def classes() -> dict[str, list[str]]:
     """Where each class of the package and the lab stands, by name.
 
-    Left out are programs of their own, which name their records as a user does: the examples, and those that the lab
-    compares with.
+    Left out are programs of their own, which name their records as a user does: the examples, those that the lab
+    compares with, and the lab's everyday functions.
     """
     found = defaultdict(list)
     for path in [*(ROOT / "src").rglob("*.py"), *(ROOT / "lab").rglob("*.py")]:
-        if {"examples", "peers", ".venv"} & set(path.parts) and path.name != "running.py":
+        if {"examples", "peers", "everyday", ".venv"} & set(
+            path.parts
+        ) and path.name != "running.py":
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):

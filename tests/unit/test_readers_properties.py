@@ -12,6 +12,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 from pyarrow import fs as pafs
+from tests.sizes import sized
 
 import thalweg.flow.records as tw
 from thalweg.connectors.readers import ReadOptions, csv_files, json_lines, read_file
@@ -191,7 +192,7 @@ def small_blocks() -> Iterator[None]:
     st.sampled_from([None, "s", "ns"]),
     st.sampled_from(["reject", "truncate"]),
 )
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=sized(250), deadline=None)
 def test_csv_ways_agree(
     body: bytes, nulls: tuple[str, ...], quote: Any, unit: Any, nanoseconds: Any
 ) -> None:
@@ -229,7 +230,7 @@ class One(NamedTuple):
         st.sampled_from([b"", b"x", b'""', b'"a\nb"', b" ", b'"', b'"x""y"', b"\r"]), max_size=8
     )
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sized(150), deadline=None)
 def test_csv_one_column(lines: list[bytes]) -> None:
     """An empty line is no row, a quoted empty cell is one."""
     body = b"s\n" + b"\n".join(lines)
@@ -244,7 +245,7 @@ class Times(NamedTuple):
 
 
 @given(st.lists(KNOWN["t"].filter(lambda one: "\n" not in one), max_size=3))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=sized(300), deadline=None)
 def test_csv_times(texts: list[str]) -> None:
     """The times that pyarrow reads are those that the documented language has."""
     body = b"t\n" + "\n".join(texts).encode()
@@ -337,7 +338,7 @@ class Flat(NamedTuple):
 
 
 @given(json_bodies(), st.sampled_from([Nested, Flat, Inner]), st.sampled_from([None, "ms", "ns"]))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=sized(250), deadline=None)
 def test_json_ways_agree(body: bytes, record: type, unit: Any) -> None:
     """Same rows, positions and bad rows with and without the fast way, however blocks are cut."""
     options = ReadOptions(format="json", epoch_unit=unit)
@@ -369,7 +370,7 @@ class Line(NamedTuple):
         max_size=30,
     )
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sized(150), deadline=None)
 def test_text_is_every_line(pieces: list[bytes]) -> None:
     """Each line is a row or a bad row, at its number, without LF or CR LF."""
     body = b"".join(pieces)

@@ -121,7 +121,21 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("state", "how"), CASES)
+#: What runs by default: each state once, each way once; the others at a merge.
+SHORT = [
+    ("a compiled loop", "two"),
+    ("an interpreted operator", "manual"),
+    ("a source that waits", "dedicated"),
+    ("full queues", "narrow"),
+    ("an endless source", "two"),
+    ("rows that are there", "dedicated"),
+]
+
+
+@pytest.mark.parametrize(
+    ("state", "how"),
+    [case if case in SHORT else pytest.param(*case, marks=pytest.mark.merge) for case in CASES],
+)
 def test_ctrl_c_ends_a_run(state: str, how: str, tmp_path: Path) -> None:
     """With KeyboardInterrupt, and at once, whoever hangs."""
     program = tmp_path / "program.py"

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from pick_kit import picked, view_of, views
+from tests.sizes import sized
 
 from thalweg import scheduling
 from thalweg.errors import BuildError
@@ -229,7 +230,7 @@ def test_random_is_even_and_seeded() -> None:
 # -- definitions, parameters, names --------------------------------------------------------------------------------
 
 
-@settings(deadline=None, derandomize=True, database=None, max_examples=300)
+@settings(deadline=None, derandomize=True, database=None, max_examples=sized(300))
 @given(view=views())
 def test_picks_are_the_papers_definitions(view: FlowView) -> None:
     """Each heuristic is the best of the operators that can run by its own measure, of equals the first."""

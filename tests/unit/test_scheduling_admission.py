@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sizes import sized
 
 import thalweg as tw
 from thalweg.scheduling import (
@@ -366,7 +367,7 @@ class Model:
             assert not self.waiting or len(others) == self.slots - self.reserved
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=sized(100), deadline=None)
 @given(
     classes=st.lists(st.integers(0, 2), min_size=1, max_size=6),
     policy=st.sampled_from(sorted(POLICIES)),

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from pick_kit import picked, view_of, views
+from tests.sizes import sized
 
 from thalweg import scheduling
 from thalweg.scheduling import FlowView
 
-exact = settings(deadline=None, derandomize=True, database=None, max_examples=300)
+exact = settings(deadline=None, derandomize=True, database=None, max_examples=sized(300))
 SOURCE = 3
 # b joins what a and a second input give it; c reads b.
 PORTS: dict[str, Any] = {"operator": [1, 2, 2, 3], "writer": [0, 1, 0, 2], "target": [0, 1, 2, 3]}

@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pick_kit import columns_of, compiled, view_of, views
 from round_kit import round_view
+from tests.sizes import sized
 
 from thalweg import scheduling as s
 from thalweg.scheduling import FlowView, PickPolicy, RoundPolicy, RoundView
@@ -61,7 +62,7 @@ def round_policies(**parameters: Any) -> list[RoundPolicy]:
 
 
 ROUNDS = [policy for placement in PLACEMENTS for policy in round_policies(placement=placement)]
-exact = settings(deadline=None, derandomize=True, database=None, max_examples=60)
+exact = settings(deadline=None, derandomize=True, database=None, max_examples=sized(60))
 by_pick = pytest.mark.parametrize("policy", PICKS, ids=repr)
 by_round = pytest.mark.parametrize(
     "policy", ROUNDS, ids=lambda policy: f"{policy.name} {policy.placement!r}"

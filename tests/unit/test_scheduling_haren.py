@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from round_kit import NOW_NS, chain, round_view
+from tests.sizes import sized
 
 from thalweg.errors import BuildError, SchedulingError
 from thalweg.scheduling import (
@@ -35,7 +36,7 @@ from thalweg.scheduling import (
     required_features,
 )
 
-exact = settings(deadline=None, derandomize=True, database=None, max_examples=200)
+exact = settings(deadline=None, derandomize=True, database=None, max_examples=sized(200))
 SOURCE = 3
 
 

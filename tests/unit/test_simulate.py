@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sizes import sized
 
 from thalweg.errors import BuildError
 from thalweg.scheduling import (
@@ -229,7 +230,7 @@ def rows_before(graph: Graph, result: Simulated, name: str) -> tuple[int, int]:
     return low, high
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=sized(80), deadline=None)
 @given(graphs(), st.sampled_from(PICKS), st.integers(1, 5), st.integers(0, 3))
 def test_no_tuple_is_lost(graph: Graph, policy: PickPolicy, threads: int, seed: int) -> None:
     """At any time what an operator got is what it did, has in work, and has waiting."""
@@ -242,7 +243,7 @@ def test_no_tuple_is_lost(graph: Graph, policy: PickPolicy, threads: int, seed: 
     assert busy <= sum(thread.busy_ns for thread in result.threads) <= threads * 30_000
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=sized(80), deadline=None)
 @given(graphs(), st.integers(1, 5), st.sampled_from(PICKS), st.integers(0, 3))
 def test_the_output_is_that_of_one_thread(
     graph: Graph, threads: int, policy: PickPolicy, seed: int
@@ -258,7 +259,7 @@ def test_the_output_is_that_of_one_thread(
         assert ours.left_ns.tolist() == sorted(ours.left_ns.tolist())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=sized(30), deadline=None)
 @given(graphs(), st.sampled_from(PICKS), st.integers(1, 4))
 def test_inboxes_are_bounded(graph: Graph, policy: PickPolicy, threads: int) -> None:
     """No inbox holds more than its capacity and the outputs of one tuple beyond the first."""
@@ -504,7 +505,7 @@ def test_what_a_policy_sees() -> None:
     assert ports.conjunctive.tolist() == [1] * 4
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sized(40), deadline=None)
 @given(graphs(), st.integers(1, 4))
 def test_what_a_policy_sees_is_as_it_is(graph: Graph, threads: int) -> None:
     """Only what has changed is looked at again, and nothing that has is missed."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sizes import sized
 from tests.unit.test_simulate import chain, exits, finite, graphs
 
 from thalweg.errors import BuildError, SchedulingError
@@ -288,7 +289,7 @@ def test_a_feature_that_cannot_be_read_is_named() -> None:
     assert (caught.value.policy, caught.value.operator) == ("Fixed", "a")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sized(40), deadline=None)
 @given(graphs(), st.integers(1, 4))
 def test_what_is_shown_of_an_operator_is_as_it_is(graph: Graph, threads: int) -> None:
     """Only what has changed is looked at again, and nothing that has is missed."""
@@ -393,7 +394,7 @@ def test_cores_change_while_it_runs() -> None:
 # -- what must hold of any graph ---------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sized(60), deadline=None)
 @given(graphs(), st.integers(1, 4), st.integers(0, 3), st.booleans(), st.data())
 def test_the_output_is_that_of_one_thread(
     graph: Graph, threads: int, seed: int, dedicated: bool, data: st.DataObject

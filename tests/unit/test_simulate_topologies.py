@@ -74,7 +74,13 @@ def longest(result: Simulated, sinks: Sequence[str]) -> float:
 # -- what policies promise ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3))])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(0, marks=pytest.mark.merge),
+        *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3)),
+    ],
+)
 def test_each_policy_is_best_at_what_it_aims_at(seed: int) -> None:
     """20 % more than a thread can do: FCFS has the least maximum latency, HR the least mean, Chain the least queues.
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from state_fakes import FS, SCHEMA, DictTable, Process, Rows, commit, stored
+from tests.sizes import sized
 
 from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint import paths
@@ -56,7 +57,7 @@ def split(rng: random.Random, slots: int) -> list[list[int]]:
     return [[b for b in BUCKETS if owners[b] == slot] for slot in range(slots)]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=sized(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32), tight=st.booleans(), cleaning=st.booleans())
 def test_random_histories(
     tmp_path_factory: pytest.TempPathFactory, seed: int, tight: bool, cleaning: bool
@@ -343,7 +344,7 @@ def test_an_idle_batch_writes_nothing() -> None:
     assert simulation.step([0.0] * 8) == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sized(60), deadline=None)
 @given(st.data())
 def test_any_pattern(data: st.DataObject) -> None:
     """Whatever changes, a batch without an oversized bucket stays within its budget, and nothing is lost."""

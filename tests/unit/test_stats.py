@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sizes import sized
 
 from thalweg.stats import (
     BUCKETS,
@@ -23,7 +24,7 @@ from thalweg.stats import (
 )
 
 MS = 1_000_000
-checked = settings(deadline=None, derandomize=True, database=None, max_examples=100)
+checked = settings(deadline=None, derandomize=True, database=None, max_examples=sized(100))
 
 
 def markers(*steps: tuple[int, int, int]) -> Markers:

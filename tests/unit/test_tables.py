@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sizes import sized
 
 from thalweg.checkpoint.object_table import ObjectTable
 from thalweg.checkpoint.table_code import split_by_bucket
@@ -240,7 +241,7 @@ class World:
 
 @pytest.mark.parametrize(("types", "keys"), KEYS, ids=lambda one: str(len(one)))
 @given(operations=OPERATIONS)
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=sized(40), deadline=None, derandomize=True)
 def test_both_tables_are_a_dict(
     types: tuple[FieldType, ...], keys: list[Any], operations: list[tuple[str, Any, Any]]
 ) -> None:
@@ -421,7 +422,7 @@ def test_both_are_bucket_states() -> None:
 
 
 @given(st.lists(st.integers(0, 6)))
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=sized(50), deadline=None, derandomize=True)
 def test_split_by_bucket_is_a_stable_sort(buckets: list[int]) -> None:
     """Every row once, bucket after bucket, in its order."""
     order, starts = split_by_bucket(np.array(buckets, np.int64), 7)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sizes import sized
 
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.ordering import merge, with_columns
@@ -62,7 +63,7 @@ def same(one: Chunk, other: Chunk) -> bool:
     return plain(one) == plain(other)
 
 
-@settings(max_examples=100, derandomize=True, database=None, deadline=None)
+@settings(max_examples=sized(100), derandomize=True, database=None, deadline=None)
 @given(ROWS)
 def test_what_is_sent_arrives(rows: list[Wide]) -> None:
     """Values and order columns."""
@@ -102,7 +103,7 @@ def test_numbers_of_blobs_at_any_place_are_aligned(shift: int, size: int) -> Non
     assert same(found, sent)
 
 
-@settings(max_examples=100, derandomize=True, database=None, deadline=None)
+@settings(max_examples=sized(100), derandomize=True, database=None, deadline=None)
 @given(ROWS, st.data())
 def test_pieces_are_the_rows_in_their_order(rows: list[Wide], data: st.DataObject) -> None:
     """Whatever rows are taken, and however small the pieces."""
@@ -147,7 +148,7 @@ def test_blobs_pass_through_batches() -> None:
     assert bytes(found[2].data) == b""
 
 
-@settings(max_examples=60, derandomize=True, database=None, deadline=None)
+@settings(max_examples=sized(60), derandomize=True, database=None, deadline=None)
 @given(ROWS, st.integers(1, 5))
 def test_what_was_split_merges_again(rows: list[Wide], slots: int) -> None:
     """Dealt to slots and merged from them: the stream."""

@@ -183,3 +183,13 @@ def test_the_event_time_is_no_content(sorted_by: str, within: str | None) -> Non
         assert [one.ts for one in found.rows("kept")] == [0, 4 * second]
         wanted = conflicts.get(sorted_by, [2 * second, 3 * second])
         assert [one.ts for one in found.rows("conflicts")] == wanted
+
+
+def test_a_key_is_forgotten_after_its_time() -> None:
+    """A row at the end of ``within`` is a duplicate still; the next moment's is new, and begins its own time."""
+    flow = tw.Flow("forgotten", compile="never")
+    rows = flow.source("rows", Row, order_by="ts").key_by("key")
+    rows.dedupe(within=5).sink("out")
+    given = [Row(ts, "a") for ts in (0, 4, 5, 6, 10, 11, 12)] + [Row(17, "b"), Row(17, "a")]
+    for found in (tw.run(flow, {"rows": given}), tw.testing.reference(flow, {"rows": given})):
+        assert [one.ts for one in found.rows("out")] == [0, 6, 12, 17]

@@ -247,5 +247,6 @@ def memory_of(kind: FieldType, words: Int64s) -> int:
         return int(np.maximum(words[:, 1], 0).sum())
     if kind.kind is not Kind.LIST:
         return 0
-    size = 8 * item_words(kind) + (16 if kind.form == "dict" else 0)
-    return int(words[:, 1].sum()) * size
+    if kind.form == "dict":
+        return int((words[:, 1] * (8 * item_words(kind) + 16) + 8 * (words[:, 0] != 0)).sum())
+    return int(words[:, 1].sum()) * 8 * item_words(kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -74,16 +74,38 @@ def record_dtype(state: StateSpec) -> np.dtype[Any]:
     return np.dtype([*fields, (DROP, np.dtype(np.uint8))], align=True)
 
 
+class TableForm(NamedTuple):
+    """What all tables of an operator share: made once, since making it costs more than a table.
+
+    Attributes:
+        schema: the Arrow form.
+        default: a record with every field at its default.
+        bare: one that owns nothing, as those of dead entries.
+        owns: whether rows own memory outside of the arrays, which goes with them.
+    """
+
+    schema: pa.Schema
+    default: npt.NDArray[Any]
+    bare: npt.NDArray[Any]
+    owns: bool
+
+    @classmethod
+    def of(cls, spec: KeySpec, state: StateSpec) -> TableForm:
+        """That of an operator's tables."""
+        bare = default_record(state)
+        return cls(arrow_schema(spec, state), whole_default(state), bare, owns_memory(state))
+
+
 def owns_memory(state: StateSpec) -> bool:
     """Whether rows own memory outside of the table."""
     return any(cells.owns_memory(field.type) for field in state.schema.fields)
 
 
 def default_record(state: StateSpec) -> npt.NDArray[Any]:
-    """One record with every field at its default; it owns nothing.
+    """One record with every field at its default, lists, dicts and texts empty: it owns nothing, as those of dead keys.
 
     Raises:
-        SchemaError: the default of a list, deque, dict or text is not empty.
+        SchemaError: a field cannot be held; such a state is interpreted.
     """
     record = np.zeros(1, record_dtype(state))
     for field in state.schema.fields:
@@ -91,14 +113,45 @@ def default_record(state: StateSpec) -> npt.NDArray[Any]:
             category = field.type.kind is Kind.CATEGORY
             record[field.name] = CATEGORIES.code(field.default) if category else field.default
             continue
-        if cells.owns_memory(field.type) and field.default:
-            raise SchemaError(
-                f"state {state.name}.{field.name} starts with {field.default!r:.60}; compiled ones start empty"
+        if not _starts_filled(field):
+            record[field.name] = cells.words_of(
+                field.type, Column.from_python(field.type, [field.default])
             )
-        record[field.name] = cells.words_of(
-            field.type, Column.from_python(field.type, [field.default])
-        )
     return record
+
+
+def whole_default(state: StateSpec) -> npt.NDArray[Any]:
+    """One record with every field at its default, those that own memory too; others may copy it, nobody changes it.
+
+    It is made once a process for all states with these defaults, and stays.
+    """
+    filled = [field for field in state.schema.fields if _starts_filled(field)]
+    made = default_record(state)
+    for field in filled:
+        key = f"{field.type} {field.default!r}"
+        if key not in _FILLED:
+            column = Column.from_python(field.type, [field.default])
+            _FILLED[key] = cells.words_of(field.type, column)
+        made[field.name] = _FILLED[key]
+    return made
+
+
+def filled_places(state: StateSpec) -> list[tuple[str, int, int]]:
+    """The fields that do not start empty: name, words in the row, bytes of what they own."""
+    whole, fields = whole_default(state), state.schema.fields
+    return [
+        (field.name, cells.row_words(field.type), cells.memory_of(field.type, whole[field.name]))
+        for field in fields
+        if _starts_filled(field)
+    ]
+
+
+def _starts_filled(field: Field) -> bool:
+    return cells.owns_memory(field.type) and bool(field.default)
+
+
+#: What fields that do not start empty start with.
+_FILLED: Final[dict[str, Any]] = {}
 
 
 def set_values(records: npt.NDArray[Any], field: Field, rows: Any, column: Column) -> None:

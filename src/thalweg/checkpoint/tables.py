@@ -31,10 +31,8 @@ from thalweg.checkpoint.table_form import (
     FEW,
     SAVED,
     Stays,
-    arrow_schema,
+    TableForm,
     column_of,
-    default_record,
-    owns_memory,
     release_values,
     set_values,
     table_parts,
@@ -58,19 +56,20 @@ class BucketTable:
 
     A kernel works on the entries that :meth:`lookup` and :meth:`due` gave it, through the arrays
     below, which :meth:`lookup` may replace (never renumber): read the attributes after it. It may
-    kill an entry (clear ALIVE, set DIRTY) and revive one (``records[e] = default``, set ALIVE and
-    DIRTY). When it arms a timer it lowers ``bounds[0]`` to it. After :meth:`due` it arms timers of
+    kill an entry (clear ALIVE, set DIRTY) and revive one (``records[e]`` a copy of the default, set ALIVE
+    and DIRTY). When it arms a timer it lowers ``bounds[0]`` to it. After :meth:`due` it arms timers of
     the entries due only; the others must be looked up again.
     """
 
-    def __init__(self, spec: KeySpec, state: StateSpec) -> None:
+    def __init__(self, spec: KeySpec, state: StateSpec, form: TableForm | None = None) -> None:
+        form = form or TableForm.of(spec, state)
         self.spec = spec
         self.state = state
-        self.schema = arrow_schema(spec, state)
-        #: a record with every field at its default
-        self.default = default_record(state)
+        self.schema = form.schema
+        #: a record with every field at its default, and one that owns nothing, which dead entries are
+        self.default, self._bare = form.default, form.bare
         #: whether rows own memory outside of the arrays, which goes with them
-        self._owns = owns_memory(state)
+        self._owns = form.owns
         #: a lower bound of all timers, NEVER when there is none; and the entries in use, dead ones included
         self.bounds = np.array([NEVER, 0], np.int64)
         self._start(_FIRST_CAPACITY)
@@ -99,11 +98,11 @@ class BucketTable:
         self.bounds[1] = count
 
     def empty(self, entries: Any) -> None:
-        """Puts the state of entries at its default, and gives back the memory that they own."""
+        """Puts the state of entries at its default but for what owns memory, and gives back what they own."""
         if self._owns:
             for field in self.state.schema.fields:
                 release_values(self.records, field, entries)
-        self.records[entries] = self.default[0]
+        self.records[entries] = self._bare[0]
 
     def __del__(self) -> None:
         # At the end of the process all memory goes, and compiled code may be gone.
@@ -347,6 +346,7 @@ class BucketTable:
         for field, column in zip(self.state.schema.fields, states, strict=True):
             set_values(self.records, field, entries, column)
         self.flags[entries] = np.where(deleted, 0, ALIVE | SAVED)
+        self.empty(entries[deleted])
 
 
 def _extended(values: npt.NDArray[Any], size: int, fill: int = 0) -> npt.NDArray[Any]:

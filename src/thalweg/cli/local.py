@@ -126,7 +126,7 @@ def run_local(
         _remove_empty(outputs)
         raise
     for sink in sinks.values():
-        if isinstance(sink, ConsoleSink):
+        if isinstance(sink, TerminalSink):
             sink.show()
     return counts
 
@@ -158,7 +158,7 @@ def _source(given: Given) -> Any:
 
 def _sink(given: Given) -> Any:
     if given.format == "console":
-        return ConsoleSink(given.options.get("max_rows", 20))
+        return TerminalSink(given.options.get("max_rows", 20))
     compression = next((str(v).lower() for k, v in given.options.items()), "none")
     end = "" if given.format == "parquet" else _ENDS[compression]
     folder = batch_folder(resolve(given.path)[1], 0)
@@ -187,7 +187,7 @@ class Uncollected:
         pass
 
 
-class ConsoleSink:
+class TerminalSink:
     """Keeps the first rows of a sink, and how many there were, to print them at the end."""
 
     def __init__(self, max_rows: int) -> None:

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from thalweg.compiler.kinds import NONE, Type, join
+from thalweg.compiler.list_results import ListResults
 from thalweg.compiler.operations import Expr
 from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.source import Const, FunctionNode, FunctionSource, Known, RecordClass
-from thalweg.compiler.statements import Statements
 from thalweg.compiler.unit import ModuleParts, identifier
 
 #: Types only grow, so they settle long before.
@@ -65,7 +65,7 @@ def write_function(
     return unit.functions[key]
 
 
-class ModuleFunction(Statements):
+class ModuleFunction(ListResults):
     """One function on its way into the module."""
 
     def __init__(
@@ -193,10 +193,7 @@ class ModuleFunction(Statements):
         elif self.purpose == "value":
             self._return_value(self.expression(node))
         elif self.emit is not None and self.emit.lists:
-            if not isinstance(node, (ast.List, ast.Tuple)):
-                self.refuse("returns something else than a list display; write a generator")
-            for one in node.elts:
-                self.emit_value(one)
+            self.emit_list(node)
         else:
             self.emit_value(node)
 
@@ -258,7 +255,11 @@ class ModuleFunction(Statements):
         if parts is not None:
             self._put_emit(self._fields(parts))
             return
-        value = self.expression(node)
+        self.emit_whole(self.expression(node))
+
+    def emit_whole(self, value: Expr) -> None:
+        """Sends a record, a tuple or None on."""
+        assert self.emit is not None
         if value.type.tag == "none" and not self.is_generator:
             self.put("pass")
             return

@@ -13,6 +13,7 @@ from thalweg.compiler.kinds import INT, TEXT, Type
 from thalweg.compiler.math_calls import MathCalls
 from thalweg.compiler.operations import Expr, an
 from thalweg.compiler.source import Known
+from thalweg.compiler.time_calls import TimeCalls
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Turns:
     fixed: Sequence[str] = ()
 
 
-class Loops(ContainerCalls, MathCalls):
+class Loops(ContainerCalls, MathCalls, TimeCalls):
     """Lowers loops; the subclass lowers their statements."""
 
     def temporary(self, value: Expr) -> Expr:

@@ -18,6 +18,9 @@ ONE_FLOAT: Final = (
     "log1p", "log2", "sin", "sinh", "tan", "tanh",
 )  # fmt: skip
 
+#: Functions of ``times`` that may take a zone.
+TIME_PARTS: Final = ("local", "year", "month", "day", "hour", "minute", "second", "weekday", "date")
+
 #: Functions that the compiler knows by identity rather than by their source.
 KNOWN: Final[Mapping[Any, str]] = {
     abs: "abs",
@@ -31,6 +34,7 @@ KNOWN: Final[Mapping[Any, str]] = {
     ord: "ord",
     chr: "chr",
     times.text: "times.text",
+    **{getattr(times, name): f"times.{name}" for name in TIME_PARTS},
     range: "range",
     drop: "drop",
     sum: "sum",

@@ -36,6 +36,7 @@ from thalweg.compiler.runtime.support import DONE, FULL
 from thalweg.compiler.source import FunctionSource, describe
 from thalweg.compiler.text.use import TextUse, text_use_lines
 from thalweg.compiler.unit import ModuleParts
+from thalweg.compiler.written import written_once
 from thalweg.flow.failures import reason_of, shorten
 from thalweg.flow.records import Schema
 
@@ -93,6 +94,11 @@ _Following: TypeAlias = Callable[[str], str]
 
 
 def _write(steps: Sequence[Step], source: Schema) -> str:
+    rest = ("chain", [(step.kind, step.out) for step in steps], source)
+    return written_once([step.source for step in steps], rest, lambda: _written(steps, source))
+
+
+def _written(steps: Sequence[Step], source: Schema) -> str:
     unit = ModuleParts(columns=len(source.fields))
     records = [unit.record(source)]
     made: frozenset[int] = frozenset()
@@ -165,6 +171,9 @@ def _kernel(
         arena, mark = f", {place}", [f"mark = get_i({place})"]
         # No output has a text that the row made.
         rewind = [f"{'if m == n: ' if is_making else ''}rewind({place}, mark)"]
+    if unit.uses_scratch:
+        unit.imports.add("clear_scratch")
+        rewind.append(f"clear_scratch({place})")
     lines = [
         "@kernel",
         "def kernel(chunk, out, ctl):",

@@ -13,6 +13,7 @@ from thalweg.compiler.kinds import Type, field_type, record_type
 from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.runtime import (
     arena,
+    calendar,
     text,
     text_category,
     text_finding,
@@ -21,6 +22,7 @@ from thalweg.compiler.runtime import (
     text_making,
     text_parts,
     text_reading,
+    undo,
 )
 from thalweg.errors import SchemaError
 from thalweg.flow.field_types import FieldType, Kind
@@ -28,7 +30,8 @@ from thalweg.flow.records import Schema
 from thalweg.flow.state_class import StateSpec
 
 _TEXT_MODULES: Final = (
-    arena, text, text_finding, text_parts, text_making, text_letters, text_reading, text_keys, text_category,
+    arena, calendar, text, text_finding, text_parts, text_making, text_letters, text_reading, text_keys, text_category,
+    undo,
 )  # fmt: skip
 
 #: (function as text, argument types, what it is for): one generated function each.
@@ -65,6 +68,8 @@ class ModuleParts:
     _constants: dict[str, str] = dataclasses.field(default_factory=dict)
     #: whether rows of state own texts, which may go before outputs are built
     keeps_texts: bool = False
+    #: whether lists are made in the scratch of the arena
+    uses_scratch: bool = False
     _names: int = 0
 
     def name(self, base: str) -> str:

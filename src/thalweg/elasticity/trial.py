@@ -35,7 +35,7 @@ POSTPONED_NS: Final = 2_000_000_000
 LATER: Final = 4
 
 
-class Phase(enum.Enum):
+class TrialPhase(enum.Enum):
     """What is going on."""
 
     RUNNING = "running"
@@ -55,7 +55,7 @@ class ThreadTrial:
 
     def __init__(self, rows: float) -> None:
         self.in_threads = False
-        self.phase = Phase.RUNNING
+        self.phase = TrialPhase.RUNNING
         self._rows, self._seen = rows, 0
         self._steps = 0
         #: monotonic ns: when the run began, when its phase did, and when something is due
@@ -73,12 +73,12 @@ class ThreadTrial:
         if self._steps < 2:
             if not self._steps:
                 self._began_ns = now_ns
-            self._begin(Phase.RUNNING, now_ns, FIRST_NS)
+            self._begin(TrialPhase.RUNNING, now_ns, FIRST_NS)
             return False
         self._spent_ns = now_ns - self._since_ns
         if self._is_over or now_ns < self._due_ns:
             return False
-        return self.phase is not Phase.RUNNING or self._left_ns(now_ns) >= LEAST_LEFT_NS
+        return self.phase is not TrialPhase.RUNNING or self._left_ns(now_ns) >= LEAST_LEFT_NS
 
     def count(self, rows: int) -> None:
         """A step of so many rows is on its way."""
@@ -88,7 +88,7 @@ class ThreadTrial:
 
     def look(self, now_ns: int) -> bool:
         """Whether steps go to threads from now on; all before are done."""
-        if self.phase is Phase.RUNNING:
+        if self.phase is TrialPhase.RUNNING:
             left = self._left_ns(now_ns)
             if self._has_tried:
                 left = min(left, now_ns - self._began_ns)
@@ -96,13 +96,13 @@ class ThreadTrial:
             self._before = self._cost(now_ns)
             self._budget_ns = min(max(SHARE * left, SHORTEST_NS), LONGEST_NS)
             self.in_threads = not self.in_threads
-            self._begin(Phase.STARTING, now_ns, START * self._budget_ns)
-        elif self.phase is Phase.STARTING and self._cost(now_ns) < HOPELESS * self._before:
-            self._begin(Phase.TRYING, now_ns, (1 - START) * self._budget_ns)
+            self._begin(TrialPhase.STARTING, now_ns, START * self._budget_ns)
+        elif self.phase is TrialPhase.STARTING and self._cost(now_ns) < HOPELESS * self._before:
+            self._begin(TrialPhase.TRYING, now_ns, (1 - START) * self._budget_ns)
         else:
             if not self._is_better(self._cost(now_ns)):
                 self.in_threads = not self.in_threads
-            self._begin(Phase.RUNNING, now_ns, (LATER - 1) * (now_ns - self._began_ns))
+            self._begin(TrialPhase.RUNNING, now_ns, (LATER - 1) * (now_ns - self._began_ns))
         return self.in_threads
 
     def postpone(self, now_ns: int) -> None:
@@ -118,7 +118,7 @@ class ThreadTrial:
         is_known = self._steps >= 2 and self._phase_rows > 0
         return many if is_known and self._spent_ns * many <= STEP_NS * self._phase_rows else few
 
-    def _begin(self, phase: Phase, now_ns: int, length_ns: float) -> None:
+    def _begin(self, phase: TrialPhase, now_ns: int, length_ns: float) -> None:
         self.phase, self._phase_rows, self._spent_ns = phase, 0, 0
         self._since_ns, self._due_ns = now_ns, now_ns + int(length_ns)
 

@@ -54,7 +54,7 @@ class KeyedParts(Generic[Row, KeyValue]):
         self,
         stream: Stream[Any],
         label: str,
-        made: library.Made,
+        made: library.MadeFunctions,
         returns: Returns,
         extra: Field | None = None,
         *,

@@ -39,11 +39,11 @@ def _njit(function: Any = None, /, *, signature: str | None = None, **options: A
         return lambda given: _njit(given, signature=signature, **options)
     made = numba.njit(**OPTIONS, **options)(function)
     # Numba gives the function back where NUMBA_DISABLE_JIT is set.
-    if isinstance(made, Dispatcher):
+    if isinstance(made, Dispatcher) and options.get("cache", True):
         vars(made)["_cache"] = KernelCache(made)
-        if signature is not None:
-            made.compile(signature)
-            made.disable_compile()
+    if isinstance(made, Dispatcher) and signature is not None:
+        made.compile(signature)
+        made.disable_compile()
     return made
 
 

@@ -22,7 +22,7 @@ def born_ns(key: int) -> int:
     return key >> _TIE_BITS
 
 
-class Reader(Protocol):
+class PortReader(Protocol):
     """What reads an inbox: a node (:mod:`thalweg.simulate.nodes`).
 
     Attributes:
@@ -86,7 +86,7 @@ class Port:
     )  # fmt: skip
 
     def __init__(
-        self, reader: Reader, feeders: list[Feeder], nodes: Sequence[Any], place: int = 0, *, merges: bool = False
+        self, reader: PortReader, feeders: list[Feeder], nodes: Sequence[Any], place: int = 0, *, merges: bool = False
     ) -> None:  # fmt: skip
         """``nodes`` are those of the feeders that are operators."""
         capacity = reader.operator.capacity

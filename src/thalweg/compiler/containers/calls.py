@@ -30,11 +30,25 @@ class ContainerCalls(DictCalls):
             )
         if any(isinstance(one, ast.Starred) for one in node.args):
             self.refuse("passes arguments by * or **")
+        if not kind.items and name not in ("append", "appendleft", "clear"):
+            owner = self._first_use(owner, name, node)
         prefix = "_dict_" if kind.label == "dict" else "_list_"
         made: Expr = getattr(self, prefix + name)(owner, node)
         if made.type == NONE:
             self._only_statement(node)
         return made
+
+    def _first_use(self, owner: Expr, name: str, node: ast.Call) -> Expr:
+        """An empty container of the function's own, of which this call says what it holds."""
+        assert isinstance(node.func, ast.Attribute)
+        target, kinds = node.func.value, [self.expression(one).type for one in node.args]
+        if name in ("get", "setdefault") and len(kinds) == 2 and NONE not in kinds:
+            return self._learned_dict(target, owner, kinds[0], kinds[1])
+        if name == "extend" and len(kinds) == 1 and kinds[0].items[:1]:
+            return self.learned(target, owner, kinds[0].items[0])
+        if name == "insert" and len(kinds) == 2:
+            return self.learned(target, owner, kinds[1])
+        self.refuse("uses an empty list or dict of which nothing says what it holds")
 
     # -- lists and deques -------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import ast
 
 from thalweg.compiler import cell_code
 from thalweg.compiler.containers.list_functions import ListFunctions
+from thalweg.compiler.containers.values import held_type
 from thalweg.compiler.kinds import INT, LITERAL, NONE, TEXT, Type
 from thalweg.compiler.operations import Expr, an, whole
 from thalweg.compiler.runtime.dicts import MOST_KEY_WORDS
@@ -172,7 +173,8 @@ class DictCalls(ListFunctions):
     def _learned_dict(self, node: ast.expr, owner: Expr, key: Type, value: Type) -> Expr:
         made = self.learned(node, owner, key)
         assert isinstance(node, ast.Name)
-        kind = Type("list", label="dict", items=(key, value), offsets=made.type.offsets)
+        items = (held_type(key), held_type(value))
+        kind = Type("list", label="dict", items=items, offsets=made.type.offsets)
         self.types[node.id] = kind
         return Expr(owner.code, kind)
 

@@ -6,7 +6,7 @@ import ast
 
 from thalweg.compiler import cell_code
 from thalweg.compiler.containers.expressions import Containers
-from thalweg.compiler.containers.values import VARIABLE
+from thalweg.compiler.containers.values import VARIABLE, held_type
 from thalweg.compiler.kinds import FLOAT, INT, NONE, Type
 from thalweg.compiler.operations import Expr, an
 
@@ -167,7 +167,8 @@ class ListFunctions(Containers):
         """An empty list of the function's own, of which the first item says what it holds."""
         if not isinstance(node, ast.Name):
             self.refuse("uses an empty list of which nothing says what it holds")
-        kind = Type("list", label=owner.type.label, items=(item,), offsets=owner.type.offsets)
+        items = (held_type(item),)
+        kind = Type("list", label=owner.type.label, items=items, offsets=owner.type.offsets)
         self.types[node.id] = kind
         return Expr(owner.code, kind)
 

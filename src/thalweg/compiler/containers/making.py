@@ -103,13 +103,18 @@ class MadeContainers(ContainerValues):
             and node.func.attr in ("keys", "values", "items")
             and not node.args
         ):
-            each = ast.copy_location(ast.Name("each", ast.Load()), node)
-            part = ast.comprehension(ast.Name("each", ast.Store()), node, [], 0)
-            return self._comprehension(ast.copy_location(ast.ListComp(each, [part]), node))
+            return self._listed_each(node)
         value = self.looked_at(node)
+        if value.type.tag == "texts":
+            return self._listed_each(node)
         if value.type.tag == "list" and value.type.label in ("dict", "set"):
             return self._keys(value)
         return value if value.type.tag == "list" else None
+
+    def _listed_each(self, node: ast.expr) -> Expr:
+        each = ast.copy_location(ast.Name("each", ast.Load()), node)
+        part = ast.comprehension(ast.Name("each", ast.Store()), node, [], 0)
+        return self._comprehension(ast.copy_location(ast.ListComp(each, [part]), node))
 
     def _each_of(
         self, node: ast.ListComp | ast.GeneratorExp, body: Callable[[ast.expr], None]

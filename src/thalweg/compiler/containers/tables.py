@@ -29,7 +29,7 @@ _CATEGORY: Final = FieldType(Kind.CATEGORY)
 _SMALL: Final = 8
 
 
-class Table(NamedTuple):
+class FrozenTable(NamedTuple):
     """What a container holds (its item, or key and value), and the name of its header's address.
 
     ``by_text``: behind each key, which is a code, stands its text. ``header`` is kept.
@@ -42,10 +42,10 @@ class Table(NamedTuple):
     header: Int64s
 
 
-_tables: Final[dict[str, Table]] = {}
+_tables: Final[dict[str, FrozenTable]] = {}
 
 
-def table_of(frozen: Frozen) -> Table:
+def table_of(frozen: Frozen) -> FrozenTable:
     """The table of a captured container.
 
     Raises:
@@ -56,7 +56,7 @@ def table_of(frozen: Frozen) -> Table:
     return _tables[frozen.digest]
 
 
-def _made(frozen: Frozen) -> Table:
+def _made(frozen: Frozen) -> FrozenTable:
     value = frozen.value
     form = _FORMS.get(type(value), "list")
     parts = [list(value), list(value.values())] if form == "dict" else [list(value)]
@@ -77,7 +77,7 @@ def _made(frozen: Frozen) -> Table:
         fill_table(header.ctypes.data, 8 * key_words, size)
     symbol = f"thalweg_table_{frozen.digest}"
     name_address(symbol, header.ctypes.data)
-    return Table(tuple(items), form, by_text, symbol, header)
+    return FrozenTable(tuple(items), form, by_text, symbol, header)
 
 
 def _words(kind: FieldType, values: Sequence[Any]) -> Int64s:

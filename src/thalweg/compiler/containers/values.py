@@ -8,6 +8,7 @@ in Python; where Python's variable would keep an old list, the function is refus
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -16,6 +17,8 @@ from thalweg.compiler.containers.list_code import ListCode
 from thalweg.compiler.expressions import Expressions
 from thalweg.compiler.kinds import LITERAL, NONE, Type
 from thalweg.compiler.operations import Expr, an
+from thalweg.compiler.runtime.arena import SCRATCH
+from thalweg.compiler.runtime.undo import IN_SCRATCH
 
 #: The variables of generated code.
 VARIABLE: Final = re.compile(r"\b(?:[vt]_\w+|_a\b)")
@@ -56,10 +59,13 @@ class ContainerValues(Expressions):
 
     def as_item(self, value: Expr) -> Expr:
         """The value as a list that the call makes holds it: a text is looked at."""
-        if not value.type.is_text:
+        kind = held_type(value.type)
+        if kind == value.type:
             return value
+        if not value.type.is_text:
+            return Expr(self._fit_items(value, kind, "an item"), kind)
         read = self.read(value)
-        return Expr(read.code, Type("text", read.type.optional), read.const)
+        return Expr(read.code, kind, read.const)
 
     def code_of(self, kind: Type, order: str = "") -> ListCode:
         """The generated functions of a type of list."""
@@ -84,9 +90,8 @@ class ContainerValues(Expressions):
         for name, kind in self.parameters.items():
             if kind.tag == "list" and not kind.names:
                 return f"(v_{name}[1] & -2)"
-        self.refuse(
-            "makes a list; compiled functions do where the key's state has lists, deques or dicts"
-        )
+        self.unit.uses_scratch = True
+        return f"(_a + {SCRATCH} | {IN_SCRATCH})"
 
     def new(self, label: str, items: tuple[Type, ...], most: int = -1) -> Expr:
         """An empty container that the call makes."""
@@ -106,6 +111,7 @@ class ContainerValues(Expressions):
 
     def item_of(self, value: Expr, kind: Type, what: str) -> str:
         """Code of a value that becomes an item: of its very type, since Python keeps what it is given."""
+        value = self.as_item(value) if value.type.items else value
         if value.type == kind:
             return value.code
         if kind.tag == "category" and value.type.label == LITERAL:
@@ -176,3 +182,12 @@ def _fits_in(given: Type, kind: Type) -> bool:
         or (one.optional and one.bare == other)
         for one, other in zip(given.items, kind.items, strict=True)
     )
+
+
+def held_type(kind: Type) -> Type:
+    """The type that a list holds for a value: texts of columns are looked at, those of literals no others."""
+    if kind.is_text:
+        return Type("text", kind.optional)
+    if kind.tag in ("record", "tuple") and kind.items:
+        return dataclasses.replace(kind, items=tuple(map(held_type, kind.items)))
+    return kind

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Final
 
-from thalweg.checkpoint.table_form import ALIVE, DIRTY, record_dtype
+from thalweg.checkpoint.table_form import ALIVE, DIRTY, filled_places, record_dtype
 from thalweg.columns.keys import KeySpec
 from thalweg.compiler.columns import put_word, row_code, store_codes, word
 from thalweg.compiler.functions import Emit, made_fields, with_made, write_function
@@ -20,6 +20,7 @@ from thalweg.compiler.runtime.lookup import RANGE_WIDTH, TABLE_WIDTH
 from thalweg.compiler.source import FunctionSource, describe
 from thalweg.compiler.text.use import text_use_lines
 from thalweg.compiler.unit import ModuleParts
+from thalweg.compiler.written import written_once
 from thalweg.flow.field_types import Kind
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import StateSpec
@@ -101,6 +102,14 @@ def write_keyed(spec: KeyedSpec) -> str:
     Raises:
         NotCompilable: with the reason.
     """
+    sources = [spec.process_source]
+    if spec.on_timer is not None:
+        sources.append(spec.on_timer_source)
+    rest = ("keyed", spec.on_timer is None, spec.state, spec.source, spec.key, spec.out)
+    return written_once(sources, rest, lambda: _written(spec))
+
+
+def _written(spec: KeyedSpec) -> str:
     unit = ModuleParts(columns=len(spec.source.fields))
     state, row = unit.state(spec.state), unit.record(spec.source)
     target = unit.record(spec.out) if spec.out else Type("record", label="_nothing")
@@ -113,7 +122,9 @@ def write_keyed(spec: KeyedSpec) -> str:
         process, on_timer = (process, name) if process else (name, "")
     unit.check_widened()
     unit.check_lists()
-    shape = _Shape.of(spec, state)
+    shape = _Shape.of(spec, state, clears=unit.uses_scratch)
+    unit.imports |= {"clear_scratch"} if shape.clears else set()
+    unit.imports |= {"clone"} if shape.filled else set()
     arena = f", ctl + {8 * ARENA}" if unit.uses_arena else ""
     if spec.timer is not None:
         unit.parts.append(_fire(spec, shape, on_timer, arena))
@@ -183,9 +194,13 @@ class _Shape:
     #: where the address of the call's log goes in rows that own memory, and what they own
     log: int | None
     owned: tuple[int, ...]
+    #: whether calls make lists that go by themselves
+    clears: bool
+    #: of the fields that do not start empty: place, words, bytes that they own
+    filled: tuple[tuple[int, int, int], ...]
 
     @classmethod
-    def of(cls, spec: KeyedSpec, state: Type) -> _Shape:
+    def of(cls, spec: KeyedSpec, state: Type, *, clears: bool) -> _Shape:
         names = spec.state.schema.names
         timer = spec.timer
         at = None if timer is None else state.offsets[names.index(timer)]
@@ -193,7 +208,12 @@ class _Shape:
             state.offsets[i] for i, kind in enumerate(state.items) if kind.tag in ("list", "text")
         )
         log = state.offsets[-2] if owned else None
-        return cls(record_dtype(spec.state).itemsize, at, state.offsets[-1], log, owned)
+        size = record_dtype(spec.state).itemsize
+        filled = tuple(
+            (state.offsets[names.index(name)], words, owns)
+            for name, words, owns in filled_places(spec.state)
+        )
+        return cls(size, at, state.offsets[-1], log, owned, clears, filled)
 
     @property
     def die(self) -> list[str]:
@@ -203,6 +223,16 @@ class _Shape:
             f"copy_bytes(rec, {word('chunk', DEFAULT)}, {self.size})",
             f"put_u(flag, (get_u(flag) | {DIRTY}) & {255 - ALIVE})",
         ]
+
+    @property
+    def begin(self) -> list[str]:
+        """Lines that give a new key its state; a call that was taken back left some there."""
+        default = word("chunk", DEFAULT)
+        lines = [f"free(get_i(rec + {place}))" for place in self.owned] if self.filled else []
+        lines.append(f"copy_bytes(rec, {default}, {self.size})")
+        for place, words, owns in self.filled:
+            lines.append(f"clone(rec + {place}, {default} + {self.size + place}, {words}, {owns})")
+        return lines
 
     @property
     def arm(self) -> list[str]:
@@ -251,6 +281,8 @@ def _call(call: str, shape: _Shape) -> list[str]:
             f"put_i(rec + {shape.log}, log)",
         ]
         end, undone = ["settle(log)"], ["    undo(log)"]
+    if shape.clears:
+        end.append(f"clear_scratch(ctl + {8 * ARENA})")
     return [
         f"{put_word('ctl', OUT, 'n')}",
         f"copy_bytes({word('chunk', BACKUP)}, rec, {size})",
@@ -312,7 +344,7 @@ def _rows(spec: KeyedSpec, shape: _Shape, process: str, row: Type, arena: str) -
     arguments = f"rec, {row_code(row, COLUMNS, 'i')}, (out, i, 0, bucket, e, word{arena}), n"
     body += [
         f"if get_u(flag) & {ALIVE} == 0:",
-        f"    copy_bytes(rec, {word('chunk', DEFAULT)}, {shape.size})",
+        *_indent(shape.begin, 1),
         f"{put_word('ctl', FIRING, '0')}",
         f"{put_word('ctl', ENTRY, 'e')}",
         *_call(f"m = {process}({arguments})", shape),

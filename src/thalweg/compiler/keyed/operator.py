@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from thalweg.checkpoint.table_code import split_by_bucket
-from thalweg.checkpoint.table_form import ALIVE, default_record
+from thalweg.checkpoint.table_form import ALIVE, TableForm
 from thalweg.checkpoint.tables import BucketTable
 from thalweg.columns.chunks import Chunk, Column, Int64s
 from thalweg.columns.contracts import KeyedResult, no_rows
@@ -78,7 +78,9 @@ class CompiledKeyed:
         self._replay = Replay(spec, reject=reject, made=texts.made)
         #: bucket -> table, made when the bucket gets its first row
         self.tables: dict[int, BucketTable] = {}
-        self._default = default_record(spec.state)
+        #: what dead keys have, and behind it what new ones start with
+        self._form = TableForm.of(spec.key, spec.state)
+        self._default = np.concatenate([self._form.bare, self._form.default])
         self.default_place = address(self._default.view(np.uint8))
         fields = spec.out.fields if spec.out else ()
         self._no_rows = [Column.from_python(field.type, []) for field in fields]
@@ -93,8 +95,8 @@ class CompiledKeyed:
             self.places = self._places()
 
     def _places(self) -> TableOfTables:
-        key, state = self.spec.key, self.spec.state
-        return TableOfTables(self.units.count, self.tables, lambda: BucketTable(key, state))
+        key, state, form = self.spec.key, self.spec.state, self._form
+        return TableOfTables(self.units.count, self.tables, lambda: BucketTable(key, state, form))
 
     def table(self, bucket: int) -> BucketTable:
         """The table of a bucket, made on first use."""
@@ -316,11 +318,11 @@ class CompiledKeyed:
             time = None if split.times is None else int(split.times[row])
             if self._has_due(table, entry, time):
                 return
+            before = table.records[entry].copy()
             if not table.flags[entry] & ALIVE:
-                table.records[entry] = table.default[0]
-            place = ReplayPlace(
-                table, bucket, entry, run.buffers, run.ctl, table.records[entry].copy()
-            )
+                table.empty(np.array([entry]))
+                before = table.default[0].copy()
+            place = ReplayPlace(table, bucket, entry, run.buffers, run.ctl, before)
             bad = self._replay.row(place, row, value, time)
             if bad is not None:
                 run.rejected.append(bad)

@@ -1,8 +1,9 @@
 """Memory for the texts that a run of a kernel makes: bump-allocated blocks, freed all at once.
 
 An arena is three words at an address, all zero while it is empty: where the next text goes, the end of the block at
-hand, and the newest block, which names the one before. So a caller clears three control words, runs the kernel as
-often as it likes, builds what it needs of the texts, and calls :func:`free_arena`. A text never moves.
+hand, and the newest block, which names the one before. Behind it stands a second one, the *scratch*, for the lists
+of the call at hand. So a caller clears ``ARENA_WORDS`` control words, runs the kernel as often as it likes, builds what
+it needs of the texts, and calls :func:`free_arena`. A text never moves.
 
 Who makes texts reserves bytes and fills them in before it reserves more.
 """
@@ -27,8 +28,11 @@ from thalweg.compiler.runtime.support import (
 )
 from thalweg.jit import njit
 
-#: Words of an arena.
-ARENA_WORDS: Final = 3
+#: Words of one arena, and of both.
+_WORDS: Final = 3
+ARENA_WORDS: Final = 2 * _WORDS
+#: Where the scratch stands behind the arena, bytes.
+SCRATCH: Final = 8 * _WORDS
 #: Bytes of the first block and of the largest that is made without need.
 _LEAST: Final = 1 << 12
 _MOST: Final = 1 << 20
@@ -98,14 +102,21 @@ def rewind(arena: Any, mark: Any) -> None:
         put_i(arena, mark if inside else block + _HEAD)
 
 
+@inner
+def clear_scratch(arena: Any) -> None:
+    """Takes back all lists of a call that is done."""
+    rewind(arena + SCRATCH, 0)
+
+
 @njit
 def free_arena(arena: int) -> None:
-    """Gives back all blocks; the arena is empty then."""
-    block = get_i(arena + 16)
-    while block != 0:
-        before = get_i(block)
-        _free(block)
-        block = before
+    """Gives back all blocks, those of the scratch too; both are empty then."""
+    for place in (arena, arena + SCRATCH):
+        block = get_i(place + 16)
+        while block != 0:
+            before = get_i(block)
+            _free(block)
+            block = before
     for i in range(ARENA_WORDS):
         put_i(arena + 8 * i, 0)
 

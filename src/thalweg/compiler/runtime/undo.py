@@ -4,6 +4,10 @@ The row itself is copied before a call and copied back, headers of lists include
 word of a buffer is changed its address and value, and each buffer that came or went. So an append to a long list is
 as cheap as to a short one. The log is three words in memory of its own: where its entries are, how many,
 room; then how many entries are about buffers.
+
+A function whose state owns nothing has no log. The lists that it makes lie in the scratch of its arena
+(:mod:`thalweg.compiler.runtime.arena`), which the kernel clears after each call: in place of the log's address stands
+that of the scratch with ``IN_SCRATCH``, and nothing is noted.
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ from typing import Any, Final
 import numba
 import numpy as np
 
-from thalweg.compiler.runtime.support import get_i, inner, put_i, types
+from thalweg.compiler.runtime.arena import reserve
+from thalweg.compiler.runtime.support import copy_bytes, get_i, inner, put_i, types
 from thalweg.jit import OPTIONS, njit
 
 malloc: Final[Any] = types.ExternalFunction("malloc", types.int64(types.int64))
@@ -29,6 +34,8 @@ NEW: Final = -2
 PASSING: Final = -3
 
 LOG_WORDS: Final = 4
+#: The bit that makes the address of a scratch one.
+IN_SCRATCH: Final = 2
 
 
 @called
@@ -63,6 +70,8 @@ def note(log: Any, place: Any, size: Any) -> Any:
 @called
 def take(log: Any, size: Any) -> Any:
     """A new buffer, which an even log keeps when the call is done."""
+    if log & IN_SCRATCH:
+        return reserve(log & -4, size)
     place = malloc(size)
     if place == 0:
         raise MemoryError("no memory for a list")
@@ -77,6 +86,17 @@ def give(log: Any, place: Any) -> Any:
     if log & 1 == 0 and place != 0:
         _put(log, OLD, place)
         put_i(log + 24, get_i(log + 24) + 1)
+
+
+@called
+def clone(to: Any, origin: Any, words: Any, size: Any) -> Any:
+    """What a field of a new row starts with: these words, and behind the first of them a copy of so many bytes."""
+    place = malloc(size)
+    if place == 0:
+        raise MemoryError("no memory for the state of a key")
+    copy_bytes(place, get_i(origin), size)
+    copy_bytes(to, origin, 8 * words)
+    put_i(to, place)
 
 
 @called

@@ -18,7 +18,7 @@ from thalweg.errors import BuildError
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.built_in import OwnTime
 from thalweg.flow.operators.nodes import Coroutine, Key, Node, Ref, Source, Union
-from thalweg.flow.operators.windows import Made, make_functions, spare_name
+from thalweg.flow.operators.windows import MadeFunctions, make_functions, spare_name
 from thalweg.flow.records import Field, Schema
 from thalweg.flow.state_class import make_state
 from thalweg.times import NEVER
@@ -72,7 +72,7 @@ class Own:
             )
 
 
-def order(label: str, row: Schema, lateness: int) -> Made:
+def order(label: str, row: Schema, lateness: int) -> MadeFunctions:
     """The generated operator: gives each row with a last field that says whether it came too late.
 
     Args:
@@ -85,7 +85,7 @@ def order(label: str, row: Schema, lateness: int) -> Made:
     return _at_once(label, row, out) if lateness <= 0 else _held(label, row, out, lateness)
 
 
-def _at_once(label: str, row: Schema, out: Schema) -> Made:
+def _at_once(label: str, row: Schema, out: Schema) -> MadeFunctions:
     """Without lateness no row waits."""
     time = row.fields[-1]
     fields = [
@@ -102,10 +102,10 @@ def _at_once(label: str, row: Schema, out: Schema) -> Made:
         f"    return Out({values}, False)\n"
     )
     made = make_functions(label, text, {"Out": out.cls})
-    return Made(made["order"], None, make_state("KeyClock", fields), out)
+    return MadeFunctions(made["order"], None, make_state("KeyClock", fields), out)
 
 
-def _held(label: str, row: Schema, out: Schema, lateness: int) -> Made:
+def _held(label: str, row: Schema, out: Schema, lateness: int) -> MadeFunctions:
     """Rows wait, sorted by (time, arrival), until the key's greatest time lies ``lateness`` above theirs."""
     time = row.fields[-1]
     waiting = FieldType(Kind.LIST, item=FieldType(Kind.RECORD, record=row))
@@ -142,7 +142,7 @@ def _held(label: str, row: Schema, out: Schema, lateness: int) -> Made:
         "bisect": bisect.bisect_right,
     }
     made = make_functions(label, text, scope)
-    return Made(made["order"], made["release"], make_state("KeyRows", fields), out)
+    return MadeFunctions(made["order"], made["release"], make_state("KeyRows", fields), out)
 
 
 # -- late rows -------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from thalweg.flow.state_class import StateSpec, make_state
 from thalweg.times import EXTREME, NEVER
 
 
-class Made(NamedTuple):
+class MadeFunctions(NamedTuple):
     """The functions, state and output record of a generated keyed operator."""
 
     process: Callable[..., Any]
@@ -82,7 +82,7 @@ def window(
     start: Field,
     size: int,
     aggregates: Mapping[str, Aggregate],
-) -> Made:
+) -> MadeFunctions:
     """A window with aggregates: gives (key fields, start, end, results) when the window ends.
 
     Args:
@@ -109,7 +109,7 @@ def window(
         + f"def close(state, key, time):\n    return Out({values})\n"
     )
     made = make_functions(operator, text, _scope(item, out, SIZE=size))
-    return Made(made["update"], made["close"], state, out)
+    return MadeFunctions(made["update"], made["close"], state, out)
 
 
 def sessions(
@@ -119,7 +119,7 @@ def sessions(
     time: Field,
     gap: int,
     aggregates: Mapping[str, Aggregate],
-) -> Made:
+) -> MadeFunctions:
     """Sessions with aggregates: gives (key fields, start, end, results) when ``gap`` has passed without a row.
 
     ``end`` is the time of the last row; a row exactly ``gap`` after the last one still joins.
@@ -153,7 +153,7 @@ def sessions(
         + f"def close(state{', key' if key else ''}, time):\n    return Out({values})\n"
     )
     made = make_functions(operator, text, _scope(item, out, GAP=gap))
-    return Made(made["update"], made["close"], state, out)
+    return MadeFunctions(made["update"], made["close"], state, out)
 
 
 def collect(
@@ -168,7 +168,7 @@ def collect(
     *,
     session: bool,
     many: bool,
-) -> Made:
+) -> MadeFunctions:
     """A user's function over the rows of a window or session: ``call(key, start, end, rows)``.
 
     ``item`` is the record of the rows as the function sees them: ``row`` without its last field.
@@ -204,12 +204,12 @@ def collect(
     made = make_functions(operator, text, {"SIZE": size, "CALL": call, "ITEM": item.make})
     span = size if session else size - 1
     direct = Collects(item, span) if span <= EXTREME else None
-    return Made(made["update"], made["close"], state, out, direct)
+    return MadeFunctions(made["update"], made["close"], state, out, direct)
 
 
 def dedupe(
     operator: str, row: Schema, record: Schema, time: str | None, payload: str, within: int
-) -> Made:
+) -> MadeFunctions:
     """Keeps a row when no kept row of its key lies ``within`` before it; marks rows that differ as conflicts.
 
     ``record`` is the user's record; ``row`` has it, the event time (``time``, None without) and the payload's
@@ -241,7 +241,7 @@ def dedupe(
         + "def forget(state, key, time):\n    return None\n"
     )
     made = make_functions(operator, text, {"WITHIN": within, "Out": out.cls})
-    return Made(made["keep"], made["forget"] if time is not None else None, state, out)
+    return MadeFunctions(made["keep"], made["forget"] if time is not None else None, state, out)
 
 
 def split_conflicts(operator: str, deduped: Schema, record: Schema) -> tuple[Any, Any, Any]:
