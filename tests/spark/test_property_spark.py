@@ -287,7 +287,8 @@ def test_random_flows(spark: SparkSession, tmp_path_factory: pytest.TempPathFact
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(cases(mixed=False, max_steps=10, rejecting=False), run_lists())
+    # Spark refuses feedback; flows with loops are drawn for slots in one process (test_property_slots).
+    @given(cases(mixed=False, max_steps=10, rejecting=False, looped=False), run_lists())
     def random_case(case: tuple[Recipe, Rows], runs: list[Run]) -> None:
         recipe, rows = case
         assume(not testing.depends_on_cuts(make_plan(recipe.build())))
