@@ -287,6 +287,7 @@ def test_random_flows(spark: SparkSession, tmp_path_factory: pytest.TempPathFact
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
+    # Spark refuses feedback; flows with loops are drawn for slots in one process (test_property_slots).
     @given(cases(mixed=False, max_steps=10, rejecting=False, looped=False), run_lists())
     def random_case(case: tuple[Recipe, Rows], runs: list[Run]) -> None:
         recipe, rows = case

@@ -15,7 +15,7 @@ from thalweg import times
 from thalweg.columns.chunks import Chunk, Column
 from thalweg.columns.keys import KeySpec
 from thalweg.compiler import stateless
-from thalweg.compiler.keyed import operator as keyed
+from thalweg.compiler.keyed import run as keyed
 from thalweg.compiler.keyed.code import KeyedSpec
 from thalweg.compiler.keyed.operator import keyed_kernel
 from thalweg.compiler.runtime.arena import ARENA_WORDS

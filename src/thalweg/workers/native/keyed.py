@@ -1,9 +1,8 @@
 """A keyed operator in machine code: what a compiled worker loop calls by address, and what Python does for it.
 
 A chunk is split by partition (:func:`~thalweg.workers.native.keyed_split.split_keyed`), its partitions are run
-(:func:`~thalweg.workers.native.keyed_run.run_partition`; one thread at a time a partition, chunks in their
-order), and their outputs are joined (:func:`~thalweg.workers.native.keyed_merge.merge_keyed`). State stands in
-the tables of the Python operators, one a partition, so it is saved and loaded as ever.
+(:func:`~thalweg.workers.native.keyed_run.run_partition`; one thread at a time, chunks in their order), and their
+outputs merged (:func:`~thalweg.workers.native.keyed_merge.merge_keyed`). State is in the tables of Python's operators.
 """
 
 from __future__ import annotations

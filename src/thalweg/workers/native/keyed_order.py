@@ -1,6 +1,6 @@
 """Orders the outputs of a chunk's partitions, in machine code.
 
-It is that of :func:`thalweg.columns.ordering.keyed_chunk`: outputs of rows in the rows' order, a timer's outputs
+The order is that of :func:`thalweg.columns.ordering.keyed_chunk`: outputs of rows in the rows' order, a timer's outputs
 behind all rows with a time up to the timer's, timers by (time, key). An output is named by a *pick*.
 """
 
