@@ -112,7 +112,7 @@ MUTATIONS = [
         "unit/test_compiler_text.py",
     ),
     Mutation(
-        "captured tables: a cell of the index may be another key's",
+        "tables of dicts, captured ones too: a cell of the index may be another key's",
         "compiler/runtime/dicts.py",
         "        if get_i(entry) != 0 and _same(entry + 8, wanted, key):\n            return entry\n        cell",
         "        if get_i(entry) != 0:\n            return entry\n        cell",
@@ -131,13 +131,6 @@ MUTATIONS = [
         "return None if None in values else values",
         "return values",
         "unit/test_driver_loops.py unit/test_barrier_of_series.py",
-    ),
-    Mutation(
-        "hybrid queue: who has tuples delegated to it stays the owner",
-        "workers/lockfree/hybrid_queue.py",
-        "return add(mem, area + _COUNT, -1) > 1",
-        "return add(mem, area + _COUNT, -1) > 2",
-        "unit/test_hybrid_queue.py",
     ),
     Mutation(
         "hybrid queue: a partition has one owner",

@@ -35,9 +35,10 @@ def test_the_short_tests_find_it(one: Mutation, tmp_path: pathlib.Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
         # The paths of the project would put its own source before the copy.
-        + ["-o", f"pythonpath={' '.join(paths)}"]
+        + ["-o", f"pythonpath={' '.join(paths)}", "-o", "timeout=60"]
         + [f"tests/{name}" for name in one.tests.split()],
         cwd=ROOT, capture_output=True, text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
     )  # fmt: skip
-    assert done.returncode == 1, done.stdout[-2_000:] + done.stderr[-2_000:]
+    # A crash finds it, too; and so does a test that hangs, which the timeout ends.
+    assert done.returncode == 1 or done.returncode < 0, done.stdout[-2_000:] + done.stderr[-2_000:]

@@ -259,11 +259,12 @@ def counted(state: Counted, row: Place) -> Iterator[Place]:
     state.xs.append(row.at)
     state.xs[0] += 1
     state.xs[0] += 10
-    state.d[row.at % 13] = row.at
-    state.d[row.at % 13] += 5
+    key = row.at * row.at % 97
+    state.d[key] = row.at
+    state.d[key] += 5
     if row.at % 5 == 4:
         state.xs.pop()
-        del state.d[row.at % 13]
+        del state.d[key]
     if row.at % 3 == 2:
         raise ValueError("after it has changed")
     for n in state.xs:
