@@ -7,7 +7,7 @@ read as they come, so none ever waits at an input. Without a function of the use
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,10 +15,12 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from thalweg.columns.chunks import Chunk, Column, Int64s
+from thalweg.columns.contracts import StatelessOperator
 from thalweg.columns.encoding import try_columns
 from thalweg.columns.keys import KeySpec
 from thalweg.engine.coroutines.held_rows import HeldRows
 from thalweg.engine.coroutines.matching import Matcher, Pairs
+from thalweg.errors import OperatorError
 from thalweg.flow.failures import coroutine_error, refusal
 from thalweg.flow.operators import joins
 from thalweg.flow.operators.coroutine_verb import Kept
@@ -86,9 +88,10 @@ class _Side:
 class ColumnJoin:
     """A join between its start and its end; see :class:`~thalweg.engine.coroutines.live.Live` for its interface."""
 
-    def __init__(self, node: Coroutine, kept: Kept) -> None:
+    def __init__(self, node: Coroutine, kept: Kept, pairs: StatelessOperator | None = None) -> None:
+        """``pairs`` is the user's function as machine code, over the rows of ``node.pair``."""
         constants = dict(node.constants)
-        self._node, self._own = node, kept.own
+        self._node, self._own, self._pairs = node, kept.own, pairs
         self._within: int = constants["within"]
         self._record = node.out_ports[0].record
         self._combine: joins.Combiner = constants["combine"]
@@ -173,7 +176,8 @@ class ColumnJoin:
             if not equal.all():
                 left, right, places = left[equal], right[equal], places[equal]
         if self._combine.function is not None:
-            out, made = self._called(left, right)
+            by = self._called if self._pairs is None else self._computed
+            out, made = by(left, right)
             places = places[made]
         else:
             out = self._put_together(left, right)
@@ -185,7 +189,7 @@ class ColumnJoin:
         (words, texts), (other, others) = (
             side.compared(numbers) for side, numbers in zip(self._sides, (left, right), strict=True)
         )
-        equal = (words == other).all(axis=1)
+        equal: npt.NDArray[np.bool_] = (words == other).all(axis=1)
         if texts is not None:
             equal &= pc.equal(texts, others).to_numpy(zero_copy_only=False)
         return equal
@@ -193,16 +197,31 @@ class ColumnJoin:
     def _put_together(self, left: Int64s, right: Int64s) -> Chunk:
         """The outputs without a function: fields of both sides."""
         assert self._combine.places is not None
-        columns = [
-            column
-            for side, numbers, places in zip(
-                self._sides, (left, right), self._combine.places, strict=True
-            )
-            for column in side.held.take(numbers, places).columns
-        ]
+        columns = self._columns(left, right, self._combine.places)
         named = zip(self._record.fields, columns, strict=True)
         kinds = [dataclasses.replace(column, type=field.type) for field, column in named]
         return Chunk(self._record, kinds, len(left))
+
+    def _columns(
+        self, left: Int64s, right: Int64s, fields: Iterable[Sequence[int]]
+    ) -> list[Column]:
+        """Fields of both sides by pair."""
+        of_side = zip(self._sides, (left, right), fields, strict=True)
+        return [
+            column
+            for side, numbers, places in of_side
+            for column in side.held.take(numbers, tuple(places)).columns
+        ]
+
+    def _computed(self, left: Int64s, right: Int64s) -> tuple[Chunk, Int64s]:
+        """As :meth:`_called`, in machine code."""
+        assert self._pairs is not None and self._node.pair is not None
+        columns = self._columns(left, right, [range(len(r.fields)) for r in self._combine.records])
+        try:
+            made = self._pairs(Chunk(self._node.pair.record, columns, len(left)))
+        except OperatorError:
+            return self._called(left, right)  # which fails at the same pair, and tells it
+        return Chunk(self._record, made.columns, len(made.source)), made.source
 
     def _called(self, left: Int64s, right: Int64s) -> tuple[Chunk, Int64s]:
         """What the user's function gives, and of which pairs; None leaves a pair out."""

@@ -90,7 +90,7 @@ def _slot(table: Int64s, key: int) -> int:
         table[at, _USED] = 1
         table[at, _KEY] = key
         table[at, _FIRST:_WIDTH] = -1
-    return at
+    return int(at)
 
 
 @njit
@@ -109,7 +109,7 @@ def _put(
     else:
         rows[side, _NEXT, last] = number
     table[at, _LAST + side] = number
-    return number
+    return int(number)
 
 
 @njit
@@ -121,7 +121,7 @@ def _first_in_reach(table: Int64s, rows: Int64s, side: int, at: int, before: int
     table[at, _FIRST + side] = first
     if first < 0:
         table[at, _LAST + side] = -1
-    return first
+    return int(first)
 
 
 @njit

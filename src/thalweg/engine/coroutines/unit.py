@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from thalweg.checkpoint.object_table import ObjectTable
 from thalweg.columns.chunks import Chunk, Int64s, concat_order
+from thalweg.columns.contracts import StatelessOperator
 from thalweg.columns.keys import KeySpec
 from thalweg.columns.ordering import empty_order, order_places, row_order, with_columns
 from thalweg.engine.coroutines.body import fitted
@@ -64,10 +65,13 @@ class CoroutineTable(ObjectTable):
     was kept when the next row comes.
     """
 
-    def __init__(self, node: Coroutine, leave: Leave) -> None:
+    def __init__(
+        self, node: Coroutine, leave: Leave, pairs: StatelessOperator | None = None
+    ) -> None:
         super().__init__(KeySpec(()), node.state)
         self._node = node
         self._leave = leave
+        self._pairs = pairs
         self._live: Live | ColumnJoin | None = None
 
     def live(self) -> Live | ColumnJoin:
@@ -79,7 +83,9 @@ class CoroutineTable(ObjectTable):
             kept = Kept.of(self._node, found)
             direct = ColumnJoin.is_for(self._node)
             self._live = (
-                ColumnJoin(self._node, kept) if direct else Live(self._node, kept, self._leave)
+                ColumnJoin(self._node, kept, self._pairs)
+                if direct
+                else Live(self._node, kept, self._leave)
             )
         return self._live
 
@@ -169,8 +175,12 @@ class CoroutineUnit:
             that nothing is held elsewhere; 0: never.
     """
 
-    def __init__(self, setting: Setting, node: Coroutine) -> None:
+    def __init__(
+        self, setting: Setting, node: Coroutine, pairs: StatelessOperator | None = None
+    ) -> None:
+        """``pairs`` is a join's function as machine code."""
         self.node = node
+        self._pairs = pairs
         self.here = True
         self.restart_every = 0
         #: how many rows its inputs hold, in an embedded run
@@ -186,7 +196,7 @@ class CoroutineUnit:
     def table(self, bucket: int) -> CoroutineTable:
         """The state of the only bucket, made on first use."""
         if bucket not in self.tables:
-            self.tables[bucket] = CoroutineTable(self.node, self._leave)
+            self.tables[bucket] = CoroutineTable(self.node, self._leave, self._pairs)
         return self.tables[bucket]
 
     def waiting(self) -> dict[str, int]:
