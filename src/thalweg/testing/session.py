@@ -212,10 +212,11 @@ def _plan(flow: Flow, compile: Mode) -> Plan:
     plan = make_plan(flow)
     if compile != "never":
         return plan
-    return dataclasses.replace(plan, nodes=tuple(map(_not_compiled, plan.nodes)))
+    return dataclasses.replace(plan, nodes=tuple(map(not_compiled, plan.nodes)))
 
 
-def _not_compiled(node: Node) -> Node:
+def not_compiled(node: Node) -> Node:
+    """The node with no function of it compiled."""
     if isinstance(node, (Keyed, Stateless)):
         return dataclasses.replace(node, compile="never")
     return dataclasses.replace(node, pair=None) if isinstance(node, Coroutine) else node

@@ -102,6 +102,8 @@ class ColumnJoin:
         self.last_time, self.completed = kept.last_time, kept.completed
         self.queues = [Queue[Any](port.name) for port in node.in_ports]
         self.dropped = self.unread = self.runs = 0
+        none = np.zeros(0, np.int64)
+        self._nothing = Joined(Chunk.empty(self._record), none, none)
         #: rows with a time below find no partner any more
         self._before = BEFORE_ALL
 
@@ -143,7 +145,7 @@ class ColumnJoin:
         """
         if self.completed:
             self.dropped += len(ports)
-            return Joined(Chunk.empty(self._record), *_no_pairs()[:2])
+            return self._nothing
         self.runs += len(ports)
         keys, times, has = np.zeros((3, len(ports)), np.int64)
         counts = np.zeros(2, np.int64)
@@ -163,6 +165,8 @@ class ColumnJoin:
         mine = np.flatnonzero(has)
         sides = ports[mine]
         pairs = self._matcher.match(keys[mine], times[mine], sides)
+        if not len(pairs.places):
+            return self._nothing
         return self._joined(pairs, mine, sides)
 
     def _joined(self, pairs: Pairs, rows: Int64s, sides: Int64s) -> Joined:
@@ -291,8 +295,3 @@ class ColumnJoin:
 def _below(time: int, within: int) -> int:
     """The time below which rows are out of reach."""
     return max(time - within, -(2**63))
-
-
-def _no_pairs() -> Pairs:
-    none = np.zeros(0, np.int64)
-    return Pairs(none, none, none)

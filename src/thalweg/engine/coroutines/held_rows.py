@@ -45,22 +45,20 @@ class HeldRows:
 
     def take(self, numbers: Int64s, places: tuple[int, ...]) -> Chunk:
         """The rows with these numbers, in that order; of the columns those at ``places``."""
-        pieces = [self._narrow(one, places) for one in self._pieces]
-        if len(pieces) < 2:
-            return (pieces[0] if pieces else self._narrow(self.whole(), places)).take(numbers)
-        starts = np.cumsum([0, *map(len, pieces)])
+        starts = np.cumsum([0, *map(len, self._pieces)])
         of = np.searchsorted(starts, numbers, side="right") - 1
-        rows = [np.flatnonzero(of == i) for i in range(len(pieces))]
-        found = [
-            piece.take(numbers[mine] - starts[i])
-            for i, (piece, mine) in enumerate(zip(pieces, rows, strict=True))
-            if len(mine)
-        ]
-        if not found:
-            return pieces[0].take(numbers)
+        touched = np.flatnonzero(np.bincount(of))
+        pieces = [self._narrow(self._pieces[i], places) for i in touched]
+        if not pieces:
+            return self._narrow(Chunk.empty(self.record), places)
+        if len(pieces) == 1:
+            return pieces[0].take(numbers - starts[touched[0]])
+        rows = [np.flatnonzero(of == i) for i in touched]
+        named = zip(pieces, touched, rows, strict=True)
+        found = [piece.take(numbers[mine] - starts[i]) for piece, i, mine in named]
         back = np.empty(len(numbers), np.int64)
         back[np.concatenate(rows)] = np.arange(len(numbers))
-        return found[0] if len(found) == 1 else Chunk.concat(found).take(back)
+        return Chunk.concat(found).take(back)
 
     @staticmethod
     def _narrow(piece: Chunk, places: tuple[int, ...]) -> Chunk:
