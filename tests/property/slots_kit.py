@@ -13,12 +13,12 @@ from thalweg.connectors import as_source, never
 from thalweg.engine.build import Prepared, prepare
 from thalweg.engine.contract import Leaving
 from thalweg.flow.flow import Flow
-from thalweg.flow.operators.nodes import Keyed, Stateless
 from thalweg.locality import Assignment, Online, Report, RoutingTable, Statistics, keyed_operators
 from thalweg.locality.links import foreseen_links
 from thalweg.plan.plan import Plan, make_plan
 from thalweg.slots import Placer, SlottedEngine, Stepped, Threads
 from thalweg.slots.new_keys import NewKeysOfSteps
+from thalweg.testing.session import not_compiled
 
 #: The most slots.
 SLOTS = 4
@@ -27,11 +27,7 @@ SLOTS = 4
 def interpreted(flow: Flow) -> Plan:
     """The plan with nothing compiled."""
     plan = make_plan(flow)
-    nodes = tuple(
-        dataclasses.replace(node, compile="never") if isinstance(node, (Keyed, Stateless)) else node
-        for node in plan.nodes
-    )
-    return dataclasses.replace(plan, nodes=nodes)
+    return dataclasses.replace(plan, nodes=tuple(map(not_compiled, plan.nodes)))
 
 
 def random_table(

@@ -261,11 +261,12 @@ class UnitsEngine(abc.ABC):
             return self._keyed(node)
         if isinstance(node, BuiltIn):
             return BuiltInUnit(self.setting, node)
+        if isinstance(node, Coroutine):
+            return CoroutineUnit(self.setting, node, self._builder.pairs(node))
         simple: dict[type, Callable[..., Any]] = {
             Batches: BatchesUnit,
             Union: UnionUnit,
             OrderBy: OrderByUnit,
-            Coroutine: CoroutineUnit,
         }
         make = simple.get(type(node))
         return make(self.setting, node) if make else None

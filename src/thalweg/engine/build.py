@@ -29,9 +29,9 @@ from thalweg.compiler import (
 )
 from thalweg.engine.interpreted import InterpretedChain, InterpretedKey
 from thalweg.engine.interpreted_keyed import InterpretedKeyed
-from thalweg.errors import CompileRefused
+from thalweg.errors import BuildError, CompileRefused
 from thalweg.flow.operators.functions import Function
-from thalweg.flow.operators.nodes import Keyed, Node, Stateless
+from thalweg.flow.operators.nodes import Coroutine, Keyed, Node, Stateless
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import Plan, Unit, stream_schema
 
@@ -77,7 +77,7 @@ def prepare(plan: Plan) -> Prepared:
     for node in plan.nodes:
         for role, function in functions_of(node):
             sources[node.index, role] = describe(function.call)
-            node = _with_function(node, role, _frozen(function, node.name))
+            node = _with_frozen(node, role, function)
         nodes.append(node)
     prepared = Prepared(dataclasses.replace(plan, nodes=tuple(nodes)), sources)
     for index, verdict in verdicts(prepared).items():
@@ -94,6 +94,8 @@ def functions_of(node: object) -> list[tuple[str, Function]]:
     if isinstance(node, Keyed):
         found = [("process", node.process), ("on_timer", node.on_timer), ("key", node.key.function)]
         return [(role, one) for role, one in found if one is not None]
+    if isinstance(node, Coroutine) and node.pair is not None:
+        return [("pair", node.pair.function)]
     return []
 
 
@@ -114,10 +116,22 @@ def _frozen(function: Function, operator: str) -> Function:
     return dataclasses.replace(function, call=freeze(function.call, operator))
 
 
+def _with_frozen(node: Node, role: str, function: Function) -> Node:
+    """The node with a function whose captured values are frozen; a join's that cannot be is called as it is."""
+    try:
+        return _with_function(node, role, _frozen(function, node.name))
+    except BuildError:
+        if not isinstance(node, Coroutine):
+            raise
+    return dataclasses.replace(node, pair=None)
+
+
 def _with_function(node: Node, role: str, function: Function) -> Node:
     changes: dict[str, Any] = {role: function}
     if isinstance(node, Keyed) and role == "key":
         changes = {"key": dataclasses.replace(node.key, function=function)}
+    if isinstance(node, Coroutine) and node.pair is not None:
+        changes = {"pair": dataclasses.replace(node.pair, function=function)}
     return dataclasses.replace(node, **changes)
 
 
@@ -133,6 +147,8 @@ def verdicts(prepared: Prepared) -> dict[int, Verdict]:
             out[node.index] = dataclasses.replace(
                 builder.keyed_verdict(node), key_compiled=key.compiled, key_reason=key.reason
             )
+        elif isinstance(node, Coroutine):
+            out[node.index] = builder.pair_verdict(node)
     return out
 
 
@@ -198,6 +214,29 @@ class Builder:
 
     def _record(self, node: Stateless | Keyed) -> Schema:
         return stream_schema(self.plan, node.input)
+
+    # -- joins --------------------------------------------------------------------------------------------
+
+    def pairs(self, node: Coroutine) -> StatelessOperator | None:
+        """A join's function over rows that are pairs, as machine code; None where Python calls it, or there is none."""
+        if node.pair is None or not self.pair_verdict(node).compiled:
+            return None
+        try:
+            return stateless_kernel([self._pair_step(node)], node.pair.record, reject=False)
+        except NotCompilable as refusal:
+            _LOG.warning("operator %r is interpreted: %s", node.name, refusal.reason)
+            return None
+
+    def pair_verdict(self, node: Coroutine) -> Verdict:
+        """Whether a join's function compiles."""
+        if node.pair is None:
+            return Verdict(False, _FORBIDDEN)
+        return Verdict(*check_stateless([self._pair_step(node)], node.pair.record))
+
+    def _pair_step(self, node: Coroutine) -> Step:
+        assert node.pair is not None
+        call, source = node.pair.function.call, self._sources.get((node.index, "pair"))
+        return Step("map", node.name, call, node.out_ports[0].record, source)
 
     # -- keyed --------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from thalweg.engine.build import Verdict, prepare, verdicts
+from thalweg.engine.coroutines.column_join import ColumnJoin
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.built_in import BuiltIn, length_text
 from thalweg.flow.operators.functions import Function
@@ -148,6 +149,8 @@ class _Page:
         """Compiled, or interpreted and why."""
         if isinstance(node, Batches):
             return f"{_where(node.function)}, on Arrow batches"
+        if isinstance(node, Coroutine) and ColumnJoin.is_for(node):
+            return self.joined(node)
         if isinstance(node, Coroutine):
             return f"{_where(node.function)} interpreted: it has its own driver loop".strip()
         if not isinstance(node, (Stateless, Keyed)):
@@ -156,6 +159,14 @@ class _Page:
         names = ", ".join(filter(None, map(_where, _functions(node))))
         word = "compiled" if verdict.compiled else f"interpreted: {verdict.reason}"
         return f"{names} {word}".strip()
+
+    def joined(self, node: Coroutine) -> str:
+        """How a join finds and combines its pairs."""
+        if node.user is None:
+            return "pairs by column"
+        verdict = self.verdict(node)
+        word = "compiled" if verdict.compiled else f"interpreted: {verdict.reason}"
+        return f"pairs by column; {_where(node.user)} {word}"
 
     def verdict(self, node: Node) -> Verdict:
         if self.found is None:

@@ -11,7 +11,8 @@ from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.arguments import Duration, span
 from thalweg.flow.operators.functions import Function, check_parameters, returns_of
 from thalweg.flow.operators.joins import Combiner
-from thalweg.flow.operators.windows import spare_name
+from thalweg.flow.operators.nodes import OfPair
+from thalweg.flow.operators.windows import make_functions, spare_name
 from thalweg.flow.records import Field, Schema
 
 if TYPE_CHECKING:
@@ -76,6 +77,26 @@ def combining_rows(
         )
     assert returns.schema is not None
     return Combiner(records, function), returns.schema, made
+
+
+def of_pair(name: str, combine: Combiner) -> OfPair | None:
+    """The user's function as one of a row with the fields of both; None without a function."""
+    if combine.function is None:
+        return None
+    sides = [
+        [Field(f"{side}{i}", field.type) for i, field in enumerate(record.fields)]
+        for side, record in zip("ab", combine.records, strict=True)
+    ]
+    record = Schema.make_record("Pair", [field for side in sides for field in side])
+    left, right = (", ".join(f"row.{field.name}" for field in side) for side in sides)
+    text = f"def combined(row):\n    return CALL(LEFT({left}), RIGHT({right}))\n"
+    scope = {
+        "LEFT": combine.records[0].cls,
+        "RIGHT": combine.records[1].cls,
+        "CALL": combine.function,
+    }
+    made = make_functions(name, text, scope)["combined"]
+    return OfPair(record, Function.of(made, name))
 
 
 def nested(streams: Mapping[str, Stream[Any]]) -> Schema:

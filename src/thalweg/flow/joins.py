@@ -17,6 +17,7 @@ from thalweg.flow.join_parts import (
     key_pairs,
     nested,
     not_negative,
+    of_pair,
     require_stream,
 )
 from thalweg.flow.operators import joins as driver_loops
@@ -124,6 +125,8 @@ class LoopVerbs(Generic[Row]):
         joined: Stream[Any] = self.flow._operator(
             name, driver_loops.join, given, into=out, user=user
         )
+        if self.flow.compile != "never":
+            self.flow._compile_pairs(joined, of_pair(name, made))
         return joined
 
     @overload

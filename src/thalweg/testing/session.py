@@ -28,6 +28,7 @@ from thalweg.flow.operators.arguments import choice
 from thalweg.flow.operators.nodes import (
     Coroutine,
     Keyed,
+    Node,
     Source,
     Stateless,
 )
@@ -211,11 +212,14 @@ def _plan(flow: Flow, compile: Mode) -> Plan:
     plan = make_plan(flow)
     if compile != "never":
         return plan
-    nodes = tuple(
-        dataclasses.replace(node, compile="never") if isinstance(node, (Keyed, Stateless)) else node
-        for node in plan.nodes
-    )
-    return dataclasses.replace(plan, nodes=nodes)
+    return dataclasses.replace(plan, nodes=tuple(map(not_compiled, plan.nodes)))
+
+
+def not_compiled(node: Node) -> Node:
+    """The node with no function of it compiled."""
+    if isinstance(node, (Keyed, Stateless)):
+        return dataclasses.replace(node, compile="never")
+    return dataclasses.replace(node, pair=None) if isinstance(node, Coroutine) else node
 
 
 def named(found: Mapping[str, Any], name: str, what: str) -> Any:

@@ -18,10 +18,11 @@ import pyarrow as pa
 
 from thalweg.checkpoint.object_table import ObjectTable
 from thalweg.columns.chunks import Chunk, Int64s, concat_order
+from thalweg.columns.contracts import StatelessOperator
 from thalweg.columns.keys import KeySpec
 from thalweg.columns.ordering import empty_order, order_places, row_order, with_columns
 from thalweg.engine.coroutines.body import fitted
-from thalweg.engine.coroutines.direct_join import DirectJoin
+from thalweg.engine.coroutines.column_join import ColumnJoin
 from thalweg.engine.coroutines.live import Leave, Live
 from thalweg.engine.units import Given, Moment, Setting
 from thalweg.flow.operators.coroutines import Push
@@ -64,27 +65,32 @@ class CoroutineTable(ObjectTable):
     was kept when the next row comes.
     """
 
-    def __init__(self, node: Coroutine, leave: Leave) -> None:
+    def __init__(
+        self, node: Coroutine, leave: Leave, pairs: StatelessOperator | None = None
+    ) -> None:
         super().__init__(KeySpec(()), node.state)
         self._node = node
         self._leave = leave
-        self._live: Live | DirectJoin | None = None
+        self._pairs = pairs
+        self._live: Live | ColumnJoin | None = None
 
-    def live(self) -> Live | DirectJoin:
+    def live(self) -> Live | ColumnJoin:
         """The coroutine, made when there is none; its state counts as written."""
         self.touch(())
         if self._live is None:
             found = self.get(())
             self.get_or_new(())
             kept = Kept.of(self._node, found)
-            direct = DirectJoin.is_for(self._node)
+            direct = ColumnJoin.is_for(self._node)
             self._live = (
-                DirectJoin(self._node, kept) if direct else Live(self._node, kept, self._leave)
+                ColumnJoin(self._node, kept, self._pairs)
+                if direct
+                else Live(self._node, kept, self._leave)
             )
         return self._live
 
     @property
-    def awake(self) -> Live | DirectJoin | None:
+    def awake(self) -> Live | ColumnJoin | None:
         """The coroutine where there is one."""
         return self._live
 
@@ -138,6 +144,8 @@ class _Pushed:
     places: dict[str, list[int]]
     numbers: dict[str, list[int]]
     count: int = 0
+    #: the rows of a join, which come as columns
+    joined: Chunk | None = None
     place: int = -1
     of_place: int = 0
 
@@ -167,8 +175,12 @@ class CoroutineUnit:
             that nothing is held elsewhere; 0: never.
     """
 
-    def __init__(self, setting: Setting, node: Coroutine) -> None:
+    def __init__(
+        self, setting: Setting, node: Coroutine, pairs: StatelessOperator | None = None
+    ) -> None:
+        """``pairs`` is a join's function as machine code."""
         self.node = node
+        self._pairs = pairs
         self.here = True
         self.restart_every = 0
         #: how many rows its inputs hold, in an embedded run
@@ -184,7 +196,7 @@ class CoroutineUnit:
     def table(self, bucket: int) -> CoroutineTable:
         """The state of the only bucket, made on first use."""
         if bucket not in self.tables:
-            self.tables[bucket] = CoroutineTable(self.node, self._leave)
+            self.tables[bucket] = CoroutineTable(self.node, self._leave, self._pairs)
         return self.tables[bucket]
 
     def waiting(self) -> dict[str, int]:
@@ -216,16 +228,18 @@ class CoroutineUnit:
         """What the rows, and the end of the inputs, make the coroutine push, by stream."""
         domains = moment.ending
         closing = bool(domains) and Closing(min(domains), moment.round) == self._closing
-        order, ports, places = merged_rows(inputs, self._columns)
+        order, port_of, place_of = merged_places(inputs, self._columns)
         self._pushed = pushed = _Pushed.none(self.node.out_ports)
         if not self.here or not (len(order) or closing):
             return {}
         table = self.table(0)
         times = order.order[TIME] if self._timed else None
-        direct = table.live()
-        if isinstance(direct, DirectJoin):
-            self._join(direct, inputs, ports, times)
-            ports, places = [], []
+        by_column = table.live()
+        ports, places = list[int](), list[int]()
+        if isinstance(by_column, ColumnJoin):
+            self._join(by_column, inputs, port_of, times)
+        else:
+            ports, places = port_of.tolist(), place_of.tolist()
         rows = [chunk.rows() if ports else [] for chunk in inputs]
         for place, (port, row) in enumerate(zip(ports, places, strict=True)):
             live = table.live()
@@ -253,18 +267,15 @@ class CoroutineUnit:
         }
 
     def _join(
-        self, live: DirectJoin, inputs: Sequence[Chunk], ports: list[int], times: Int64s | None
+        self, live: ColumnJoin, inputs: Sequence[Chunk], ports: Int64s, times: Int64s | None
     ) -> None:
         """A join takes all rows of the step at once; those of an input stand in their order in the merged one, too."""
-        left = [chunk.each_row() for chunk in inputs]
-        arrived = ((port, next(left[port])) for port in ports)
         if times is not None and len(times):
             live.last_time = int(times[-1])
         (name,) = self._ports
-        made = live.take(arrived)
-        pushed = self._pushed
-        pushed.rows[name], pushed.places[name], pushed.numbers[name] = made
-        pushed.count = len(made[0])
+        pushed, made = self._pushed, live.take(inputs, ports)
+        pushed.joined, pushed.count = made.rows, len(made.rows)
+        pushed.places[name], pushed.numbers[name] = made.places.tolist(), made.numbers.tolist()
         if self.restart_every and live.runs >= self.restart_every:
             self._count(live)
             self.table(0).restart()
@@ -285,7 +296,7 @@ class CoroutineUnit:
         self._count(live)
         self._setting.count(self.node.name, **{"in": 1})
 
-    def _count(self, live: Live | DirectJoin) -> None:
+    def _count(self, live: Live | ColumnJoin) -> None:
         """Counts rows without a reader, each once."""
         if live.dropped or live.unread:
             self._setting.count(self.node.name, dropped=live.dropped, unread=live.unread)
@@ -298,7 +309,9 @@ class CoroutineUnit:
     def _chunk(self, port: OutPort, order: Chunk, last_time: int) -> Chunk:
         """The rows of one output with their places."""
         pushed, name = self._pushed, port.parameter
-        out = Chunk.from_rows(port.record, pushed.rows[name])
+        out = pushed.joined
+        if out is None:
+            out = Chunk.from_rows(port.record, pushed.rows[name])
         source = np.array(pushed.places[name], np.int64)
         by_row = source[source >= 0]
         at_end = len(source) - len(by_row)
@@ -325,6 +338,12 @@ class CoroutineUnit:
 def merged_rows(
     inputs: Sequence[Chunk], columns: Sequence[str]
 ) -> tuple[Chunk, list[int], list[int]]:
+    """:func:`merged_places` as Python's numbers."""
+    order, ports, places = merged_places(inputs, columns)
+    return order, ports.tolist(), places.tolist()
+
+
+def merged_places(inputs: Sequence[Chunk], columns: Sequence[str]) -> tuple[Chunk, Int64s, Int64s]:
     """The rows of several inputs in the order of the flow: their order columns, the input of each, its place there.
 
     Args:
@@ -334,7 +353,8 @@ def merged_rows(
     if len(inputs) == 1:
         (chunk,) = inputs
         count = len(chunk)
-        return Chunk(_NOTHING, [], count, chunk.order), [0] * count, list(range(count))
+        order = Chunk(_NOTHING, [], count, chunk.order)
+        return order, np.zeros(count, np.int64), np.arange(count)
     whole = Chunk.concat(
         [with_columns(Chunk(_NOTHING, [], len(c), c.order), columns) for c in inputs]
     )
@@ -342,5 +362,5 @@ def merged_rows(
     places = np.concatenate([np.arange(len(chunk)) for chunk in inputs])
     by = order_places(whole)
     if by is None:
-        return whole, ports.tolist(), places.tolist()
-    return whole.take(by), ports[by].tolist(), places[by].tolist()
+        return whole, ports, places
+    return whole.take(by), ports[by], places[by]

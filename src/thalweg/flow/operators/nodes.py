@@ -266,6 +266,14 @@ class OutPort:
     record: Schema
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class OfPair:
+    """A join's function as one of a single row that has the fields of both: what the compiler takes."""
+
+    record: Schema
+    function: Function
+
+
 @dataclasses.dataclass(frozen=True)
 class Coroutine(Node):
     """An ``async def`` operator with a driver loop of its own, over any number of inputs and outputs; one slot.
@@ -290,6 +298,8 @@ class Coroutine(Node):
     capacity: int = PORT_ROWS
     #: the user's function that the library's loop calls, in operators that the library wrote
     user: Function | None = dataclasses.field(default=None, compare=False)
+    #: that of a join in the form that may be compiled
+    pair: OfPair | None = dataclasses.field(default=None, compare=False)
 
     KIND = OperatorKind.STATEFUL
 

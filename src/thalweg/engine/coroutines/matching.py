@@ -1,0 +1,165 @@
+"""The pairs of a join in machine code: a table of keys, and for each key a queue of the rows of either side.
+
+A row is put behind the last one of its key. Its partners are the queue of the other side, from which those out of
+reach are taken off first. So a row costs one look into the table, whatever is held. Nothing is taken out of the table:
+when the room for rows is used up, both are made anew of the rows that are still in reach.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from thalweg.columns.chunks import Int64s
+from thalweg.jit import njit
+
+#: Columns of the table: whether the slot is used, its key, and by side its first and last row (-1: none).
+_USED: Final = 0
+_KEY: Final = 1
+_FIRST: Final = 2
+_LAST: Final = 4
+_WIDTH: Final = 6
+#: Planes of the rows: times, keys, and the next row of the key.
+TIMES: Final = 0
+_KEYS: Final = 1
+_NEXT: Final = 2
+_LEAST: Final = -(2**63)
+_SPARE: Final = 1024
+
+
+class Pairs(NamedTuple):
+    """By pair the place of the row that came, its number, and the number of its partner on the other side."""
+
+    places: Int64s
+    mine: Int64s
+    theirs: Int64s
+
+
+class Matcher:
+    """The keys and times of the rows that both sides hold."""
+
+    def __init__(self, within: int) -> None:
+        self._within = min(within, 2**63 - 1)
+        self.counts = np.zeros(2, np.int64)
+        self._rows = np.zeros((2, 3, 0), np.int64)
+        self._table = np.zeros((1, _WIDTH), np.int64)
+
+    def room(self, rows: Int64s) -> bool:
+        """Whether there is room for so many further rows of each side."""
+        return bool((self.counts + rows <= self._rows.shape[2]).all())
+
+    def gone(self, before: int) -> tuple[int, int]:
+        """How many rows of each side, the oldest, have a time below."""
+        left, right = (
+            int(np.searchsorted(self._rows[side, TIMES, : self.counts[side]], before))
+            for side in (0, 1)
+        )
+        return left, right
+
+    def rebuild(self, gone: tuple[int, int], rows: Int64s) -> None:
+        """Forgets the oldest rows of each side, and makes room for further ones and as many again."""
+        old, counts = self._rows, self.counts - np.array(gone)
+        size = int(2 * (counts + rows).max()) + _SPARE
+        self._rows = np.zeros((2, 3, size), np.int64)
+        self._table = np.zeros((1 << (4 * size - 1).bit_length(), _WIDTH), np.int64)
+        kept = [old[i, :, gone[i] : self.counts[i]] for i in (0, 1)]
+        self.counts = np.zeros(2, np.int64)
+        for side, one in enumerate(kept):
+            self.hold(side, one[_KEYS], one[TIMES])
+
+    def hold(self, side: int, keys: Int64s, times: Int64s) -> None:
+        """Holds rows without a look for partners."""
+        _hold(self._table, self._rows, self.counts, side, keys, times)
+
+    def match(self, keys: Int64s, times: Int64s, sides: Int64s) -> Pairs:
+        """Holds rows of both sides in their order, and gives their pairs."""
+        found = _match(self._table, self._rows, self.counts, keys, times, sides, self._within)
+        return Pairs(found[:, 0], found[:, 1], found[:, 2])
+
+
+@njit
+def _slot(table: Int64s, key: int) -> int:
+    """The slot of a key, which it takes where it has none."""
+    mask = len(table) - 1
+    mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
+    at = np.int64(mixed >> np.uint64(20)) & mask
+    while table[at, _USED] and table[at, _KEY] != key:
+        at = (at + 1) & mask
+    if not table[at, _USED]:
+        table[at, _USED] = 1
+        table[at, _KEY] = key
+        table[at, _FIRST:_WIDTH] = -1
+    return int(at)
+
+
+@njit
+def _put(
+    table: Int64s, rows: Int64s, counts: Int64s, side: int, at: int, key: int, time: int
+) -> int:
+    """Puts a row behind the last one of its key; its number."""
+    number = counts[side]
+    counts[side] += 1
+    rows[side, TIMES, number] = time
+    rows[side, _KEYS, number] = key
+    rows[side, _NEXT, number] = -1
+    last = table[at, _LAST + side]
+    if last < 0:
+        table[at, _FIRST + side] = number
+    else:
+        rows[side, _NEXT, last] = number
+    table[at, _LAST + side] = number
+    return int(number)
+
+
+@njit
+def _first_in_reach(table: Int64s, rows: Int64s, side: int, at: int, before: int) -> int:
+    """The first row of a key that is not out of reach; takes those off that are."""
+    first = table[at, _FIRST + side]
+    while first >= 0 and rows[side, TIMES, first] < before:
+        first = rows[side, _NEXT, first]
+    table[at, _FIRST + side] = first
+    if first < 0:
+        table[at, _LAST + side] = -1
+    return int(first)
+
+
+@njit
+def _hold(
+    table: Int64s, rows: Int64s, counts: Int64s, side: int, keys: Int64s, times: Int64s
+) -> None:
+    for i in range(len(keys)):
+        _put(table, rows, counts, side, _slot(table, keys[i]), keys[i], times[i])
+
+
+@njit
+def _match(
+    table: Int64s,
+    rows: Int64s,
+    counts: Int64s,
+    keys: Int64s,
+    times: Int64s,
+    sides: Int64s,
+    within: int,
+) -> Int64s:
+    """Rows of (place, number, number of the partner), in the order of the rows and, of one, of the partners."""
+    found = np.empty((len(keys) + 16, 3), np.int64)
+    size = 0
+    for i in range(len(keys)):
+        side, time = sides[i], times[i]
+        other = 1 - side
+        at = _slot(table, keys[i])
+        mine = _put(table, rows, counts, side, at, keys[i], time)
+        before = time - within if time >= _LEAST + within else _LEAST
+        theirs = _first_in_reach(table, rows, other, at, before)
+        while theirs >= 0:
+            if size == len(found):
+                grown = np.empty((2 * size, 3), np.int64)
+                grown[:size] = found
+                found = grown
+            found[size, 0] = i
+            found[size, 1] = mine
+            found[size, 2] = theirs
+            size += 1
+            theirs = rows[other, _NEXT, theirs]
+    return found[:size]
