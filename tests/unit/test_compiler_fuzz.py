@@ -193,7 +193,7 @@ def compare_all(compare: Compare, first: int, count: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("compare", "count"), [(compare_maps, sized(14, 3)), (compare_keyed, sized(8, 2))]
+    ("compare", "count"), [(compare_maps, sized(14, 5)), (compare_keyed, sized(8, 3))]
 )
 def test_random_functions_give_what_python_gives(
     compare: Compare, count: int, left: list[int]

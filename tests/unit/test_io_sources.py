@@ -205,3 +205,33 @@ def test_fail() -> None:
         tw.DataError, match=r"(?s)source 'pairs': row 1 does not fit Pair.*errors='reject'"
     ):
         list(feed)
+
+
+class Measured(NamedTuple):
+    at: int
+    amount: int
+
+
+def test_tuples_of_another_length_are_bad_rows() -> None:
+    """One more or one fewer value than the record has fields: rejected by its place, the others stay."""
+    for odd in ((1, 2, 3), (4,)):
+        flow = tw.Flow("lengths")
+        rows = flow.source("rows", Measured, errors="reject")
+        rows.sink("out")
+        rows.rejected.sink("bad")
+        result = tw.run(flow, {"rows": [(1, 2), odd, (5, 6)]}, threads=1)
+        assert result.rows("out") == [Measured(1, 2), Measured(5, 6)]
+        assert [one.position for one in result.rows("bad")] == ["row 1"]
+
+
+def test_a_lane_that_is_not_declared_is_a_bad_row() -> None:
+    """Of rows that a program gives, too, which are fitted a chunk at a time."""
+    flow = tw.Flow("lanes")
+    rows = flow.source(
+        "rows", Measured, order_by="at", lane="amount", lanes=[1, 2], errors="reject"
+    )
+    rows.sink("out")
+    rows.rejected.sink("bad")
+    result = tw.run(flow, {"rows": [(1, 1), (2, 3), (3, 2)]}, threads=1)
+    assert result.rows("out") == [Measured(1, 1), Measured(3, 2)]
+    assert [one.position for one in result.rows("bad")] == ["row 1"]
