@@ -39,7 +39,7 @@ class TimeCalls(Containers):
         given = dict(zip(_ARGUMENTS, node.args, strict=False))
         words = {word.arg: word.value for word in node.keywords if word.arg in _ARGUMENTS}
         count = len(node.args) + len(node.keywords)
-        given |= words  # type: ignore[arg-type]
+        given |= words
         if "time" not in given or len(given) != count:
             self.refuse(f"calls {name} with other arguments than a time and a zone")
         return given
