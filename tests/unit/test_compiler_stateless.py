@@ -470,7 +470,6 @@ def catches(r: Row) -> bool:
         (lambda r: r.kind == 3, "compares a Category with an int"),
         (lambda r: r.kind + r.kind, "`+` on a Category"),
         (lambda r: UNSORTED[0] > r.a, "`UNSORTED`, a captured list that holds values of"),
-        (lambda r: [i for i in range(3)], "makes a list"),
         (lambda r: min(r.a, r.x), "different types"),
         (lambda r: r.missing, "no field `missing`"),
         (lambda r: (1 if r.ok else 2.0) > r.a, "`if else` gives an int or a float"),
