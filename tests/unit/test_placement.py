@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import math
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,7 +65,12 @@ def test_location() -> None:
 
 def test_exchanges_of_one_process_are_what_its_tasks_sent() -> None:
     """By stage that reads them, all tasks together; a report has passed through JSON, and may have none."""
-    reports = [{"sent": {"1": 70, "2": 3}}, {"sent": {"2": 5}}, {"sent": {}}, {}]
+    reports: list[dict[str, Any]] = [
+        {"sent": {"1": 70, "2": 3}},
+        {"sent": {"2": 5}},
+        {"sent": {}},
+        {},
+    ]
     here = ("driver", "driver")
     assert exchanges_here(2, reports) == [Exchange(70, 0, here), Exchange(8, 0, here)]
 
