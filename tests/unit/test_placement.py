@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import collections
 import math
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thalweg.spark.cluster.exchanges import Exchange, co_located
+from thalweg.spark.cluster.exchanges import Exchange, co_located, exchanges_here
 from thalweg.spark.cluster.placement import Executor, assign
 
 _CORES = st.lists(st.integers(1, 8), min_size=1, max_size=6)
@@ -60,6 +61,18 @@ def test_one_goes_and_one_comes() -> None:
 def test_location() -> None:
     """As Spark's TaskLocation reads it."""
     assert Executor("3", "10.0.0.7", 4).location == "executor_10.0.0.7_3"
+
+
+def test_exchanges_of_one_process_are_what_its_tasks_sent() -> None:
+    """By stage that reads them, all tasks together; a report has passed through JSON, and may have none."""
+    reports: list[dict[str, Any]] = [
+        {"sent": {"1": 70, "2": 3}},
+        {"sent": {"2": 5}},
+        {"sent": {}},
+        {},
+    ]
+    here = ("driver", "driver")
+    assert exchanges_here(2, reports) == [Exchange(70, 0, here), Exchange(8, 0, here)]
 
 
 def test_co_located() -> None:

@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sizes import sized
 
+import thalweg as tw
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.ordering import merge, with_columns
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import KEY, LEVEL, SEQ, TIME
 from thalweg.spark.tasks import transport
+from thalweg.spark.tasks.numbers import narrowed, widened
 from thalweg.spark.tasks.transport import (
     Blob,
     decode,
@@ -69,6 +71,68 @@ def test_what_is_sent_arrives(rows: list[Wide]) -> None:
     """Values and order columns."""
     sent = chunk(rows)
     assert same(decode(encode(sent, ORDER), SCHEMA, ORDER), sent)
+
+
+def test_whole_numbers_travel_narrow_and_come_back() -> None:
+    """Any int64: near each other, in small steps over a wide range, at both ends of the range, of any distance."""
+    rng = np.random.default_rng(7)
+    ends = np.array([-(2**63), 2**63 - 1], np.int64)
+    cases: list[tuple[Any, int | None]] = [
+        (rng.integers(-100, 100, 300), 1),
+        (rng.integers(2**62, 2**62 + 60_000, 300), 2),
+        (np.cumsum(rng.integers(0, 2**31, 300)), 4),
+        (np.cumsum(rng.integers(-9, 9, 300)) * 2**20 + 2**50, 4),
+        (np.arange(300) * 2**40, 1),
+        (np.r_[ends, np.zeros(300, np.int64)], None),
+        (np.resize(ends, 300), 1),  # a step from one end to the other wraps around
+        (np.r_[ends[1] - np.arange(300), ends[1]], 2),
+        (rng.integers(-(2**63), 2**63 - 1, 300), None),
+        (np.arange(9), None),
+    ]
+    for values, width in cases:
+        found = narrowed(values)
+        if width is None:
+            assert found is None
+        else:
+            assert found is not None and found.values.itemsize == width
+            back = widened(found.values, found.form)
+            assert back.dtype == np.int64 and np.array_equal(back, values)
+
+
+class Timed(NamedTuple):
+    """A row with its time, beside a time of another kind, and values that may be missing."""
+
+    at: tw.Timestamp
+    other: tw.Timestamp | None
+    kind: tw.Category | None
+    n: int | None
+
+
+def test_times_that_a_field_has_travel_once() -> None:
+    """The time of a row is sent only where no field has it, also where a field nearly has it."""
+    rows = [
+        Timed(
+            tw.Timestamp(i * 10**9),
+            None if i % 3 else tw.Timestamp(i),
+            f"k{i % 100}" if i % 4 else None,
+            None if i % 5 else i,
+        )
+        for i in range(1_000)
+    ]
+    schema = Schema.of(Timed)
+    sizes = []
+    for late in (0, 1):
+        sent = Chunk.from_rows(schema, rows)
+        times = sent.columns[0].values.copy()
+        times[500] += late
+        sent.order = {TIME: times, SEQ: np.arange(1_000) * 7}
+        blob = encode(sent, (TIME, SEQ))
+        found = decode(blob, schema, (TIME, SEQ))
+        assert found.rows() == rows
+        assert np.array_equal(found.order[TIME], times)
+        assert np.array_equal(found.order[SEQ], sent.order[SEQ])
+        sizes.append(blob.size)
+    assert sizes[0] < sizes[1]
 
 
 @pytest.mark.parametrize(

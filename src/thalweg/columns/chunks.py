@@ -375,7 +375,17 @@ def _empty_order(name: str) -> Any:
 
 def take_order(values: Any, rows: Int64s) -> Any:
     """An order column at these rows."""
-    return values.take(pa.array(rows)) if isinstance(values, pa.Array) else values[rows]
+    if not isinstance(values, pa.Array):
+        return values[rows]
+    if len(rows) <= len(values) and _all_empty(values):
+        return values.slice(0, len(rows))
+    return values.take(pa.array(rows))
+
+
+def _all_empty(keys: pa.Array) -> bool:
+    """Whether no row is a timer's, as in front of the first keyed operator."""
+    data = keys.buffers()[2]
+    return keys.null_count == 0 and (data is None or data.size == 0)
 
 
 def slice_order(values: Any, start: int, stop: int) -> Any:

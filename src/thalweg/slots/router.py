@@ -76,7 +76,7 @@ class Router:
         routed = self.routed.setdefault(node.name, [0, 0])
         routed[0] += int(np.count_nonzero(slots == here))
         routed[1] += len(slots)
-        for slot in np.unique(slots).tolist():
+        for slot in np.flatnonzero(np.bincount(slots)).tolist():
             places = np.flatnonzero(slots == slot)
             yield slot, None if len(places) == len(chunk) else places
 

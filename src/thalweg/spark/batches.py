@@ -32,8 +32,8 @@ from thalweg.spark import inputs as io
 from thalweg.spark.batch_thread import query_here
 from thalweg.spark.checkpoint.manifest import manifest_of
 from thalweg.spark.checkpoint.store import Store
-from thalweg.spark.cluster.exchanges import exchanges, tagged
-from thalweg.spark.cluster.placement import SlotPlacement
+from thalweg.spark.cluster.exchanges import Exchange, exchanges, exchanges_here, tagged
+from thalweg.spark.cluster.placement import SlotPlacement, is_one_process
 from thalweg.spark.elastic import Adaptation, BatchChange
 from thalweg.spark.keys.locality import Asked, KeyRouting, Routed, followed
 from thalweg.spark.keys.locality_progress import locality_progress, table_changes
@@ -203,11 +203,16 @@ class BatchRunner:
     def _locality(
         self, job: StageJob, routed: Routed, reports: Sequence[Mapping[str, Any]]
     ) -> dict[str, Any]:
-        found = exchanges(self.spark, job.attempt) if job.slots > 1 else []
+        found = self._exchanges(job, reports) if job.slots > 1 else []
         if not found and routed.run is None:
             return {}
         top = None if self._routing is None else self._routing.top_keys()
         return locality_progress(self.plan, job.slots, routed, reports, found, top)
+
+    def _exchanges(self, job: StageJob, reports: Sequence[Mapping[str, Any]]) -> Sequence[Exchange]:
+        if is_one_process(self.spark):
+            return exchanges_here(job.slots, reports)
+        return exchanges(self.spark, job.attempt)
 
     def job(self, batch: int, previous: records.CommitRecord | None, *, ends: bool) -> StageJob:
         """What the tasks of a batch must know, without tables."""

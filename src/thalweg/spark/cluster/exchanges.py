@@ -1,10 +1,14 @@
-"""What the exchanges between a batch's stages carried, and between which executors, as Spark measured it."""
+"""What the exchanges between a batch's stages carried, and between which executors, as Spark measured it.
+
+Its numbers come late and are asked for one by one, which takes a part of a short batch. Where one process runs all
+tasks there is one executor, and what the tasks say that they have sent is enough.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from py4j.protocol import Py4JError
@@ -14,6 +18,8 @@ from pyspark.sql import SparkSession
 _LATE_MS: Final = 500
 #: More tasks than slots a stage has; those that ran again count last.
 _TASKS: Final = 100_000
+#: Spark's name of the executor of a local master.
+_HERE: Final = "driver"
 
 
 class Exchange(NamedTuple):
@@ -40,6 +46,14 @@ def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
     finally:
         with contextlib.suppress(Py4JError):  # the session may have been stopped
             context.removeJobTag(tag)
+
+
+def exchanges_here(slots: int, reports: Sequence[Mapping[str, Any]]) -> list[Exchange]:
+    """The exchanges of a batch whose tasks all ran in one process, by what its tasks reported."""
+    sent: dict[int, int] = {}
+    for stage, size in (one for said in reports for one in said.get("sent", {}).items()):
+        sent[int(stage)] = sent.get(int(stage), 0) + size
+    return [Exchange(sent[stage], 0, (_HERE,) * slots) for stage in sorted(sent)]
 
 
 def exchanges(spark: SparkSession, tag: str) -> list[Exchange]:

@@ -114,9 +114,13 @@ class SlotPlacement:
 
 def _wanted(spark: SparkSession) -> bool:
     """Whether executors can be chosen: there are several, and no plan that changes while it runs."""
+    return not is_one_process(spark) and spark.conf.get("spark.sql.adaptive.enabled") == "false"
+
+
+def is_one_process(spark: SparkSession) -> bool:
+    """Whether the driver's process is the only executor."""
     master = str(spark.sparkContext.master)
-    here = master.startswith("local") and not master.startswith("local-cluster")
-    return not here and spark.conf.get("spark.sql.adaptive.enabled") == "false"
+    return master.startswith("local") and not master.startswith("local-cluster")
 
 
 def executors_of(spark: SparkSession) -> list[Executor]:

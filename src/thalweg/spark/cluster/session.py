@@ -169,6 +169,10 @@ def _local_settings() -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": folder,
+        # Blobs are as small as they get already, and what one process writes and reads again on this machine need not
+        # be checked. On a cluster a user's own rows would cross the network unpacked.
+        "spark.shuffle.compress": "false",
+        "spark.shuffle.checksum.enabled": "false",
         "spark.sql.warehouse.dir": (Path(folder) / "warehouse").as_uri(),
         # Its default forks two chmods a batch; both write a temporary file and rename it, and kill -9 is tested.
         "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Collection, Iterator, Sequence
 
 import orjson
@@ -26,7 +27,11 @@ def merge_phases(phases: list[Moment], data: bytes) -> None:
 
 
 class Sender:
-    """Turns what leaves a stage into blobs for the stages behind it."""
+    """Turns what leaves a stage into blobs for the stages behind it.
+
+    Attributes:
+        sent: by stage, the bytes of chunks and punctuations for it.
+    """
 
     def __init__(self, runner: StageRunner, job: StageJob, stage: int) -> None:
         self._runner = runner
@@ -35,6 +40,7 @@ class Sender:
         self._wanted = job.wanted
         self._stage = stage
         self._phase = 0
+        self.sent: collections.Counter[int] = collections.Counter()
 
     def ending(self, domains: Collection[int], number: int) -> None:
         """Tells the phase: 0 while rows flow, then one for each step of the end."""
@@ -62,6 +68,7 @@ class Sender:
         for slot, places in self._runner.split(edge, chunk, self._routes):
             for piece in pieces(chunk) if places is None else taken(chunk, places):
                 data = encode(piece, order)
+                self.sent[stage] += data.size
                 yield Blob(stage, slot, "chunk", edge.node, edge.port, self._phase, data)
 
     def clocks(self, phases: Sequence[Moment]) -> Iterator[Blob]:
@@ -69,6 +76,7 @@ class Sender:
         data = to_json([[sorted(p.clocks.items()), sorted(p.ending), p.round] for p in phases])
         for stage in range(self._stage + 1, self._plan.depth):
             for slot in range(self._routes.slots):
+                self.sent[stage] += len(data)
                 yield Blob(stage, slot, "clock", 0, 0, 0, data)
 
 

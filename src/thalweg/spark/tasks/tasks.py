@@ -184,7 +184,7 @@ def _first_stage(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[B
         ends = engine.plan.closings if facts["ends"] else ()
         yield from sender.clocks([rows, *(Moment({}, frozenset([at]), n) for at, n in ends)])
         said = save(job, 0, 0, hot, _task_id())
-        facts |= _slowest(engine)
+        facts |= {"sent": sender.sent, **_slowest(engine)}
     yield report(0, 0, {**said, **facts, **started.spent()})
 
 
@@ -220,7 +220,7 @@ def _later_stage(job: StageJob, stage: int, batches: Iterator[pa.RecordBatch]) -
         yield from sender.clocks(phases)
         said = save(job, stage, slot, hot, _task_id())
         facts = {"clocks": clocks_of(job, hot.engine, slot), **_slowest(hot.engine)}
-        facts["routed"] = runner.router.routed
+        facts |= {"sent": sender.sent, "routed": runner.router.routed}
         if (counter := runner.counter) is not None:
             job.told.add([(job.attempt, stage, slot, counter.summary().to_bytes())])
             facts["pairs"] = [counter.hashed, counter.pairs]

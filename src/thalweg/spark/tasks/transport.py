@@ -18,9 +18,10 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 
 from thalweg.columns.chunks import CATEGORIES, Chunk, Column, Int64s
 from thalweg.columns.ordering import empty_order
-from thalweg.flow.field_types import Kind
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
-from thalweg.plan.plan import KEY
+from thalweg.plan.plan import KEY, TIME
+from thalweg.spark.tasks.numbers import narrowed, widened
 
 #: A blob holds at most about so many bytes. On its way it is copied a dozen times, here and in the JVM: what fits a
 #: processor's cache, and buffers that are used again, cost less than fresh memory; smaller ones cost more calls.
@@ -36,6 +37,14 @@ _SAMPLE_BYTES: Final = 64 << 10
 _WORTH: Final = 0.9
 #: Arrow's readers want numbers at multiples of so many bytes.
 _ALIGNED: Final = 8
+
+#: Of a field: how its numbers were made narrow.
+_FORM: Final = b"form"
+#: Of a blob: the field that is each row's time too.
+_TIME_FIELD: Final = b"time"
+_WHOLE: Final = (Kind.INT, Kind.TIMESTAMP, Kind.TIMER)
+#: So many texts have numbers of one byte.
+_FEW_TEXTS: Final = 128
 
 #: The frame between stages. ``stage`` is where the blob is read, ``slot`` the slot that reads it. As a type, since the
 #: JVM would be asked what a text means.
@@ -115,24 +124,59 @@ def to_json(content: Any) -> bytes:
 def encode(chunk: Chunk, order: Sequence[str]) -> pa.Buffer:
     """A chunk with these order columns as an Arrow IPC stream; categories as dictionaries of their texts.
 
-    Order columns of zeros, such as the level of rows, are left out.
+    Order columns of zeros, such as the level of rows, are left out, and so is the time where a field has it. Between
+    stages, where there are order columns, whole numbers go in as few bytes as they need; sinks take them as they are.
     """
-    arrays = [_wire(column) for column in chunk.columns]
-    names = list(chunk.schema.names)
+    wires = [
+        _wire(field.name, column, narrow=bool(order))
+        for field, column in zip(chunk.schema.fields, chunk.columns, strict=True)
+    ]
+    facts = {}
     for name in order:
         values = chunk.order[name]
         if isinstance(values, pa.Array):
-            if not values.nbytes or not pc.max(pc.binary_length(values)).as_py():
-                continue
-        elif not values.any():
-            continue
-        arrays.append(values if isinstance(values, pa.Array) else pa.array(values))
-        names.append(name)
-    batch = pa.RecordBatch.from_arrays(arrays, names=names)
+            if values.nbytes and pc.max(pc.binary_length(values)).as_py():
+                wires.append(_Wire(pa.field(name, values.type), values))
+        elif name == TIME and (place := _time_field(chunk, values)) is not None:
+            facts[_TIME_FIELD] = str(place)
+        elif values.any():
+            wires.append(_numbers(name, values))
+    schema = pa.schema([one.field for one in wires], metadata=facts)
+    batch = pa.RecordBatch.from_arrays([one.array for one in wires], schema=schema)
     sink = pa.BufferOutputStream()
-    with ipc.new_stream(sink, batch.schema, options=_LZ4 if _shrinks(arrays) else _PLAIN) as writer:
+    rest = [one.array for one in wires if not one.narrow]
+    shrinks = 4 * sum(array.nbytes for array in rest) >= batch.nbytes and _shrinks(rest)
+    with ipc.new_stream(sink, schema, options=_LZ4 if shrinks else _PLAIN) as writer:
         writer.write_batch(batch)
     return sink.getvalue()
+
+
+class _Wire(NamedTuple):
+    """A column on its way."""
+
+    field: pa.Field
+    array: pa.Array
+    #: in few bytes already
+    narrow: bool = False
+
+
+def _time_field(chunk: Chunk, times: Int64s) -> int | None:
+    """The field that has each row's time."""
+    for place, column in enumerate(chunk.columns):
+        if column.type.kind is Kind.TIMESTAMP and column.valid is None:
+            values = column.values
+            if len(values) and values[-1] == times[-1] and np.array_equal(values, times):
+                return place
+    return None
+
+
+def _numbers(name: str, values: Int64s) -> _Wire:
+    found = narrowed(values)
+    if found is None:
+        array = pa.array(values)
+        return _Wire(pa.field(name, array.type), array)
+    array = pa.array(found.values)
+    return _Wire(pa.field(name, array.type, metadata={_FORM: found.form}), array, narrow=True)
 
 
 def _shrinks(arrays: Sequence[pa.Array]) -> bool:
@@ -148,27 +192,57 @@ def _shrinks(arrays: Sequence[pa.Array]) -> bool:
     return bool(_CODEC.compress(sample).size < _WORTH * _SAMPLE_BYTES)
 
 
-def _wire(column: Column) -> pa.Array:
-    if column.type.kind is not Kind.CATEGORY:
-        return column.to_arrow()
+def _wire(name: str, column: Column, *, narrow: bool) -> _Wire:
+    kind = column.type.kind
+    if kind is Kind.CATEGORY:
+        return _texts(name, column, narrow=narrow)
+    if narrow and kind in _WHOLE and column.valid is None:
+        return _numbers(name, column.values)
+    array = column.to_arrow()
+    return _Wire(pa.field(name, array.type), array)
+
+
+def _texts(name: str, column: Column, *, narrow: bool) -> _Wire:
     if column.valid is None:
-        return CATEGORIES.decode_dictionary(column.values)
-    return column.to_arrow().dictionary_encode()
+        coded = CATEGORIES.decode_dictionary(column.values)
+    else:
+        coded = column.to_arrow().dictionary_encode()
+    narrow = narrow and len(coded.dictionary) <= _FEW_TEXTS
+    if narrow:
+        coded = pa.DictionaryArray.from_arrays(coded.indices.cast(pa.int8()), coded.dictionary)
+    return _Wire(pa.field(name, coded.type), coded, narrow)
 
 
 def decode(data: bytes | pa.Buffer, schema: Schema, order: Sequence[str]) -> Chunk:
     """The chunk of :func:`encode`; its columns may be views of ``data``."""
     batch = ipc.open_stream(_aligned(data)).read_next_batch()
-    columns = [
-        Column.from_arrow(field.type, batch.column(i)) for i, field in enumerate(schema.fields)
-    ]
-    sent = batch.schema.names[len(schema.fields) :]
-    hidden = empty_order([name for name in order if name not in sent], batch.num_rows)
-    for place, name in enumerate(sent, len(schema.fields)):
-        values = batch.column(place)
-        hidden[name] = values if name == KEY else values.to_numpy(zero_copy_only=False)
-    hidden = {name: hidden[name] for name in order}
-    return Chunk(schema, columns, batch.num_rows, hidden)
+    columns = [_column(field.type, batch, place) for place, field in enumerate(schema.fields)]
+    hidden = {
+        name: batch.column(place) if name == KEY else _values(batch, place)
+        for place, name in enumerate(batch.schema.names)
+        if place >= len(schema.fields)
+    }
+    if (place := (batch.schema.metadata or {}).get(_TIME_FIELD)) is not None:
+        hidden[TIME] = columns[int(place)].values
+    missing = [name for name in order if name not in hidden]
+    hidden |= empty_order(missing, batch.num_rows)
+    return Chunk(schema, columns, batch.num_rows, {name: hidden[name] for name in order})
+
+
+def _column(kind: FieldType, batch: pa.RecordBatch, place: int) -> Column:
+    if _form(batch, place) is None:
+        return Column.from_arrow(kind, batch.column(place))
+    return Column(kind, _values(batch, place))
+
+
+def _values(batch: pa.RecordBatch, place: int) -> Int64s:
+    values, form = batch.column(place).to_numpy(zero_copy_only=False), _form(batch, place)
+    return values if form is None else widened(values, form)
+
+
+def _form(batch: pa.RecordBatch, place: int) -> str | None:
+    found = (batch.schema.field(place).metadata or {}).get(_FORM)
+    return None if found is None else found.decode()
 
 
 def _aligned(data: bytes | pa.Buffer) -> pa.Buffer:
