@@ -111,6 +111,26 @@ def test_texts_compare_as_in_python() -> None:
     agree(COMPARISONS)
 
 
+def test_what_stands_around_a_number() -> None:
+    """Python's int and float know other white space than strip: the separators 28 to 31 are none to them."""
+    texts = [
+        f"{a}{digits}{b}"
+        for digits in ("7", "1.5")
+        for a in ("", " ", "\x1f")
+        for b in ("", "\n", "\x1c", "\xa0")
+    ]
+    function = function_of(["str(int(r.a))", "str(float(r.a) == 1.5)"])
+    kernel = stateless_kernel(
+        [Step("map", "it", function, Schema.of(Eight))], Schema.of(Two), reject=True
+    )
+    for text in texts:
+        row = Two(text, "", 0, None)
+        result = kernel(Chunk.from_rows(Schema.of(Two), [row]))
+        wanted = plain(function, row)
+        made = Chunk(Schema.of(Eight), result.columns, len(result.source)).rows()
+        assert made == ([] if isinstance(wanted, type) else [wanted]), repr(text)
+
+
 @pytest.mark.slow
 def test_every_operation_gives_what_python_gives() -> None:
     """All operations that compile, over texts of every kind."""

@@ -224,6 +224,19 @@ def test_tuples_of_another_length_are_bad_rows() -> None:
         assert [one.position for one in result.rows("bad")] == ["row 1"]
 
 
+class Swapped(NamedTuple):
+    amount: int
+    at: int
+
+
+def test_records_of_another_class_are_read_by_name() -> None:
+    """Where their fields have the same names; in another order a place would say nothing."""
+    flow = tw.Flow("swapped")
+    flow.source("rows", Measured).sink("out")
+    for rows in ([Swapped(2, 1)], [Measured(1, 2), Swapped(amount=2, at=1)]):
+        assert set(tw.run(flow, {"rows": rows}, threads=1).rows("out")) == {Measured(1, 2)}
+
+
 def test_a_lane_that_is_not_declared_is_a_bad_row() -> None:
     """Of rows that a program gives, too, which are fitted a chunk at a time."""
     flow = tw.Flow("lanes")

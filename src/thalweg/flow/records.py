@@ -151,6 +151,13 @@ class Schema:
                 raise TypeError(f"{self.name}.{field.name}: {error}") from None
         return self.make(fitted)
 
+    def is_same_in_another_order(self, row: Any) -> bool:
+        """Whether a row is a NamedTuple of another class whose fields are these in another order."""
+        names = getattr(type(row), "_fields", self.names)
+        return bool(
+            names != self.names and len(names) == len(self.names) and {*names} == {*self.names}
+        )
+
     def take(self, row: Any) -> Any:
         """A row of an input, a tuple or a mapping, as an instance of the user's class; see ``FieldType.take``.
 
@@ -159,6 +166,8 @@ class Schema:
         """
         if isinstance(row, Mapping):
             row = tuple(row.get(f.name, None if f.type.optional else MISSING) for f in self.fields)
+        elif type(row) is not self.cls and self.is_same_in_another_order(row):
+            row = tuple(getattr(row, field.name) for field in self.fields)
         if not isinstance(row, tuple) or len(row) != len(self.fields):
             raise TypeError(f"expected {self}, got {type(row).__name__} {row!r:.80}")
         values = []

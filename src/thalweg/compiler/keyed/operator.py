@@ -305,12 +305,14 @@ class CompiledKeyed:
     def _replay_rows(self, split: Split, run: Run) -> None:
         """Runs the row that raised, and some behind it, in Python: each time twice as many, as a raise costs more.
 
+        Where states hold texts or containers it is that row alone: Python makes and stores all of a state at each.
         Stops before a row whose key has a timer to fire first.
         """
         first = int(run.ctl[layout.PLACE])
         end = int(split.ranges[run.ctl[layout.LAST] - 1, END])
         rows = split.order[first : min(first + run.interpreted, end)]
-        run.interpreted *= 2
+        if self.spec.state.fixed_width:
+            run.interpreted *= 2
         values = split.chunk.take(rows).rows()
         for at, (row, value) in enumerate(zip(rows.tolist(), values, strict=True), first):
             bucket, entry = int(split.ranges[run.ctl[layout.RANGE], BUCKET]), int(split.entries[at])

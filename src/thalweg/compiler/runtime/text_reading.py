@@ -36,9 +36,20 @@ def _sign_of(text: Any) -> Any:
 
 
 @outer
+def _number_in(text: Any) -> Any:
+    """The text without the white space that numbers may have around them: the separators 28 to 31 are none in ASCII."""
+    inner_part = text_strip(text)
+    if inner_part[1] != text[1]:
+        for place in range(text[0], text[0] + text[1]):
+            if 28 <= byte(place) <= 31:
+                raise ValueError("left to Python")
+    return inner_part
+
+
+@outer
 def text_int(text: Any) -> Any:
     """``int(text)``."""
-    text = text_strip(text)
+    text = _number_in(text)
     sign, place = _sign_of(text)
     end = text[0] + text[1]
     if place == end:
@@ -72,7 +83,7 @@ def _exponent(place: Any, end: Any) -> Any:
 @outer
 def text_float(text: Any) -> Any:
     """``float(text)``: one rounding of exact numbers, so the nearest float."""
-    text = text_strip(text)
+    text = _number_in(text)
     sign, place = _sign_of(text)
     end = text[0] + text[1]
     mantissa, digits, power = int64(0), 0, int64(0)
