@@ -172,3 +172,18 @@ def test_a_source_in_tuples() -> None:
     pair = wrapped(describe(lambda row: (row.n, 1)))
     assert eval(pair.text)(ROWS[7]) == ((7, 1),)
     assert "yields" in wrapped(describe(generator)).reason
+
+
+def test_what_a_deduplication_rejects() -> None:
+    """Rows on which the function of the key raises are in its stream of rejected rows."""
+
+    def one(row: Row) -> int:
+        return row.n // row.n
+
+    flow = tw.Flow("first", errors="reject")
+    kept = flow.source("rows", Row).dedupe(one, name="once")
+    kept.sink("out")
+    kept.rejected.sink("rejected")
+    rows = [Row(n, "", None, "a", 0.0) for n in (3, 0, 4)]
+    for result in (run_reference(flow, {"rows": rows}), tw.run(flow, {"rows": rows}, threads=1)):
+        assert len(result.rows("out")) == len(result.rows("rejected")) == 1

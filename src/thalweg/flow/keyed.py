@@ -127,7 +127,7 @@ class KeyedStream(WindowVerbs[Row, KeyValue]):
             record, name=f"{label}/conflicts", into=same
         )
         own = stream._own_keeping(*self._key_names())
-        return main._deduped(own, dataclasses.replace(other, own=own))
+        return main._deduped(own, dataclasses.replace(other, own=own), marked.ref)
 
     # -- the common parts ---------------------------------------------------------------------------------
 

@@ -359,9 +359,10 @@ class Stream(LoopVerbs[Row], StatelessVerbs[Row]):
 
     # -- the common parts of the verbs ------------------------------------------------------------------
 
-    def _deduped(self, own: key_order.Own | None, conflicts: Stream[Row]) -> Deduped[Row]:
+    def _deduped(self, own: key_order.Own | None, conflicts: Stream[Row], by: Ref) -> Deduped[Row]:
         out: Deduped[Row] = Deduped(self.flow, self.ref, self.schema, self.time, own)
         object.__setattr__(out, "conflicts", conflicts)
+        object.__setattr__(out, "by", by)
         return out
 
     def _key_function(self, keys: Sequence[Any], buckets: int, into: Any) -> Key:
@@ -376,3 +377,10 @@ class Deduped(Stream[Row]):
     """The kept rows; ``conflicts`` has the rows whose key was kept with another payload."""
 
     conflicts: Stream[Row]
+    #: what the operator by key puts out
+    by: Ref
+
+    @property
+    def rejected(self) -> Stream[Rejected]:
+        """The rows whose key's function raised (``errors="reject"``)."""
+        return Stream(self.flow, Ref(self.by.node, "rejected"), REJECTED, None)
