@@ -185,5 +185,6 @@ def test_what_a_deduplication_rejects() -> None:
     kept.sink("out")
     kept.rejected.sink("rejected")
     rows = [Row(n, "", None, "a", 0.0) for n in (3, 0, 4)]
-    for result in (run_reference(flow, {"rows": rows}), tw.run(flow, {"rows": rows}, threads=1)):
-        assert len(result.rows("out")) == len(result.rows("rejected")) == 1
+    reference, result = run_reference(flow, {"rows": rows}), tw.run(flow, {"rows": rows}, threads=1)
+    for name in ("out", "rejected"):
+        assert len(reference.sinks[name]) == len(result.rows(name)) == 1
