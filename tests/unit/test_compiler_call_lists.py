@@ -6,10 +6,9 @@ import collections
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from thalweg.compiler.keyed_code import KeyedSpec, write_keyed
-
 import thalweg as tw
 from thalweg.columns.keys import KeySpec
+from thalweg.compiler.keyed.code import KeyedSpec, write_keyed
 from thalweg.compiler.source import describe
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import state_spec
