@@ -16,6 +16,7 @@ import pyarrow as pa
 import typer
 
 import thalweg as tw
+from thalweg.brief import counted
 from thalweg.checkpoint.paths import is_here, resolve
 from thalweg.cli.arguments import Given
 from thalweg.cli.interrupts import interrupts
@@ -215,5 +216,7 @@ class TerminalSink:
         record = self._node.record
         rows = pa.Table.from_batches(self._kept, schema=record.arrow)
         Terminal().print(
-            shown_table(f"{self._node.name}: {self._total:,} rows", record, rows, self._total)
+            shown_table(
+                f"{self._node.name}: {counted(self._total, 'row')}", record, rows, self._total
+            )
         )

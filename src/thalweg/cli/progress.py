@@ -113,7 +113,7 @@ def embedded_line(progress: RunProgress) -> str:
         sum(getattr(one, what) for one in progress.operators) for what in ("late", "rejected")
     )
     return (
-        f"{progress.seconds:.0f} s: {progress.rows_in:,} rows, {progress.rows_per_s:,.0f} rows/s,"
+        f"{progress.seconds:.0f} s: {counted(progress.rows_in, 'row')}, {progress.rows_per_s:,.0f} rows/s,"
         f" {late:,} late, {rejected:,} rejected"
     )
 
