@@ -13,7 +13,8 @@ from thalweg.checkpoint.paths import resolve
 from thalweg.checks import meant
 from thalweg.connectors.files import FORMATS
 from thalweg.connectors.readers import Format, ReadOptions, list_files
-from thalweg.errors import BuildError, DataError
+from thalweg.connectors.registry import Role, described, scheme_of
+from thalweg.errors import BuildError, DataError, EnvironmentProblem
 from thalweg.flow.operators.nodes import Sink, Source
 
 #: The format that the end of a name tells.
@@ -43,6 +44,8 @@ class Given:
     path: str
     format: str
     options: Mapping[str, Any]
+    #: what an address with a connector's scheme stands for, such as ``kafka://…``; None: it is a path
+    described: Any = None
 
 
 def read_inputs(given: Sequence[str], sources: Sequence[Source]) -> dict[str, Given]:
@@ -121,7 +124,22 @@ def parse(text: str, names: Sequence[str] = ()) -> Given:
     return Given(name, path, options.pop("format", ""), options)
 
 
+def _described(given: Given, flag: str) -> Given:
+    """An address of a connector's scheme with what it stands for; a path as it is."""
+    if scheme_of(given.path) is None:
+        return given
+    role: Role = "source" if flag == "--input" else "sink"
+    options = {**given.options, **({"format": given.format} if given.format else {})}
+    try:
+        return dataclasses.replace(given, described=described(given.path, role, options))
+    except (BuildError, EnvironmentProblem) as error:
+        raise typer.BadParameter(f"{given.name}: {error}", param_hint=flag) from None
+
+
 def _input(given: Given, source: Source) -> Given:
+    given = _described(given, "--input")
+    if given.described is not None:
+        return given
     known = (*_READ_OPTIONS, *_FILE_OPTIONS)
     for key in given.options:
         if key not in known:
@@ -219,6 +237,9 @@ def _console(given: Given) -> Given:
 def _output(given: Given) -> Given:
     if given.path == "console":
         return _console(given)
+    given = _described(given, "--output")
+    if given.described is not None:
+        return given
     end = extension_of(given.path)
     # An output is a folder, so its name need not end in anything; where it does in another format, that is meant.
     format = given.format or _EXTENSIONS.get(end, end if end.isalpha() else "parquet")

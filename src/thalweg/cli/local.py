@@ -63,12 +63,16 @@ def why_not(
     if asked.master:
         yield "--master: that is Spark's"
     for name, one in inputs.items():
+        if one.described is not None:
+            if getattr(one.described, "follow", False):
+                yield f"--input {name}: {one.path} is followed: add ,follow=false"
+            continue
         if "max_files_per_trigger" in one.options:
             yield f"--input {name}: max_files_per_trigger: it has no batches"
         if not is_here(one.path):
             yield f"--input {name}: {one.path} is not on a disk of this machine"
     for name, one in outputs.items():
-        if one.format != "console":
+        if one.format != "console" and one.described is None:
             yield from (f"--output {name}: {why}" for why in _why_not_written(one))
 
 
@@ -132,10 +136,14 @@ def run_local(
     return counts
 
 
+def _is_folder(given: Given) -> bool:
+    return given.format != "console" and given.described is None
+
+
 def _remove_empty(outputs: Mapping[str, Given]) -> None:
     """A folder of a batch without files would look like one that was written."""
     for one in outputs.values():
-        if one.format != "console":
+        if _is_folder(one):
             with contextlib.suppress(OSError):
                 os.rmdir(batch_folder(resolve(one.path)[1], 0))
 
@@ -154,10 +162,14 @@ def _follow(run: FlowRun, display: Display) -> None:
 
 
 def _source(given: Given) -> Any:
+    if given.described is not None:
+        return given.described
     return tw.files(resolve(given.path)[1], given.format, **given.options)  # type: ignore[arg-type]
 
 
 def _sink(given: Given) -> Any:
+    if given.described is not None:
+        return given.described
     if given.format == "console":
         return TerminalSink(given.options.get("max_rows", 20))
     compression = next((str(v).lower() for k, v in given.options.items()), "none")
@@ -168,7 +180,7 @@ def _sink(given: Given) -> Any:
 
 def _refuse_used_folders(outputs: Mapping[str, Given]) -> None:
     for name, one in outputs.items():
-        if one.format != "console" and (old := batches_in(one.path)):
+        if _is_folder(one) and (old := batches_in(one.path)):
             raise BuildError(
                 f"sink {name!r}: {one.path} already has {len(old)} batches; old and new rows would mix.\n"
                 "Delete them, or name another output folder."

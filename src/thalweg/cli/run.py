@@ -35,15 +35,16 @@ Place = Annotated[
 Input = Annotated[
     list[str],
     typer.Option(
-        "--input", metavar="[SOURCE=]PATH[,format=F][,key=value...]",
-        help="Files of a source: a folder, a file or a pattern. Formats: csv, json, text, parquet.",
+        "--input", metavar="[SOURCE=]PATH|ADDRESS[,format=F][,key=value...]",
+        help="Files of a source: a folder, a file or a pattern (csv, json, text, parquet); or an address such as"
+        " kafka://HOST:PORT/TOPIC.",
     ),
 ]  # fmt: skip
 Output = Annotated[
     list[str],
     typer.Option(
-        "--output", metavar="[SINK=]PATH[,format=F]|[SINK=]console",
-        help="Where a sink writes: a folder (parquet, json or csv), or the terminal.",
+        "--output", metavar="[SINK=]PATH[,format=F]|ADDRESS|console",
+        help="Where a sink writes: a folder (parquet, json or csv), an address such as delta:PATH, or the terminal.",
     ),
 ]  # fmt: skip
 
@@ -187,7 +188,9 @@ def start_session(master: str, display: Display) -> None:
 def spark_inputs(inputs: Mapping[str, Given]) -> dict[str, Any]:
     """The inputs as Spark's host takes them."""
     return {
-        name: tw.spark.files(one.path, format=one.format, **one.options)  # type: ignore[arg-type]
+        name: one.described
+        if one.described is not None
+        else tw.spark.files(one.path, format=one.format, **one.options)  # type: ignore[arg-type]
         for name, one in inputs.items()
     }
 
@@ -200,7 +203,9 @@ def spark_sinks(outputs: Mapping[str, Given]) -> dict[str, Any]:
         "csv": tw.spark.csv,
     }
     return {
-        name: tw.spark.console(**one.options)
+        name: one.described
+        if one.described is not None
+        else tw.spark.console(**one.options)
         if one.format == "console"
         else make[one.format](one.path, **one.options)
         for name, one in outputs.items()

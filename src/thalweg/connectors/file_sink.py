@@ -42,18 +42,18 @@ class FileSink(RowSink):
 
     def __init__(self, path: str, format: FileFormat) -> None:
         self.path = path
-        self._format = format
+        self.format = format
         self._lock = threading.Lock()
         self._temporary = ""
         self._name = ""
         self._writer: _Writer | None = None
 
     def __repr__(self) -> str:
-        return f"to_files({self.path!r}, {self._format!r})"
+        return f"to_files({self.path!r}, {self.format!r})"
 
     def open(self, sink: Sink) -> None:
         self._name = sink.name
-        check_fields(self._format, sink.record, f"sink {sink.name!r}")
+        check_fields(self.format, sink.record, f"sink {sink.name!r}")
         self._temporary = f"{self.path}.{os.urandom(6).hex()}{TEMPORARY}"
         with self._told():
             os.makedirs(os.path.dirname(self.path), exist_ok=True)
@@ -86,9 +86,9 @@ class FileSink(RowSink):
             os.unlink(self._temporary)
 
     def _made(self, record: Schema) -> _Writer:
-        if self._format == "parquet":
+        if self.format == "parquet":
             return _ParquetWriter(self._temporary, record)
-        return _LineWriter(self._temporary, codec_of(self.path), self._format, record)
+        return _LineWriter(self._temporary, codec_of(self.path), self.format, record)
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:

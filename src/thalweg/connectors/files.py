@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from pyarrow import fs as pafs
 
-from thalweg.checks import path_of, require_flag
+from thalweg.checkpoint.paths import absolute, resolve
+from thalweg.checks import path_of, require_count, require_flag
 from thalweg.connectors.contracts import Feed, Stop
 from thalweg.connectors.fitting import GO_ON, part_chunk, with_places
 from thalweg.connectors.readers import (
@@ -48,23 +49,41 @@ def format_of(path: str) -> Format | None:
     return FORMATS.get(end.lower())
 
 
+#: How long a look for new files is put off that found none, seconds.
+_LOOK_S: Final = 0.5
+
+
+class Found(NamedTuple):
+    """A file and the file system that has it."""
+
+    fs: pafs.FileSystem
+    info: FileInfo
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileSource:
-    """Files, folders and globs, read once in the order of modification time and path; made by :func:`files`."""
+    """Files, folders and globs, read in the order of modification time and path; made by :func:`files`."""
 
     paths: tuple[str, ...]
     options: ReadOptions
     recursive: bool
+    #: whether new files are picked up; None: as the host does
+    follow: bool | None = None
+    #: at most so many files a batch
+    max_files_per_trigger: int | None = None
 
-    live = False
     made_by = "tw.files(...)"
+
+    @property
+    def live(self) -> bool:
+        return bool(self.follow)
 
     def rows(self, source: Source, chunk_rows: int, stop: Stop) -> Feed:
         try:
             found = find(self.paths, recursive=self.recursive)
         except DataError as error:
             raise BuildError(f"input {source.name!r}: {error}") from None
-        if not found:
+        if not found and not self.follow:
             raise BuildError(
                 f"input {source.name!r}: there are no files at {', '.join(self.paths)}"
             )
@@ -73,25 +92,44 @@ class FileSource:
     def close(self) -> None:
         pass
 
-    def _read(self, source: Source, found: list[FileInfo], chunk_rows: int, stop: Stop) -> Feed:
-        for one in found:
-            fs = pafs.LocalFileSystem()
-            chunks = file_chunks(source, fs, one.path, self.options, chunk_rows, listed=one.look)
-            for chunk in chunks:
-                if stop.is_set():
-                    return
-                yield chunk
+    def _read(self, source: Source, found: list[Found], chunk_rows: int, stop: Stop) -> Feed:
+        seen: set[str] = set()
+        while True:
+            for fs, one in found:
+                seen.add(one.path)
+                chunks = file_chunks(
+                    source, fs, one.path, self.options, chunk_rows, listed=one.look
+                )
+                for chunk in chunks:
+                    if stop.is_set():
+                        return
+                    yield chunk
+            if not self.follow or stop.is_set():
+                return
+            found = self._new_files(source, seen)
+            if not found:
+                stop.wait(_LOOK_S)
+
+    def _new_files(self, source: Source, seen: set[str]) -> list[Found]:
+        try:
+            found = find(self.paths, recursive=self.recursive)
+        except DataError as error:
+            raise DataError(f"source {source.name!r}: {error}, any more") from None
+        return [one for one in found if one.info.path not in seen]
 
 
-def find(paths: Sequence[str], *, recursive: bool) -> list[FileInfo]:
+def find(paths: Sequence[str], *, recursive: bool) -> list[Found]:
     """The files at these places, each once, by time of change and then by path.
 
     Raises:
         DataError: there is nothing at one of them.
     """
-    fs = pafs.LocalFileSystem()
-    found = {one.path: one for path in paths for one in list_files(fs, path, recursive=recursive)}
-    return sorted(found.values(), key=lambda one: (one.mtime_us, one.path))
+    found = {}
+    for path in paths:
+        fs, inner = resolve(path)
+        for one in list_files(fs, inner, recursive=recursive):
+            found[one.path] = Found(fs, one)
+    return sorted(found.values(), key=lambda one: (one.info.mtime_us, one.info.path))
 
 
 def file_chunks(
@@ -129,26 +167,38 @@ def files(
     format: Format | None = None,
     *,
     recursive: bool = False,
+    follow: bool | None = None,
+    max_files_per_trigger: int | None = None,
     **options: Any,
 ) -> FileSource:
-    """Reads local files once, as the input of a source, with strict types and exact line numbers.
+    """Reads files as the input of a source, in arrival order, with strict types and exact line numbers.
 
     Args:
-        path: a file, a folder, a glob, or several of these.
+        path: a file, a folder, a glob, or several of these; plain, or as Spark writes it (``file:``, ``hdfs:``,
+            ``s3a:``, …).
         format: ``"csv"``, ``"json"`` (a JSON value a line), ``"text"`` or ``"parquet"``; None: as the names end.
         recursive: also files in folders below.
+        follow: whether files that come later are read, too: each once, as it is when it is found. None: on Spark with
+            a checkpoint they are, else not.
+        max_files_per_trigger: on Spark at most so many files a batch.
         options: of the format, see :class:`thalweg.connectors.readers.ReadOptions`.
 
     Raises:
         BuildError: an option does not belong to the format, or the names do not tell one format.
     """
     require_flag("files", recursive=recursive)
+    if follow is not None:
+        require_flag("files", follow=follow)
+    if max_files_per_trigger is not None:
+        require_count("files: max_files_per_trigger", max_files_per_trigger)
     given = path if isinstance(path, Sequence) and not isinstance(path, str) else [path]
     if not given:
         raise BuildError(f"files: expected a path, a glob or several of them, got {path!r}")
-    paths = tuple(os.path.abspath(path_of("files", "path", one)) for one in given)
+    paths = tuple(absolute(path_of("files", "path", one)) for one in given)
     chosen = _format_of_all(paths, recursive=recursive) if format is None else format
-    return FileSource(paths, read_options("files", chosen, options, ("recursive",)), recursive)
+    own = ("recursive", "follow", "max_files_per_trigger")
+    read = read_options("files", chosen, options, own)
+    return FileSource(paths, read, recursive, follow, max_files_per_trigger)
 
 
 def _format_of_all(paths: Sequence[str], *, recursive: bool) -> Format:
@@ -156,7 +206,8 @@ def _format_of_all(paths: Sequence[str], *, recursive: bool) -> Format:
     for path in paths:
         try:
             told = format_of(path) is not None and not os.path.isdir(path)
-            names += [path] if told else [one.path for one in find([path], recursive=recursive)]
+            found = [] if told else find([path], recursive=recursive)
+            names += [path] if told else [one.info.path for one in found]
         except DataError as error:
             raise BuildError(f"files: {error}") from None
     formats = {name: format_of(name) for name in names}

@@ -14,6 +14,8 @@ from thalweg.checks import kind_of, meant, require_function
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.contracts import RowSink
 from thalweg.connectors.file_sink import FileSink
+from thalweg.connectors.target_sink import TargetSink
+from thalweg.connectors.targets import Target
 from thalweg.connectors.tcp_sink import TcpSink
 from thalweg.errors import BuildError, OperatorError
 from thalweg.flow.failures import reason_of, shorten
@@ -137,13 +139,15 @@ def as_sink(name: str, given: Any) -> RowSink:
     """
     if isinstance(given, RowSink):
         return given
+    if isinstance(given, Target):
+        return TargetSink(given)
     if isinstance(given, (str, os.PathLike)):
         raise BuildError(f"sink {name!r}: got a path; write tw.to_files({os.fspath(given)!r})")
     if callable(given):
         return BatchSink(_checked(given, f"sink:{name}", "batch"))
     raise BuildError(
-        f"sink {name!r}: expected tw.to_files(...), tw.to_tcp(...), tw.each(function), tw.batches(function) or a"
-        f" function of a pyarrow.RecordBatch, got {kind_of(given)}"
+        f"sink {name!r}: expected tw.to_files(...), tw.to_kafka(...), tw.to_tcp(...), tw.each(function),"
+        f" tw.batches(function) or a function of a pyarrow.RecordBatch, got {kind_of(given)}"
     )
 
 
@@ -164,11 +168,18 @@ def choose_sinks(flow: str, sinks: Sequence[Sink], given: Mapping[str, Any]) -> 
     }
     places: dict[Any, str] = {}
     for name, sink in chosen.items():
-        place = sink.path if isinstance(sink, FileSink) else id(sink)
+        place = _place(sink)
         if place in places:
             raise BuildError(f"sinks {places[place]!r} and {name!r} have the same output")
         places[place] = name
     return chosen
+
+
+def _place(sink: RowSink) -> Any:
+    """What no two sinks can share."""
+    if isinstance(sink, TargetSink):
+        return sink.target.place
+    return sink.path if isinstance(sink, FileSink) else id(sink)
 
 
 @contextlib.contextmanager
@@ -195,4 +206,4 @@ def _closer(sink: RowSink) -> Any:
 
 def runs_user_code(sink: RowSink) -> bool:
     """Whether writing calls Python code of the user's."""
-    return not isinstance(sink, (CollectSink, FileSink, TcpSink))
+    return not isinstance(sink, (CollectSink, FileSink, TargetSink, TcpSink))

@@ -11,10 +11,12 @@ import pyarrow as pa
 from thalweg.checks import kind_of
 from thalweg.connectors.contracts import RowSource
 from thalweg.connectors.iterables import CollectionSource, IterableSource, TableSource
+from thalweg.connectors.log_source import LogSource
+from thalweg.connectors.logs import Log
 from thalweg.errors import BuildError
 
 _EXPECTED = (
-    "expected a pyarrow table, rows, or one of tw.files(...), tw.tcp_lines(...), tw.push_source(),"
+    "expected a pyarrow table, rows, or one of tw.files(...), tw.kafka(...), tw.tcp_lines(...), tw.push_source(),"
     " tw.from_iterable(...)"
 )
 
@@ -29,6 +31,8 @@ def as_source(name: str, given: Any) -> RowSource:
     """
     if isinstance(given, RowSource):
         return given
+    if isinstance(given, Log):
+        return LogSource(given)
     if isinstance(given, (str, os.PathLike)):
         raise BuildError(f"input {name!r}: {_EXPECTED}, got a path; write tw.files({str(given)!r})")
     if isinstance(given, pa.RecordBatchReader):

@@ -33,7 +33,7 @@ def rows_of(given: Any) -> float:
         return float(given.num_rows)
     if isinstance(given, (list, tuple)):
         return len(given)
-    if isinstance(given, FileSource):
+    if isinstance(given, FileSource) and not given.follow:
         return _rows_of_files(given)
     return float("inf")
 
@@ -43,7 +43,8 @@ def _rows_of_files(given: FileSource) -> float:
         found = find(given.paths, recursive=given.recursive)
     except DataError:
         return 0.0  # whoever opens them says what is wrong with them
-    return sum(one.length / _bytes_of_a_row(one.path, given.options.format) for one in found)
+    infos = [one.info for one in found]
+    return sum(one.length / _bytes_of_a_row(one.path, given.options.format) for one in infos)
 
 
 def _bytes_of_a_row(path: str, format: str) -> int:

@@ -12,6 +12,7 @@ from typing import Final
 from thalweg.connectors.contracts import Feed, RowSource, Stop
 from thalweg.connectors.files import FileSource
 from thalweg.connectors.handover import Handover
+from thalweg.connectors.log_source import LogSource
 from thalweg.embedded.amount import SMALL, rows_of
 from thalweg.engine.machine import usable_processors
 
@@ -23,7 +24,11 @@ _GRACE_S: Final = 2.0
 
 def is_worth_a_thread(source: RowSource) -> bool:
     """Whether a source is decoded, has more than a little to read, and there is a processor to do so."""
-    return isinstance(source, FileSource) and usable_processors() > 1 and rows_of(source) >= SMALL
+    if usable_processors() == 1:
+        return False
+    return isinstance(source, LogSource) or (
+        isinstance(source, FileSource) and rows_of(source) >= SMALL
+    )
 
 
 def read_ahead(name: str, feed: Feed, chunk_rows: int, stop: Stop) -> Feed:

@@ -20,6 +20,7 @@ from thalweg.checks import (
     require_rows,
     shown,
 )
+from thalweg.connectors.logs import Log
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.plan.plan import Plan, make_plan
@@ -233,7 +234,7 @@ def warn(spark: SparkSession, slots: int, inputs: Mapping[str, Any], plan: Plan)
             cores,
         )
     for source in plan.sources:
-        if not source.arrival and not isinstance(inputs[source.name], io.Files):
+        if not source.arrival and not isinstance(inputs[source.name], (io.Files, Log)):
             log.warning(
                 "source %r: its rows arrive in the order of Spark's partitions, which depends on sizes and cores; name"
                 " the columns that give the order of arrival, source(arrival=[...]), or read with tw.spark.files",

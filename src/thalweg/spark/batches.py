@@ -25,6 +25,7 @@ from thalweg.checkpoint import cleaning
 from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint import record as records
 from thalweg.checkpoint.history import CheckpointHistory
+from thalweg.connectors.targets import Target
 from thalweg.engine.build import prepare
 from thalweg.errors import CheckpointError
 from thalweg.plan.plan import Plan
@@ -40,7 +41,7 @@ from thalweg.spark.keys.locality_progress import locality_progress, table_change
 from thalweg.spark.keys.pairs import read_pairs
 from thalweg.spark.planned_files import FileInputs
 from thalweg.spark.progress import RECENT, batch_progress, sum_counts
-from thalweg.spark.sink_writes import write
+from thalweg.spark.sink_writes import Writing, write
 from thalweg.spark.sinks import (
     ConsoleSink,
     FolderSink,
@@ -50,6 +51,7 @@ from thalweg.spark.sinks import (
     refuse_used_folders,
     sinks_of,
 )
+from thalweg.spark.target_writes import TargetWrites
 from thalweg.spark.tasks.map_in_arrow import import_names, map_in_arrow
 from thalweg.spark.tasks.pickling import pickled_plan
 from thalweg.spark.tasks.sender import is_merged
@@ -84,6 +86,7 @@ class BatchRunner:
         #: tasks have one thread each until the worker loop is compiled, beside the first batches
         self.waits_for_loop = False
         self.sinks = sinks_of(sinks)
+        self._targets = TargetWrites()
         self.progress: collections.deque[dict[str, Any]] = collections.deque(maxlen=RECENT)
         self.finished = False
         self._chunk_rows = chunk_rows
@@ -157,7 +160,8 @@ class BatchRunner:
             if self.store is not None:
                 self._files.require_planned(self.store.spark, batch, told.reports)
                 self.store.require_alone(found, batch)
-            write(self.plan, self.sinks, result, told, batch)
+            run = query or f"{self.plan.flow}-{self._fingerprint}-{job.attempt}"
+            write(self.plan, self.sinks, result, told, Writing(batch, run, self._targets))
         record = self._commit(found, job, told.reports, query)
         if self._routing is not None:
             self._routing.collect(job.attempt)
@@ -285,7 +289,7 @@ class BatchRunner:
         here = [
             node.index
             for node in self.plan.sinks
-            if isinstance(self.sinks.get(node.name), (MemorySink, ConsoleSink, TableSink))
+            if isinstance(self.sinks.get(node.name), (MemorySink, ConsoleSink, TableSink, Target))
         ]
         if self._reads_twice():
             wanted = (result["kind"] == "report") | result["node"].isin(here)
@@ -296,6 +300,10 @@ class BatchRunner:
             for blob in from_batch(batch):
                 told.add(blob)
         return told
+
+    def close(self) -> None:
+        """Ends the connections with targets; the next batch makes new ones."""
+        self._targets.close()
 
     # -- commit -------------------------------------------------------------------------------------------
 

@@ -23,8 +23,9 @@ from pyspark.sql import functions as f
 from thalweg.checkpoint.paths import absolute, resolve
 from thalweg.checks import kind_of, path_of, require_flag
 from thalweg.connectors import Fed, Feed, never
-from thalweg.connectors.files import file_chunks
+from thalweg.connectors.files import FileSource, file_chunks
 from thalweg.connectors.fitting import part_chunk
+from thalweg.connectors.logs import Log
 from thalweg.connectors.readers import (
     Format,
     ReadOptions,
@@ -42,7 +43,9 @@ from thalweg.flow.operators.nodes import Source
 from thalweg.plan.plan import Plan
 from thalweg.spark.arrival import Places, arrival_order
 from thalweg.spark.listing import files_of, is_listed_by_path, listable, listed_by_path
+from thalweg.spark.log_stream import SharedLog, log_frame, span_chunks
 
+_EXPECTED: Final = "expected tw.files(...), a log such as tw.kafka(...), or a Spark DataFrame"
 #: Options of files that are not about their content.
 _OWN_OPTIONS: Final = ("max_files_per_trigger", "recursive", "streaming")
 SOURCE: Final = "_source"
@@ -113,6 +116,50 @@ def files(
     )
 
 
+def inputs_of(given: Mapping[str, Any], *, follow: bool) -> dict[str, Any]:
+    """The inputs by name as this host takes them: frames, files and logs.
+
+    Args:
+        given: by source name; also the descriptions that every host takes.
+        follow: whether new files are picked up of ``tw.files`` that do not say.
+
+    Raises:
+        BuildError: one is none of these; it says what to do.
+    """
+    return {name: _input(name, one, follow) for name, one in given.items()}
+
+
+def _input(name: str, given: Any, follow: bool) -> Any:
+    if isinstance(given, FileSource):
+        if len(given.paths) != 1:
+            raise BuildError(
+                f"input {name!r}: on Spark files are one folder, file or glob, got {len(given.paths)} paths;"
+                " give a glob that fits all, or a source a folder"
+            )
+        streams = follow if given.follow is None else given.follow
+        return Files(
+            given.paths[0], given.options, streams, given.max_files_per_trigger, given.recursive
+        )
+    if isinstance(given, (Files, DataFrame, Log)):
+        return given
+    if isinstance(given, (str, os.PathLike)):
+        raise BuildError(f"input {name!r}: {_EXPECTED}, got a path; write tw.files({str(given)!r})")
+    if hasattr(given, "made_by"):
+        raise BuildError(
+            f"input {name!r}: {kind_of(given)} cannot be read again from where it was, which Spark must be able to do"
+            " after a failure; run the flow with tw.run, or put a log such as Kafka in between"
+        )
+    raise BuildError(f"input {name!r}: {_EXPECTED}, got {kind_of(given)}{_in_memory(given)}")
+
+
+def _in_memory(given: Any) -> str:
+    """What to do with rows that lie in memory."""
+    is_table = isinstance(given, pa.Table | pa.RecordBatch) or hasattr(given, "__arrow_c_stream__")
+    if not is_table and not isinstance(given, list | tuple):
+        return ""
+    return "; for rows in memory use tw.run, or spark.createDataFrame(...)"
+
+
 def is_streaming(inputs: Mapping[str, Any]) -> bool:
     """Whether the inputs stream.
 
@@ -133,6 +180,9 @@ def unbounded(inputs: Mapping[str, Any]) -> Iterator[str]:
     for name, given in inputs.items():
         if isinstance(given, Files):
             if given.max_files_per_trigger is None:
+                yield name
+        elif isinstance(given, Log):
+            if given.max_rows is None:
                 yield name
         elif not all(map(_BOUND.search, _source_options(given))):
             yield name
@@ -187,11 +237,7 @@ def refuse_unknown_lanes(plan: Plan, *, drains: bool) -> None:
 def _streams(name: str, given: Any) -> bool:
     if isinstance(given, Files):
         return given.streaming
-    if isinstance(given, DataFrame):
-        return given.isStreaming
-    raise BuildError(
-        f"input {name!r}: expected a Spark DataFrame or tw.spark.files(...), got {kind_of(given)}"
-    )
+    return given.follow if isinstance(given, Log) else bool(given.isStreaming)
 
 
 def tagged_frame(
@@ -232,6 +278,9 @@ def tagged_frame(
 def _frame(spark: SparkSession, source: Source, given: Any, streaming: bool) -> DataFrame:
     if isinstance(given, Files):
         return _paths(spark, source, given, streaming)
+    if isinstance(given, Log):
+        given.check(source)
+        return log_frame(spark, given, streaming=streaming)
     check_frame(source, given)
     frame: DataFrame = given.select(*[given[f"`{name}`"] for name in source.record.names])
     return frame
@@ -293,16 +342,25 @@ class InputOptions:
 
     read: ReadOptions | None
     base: str = ""
+    log: SharedLog | None = None
+
+    @property
+    def is_one(self) -> bool:
+        """Whether Spark has one place for it in its log of offsets; behind a frame there may be several."""
+        return self.read is not None or self.log is not None
 
 
 def input_options(inputs: Mapping[str, Any]) -> dict[str, InputOptions]:
     """The options of all inputs, by source name."""
-    return {
-        name: InputOptions(given.options, given.path)
-        if isinstance(given, Files)
-        else InputOptions(None)
-        for name, given in inputs.items()
-    }
+    return {name: _options(given) for name, given in inputs.items()}
+
+
+def _options(given: Any) -> InputOptions:
+    if isinstance(given, Files):
+        return InputOptions(given.options, given.path)
+    if isinstance(given, Log):
+        return InputOptions(None, log=SharedLog.of(given))
+    return InputOptions(None)
 
 
 @dataclasses.dataclass(slots=True)
@@ -347,6 +405,10 @@ def source_chunks(
         feed = _file_chunks(source, options.read, paths, chunk_rows)
         much = pc.sum(paths["length"]).as_py() >= _MUCH_BYTES and usable_processors() > 1
         yield from read_ahead(source.name, feed, chunk_rows, never()) if much else feed
+        return
+    if options.log is not None:
+        feed = span_chunks(source, options.log, pa.concat_tables(tables), chunk_rows)
+        yield from read_ahead(source.name, feed, chunk_rows, never())
         return
     table = arrival_order(source, pa.concat_tables(tables), last)
     for start in range(0, table.num_rows, chunk_rows):

@@ -59,6 +59,7 @@ def lower(
         path_of("lower", "checkpoint", checkpoint)
     io.refuse_embedded_only(plan)
     check_names(plan, inputs)
+    inputs = io.inputs_of(inputs, follow=False)
     streaming = io.is_streaming(inputs)
     if streaming:
         _refuse_state(plan)

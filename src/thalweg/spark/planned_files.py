@@ -44,9 +44,13 @@ class FileInputs:
 
     def __init__(self, sources: Sequence[str], options: Mapping[str, InputOptions]) -> None:
         self._folders = _watched_folders(options)
-        are_files = [options[name].read is not None for name in sources]
+        are_one = [options[name].is_one for name in sources]
         #: by their place in Spark's log; behind a frame of the user's, which may have several places, none
-        self._places = {i: name for i, name in enumerate(sources) if all(are_files[: i + 1])}
+        self._places = {
+            i: name
+            for i, name in enumerate(sources)
+            if all(are_one[: i + 1]) and options[name].read is not None
+        }
 
     def require_folders(self) -> None:
         """Refuses to call an input read to its end whose folder has gone.

@@ -119,7 +119,9 @@ class Query:
             with self._place() as place, self._told_if_slow(0):
                 self._batches.run(self._frame, 0, ends=True, admission_wait_s=place.wait_s)
             self._tell_dropped()
+            self._batches.close()
         except BaseException as error:
+            self._batches.close()
             self._failure = readable(error, f"flow {self._flow.name!r}")
             raise self._failure from cause_to_show(self._failure)
 
@@ -270,7 +272,10 @@ class Query:
             raise self._failure from None
 
     def _ended(self) -> None:
-        if self._batches.store is not None and not self.is_active:
+        if self.is_active:
+            return
+        self._batches.close()
+        if self._batches.store is not None:
             self._batches.store.lease.give_back()
 
     # -- looking ------------------------------------------------------------------------------------------

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from thalweg.checkpoint import durable
 from thalweg.checkpoint.paths import is_local, resolve
+from thalweg.connectors.targets import Target
 from thalweg.errors import ThalwegError
 from thalweg.flow.operators.nodes import Sink
 from thalweg.plan.plan import Plan
@@ -23,11 +24,22 @@ from thalweg.spark.sinks import (
     TableSink,
     decode_frame,
 )
+from thalweg.spark.target_writes import TargetWrites
 from thalweg.spark.tasks.transport import decode
 from thalweg.spark.told import Told
 
 
-def write(plan: Plan, sinks: Mapping[str, Any], result: DataFrame, told: Told, batch: int) -> None:
+class Writing(NamedTuple):
+    """The batch that is written, and by whom."""
+
+    batch: int
+    query: str
+    targets: TargetWrites
+
+
+def write(
+    plan: Plan, sinks: Mapping[str, Any], result: DataFrame, told: Told, writing: Writing
+) -> None:
     """Writes a batch to the sinks that were given.
 
     Args:
@@ -37,6 +49,7 @@ def write(plan: Plan, sinks: Mapping[str, Any], result: DataFrame, told: Told, b
     Raises:
         ThalwegError: a sink failed; the message names it.
     """
+    batch = writing.batch
     for node in plan.sinks:
         sink = sinks.get(node.name)
         if isinstance(sink, FolderSink):
@@ -44,6 +57,8 @@ def write(plan: Plan, sinks: Mapping[str, Any], result: DataFrame, told: Told, b
         elif isinstance(sink, FrameSink):
             rows = decode_frame(result, node.record, node.index)
             _call(node.name, sink.function, rows, batch)
+        elif isinstance(sink, Target):
+            writing.targets.write(node, sink, _table(node, told), batch, writing.query)
         elif sink is not None:
             _write_here(sink, node, told, batch)
 
@@ -62,10 +77,7 @@ def _write_files(sink: FolderSink, node: Sink, result: DataFrame, told: Told, ba
 def _write_here(
     sink: MemorySink | ConsoleSink | TableSink, node: Sink, told: Told, batch: int
 ) -> None:
-    table = pa.Table.from_batches(
-        [decode(data, node.record, ()).to_arrow() for data in told.data.get(node.index, [])],
-        schema=node.record.arrow,
-    )
+    table = _table(node, told)
     if isinstance(sink, MemorySink):
         sink.put(node.record, table, batch)
     elif isinstance(sink, ConsoleSink):
@@ -75,6 +87,14 @@ def _write_here(
             raise write_failed(node.name, "the terminal", batch, error) from error
     else:
         _call(node.name, sink.function, table, batch)
+
+
+def _table(node: Sink, told: Told) -> pa.Table:
+    """The rows of a sink that came to the driver."""
+    return pa.Table.from_batches(
+        [decode(data, node.record, ()).to_arrow() for data in told.data.get(node.index, [])],
+        schema=node.record.arrow,
+    )
 
 
 def _sync(location: str) -> None:

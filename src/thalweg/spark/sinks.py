@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,13 +19,18 @@ from pyspark.sql import DataFrame, SparkSession
 from thalweg.brief import counted
 from thalweg.checkpoint.paths import absolute, delete_folder, resolve
 from thalweg.checks import kind_of, path_of, require_function, require_rows
+from thalweg.connectors import RowSink
 from thalweg.connectors.batch_folders import batch_folder, batches_in
+from thalweg.connectors.file_sink import FileSink
 from thalweg.connectors.shown import shown_table
+from thalweg.connectors.targets import Target
 from thalweg.errors import BuildError, CheckpointError
 from thalweg.flow.field_types import FieldType
 from thalweg.flow.operators.functions import Function, check_parameters
+from thalweg.flow.operators.nodes import Sink as SinkNode
 from thalweg.flow.records import Field, Schema
 from thalweg.printing import Terminal
+from thalweg.spark.target_writes import OnDriver
 from thalweg.spark.writer_options import FileFormat, writer_options
 
 
@@ -158,7 +163,7 @@ class ConsoleSink:
         Terminal().print(shown_table(title, schema, rows, table.num_rows))
 
 
-Sink = FolderSink | FrameSink | TableSink | MemorySink | ConsoleSink
+Sink = FolderSink | FrameSink | TableSink | MemorySink | ConsoleSink | Target
 
 
 def parquet(path: str | os.PathLike[str], **options: Any) -> FolderSink:
@@ -238,8 +243,14 @@ def as_sink(name: str, given: Any) -> Sink:
     Raises:
         BuildError: it is none of the kinds.
     """
-    if isinstance(given, (FolderSink, FrameSink, TableSink, MemorySink, ConsoleSink)):
+    if isinstance(given, (FolderSink, FrameSink, TableSink, MemorySink, ConsoleSink, Target)):
         return given
+    if isinstance(given, FileSink):
+        return {"parquet": parquet, "json": json, "csv": csv}[given.format](given.path)
+    if isinstance(given, RowSink):
+        return OnDriver(given)
+    if isinstance(given, (str, os.PathLike)):
+        raise BuildError(f"sink {name!r}: got a path; write tw.to_files({os.fspath(given)!r})")
     makers = (parquet, json, csv, console, memory, foreach_batch, foreach_table)
     if any(given is one for one in makers):
         raise BuildError(
@@ -248,8 +259,8 @@ def as_sink(name: str, given: Any) -> Sink:
     if callable(given):
         return FrameSink(_of_two(f"sink {name!r}", given, "frame"))
     raise BuildError(
-        f"sink {name!r}: expected tw.spark.parquet(...), json, csv, console(), memory() or a function"
-        f" (frame, batch_id), got {kind_of(given)}"
+        f"sink {name!r}: expected tw.to_files(...), tw.to_delta(...) or another target, tw.spark.parquet(...), json,"
+        f" csv, console(), memory() or a function (frame, batch_id), got {kind_of(given)}"
     )
 
 
@@ -268,12 +279,32 @@ def sinks_of(given: Mapping[str, Any]) -> dict[str, Sink]:
         elif isinstance(sink, FolderSink):
             fs, path = resolve(sink.path)
             target = fs.type_name, path.rstrip("/")
+        elif isinstance(sink, Target):
+            target = sink.place
         if target is not None and (other := taken.setdefault(target, name)) != name:
-            what = sink.path if isinstance(sink, FolderSink) else "one memory()"
+            what = _shared(sink)
             raise BuildError(
                 f"sinks {other!r} and {name!r} would overwrite each other in {what}; give each its own"
             )
     return sinks
+
+
+def check_targets(nodes: Sequence[SinkNode], sinks: Mapping[str, Sink]) -> None:
+    """Refuses records that a target cannot take.
+
+    Raises:
+        BuildError: naming sink and field.
+    """
+    for node in nodes:
+        sink = sinks.get(node.name)
+        if isinstance(sink, Target):
+            sink.check(node)
+
+
+def _shared(sink: Sink) -> str:
+    if isinstance(sink, FolderSink):
+        return sink.path
+    return sink.place if isinstance(sink, Target) else "one memory()"
 
 
 def refuse_inside(sinks: Mapping[str, Any], **folders: str | os.PathLike[str] | None) -> None:

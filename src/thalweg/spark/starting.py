@@ -28,7 +28,7 @@ from thalweg.spark.keys.locality import Asked
 from thalweg.spark.patience import told_if_slow
 from thalweg.spark.query import End, Query
 from thalweg.spark.scheduler import Scheduler
-from thalweg.spark.sinks import refuse_inside, sinks_of
+from thalweg.spark.sinks import check_targets, refuse_inside, sinks_of
 from thalweg.spark.tasks.worker import compile_all
 from thalweg.workers.warm import is_warm, warm_beside
 
@@ -52,9 +52,11 @@ def start(
 
     Args:
         flow: the flow.
-        inputs: by source name: a streaming or batch DataFrame, or ``tw.spark.files(...)``.
-        sinks: by sink name: ``tw.spark.parquet(path)``, json, csv, console(), memory(), or a function
-            ``(frame, batch_id)``. A sink without an entry is computed and counted only.
+        inputs: by source name: ``tw.files(...)``, ``tw.kafka(...)`` or another log, or a streaming or batch
+            DataFrame. With a checkpoint, files that do not say ``follow=`` are those that are there and those to come.
+        sinks: by sink name: ``tw.to_files(folder)``, ``tw.to_delta(...)`` or another target, ``tw.spark.memory()``,
+            ``console()``, ``parquet(path)``, ``json``, ``csv``, or a function ``(frame, batch_id)``. A sink without an
+            entry is computed and counted only.
         checkpoint: the folder of offsets and state; needed for streams.
         state: another folder for the state, say on a faster file system; it belongs to this checkpoint alone.
         slots: partitions of the keyed stages; any number at any start, see :meth:`Query.rescale`. ``"auto"`` finds
@@ -79,8 +81,10 @@ def start(
         ThalwegError: batch inputs only: a row or function failed.
     """
     plan = check_flow("start", flow, inputs, chunk_rows)
+    inputs = io.inputs_of(inputs, follow=checkpoint is not None)
     check(plan, inputs, sinks, end)
     sinks = sinks_of(sinks)  # before Spark is started
+    check_targets(plan.sinks, sinks)
     check_folders(checkpoint=checkpoint, state=state)
     refuse_inside(sinks, checkpoint=checkpoint, state=state)
     for what, number in {"slots": slots, "threads": threads}.items():

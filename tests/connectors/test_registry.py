@@ -1,0 +1,81 @@
+"""Addresses become what a program would write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import pytest
+
+import thalweg as tw
+from thalweg.connectors import registry
+from thalweg.connectors.registry import Connector, described, host_and_name, keywords, scheme_of
+
+
+def poll(
+    servers: str,
+    topic: str,
+    *,
+    follow: bool = True,
+    max_rows: int | None = None,
+    format: Literal["json", "text"] = "json",
+    wait_s: float = 1.0,
+    names: Sequence[str] = (),
+) -> dict[str, Any]:
+    return {
+        "servers": servers,
+        "topic": topic,
+        **dict(follow=follow, max_rows=max_rows, format=format, wait_s=wait_s, names=names),
+    }
+
+
+@pytest.fixture(autouse=True)
+def _known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(
+        registry.BUILT_IN, "poll", Connector(poll, None, host_and_name, "poll://host:1/name")
+    )
+
+
+def test_an_address_is_a_call() -> None:
+    """Options behind ``?`` and beside it become keywords by their types."""
+    found = described(
+        "poll://host:92/topic?follow=false&names=a|b", "source", {"max_rows": "5", "wait_s": "2"}
+    )
+    assert found == poll("host:92", "topic", follow=False, names=("a", "b"), max_rows=5, wait_s=2.0)
+    assert described("poll://h:1/t", "source", {"max_rows": "none"})["max_rows"] is None
+
+
+@pytest.mark.parametrize(
+    ("address", "options", "said"),
+    [
+        ("poll://host:92/topic", {"max_row": "5"}, "no option 'max_row'.*did you mean 'max_rows'"),
+        ("poll://host:92/topic", {"max_rows": "many"}, "max_rows cannot be 'many'"),
+        (
+            "poll://host:92",
+            {},
+            "expected //HOST:PORT/NAME behind the scheme, like poll://host:1/name",
+        ),
+        ("poll:topic", {}, "expected //HOST:PORT/NAME"),
+    ],
+)
+def test_what_is_not_known_is_named(address: str, options: dict[str, str], said: str) -> None:
+    with pytest.raises(tw.BuildError, match=said):
+        described(address, "source", options)
+
+
+def test_what_only_reads_is_no_output() -> None:
+    with pytest.raises(tw.BuildError, match="poll is no output"):
+        described("poll://host:92/topic", "sink")
+
+
+def test_paths_are_no_addresses() -> None:
+    """Also those with a colon, and those of file systems."""
+    for path in ("data/a.csv", "/data", "file:/data", "s3a://b/c", "hdfs://n/x", "a:b", "C:/x"):
+        assert scheme_of(path) is None
+    assert scheme_of("poll://x/y") == "poll"
+
+
+def test_keywords_of_a_function_that_takes_any_are_texts() -> None:
+    def any_of(path: str, **options: Any) -> None: ...
+
+    assert keywords(any_of, 1, {"a": "1"}) == {"a": "1"}
