@@ -79,3 +79,28 @@ def test_keywords_of_a_function_that_takes_any_are_texts() -> None:
     def any_of(path: str, **options: Any) -> None: ...
 
     assert keywords(any_of, 1, {"a": "1"}) == {"a": "1"}
+
+
+class EntryPoint:
+    """An entry point of an installed package."""
+
+    name = "far"
+    value = "far_away:connector"
+
+    def __init__(self, made: Any) -> None:
+        self.load = lambda: made
+
+
+def test_other_packages_join_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its scheme counts, its functions are called; what it gives is looked at."""
+    found = [EntryPoint(Connector(poll, None, host_and_name))]
+    monkeypatch.setattr(
+        registry, "entry_points", lambda group, name="far": found if name == "far" else []
+    )
+    assert scheme_of("far://h:1/t") == "far"
+    assert described("far://h:1/t", "source")["topic"] == "t"
+    found[0] = EntryPoint(3)
+    with pytest.raises(
+        tw.BuildError, match="'far': far_away:connector is int, expected a thalweg Connector"
+    ):
+        described("far://h:1/t", "source")

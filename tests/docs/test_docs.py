@@ -42,6 +42,7 @@ def run_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "elasticity",
         pytest.param("simulator", marks=pytest.mark.merge),
         "locality",
+        "connectors/own",
     ],
 )
 def test_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Where the rows of an embedded run come from and where they go."""
+"""Where rows come from and where they go; what is here by name is also what connectors of others are made of."""
 
 from thalweg.connectors.contracts import (
     BadRow,
@@ -13,7 +13,10 @@ from thalweg.connectors.contracts import (
 from thalweg.connectors.file_sink import to_files
 from thalweg.connectors.files import files
 from thalweg.connectors.iterables import from_iterable
+from thalweg.connectors.logs import Log, LogReader, Positions, spread
+from thalweg.connectors.messages import MessageParser, message_options
 from thalweg.connectors.push import PushSource, push_source
+from thalweg.connectors.registry import Connector, host_and_name, path_argument
 from thalweg.connectors.sinks import (
     BatchSink,
     CollectSink,
@@ -24,6 +27,7 @@ from thalweg.connectors.sinks import (
     runs_user_code,
 )
 from thalweg.connectors.sources import as_source
+from thalweg.connectors.targets import Target, TargetWriter
 from thalweg.connectors.tcp_sink import to_tcp
 from thalweg.connectors.tcp_source import TcpSource, tcp_lines
 
@@ -31,13 +35,20 @@ __all__ = [
     "BadRow",
     "BatchSink",
     "CollectSink",
+    "Connector",
     "Fed",
     "Feed",
     "GivenSink",
+    "Log",
+    "LogReader",
+    "MessageParser",
+    "Positions",
     "PushSource",
     "RowSink",
     "RowSource",
     "Stop",
+    "Target",
+    "TargetWriter",
     "TcpSource",
     "as_source",
     "batches",
@@ -45,10 +56,14 @@ __all__ = [
     "each",
     "files",
     "from_iterable",
+    "host_and_name",
+    "message_options",
     "never",
     "opened",
+    "path_argument",
     "push_source",
     "runs_user_code",
+    "spread",
     "tcp_lines",
     "to_files",
     "to_tcp",
