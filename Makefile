@@ -15,18 +15,21 @@ EXHAUSTIVE ?=
 WORKERS ?= 2
 # More arguments: make test ARGS="-k order", make bench ARGS="--quick"
 ARGS ?=
+# Versions of Spark besides the one of requirements.lock.
+VERSIONS ?= 4.1.4 4.2.1
 
 # Errors only: the warnings are about pip itself. PIP_QUIET= shows everything.
 PIP_QUIET ?= -qq
 PIP := $(BIN)/python -m pip install --disable-pip-version-check $(PIP_QUIET) -c requirements.lock
 
-.PHONY: help demo cluster-demo test test-all test-quick explore check format bench docs clean
+.PHONY: help demo cluster-demo test test-all test-quick test-versions explore check format bench docs clean
 
 help:
 	@echo "make demo        see it run"
 	@echo "make cluster-demo a Spark cluster on this machine, and tuples that stay where they are"
 	@echo "make test        run the tests (MERGE=1: also those that run at each merge; SLOW=1: also slow ones; WORKERS=2)"
 	@echo "make test-all    run all tests, which takes hours"
+	@echo "make test-versions the demo and Spark's tests on other versions of Spark (VERSIONS=\"4.1.4 4.2.1\", MERGE=1: all)"
 	@echo "make explore     repeat the explorations of interleavings, after a change of what they run"
 	@echo "make test-quick  run the unit tests that need no patience"
 	@echo "make check       lint, format, types, layers"
@@ -69,6 +72,18 @@ test-all: $(VENV)/.dev-installed
 
 test-quick: $(VENV)/.dev-installed
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup tests/unit --quick $(ARGS)
+
+# Everything but Spark comes from the environment of the other tests.
+test-versions: $(VENV)/.dev-installed
+	@for version in $(VERSIONS); do \
+	  made=$(VENV)-spark-$$version; \
+	  test -x $$made/bin/python || $(PYTHON) -m venv $$made; \
+	  $$made/bin/python -m pip install --disable-pip-version-check $(PIP_QUIET) --no-deps pyspark==$$version py4j; \
+	  $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $$(ls -d $$made/lib/python*/site-packages)/others.pth; \
+	  echo "Spark $$version:"; \
+	  PYTHONPATH=src:lab $$made/bin/python -m thalweg.cli demo | tail -n 3; \
+	  PYTHONPATH=src:lab $$made/bin/python -m pytest -q -n 0 tests/spark $(if $(filter-out 0,$(MERGE)),--merge,-m short) $(ARGS); \
+	done
 
 explore: $(VENV)/.dev-installed
 	@$(BIN)/python -m pytest -q -n $(WORKERS) tests/interleavings --explore $(ARGS)

@@ -16,7 +16,8 @@ _INSTALLED: Final = tuple(
     Path(sysconfig.get_path(name)).resolve()
     for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
-
+#: Folders that hold what was installed, wherever they are.
+_PACKAGES: Final = frozenset({"site-packages", "dist-packages"})
 
 #: Never by value, wherever they are installed (Spark's own copy lies in SPARK_HOME).
 _OURS: Final = ("thalweg", "pyspark", "py4j", "thalweg_compiled")
@@ -58,4 +59,6 @@ def _is_users(module: ModuleType) -> bool:
     if name.split(".")[0] in _OURS:
         return False
     path = Path(file).resolve()
+    if not _PACKAGES.isdisjoint(path.parts):
+        return False  # also those of another environment, which a .pth file brings in
     return not any(path.is_relative_to(folder) for folder in _INSTALLED)

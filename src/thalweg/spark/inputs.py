@@ -8,6 +8,7 @@ files are parsed in the task, so line numbers and arrival order are exact and th
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from thalweg.checkpoint.paths import absolute, resolve
 from thalweg.checks import kind_of, path_of, require_flag
@@ -45,6 +47,10 @@ from thalweg.spark.arrival import Places, arrival_order
 from thalweg.spark.listing import files_of, is_listed_by_path, listable, listed_by_path
 from thalweg.spark.log_stream import SharedLog, log_frame, span_chunks
 
+#: What makes Arrow's times UTC; in Spark 4.1 they are.
+_UTC: Final[dict[str, Any]] = (
+    {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+)
 _EXPECTED: Final = "expected tw.files(...), a log such as tw.kafka(...), or a Spark DataFrame"
 #: Options of files that are not about their content.
 _OWN_OPTIONS: Final = ("max_files_per_trigger", "recursive", "streaming")
@@ -292,11 +298,9 @@ def check_frame(source: Source, frame: DataFrame) -> None:
     Raises:
         SchemaError: naming column, found and expected type.
     """
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     try:
         check_types(
-            to_arrow_schema(frame.schema, timezone="UTC"),
+            to_arrow_schema(frame.schema, **_UTC),
             source.record,
             f"the input of source {source.name!r}",
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import collections
+import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
@@ -17,17 +18,13 @@ import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    SupportsTriggerAvailableNow,
-)
 
 from thalweg.connectors.contracts import Feed, never
 from thalweg.connectors.logs import Log, LogReader, Positions
 from thalweg.flow.operators.nodes import Source
 from thalweg.spark.by_value import pickled
 
+_LOG: Final = logging.getLogger("thalweg")
 #: The columns of what Spark sees of a log.
 SPANS: Final = "start string, stop string"
 _FORMAT: Final = "thalweg_log"
@@ -43,6 +40,19 @@ class _Span(InputPartition):
     def __init__(self, start: Positions, stop: Positions) -> None:
         super().__init__(0)
         self.start, self.stop = start, stop
+
+
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
+except ImportError:  # Spark 4.1, which asks for the end without saying from where
+    ReadAllAvailable = None  # type: ignore[assignment,misc]
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Spark 4.1 itself ends a query behind what was there at its start."""
+
+
+#: Whether a batch can be bounded; else it takes what there is.
+IS_BOUNDED: Final = ReadAllAvailable is not None
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -63,10 +73,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         return dict(self._reader.begin())
 
-    def getDefaultReadLimit(self) -> ReadLimit:
+    def getDefaultReadLimit(self) -> Any:
         return ReadAllAvailable()  # the description has the limit
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
         end = self._last or self._reader.end(start)
         if self._log.max_rows is None:
             return dict(end)
@@ -91,6 +101,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._open.close()
 
 
+class UnboundedStreamReader(LogStreamReader):
+    """The same for Spark 4.1."""
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
+        return dict(self._reader.end({}))
+
+
 class LogDataSource(DataSource):
     """The data source ``thalweg_log``."""
 
@@ -102,7 +119,8 @@ class LogDataSource(DataSource):
         return SPANS
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        return LogStreamReader(cloudpickle.loads(base64.b64decode(self.options[_OPTION])))
+        log = cloudpickle.loads(base64.b64decode(self.options[_OPTION]))
+        return LogStreamReader(log) if IS_BOUNDED else UnboundedStreamReader(log)
 
 
 def log_frame(spark: SparkSession, log: Log, *, streaming: bool) -> DataFrame:
@@ -112,6 +130,11 @@ def log_frame(spark: SparkSession, log: Log, *, streaming: bool) -> DataFrame:
         EnvironmentProblem: not streaming only: the log cannot be reached.
     """
     if streaming:
+        if log.max_rows is not None and not IS_BOUNDED:
+            _LOG.warning(
+                "%s: max_rows= bounds batches from Spark 4.2 on; here a batch takes what there is",
+                log.made_by,
+            )
         spark.dataSource.register(LogDataSource)
         text = base64.b64encode(pickled(log)).decode()
         return spark.readStream.format(_FORMAT).option(_OPTION, text).load()
