@@ -66,10 +66,14 @@ def test_stop_and_start_without_data(tmp_path: Path) -> None:
     rows = driver.make_rows(seed=12, count=300)
     driver.write_files(tmp_path / "in", rows, 1)
     places = [str(tmp_path / name) for name in ("in", "out", "ckpt")]
-    driver.start(*places, slots=2).await_termination()
+    first = driver.start(*places, slots=2)
+    first.await_termination()
     before = describe(places[2]).batch
     again = driver.start(*places, slots=3)
     again.await_termination()
+    assert (again.name, again.id) == (first.name, first.id)
+    assert again.run_id != first.run_id
+    assert again.status["message"] == "Stopped"
     assert again.last_progress is None
     assert describe(places[2]).batch == before
     witness.compare(tmp_path / "out", tmp_path / "ckpt", rows, end=False)

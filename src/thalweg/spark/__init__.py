@@ -16,6 +16,7 @@ from thalweg.spark.sinks import (
     parquet,
 )
 from thalweg.spark.starting import start
+from thalweg.spark.true_progress import progress_of
 
 __all__ = [
     "Elastic",
@@ -33,6 +34,7 @@ __all__ = [
     "lower",
     "memory",
     "parquet",
+    "progress_of",
     "session",
     "start",
 ]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import time
-import uuid
+from collections.abc import Iterator
 from typing import Any, Literal
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from thalweg.brief import counted
@@ -22,6 +23,7 @@ from thalweg.spark.failures import cause_to_show, ending, readable, tell_once
 from thalweg.spark.listing import listing_on_driver
 from thalweg.spark.patience import told_if_slow
 from thalweg.spark.scheduler import BatchPlace, Scheduler, place_for
+from thalweg.spark.true_progress import know
 from thalweg.times import duration
 
 log = logging.getLogger("thalweg")
@@ -69,12 +71,13 @@ class Query:
         tell_once()
         writer = (
             self._frame.writeStream.foreachBatch(self._run_batch)
-            .queryName(f"{self._flow.name}-{uuid.uuid4().hex[:6]}")
+            .queryName(_free_name(self._batches.spark, self._flow.name))
             .option("checkpointLocation", f"{self._batches.store.location}/spark")
             .trigger(**self._trigger)
         )
         with listing_on_driver(self._batches.spark, self._batches.files):
             self._query = writer.start()
+        know(self)
 
     def _run_batch(self, frame: DataFrame, batch: int) -> None:
         if self._batches.finished:
@@ -281,6 +284,30 @@ class Query:
     # -- looking ------------------------------------------------------------------------------------------
 
     @property
+    def id(self) -> str | None:
+        """How Spark names the query in its checkpoint, through all its starts; None for bounded inputs."""
+        return None if self._query is None else str(self._query.id)
+
+    @property
+    def run_id(self) -> str | None:
+        """How Spark names this start of the query; None for bounded inputs."""
+        return None if self._query is None else str(self._query.runId)
+
+    @property
+    def name(self) -> str:
+        """The flow's name, with a number behind it where Spark runs another query of that name already."""
+        if self._query is None or jvm_is_gone():
+            return self._flow.name
+        return str(self._query.name or self._flow.name)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What Spark says it does now: ``message``, ``isDataAvailable``, ``isTriggerActive``."""
+        if self._query is None or not self.is_active:
+            return {"message": "Stopped", "isDataAvailable": False, "isTriggerActive": False}
+        return dict(self._query.status)
+
+    @property
     def last_progress(self) -> dict[str, Any] | None:
         """The last progress: rows by operator, rows/s, times, state size, watermark; None before the first batch."""
         return self._batches.progress[-1] if self._batches.progress else None
@@ -321,3 +348,14 @@ class Query:
     def __repr__(self) -> str:
         state = "active" if self.is_active else "ended"
         return f"Query({self._flow.name!r}, {state}, {counted(len(self._batches.progress), 'batch')} here)"
+
+
+def _free_name(spark: SparkSession, flow: str) -> str:
+    """The flow's name, with a number where Spark runs a query of that name: it takes each name once."""
+    taken = {query.name for query in spark.streams.active}
+    return next(name for name in _names(flow) if name not in taken)
+
+
+def _names(flow: str) -> Iterator[str]:
+    yield flow
+    yield from (f"{flow}-{number}" for number in itertools.count(2))
