@@ -12,6 +12,7 @@ from types import ModuleType
 
 import pytest
 
+import thalweg as tw
 from thalweg.spark.cluster import class_archive, session
 from thalweg.spark.patience import told_if_slow
 
@@ -98,3 +99,15 @@ def test_what_takes_long_is_said(
         assert caplog.messages[0].startswith("starting it … 0 s")
     finally:
         log.setLevel(before)
+
+
+def test_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session of Spark Connect, or one that would become one, is told where a query can be started."""
+    far = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(tw.EnvironmentProblem, match="spark-submit to the same cluster"):
+        session.refuse_connect(far)
+    monkeypatch.setenv("SPARK_REMOTE", "sc://host")
+    with pytest.raises(tw.EnvironmentProblem, match="without SPARK_REMOTE"):
+        session.refuse_connect(None)
+    monkeypatch.delenv("SPARK_REMOTE")
+    session.refuse_connect(None)

@@ -1,5 +1,6 @@
 """Run a flow on Spark: sessions, inputs, sinks, and the query."""
 
+from thalweg.spark.cluster.java import prepare_java
 from thalweg.spark.cluster.session import session
 from thalweg.spark.elastic import Elastic
 from thalweg.spark.inputs import Files, files
@@ -34,6 +35,7 @@ __all__ = [
     "lower",
     "memory",
     "parquet",
+    "prepare_java",
     "progress_of",
     "session",
     "start",

@@ -208,10 +208,16 @@ def trigger_of(trigger: str | None) -> dict[str, Any]:
 
 
 def session_here() -> SparkSession:
-    """The running session, or one that is made now."""
-    from thalweg.spark.cluster.session import session
+    """The running session, or one that is made now.
 
-    return SparkSession.getActiveSession() or session()
+    Raises:
+        EnvironmentProblem: it is one of Spark Connect.
+    """
+    from thalweg.spark.cluster.session import refuse_connect, session
+
+    found = SparkSession.getActiveSession() or session()
+    refuse_connect(found)
+    return found
 
 
 def warn(spark: SparkSession, slots: int, inputs: Mapping[str, Any], plan: Plan) -> None:

@@ -19,6 +19,7 @@ from thalweg.plan.plan import Plan
 from thalweg.spark import inputs as io
 from thalweg.spark.arguments import check_flow, threads_of
 from thalweg.spark.batches import BatchRunner
+from thalweg.spark.cluster.session import refuse_connect
 from thalweg.spark.elastic import Adaptation
 from thalweg.spark.sinks import decode_frame
 
@@ -66,6 +67,7 @@ def lower(
     spark = SparkSession.getActiveSession()
     if spark is None:
         raise BuildError("lower needs a running Spark session; start it with tw.spark.session()")
+    refuse_connect(spark)
     frame = io.tagged_frame(spark, plan, inputs, None)
     threads = threads_of(spark, threads)
     numbers = Adaptation(slots, threads, most_slots=slots, most_threads=threads)

@@ -26,7 +26,7 @@ from thalweg.checks import (
     require_text,
 )
 from thalweg.engine.machine import usable_processors
-from thalweg.errors import BuildError
+from thalweg.errors import BuildError, EnvironmentProblem
 from thalweg.spark.cluster.class_archive import archive_options
 from thalweg.spark.cluster.java import prepare_java
 from thalweg.spark.deaths import NOTES, jvm_is_gone
@@ -113,6 +113,7 @@ def session(
             )
     asked = _as_text({**_dotted(settings), **(conf or {})})
     running = SparkSession.getActiveSession()
+    refuse_connect(running)
     if running is not None:
         return _checked(running, _explicit(master, threads_per_slot, asked))
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit started the JVM before us
@@ -126,6 +127,22 @@ def session(
         settings[_JAVA_OPTIONS] = " ".join([*filter(None, ours), settings[_JAVA_OPTIONS]]).strip()
     with told_if_slow(f"starting Spark on {master or 'the cluster'}"):
         return _start(app_name, settings)
+
+
+def refuse_connect(running: Any) -> None:
+    """Refuses a session of Spark Connect, whose driver is another process that runs none of our code.
+
+    Raises:
+        EnvironmentProblem: saying where a query can be started.
+    """
+    is_connect = type(running).__module__.startswith("pyspark.sql.connect")
+    if is_connect or (running is None and os.environ.get("SPARK_REMOTE")):
+        raise EnvironmentProblem(
+            "this is a session of Spark Connect: it sends plans to a driver elsewhere, and a query of Thalweg plans and"
+            " commits each of its batches in the driver itself.\n"
+            "  Start the program where the driver is: spark-submit to the same cluster, or a job of the platform's"
+            " (docs/clusters.md), without SPARK_REMOTE. tw.run needs no Spark at all."
+        )
 
 
 def _start(app_name: str, settings: Mapping[str, str]) -> SparkSession:
