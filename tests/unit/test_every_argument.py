@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -75,6 +76,9 @@ def flow_of(**more: Any) -> tw.Flow:
 
 def rows_of(flow: tw.Flow | None = None, name: str = "rows", **more: Any) -> Stream:
     return (flow or flow_of()).source(name, Row, **{"order_by": "ts", **more})
+
+
+PROGRESS: Final = SimpleNamespace(json='{"id": "none", "batchId": 0}')
 
 
 def whole_flow() -> tw.Flow:
@@ -268,6 +272,7 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
     "spark.console": lambda: (tw.spark.console, {"max_rows": 3}),
     "spark.memory": lambda: (tw.spark.memory, {}),
     "spark.foreach_batch": lambda: (tw.spark.foreach_batch, {"function": put_batch}),
+    "spark.progress_of": lambda: (tw.spark.progress_of, {"event": PROGRESS}),
     "spark.foreach_table": lambda: (tw.spark.foreach_table, {"function": put_batch}),
     "spark.Elastic": lambda: (
         tw.spark.Elastic, {"minimum": 1, "maximum": 3, "controller": None, "least_rows": 3},
@@ -418,6 +423,7 @@ NOT_CALLED: Final = {
     "testing.assert_same", "testing.assert_recut", "testing.random_cuts", "testing.depends_on_cuts",
     "testing.difference", "testing.counts_of_parts", "testing.row_difference", "testing.states_of",
     "testing.check_names", "testing.collect",  # call the others
+    "spark.prepare_java",  # no arguments
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from thalweg.checks import refuse
 from thalweg.times import NEVER
 
 
@@ -41,8 +42,14 @@ def progress_of(event: Any) -> dict[str, Any] | None:
 
     Returns:
         None where the query is none of Thalweg's in this process, or has forgotten the batch.
+
+    Raises:
+        BuildError: that is no such event.
     """
-    spark = json.loads(getattr(event, "progress", event).json)
+    told = getattr(event, "progress", event)
+    if not hasattr(told, "json"):
+        raise refuse("progress_of", "event", "a QueryProgressEvent of Spark's", event)
+    spark = json.loads(told.json)
     query = _QUERIES.get(spark["id"])
     recent = [] if query is None else query.recent_progress
     mine = next((one for one in recent if one["batch"] == spark["batchId"]), None)
