@@ -48,7 +48,6 @@ from thalweg.times import BEFORE_ALL, NEVER
 _FIRST_CAPACITY: Final = 16
 #: A table with fewer entries grows by more, so that growing is rare.
 _SMALL: Final = 1024
-_NO_BYTES: Final = KeyBytes(np.zeros(1, np.int64), np.zeros(0, np.uint8))
 
 
 class BucketTable:
@@ -211,10 +210,6 @@ class BucketTable:
         """The key columns of these entries."""
         rows = self._identities(entries) if self.spec.has_text else None
         return self.spec.columns(self.words[entries], rows)
-
-    def gather_text(self, entries: Int64s, field: str) -> pa.Array:
-        """A str or bytes field of the keys of these entries."""
-        return self.spec.text_array(self.spec.names.index(field), self._identities(entries))
 
     def _identities(self, entries: Int64s) -> KeyBytes:
         offsets = np.zeros(len(entries) + 1, np.int64)
