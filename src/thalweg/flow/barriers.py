@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from thalweg.checks import meant, require_flag, require_text
 from thalweg.errors import BuildError
@@ -12,7 +12,7 @@ from thalweg.flow.generics import Out, Row
 from thalweg.flow.join_parts import combining_rows, event_time, nested, require_stream
 from thalweg.flow.operators import joins as driver_loops
 from thalweg.flow.operators.arguments import time_field
-from thalweg.flow.outputs import Matched
+from thalweg.flow.outputs import Matched, Unmatched
 
 if TYPE_CHECKING:
     from thalweg.flow.flow import Flow
@@ -21,13 +21,6 @@ if TYPE_CHECKING:
 
 #: Arguments of a barrier that the name of a stream may misspell.
 _ARGUMENTS = ("by_time", "name", "into", "max_waiting")
-
-
-class Unmatched(NamedTuple):
-    """A time at which a barrier by time had a row of this input, and none of another."""
-
-    input: str
-    time: int
 
 
 class SeveralVerbs:
