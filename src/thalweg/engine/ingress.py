@@ -182,7 +182,7 @@ class Gate:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What else there is to keep than what stands above, as JSON values."""
+        """What is saved besides the watermark and the waiting rows, as JSON values."""
         return {}
 
     @facts.setter

@@ -10,7 +10,7 @@ from thalweg.errors import BuildError
 from thalweg.flow import added
 from thalweg.flow.generics import Out, Row
 from thalweg.flow.join_parts import combining_rows, event_time, nested, require_stream
-from thalweg.flow.operators import joins as driver_loops
+from thalweg.flow.operators import joins
 from thalweg.flow.operators.arguments import time_field
 from thalweg.flow.outputs import Matched, Unmatched
 
@@ -160,13 +160,13 @@ def barrier(
     made, out, user = combining_rows(name, list(streams.values()), combine, into, nested(streams))
     if not by_time:
         return flow._operator(
-            name, driver_loops.barrier, {"rows": streams, "combine": made},
+            name, joins.barrier, {"rows": streams, "combine": made},
             into=out, max_waiting=max_waiting, user=user,
         )  # fmt: skip
     event_time(label, *streams.values())
     stamped = {one: added.stamp(stream, "event_time") for one, stream in streams.items()}
     streams_out = flow._operator(
-        name, driver_loops.barrier_by_time, {"rows": stamped, "combine": made},
+        name, joins.barrier_by_time, {"rows": stamped, "combine": made},
         into={"matched": out, "unmatched": Unmatched}, max_waiting=max_waiting, user=user,
     )  # fmt: skip
     return Matched(*streams_out)
@@ -188,6 +188,6 @@ def merge(flow: Flow, streams: Sequence[Stream[Row]], *, by: str, name: str) -> 
             )
     time_field(first, by, name)
     merged: Stream[Row] = flow.operator(
-        name, driver_loops.merge, rows=list(streams), place=first.index(by), into=first
+        name, joins.merge, rows=list(streams), place=first.index(by), into=first
     )
     return merged

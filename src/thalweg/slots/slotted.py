@@ -207,7 +207,7 @@ class SlottedEngine(SerialEngine):
             place.engine.counts.clear()
 
     def _collect(self, in_flight: int, found: Leaving | None = None) -> Leaving:
-        """Hears messages, and waits for as many as it takes until no more steps are on their way than that.
+        """Takes messages until at most ``in_flight`` steps are on their way.
 
         Args:
             in_flight: steps.
