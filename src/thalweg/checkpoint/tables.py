@@ -192,16 +192,18 @@ class BucketTable:
         """Tells that a timer was armed."""
         self.bounds[0] = min(self.bounds[0], time)
 
-    def due(self, clock: int) -> Int64s:
-        """The living entries whose timer is below the clock, in no order.
+    def due(self, watermark: int) -> Int64s:
+        """The living entries whose timer is below the watermark, in no order.
 
         The caller fires them all: they are not told twice, unless they are armed again.
         """
-        if self.state.timer is None or self.bounds[0] >= clock:
+        if self.state.timer is None or self.bounds[0] >= watermark:
             return no_rows()
         out = np.empty(self.count, np.int64)
         timers = self.records[self.state.timer]
-        found, self.bounds[0] = find_due(timers, self.flags, self._blocks, self.count, clock, out)
+        found, self.bounds[0] = find_due(
+            timers, self.flags, self._blocks, self.count, watermark, out
+        )
         return out[:found].copy()
 
     # -- keys -------------------------------------------------------------------------------------

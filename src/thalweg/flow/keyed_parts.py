@@ -114,4 +114,4 @@ class KeyedParts(Generic[Row, KeyValue]):
 
 
 def timing_of(stream: Stream[Any]) -> Timing:
-    return "clock" if stream.own is None else "own"
+    return "watermark" if stream.own is None else "own"
