@@ -17,7 +17,7 @@ from thalweg.columns.chunks import Chunk
 from thalweg.errors import DataError, OperatorError
 from thalweg.flow.failures import reason_of, shorten
 from thalweg.flow.flow import Flow
-from thalweg.flow.operators.built_in import BuiltIn, Digest
+from thalweg.flow.operators.built_in import BuiltIn
 from thalweg.flow.operators.nodes import (
     Batches,
     Coroutine,
@@ -32,10 +32,11 @@ from thalweg.flow.operators.nodes import (
 )
 from thalweg.flow.operators.rejected import Rejected
 from thalweg.plan.plan import Plan, make_plan
+from thalweg.testing.reference_built_in import made_of
 from thalweg.testing.reference_coroutine import ReferenceCoroutine, Took
 from thalweg.testing.reference_keys import KeyObserver, Nobody, canonical, key_of, sort_key
 from thalweg.testing.reference_lanes import ReferenceLanes
-from thalweg.testing.reference_parts import Outputs, digest_of, fits, timer_of
+from thalweg.testing.reference_parts import Outputs, fits, timer_of
 from thalweg.times import BEFORE_ALL, NEVER
 
 #: Timers by time, operator and key in sorting form, with the key.
@@ -269,8 +270,6 @@ class _Run:
             self.stateless(node, row)
         elif isinstance(node, Keyed):
             self.keyed(node, row)
-        elif isinstance(node, Digest):
-            self.give(Ref(node.index), node.record.coerce((*row, digest_of(node, row))))
         elif isinstance(node, BuiltIn):
             self.built_in(node, row)
         elif isinstance(node, Batches):
@@ -313,7 +312,7 @@ class _Run:
             self.give_all(node, self.call(node, node.function.call, (row,), row, node.many))
 
     def built_in(self, node: BuiltIn, row: Any) -> None:
-        for values, time, port in list(node.made(row, self.now)):
+        for values, time, port in list(made_of(node, row, self.now)):
             made = node.record.coerce(values)
             if port == "late":
                 counts = self.out.counts[node.late_of]
