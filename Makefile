@@ -18,6 +18,10 @@ ARGS ?=
 # Versions of Spark besides the one of requirements.lock.
 VERSIONS ?= 4.1.4 4.2.1
 
+# Compiled sources are kept: without them each process of the tests, each worker of Spark and each command that a test
+# starts compiles all of its modules anew, and half of a short run is that.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Errors only: the warnings are about pip itself. PIP_QUIET= shows everything.
 PIP_QUIET ?= -qq
 PIP := $(BIN)/python -m pip install --disable-pip-version-check $(PIP_QUIET) -c requirements.lock

@@ -50,8 +50,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         compile_loop.main(waits=True)
 
 
+# First, since pytest-xdist reads the groups in a hook of the same name.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what was not asked for, and lets those that take long be as long as they are."""
+    """Leaves out what was not asked for, and says which tests one process runs."""
     asked = {"exhaustive": config.getoption("--exhaustive")}
     asked["slow"] = config.getoption("--slow") or asked["exhaustive"]
     asked["merge"] = config.getoption("--merge") or asked["slow"]

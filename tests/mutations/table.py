@@ -56,7 +56,7 @@ MUTATIONS = [
         "unit/test_ingress.py",
     ),
     Mutation(
-        "release: rows up to the clock",
+        "release: rows up to the watermark",
         "engine/ingress.py",
         '"right" if inclusive else "left"',
         '"left"',

@@ -643,7 +643,7 @@ def recipes(
             _add(made, step, len(made))
     recipe = Recipe(sources, tuple(steps), tuple(draw(st.lists(_STREAM, max_size=3))))
     if mixed and testing.depends_on_cuts(make_plan(recipe.build())):
-        # When late rows of lanes leave follows the clock, and such a flow's order what comes first.
+        # When late rows of lanes leave follows the watermark, and such a flow's order what comes first.
         plain = [dataclasses.replace(one, lanes=one.lanes and "arrival") for one in sources]
         return dataclasses.replace(recipe, sources=tuple(plain))
     return recipe
@@ -682,7 +682,7 @@ def _draw_step(
 
 def _can_merge(one: _Made, two: _Made, mixed: bool) -> bool:
     if one.domain and two.domain:
-        # Streams of two sources share a clock; behind an order_by only its own.
+        # Streams of two sources share a watermark; behind an order_by only its own.
         return one.domain == two.domain or (one.domain < 100 and two.domain < 100)
     return not one.domain and not two.domain and (mixed or one.origin == two.origin)
 

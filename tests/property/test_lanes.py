@@ -119,8 +119,8 @@ def test_open_ended(log: dict[Any, list[int]], lateness: int, seed: int) -> None
     for name, wanted in zip(("sorted", "late"), by_definition(log, lateness), strict=True):
         assert now.rows(name) == wanted[: len(now.rows(name))]
     if log and all(log.values()):
-        clock = min(max(times) for times in log.values()) - lateness
-        ready = [row for row in by_definition(log, lateness)[0] if row.t < clock]
+        watermark = min(max(times) for times in log.values()) - lateness
+        ready = [row for row in by_definition(log, lateness)[0] if row.t < watermark]
         assert now.rows("sorted") == ready
 
 
@@ -153,14 +153,14 @@ def write_json(path: Any, rows: Sequence[Entry]) -> Any:
 
 
 def test_rows_do_not_wait_for_the_end_where_lanes_are_known() -> None:
-    """Of declared lanes, and of a list in memory, rows leave as soon as the clock has passed them."""
+    """Of declared lanes, and of a list in memory, rows leave as soon as the watermark has passed them."""
     session = testing.Session(make_flow(0, ("a", "z")))
     session.push("log", Entry(5, "a", 0), Entry(3, "z", 0), Entry(4, "z", 1))
     session.advance()
     assert session.rows("sorted") == [Entry(3, "z", 0)]
     session.tick(5)
     assert session.rows("sorted") == [Entry(3, "z", 0), Entry(4, "z", 1)]
-    # A row of the clock's own time waits: another lane may still bring one that stands before it.
+    # A row of the watermark's own time waits: another lane may still bring one that stands before it.
     session.end()
     assert session.rows("sorted")[-1] == Entry(5, "a", 0)
 

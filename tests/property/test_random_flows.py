@@ -52,7 +52,7 @@ def test_timed(case: Case, seeds: list[int]) -> None:
 @settings(max_examples=sized(100), **_COMMON)
 @given(cases(), _SEEDS)
 def test_open_ended(case: Case, seeds: list[int]) -> None:
-    """The same while the streams go on: only what the clock has passed is out, state and timers are left."""
+    """The same while the streams go on: only what the watermark has passed is out, state and timers are left."""
     recipe, _ = case
     if not testing.depends_on_cuts(make_plan(recipe.build())):
         check(case, seeds, end=False)

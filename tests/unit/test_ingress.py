@@ -1,4 +1,4 @@
-"""Gates and ingress: lateness by its serial definition, the clock, what is released, whatever the cuts."""
+"""Gates and ingress: lateness by its serial definition, the watermark, what is released, whatever the cuts."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def chunk(rows: list[Row]) -> Chunk:
 
 
 def serial_late(rows: list[Row], lateness: int, *, lanes: bool) -> list[Row]:
-    """The definition, a row at a time: below the lane's earlier maximum - L, or below the clock."""
+    """The definition, a row at a time: below the lane's earlier maximum - L, or below the watermark."""
     tops: dict[Any, int] = {}
-    clock, late = BEFORE_ALL, []
+    watermark, late = BEFORE_ALL, []
     for row in rows:
         lane = row.lane if lanes else None
-        if (lane in tops and row.t < tops[lane] - lateness) or row.t < clock:
+        if (lane in tops and row.t < tops[lane] - lateness) or row.t < watermark:
             late.append(row)
         tops[lane] = max(tops.get(lane, row.t), row.t)
-        clock = max(clock, min(tops.values()) - lateness)
+        watermark = max(watermark, min(tops.values()) - lateness)
     return late
 
 
@@ -95,39 +95,39 @@ def release_all(
 def drain(ingress: Ingress, chunk_rows: int, *, everything: bool = False) -> list[tuple[int, int]]:
     out: list[tuple[int, int]] = []
     before = BEFORE_ALL
-    for released, clock in ingress.release(lambda: chunk_rows, everything=everything):
+    for released, watermark in ingress.release(lambda: chunk_rows, everything=everything):
         parts = [
             list(zip(rows.order[TIME].tolist(), rows.order[SEQ].tolist(), strict=True))
             for rows in released.values()
         ]
         step = sorted(pair for part in parts for pair in part)
         assert len(step) <= chunk_rows
-        assert not step or (step[-1][0] <= clock and step[0][0] >= before)
+        assert not step or (step[-1][0] <= watermark and step[0][0] >= before)
         before = max(before, step[-1][0] if step else BEFORE_ALL)
         out += step
     return out
 
 
 def test_clock_is_the_least_of_the_lanes() -> None:
-    """The clock stands until all known lanes have moved, and names the slowest."""
+    """The watermark stands until all known lanes have moved, and names the slowest."""
     one = gate(2, lanes=True)
-    assert one.clock == BEFORE_ALL
+    assert one.watermark == BEFORE_ALL
     one.accept(chunk([Row(10, 0), Row(30, 1)]))
-    assert (one.clock, one.slowest) == (8, 0)
+    assert (one.watermark, one.slowest) == (8, 0)
     one.accept(chunk([Row(40, 0)]))
-    assert (one.clock, one.slowest) == (28, 1)
+    assert (one.watermark, one.slowest) == (28, 1)
 
 
 def test_new_lane_does_not_turn_the_clock_back() -> None:
-    """What the clock has passed stays passed: rows of a lane that appears late may be late."""
+    """What the watermark has passed stays passed: rows of a lane that appears late may be late."""
     one = gate(0, lanes=True)
     late = one.accept(chunk([Row(10, 0), Row(4, 1), Row(10, 1), Row(9, 1)]))
     assert late.rows() == [Row(4, 1), Row(9, 1)]
-    assert one.clock == 10
+    assert one.watermark == 10
 
 
 def test_ties_at_the_clock_wait_for_earlier_sources() -> None:
-    """Rows at the clock of a later source wait while an earlier one may still give rows of that time."""
+    """Rows at the watermark of a later source wait while an earlier one may still give rows of that time."""
     first, second = gate(0, index=1), gate(0, index=2)
     ingress = Ingress(1, [first, second])
     first.accept(chunk([Row(5, 0)]))
@@ -161,11 +161,11 @@ def test_released_rows_are_gone() -> None:
 
 @pytest.mark.parametrize("lateness", [0, 3])
 def test_the_clock_never_goes_back(lateness: int) -> None:
-    """At the end, too, where nothing waits any more: who takes several steps as one needs the last clock."""
+    """At the end, too, where nothing waits any more: who takes several steps as one needs the last watermark."""
     one = gate(lateness)
     ingress = Ingress(1, [one])
     one.accept(chunk([Row(3, 0), Row(7, 0)]))
-    clocks = [clock for _, clock in ingress.release(lambda: 10)]
-    clocks += [clock for _, clock in ingress.release(lambda: 10, everything=True)]
-    assert clocks == sorted(clocks)
-    assert clocks[-1] == 7
+    watermarks = [watermark for _, watermark in ingress.release(lambda: 10)]
+    watermarks += [watermark for _, watermark in ingress.release(lambda: 10, everything=True)]
+    assert watermarks == sorted(watermarks)
+    assert watermarks[-1] == 7

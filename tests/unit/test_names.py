@@ -1,9 +1,10 @@
-"""A name means one thing in the project."""
+"""A name means one thing in the project, and arrows up are names only."""
 
 from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,3 +39,21 @@ def test_a_class_name_means_one_thing() -> None:
     assert len(found) > 500
     several = {name: places for name, places in found.items() if len(places) > 1}
     assert several.keys() == SHARED.keys(), several
+
+
+def imported(node: ast.AST) -> Iterator[str]:
+    """The modules that a module imports, also in functions; those for type checkers apart."""
+    if isinstance(node, ast.ImportFrom):
+        yield str(node.module)
+    elif not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+        for one in ast.iter_child_nodes(node):
+            yield from imported(one)
+
+
+def test_verbs_name_streams_in_signatures_only() -> None:
+    """What import-linter ignores in ``flow`` are imports for type checkers."""
+    for path in (ROOT / "src" / "thalweg" / "flow").glob("*.py"):
+        runs = set(imported(ast.parse(path.read_text(encoding="utf-8"))))
+        assert "thalweg.flow.flow" not in runs, path
+        assert path.stem == "flow" or "thalweg.flow.streams" not in runs, path
+        assert path.stem != "field_types" or "thalweg.flow.records" not in runs, path

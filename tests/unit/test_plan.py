@@ -106,8 +106,8 @@ def test_domains() -> None:
 
 
 def test_union_of_two_clocks_is_refused() -> None:
-    """Behind an order_by there is a clock of its own: such a stream merges only with its own branches."""
-    flow = tw.Flow("clocks")
+    """Behind an order_by there is a watermark of its own: such a stream merges only with its own branches."""
+    flow = tw.Flow("watermarks")
     source = flow.source("in", Row, order_by="t")
     sorted_again = source.order_by("t", name="again")
     sorted_again.map(same, name="fine").union(sorted_again, name="own").sink("own")

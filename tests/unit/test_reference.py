@@ -133,7 +133,7 @@ def test_end_of_stream_fires_each_timer_once() -> None:
 
 
 def test_open_streams_keep_timers() -> None:
-    """Without an end only what the clock has passed is out; a timer at the clock still waits."""
+    """Without an end only what the watermark has passed is out; a timer at the watermark still waits."""
     found = run(row_out, timer_out, [Row(0, 1), Row(5, 2), Row(7, 3)], lateness=2, end=False)
     assert outputs(found) == [("row", 0, 1), ("row", 5, 2)]
     assert found.states["op"][1].timer == 5
@@ -149,7 +149,7 @@ def test_late_rows() -> None:
 
 
 def test_lanes_of_one_order_of_arrival() -> None:
-    """Each lane has its own maximum; the clock is the least, and a lane that appears late finds it moved."""
+    """Each lane has its own maximum; the watermark is the least, and a lane that appears late finds it moved."""
     flow = tw.Flow("lanes")
     source = flow.source("in", Row, order_by="t", lane="key", lanes="arrival")
     source.sink("out")

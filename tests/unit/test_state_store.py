@@ -23,7 +23,7 @@ from thalweg.checkpoint.manifest import Manifest, ManifestField, ManifestOperato
 from thalweg.checkpoint.merging import current, merge_units, sorted_by
 from thalweg.checkpoint.record import Chain, ChainPart, CommitRecord, next_record
 from thalweg.checkpoint.segments import NewUnit, Segment, SegmentUnit, read_units, write_segment
-from thalweg.checkpoint.store import load_bucket
+from thalweg.checkpoint.store import Loaded, load_buckets
 from thalweg.errors import CheckpointError
 
 BUCKETS = range(4)
@@ -150,6 +150,13 @@ def test_merge_does_not_make_caches_stale(tmp_path: Path) -> None:
     assert one.state([0]) == two.state([0]) == stored(root, record, [0])
 
 
+def load_bucket(
+    root: str, record: CommitRecord, table: Any, have: str | None = None, **given: Any
+) -> Loaded:
+    have_tags = {} if have is None else {0: have}
+    return load_buckets(FS, root, record, "track", {0: table}, have_tags, **given)[0]
+
+
 def test_uncommitted_state_is_never_used(tmp_path: Path) -> None:
     """A table that a written-off try left, tagged or dirty, is loaded anew."""
     root = str(tmp_path)
@@ -159,9 +166,7 @@ def test_uncommitted_state_is_never_used(tmp_path: Path) -> None:
     process.run(record, [0], {}, batch=1, attempt="b")
     assert process.state([0]) == {0: {1: (1, "")}}
     process.tables[0].put(5, (5, ""))
-    loaded = load_bucket(
-        FS, root, record, "track", 0, process.tables[0], record.chain("track", 0)[-1].tag
-    )
+    loaded = load_bucket(root, record, process.tables[0], record.chain("track", 0)[-1].tag)
     assert process.state([0]) == {0: {1: (1, "")}}
     assert loaded == (record.chain("track", 0)[-1].tag, record.chain("track", 0)[0].bytes)
 
@@ -182,8 +187,8 @@ def test_table_that_cannot_apply(tmp_path: Path) -> None:
     )
     second = commit(root, first, 1, process.run(first, [0], {0: {1: (9, "")}}, batch=1))
     table = Plain()
-    tag = load_bucket(FS, root, first, "track", 0, table, None).tag
-    load_bucket(FS, root, second, "track", 0, table, tag)
+    tag = load_bucket(root, first, table).tag
+    load_bucket(root, second, table, tag)
     assert table.loads == 2
 
 
@@ -209,7 +214,7 @@ def test_state_classes_grow(tmp_path: Path) -> None:
     record = commit(root, None, 0, segment)
     table = DictTable()
     migrate = lambda batch: manifests.migrate_batch(batch, SCHEMA, {"name": "?"})  # noqa: E731
-    load_bucket(FS, root, record, "track", 0, table, None, migrate=migrate)
+    load_bucket(root, record, table, migrate=migrate)
     assert table.rows == {1: (2, "?")}
 
 

@@ -118,22 +118,6 @@ WAYS: Final[dict[str, Callable[[Cell], Run]]] = {
     "sparksql": _spark("sql"),
     "sparkstate": _spark("state"),
 }
-#: What each is, for the docs.
-MEANINGS: Final = {
-    "default": "`tw.run` with default arguments, table to table",
-    "serial": '`threading="manual"`',
-    "one": "`threads=1`",
-    "two": "`threads=2`",
-    "list": "`tw.run` with default arguments, from a list of rows to a list of rows",
-    "loop": "the plain loop, from rows that are there to a list of rows",
-    "table": "the plain loop, table to table",
-    "polars": "Polars, table to table, both cores",
-    "duckdb": "DuckDB, table to table, both cores",
-    "spark1": "Thalweg on Spark, one slot of two threads",
-    "spark2": "Thalweg on Spark, two slots",
-    "sparksql": "Spark SQL in batch, both cores",
-    "sparkstate": "`applyInPandasWithState`",
-}
 #: Settings that the default is compared with.
 STATIC: Final = ("serial", "one", "two")
 #: What needs no Java.

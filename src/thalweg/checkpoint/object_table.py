@@ -82,14 +82,14 @@ class ObjectTable:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else NEVER
 
-    def due(self, clock: int) -> list[Any]:
-        """The keys whose timer is below the clock, in no order.
+    def due(self, watermark: int) -> list[Any]:
+        """The keys whose timer is below the watermark, in no order.
 
         The caller fires them all, and touches or drops each: they are not told twice.
         """
         self._settle()
         out: dict[Any, None] = {}
-        while self._heap and self._heap[0][0] < clock:
+        while self._heap and self._heap[0][0] < watermark:
             time, _, key = heapq.heappop(self._heap)
             if self._timer(key) == time:
                 out[key] = None

@@ -54,23 +54,6 @@ def _same(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def load_bucket(
-    fs: FileSystem,
-    root: str,
-    record: CommitRecord | None,
-    operator: str,
-    bucket: int,
-    table: BucketState,
-    have_tag: str | None,
-    *,
-    migrate: Migrate = _same,
-) -> Loaded:
-    """Makes a table equal to the state that a record names; :func:`load_buckets` for one bucket."""
-    have = {} if have_tag is None else {bucket: have_tag}
-    loaded = load_buckets(fs, root, record, operator, {bucket: table}, have, migrate=migrate)
-    return loaded[bucket]
-
-
 def load_buckets(
     fs: FileSystem,
     root: str,

@@ -48,7 +48,6 @@ from thalweg.times import BEFORE_ALL, NEVER
 _FIRST_CAPACITY: Final = 16
 #: A table with fewer entries grows by more, so that growing is rare.
 _SMALL: Final = 1024
-_NO_BYTES: Final = KeyBytes(np.zeros(1, np.int64), np.zeros(0, np.uint8))
 
 
 class BucketTable:
@@ -193,16 +192,18 @@ class BucketTable:
         """Tells that a timer was armed."""
         self.bounds[0] = min(self.bounds[0], time)
 
-    def due(self, clock: int) -> Int64s:
-        """The living entries whose timer is below the clock, in no order.
+    def due(self, watermark: int) -> Int64s:
+        """The living entries whose timer is below the watermark, in no order.
 
         The caller fires them all: they are not told twice, unless they are armed again.
         """
-        if self.state.timer is None or self.bounds[0] >= clock:
+        if self.state.timer is None or self.bounds[0] >= watermark:
             return no_rows()
         out = np.empty(self.count, np.int64)
         timers = self.records[self.state.timer]
-        found, self.bounds[0] = find_due(timers, self.flags, self._blocks, self.count, clock, out)
+        found, self.bounds[0] = find_due(
+            timers, self.flags, self._blocks, self.count, watermark, out
+        )
         return out[:found].copy()
 
     # -- keys -------------------------------------------------------------------------------------
@@ -211,10 +212,6 @@ class BucketTable:
         """The key columns of these entries."""
         rows = self._identities(entries) if self.spec.has_text else None
         return self.spec.columns(self.words[entries], rows)
-
-    def gather_text(self, entries: Int64s, field: str) -> pa.Array:
-        """A str or bytes field of the keys of these entries."""
-        return self.spec.text_array(self.spec.names.index(field), self._identities(entries))
 
     def _identities(self, entries: Int64s) -> KeyBytes:
         offsets = np.zeros(len(entries) + 1, np.int64)

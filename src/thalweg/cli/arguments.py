@@ -98,9 +98,9 @@ def _by_name(flag: str, given: Sequence[str], names: list[str]) -> dict[str, Giv
 
 
 def parse(text: str, names: Sequence[str] = ()) -> Given:
-    """The parts of one argument; a part without ``=`` after a comma belongs to what stands before it.
+    """The parts of one argument; a part without ``=`` after a comma belongs to the part before it.
 
-    What stands before the first ``=`` is a name if it is one of ``names`` or could be one, else a part of the path.
+    The text before the first ``=`` is a name if it is one of ``names`` or could be one, else a part of the path.
 
     Example::
 

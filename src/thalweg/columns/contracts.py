@@ -78,7 +78,7 @@ class KeyedOperator(Protocol):
     """A keyed operator with the state of the buckets that this slot owns.
 
     For each key: before a tuple at time t every timer of that key with time < t fires; a state that is not
-    armed again when its on_timer returns is dropped. After the tuples, timers with time < clock fire.
+    armed again when its on_timer returns is dropped. After the tuples, timers with time < watermark fire.
     """
 
     #: bucket -> state, of the buckets that this slot owns and that have or had keys
@@ -95,17 +95,17 @@ class KeyedOperator(Protocol):
         chunk: Chunk,
         keys: Sequence[Column],
         times: Int64s | None,
-        clock: int,
+        watermark: int,
         *,
         ending: bool,
     ) -> KeyedResult:
-        """Runs one chunk and the timers due below ``clock``.
+        """Runs one chunk and the timers due below ``watermark``.
 
         Args:
             chunk: the input rows, in stream order; may be empty.
             keys: the key columns, a column a key field, of the chunk's length.
             times: event time of each row, not decreasing; None in a flow without order_by.
-            clock: no later row has a time below it; timers below it fire.
+            watermark: no later row has a time below it; timers below it fire.
             ending: the stream is ending: an on_timer that arms again is disarmed and counted.
         """
 

@@ -120,7 +120,7 @@ class Type:
 
     @property
     def zero(self) -> str:
-        """Code of some value of the compiled form; what stands behind a None."""
+        """Code of some value of the compiled form: the one that a None carries."""
         if self.boxed:
             return f"(False, {self.bare.zero})"
         if self.tag in ("record", "tuple"):

@@ -127,7 +127,7 @@ class Feeding:
             gates = list(ingress.gates.values()) if ingress.domain else []
             behind = [gate for gate in gates if gate.waiting_rows]
             for gate in gates:
-                last = gate.node.name in self._open and gate.clock == ingress.clock
+                last = gate.node.name in self._open and gate.watermark == ingress.watermark
                 if last and any(other is not gate for other in behind):
                     found.append(gate.node.name)
         return found
@@ -190,7 +190,7 @@ class Feeding:
             return before[0] == node.name
         ingress = self._engine.ingresses[domain]
         gate = ingress.gates[node.index]
-        return gate.waiting_rows < self._waiting_rows or gate.clock == ingress.clock
+        return gate.waiting_rows < self._waiting_rows or gate.watermark == ingress.watermark
 
     def _is_held(self, node: Source) -> bool:
         """Whether a live source must wait, since an input of an operator is full."""
@@ -205,7 +205,7 @@ class Feeding:
         return bool(why)
 
     def _end(self, node: Source) -> None:
-        """A source has ended: it no longer holds the clock of the others."""
+        """A source has ended: it no longer holds the watermark of the others."""
         with self._turn:
             self._open.remove(node.name)
             self._rooms.end(node.index)

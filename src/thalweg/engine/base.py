@@ -104,9 +104,9 @@ class UnitsEngine(abc.ABC):
         return found
 
     def own_clocks(self) -> dict[int, int]:
-        """The clocks that order_by operators set in their last step, by the operator's index."""
+        """The watermarks that order_by operators set in their last step, by the operator's index."""
         units = [unit for _, unit in self.units if isinstance(unit, OrderByUnit)]
-        return {u.node.index: u.clock for u in units if u.clock is not None}
+        return {u.node.index: u.watermark for u in units if u.watermark is not None}
 
     def resume(self) -> None:
         """Goes on with state that a host has put into tables and gates; counts start from nothing.
@@ -173,12 +173,12 @@ class UnitsEngine(abc.ABC):
             given = {}
         return leaving
 
-    def clocks(self) -> dict[int, int]:
-        """The clock of each domain that begins at a source."""
-        return {domain: ingress.clock for domain, ingress in self.ingresses.items() if domain}
+    def watermarks(self) -> dict[int, int]:
+        """The watermark of each domain that begins at a source."""
+        return {domain: ingress.watermark for domain, ingress in self.ingresses.items() if domain}
 
     def advance(self, *, everything: bool = False) -> Iterator[Leaving]:
-        """Releases what the clocks allow (or everything) through the flow, a step at a time."""
+        """Releases what the watermarks allow (or everything) through the flow, a step at a time."""
         for domain, ingress in self.ingresses.items():
             if not domain or (ingress.ended and not everything):
                 continue
@@ -188,12 +188,12 @@ class UnitsEngine(abc.ABC):
                 if late is not None:
                     for start, end in cuts(len(late), self.step_rows):
                         yield self.step(self._late(index, late.slice(start, end)), {})
-            for released, clock in steps:
+            for released, watermark in steps:
                 given: Given = {}
                 for index, rows in released.items():
                     self.setting.count(self.plan.node(index).name, out=len(rows))
                     given[Ref(index)] = event_columns(rows, self.setting.columns(Ref(index)))
-                yield self.step(given, {domain: clock})
+                yield self.step(given, {domain: watermark})
 
     def finish(self) -> Iterator[Leaving]:
         """The end of all streams: waiting rows, then the remaining timers, domain by domain.
@@ -210,7 +210,7 @@ class UnitsEngine(abc.ABC):
     def step(
         self,
         given: Given,
-        clocks: Mapping[int, int],
+        watermarks: Mapping[int, int],
         *,
         ending: frozenset[int] = frozenset(),
         round: int = 0,

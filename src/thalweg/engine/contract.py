@@ -88,7 +88,7 @@ class Engine(Protocol):
         """The sources and order_by operators, by name; also sources without event time."""
 
     def own_clocks(self) -> dict[int, int]:
-        """The clocks that order_by operators set in their last step, by the operator's index."""
+        """The watermarks that order_by operators set in their last step, by the operator's index."""
 
     def resume(self) -> None:
         """Goes on with state that a host has put into tables and gates; counts start from nothing.
@@ -104,7 +104,7 @@ class Engine(Protocol):
         """Rows of a source in arrival order, with rows that did not fit as (reason, position, text)."""
 
     def advance(self, *, everything: bool = False) -> Iterator[Leaving]:
-        """Releases what the clocks allow (or everything) through the flow, a step at a time."""
+        """Releases what the watermarks allow (or everything) through the flow, a step at a time."""
 
     def finish(self) -> Iterator[Leaving]:
         """The end of all streams: waiting rows, then the remaining timers, domain by domain."""
@@ -112,7 +112,7 @@ class Engine(Protocol):
     def step(
         self,
         given: Given,
-        clocks: Mapping[int, int],
+        watermarks: Mapping[int, int],
         *,
         ending: frozenset[int] = frozenset(),
         round: int = 0,
@@ -122,7 +122,7 @@ class Engine(Protocol):
 
         Args:
             given: streams that begin in this step (sources and their side outputs).
-            clocks: the clock of domains, as far as they move in this step.
+            watermarks: the watermark of domains, as far as they move in this step.
             ending: the domain that ends, if one does.
             round: what of its end comes now (see :class:`thalweg.plan.plan.Closing`).
             arriving: chunks from earlier stages by edge, in stream order.

@@ -230,12 +230,13 @@ class _Page:
             )
         if not domains and not own:
             yield from _wrapped("time", "no event time: rows stay in the order of their arrival")
-        for clocks in domains.values():
+        for watermarks in domains.values():
             said = [
-                f"{node.name} by {_time_field(node)}, lateness {_lateness(node)}" for node in clocks
+                f"{node.name} by {_time_field(node)}, lateness {_lateness(node)}"
+                for node in watermarks
             ]
             members = f"one watermark: {'; '.join(said)}"
-            if len(clocks) > 1:
+            if len(watermarks) > 1:
                 members += " (the slowest of them rules)"
             yield from _wrapped("time", members)
 

@@ -1,7 +1,7 @@
-"""Where tuples enter: lateness, waiting until the clock has passed, and the order of a time domain.
+"""Where tuples enter: lateness, waiting until the watermark has passed, and the order of a time domain.
 
 The rules of docs/order.md: a row is *late* when its time lies below its lane's earlier maximum minus L;
-the clock is the minimum over lanes of (maximum - L); rows with time up to the clock are released, in the order
+the watermark is the minimum over lanes of (maximum - L); rows with time up to the watermark are released, in the order
 (time, source, arrival). All of it is vectorized, and none of it depends on how the input is cut into batches.
 """
 
@@ -21,7 +21,7 @@ from thalweg.times import BEFORE_ALL, NEVER
 
 #: Asked before each step: how many rows it should have, at least one.
 StepRows = Callable[[], int]
-#: A step of a domain: what each of its members releases, and the clock behind it.
+#: A step of a domain: what each of its members releases, and the watermark behind it.
 Release = tuple[dict[int, Chunk], int]
 
 
@@ -34,7 +34,7 @@ class Gate:
 
     node: Source | OrderBy
     lanes: dict[Any, int] = dataclasses.field(default_factory=dict)
-    #: the greatest clock so far: a lane that appears late does not turn it back
+    #: the greatest watermark so far: a lane that appears late does not turn it back
     passed: int = BEFORE_ALL
     #: rows with a time up to here have been released
     released: int = BEFORE_ALL
@@ -75,7 +75,7 @@ class Gate:
         return name
 
     @property
-    def clock(self) -> int:
+    def watermark(self) -> int:
         """No later row on time can have a time below it; BEFORE_ALL until the first row."""
         if self.closed:
             return NEVER
@@ -86,11 +86,11 @@ class Gate:
     @property
     def edge(self) -> tuple[int, int]:
         """The least (time, source) that a later row on time can have."""
-        return self.clock, self.node.index
+        return self.watermark, self.node.index
 
     @property
     def slowest(self) -> Any:
-        """The lane that holds the clock back."""
+        """The lane that holds the watermark back."""
         return min(self.lanes, key=lambda lane: self.lanes[lane]) if self.lanes else None
 
     def tick(self, now: int) -> None:
@@ -130,7 +130,7 @@ class Gate:
             return self._late_in_lane(None, times)
         late = np.zeros(len(chunk), np.bool_)
         slowest = np.full(len(chunk), self._slowest_of_others(chunk.column(name)), np.int64)
-        started = self.clock
+        started = self.watermark
         for lane, places in _groups(chunk.column(name)):
             top = self.lanes.get(lane, BEFORE_ALL)
             late[places] = self._late_in_lane(lane, times[places])
@@ -143,11 +143,11 @@ class Gate:
         return min((top for lane, top in self.lanes.items() if lane not in named), default=NEVER)
 
     def _passed_before(self, slowest: Int64s, started: int, times: Int64s) -> Bools:
-        """Rows whose time the clock had passed when they came: rows of lanes that appear late."""
+        """Rows whose time the watermark had passed when they came: rows of lanes that appear late."""
         behind = minus(slowest, self.node.lateness)
-        clocks = np.maximum.accumulate(np.concatenate([[started], behind]))
-        self.passed = int(clocks[-1])
-        passed: Bools = times < clocks[:-1]
+        watermarks = np.maximum.accumulate(np.concatenate([[started], behind]))
+        self.passed = int(watermarks[-1])
+        passed: Bools = times < watermarks[:-1]
         return passed
 
     def _late_in_lane(self, lane: Any, times: Int64s) -> Bools:
@@ -159,14 +159,14 @@ class Gate:
         late: Bools = times < minus(before[:-1], self.node.lateness)
         return late
 
-    def take(self, clock: int, *, inclusive: bool = True) -> Chunk | None:
-        """Removes and gives the waiting rows with time up to ``clock``, or below it."""
-        self.released = max(self.released, clock if inclusive else clock - 1)
+    def take(self, watermark: int, *, inclusive: bool = True) -> Chunk | None:
+        """Removes and gives the waiting rows with time up to ``watermark``, or below it."""
+        self.released = max(self.released, watermark if inclusive else watermark - 1)
         waiting = self.waiting
         if waiting is None or not len(waiting):
             return None
         side: Literal["left", "right"] = "right" if inclusive else "left"
-        count = int(np.searchsorted(waiting.order[TIME], clock, side=side))
+        count = int(np.searchsorted(waiting.order[TIME], watermark, side=side))
         if not count:
             return None
         self.waiting = waiting.slice(count, len(waiting))
@@ -182,7 +182,7 @@ class Gate:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What else there is to keep than what stands above, as JSON values."""
+        """What is saved besides the watermark and the waiting rows, as JSON values."""
         return {}
 
     @facts.setter
@@ -215,18 +215,18 @@ def _groups(column: Column) -> Iterator[tuple[Any, Int64s]]:
 
 
 class Ingress:
-    """The gates of one time domain and their common clock."""
+    """The gates of one time domain and their common watermark."""
 
     def __init__(self, domain: int, gates: Sequence[Gate]) -> None:
         self.domain = domain
         self.gates = {gate.node.index: gate for gate in gates}
-        #: the greatest clock of a step so far: a later step never says less
+        #: the greatest watermark of a step so far: a later step never says less
         self.reached = BEFORE_ALL
 
     @property
-    def clock(self) -> int:
+    def watermark(self) -> int:
         """The minimum over the domain's gates."""
-        return min(gate.clock for gate in self.gates.values())
+        return min(gate.watermark for gate in self.gates.values())
 
     @property
     def ended(self) -> bool:
@@ -234,32 +234,32 @@ class Ingress:
         return all(gate.closed for gate in self.gates.values())
 
     def release(self, step_rows: StepRows, *, everything: bool = False) -> Iterator[Release]:
-        """Takes the rows that may go, at once; gives them cut into steps, each with its clock.
+        """Takes the rows that may go, at once; gives them cut into steps, each with its watermark.
 
-        The last step's clock is the domain's, or with ``everything`` the greatest time; it never goes back, also
+        The last step's watermark is the domain's, or with ``everything`` the greatest time; it never goes back, also
         where nothing waits any more at the end. A step is given also when no row is released, since timers may be due.
 
         Args:
             step_rows: asked before each step, how many rows it should have.
-            everything: also rows that still wait for the clock.
+            everything: also rows that still wait for the watermark.
         """
-        clock = NEVER if everything else self.clock
-        # Of the rows at the clock, those of later gates must wait for the first gate that may still give some.
+        watermark = NEVER if everything else self.watermark
+        # Of the rows at the watermark, those of later gates must wait for the first gate that may still give some.
         last = max(self.gates) if everything else min(gate.edge for gate in self.gates.values())[1]
         taken = {
             i: rows
             for i, gate in self.gates.items()
-            if (rows := gate.take(clock, inclusive=i <= last)) is not None
+            if (rows := gate.take(watermark, inclusive=i <= last)) is not None
         }
         if everything:
             tops = [int(rows.order[TIME][-1]) for rows in taken.values()]
-            clock = max(tops, default=BEFORE_ALL)
-        clock = self.reached = max(clock, self.reached)
+            watermark = max(tops, default=BEFORE_ALL)
+        watermark = self.reached = max(watermark, self.reached)
         if not taken:
-            return iter([({}, clock)])
+            return iter([({}, watermark)])
         if len(taken) == 1:
-            return _cut_one(*taken.popitem(), step_rows, clock)
-        return _cut_many(taken, step_rows, clock)
+            return _cut_one(*taken.popitem(), step_rows, watermark)
+        return _cut_many(taken, step_rows, watermark)
 
 
 def cuts(rows: int, step_rows: StepRows) -> Iterator[tuple[int, int]]:
@@ -271,13 +271,13 @@ def cuts(rows: int, step_rows: StepRows) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _cut_one(index: int, rows: Chunk, step_rows: StepRows, clock: int) -> Iterator[Release]:
+def _cut_one(index: int, rows: Chunk, step_rows: StepRows, watermark: int) -> Iterator[Release]:
     for start, end in cuts(len(rows), step_rows):
         part = rows.slice(start, end)
-        yield {index: part}, clock if end == len(rows) else int(part.order[TIME][-1])
+        yield {index: part}, watermark if end == len(rows) else int(part.order[TIME][-1])
 
 
-def _cut_many(taken: dict[int, Chunk], step_rows: StepRows, clock: int) -> Iterator[Release]:
+def _cut_many(taken: dict[int, Chunk], step_rows: StepRows, watermark: int) -> Iterator[Release]:
     """Cuts the merged sequence of several gates at the same places in all of them."""
     indices = list(taken)
     times = np.concatenate([taken[i].order[TIME] for i in indices])
@@ -293,7 +293,7 @@ def _cut_many(taken: dict[int, Chunk], step_rows: StepRows, clock: int) -> Itera
             if count:
                 step[i] = taken[i].slice(at[i], at[i] + count)
                 at[i] += count
-        yield step, clock if end == len(owner) else int(times[end - 1])
+        yield step, watermark if end == len(owner) else int(times[end - 1])
 
 
 def event_columns(rows: Chunk, names: Sequence[str]) -> Chunk:

@@ -45,7 +45,7 @@ class InterpretedKeyed(KeyedRows):
         chunk: Chunk,
         keys: Sequence[Column],
         times: Int64s | None,
-        clock: int,
+        watermark: int,
         *,
         ending: bool,
     ) -> KeyedResult:
@@ -61,7 +61,7 @@ class InterpretedKeyed(KeyedRows):
         columns, source, rejected = self._outputs()
         if self._timer is not None:
             for table in self.tables.values():
-                self._fire_due(table, clock)
+                self._fire_due(table, watermark)
         result = self._result(columns, source, times, rejected)
         self._forget()
         return result
@@ -146,14 +146,14 @@ class InterpretedKeyed(KeyedRows):
             state = states.get(key)
         return state
 
-    def _fire_due(self, table: ObjectTable, clock: int) -> None:
-        due = table.due(clock)
+    def _fire_due(self, table: ObjectTable, watermark: int) -> None:
+        due = table.due(watermark)
         while due:
             for key in due:
                 state = table.get(key)
                 if state is not None:
                     self._fire(table, key, state)
-            due = table.due(clock)
+            due = table.due(watermark)
 
     def _fire_collected(self, table: ObjectTable, key: Any, state: Any) -> None:
         """As :meth:`_fire`, of a window or session of rows: its function sees no state, which ends with it."""

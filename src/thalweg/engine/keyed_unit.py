@@ -68,7 +68,7 @@ class Parts:
     places: Int64s
     bad: list[contracts.RejectedRow]
     times: Int64s | None
-    clock: int
+    watermark: int
     ending: bool
     #: int64[partitions]
     rows: Int64s
@@ -166,7 +166,7 @@ class KeyedUnit:
         parts = self.find(inputs[0], moment)
         operator = self.operators[0]
         result = operator.process(
-            parts.chunk, parts.keys, parts.times, parts.clock, ending=parts.ending
+            parts.chunk, parts.keys, parts.times, parts.watermark, ending=parts.ending
         )
         return self._finish(parts, result)
 
@@ -196,7 +196,7 @@ class KeyedUnit:
             parts.chunk.take(rows),
             [column.take(rows) for column in parts.keys],
             None if parts.times is None else parts.times[rows],
-            parts.clock,
+            parts.watermark,
             ending=parts.ending,
         )
         by_row = result.source >= 0
@@ -217,10 +217,12 @@ class KeyedUnit:
         if self.observer is not None and len(places):
             self.observer(arrived, keys, places)
         chunk = arrived if len(places) == len(arrived) else arrived.take(places)
-        times, clock, ending = self.time_of(chunk, moment)
+        times, watermark, ending = self.time_of(chunk, moment)
         none = contracts.no_rows()
         rows = np.zeros(len(self.operators), np.int64)
-        return Parts(arrived, keys, chunk, places, bad, times, clock, ending, rows, none, none, [])
+        return Parts(
+            arrived, keys, chunk, places, bad, times, watermark, ending, rows, none, none, []
+        )
 
     def _finish(self, parts: Parts, result: KeyedResult) -> Given:
         node, given, chunk = self.node, Given(), parts.chunk
@@ -247,15 +249,15 @@ class KeyedUnit:
         return given
 
     def time_of(self, chunk: Chunk | None, moment: Moment) -> tuple[Int64s | None, int, bool]:
-        """The rows' times (of no chunk: None), the clock, and whether the stream ends, as it sees them."""
+        """The rows' times (of no chunk: None), the watermark, and whether the stream ends, as it sees them."""
         timing = self.node.timing
         order = {} if chunk is None else chunk.order
-        if timing == "clock":
+        if timing == "watermark":
             ending = self._domain in moment.ending
             if not self._domain:
                 return None, BEFORE_ALL, ending
-            clock = NEVER if ending else moment.clocks.get(self._domain, BEFORE_ALL)
-            return order.get(TIME), clock, ending
+            watermark = NEVER if ending else moment.watermarks.get(self._domain, BEFORE_ALL)
+            return order.get(TIME), watermark, ending
         ending = (RELEASE if timing == "end" else 0) in moment.ending
         return order.get(OWN) if timing == "own" else None, NEVER if ending else BEFORE_ALL, ending
 

@@ -2,7 +2,7 @@
 
 Rows of different lanes come in no order that means anything, so nothing here depends on it (docs/order.md). A row
 waits at its time, a late one at its lane's greatest time; both leave in the order (time, lane, place in the lane) once
-the clock has passed them, and only then get the serials by which streams behind know their order. Lanes that count
+the watermark has passed them, and only then get the serials by which streams behind know their order. Lanes that count
 from their first row, in the order of arrival (``lanes="arrival"``), are a plain :class:`Gate`'s business.
 """
 
@@ -63,7 +63,7 @@ class LaneGate(Gate):
         return source.lanes if isinstance(source.lanes, tuple) else self.known
 
     @property
-    def clock(self) -> int:
+    def watermark(self) -> int:
         """No later row on time can have a time below it; BEFORE_ALL until each lane has given a row."""
         if self.closed:
             return NEVER
@@ -74,7 +74,7 @@ class LaneGate(Gate):
 
     @property
     def slowest(self) -> Any:
-        """The lane that holds the clock back: one that has given nothing yet, else the one that is least far."""
+        """The lane that holds the watermark back: one that has given nothing yet, else the one that is least far."""
         if self.expected is None:
             return None
         silent = (lane for lane in self.expected if lane not in self.lanes)
@@ -154,18 +154,18 @@ class LaneGate(Gate):
             self.lanes[lane] = int(running[-1])
         return tops
 
-    def take(self, clock: int, *, inclusive: bool = True) -> Chunk | None:
-        """Removes the waiting rows up to ``clock``, or below it; gives those on time, late ones by :meth:`take_late`.
+    def take(self, watermark: int, *, inclusive: bool = True) -> Chunk | None:
+        """Removes the waiting rows up to ``watermark``, or below it; gives those on time (not :meth:`take_late`).
 
-        More rows of the gate's own clock may come, in lanes before those of rows that wait.
+        More rows of the gate's own watermark may come, in lanes before those of rows that wait.
         """
-        inclusive = inclusive and clock < self.clock
+        inclusive = inclusive and watermark < self.watermark
         first = self._held.order[TIME][0] if self._held else NEVER
-        if min(first, self._least) > clock:
+        if min(first, self._least) > watermark:
             # Nothing need be put into order yet.
-            self.released = max(self.released, clock if inclusive else clock - 1)
+            self.released = max(self.released, watermark if inclusive else watermark - 1)
             return None
-        found = Gate.take(self, clock, inclusive=inclusive)
+        found = Gate.take(self, watermark, inclusive=inclusive)
         if found is None:
             return None
         late = found.order[LATE] != 0
@@ -182,7 +182,7 @@ class LaneGate(Gate):
         return Chunk(rows.schema, rows.columns, len(rows), order)
 
     def take_late(self) -> Chunk | None:
-        """Removes and gives the late rows that the clock has passed."""
+        """Removes and gives the late rows that the watermark has passed."""
         rows, self._leaving = self._leaving, []
         return Chunk.concat(rows) if rows else None
 

@@ -1,6 +1,6 @@
 """Orders timers where each key has a time of its own: by the row of the key that made them fire.
 
-No clock fires such timers; a key's next row with a greater time does, so what the timer gave stands just before
+No watermark fires such timers; a key's next row with a greater time does, so what the timer gave stands just before
 what that row gives, and the order stays that of the rows' arrival, whatever the number of slots. At the end of
 the stream the timers that are left fire by (time, operator, key), like all others.
 """

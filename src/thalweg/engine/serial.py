@@ -1,6 +1,6 @@
 """The engine of one slot: a plan's units run a step at a time, in one thread (threading model ``manual``).
 
-A *step* is a piece of the input in stream order with the clocks behind it; it passes through all units in
+A *step* is a piece of the input in stream order with the watermarks behind it; it passes through all units in
 topological order, so every operator sees its tuples, timers and punctuations in the order of the serial run.
 A host that runs several slots gives each engine one stage of the plan and carries chunks between them.
 """
@@ -39,7 +39,7 @@ class SerialEngine(UnitsEngine):
     def step(
         self,
         given: Given,
-        clocks: Mapping[int, int],
+        watermarks: Mapping[int, int],
         *,
         ending: frozenset[int] = frozenset(),
         round: int = 0,
@@ -49,13 +49,13 @@ class SerialEngine(UnitsEngine):
 
         Args:
             given: streams that begin in this step (sources and their side outputs).
-            clocks: the clock of domains, as far as they move in this step.
+            watermarks: the watermark of domains, as far as they move in this step.
             ending: the domain that ends, if one does.
             round: what of its end comes now (see :class:`thalweg.plan.plan.Closing`).
             arriving: chunks from earlier stages by edge, in stream order.
         """
         streams, arriving = dict(given), arriving or {}
-        moment = Moment(dict(clocks), ending, round)
+        moment = Moment(dict(watermarks), ending, round)
         self.moment = moment
         for unit, runner in self.units:
             if isinstance(self.plan.node(unit.nodes[0]), (Sink, Source)):

@@ -37,18 +37,18 @@ COUNTS: Final = ("in", "out", "late", "rejected", "disarmed")
 
 @dataclasses.dataclass(slots=True)
 class Moment:
-    """What a step tells its units about time: the clock of each domain, the domain that is ending, and in which
+    """What a step tells its units about time: the watermark of each domain, the domain that is ending, and in which
     round of its end the step is (:class:`thalweg.plan.plan.Closing`)."""
 
-    clocks: dict[int, int]
+    watermarks: dict[int, int]
     ending: frozenset[int] = frozenset()
     round: int = 0
 
-    def later(self, clocks: Mapping[int, int]) -> Moment:
-        """With the later clock of each domain, since one sender may know what others do not."""
-        both = dict(self.clocks)
-        for domain, clock in clocks.items():
-            both[domain] = max(clock, both.get(domain, clock))
+    def later(self, watermarks: Mapping[int, int]) -> Moment:
+        """With the later watermark of each domain, since one sender may know what others do not."""
+        both = dict(self.watermarks)
+        for domain, watermark in watermarks.items():
+            both[domain] = max(watermark, both.get(domain, watermark))
         return Moment(both, self.ending, self.round)
 
 
@@ -252,24 +252,24 @@ class OrderByUnit:
         self._setting = setting
         self.node = node
         self.gate = Gate(node)
-        #: the clock that it set in its last step, None where it set none
-        self.clock: int | None = None
+        #: the watermark that it set in its last step, None where it set none
+        self.watermark: int | None = None
         self._before = setting.plan.last_domain(node)
         self._last_round = setting.plan.rounds(self._before)
 
     def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
-        """The rows up to the operator's own clock, which it sets for what follows; late rows apart."""
+        """The rows up to the operator's own watermark, which it sets for what follows; late rows apart."""
         node = self.node
         late = self.gate.accept(inputs[0])
         closing = self._before in moment.ending and moment.round == self._last_round
-        clock = NEVER if closing else self.gate.clock
-        rows = self.gate.take(clock)
+        watermark = NEVER if closing else self.gate.watermark
+        rows = self.gate.take(watermark)
         if rows is None:
             rows = Chunk.empty(node.record, late.order)
-        self.clock = None
+        self.watermark = None
         if node.index not in moment.ending:
             top = int(rows.order[TIME][-1]) if len(rows) else BEFORE_ALL
-            self.clock = moment.clocks[node.index] = top if closing else clock
+            self.watermark = moment.watermarks[node.index] = top if closing else watermark
         self._setting.count(
             node.name, **{"in": len(inputs[0]), "out": len(rows), "late": len(late)}
         )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from thalweg.checks import meant, require_flag, require_text
 from thalweg.errors import BuildError
 from thalweg.flow import added
 from thalweg.flow.generics import Out, Row
 from thalweg.flow.join_parts import combining_rows, event_time, nested, require_stream
-from thalweg.flow.operators import joins as driver_loops
+from thalweg.flow.operators import joins
 from thalweg.flow.operators.arguments import time_field
-from thalweg.flow.outputs import Matched
+from thalweg.flow.outputs import Matched, Unmatched
 
 if TYPE_CHECKING:
     from thalweg.flow.flow import Flow
@@ -21,13 +21,6 @@ if TYPE_CHECKING:
 
 #: Arguments of a barrier that the name of a stream may misspell.
 _ARGUMENTS = ("by_time", "name", "into", "max_waiting")
-
-
-class Unmatched(NamedTuple):
-    """A time at which a barrier by time had a row of this input, and none of another."""
-
-    input: str
-    time: int
 
 
 class SeveralVerbs:
@@ -167,13 +160,13 @@ def barrier(
     made, out, user = combining_rows(name, list(streams.values()), combine, into, nested(streams))
     if not by_time:
         return flow._operator(
-            name, driver_loops.barrier, {"rows": streams, "combine": made},
+            name, joins.barrier, {"rows": streams, "combine": made},
             into=out, max_waiting=max_waiting, user=user,
         )  # fmt: skip
     event_time(label, *streams.values())
     stamped = {one: added.stamp(stream, "event_time") for one, stream in streams.items()}
     streams_out = flow._operator(
-        name, driver_loops.barrier_by_time, {"rows": stamped, "combine": made},
+        name, joins.barrier_by_time, {"rows": stamped, "combine": made},
         into={"matched": out, "unmatched": Unmatched}, max_waiting=max_waiting, user=user,
     )  # fmt: skip
     return Matched(*streams_out)
@@ -195,6 +188,6 @@ def merge(flow: Flow, streams: Sequence[Stream[Row]], *, by: str, name: str) -> 
             )
     time_field(first, by, name)
     merged: Stream[Row] = flow.operator(
-        name, driver_loops.merge, rows=list(streams), place=first.index(by), into=first
+        name, joins.merge, rows=list(streams), place=first.index(by), into=first
     )
     return merged

@@ -65,7 +65,7 @@ class Feedback(Generic[Row]):
 
         Raises:
             BuildError: it has other records, does not come from an operator that reads the feedback, or the cycle
-                runs through a data port or an operator with a clock; the message draws the cycle.
+                runs through a data port or an operator with a watermark; the message draws the cycle.
         """
         label = f"feedback {self.name!r}"
         if getattr(stream, "flow", None) is not self.flow:

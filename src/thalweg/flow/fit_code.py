@@ -7,12 +7,9 @@ decide what an error says, or how a value is changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from thalweg.flow.field_types import INT_MAX, INT_MIN, FieldType, Kind, encodes
-
-if TYPE_CHECKING:
-    from thalweg.flow.records import Field
 
 _WHOLE: Final = "(type({0}) is int and %d <= {0} <= %d)" % (INT_MIN, INT_MAX)  # noqa: UP031
 _TEXT: Final = "(type({0}) is str and ({0}.isascii() or encodes({0})))"
@@ -66,18 +63,20 @@ def coercer(kind: FieldType) -> Callable[[Any], Any]:
 
 
 def fitting(
-    record: type, fields: Sequence[Field], slowly: Callable[[Any], Any]
+    record: type, kinds: Sequence[FieldType], slowly: Callable[[Any], Any]
 ) -> Callable[[Any], Any]:
     """A function of what a user's function gave: the record where all fields fit, else what ``slowly`` says.
 
+    ``kinds`` are the types of the record's fields.
+
     Lists and nested records are coerced at once, since they may be changed after the call.
     """
-    if not fields:
+    if not kinds:
         return slowly
-    names = [f"v{i}" for i in range(len(fields))]
-    checks = [fits(f.type, n) for f, n in zip(fields, names, strict=True) if is_plain(f.type)]
-    nested = [i for i, field in enumerate(fields) if not is_plain(field.type)]
-    whole = ", ".join(f"COERCE{i}(v{i})" if i in nested else f"v{i}" for i in range(len(fields)))
+    names = [f"v{i}" for i in range(len(kinds))]
+    checks = [fits(kind, name) for kind, name in zip(kinds, names, strict=True) if is_plain(kind)]
+    nested = [i for i, kind in enumerate(kinds) if not is_plain(kind)]
+    whole = ", ".join(f"COERCE{i}(v{i})" if i in nested else f"v{i}" for i in range(len(kinds)))
     plain = "tuple.__new__(RECORD, row)" if not nested else f"tuple.__new__(RECORD, ({whole},))"
     same = "row" if not nested else plain
     text = (
@@ -93,7 +92,7 @@ def fitting(
         "    return SLOWLY(row)\n"
     )
     scope: dict[str, Any] = {"RECORD": record, "SLOWLY": slowly, "encodes": encodes}
-    scope |= {f"COERCE{i}": coercer(fields[i].type) for i in nested}
+    scope |= {f"COERCE{i}": coercer(kinds[i]) for i in nested}
     exec(compile(text, f"{__file__}<fit>", "exec"), scope)
     made: Callable[[Any], Any] = scope["fit"]
     return made

@@ -14,6 +14,7 @@ from thalweg.flow.operators.joins import Combiner
 from thalweg.flow.operators.nodes import OfPair
 from thalweg.flow.operators.windows import make_functions, spare_name
 from thalweg.flow.records import Field, Schema
+from thalweg.flow.stateless import StatelessVerbs
 
 if TYPE_CHECKING:
     from thalweg.flow.streams import Stream
@@ -25,11 +26,8 @@ def require_stream(label: str, **given: Any) -> Any:
     Raises:
         BuildError: it is none.
     """
-    # Here, since streams are made of the verbs that ask.
-    from thalweg.flow.streams import Stream
-
     for name, one in given.items():
-        if not isinstance(one, Stream):
+        if not isinstance(one, StatelessVerbs):  # which streams have, and nothing else
             raise refuse(label, name, "a stream", one)
     return next(iter(given.values()))
 

@@ -20,7 +20,7 @@ from thalweg.flow.join_parts import (
     of_pair,
     require_stream,
 )
-from thalweg.flow.operators import joins as driver_loops
+from thalweg.flow.operators import joins
 from thalweg.flow.operators.arguments import Duration
 from thalweg.flow.operators.functions import Function, check_parameters
 from thalweg.flow.outputs import Branches, Gated, Throttled, Zipped
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from thalweg.flow.streams import Stream
 
 
-class LoopVerbs(Generic[Row]):
+class JoinVerbs(Generic[Row]):
     """The verbs of a stream."""
 
     flow: Flow
@@ -120,11 +120,9 @@ class LoopVerbs(Generic[Row]):
         given = {
             "left": one, "right": two, "keys": keys, "combine": made,
             "within": not_negative(time, within, f"{label}: within"),
-            "held": driver_loops.join_state(one.schema, two.schema),
+            "held": joins.join_state(one.schema, two.schema),
         }  # fmt: skip
-        joined: Stream[Any] = self.flow._operator(
-            name, driver_loops.join, given, into=out, user=user
-        )
+        joined: Stream[Any] = self.flow._operator(name, joins.join, given, into=out, user=user)
         if self.flow.compile != "never":
             self.flow._compile_pairs(joined, of_pair(name, made))
         return joined
@@ -192,9 +190,7 @@ class LoopVerbs(Generic[Row]):
             "timeout": not_negative(time, timeout, f"{label}: timeout"), "combine": made,
         }  # fmt: skip
         outputs = {"pairs": out, "left_over": left.schema, "right_over": right.schema}
-        return Zipped(
-            *self.flow._operator(name, driver_loops.zip_within, given, into=outputs, user=user)
-        )
+        return Zipped(*self.flow._operator(name, joins.zip_within, given, into=outputs, user=user))
 
     def gate(
         self,
@@ -218,10 +214,10 @@ class LoopVerbs(Generic[Row]):
         user = Function.of(is_open, name, argument="is_open")
         check_parameters(user, name, ["row"])
         given = {
-            "rows": self._me, "switch": switch, "is_open": is_open, "kept": driver_loops.gate_state(opened),
+            "rows": self._me, "switch": switch, "is_open": is_open, "kept": joins.gate_state(opened),
         }  # fmt: skip
         outputs = {"passed": self.schema, "stopped": self.schema}
-        return Gated(*self.flow._operator(name, driver_loops.gate, given, into=outputs, user=user))
+        return Gated(*self.flow._operator(name, joins.gate, given, into=outputs, user=user))
 
     def throttle(self, rows: int, per: Duration, *, name: str = "throttle") -> Throttled[Row]:
         """Passes at most ``rows`` rows in any span ``per`` of event time: (passed, excess)."""
@@ -235,8 +231,8 @@ class LoopVerbs(Generic[Row]):
                 f"{label}: per must be longer than 0, got {per!r}: a span of no length bounds no rows"
             )
         streams = self.flow.operator(
-            name, driver_loops.throttle, rows=added.stamp(self._me, "event_time"), most=rows, per=length,
-            kept=driver_loops.throttle_state(), into={"passed": self.schema, "excess": self.schema},
+            name, joins.throttle, rows=added.stamp(self._me, "event_time"), most=rows, per=length,
+            kept=joins.throttle_state(), into={"passed": self.schema, "excess": self.schema},
         )  # fmt: skip
         return Throttled(*streams)
 
@@ -250,7 +246,7 @@ class LoopVerbs(Generic[Row]):
         length = not_negative(event_time(label, self._me), by, f"{label}: by")
         later: Stream[Row] = self.flow.operator(
             name,
-            driver_loops.delay,
+            joins.delay,
             rows=added.stamp(self._me, "event_time"),
             by=length,
             into=self.schema,
@@ -277,7 +273,7 @@ class LoopVerbs(Generic[Row]):
         user = Function.of(choose, name, argument="choose")
         check_parameters(user, name, ["row"])
         branches: Branches[Row] = self.flow._operator(
-            name, driver_loops.split(name, outputs), {"rows": self._me, "choose": choose},
+            name, joins.split(name, outputs), {"rows": self._me, "choose": choose},
             into=dict.fromkeys(outputs, self.schema), user=user,
         )  # fmt: skip
         return branches

@@ -11,7 +11,7 @@ from thalweg.errors import BuildError, SchemaError
 from thalweg.flow import added
 from thalweg.flow.generics import KeyValue, Out, Row, Several, State
 from thalweg.flow.keyed_parts import timing_of
-from thalweg.flow.operators import windows as library
+from thalweg.flow.operators import windows
 from thalweg.flow.operators.arguments import Duration, label_of, span
 from thalweg.flow.operators.functions import Function, Returns, check_parameters, returns_of
 from thalweg.flow.operators.nodes import Compile, Errors, Keyed, Ref
@@ -118,10 +118,10 @@ class KeyedStream(WindowVerbs[Row, KeyValue]):
                 raise refuse(f"operator {label!r}", "within", "not negative", within)
             stamped = added.stamp(digested, "event_time")
             time = stamped.schema.names[-1]
-        made = library.dedupe(label, stamped.schema, stream.schema, time, payload, length)
+        made = windows.dedupe(label, stamped.schema, stream.schema, time, payload, length)
         marked = self._generated(stamped, label, made, Returns(made.out, maybe=True))
         same: Any = stream.schema
-        kept, conflicting, record = library.split_conflicts(label, made.out, stream.schema)
+        kept, conflicting, record = windows.split_conflicts(label, made.out, stream.schema)
         main = marked.filter(kept, name=f"{label}/kept").map(record, name=f"{label}/out", into=same)
         other = marked.filter(conflicting, name=f"{label}/conflicting").map(
             record, name=f"{label}/conflicts", into=same

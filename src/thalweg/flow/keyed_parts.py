@@ -10,8 +10,7 @@ from thalweg.errors import BuildError
 from thalweg.flow import added
 from thalweg.flow.field_types import FieldType
 from thalweg.flow.generics import KeyValue, Row
-from thalweg.flow.operators import combining, key_order
-from thalweg.flow.operators import windows as library
+from thalweg.flow.operators import combining, key_order, windows
 from thalweg.flow.operators.built_in import OwnTime
 from thalweg.flow.operators.functions import Function, Returns, check_parameters, returns_of
 from thalweg.flow.operators.nodes import Grouping, Key, Keyed, Timing
@@ -54,7 +53,7 @@ class KeyedParts(Generic[Row, KeyValue]):
         self,
         stream: Stream[Any],
         label: str,
-        made: library.MadeFunctions,
+        made: windows.MadeFunctions,
         returns: Returns,
         extra: Field | None = None,
         *,
@@ -115,4 +114,4 @@ class KeyedParts(Generic[Row, KeyValue]):
 
 
 def timing_of(stream: Stream[Any]) -> Timing:
-    return "clock" if stream.own is None else "own"
+    return "watermark" if stream.own is None else "own"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol
 from thalweg.flow.generics import Other, Out, Row
 
 if TYPE_CHECKING:
-    from thalweg.flow.barriers import Unmatched
     from thalweg.flow.streams import Stream
 
 
@@ -32,6 +31,13 @@ class Throttled(NamedTuple, Generic[Row]):
 
     passed: Stream[Row]
     excess: Stream[Row]
+
+
+class Unmatched(NamedTuple):
+    """A time at which a barrier by time had a row of this input, and none of another."""
+
+    input: str
+    time: int
 
 
 class Matched(NamedTuple, Generic[Out]):

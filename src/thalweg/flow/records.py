@@ -131,7 +131,7 @@ class Schema:
     @functools.cached_property
     def fit(self) -> Callable[[Any], Any]:
         """:meth:`coerce` as a function made for the record, which most rows pass without a further call."""
-        return fitting(self.cls, self.fields, self._coerce_slowly)
+        return fitting(self.cls, [field.type for field in self.fields], self._coerce_slowly)
 
     @functools.cached_property
     def stays(self) -> bool:

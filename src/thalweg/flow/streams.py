@@ -13,7 +13,7 @@ from thalweg.checks import refuse, require_flag, require_function, require_text
 from thalweg.errors import BuildError
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.generics import KeyValue, Out, Row, Several, State
-from thalweg.flow.joins import LoopVerbs
+from thalweg.flow.joins import JoinVerbs
 from thalweg.flow.keyed import KeyedStream
 from thalweg.flow.operators import key_order
 from thalweg.flow.operators.agg import Aggregate
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Stream(LoopVerbs[Row], StatelessVerbs[Row]):
+class Stream(JoinVerbs[Row], StatelessVerbs[Row]):
     """An ordered stream of records; the verbs append operators to its flow.
 
     ``time`` is the type of the event time, None in a stream without one; ``own`` says so where time is each

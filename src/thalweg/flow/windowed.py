@@ -9,8 +9,7 @@ from thalweg.errors import BuildError
 from thalweg.flow import added
 from thalweg.flow.generics import KeyValue, Out, Row, Several
 from thalweg.flow.keyed_parts import KeyedParts
-from thalweg.flow.operators import combining
-from thalweg.flow.operators import windows as library
+from thalweg.flow.operators import combining, windows
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.arguments import Duration, label_of, span
 from thalweg.flow.operators.functions import Returns
@@ -136,13 +135,13 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
                 partial = combining.split(label, item, (*self._key.fields, field), aggregates)
                 stamped = added.combine(stamped, label, partial)
                 item, aggregates = partial.record, partial.merging
-            made = library.window(label, item, self._key.fields, field, length, aggregates)
+            made = windows.window(label, item, self._key.fields, field, length, aggregates)
             returns = Returns(made.out)
         else:
             _refuse_both(label, aggregates)
             self._need_whole_keys(label, "a function sees all rows of a window")
             returns = self._rows_function(function, label, into)
-            made = library.collect(
+            made = windows.collect(
                 label, stamped.schema, item, len(self._key.fields), field, length, function,
                 _some(returns), session=False, many=returns.many,
             )  # fmt: skip
@@ -214,14 +213,14 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
         field = stamped.schema.fields[-1]
         if function is None:
             _refuse_into(label, into)
-            made = library.sessions(
+            made = windows.sessions(
                 label, self._stream.schema, self._key.fields, field, length, aggregates
             )
             returns = Returns(made.out)
         else:
             _refuse_both(label, aggregates)
             returns = self._rows_function(function, label, into)
-            made = library.collect(
+            made = windows.collect(
                 label, stamped.schema, stream.schema, len(self._key.fields), field, length, function,
                 _some(returns), session=True, many=returns.many,
             )  # fmt: skip

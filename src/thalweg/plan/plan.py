@@ -41,7 +41,7 @@ KEY: Final = "_key"
 OWN: Final = "_own"
 #: The event part of the order key; counters and branches follow, see :meth:`Plan.order_columns`.
 EVENT: Final = (TIME, LEVEL, SEQ, KEY)
-#: The first thing that ends: rows that wait for their key's own clock are released, before any timer fires.
+#: The first thing that ends: rows that wait for their key's own watermark are released, before any timer fires.
 RELEASE: Final = -1
 
 
@@ -76,7 +76,7 @@ class Plan:
     """A checked flow, ready to be run by any host.
 
     ``stages[i]`` is the number of re-routings between slots before node i + 1; ``domains[i]`` names the node
-    whose clock rules its main output (a source or order_by; 0 where there is no event time).
+    whose watermark rules its main output (a source or order_by; 0 where there is no event time).
     """
 
     flow: str
@@ -115,7 +115,7 @@ class Plan:
 
     @functools.cached_property
     def endings(self) -> tuple[int, ...]:
-        """The domains in the order in which they end; 0 are the streams without a clock."""
+        """The domains in the order in which they end; 0 are the streams without a watermark."""
         first = [RELEASE] if any(node.timing == "end" for node in self.keyed) else []
         return (*first, *sorted({0, *self.domains}))
 

@@ -64,19 +64,19 @@ class StageRunner:
         if self.counter is not None:
             self.counter.arrived(arriving)
         yield self.engine.step(
-            {}, moment.clocks, ending=moment.ending, round=moment.round, arriving=arriving
+            {}, moment.watermarks, ending=moment.ending, round=moment.round, arriving=arriving
         )
         yield from self.engine.settle()
 
     def close(self, moment: Moment) -> Moment:
-        """What the stages behind are told: with the clocks that the stage's order_by operators have set."""
+        """What the stages behind are told: with the watermarks that the stage's order_by operators have set."""
         if self.counter is not None:
             self.counter.end_step()
         own = self.engine.own_clocks()
         # Of an order_by only the slot that gets its rows has something to say.
         arrived = {gate.node.index for gate in self.engine.gates.values() if gate.arrived}
-        mine = {index: clock for index, clock in own.items() if index in arrived}
-        return dataclasses.replace(moment, clocks={**moment.clocks, **mine})
+        mine = {index: watermark for index, watermark in own.items() if index in arrived}
+        return dataclasses.replace(moment, watermarks={**moment.watermarks, **mine})
 
     def split(
         self, edge: Edge, chunk: Chunk, routes: SlotRoutes

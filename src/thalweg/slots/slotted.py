@@ -173,20 +173,20 @@ class SlottedEngine(SerialEngine):
     def step(
         self,
         given: Given,
-        clocks: Mapping[int, int],
+        watermarks: Mapping[int, int],
         *,
         ending: frozenset[int] = frozenset(),
         round: int = 0,
         arriving: Mapping[Edge, Chunk] | None = None,
     ) -> Leaving:
         """Runs the ingress and sends what it gives on its way; gives what has arrived for the sinks meanwhile."""
-        leaving = super().step(given, clocks, ending=ending, round=round, arriving=arriving)
+        leaving = super().step(given, watermarks, ending=ending, round=round, arriving=arriving)
         found: Leaving = {}
         if self._stage is _Stage.READY and not ending:
             self._propagate()
         if self._placer is not None and not ending and self._placer.look(leaving):
             self._place(self._placer, found)
-        moment = Moment(dict(self.moment.clocks), ending, round)
+        moment = Moment(dict(self.moment.watermarks), ending, round)
         pairs = ((edge, chunk) for edge, chunks in leaving.items() for chunk in chunks)
         parts = parts_by_place(self._runner, pairs, self._routes)
         self._transport.send(
@@ -207,7 +207,7 @@ class SlottedEngine(SerialEngine):
             place.engine.counts.clear()
 
     def _collect(self, in_flight: int, found: Leaving | None = None) -> Leaving:
-        """Hears messages, and waits for as many as it takes until no more steps are on their way than that.
+        """Takes messages until at most ``in_flight`` steps are on their way.
 
         Args:
             in_flight: steps.

@@ -95,7 +95,7 @@ class StageSlot:
             return True
         stateful = node.name in self.engine.keyed or node.name in self.engine.gates
         return not stateful or (
-            isinstance(node, Keyed) and bool(node.key.fields) and node.timing == "clock"
+            isinstance(node, Keyed) and bool(node.key.fields) and node.timing == "watermark"
         )
 
     # -- messages ------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class StageSlot:
     def _step(self, works: Sequence[Work]) -> Iterator[Envelope]:
         moment = works[0].moment
         for work in works[1:]:
-            moment = moment.later(work.moment.clocks)
+            moment = moment.later(work.moment.watermarks)
         held = merged(self._runner, [work.parts for work in works])
         self._open = _Open(works[0].step, moment, held, [])
         yield from self._proceed()

@@ -17,7 +17,7 @@ from thalweg.columns.chunks import Chunk
 from thalweg.errors import DataError, OperatorError
 from thalweg.flow.failures import reason_of, shorten
 from thalweg.flow.flow import Flow
-from thalweg.flow.operators.built_in import BuiltIn, Digest
+from thalweg.flow.operators.built_in import BuiltIn
 from thalweg.flow.operators.nodes import (
     Batches,
     Coroutine,
@@ -32,10 +32,11 @@ from thalweg.flow.operators.nodes import (
 )
 from thalweg.flow.operators.rejected import Rejected
 from thalweg.plan.plan import Plan, make_plan
+from thalweg.testing.reference_built_in import made_of
 from thalweg.testing.reference_coroutine import ReferenceCoroutine, Took
 from thalweg.testing.reference_keys import KeyObserver, Nobody, canonical, key_of, sort_key
 from thalweg.testing.reference_lanes import ReferenceLanes
-from thalweg.testing.reference_parts import Outputs, digest_of, fits, timer_of
+from thalweg.testing.reference_parts import Outputs, fits, timer_of
 from thalweg.times import BEFORE_ALL, NEVER
 
 #: Timers by time, operator and key in sorting form, with the key.
@@ -70,7 +71,7 @@ class _Run:
             {},
         )
         self.waiting: dict[int, list[tuple[Any, ...]]] = {}
-        self.clock: dict[int, int] = {}
+        self.watermark: dict[int, int] = {}
         self.greatest: dict[tuple[int, Any], int] = {}
         self.lanes = {s.index: ReferenceLanes(s) for s in plan.sources if s.keeps_lanes}
         self.heap: Heap = []
@@ -112,7 +113,7 @@ class _Run:
         self.arrive(source, row)
 
     def arrive(self, node: Source | OrderBy, row: Any) -> None:
-        """A row reaches the place that orders it: late, or it waits until the clock has passed it."""
+        """A row reaches the place that orders it: late, or it waits until the watermark has passed it."""
         field = node.order_by if isinstance(node, Source) else node.field
         self.count(node, "in")
         if field is None:
@@ -129,11 +130,11 @@ class _Run:
         name = node.lane if isinstance(node, Source) else None
         lane = (node.index, canonical(getattr(row, name)) if name else None)
         greatest = self.greatest.get(lane, BEFORE_ALL)
-        clock = self.clock.get(node.index, BEFORE_ALL)
+        watermark = self.watermark.get(node.index, BEFORE_ALL)
         self.greatest[lane] = max(greatest, time)
         tops = [top for (index, _), top in self.greatest.items() if index == node.index]
-        self.clock[node.index] = max(clock, min(tops) - node.lateness)
-        if time < greatest - node.lateness or time < clock:
+        self.watermark[node.index] = max(watermark, min(tops) - node.lateness)
+        if time < greatest - node.lateness or time < watermark:
             self.count(node, "late")
             self.push(Ref(node.index, "late"), row)
             return
@@ -145,7 +146,7 @@ class _Run:
         """A row of a source with lanes: late ones wait, too."""
         lanes = self.lanes[node.index]
         place = lanes.arrive(row, time)
-        self.clock[node.index] = lanes.clock
+        self.watermark[node.index] = lanes.watermark
         if place is None:
             self.count(node, "late")
             return
@@ -153,7 +154,7 @@ class _Run:
         waiting.append((time, node.index, place, node.index, row))
 
     def give_late(self, index: int, end: bool) -> None:
-        """The late rows of a source with lanes, as far as the clock has passed their places."""
+        """The late rows of a source with lanes, as far as the watermark has passed their places."""
         edge = (NEVER, 0) if end else self.domain_clock(self.plan.domains[index - 1])
         for time, _, row in sorted(self.lanes[index].late, key=lambda one: one[:2]):
             if self.has_passed(edge, time, index):
@@ -172,19 +173,19 @@ class _Run:
 
     def has_passed(self, edge: tuple[int, int], time: int, index: int) -> bool:
         """Whether no row still to come can have a place before one of this time and source."""
-        clock, last = edge
-        if time != clock or index > last:
-            return time < clock
-        # A source with lanes may give more rows of the time of its own clock, in any lane.
-        return index not in self.lanes or time < self.clock[index]
+        watermark, last = edge
+        if time != watermark or index > last:
+            return time < watermark
+        # A source with lanes may give more rows of the time of its own watermark, in any lane.
+        return index not in self.lanes or time < self.watermark[index]
 
     def domain_clock(self, domain: int) -> tuple[int, int]:
         """The least (time, source) that a row still to come can have."""
-        clocks = []
+        watermarks = []
         for node in self.plan.nodes:
             if isinstance(node, (Source, OrderBy)) and self.plan.domains[node.index - 1] == domain:
-                clocks.append((self.clock.get(node.index, BEFORE_ALL), node.index))
-        return min(clocks)
+                watermarks.append((self.watermark.get(node.index, BEFORE_ALL), node.index))
+        return min(watermarks)
 
     def end_own_time(self) -> None:
         """Where time is each key's own: rows that wait are released key by key, then the timers left fire."""
@@ -269,8 +270,6 @@ class _Run:
             self.stateless(node, row)
         elif isinstance(node, Keyed):
             self.keyed(node, row)
-        elif isinstance(node, Digest):
-            self.give(Ref(node.index), node.record.coerce((*row, digest_of(node, row))))
         elif isinstance(node, BuiltIn):
             self.built_in(node, row)
         elif isinstance(node, Batches):
@@ -313,7 +312,7 @@ class _Run:
             self.give_all(node, self.call(node, node.function.call, (row,), row, node.many))
 
     def built_in(self, node: BuiltIn, row: Any) -> None:
-        for values, time, port in list(node.made(row, self.now)):
+        for values, time, port in list(made_of(node, row, self.now)):
             made = node.record.coerce(values)
             if port == "late":
                 counts = self.out.counts[node.late_of]

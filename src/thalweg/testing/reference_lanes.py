@@ -16,7 +16,7 @@ Place = tuple[Any, int]
 
 @dataclasses.dataclass
 class ReferenceLanes:
-    """What a source knows of its lanes: how far each is, and the late rows, which wait for the clock."""
+    """What a source knows of its lanes: how far each is, and the late rows, which wait for the watermark."""
 
     source: Source
     tops: dict[Any, int] = dataclasses.field(default_factory=dict)
@@ -37,7 +37,7 @@ class ReferenceLanes:
         return None
 
     @property
-    def clock(self) -> int:
+    def watermark(self) -> int:
         """That of the lane that is least far, once all have come; lanes of the whole input are known at its end."""
         declared = self.source.lanes
         if not isinstance(declared, tuple) or any(lane not in self.tops for lane in declared):

@@ -5,13 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from thalweg.columns.chunks import Chunk
-from thalweg.columns.payload import digests
 from thalweg.connectors.readers import far_out
-from thalweg.flow.operators.built_in import Digest
 from thalweg.flow.operators.lanes import not_declared
 from thalweg.flow.operators.nodes import Source
-from thalweg.flow.records import Schema
 from thalweg.flow.state_class import StateSpec
 from thalweg.testing.reference_keys import canonical
 from thalweg.times import EXTREME, NEVER
@@ -40,9 +36,3 @@ def fits(source: Source, row: Any) -> None:
 def timer_of(spec: StateSpec, state: Any) -> int:
     value = getattr(state, spec.timer) if spec.timer else NEVER
     return NEVER if value is None else int(value)
-
-
-def digest_of(node: Digest, row: Any) -> int:
-    """The digest of a row's payload, from the row alone."""
-    record = Schema.make_record("Read", node.record.fields[:-1])
-    return int(digests(Chunk.from_rows(record, [row]), node.places)[0])

@@ -88,7 +88,7 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # who
     def step(
         self,
         given: Given,
-        clocks: Mapping[int, int],
+        watermarks: Mapping[int, int],
         *,
         ending: frozenset[int] = frozenset(),
         round: int = 0,
@@ -99,13 +99,13 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # who
         if not ending and self._trial.is_due(time.monotonic_ns()) and self._get_ready():
             leaving = self._look()
         run = super().step if self._trial.in_threads else self._step_alone
-        _add(leaving, run(given, clocks, ending=ending, round=round, arriving=arriving))
+        _add(leaving, run(given, watermarks, ending=ending, round=round, arriving=arriving))
         self._trial.count(sum(map(len, given.values())))
         return leaving
 
-    def _step_alone(self, given: Given, clocks: Mapping[int, int], **how: Any) -> Leaving:
+    def _step_alone(self, given: Given, watermarks: Mapping[int, int], **how: Any) -> Leaving:
         self.check()
-        return SerialEngine.step(self, given, clocks, **how)
+        return SerialEngine.step(self, given, watermarks, **how)
 
     def _look(self) -> Leaving:
         """Lets the trial decide, with no step on its way."""

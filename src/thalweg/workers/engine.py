@@ -193,7 +193,7 @@ class ParallelEngine(UnitsEngine):
     def step(
         self,
         given: Given,
-        clocks: Mapping[int, int],
+        watermarks: Mapping[int, int],
         *,
         ending: frozenset[int] = frozenset(),
         round: int = 0,
@@ -210,8 +210,8 @@ class ParallelEngine(UnitsEngine):
         self.mem[place + at.ENDING] = number
         self.mem[place + at.ROUND] = round
         for slot, domain in enumerate(self.domains):
-            self.mem[place + at.CLOCKS + slot] = clocks.get(domain, BEFORE_ALL)
-        self.moment = Moment(dict(clocks), ending, round)
+            self.mem[place + at.CLOCKS + slot] = watermarks.get(domain, BEFORE_ALL)
+        self.moment = Moment(dict(watermarks), ending, round)
         self.put(handle, self.tasks[0], bundle)
         while not submit(self.mem, self.source, handle):
             self._check()

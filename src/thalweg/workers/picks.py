@@ -183,7 +183,7 @@ def view_of(mem: Int64s, worker: int) -> FlowView:
 
 
 def _columns(words: Int64s, names: tuple[str, ...], size: int) -> tuple[list[Any], Int64s]:
-    """Arrays one behind the other, and what stands behind them."""
+    """Arrays that follow each other in the words, and the words behind them."""
     columns: list[Any] = []
     for place, name in enumerate(names):
         column = words[place * size : (place + 1) * size]

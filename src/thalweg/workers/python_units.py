@@ -84,4 +84,4 @@ def _put_rows(engine: FlowEngine, handle: int, kept: Any, rows: at.Int64s) -> No
 def _put_clocks(engine: FlowEngine, handle: int, moment: Moment) -> None:
     place = handle_at(engine.mem, handle)
     for slot, domain in enumerate(engine.domains):
-        engine.mem[place + at.CLOCKS + slot] = moment.clocks.get(domain, BEFORE_ALL)
+        engine.mem[place + at.CLOCKS + slot] = moment.watermarks.get(domain, BEFORE_ALL)

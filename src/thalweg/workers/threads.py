@@ -159,7 +159,7 @@ class Workers:
     # -- threads --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Starts the threads that there must be; those that there are go on."""
+        """Starts the missing threads; running ones go on."""
         if not self._has_begun:
             with self._changing:
                 self._has_begun = True

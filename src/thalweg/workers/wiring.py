@@ -346,8 +346,8 @@ class _Wiring:
         """Which clock fires a keyed operator's timers, and at which ending the last of them fire."""
         plan = self.engine.plan
         domain = plan.domains[node.index - 1]
-        ending = {"clock": domain, "end": RELEASE}.get(node.timing, 0)
-        clocked = node.timing == "clock" and domain
+        ending = {"watermark": domain, "end": RELEASE}.get(node.timing, 0)
+        clocked = node.timing == "watermark" and domain
         return {
             "timers": node.on_timer is not None,
             "clock": self.engine.slot_of(domain) if clocked else -1,

@@ -107,7 +107,7 @@ class CompiledKeyed:
         chunk: Chunk,
         keys: Sequence[Column],
         times: Int64s | None,
-        clock: int,
+        watermark: int,
         *,
         ending: bool,
     ) -> KeyedResult:
@@ -115,7 +115,7 @@ class CompiledKeyed:
         split = self.split(chunk, keys, times)
         run = self.new_run(len(chunk), ending=ending)
         self.run(split, run, 0, len(split.ranges))
-        self.fire_due(split, run, clock, sorted(self.tables))
+        self.fire_due(split, run, watermark, sorted(self.tables))
         return self.result(split, run)
 
     def new_run(self, capacity: int, *, ending: bool) -> Run:
@@ -155,14 +155,14 @@ class CompiledKeyed:
         run.ctl[layout.DUE] = 0
         self._loop(split, run, split.ranges, split.entries, first, last)
 
-    def fire_due(self, split: Split, run: Run, clock: int, buckets: Sequence[int]) -> None:
-        """Fires the timers of these buckets below the clock, also those armed again below it."""
+    def fire_due(self, split: Split, run: Run, watermark: int, buckets: Sequence[int]) -> None:
+        """Fires the timers of these buckets below the watermark, also those armed again below it."""
         timer = self.spec.timer
         if split.times is None or timer is None:
             return
-        ranges, entries = self.places.due(buckets, clock, timer)
+        ranges, entries = self.places.due(buckets, watermark, timer)
         if len(ranges):
-            run.ctl[layout.DUE], run.ctl[layout.CLOCK] = 1, clock
+            run.ctl[layout.DUE], run.ctl[layout.CLOCK] = 1, watermark
             self._loop(split, run, ranges, entries, 0, len(ranges))
 
     def _loop(

@@ -23,7 +23,7 @@ _DOUBLE: Final = ir.DoubleType()
 
 
 def name_address(symbol: str, place: int) -> None:
-    """Tells the linker what stands at an address, which must be kept."""
+    """Gives the linker a name for an address; what is there must be kept."""
     binding.add_symbol(symbol, place)
 
 

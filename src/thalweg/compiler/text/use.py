@@ -24,11 +24,6 @@ class TextUse:
         made = frozenset(known.get("TEXTS_MADE", ()))
         return cls(bool(known.get("READS_TEXTS")), bool(known.get("USES_ARENA")), made)
 
-    @property
-    def passes_only(self) -> bool:
-        """Whether texts only pass through."""
-        return not (self.reads or self.arena or self.made)
-
 
 def text_use_lines(unit: ModuleParts, made: Collection[int]) -> list[str]:
     """Lines of a module that :meth:`TextUse.of` reads; none where texts only pass through."""

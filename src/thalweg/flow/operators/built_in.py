@@ -1,34 +1,20 @@
-"""Operators of the library's own: each has a row form here, and a chunk form in :mod:`thalweg.engine.built_in`.
+"""Operators of the library's own: what each is, as plan and explain know it.
 
-A new one is a class here, and a function there.
+A new one is a class here, its chunk form in :mod:`thalweg.engine.built_in`, and its row form in
+:mod:`thalweg.testing.reference_built_in`.
 """
 
 from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from thalweg.flow.field_types import Kind
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.nodes import OperatorKind, Reader, Ref
 from thalweg.flow.records import Schema
 from thalweg.times import DAY, HOUR, MINUTE, SECOND
-
-
-class Made(NamedTuple):
-    """A row that an operator makes.
-
-    Attributes:
-        values: by field of its record.
-        time: the event time that it has from then on.
-        port: by which it leaves.
-    """
-
-    values: tuple[Any, ...]
-    time: int
-    port: str = "out"
 
 
 class BuiltIn(Reader, abc.ABC):
@@ -51,10 +37,6 @@ class BuiltIn(Reader, abc.ABC):
     @abc.abstractmethod
     def described(self) -> str:
         """What it does, for explain."""
-
-    @abc.abstractmethod
-    def made(self, row: Any, time: int) -> Iterator[Made]:
-        """What it makes of a row with this event time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,17 +67,6 @@ class Stamp(BuiltIn):
             shape = f"hopping windows of {size} every {every}"
         return f"{shape}, from {self.origin}" if self.origin else shape
 
-    def made(self, row: Any, time: int) -> Iterator[Made]:
-        for value in self._values(time):
-            yield Made((*row, value), time)
-
-    def _values(self, time: int) -> Iterator[int]:
-        if self.every is None:
-            return iter((time,))
-        last = (time - self.origin) // self.every * self.every + self.origin
-        first = last - (self.size - 1 - (time - last)) // self.every * self.every
-        return iter(range(first, last + 1, self.every))
-
 
 @dataclasses.dataclass(frozen=True)
 class Digest(BuiltIn):
@@ -108,9 +79,6 @@ class Digest(BuiltIn):
 
     def described(self) -> str:
         return f"adds a digest of {', '.join(self.record.names[place] for place in self.places)}"
-
-    def made(self, row: Any, time: int) -> Iterator[Made]:
-        raise TypeError("the digest of a row is that of its columns: thalweg.columns.payload")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,21 +101,6 @@ class Combine(BuiltIn):
             f"one row for those of a chunk with the same {', '.join(self.by)}: {', '.join(parts)}"
         )
 
-    def made(self, row: Any, time: int) -> Iterator[Made]:
-        """The part of a single row."""
-        values = [getattr(row, name) for name in self.by]
-        for _, one in self.parts:
-            values.append(_LIFTED[one.verb](None if one.field is None else getattr(row, one.field)))
-        yield Made(tuple(values), time)
-
-
-_LIFTED: Final[Mapping[str, Any]] = {
-    "count": lambda value: 1,
-    "sum": lambda value: value,
-    "min": lambda value: value,
-    "max": lambda value: value,
-}
-
 
 @dataclasses.dataclass(frozen=True)
 class OwnTime(BuiltIn):
@@ -167,10 +120,6 @@ class OwnTime(BuiltIn):
 
     def described(self) -> str:
         return "takes late rows apart"
-
-    def made(self, row: Any, time: int) -> Iterator[Made]:
-        *values, own, late = row
-        yield Made(tuple(values), time, "late") if late else Made(tuple(values), own)
 
 
 _UNITS: Final = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"), (1000, "ms"))

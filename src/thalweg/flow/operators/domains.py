@@ -1,4 +1,4 @@
-"""Time domains: which sources share a clock."""
+"""Time domains: which sources share a watermark."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def domains_of(nodes: Sequence[Node]) -> tuple[int, ...]:
 
 
 def _refuse_two_clocks(nodes: Sequence[Node], where: Node, first: int, second: int) -> None:
-    """An order_by has a clock of its own, so what it gives cannot be merged with other streams as they come."""
+    """An order_by has a watermark of its own, so what it gives cannot be merged with other streams as they come."""
     for index in (second, first):
         node = nodes[index - 1]
         what = "union" if isinstance(where, Union) else "operator"

@@ -1,7 +1,7 @@
 """``order="key"``: each key's rows in order, lateness judged by key, without one point that sorts all rows.
 
 A source with ``order="key"`` hands its rows on as they arrive. The first operator by key that reads them gets a
-generated keyed operator in front, which holds the key's rows back until the key's own clock (its greatest time
+generated keyed operator in front, which holds the key's rows back until the key's own watermark (its greatest time
 minus the lateness) has passed them; :class:`~thalweg.flow.operators.nodes.OwnTime` behind it splits off what came
 too late. Time is the key's own from there on.
 """

@@ -21,9 +21,9 @@ Compile = Literal["auto", "require", "never"]
 Order = Literal["total", "key"]
 #: How a stream by key is split between slots: all rows of a key to one; or parts of its aggregates.
 Grouping = Literal["fields", "partial"]
-#: What makes a keyed operator's timers due: the flow's clock; the next row of the key, or the end ("own", where
+#: What makes a keyed operator's timers due: the flow's watermark; the next row of the key, or the end ("own", where
 #: time is each key's own); only the end, before all other timers ("end").
-Timing = Literal["clock", "own", "end"]
+Timing = Literal["watermark", "own", "end"]
 
 
 #: Rows that an input of a coroutine operator holds. C-Stream's are limited, too; Sahin & Gedik name no number.
@@ -124,7 +124,7 @@ class Source(Node):
 
     @property
     def sorts(self) -> bool:
-        """Whether rows wait here until the clock has passed them."""
+        """Whether rows wait here until the watermark has passed them."""
         return self.order_by is not None and self.order == "total"
 
     @property
@@ -204,7 +204,7 @@ class Keyed(Reader):
     timer_many: bool
     errors: Errors
     compile: Compile
-    timing: Timing = "clock"
+    timing: Timing = "watermark"
     collects: Collects | None = None
 
     @property

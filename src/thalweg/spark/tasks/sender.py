@@ -73,7 +73,7 @@ class Sender:
 
     def clocks(self, phases: Sequence[Moment]) -> Iterator[Blob]:
         """The punctuations: the phases for every later stage and slot, also those without rows."""
-        data = to_json([[sorted(p.clocks.items()), sorted(p.ending), p.round] for p in phases])
+        data = to_json([[sorted(p.watermarks.items()), sorted(p.ending), p.round] for p in phases])
         for stage in range(self._stage + 1, self._plan.depth):
             for slot in range(self._routes.slots):
                 self.sent[stage] += len(data)

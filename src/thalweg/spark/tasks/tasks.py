@@ -180,7 +180,7 @@ def _first_stage(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[B
             yield from sender.send(leaving)
             if not engine.moment.ending:
                 # The slots behind take all steps of a batch as one, whose clock is the furthest of theirs.
-                rows = rows.later(engine.moment.clocks)
+                rows = rows.later(engine.moment.watermarks)
         ends = engine.plan.closings if facts["ends"] else ()
         yield from sender.clocks([rows, *(Moment({}, frozenset([at]), n) for at, n in ends)])
         said = save(job, 0, 0, hot, _task_id())

@@ -381,5 +381,5 @@ def clocks_of(job: StageJob, engine: Engine, slot: int) -> dict[str, int]:
     for gate in owned_gates(job, engine, slot).values():
         domain = plan.domains[gate.node.index - 1]
         if domain:
-            found[str(domain)] = min(found.get(str(domain), gate.clock), gate.clock)
+            found[str(domain)] = min(found.get(str(domain), gate.watermark), gate.watermark)
     return found

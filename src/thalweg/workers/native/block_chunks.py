@@ -64,7 +64,7 @@ def view_block(chunk: Chunk, payload: int) -> tuple[Int64s, list[Any]]:
 
 
 def _copied(place: int, count: int, dtype: Any) -> npt.NDArray[Any]:
-    """An array with a copy of what stands at an address."""
+    """A copy of the values at an address, as an array."""
     out = np.empty(count, dtype)
     ctypes.memmove(out.ctypes.data, place, out.nbytes)
     return out

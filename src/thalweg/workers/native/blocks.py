@@ -109,7 +109,6 @@ _OWN: Final = 6
 _SIZE: Final = 7  # words of the shape
 _MADE: Final = 8
 _FREED: Final = 16
-_RINGS: Final = 24
 _FIRST_RING: Final = 24
 
 #: A place is the number of a wide column, or that of a byte column below this one; or nowhere.

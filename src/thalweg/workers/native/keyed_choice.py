@@ -24,7 +24,7 @@ def eligible(unit: KeyedUnit) -> bool:
     # The ordered bytes of categories are those of their texts, which only Python knows.
     is_known = not key.has_text or all(one.type.kind is not Kind.CATEGORY for one in key.fields)
     return (
-        unit.node.timing in ("clock", "own")
+        unit.node.timing in ("watermark", "own")
         and (function is None or isinstance(function, CompiledChain))
         and is_known
         and all(isinstance(one, CompiledKeyed) and not one.texts.made for one in unit.operators)

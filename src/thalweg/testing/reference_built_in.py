@@ -1,0 +1,78 @@
+"""What the library's own operators make of a row, for the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from thalweg.columns.chunks import Chunk
+from thalweg.columns.payload import digests
+from thalweg.flow.operators.built_in import BuiltIn, Combine, Digest, OwnTime, Stamp
+from thalweg.flow.records import Schema
+
+
+class Made(NamedTuple):
+    """A row that an operator makes.
+
+    Attributes:
+        values: by field of its record.
+        time: the event time that it has from then on.
+        port: by which it leaves.
+    """
+
+    values: tuple[Any, ...]
+    time: int
+    port: str = "out"
+
+
+def made_of(node: BuiltIn, row: Any, time: int) -> Iterator[Made]:
+    """What an operator makes of a row with this event time."""
+    return _ROWS[type(node)](node, row, time)
+
+
+def _stamped(node: Stamp, row: Any, time: int) -> Iterator[Made]:
+    for value in _starts(node, time):
+        yield Made((*row, value), time)
+
+
+def _starts(node: Stamp, time: int) -> Iterator[int]:
+    if node.every is None:
+        return iter((time,))
+    last = (time - node.origin) // node.every * node.every + node.origin
+    first = last - (node.size - 1 - (time - last)) // node.every * node.every
+    return iter(range(first, last + 1, node.every))
+
+
+def _digested(node: Digest, row: Any, time: int) -> Iterator[Made]:
+    """By the hash of keys, which has a definition and tests of its own."""
+    read = Chunk.from_rows(Schema.make_record("Read", node.record.fields[:-1]), [row])
+    yield Made((*row, int(digests(read, node.places)[0])), time)
+
+
+_LIFTED: Final[Mapping[str, Any]] = {
+    "count": lambda value: 1,
+    "sum": lambda value: value,
+    "min": lambda value: value,
+    "max": lambda value: value,
+}
+
+
+def _combined(node: Combine, row: Any, time: int) -> Iterator[Made]:
+    """The part of a single row."""
+    values = [getattr(row, name) for name in node.by]
+    for _, one in node.parts:
+        values.append(_LIFTED[one.verb](None if one.field is None else getattr(row, one.field)))
+    yield Made(tuple(values), time)
+
+
+def _timed(node: OwnTime, row: Any, time: int) -> Iterator[Made]:
+    *values, own, late = row
+    yield Made(tuple(values), time, "late") if late else Made(tuple(values), own)
+
+
+_ROWS: Final[dict[type[BuiltIn], Callable[[Any, Any, int], Iterator[Made]]]] = {
+    Stamp: _stamped,
+    Digest: _digested,
+    Combine: _combined,
+    OwnTime: _timed,
+}
