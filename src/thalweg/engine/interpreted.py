@@ -195,9 +195,7 @@ def _rejected(
     return bad
 
 
-def _by_block(
-    chunk: Chunk, run: Callable[[list[Any], int], StatelessResult]
-) -> StatelessResult:
+def _by_block(chunk: Chunk, run: Callable[[list[Any], int], StatelessResult]) -> StatelessResult:
     """What comes of all rows of a chunk, given some at a time, with the place of the first of them."""
     blocks, at = [], 0
     for rows in chunk.row_blocks():
@@ -233,7 +231,7 @@ class InterpretedChain:
         return made
 
     def _block(self, rows: list[Any], start: int) -> StatelessResult:
-        """Some rows, the first of which stands at ``start`` in the chunk; without columns where there are only filters."""
+        """Some rows, the first of which stands at ``start`` in the chunk; no columns where there are only filters."""
         columns: list[Column] | None = None
         source = np.arange(start, start + len(rows))
         counts, rejected = [], []
