@@ -335,7 +335,9 @@ def test_what_this_process_cannot_do(flow_file: Path) -> None:
     for more, said in (
         (["--checkpoint", "c"], "--checkpoint: it keeps no state"),
         (["--master", "local[2]"], "--master: that is Spark's"),
-        (["--follow"], "--follow: it reads what there is and ends, so add --once"),
+        (["--follow"], "--follow, which is the default: it reads what there is and ends"),
+        (["--follow"], "ends add --once, or leave out --engine local"),
+        (["--follow", "--checkpoint", "c"], "leave these out and add --once, or leave"),
         (["--follow", "--trigger", "1 second"], "--trigger: it has no batches"),
         (["--output", "s3a://bucket/out"], "s3a://bucket/out is not on a disk of this machine"),
         (["--output", "x,format=csv,quoteAll=true"], "option 'quoteAll': it has only compression"),

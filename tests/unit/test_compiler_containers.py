@@ -153,6 +153,21 @@ def test_many_random_functions(part: int) -> None:
         compare(1000 + 100 * part + TOGETHER * start, TOGETHER)
 
 
+def test_sums_of_lists_and_turns_by_number_compile() -> None:
+    """Each of these alone, not only where a random function happens to have it; a list changed under it does not."""
+    for text in (
+        "state.xs = state.xs[-4:] + [r.i]", "state.xs = state.xs[1:] + [r.i] + state.xs[:1]",
+        "state.xs = sorted(state.xs) + [r.i]", "state.last = int(any(state.xs))",
+        "state.last = int(all(state.dq))", "state.last = sum(reversed(state.xs))",
+        "state.last = sum(n * v for n, v in enumerate(reversed(state.xs)))",
+        "state.last = sum(n * v for n, v in enumerate(state.xs, start=2))",
+    ):  # fmt: skip
+        assert len(accepted([[text, "return None"]])) == 1, text
+    body = ["for n, v in enumerate(reversed(state.xs)):", "    state.xs.append(n)", "return None"]
+    fine, reason = check_keyed(spec_of(kit.joined([body])))
+    assert not fine and "changes a list in a loop over one" in reason
+
+
 def test_tables_give_back_what_rows_own() -> None:
     """A table's memory is that of its rows; keys that go take theirs with them."""
     table, batch = BucketTable(KEY, STATE), ObjectTable(KEY, STATE)

@@ -12,7 +12,11 @@ import numpy as np
 import pytest
 
 import thalweg as tw
+from thalweg.columns.chunks import Chunk
+from thalweg.engine.answers import Answers
 from thalweg.errors import OperatorError
+from thalweg.flow.operators.nodes import Keyed
+from thalweg.plan.plan import make_plan
 from thalweg.testing.reference import run_reference
 
 
@@ -276,3 +280,45 @@ def test_long_lists_are_as_before_a_row_that_is_rejected() -> None:
         assert result.rows("out") == expected.sinks["out"]
         assert result.rows("rejected") == expected.sinks["rejected"]
         assert len(result.rows("rejected")) == 8
+
+
+def several_of(state: Plain, row: Row) -> Iterator[Out]:
+    """No rows for some rows, several for others."""
+    yield from [Out(row.key, float(i), row.text, True) for i in range(row.t % 3)]
+
+
+def test_answers_are_the_same_as_columns_and_as_records() -> None:
+    """Blocks that became columns give the records that were put in, and the places of their rows."""
+    for function, many in ((plain, False), (several_of, True)):
+        flow = tw.Flow("answers", compile="never")
+        flow.source("rows", Row, order_by="t").key_by("key").process(function, state=Plain).sink(
+            "o"
+        )
+        node = next(one for one in make_plan(flow).nodes if isinstance(one, Keyed))
+        one = [Out(i, i / 2, "é" if i % 2 else None, i > 3) for i in range(7)]
+        given = [None, one[:2], [], [None, one[2]], one[3:]] if many else [*one[:4], None, *one[4:]]
+        kept, packed = Answers(node), Answers(node)
+        for answer in given:
+            kept.rows.append(answer)
+            packed.rows.append(answer)
+            if len(packed.rows) % 2:
+                packed.pack()
+        packed.pack()
+        made, found = kept.records(), packed.columns()
+        assert made.rows == one and found is not None
+        assert Chunk(node.record, found.columns, 7).rows() == one
+        assert found.source.tolist() == made.source.tolist()
+        packed.rows.append([(1, 2)] if many else (1, 2))
+        packed.pack()
+        assert packed.columns() is None
+        again = packed.records()
+        assert again.rows == [*one, (1, 2)] and again.source.tolist()[:7] == made.source.tolist()
+
+
+def test_a_row_that_left_a_wrong_item_is_named_after_later_ones_became_columns() -> None:
+    """An operator that does not reject rows says which of them it was."""
+    given = [Row(i, 0, (i == 900) * 52, "") for i in range(2_000)]
+    flow = tw.Flow("long", compile="never")
+    flow.source("rows", Row, order_by="t").key_by("key").process(grow, state=Grown).sink("out")
+    with pytest.raises(OperatorError, match="t=900"):
+        tw.run(flow, {"rows": given}, threads=1)

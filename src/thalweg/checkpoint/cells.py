@@ -86,7 +86,17 @@ def cell_words(kind: FieldType) -> int:
         return 1 + kind.optional
     if kind.record is not None and kind.kind is Kind.RECORD and kind.record.fields:
         return kind.optional + sum(cell_words(field.type) for field in kind.record.fields)
-    raise SchemaError(f"{kind} inside of a compiled state's field")
+    hint = " (few different texts can be Category)" if kind.kind is Kind.STR else ""
+    raise SchemaError(f"{kind} inside of a compiled state's field{hint}")
+
+
+def is_cell(kind: FieldType) -> bool:
+    """Whether a value has a fixed size, so that lists can hold it."""
+    try:
+        cell_words(kind)
+    except SchemaError:
+        return False
+    return True
 
 
 def item_words(kind: FieldType) -> int:

@@ -34,6 +34,8 @@ from thalweg.printing import Terminal
 #: How often the run is looked at, and how often it is said how it goes, seconds.
 _LOOK_S: Final = 0.25
 _SAY_S: Final = 2.0
+#: The reason where no option is too many, but one is missing.
+_FOLLOWS: Final = "--follow, which is the default: it reads what there is and ends"
 #: The ends of the names of texts by what compresses them.
 _ENDS: Final = {"none": "", "uncompressed": "", "gzip": ".gz", "bzip2": ".bz2", "zstd": ".zst"}
 
@@ -59,7 +61,7 @@ def why_not(
     if asked.trigger:
         yield "--trigger: it has no batches"
     elif not asked.once:
-        yield "--follow: it reads what there is and ends, so add --once"
+        yield _FOLLOWS
     if asked.master:
         yield "--master: that is Spark's"
     for name, one in inputs.items():
@@ -98,9 +100,15 @@ def refuse_local(reasons: list[str]) -> None:
         said = "\n  ".join(reasons)
         raise typer.BadParameter(
             f"local runs in this process, without Spark, and cannot do:\n  {said}\n"
-            "leave these out, or leave out --engine local",
+            f"{_way_out(reasons)}, or leave out --engine local",
             param_hint="--engine",
         )
+
+
+def _way_out(reasons: list[str]) -> str:
+    """What to do: where only ``--once`` is missing there is nothing to leave out."""
+    others = [reason for reason in reasons if reason != _FOLLOWS]
+    return " and ".join(["leave these out"] * bool(others) + ["add --once"] * (_FOLLOWS in reasons))
 
 
 def run_local(

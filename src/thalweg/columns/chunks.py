@@ -42,8 +42,10 @@ _LONG_BYTES: Final = 256
 _MOST_BYTES: Final = 2**31 - 1
 #: About so many bytes of a chunk become Python objects at a time.
 _WINDOW_BYTES: Final = 1 << 20
-#: And at most so many rows: fewer live objects, which Python's collector has to look at.
+#: And at most so many rows.
 _WINDOW_ROWS: Final = 4096
+#: So many records are there at a time: Python's collector starts at some hundred new ones, and looks at all that live.
+_BLOCK_ROWS: Final = 256
 
 
 def numpy_dtype(kind: Kind) -> np.dtype[Any]:
@@ -320,19 +322,33 @@ class Chunk:
         )
 
     def each_row(self) -> Iterator[Any]:
-        """The tuples as of :meth:`rows`, made some at a time: large values are not all there at once."""
-        size = sum(one.values.nbytes for one in self.columns)
-        count = max(1, min(self.length, size // _WINDOW_BYTES))
-        step = min(-(-self.length // count), _WINDOW_ROWS)
-        for start in range(0, self.length, max(step, 1)):
-            yield from self.slice(start, min(start + step, self.length)).rows()
+        """The tuples as of :meth:`rows`, made one at a time; of their values, some rows' are there at once."""
+        return itertools.chain.from_iterable(map(Chunk._made, self._windows()))
+
+    def row_blocks(self) -> Iterator[list[Any]]:
+        """The tuples as of :meth:`rows`, a few hundred at a time."""
+        rows = self.each_row()
+        while block := list(itertools.islice(rows, _BLOCK_ROWS)):
+            yield block
 
     def rows(self) -> list[Any]:
         """The tuples as instances of the user's record class."""
+        return list(self._made())
+
+    def _windows(self) -> Iterator[Chunk]:
+        """The chunk in pieces whose values are not large, without its order columns."""
+        size = sum(one.values.nbytes for one in self.columns)
+        count = max(1, min(self.length, size // _WINDOW_BYTES))
+        step = min(-(-self.length // count), _WINDOW_ROWS)
+        bare = Chunk(self.schema, self.columns, self.length)
+        for start in range(0, self.length, max(step, 1)):
+            yield bare.slice(start, min(start + step, self.length))
+
+    def _made(self) -> Iterator[Any]:
         if not self.schema.fields:
-            return [self.schema.make(()) for _ in range(self.length)]
+            return (self.schema.make(()) for _ in range(self.length))
         values = zip(*[c.to_python() for c in self.columns], strict=True)
-        return list(map(tuple.__new__, itertools.repeat(self.schema.cls), values))
+        return map(tuple.__new__, itertools.repeat(self.schema.cls), values)
 
     def column(self, name: str) -> Column:
         return self.columns[self.schema.index(name)]

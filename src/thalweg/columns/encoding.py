@@ -6,7 +6,7 @@ says what is wrong with which of them.
 
 from __future__ import annotations
 
-import operator
+import itertools
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -28,12 +28,14 @@ def try_columns(schema: Schema, rows: Sequence[Any]) -> list[Column] | None:
     """
     if set(map(type, rows)) != {schema.cls}:
         return None
-    if set(map(len, rows)) != {len(schema.fields)}:
+    width = len(schema.fields)
+    if set(map(len, rows)) != {width}:
         return None
+    # not zip(*rows): an iterator a row would be one more object a row for Python's collector
+    values = list(itertools.chain.from_iterable(rows))
     out = []
     for place, field in enumerate(schema.fields):
-        # not zip(*rows): an iterator a row would be one more object a row for Python's collector
-        made = try_column(field.type, list(map(operator.itemgetter(place), rows)))
+        made = try_column(field.type, values[place::width])
         if made is None:
             return None
         out.append(made)

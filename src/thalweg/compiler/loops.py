@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from thalweg.compiler import cell_code
 from thalweg.compiler.containers.calls import ContainerCalls
@@ -12,8 +13,11 @@ from thalweg.compiler.containers.list_functions import is_plain_display
 from thalweg.compiler.kinds import INT, TEXT, Type
 from thalweg.compiler.math_calls import MathCalls
 from thalweg.compiler.operations import Expr, an
-from thalweg.compiler.source import Known
+from thalweg.compiler.source import Captured, Known
 from thalweg.compiler.time_calls import TimeCalls
+
+#: enumerate() may start so far from 0: a sum with the length of a list fits 64 bits.
+_MOST_START: Final = 2**62
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -128,28 +132,44 @@ class Loops(ContainerCalls, MathCalls, TimeCalls):
             if len(args) == 3 and (not args[2].is_const or args[2].const == 0):
                 self.refuse("calls range with a step that is not a literal")
             return self._range(args)
-        if (
-            callee in (Known("enumerate"), Known("reversed"))
-            and len(node.args) == 1
-            and not node.keywords
-        ):
-            value = self.listed(node.args[0])
-            if value is None:
-                self.refuse(f"calls {ast.unparse(node.func)} with something else than a list")
-            return self._turns_of_list(value, ast.unparse(node.func))
+        if callee in (Known("enumerate"), Known("reversed")):
+            return self._turns_in_order(node, callee)
         return None
 
-    def _turns_of_list(self, value: Expr, how: str = "") -> Turns:
+    def _turns_in_order(self, node: ast.Call, callee: Captured | None) -> Turns:
+        """``enumerate``, ``reversed`` and the one of the other."""
+        name, start, downward = ast.unparse(node.func), None, callee == Known("reversed")
+        words = self.keyword_arguments(
+            node, 1, 1 if downward else 2, () if downward else ("start",)
+        )
+        if not downward:
+            given = node.args[1] if len(node.args) > 1 else words.get("start", ast.Constant(0))
+            start = self.expression(given).const
+            if type(start) is not int or abs(start) > _MOST_START:
+                self.refuse(f"calls {name} with a start that is not a literal")
+        inner = node.args[0]
+        if (
+            not downward
+            and isinstance(inner, ast.Call)
+            and self.resolved(inner) == Known("reversed")
+        ):
+            self.keyword_arguments(inner, 1, 1)
+            inner, downward = inner.args[0], True
+        value = self.listed(inner)
+        if value is None:
+            self.refuse(f"calls {name} with something else than a list")
+        return self._turns_of_list(value, start=start, downward=downward)
+
+    def _turns_of_list(
+        self, value: Expr, *, start: int | None = None, downward: bool = False
+    ) -> Turns:
+        """The items; with ``start``, numbered from there."""
         if value.type.label in ("dict", "set"):
             return self._turns_of_dict(value, "keys")
         code, whole = self.code_of(value.type), self.temporary(value)
         at, count = self.fresh(), f"length({whole.code}[0])"
-        fixed = (
-            ["any", value.type.label]
-            if value.type.label == "deque" or how == "reversed"
-            else ["any"]
-        )
-        place = at if how != "reversed" else f"{count} - 1 - {at}"
+        fixed = ["any", value.type.label] if value.type.label == "deque" or downward else ["any"]
+        place = f"{count} - 1 - {at}" if downward else at
         self.put(f"{at} = 0")
         item = self.fresh()
         lines = [
@@ -157,8 +177,8 @@ class Loops(ContainerCalls, MathCalls, TimeCalls):
             f"{at} += 1",
         ]
         made = Expr(item, value.type.items[0])
-        if how == "enumerate":
-            made = Expr(f"({at} - 1, {item})", Type("tuple", items=(INT, made.type)))
+        if start is not None:
+            made = Expr(f"({at} + {start - 1}, {item})", Type("tuple", items=(INT, made.type)))
         return Turns(f"while {at} < {count}:", lines, made, fixed)
 
     def _turns_of_dict(self, value: Expr, what: str) -> Turns:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from thalweg.checkpoint.cells import is_cell
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.contracts import KeyedOperator, StatelessOperator, StatelessResult
 from thalweg.columns.keys import KeySpec
@@ -152,6 +153,17 @@ def verdicts(prepared: Prepared) -> dict[int, Verdict]:
     return out
 
 
+def _not_collected(item: Schema) -> str:
+    """Why machine code cannot keep the rows of a window; empty where it can."""
+    fields = [f"{one.name}: {one.type}" for one in item.fields if not is_cell(one.type)]
+    if not fields:
+        return ""
+    return (
+        f"the window keeps rows of {item.name} with {', '.join(fields)}; machine code keeps rows of int, float, bool,"
+        " Timestamp and Category, each also | None (aggregates need no rows; few different texts can be Category)"
+    )
+
+
 class Builder:
     """Makes the implementations of a prepared plan's operators."""
 
@@ -261,6 +273,8 @@ class Builder:
         """Whether both of the operator's functions and its state compile."""
         if node.compile == "never":
             return Verdict(False, _FORBIDDEN)
+        if node.collects is not None and (reason := _not_collected(node.collects.item)):
+            return Verdict(False, reason)
         return Verdict(*check_keyed(self._spec(node)))
 
     def _spec(self, node: Keyed) -> KeyedSpec:

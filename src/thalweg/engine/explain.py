@@ -296,6 +296,8 @@ def _source(node: Source) -> str:
 
 def _keyed(node: Keyed) -> Iterator[str]:
     state = f"state {node.state.name}{' with timer' if node.state.timer else ''}"
+    if node.collects is not None:
+        state = f"keeps rows of {node.collects.item.name} until their window ends"
     if node.key.fields:
         fields = ", ".join(f"{field.name}: {field.type}" for field in node.key.fields)
         yield f"key {fields}; {_number(node.key.buckets, 'bucket')}; {state}"

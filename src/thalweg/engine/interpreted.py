@@ -24,8 +24,6 @@ from thalweg.flow.operators.nodes import Keyed, Stateless
 #: So many rows of an operator are checked one by one before it is trusted to give plain values only: an object that
 #: merely converts to a number might be changed between its row and the check of the column.
 _PROBED: Final = 64
-#: So many rows are there as Python objects at a time.
-_BLOCK: Final = 4096
 
 Failed = list[tuple[int, Exception]]
 _Call = Callable[[Any], Any]
@@ -197,39 +195,45 @@ def _rejected(
     return bad
 
 
+def _by_block(chunk: Chunk, run: Callable[[list[Any], int], StatelessResult]) -> StatelessResult:
+    """What comes of all rows of a chunk, given some at a time, with the place of the first of them."""
+    blocks, at = [], 0
+    for rows in chunk.row_blocks():
+        blocks.append(run(rows, at))
+        at += len(rows)
+    blocks = blocks or [run([], 0)]
+    return StatelessResult(
+        list(map(Column.concat, zip(*[one.columns for one in blocks], strict=True))),
+        np.concatenate([one.source for one in blocks]),
+        list(map(sum, zip(*[one.counts for one in blocks], strict=True))),
+        list(itertools.chain.from_iterable(one.rejected for one in blocks)),
+    )
+
+
 class InterpretedChain:
     """A chain of map, filter and flat_map, one operator after the other over some thousand rows at a time."""
 
     def __init__(self, nodes: Sequence[Stateless]) -> None:
         self._schema = nodes[-1].record
         self._members: list[_Filter | _Map] = []
-        maps = [place for place, node in enumerate(nodes) if node.verb != "filter"]
+        self._maps = [place for place, node in enumerate(nodes) if node.verb != "filter"]
         for place, node in enumerate(nodes):
-            last = not maps or place == maps[-1]
+            last = [place] == self._maps[-1:]
             self._members.append(
                 _Filter(node) if node.verb == "filter" else _Map(node, encode=last)
             )
 
     def __call__(self, chunk: Chunk) -> StatelessResult:
-        if len(chunk) <= _BLOCK:
-            return self._block(chunk)
-        starts = range(0, len(chunk), _BLOCK)
-        parts = [self._block(chunk.slice(at, min(at + _BLOCK, len(chunk)))) for at in starts]
-        return StatelessResult(
-            [Column.concat(group) for group in zip(*[one.columns for one in parts], strict=True)],
-            np.concatenate([one.source + at for one, at in zip(parts, starts, strict=True)]),
-            [sum(group) for group in zip(*[one.counts for one in parts], strict=True)],
-            [
-                dataclasses.replace(bad, row=bad.row + at)
-                for one, at in zip(parts, starts, strict=True)
-                for bad in one.rejected
-            ],
-        )
+        made = _by_block(chunk, self._block)
+        if not self._maps:
+            is_all = len(made.source) == len(chunk)
+            made.columns = chunk.columns if is_all else chunk.take(made.source).columns
+        return made
 
-    def _block(self, chunk: Chunk) -> StatelessResult:
-        rows: list[Any] = chunk.rows()
-        columns: list[Column] | None = chunk.columns
-        source = np.arange(len(rows))
+    def _block(self, rows: list[Any], start: int) -> StatelessResult:
+        """Some rows, the first of which stands at ``start`` in the chunk; no columns where there are only filters."""
+        columns: list[Column] | None = None
+        source = np.arange(start, start + len(rows))
         counts, rejected = [], []
         for member in self._members:
             made = member.run(rows)
@@ -243,9 +247,9 @@ class InterpretedChain:
             rows = made.rows
             source = source if made.places is None else source[made.places]
             counts.append(len(rows))
-        if columns is None:
+        if columns is None and self._maps:
             columns = Chunk.from_rows(self._schema, rows).columns
-        return StatelessResult(columns, source, counts, rejected)
+        return StatelessResult(columns or [], source, counts, rejected)
 
 
 class InterpretedKey:
@@ -261,7 +265,10 @@ class InterpretedKey:
         self._later = self._field.type.kind is not Kind.BYTES
 
     def __call__(self, chunk: Chunk) -> StatelessResult:
-        rows, kind, reject = chunk.rows(), self._field.type, self._node.errors == "reject"
+        return _by_block(chunk, self._block)
+
+    def _block(self, rows: list[Any], start: int) -> StatelessResult:
+        kind, reject = self._field.type, self._node.errors == "reject"
         values: list[Any] = []
         first = min(self._probes, len(rows)) if self._later else len(rows)
         probed = itertools.islice(rows, first)
@@ -273,7 +280,7 @@ class InterpretedKey:
             failed += _call_each(_plain, self._call, left, values, go_on=reject)
         column = None if failed else try_column(kind, values)
         if column is not None:
-            return StatelessResult([column], np.arange(len(rows)), [len(rows)])
+            return StatelessResult([column], np.arange(start, start + len(rows)), [len(rows)])
         errors = dict(failed)
         for place in range(exact, len(values)):
             if place not in errors:
@@ -284,7 +291,8 @@ class InterpretedKey:
         bad = _rejected(self._node, rows, sorted(errors.items()))
         good = [place for place in range(len(values)) if place not in errors]
         column = Column.from_python(kind, [values[place] for place in good])
-        return StatelessResult([column], np.array(good, np.int64), [len(good)], bad)
+        bad = [dataclasses.replace(one, row=one.row + start) for one in bad]
+        return StatelessResult([column], np.array(good, np.int64) + start, [len(good)], bad)
 
     def _at_once(self, row: Any) -> Any:
         return self._coerced(self._call(row))

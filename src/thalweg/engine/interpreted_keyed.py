@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from thalweg.checkpoint.object_table import ObjectTable
 from thalweg.columns.chunks import Chunk, Column, Int64s
 from thalweg.columns.contracts import KeyedResult, RejectedRow, no_rows
 from thalweg.columns.encoding import try_columns
+from thalweg.engine.answers import Answers
 from thalweg.engine.keyed_rows import KeyedRows, state_timer
 from thalweg.engine.row_loop import at_once
 from thalweg.errors import OperatorError
@@ -50,7 +50,7 @@ class InterpretedKeyed(KeyedRows):
         ending: bool,
     ) -> KeyedResult:
         """See :class:`thalweg.columns.contracts.KeyedOperator`."""
-        self._chunk, self._answers, self._errors = chunk, [], {}
+        self._chunk, self._answers, self._errors = chunk, Answers(self._node), {}
         self._fired, self._ending, self.logs = _Fired(), ending, {}
         if len(chunk):
             try:
@@ -74,16 +74,9 @@ class InterpretedKeyed(KeyedRows):
         Raises:
             OperatorError: the first row that failed, where rows are not rejected.
         """
-        answers, many = self._answers, self._node.many
-        places = [i for i, answer in enumerate(answers) if answer is not None]
-        made = answers if len(places) == len(answers) else [answers[i] for i in places]
-        source = np.array(places, np.int64)
-        if many:
-            source = np.repeat(source, list(map(len, made)))
-            made = list(itertools.chain.from_iterable(made))
-            if not at_once(self._node) and type(None) in set(map(type, made)):
-                source = source[[one is not None for one in made]]
-                made = [one for one in made if one is not None]
+        if not self._errors and (packed := self._answers.columns()) is not None:
+            return packed.columns, packed.source, []
+        made, source = self._answers.records()
         columns = try_columns(self._out, made) if made and self._out.stays else None
         if columns is None and not at_once(self._node):
             made = self._by_row(made, source)

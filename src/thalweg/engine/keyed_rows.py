@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +20,7 @@ from thalweg.checkpoint.object_table import ObjectTable
 from thalweg.columns.chunks import Chunk, Column, Int64s
 from thalweg.columns.keys import KeySpec
 from thalweg.columns.state_units import StateUnits
+from thalweg.engine.answers import Answers
 from thalweg.engine.row_loop import at_once, held_fields, make_loop
 from thalweg.flow.field_types import Kind
 from thalweg.flow.operators.nodes import Keyed
@@ -27,6 +29,8 @@ from thalweg.times import NEVER
 
 #: A list of more items is not copied before each call that may be rejected.
 _SHORT: Final = 256
+#: So many rows run before their outputs become columns.
+_BLOCK: Final = 256
 _PLAIN: Final = (int, float, str, bytes, np.generic, type(None))
 
 
@@ -64,7 +68,7 @@ class KeyedRows(abc.ABC):
         #: of the chunk that runs: by key, where its state can be changed in place
         self.logs: dict[Any, _Log] = {}
         self._chunk = Chunk.empty(Schema("Nothing", ()))
-        self._answers: list[Any] = []
+        self._answers = Answers(node)
         self._errors: dict[int, Exception] = {}
         self._times: list[int] = []
         self._by_states: dict[int, ObjectTable] = {}
@@ -88,13 +92,13 @@ class KeyedRows(abc.ABC):
 
     def _forget(self) -> None:
         """Lets go of the chunk that ran."""
-        self._chunk, self._answers, self.logs = self._chunk.slice(0, 0), [], {}
+        self._chunk, self._answers, self.logs = self._chunk.slice(0, 0), Answers(self._node), {}
         self._times, self._going, self.lasts = [], [], []
 
     # -- rows ---------------------------------------------------------------------------------------------
 
     def _rows(self, keys: Sequence[Column], times: Int64s | None) -> None:
-        chunk, answers = self._chunk, self._answers
+        chunk, answers = self._chunk, self._answers.rows
         python_keys = self._spec.python_keys(keys, len(chunk))
         buckets = self.units.of(self._spec.hashes(keys, len(chunk))).tolist()
         parts = {one: self.table(one).parts for one in set(buckets)}
@@ -103,7 +107,7 @@ class KeyedRows(abc.ABC):
         # A state that is to be treated with care from here on ends the loop.
         self._going = [] if self._careful else buckets.copy()
         found = map(parts.__getitem__, self._going)
-        done = self._loop(self._given(), python_keys, found, self._times, answers, self)
+        done = self._run((self._given(), python_keys, found, self._times))
         for key in list(self.logs):
             self._close(key)
         if done and len(answers) < len(chunk) and self._node.collects is None:
@@ -111,6 +115,18 @@ class KeyedRows(abc.ABC):
             left = chunk.slice(start, len(chunk)).each_row()
             found = map(parts.__getitem__, buckets[start:])
             self._each_carefully(left, python_keys[start:], found, self._times[start:])
+
+    def _run(self, given: Sequence[Iterable[Any]]) -> bool:
+        """Runs the loop, some rows at a time where there are outputs; whether it did not fail."""
+        answers = self._answers.rows
+        if self._node.collects is not None:
+            return self._loop(*given, answers, self)
+        left, done, before = list(map(iter, given)), True, -1
+        while done and before < len(answers) < len(self._chunk):
+            before = len(answers)
+            done = self._loop(*[itertools.islice(one, _BLOCK) for one in left], answers, self)
+            self._answers.pack()
+        return done
 
     def _given(self) -> Iterator[Any]:
         """The rows as the loop takes them."""
@@ -212,10 +228,10 @@ class KeyedRows(abc.ABC):
         # An earlier row left something wrong, so this one has seen it, too.
         del self._errors[place]
         self.logs[key].places.append(place)
-        self._answers.append(None)
+        self._answers.rows.append(None)
         self._redo(key, carefully=True)
         self.logs[key] = self.log(states, states.get(key))
-        return self._answers.pop()
+        return self._answers.rows.pop()
 
     def _first_error(self, answer: Any, error: Exception) -> Exception:
         """The error that is told: what a function gave is looked at before what it left in its state."""
@@ -278,10 +294,12 @@ class KeyedRows(abc.ABC):
             states.pop(key, None)
         else:
             states[key] = spec.restore(self._copy(state))
+        if carefully:
+            self._answers.unpack()
         for place in log.places:
             row = self._chunk.slice(place, place + 1).rows()[0]
             if carefully:
-                self._answers[place] = self._one(states, key, row, place)
+                self._answers.rows[place] = self._one(states, key, row, place)
                 if place in self._errors and self._node.errors == "fail":
                     return
             else:
@@ -333,14 +351,14 @@ class KeyedRows(abc.ABC):
     def _each_carefully(self, rows: Any, keys: Any, parts: Any, times: Any) -> None:
         """As the loop, for states of which anything may be changed in place."""
         for row, key, (states, dirty, stirred), now in zip(rows, keys, parts, times, strict=False):
-            place = len(self._answers)
+            place = len(self._answers.rows)
             if self._timer is not None:
                 state = states.get(key)
                 if state is not None and state_timer(state, self._timer) < now:
                     self.fire_before(states, key, now)
                 stirred[key] = None
             dirty[key] = None
-            self._answers.append(self._one(states, key, row, place))
+            self._answers.rows.append(self._one(states, key, row, place))
             if place in self._errors and self._node.errors == "fail":
                 return
             if place not in self._errors:

@@ -10,7 +10,7 @@ from thalweg.compiler.containers.making import MadeContainers
 from thalweg.compiler.containers.tables import table_of
 from thalweg.compiler.kinds import Type
 from thalweg.compiler.operations import Expr
-from thalweg.compiler.source import Captured, Frozen, dotted
+from thalweg.compiler.source import Captured, Frozen, Known, dotted
 from thalweg.errors import SchemaError
 from thalweg.flow.field_types import FieldType, Kind
 
@@ -23,6 +23,9 @@ _FUNCTIONS: Final = {
     "bisect.bisect_left": "_bisect", "bisect.bisect_right": "_bisect", "bisect.insort_left": "_bisect",
     "bisect.insort_right": "_bisect",
 }  # fmt: skip
+
+#: Calls that give a list.
+_LISTS: Final = (Known("sorted"), Known("list"))
 
 
 class Containers(MadeContainers):
@@ -83,13 +86,25 @@ class Containers(MadeContainers):
         return made
 
     def _binop(self, node: ast.BinOp) -> Expr:
-        if isinstance(node.op, ast.Add) and isinstance(
-            node.left, (ast.Attribute, ast.Name, ast.List)
-        ):
+        if isinstance(node.op, ast.Add) and self._may_be_list(node.left):
             left = self.looked_at(node.left)
             if left.type.tag == "list" and left.type.label == "list":
                 return self._joined(left, self.expression(node.right))
         return super()._binop(node)
+
+    def _may_be_list(self, node: ast.expr) -> bool:
+        """Whether an operand is worth a look, which lowers it once more: of a long sum only one that must be a list."""
+        if isinstance(node, ast.BinOp):
+            while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+                if isinstance(node.right, (ast.List, ast.ListComp)):
+                    return True
+                node = node.left
+            return isinstance(node, (ast.List, ast.ListComp))
+        if isinstance(node, ast.Subscript):
+            return isinstance(node.slice, ast.Slice)
+        if isinstance(node, ast.Call):
+            return self.resolved(node) in _LISTS
+        return isinstance(node, (ast.Attribute, ast.Name, ast.List, ast.ListComp))
 
     def resolved(self, node: ast.Call) -> Captured | None:
         """What is called; None for a method of a value."""

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from typing import Final
 
 from thalweg.compiler.containers.values import ContainerValues
 from thalweg.compiler.kinds import BOOL, Type
 from thalweg.compiler.operations import Expr, an
+from thalweg.compiler.source import Known
+
+#: What one loops over, and lists.
+_TURNS: Final = (Known("enumerate"), Known("reversed"))
 
 
 class MadeContainers(ContainerValues):
@@ -104,6 +109,8 @@ class MadeContainers(ContainerValues):
             and not node.args
         ):
             return self._listed_each(node)
+        if isinstance(node, ast.Call) and self.resolved(node) in _TURNS:
+            return self._listed_each(node)
         value = self.looked_at(node)
         if value.type.tag == "texts":
             return self._listed_each(node)
@@ -112,9 +119,7 @@ class MadeContainers(ContainerValues):
         return value if value.type.tag == "list" else None
 
     def _listed_each(self, node: ast.expr) -> Expr:
-        each = ast.copy_location(ast.Name("each", ast.Load()), node)
-        part = ast.comprehension(ast.Name("each", ast.Store()), node, [], 0)
-        return self._comprehension(ast.copy_location(ast.ListComp(each, [part]), node))
+        return self._comprehension(each_of(node))
 
     def _each_of(
         self, node: ast.ListComp | ast.GeneratorExp, body: Callable[[ast.expr], None]
@@ -157,7 +162,7 @@ class MadeContainers(ContainerValues):
         self.keyword_arguments(node, 1, 1)
         argument = node.args[0]
         if not isinstance(argument, ast.GeneratorExp):
-            self.refuse(f"calls {name} with something else than a generator expression")
+            argument = each_of(argument)
 
         def write() -> None:
             def body(item: ast.expr) -> None:
@@ -171,3 +176,15 @@ class MadeContainers(ContainerValues):
         return Expr(self.detached(name, write)[0], BOOL)
 
     _all = _any
+
+
+def each_of(node: ast.expr) -> ast.GeneratorExp:
+    """``(each for each in node)``, by a name that no function is likely to use."""
+    name = "each_of_these"
+    each, part = (
+        ast.Name(name, ast.Load()),
+        ast.comprehension(ast.Name(name, ast.Store()), node, [], 0),
+    )
+    for one in (each, part.target, made := ast.GeneratorExp(each, [part])):
+        ast.copy_location(one, node)
+    return made

@@ -19,6 +19,7 @@ from thalweg.compiler.kinds import LITERAL, NONE, Type
 from thalweg.compiler.operations import Expr, an
 from thalweg.compiler.runtime.arena import SCRATCH
 from thalweg.compiler.runtime.undo import IN_SCRATCH
+from thalweg.compiler.source import Captured
 
 #: The variables of generated code.
 VARIABLE: Final = re.compile(r"\b(?:[vt]_\w+|_a\b)")
@@ -49,6 +50,10 @@ class ContainerValues(Expressions):
 
     def _keys(self, owner: Expr) -> Expr:
         """The keys of a dict as a list; given by the subclass."""
+        raise NotImplementedError
+
+    def resolved(self, node: ast.Call) -> Captured | None:
+        """What is called; given by the subclass."""
         raise NotImplementedError
 
     def loop(self, target: ast.expr, iterable: ast.expr, body: Callable[[], None]) -> None:
