@@ -202,7 +202,7 @@ def _shuffled(body: Any, blobs: Iterable[Blob], slots: int) -> list[Blob]:
         parts[blob.slot].append(blob)
     out: list[Blob] = []
     for slot, part in enumerate(parts):
-        with mock.patch.object(tasks, "_slot", lambda slot=slot: slot):
+        with mock.patch.object(tasks, "task_number", lambda slot=slot: slot):
             out += _read(body(to_batches(iter(part))))
     return out
 

@@ -33,6 +33,7 @@ from thalweg.spark.batch_thread import query_here
 from thalweg.spark.checkpoint.manifest import manifest_of
 from thalweg.spark.checkpoint.store import Store
 from thalweg.spark.cluster.exchanges import Exchange, exchanges, exchanges_here, tagged
+from thalweg.spark.cluster.one_machine import OneMachine
 from thalweg.spark.cluster.placement import SlotPlacement, is_one_process
 from thalweg.spark.elastic import Adaptation, BatchChange
 from thalweg.spark.keys.locality import Asked, KeyRouting, Routed, followed
@@ -51,12 +52,13 @@ from thalweg.spark.sinks import (
     sinks_of,
 )
 from thalweg.spark.tasks.map_in_arrow import import_names, map_in_arrow
+from thalweg.spark.tasks.one_job import all_stages
 from thalweg.spark.tasks.pickling import pickled_plan
 from thalweg.spark.tasks.sender import is_merged
 from thalweg.spark.tasks.tasks import first_stage, last_merge, later_stage, whole_flow
 from thalweg.spark.tasks.transport import FRAME, from_batch
 from thalweg.spark.tasks.worker import StageJob, segment_of
-from thalweg.spark.told import Told
+from thalweg.spark.told import Told, require_all
 from thalweg.version import __version__
 from thalweg.workers.warm import is_warm
 
@@ -96,6 +98,7 @@ class BatchRunner:
         self._fingerprint = hashlib.sha256(self._pickled + __version__.encode()).hexdigest()[:32]
         self._defaults: dict[str, Any] = {}
         self.counts: dict[str, dict[str, int]] = {}
+        self._one_machine = OneMachine(spark)
         self._placement = SlotPlacement(spark, zlib.crc32(plan.flow.encode()))
         self._routing: KeyRouting | None = None
         if store is not None:
@@ -151,13 +154,15 @@ class BatchRunner:
         previous = found.before
         job, routed = self._planned(frame, batch, previous, ends=ends)
         places = self._placement.next_batch(job.slots)
-        result = self.lowered(frame, job, places)
-        with tagged(self.spark, job.attempt), self._persisted(result):
-            told = self._told(result)
-            if self.store is not None:
-                self._files.require_planned(self.store.spark, batch, told.reports)
-                self.store.require_alone(found, batch)
-            write(self.plan, self.sinks, result, told, batch)
+        with self._one_machine.mailboxes(job.slots) as folder, tagged(self.spark, job.attempt):
+            result = self.lowered(frame, dataclasses.replace(job, mailboxes=folder), places)
+            with self._persisted(result):
+                told = self._told(result)
+                require_all(self.plan.depth, job.slots, told.reports)
+                if self.store is not None:
+                    self._files.require_planned(self.store.spark, batch, told.reports)
+                    self.store.require_alone(found, batch)
+                write(self.plan, self.sinks, result, told, batch)
         record = self._commit(found, job, told.reports, query)
         if self._routing is not None:
             self._routing.collect(job.attempt)
@@ -246,6 +251,9 @@ class BatchRunner:
             job: what the tasks are told.
             places: where the slots prefer to run; a streaming frame has no choice.
         """
+        if job.mailboxes:
+            tasks = self._one_machine.with_tasks(frame, job.slots)
+            return map_in_arrow(tasks, all_stages(job), FRAME)
         bodies = [whole_flow(job) if job.slots == 1 else first_stage(job)]
         if job.slots > 1:
             bodies += [later_stage(job, stage) for stage in range(1, self.plan.depth)]

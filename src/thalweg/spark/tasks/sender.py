@@ -5,6 +5,9 @@ from __future__ import annotations
 import collections
 from collections.abc import Collection, Iterator, Sequence
 
+from typing import Any
+
+import numpy as np
 import orjson
 
 from thalweg.columns.chunks import Chunk
@@ -29,16 +32,26 @@ def merge_phases(phases: list[Moment], data: bytes) -> None:
 class Sender:
     """Turns what leaves a stage into blobs for the stages behind it.
 
+    Args:
+        runner: of the stage.
+        job: the batch.
+        stage: which one.
+        held: the stage and slot that run in this task beside the sender: what is for them stays as it is.
+
     Attributes:
         sent: by stage, the bytes of chunks and punctuations for it.
     """
 
-    def __init__(self, runner: StageRunner, job: StageJob, stage: int) -> None:
+    def __init__(
+        self, runner: StageRunner, job: StageJob, stage: int, held: tuple[int, int] | None = None
+    ) -> None:
         self._runner = runner
         self._plan = runner.engine.plan
         self._routes = routes_of(job)
         self._wanted = job.wanted
+        self._packed = not job.mailboxes
         self._stage = stage
+        self._held = held
         self._phase = 0
         self.sent: collections.Counter[int] = collections.Counter()
 
@@ -66,10 +79,22 @@ class Sender:
     def _chunk(self, stage: int, edge: Edge, chunk: Chunk) -> Iterator[Blob]:
         order = self._runner.order(edge)
         for slot, places in self._runner.split(edge, chunk, self._routes):
+            if (stage, slot) == self._held:
+                # A copy: the chunk may be in buffers of the operator that gave it.
+                rows: Any = chunk.take(np.arange(len(chunk)) if places is None else places)
+                self.sent[stage] += 0
+                yield Blob(stage, slot, "chunk", edge.node, edge.port, self._phase, rows)
+                continue
             for piece in pieces(chunk) if places is None else taken(chunk, places):
-                data = encode(piece, order)
+                data = encode(piece, order, packed=self._packed)
                 self.sent[stage] += data.size
                 yield Blob(stage, slot, "chunk", edge.node, edge.port, self._phase, data)
+
+    def step(self, moment: Moment) -> Iterator[Blob]:
+        """Says that the rows of a step are sent: the next stage may run them, if no other one sends it rows."""
+        data = to_json(sorted(moment.clocks.items()))
+        for slot in range(self._routes.slots):
+            yield Blob(self._stage + 1, slot, "step", 0, 0, 0, data)
 
     def clocks(self, phases: Sequence[Moment]) -> Iterator[Blob]:
         """The punctuations: the phases for every later stage and slot, also those without rows."""
