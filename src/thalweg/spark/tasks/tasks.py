@@ -224,7 +224,7 @@ def run_later_stage(
     with hot_engine(job, stage, slot) as hot:
         counts_for = None if job.told is None else job.slots
         runner = StageRunner(hot.engine, plan_of(job), slot, counts_for=counts_for)
-        work = _StageWork(runner, Sender(runner, job, stage), stage)
+        work = _StageWork(runner, Sender(runner, job, stage), stage, job.chunk_rows)
         yield from work.take(arriving)
         yield from work.end()
         said = save(job, stage, slot, hot, task_id())
@@ -240,8 +240,10 @@ def run_later_stage(
 class _StageWork:
     """What arrives at a stage in a slot, by phase and edge, and what is done with it."""
 
-    def __init__(self, runner: StageRunner, sender: Sender, stage: int) -> None:
+    def __init__(self, runner: StageRunner, sender: Sender, stage: int, step_rows: int) -> None:
         self.sender = sender
+        self._step_rows = step_rows
+        self._rows = 0
         self._runner = runner
         self._stage = stage
         self._mine: dict[tuple[int, Edge], list[Any]] = {}
@@ -255,12 +257,20 @@ class _StageWork:
             elif blob.kind == "clock":
                 merge_phases(self._phases, blob.data)
             elif blob.kind == "step":
-                moment = Moment(dict(orjson.loads(bytes(blob.data))))
-                yield from self._run(moment, 0)
-                self._runner.close(moment)
+                yield from self._step(blob)
             else:
                 edge = Edge(blob.node, blob.port)
                 self._mine.setdefault((blob.phase, edge), []).append(blob.data)
+
+    def _step(self, blob: Blob) -> Iterator[Blob]:
+        """Runs what has come, once it is as much as a step has where there is one slot: steps cost by their number."""
+        self._rows += blob.port
+        if self._rows < self._step_rows:
+            return
+        self._rows = 0
+        moment = Moment(dict(orjson.loads(bytes(blob.data))))
+        yield from self._run(moment, 0)
+        self._runner.close(moment)
 
     def end(self) -> Iterator[Blob]:
         """Runs the phases of the batch, and tells the stages behind."""
