@@ -175,6 +175,7 @@ class BatchRunner:
         )  # fmt: skip
         progress["threads"] = job.threads
         changes = self._adapt(progress, table_changes(batch, routed))
+        progress["slots_reason"] = self.numbers.slots_reason
         progress["changes"] = [dataclasses.asdict(one) for one in changes]
         self.progress.append(progress)
 
@@ -184,8 +185,12 @@ class BatchRunner:
         """Changes the numbers of slots and threads for the next batch, if that is left to us; all its changes."""
         tuples = sum(counts.get("in", 0) for counts in said["operators"].values())
         batch, rows, wall_s = (said[name] for name in ("batch", "rows", "batch_s"))
+        # Of several slots the CPU time: their tasks wait for each other. Of one, whose functions may wait, the time.
+        work_s = said["task_s"]
+        if said["slots"] > 1:
+            work_s = min(work_s, said["task_cpu_s"])
         found = self.numbers.batch_done(
-            batch, rows=rows, tuples=tuples, wall_s=wall_s, new_table=bool(tables)
+            batch, rows=rows, tuples=tuples, wall_s=wall_s, work_s=work_s, new_table=bool(tables)
         )
         return [*found, *tables]
 
