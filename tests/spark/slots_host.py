@@ -208,13 +208,16 @@ def _at_once(job: StageJob, given: Iterator[pa.RecordBatch]) -> list[Blob]:
     """What two tasks give that share the work of a batch; here they are threads."""
     here = threading.local()
 
+    def task_number() -> int:
+        return int(here.number)
+
     def task(number: int) -> list[Blob]:
         here.number = number
         return list(_read(one_job.all_stages(shared)(iter(()) if number else given)))
 
     with (
         tempfile.TemporaryDirectory() as folder,
-        mock.patch.object(tasks, "task_number", lambda: here.number),
+        mock.patch.object(tasks, "task_number", task_number),
         concurrent.futures.ThreadPoolExecutor(2) as pool,
     ):
         shared = dataclasses.replace(job, mailboxes=folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -13,7 +14,9 @@ from thalweg.errors import BuildError
 MS = 1_000_000
 
 
-def chosen(costs: Mapping[int, tuple[int, int]], now: int, rows: int = 100_000, most: int = 4) -> int:
+def chosen(
+    costs: Mapping[int, tuple[int, int]], now: int, rows: int = 100_000, most: int = 4
+) -> int:
     """The choice where batches cost so many ms and rows so many ns."""
     known = {slots: BatchCost(batch * MS, row) for slots, (batch, row) in costs.items()}
     found = choose(known, rows, now, Limits(1, most), worth_trying=0.15, worth_keeping=0.07)
@@ -47,7 +50,9 @@ def test_costs_of_a_batch() -> None:
     """What slots share is work of theirs, never more than the batch took; all of it where work is not known."""
     one = Sample(now_ns=0, period_ns=300, threads=2, tuples=10, work_ns=200)
     assert cost_of(one) == BatchCost(200, 10)
-    assert cost_of(Sample(now_ns=0, period_ns=300, threads=2, tuples=10, work_ns=900)) == BatchCost(0, 30)
+    assert cost_of(Sample(now_ns=0, period_ns=300, threads=2, tuples=10, work_ns=900)) == BatchCost(
+        0, 30
+    )
     assert cost_of(Sample(now_ns=0, period_ns=300, threads=2, tuples=10)) == BatchCost(0, 30)
     assert cost_of(one).of(40) == 600
     assert cost_of(one).at_best(2, 4) == BatchCost(200, 5)
@@ -68,7 +73,11 @@ class Load:
 
 
 def follow(
-    controller: BatchCosts, now: int, load: Load, batches: int, rows: Callable[[int], int] = lambda batch: 100_000
+    controller: BatchCosts,
+    now: int,
+    load: Load,
+    batches: int,
+    rows: Callable[[int], int] = lambda batch: 100_000,
 ) -> list[int]:
     """The slots behind each batch; the batch behind a change says nothing."""
     seen, changed = [], False
@@ -98,7 +107,9 @@ def test_it_follows_the_load() -> None:
     controller.start(Limits(1, 4))
     seen = follow(controller, 1, Load(10_000, loss=1.2), 20)
     assert seen[-1] == 1 and sorted({*seen}) == [1, 2]
-    assert [one != other for one, other in zip(seen, seen[1:], strict=False)].count(True) == 1 + (seen[0] == 1)
+    assert [one != other for one, other in itertools.pairwise(seen)].count(True) == 1 + (
+        seen[0] == 1
+    )
 
 
 def test_one_odd_batch_changes_nothing() -> None:
@@ -113,7 +124,10 @@ def test_one_odd_batch_changes_nothing() -> None:
     assert not controller.settled
 
 
-@pytest.mark.parametrize("wrong", [{"worth_trying": 1.5}, {"worth_keeping": -0.1}, {"readings": 0}, {"load_change": 0.5}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"worth_trying": 1.5}, {"worth_keeping": -0.1}, {"readings": 0}, {"load_change": 0.5}],
+)
 def test_arguments_are_checked(wrong: dict[str, float]) -> None:
     with pytest.raises(BuildError):
         BatchCosts(**wrong)  # type: ignore[arg-type]

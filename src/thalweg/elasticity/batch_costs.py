@@ -1,9 +1,10 @@
 """Finds how many slots run batches best: what a batch costs and what a row costs, at each number that was tried.
 
-A batch takes a time of its own, whatever its rows, and a time for each row that slots share. So the time of a batch of any
-size is known for a number of slots that ran, and an upper bound of what others save is known before they run: the time a
-batch stays, the time of rows is shared better at most. A number is tried where that would be worth it, kept where it was,
-and tried again when rows cost something else. Light rows stay in one slot without a trial; heavy ones spread.
+A batch takes a time of its own, whatever its rows, and a time for each row that slots share. So the time of a batch
+of any size is known for a number of slots that ran, and an upper bound of what others save is known before they run:
+the time a batch stays, the time of rows is shared better at most. A number is tried where that would be worth it,
+kept where it was, and tried again when rows cost something else. Light rows stay in one slot without a trial; heavy
+ones spread.
 """
 
 from __future__ import annotations

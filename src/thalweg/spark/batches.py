@@ -51,6 +51,7 @@ from thalweg.spark.sinks import (
     refuse_used_folders,
     sinks_of,
 )
+from thalweg.spark.tasks.mailboxes import WORKS
 from thalweg.spark.tasks.map_in_arrow import import_names, map_in_arrow
 from thalweg.spark.tasks.one_job import all_stages
 from thalweg.spark.tasks.pickling import pickled_plan
@@ -98,7 +99,7 @@ class BatchRunner:
         self._fingerprint = hashlib.sha256(self._pickled + __version__.encode()).hexdigest()[:32]
         self._defaults: dict[str, Any] = {}
         self.counts: dict[str, dict[str, int]] = {}
-        self._one_machine = OneMachine(spark)
+        self._one_machine = OneMachine(spark, can_pass=WORKS)
         self._placement = SlotPlacement(spark, zlib.crc32(plan.flow.encode()))
         self._routing: KeyRouting | None = None
         if store is not None:

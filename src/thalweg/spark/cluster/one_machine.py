@@ -1,8 +1,8 @@
 """Batches of several slots as one Spark stage, where the driver's process runs all tasks.
 
-Spark's exchanges are for rows that go to other machines and for tasks that are tried again. A local master has neither, so
-its tasks pass rows on by files while they run (:mod:`thalweg.spark.tasks.one_job`), and a batch has one stage of Spark's
-for all stages of the flow.
+Spark's exchanges are for rows that go to other machines and for tasks that are tried again. A local master has
+neither, so its tasks pass rows on by files while they run (:mod:`thalweg.spark.tasks.one_job`), and a batch has one
+stage of Spark's for all stages of the flow.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from thalweg.spark.cluster.placement import is_one_process
-from thalweg.spark.tasks.mailboxes import WORKS
 
 #: A local master whose tasks are tried several times.
 _TRIES: Final = re.compile(r"local\[[^,\]]+,\s*(\d+)\s*\]")
@@ -29,15 +28,16 @@ class OneMachine:
 
     Args:
         spark: the session.
+        can_pass: whether tasks can pass rows on by files on this system.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, *, can_pass: bool) -> None:
         self._spark = spark
         context = spark.sparkContext
         cores = int(spark.conf.get("spark.task.cpus", "1") or "1")
         tries = _TRIES.fullmatch(str(context.master))
         #: whether batches of this session can be such
-        self.works = WORKS and is_one_process(spark) and (tries is None or int(tries[1]) == 1)
+        self.works = can_pass and is_one_process(spark) and (tries is None or int(tries[1]) == 1)
         #: how many tasks run at a time
         self._at_once = max(int(context.defaultParallelism) // cores, 1)
         self._places = context.getConf().get("spark.local.dir", tempfile.gettempdir()).split(",")
@@ -70,10 +70,15 @@ class OneMachine:
         """
         key = frame.schema.json(), tasks
         if key not in self._empty:
-            nulls = [f"CAST(NULL AS {one.dataType.simpleString()}) AS `{one.name}`" for one in frame.schema]
+            nulls = [
+                f"CAST(NULL AS {one.dataType.simpleString()}) AS `{one.name}`"
+                for one in frame.schema
+            ]
             rows = self._spark.range(0, tasks, 1, tasks).selectExpr(*nulls)
             session: Any = self._spark._jsparkSession
             java: Any = rows._jdf
-            made = session.internalCreateDataFrame(java.queryExecution().toRdd(), java.schema(), False)
+            made = session.internalCreateDataFrame(
+                java.queryExecution().toRdd(), java.schema(), False
+            )
             self._empty[key] = DataFrame(made, self._spark)
         return self._empty[key]

@@ -1,9 +1,9 @@
 """Files by which the tasks of one machine pass rows to each other while all of them run, and share the work out.
 
-A batch has a folder. A *unit* of its work is a stage in a slot: a task claims it by making a file that was not there, so
-each unit has one owner, and a task that Spark has not started yet keeps nobody waiting. What a unit sends goes behind
-what is in a file of the sender and the receiver, and is read while that grows; a mark says that a sender has sent all.
-Nobody answers anybody, so no task waits for one that is not at work on what it waits for.
+A batch has a folder. A *unit* of its work is a stage in a slot: a task claims it by making a file that was not there,
+so each unit has one owner, and a task that Spark has not started yet keeps nobody waiting. What a unit sends goes
+behind what is in a file of the sender and the receiver, and is read while that grows; a mark says that a sender has
+sent all. Nobody answers anybody, so no task waits for one that is not at work on what it waits for.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _PATIENCE_S: Final = 10.0
 #: Spark says better than we do why a worker died, and soon.
 _SPARK_S: Final = 5.0
 _AGAIN: Final = (
-    "Spark runs a task of a batch once more, and not those that it shared the work with; the query must repeat the batch"
+    "Spark runs a task of a batch once more, and not those that it shared the work with; the query must repeat"
+    " the batch"
 )
 
 
@@ -54,7 +55,7 @@ class Unit(NamedTuple):
         return f"{self.stage}.{self.slot}"
 
 
-class Stopped(Exception):  # noqa: N818 - no error: another task has told the driver what is wrong
+class Stopped(Exception):
     """Another task of the batch has failed; what this one does is not wanted."""
 
 
@@ -147,7 +148,7 @@ class Mailboxes:
             self._sending[sender, receiver] = file
         data = memoryview(blob.data)
         head = _HEAD.pack(_KINDS.index(blob.kind), blob.node, blob.port, blob.phase, len(data))
-        parts = [head.ljust(_ALIGNED), data, bytes(-len(data) % _ALIGNED)]
+        parts: list[bytes | memoryview] = [head.ljust(_ALIGNED), data, bytes(-len(data) % _ALIGNED)]
         left = sum(map(len, parts))
         if (written := os.writev(file.fileno(), parts)) < left:
             # What is left of a large write.

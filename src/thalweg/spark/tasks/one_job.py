@@ -1,9 +1,10 @@
 """All stages of a batch in tasks that run at once on one machine: what a batch of several slots is there.
 
-Spark's exchanges want a stage of their own for each stage of a flow: tasks that are planned, started and waited for one
-after the other, and rows that cross the JVM twice. Here each task runs what :class:`Mailboxes` has for it: the first one
-reads the input and, step by step, runs a slot of the next stage beside it; the others run other slots meanwhile. Which
-task runs which slot is found as they go: each takes the slot whose state it has, and what nobody has begun.
+Spark's exchanges want a stage of their own for each stage of a flow: tasks that are planned, started and waited for
+one after the other, and rows that cross the JVM twice. Here each task runs what :class:`Mailboxes` has for it: the
+first one reads the input and, step by step, runs a slot of the next stage beside it; the others run other slots
+meanwhile. Which task runs which slot is found as they go: each takes the slot whose state it has, and what nobody has
+begun.
 """
 
 from __future__ import annotations

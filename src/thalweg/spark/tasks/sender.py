@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Collection, Iterator, Sequence
-
 from typing import Any
 
 import numpy as np
