@@ -1,8 +1,15 @@
-"""Batches of a flow over several slots by the very bodies of Spark's tasks, without a Spark session."""
+"""Batches of a flow over several slots by the very bodies of Spark's tasks, without a Spark session.
+
+Every second batch goes by mailboxes between two tasks at once, as on a local master, the others as on a cluster.
+"""
 
 from __future__ import annotations
 
+import concurrent.futures
+import dataclasses
 import hashlib
+import tempfile
+import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,7 +36,7 @@ from thalweg.spark.checkpoint.store import Store
 from thalweg.spark.keys.locality import followed
 from thalweg.spark.keys.pairs import pairs_body
 from thalweg.spark.progress import sum_counts
-from thalweg.spark.tasks import tasks, worker
+from thalweg.spark.tasks import one_job, tasks, worker
 from thalweg.spark.tasks.pickling import pickled_plan
 from thalweg.spark.tasks.transport import Blob, decode, from_batch, to_batches
 from thalweg.spark.tasks.worker import StageJob, segment_of
@@ -141,6 +148,8 @@ class SlotsHost:
         given = iter(self._tagged(rows))
         if job.slots == 1:
             return list(_read(tasks.whole_flow(job)(given)))
+        if job.batch % 2:
+            return _at_once(job, given)
         there = list(_read(tasks.first_stage(job)(given)))
         for stage in range(1, self.plan.depth):
             there = _shuffled(tasks.later_stage(job, stage), there, job.slots)
@@ -195,6 +204,26 @@ def check(flow: tw.Flow, host: SlotsHost, folder: Path, rows: Sequence[Any]) -> 
         assert found == expected, node.name
 
 
+def _at_once(job: StageJob, given: Iterator[pa.RecordBatch]) -> list[Blob]:
+    """What two tasks give that share the work of a batch; here they are threads."""
+    here = threading.local()
+
+    def task_number() -> int:
+        return int(here.number)
+
+    def task(number: int) -> list[Blob]:
+        here.number = number
+        return list(_read(one_job.all_stages(shared)(iter(()) if number else given)))
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.object(tasks, "task_number", task_number),
+        concurrent.futures.ThreadPoolExecutor(2) as pool,
+    ):
+        shared = dataclasses.replace(job, mailboxes=folder)
+        return [blob for blobs in pool.map(task, range(2)) for blob in blobs]
+
+
 def _shuffled(body: Any, blobs: Iterable[Blob], slots: int) -> list[Blob]:
     """The blobs that a stage gives, each slot of which gets its own."""
     parts: list[list[Blob]] = [[] for _ in range(slots)]
@@ -202,7 +231,7 @@ def _shuffled(body: Any, blobs: Iterable[Blob], slots: int) -> list[Blob]:
         parts[blob.slot].append(blob)
     out: list[Blob] = []
     for slot, part in enumerate(parts):
-        with mock.patch.object(tasks, "_slot", lambda slot=slot: slot):
+        with mock.patch.object(tasks, "task_number", lambda slot=slot: slot):
             out += _read(body(to_batches(iter(part))))
     return out
 

@@ -19,6 +19,7 @@ from test_kill_first_seen import KILLS, PLACES, counts_of, require_one_unit_a_ke
 
 import thalweg as tw
 from thalweg.checkpoint.inspect import read_state
+from thalweg.elasticity import BatchCosts
 
 pytestmark = pytest.mark.spark
 
@@ -92,6 +93,33 @@ def test_no_more_slots_than_buckets(tmp_path: Path) -> None:
     )  # fmt: skip
     query.await_termination()
     assert [one["slots"] for one in query.recent_progress] == [1, 1, 2, 2, 2]
+
+
+@pytest.mark.usefixtures("spark")
+def test_slots_by_the_cost_of_batches(tmp_path: Path) -> None:
+    """Another number is tried when it may be worth it, whatever comes of it: the output is that of one slot."""
+    rows = driver.make_rows(3, 7, 40)
+    kill_driver.write_files(tmp_path / "in", rows, 7)
+    flow = tw.Flow("costs")
+    clicks = flow.source("clicks", kill_driver.Click, order_by="ts", lateness="15 seconds")
+    clicks.key_by("user").process(kill_driver.number, state=kill_driver.Count).sink("numbered")
+    files = tw.spark.files(str(tmp_path / "in"), format="parquet", max_files_per_trigger=1)
+    # Any saving is worth a trial here: which one is the better takes no part in this.
+    slots = tw.spark.Elastic(controller=BatchCosts(worth_trying=0), maximum=2, least_rows=1)
+    numbered = tw.spark.memory()
+    query = tw.spark.start(
+        flow, {"clicks": files}, {"numbered": numbered}, checkpoint=str(tmp_path / "ckpt"), slots=slots,
+        trigger="available_now", end="drain",
+    )  # fmt: skip
+    query.await_termination()
+    seen = query.recent_progress
+    # The first batch says nothing, two more what one slot costs.
+    assert [one["slots"] for one in seen][:4] == [1, 1, 1, 2]
+    assert [one["slots_reason"] for one in seen][:2] == ["", ""]
+    assert seen[2]["slots_reason"] == seen[2]["changes"][0]["reason"]
+    assert "ms with 1, and at best" in seen[2]["slots_reason"]
+    expected = tw.testing.reference(flow, {"clicks": rows}, end=True)
+    assert numbered.rows == expected.rows("numbered")
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from thalweg.elasticity.batch_costs import BatchCosts
 from thalweg.elasticity.combined import Combined
 from thalweg.elasticity.controller import Controller
 from thalweg.elasticity.replicas import Replicas
@@ -10,6 +11,7 @@ from thalweg.elasticity.thread_levels import ThreadLevels
 from thalweg.elasticity.utilization import Utilization
 
 __all__ = [
+    "BatchCosts",
     "Combined",
     "Controller",
     "Limits",

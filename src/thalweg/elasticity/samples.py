@@ -63,6 +63,7 @@ class Sample:
         whole: whether all that was asked for had happened before the period began. A period in which it had not says
             nothing of the level, and no controller draws conclusions from it (Schneider & Wu, 4.2.3).
         operators: by index.
+        work_ns: how long all threads together ran operators; None where it is not known.
     """
 
     now_ns: int
@@ -74,6 +75,7 @@ class Sample:
     unsuspendable: int = 0
     whole: bool = True
     operators: tuple[OperatorSample, ...] = ()
+    work_ns: int | None = None
 
     @property
     def throughput(self) -> float:

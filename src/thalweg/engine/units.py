@@ -63,10 +63,16 @@ class Setting:
     whole: bool
     counts: Counts
     _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+    #: found once: it takes a walk through the flow, and each step asks
+    _columns: dict[Ref, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def columns(self, ref: Ref) -> tuple[str, ...]:
         """The order columns that a stream carries in this engine."""
-        return self.plan.order_columns(ref, whole=self.whole or ref in self.plan.merges)
+        found = self._columns.get(ref)
+        if found is None:
+            found = self.plan.order_columns(ref, whole=self.whole or ref in self.plan.merges)
+            self._columns[ref] = found
+        return found
 
     def count(self, name: str, **numbers: int) -> None:
         """Adds to the counts of a node."""

@@ -34,6 +34,7 @@ from thalweg.spark.batch_thread import query_here
 from thalweg.spark.checkpoint.manifest import manifest_of
 from thalweg.spark.checkpoint.store import Store
 from thalweg.spark.cluster.exchanges import Exchange, exchanges, exchanges_here, tagged
+from thalweg.spark.cluster.one_machine import OneMachine
 from thalweg.spark.cluster.placement import SlotPlacement, is_one_process
 from thalweg.spark.elastic import Adaptation, BatchChange
 from thalweg.spark.keys.locality import Asked, KeyRouting, Routed, followed
@@ -52,13 +53,15 @@ from thalweg.spark.sinks import (
     sinks_of,
 )
 from thalweg.spark.target_writes import TargetWrites
+from thalweg.spark.tasks.mailboxes import WORKS
 from thalweg.spark.tasks.map_in_arrow import import_names, map_in_arrow
+from thalweg.spark.tasks.one_job import all_stages
 from thalweg.spark.tasks.pickling import pickled_plan
 from thalweg.spark.tasks.sender import is_merged
 from thalweg.spark.tasks.tasks import first_stage, last_merge, later_stage, whole_flow
 from thalweg.spark.tasks.transport import FRAME, from_batch
 from thalweg.spark.tasks.worker import StageJob, segment_of
-from thalweg.spark.told import Told
+from thalweg.spark.told import Told, require_all
 from thalweg.version import __version__
 from thalweg.workers.warm import is_warm
 
@@ -99,6 +102,7 @@ class BatchRunner:
         self._fingerprint = hashlib.sha256(self._pickled + __version__.encode()).hexdigest()[:32]
         self._defaults: dict[str, Any] = {}
         self.counts: dict[str, dict[str, int]] = {}
+        self._one_machine = OneMachine(spark, can_pass=WORKS)
         self._placement = SlotPlacement(spark, zlib.crc32(plan.flow.encode()))
         self._routing: KeyRouting | None = None
         if store is not None:
@@ -154,14 +158,16 @@ class BatchRunner:
         previous = found.before
         job, routed = self._planned(frame, batch, previous, ends=ends)
         places = self._placement.next_batch(job.slots)
-        result = self.lowered(frame, job, places)
-        with tagged(self.spark, job.attempt), self._persisted(result):
-            told = self._told(result)
-            if self.store is not None:
-                self._files.require_planned(self.store.spark, batch, told.reports)
-                self.store.require_alone(found, batch)
-            run = query or f"{self.plan.flow}-{self._fingerprint}-{job.attempt}"
-            write(self.plan, self.sinks, result, told, Writing(batch, run, self._targets))
+        with self._one_machine.mailboxes(job.slots) as folder, tagged(self.spark, job.attempt):
+            result = self.lowered(frame, dataclasses.replace(job, mailboxes=folder), places)
+            with self._persisted(result):
+                told = self._told(result)
+                require_all(self.plan.depth, job.slots, told.reports)
+                if self.store is not None:
+                    self._files.require_planned(self.store.spark, batch, told.reports)
+                    self.store.require_alone(found, batch)
+                run = query or f"{self.plan.flow}-{self._fingerprint}-{job.attempt}"
+                write(self.plan, self.sinks, result, told, Writing(batch, run, self._targets))
         record = self._commit(found, job, told.reports, query)
         if self._routing is not None:
             self._routing.collect(job.attempt)
@@ -174,6 +180,7 @@ class BatchRunner:
         )  # fmt: skip
         progress["threads"] = job.threads
         changes = self._adapt(progress, table_changes(batch, routed))
+        progress["slots_reason"] = self.numbers.slots_reason
         progress["changes"] = [dataclasses.asdict(one) for one in changes]
         self.progress.append(progress)
 
@@ -183,8 +190,12 @@ class BatchRunner:
         """Changes the numbers of slots and threads for the next batch, if that is left to us; all its changes."""
         tuples = sum(counts.get("in", 0) for counts in said["operators"].values())
         batch, rows, wall_s = (said[name] for name in ("batch", "rows", "batch_s"))
+        # Of several slots the CPU time: their tasks wait for each other. Of one, whose functions may wait, the time.
+        work_s = said["task_s"]
+        if said["slots"] > 1:
+            work_s = min(work_s, said["task_cpu_s"])
         found = self.numbers.batch_done(
-            batch, rows=rows, tuples=tuples, wall_s=wall_s, new_table=bool(tables)
+            batch, rows=rows, tuples=tuples, wall_s=wall_s, work_s=work_s, new_table=bool(tables)
         )
         return [*found, *tables]
 
@@ -250,6 +261,9 @@ class BatchRunner:
             job: what the tasks are told.
             places: where the slots prefer to run; a streaming frame has no choice.
         """
+        if job.mailboxes:
+            tasks = self._one_machine.with_tasks(frame, job.slots)
+            return map_in_arrow(tasks, all_stages(job), FRAME)
         bodies = [whole_flow(job) if job.slots == 1 else first_stage(job)]
         if job.slots > 1:
             bodies += [later_stage(job, stage) for stage in range(1, self.plan.depth)]

@@ -1,7 +1,8 @@
 """How many slots, and how many threads in each: found from batch to batch by the controllers of elasticity.
 
 A batch is a period of adaptation, and its running time is the period's length, so a query that waits for rows says
-nothing (Schneider & Wu, 4.2.2, measure throughput the same way). What follows a change is left out: its first batch
+nothing (Schneider & Wu, 4.2.2, measure throughput the same way). Slots go by what a batch and a row cost
+(:mod:`thalweg.elasticity.batch_costs`), threads by throughput. What follows a change is left out: its first batch
 moves state, and so does the next one, where the first has made a routing table for the new number of slots. One change
 at a time, threads before slots: threads cost no exchange of rows.
 """
@@ -15,6 +16,7 @@ from typing import Any, Final, Literal
 
 from thalweg.checks import is_int_from
 from thalweg.elasticity import (
+    BatchCosts,
     Combined,
     Controller,
     Limits,
@@ -41,7 +43,7 @@ class Elastic:
         minimum: not fewer.
         maximum: not more; None: what the cluster has (slots), the cores of a task (threads).
         controller: what decides, one for each number of each query; it must go by throughput, which is all that is
-            known of a batch. None: ``ThreadLevels()``.
+            known of a batch, or by its costs. None: ``BatchCosts()`` for slots, ``ThreadLevels()`` for threads.
         least_rows: batches with fewer rows say nothing.
 
     Raises:
@@ -102,7 +104,8 @@ class _Number:
         maximum = max(most, 1) if given.maximum is None else given.maximum
         self.limits = Limits(given.minimum, max(given.minimum, maximum))
         self.least_rows = given.least_rows
-        self.controller = ThreadLevels() if given.controller is None else given.controller
+        default = BatchCosts if what == "slots" else ThreadLevels
+        self.controller = default() if given.controller is None else given.controller
         self.controller.start(self.limits)
 
     def next(self, sample: Sample) -> Suggestion | None:
@@ -159,6 +162,13 @@ class Adaptation:
         """The most that a slot may have."""
         return self._threads.limits.maximum
 
+    @property
+    def slots_reason(self) -> str:
+        """Why there are as many slots as there are, or will be; "" where they are given, or it is not known yet."""
+        controller = self._slots.controller
+        found = controller.choice if isinstance(controller, BatchCosts) else None
+        return "" if found is None else found.reason
+
     def limit_slots(self, most: int | None) -> None:
         """Finds no more slots than these; to be said before the first batch.
 
@@ -173,8 +183,9 @@ class Adaptation:
         number.controller.start(number.limits)
 
     def batch_done(
-        self, batch: int, *, rows: int, tuples: int, wall_s: float, new_table: bool = False
-    ) -> Sequence[BatchChange]:
+        self, batch: int, *, rows: int, tuples: int, wall_s: float,
+        work_s: float | None = None, new_table: bool = False,
+    ) -> Sequence[BatchChange]:  # fmt: skip
         """A batch has run with the present numbers; what changes for the next one.
 
         Args:
@@ -182,6 +193,7 @@ class Adaptation:
             rows: that its sources gave.
             tuples: that all its operators took.
             wall_s: how long it ran.
+            work_s: how long its slots together worked on rows; None where that is not known.
             new_table: whether another routing table, made from statistics, holds from the next batch on.
         """
         numbers = self.slots, self.threads
@@ -197,6 +209,7 @@ class Adaptation:
             suggested = one.next(
                 Sample(
                     now_ns=self._now_ns, period_ns=length_ns, threads=one.level, tuples=tuples, whole=whole,
+                    work_ns=None if work_s is None else round(work_s * 1e9),
                 )
             )  # fmt: skip
             if suggested is not None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import cloudpickle
 import orjson
 
+from thalweg.errors import CheckpointError
 from thalweg.spark.tasks.transport import Blob
 
 
@@ -30,4 +32,25 @@ class Told:
         content = orjson.loads(memoryview(blob.data))
         if "error" in content:
             raise cloudpickle.loads(bytes.fromhex(content["error"]))
-        self.reports.append({**content, "slot": blob.slot})
+        self.reports.append({**content, "stage": blob.node, "slot": blob.slot})
+
+
+def require_all(depth: int, slots: int, reports: Sequence[Mapping[str, Any]]) -> None:
+    """Refuses a batch of which a part is missing, or was run twice.
+
+    Args:
+        depth: the stages of the flow.
+        slots: of the batch.
+        reports: of its tasks.
+
+    Raises:
+        CheckpointError: nothing of it is committed, so that a restart repeats it.
+    """
+    stages = range(1, depth) if slots > 1 else ()
+    wanted = [(0, 0), *((stage, slot) for stage in stages for slot in range(slots))]
+    found = collections.Counter((said["stage"], said["slot"]) for said in reports)
+    if found != collections.Counter(wanted):
+        raise CheckpointError(
+            f"Spark's tasks reported {sorted(found.elements())} (stage, slot) of a batch, not each of {wanted} once:"
+            " parts of it ran again and others did not. Nothing of it is committed; start the query again."
+        )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
+import numpy as np
 import orjson
 
-from thalweg.columns.chunks import Chunk
+from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.engine.contract import Leaving
 from thalweg.engine.units import Moment
 from thalweg.flow.operators.nodes import Sink
@@ -29,16 +31,28 @@ def merge_phases(phases: list[Moment], data: bytes) -> None:
 class Sender:
     """Turns what leaves a stage into blobs for the stages behind it.
 
+    Args:
+        runner: of the stage.
+        job: the batch.
+        stage: which one.
+        held: the stage and slot that run in this task beside the sender: what is for them stays as it is.
+
     Attributes:
         sent: by stage, the bytes of chunks and punctuations for it.
     """
 
-    def __init__(self, runner: StageRunner, job: StageJob, stage: int) -> None:
+    def __init__(
+        self, runner: StageRunner, job: StageJob, stage: int, held: tuple[int, int] | None = None
+    ) -> None:
         self._runner = runner
         self._plan = runner.engine.plan
         self._routes = routes_of(job)
         self._wanted = job.wanted
+        self._packed = not job.mailboxes
         self._stage = stage
+        self._held = held
+        #: by stage and slot, the rows sent since the last step
+        self._rows: collections.Counter[tuple[int, int]] = collections.Counter()
         self._phase = 0
         self.sent: collections.Counter[int] = collections.Counter()
 
@@ -66,10 +80,32 @@ class Sender:
     def _chunk(self, stage: int, edge: Edge, chunk: Chunk) -> Iterator[Blob]:
         order = self._runner.order(edge)
         for slot, places in self._runner.split(edge, chunk, self._routes):
-            for piece in pieces(chunk) if places is None else taken(chunk, places):
-                data = encode(piece, order)
+            size = len(chunk) if places is None else len(places)
+            self._rows[stage, slot] += size
+            if (stage, slot) == self._held:
+                # A copy: the chunk may be in buffers of the operator that gave it.
+                rows: Any = chunk.take(np.arange(size) if places is None else places)
+                yield Blob(stage, slot, "chunk", edge.node, edge.port, self._phase, rows)
+                continue
+            for piece in self._pieces(chunk, places):
+                data = encode(piece, order, packed=self._packed)
                 self.sent[stage] += data.size
                 yield Blob(stage, slot, "chunk", edge.node, edge.port, self._phase, data)
+
+    def _pieces(self, chunk: Chunk, places: Int64s | None) -> Iterator[Chunk]:
+        """The rows at these places; what crosses the JVM in pieces."""
+        if not self._packed:
+            yield chunk if places is None else chunk.take(places)
+            return
+        yield from pieces(chunk) if places is None else taken(chunk, places)
+
+    def step(self, moment: Moment) -> Iterator[Blob]:
+        """Says that the rows of a step are sent: the next stage may run them, if no other one sends it rows."""
+        data = to_json(sorted(moment.clocks.items()))
+        stage = self._stage + 1
+        for slot in range(self._routes.slots):
+            if rows := self._rows.pop((stage, slot), 0):
+                yield Blob(stage, slot, "step", 0, rows, 0, data)
 
     def clocks(self, phases: Sequence[Moment]) -> Iterator[Blob]:
         """The punctuations: the phases for every later stage and slot, also those without rows."""

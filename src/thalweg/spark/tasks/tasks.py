@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import cloudpickle
+import orjson
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -48,17 +49,17 @@ class _Started(NamedTuple):
         return {"task_s": wall, "task_cpu_s": cpu}
 
 
-def _task_id() -> str:
+def task_id() -> str:
     context = TaskContext.get()
     return "0" if context is None else str(context.taskAttemptId())
 
 
-def _slot() -> int:
+def task_number() -> int:
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
 
 
-def _guarded(stage: int, blobs: Iterator[Blob]) -> Iterator[Blob]:
+def guarded(stage: int, blobs: Iterator[Blob]) -> Iterator[Blob]:
     """The blobs, or the error that stopped them as a report."""
     try:
         yield from blobs
@@ -80,7 +81,7 @@ def whole_flow(job: StageJob) -> Body:
     """The body that runs the whole flow in this task."""
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from to_batches(_guarded(0, _whole_flow(job, batches)))
+        yield from to_batches(guarded(0, _whole_flow(job, batches)))
 
     return body
 
@@ -91,7 +92,7 @@ def _whole_flow(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[Bl
     with hot_engine(job, None, 0) as hot:
         for leaving in _ingest(job, hot.engine, batches, facts):
             yield from _sink_blobs(job, leaving)
-        said = save(job, None, 0, hot, _task_id())
+        said = save(job, None, 0, hot, task_id())
         facts |= _slowest(hot.engine)
     yield report(0, 0, {**said, **facts, **started.spent()})
 
@@ -163,64 +164,72 @@ def first_stage(job: StageJob) -> Body:
     """The body of stage 0: ingress, the stateless operators before the first key, routing."""
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from to_batches(_guarded(0, _first_stage(job, batches)))
+        yield from to_batches(guarded(0, run_first_stage(job, batches)))
 
     return body
 
 
-def _first_stage(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[Blob]:
+def run_first_stage(
+    job: StageJob, batches: Iterator[pa.RecordBatch], held: tuple[int, int] | None = None
+) -> Iterator[Blob]:
+    """Stage 0 over the input.
+
+    Args:
+        job: the batch.
+        batches: the tagged input.
+        held: the stage and slot that this task runs beside it, step by step: then they report the time of both.
+    """
     started = _Started.now()
     facts: dict[str, Any] = {}
     rows = Moment({})
     with hot_engine(job, 0, 0) as hot:
         engine = hot.engine
-        sender = Sender(StageRunner(engine, plan_of(job), 0), job, 0)
+        sender = Sender(StageRunner(engine, plan_of(job), 0), job, 0, held)
         for leaving in _ingest(job, engine, batches, facts):
             sender.ending(engine.moment.ending, engine.moment.round)
             yield from sender.send(leaving)
             if not engine.moment.ending:
                 # The slots behind take all steps of a batch as one, whose clock is the furthest of theirs.
                 rows = rows.later(engine.moment.watermarks)
+                if job.mailboxes and leaving and engine.plan.depth > 1:
+                    yield from sender.step(rows)
         ends = engine.plan.closings if facts["ends"] else ()
         yield from sender.clocks([rows, *(Moment({}, frozenset([at]), n) for at, n in ends)])
-        said = save(job, 0, 0, hot, _task_id())
+        said = save(job, 0, 0, hot, task_id())
         facts |= {"sent": sender.sent, **_slowest(engine)}
-    yield report(0, 0, {**said, **facts, **started.spent()})
+    yield report(0, 0, {**said, **facts, **({} if held else started.spent())})
 
 
 def later_stage(job: StageJob, stage: int) -> Body:
     """The body of a later stage: merges what it receives by the order key, runs its operators, routes on."""
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from to_batches(_guarded(stage, _later_stage(job, stage, batches)))
+        arriving = received_blobs(batches)
+        yield from to_batches(guarded(stage, run_later_stage(job, stage, task_number(), arriving)))
 
     return body
 
 
-def _later_stage(job: StageJob, stage: int, batches: Iterator[pa.RecordBatch]) -> Iterator[Blob]:
-    slot = _slot()
-    mine: dict[tuple[int, Edge], list[pa.Buffer]] = {}
-    phases: list[Moment] = []
-    yield from _sorted_out(stage, batches, mine, phases)
+def received_blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[Blob]:
+    """The blobs that Spark hands to a task."""
+    for batch in batches:
+        yield from from_batch(batch)
+
+
+def run_later_stage(
+    job: StageJob, stage: int, slot: int, arriving: Iterator[Blob]
+) -> Iterator[Blob]:
+    """A stage in a slot over what arrives; gives on what is for others."""
     started = _Started.now()
     with hot_engine(job, stage, slot) as hot:
         counts_for = None if job.told is None else job.slots
         runner = StageRunner(hot.engine, plan_of(job), slot, counts_for=counts_for)
-        sender = Sender(runner, job, stage)
-        for number, phase in enumerate(phases):
-            arriving = {
-                edge: _merged(runner, edge, mine.pop((number, edge)))
-                for at, edge in list(mine)
-                if at == number
-            }
-            sender.ending(phase.ending, phase.round)
-            for leaving in runner.run(phase, arriving):
-                yield from sender.send(leaving)
-            phases[number] = runner.close(phase)
-        yield from sender.clocks(phases)
-        said = save(job, stage, slot, hot, _task_id())
+        work = _StageWork(runner, Sender(runner, job, stage), stage, job.chunk_rows)
+        yield from work.take(arriving)
+        yield from work.end()
+        said = save(job, stage, slot, hot, task_id())
         facts = {"clocks": clocks_of(job, hot.engine, slot), **_slowest(hot.engine)}
-        facts |= {"sent": sender.sent, "routed": runner.router.routed}
+        facts |= {"sent": work.sender.sent, "routed": runner.router.routed}
         if (counter := runner.counter) is not None:
             job.told.add([(job.attempt, stage, slot, counter.summary().to_bytes())])
             facts["pairs"] = [counter.hashed, counter.pairs]
@@ -228,28 +237,65 @@ def _later_stage(job: StageJob, stage: int, batches: Iterator[pa.RecordBatch]) -
     yield report(stage, slot, {**said, **facts, **started.spent()})
 
 
-def _sorted_out(
-    stage: int,
-    batches: Iterator[pa.RecordBatch],
-    mine: dict[tuple[int, Edge], list[pa.Buffer]],
-    phases: list[Moment],
-) -> Iterator[Blob]:
-    """Puts what a stage reads into ``mine``, by phase and edge, and into ``phases``; gives on what others read."""
-    for batch in batches:
-        for blob in from_batch(batch):
-            if blob.stage != stage:
+class _StageWork:
+    """What arrives at a stage in a slot, by phase and edge, and what is done with it."""
+
+    def __init__(self, runner: StageRunner, sender: Sender, stage: int, step_rows: int) -> None:
+        self.sender = sender
+        self._step_rows = step_rows
+        self._rows = 0
+        self._runner = runner
+        self._stage = stage
+        self._mine: dict[tuple[int, Edge], list[Any]] = {}
+        self._phases: list[Moment] = []
+
+    def take(self, arriving: Iterator[Blob]) -> Iterator[Blob]:
+        """Takes all that there is, and runs the steps that are whole; gives on what others read."""
+        for blob in arriving:
+            if blob.stage != self._stage:
                 yield blob
             elif blob.kind == "clock":
-                merge_phases(phases, blob.data)
+                merge_phases(self._phases, blob.data)
+            elif blob.kind == "step":
+                yield from self._step(blob)
             else:
-                mine.setdefault((blob.phase, Edge(blob.node, blob.port)), []).append(blob.data)
+                edge = Edge(blob.node, blob.port)
+                self._mine.setdefault((blob.phase, edge), []).append(blob.data)
+
+    def _step(self, blob: Blob) -> Iterator[Blob]:
+        """Runs what has come, once it is as much as a step has where there is one slot: steps cost by their number."""
+        self._rows += blob.port
+        if self._rows < self._step_rows:
+            return
+        self._rows = 0
+        moment = Moment(dict(orjson.loads(bytes(blob.data))))
+        yield from self._run(moment, 0)
+        self._runner.close(moment)
+
+    def end(self) -> Iterator[Blob]:
+        """Runs the phases of the batch, and tells the stages behind."""
+        for number, phase in enumerate(self._phases):
+            self.sender.ending(phase.ending, phase.round)
+            yield from self._run(phase, number)
+            self._phases[number] = self._runner.close(phase)
+        yield from self.sender.clocks(self._phases)
+
+    def _run(self, moment: Moment, number: int) -> Iterator[Blob]:
+        mine = {edge: self._mine.pop((at, edge)) for at, edge in list(self._mine) if at == number}
+        rows = {edge: _merged(self._runner, edge, blobs) for edge, blobs in mine.items()}
+        for leaving in self._runner.run(moment, rows):
+            yield from self.sender.send(leaving)
 
 
-def _merged(runner: StageRunner, edge: Edge, blobs: list[pa.Buffer]) -> Chunk:
+def _merged(runner: StageRunner, edge: Edge, blobs: list[Any]) -> Chunk:
     """The rows of an edge; blobs are taken out of the list, so that what is unpacked need not be kept."""
     schema, order = runner.schema(edge), runner.order(edge)
     blobs.reverse()
-    chunks = [decode(blobs.pop(), schema, order) for _ in range(len(blobs))]
+    chunks = []
+    while blobs:
+        data = blobs.pop()
+        # What this very task has sent to itself was never packed.
+        chunks.append(data if isinstance(data, Chunk) else decode(data, schema, order))
     return runner.merged(edge, chunks)
 
 
@@ -257,22 +303,23 @@ def last_merge(job: StageJob) -> Body:
     """The body behind the last stage: each ordered sink's rows, from all slots, in one order."""
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from to_batches(_guarded(DRIVER, _last_merge(job, batches)))
+        arriving = received_blobs(batches)
+        yield from to_batches(guarded(DRIVER, run_last_merge(job, task_number(), arriving)))
 
     return body
 
 
-def _last_merge(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[Blob]:
+def run_last_merge(job: StageJob, slot: int, arriving: Iterator[Blob]) -> Iterator[Blob]:
+    """The rows of the ordered sinks of a slot, each in one order; gives on what the driver reads."""
     prepared = plan_of(job)
     parts: dict[tuple[int, int], list[Chunk]] = {}
-    runner = StageRunner(SerialEngine(prepared, stage=prepared.plan.depth), prepared, _slot())
-    for batch in batches:
-        for blob in from_batch(batch):
-            if blob.stage == DRIVER:
-                yield blob
-            elif blob.kind == "chunk":
-                edge = Edge(blob.node, blob.port)
-                chunk = decode(blob.data, runner.schema(edge), runner.order(edge))
-                parts.setdefault((blob.node, blob.phase), []).append(chunk)
+    runner = StageRunner(SerialEngine(prepared, stage=prepared.plan.depth), prepared, slot)
+    for blob in arriving:
+        if blob.stage == DRIVER:
+            yield blob
+        elif blob.kind == "chunk":
+            edge = Edge(blob.node, blob.port)
+            chunk = decode(blob.data, runner.schema(edge), runner.order(edge))
+            parts.setdefault((blob.node, blob.phase), []).append(chunk)
     for (sink, _phase), chunks in sorted(parts.items(), key=lambda one: one[0]):
         yield from sink_blobs(sink, runner.merged(Edge(sink, 0), chunks), runner.slot)

@@ -121,14 +121,20 @@ def to_json(content: Any) -> bytes:
     return data.ljust(-(-len(data) // _ALIGNED) * _ALIGNED)
 
 
-def encode(chunk: Chunk, order: Sequence[str]) -> pa.Buffer:
+def encode(chunk: Chunk, order: Sequence[str], *, packed: bool = True) -> pa.Buffer:
     """A chunk with these order columns as an Arrow IPC stream; categories as dictionaries of their texts.
 
     Order columns of zeros, such as the level of rows, are left out, and so is the time where a field has it. Between
     stages, where there are order columns, whole numbers go in as few bytes as they need; sinks take them as they are.
+
+    Args:
+        chunk: the rows.
+        order: the order columns that go with them.
+        packed: whether fewer bytes are worth the time; between two processes of one machine they are not.
     """
+    narrow = packed and bool(order)
     wires = [
-        _wire(field.name, column, narrow=bool(order))
+        _wire(field.name, column, narrow=narrow)
         for field, column in zip(chunk.schema.fields, chunk.columns, strict=True)
     ]
     facts = {}
@@ -140,12 +146,13 @@ def encode(chunk: Chunk, order: Sequence[str]) -> pa.Buffer:
         elif name == TIME and (place := _time_field(chunk, values)) is not None:
             facts[_TIME_FIELD] = str(place)
         elif values.any():
-            wires.append(_numbers(name, values))
+            wires.append(_numbers(name, values) if narrow else _plain(name, values))
     schema = pa.schema([one.field for one in wires], metadata=facts)
     batch = pa.RecordBatch.from_arrays([one.array for one in wires], schema=schema)
     sink = pa.BufferOutputStream()
     rest = [one.array for one in wires if not one.narrow]
-    shrinks = 4 * sum(array.nbytes for array in rest) >= batch.nbytes and _shrinks(rest)
+    worth = packed and 4 * sum(array.nbytes for array in rest) >= batch.nbytes
+    shrinks = worth and _shrinks(rest)
     with ipc.new_stream(sink, schema, options=_LZ4 if shrinks else _PLAIN) as writer:
         writer.write_batch(batch)
     return sink.getvalue()
@@ -170,11 +177,15 @@ def _time_field(chunk: Chunk, times: Int64s) -> int | None:
     return None
 
 
+def _plain(name: str, values: Int64s) -> _Wire:
+    array = pa.array(values)
+    return _Wire(pa.field(name, array.type), array)
+
+
 def _numbers(name: str, values: Int64s) -> _Wire:
     found = narrowed(values)
     if found is None:
-        array = pa.array(values)
-        return _Wire(pa.field(name, array.type), array)
+        return _plain(name, values)
     array = pa.array(found.values)
     return _Wire(pa.field(name, array.type, metadata={_FORM: found.form}), array, narrow=True)
 

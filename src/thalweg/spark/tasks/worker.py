@@ -69,6 +69,7 @@ class StageJob:
         threads: of the engine of each task; 1 is the serial engine.
         epoch: the routing table that holds in this batch, 0 for none.
         next_epoch: the one that holds from the next batch on; keys that it moves are moved with this batch's state.
+        mailboxes: the folder by which tasks that all run at once pass rows on; "": they go by Spark's exchanges.
         told: an accumulator that takes what tasks count of their keys (:class:`thalweg.spark.keys.counting.ToldParam`);
             None where nothing is counted.
     """
@@ -91,6 +92,7 @@ class StageJob:
     epoch: int = 0
     next_epoch: int = 0
     told: Any = None
+    mailboxes: str = ""
 
     @property
     def durable(self) -> bool:
@@ -110,6 +112,8 @@ class HotEngine:
     equals: dict[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
     #: batches run since it was made
     batches: int = 0
+    #: the slot that it last ran
+    slot: int = 0
 
 
 def plan_of(job: StageJob) -> Prepared:
@@ -137,6 +141,7 @@ def hot_engine(job: StageJob, stage: int | None, slot: int) -> Iterator[HotEngin
     It is kept for the next batch when the block ends well, which must have saved its state; else it is stopped.
     """
     hot = _taken(job, stage) or _made(job, stage)
+    hot.slot = slot
     try:
         if job.durable:
             _load(job, hot, slot)
@@ -150,6 +155,12 @@ def hot_engine(job: StageJob, stage: int | None, slot: int) -> Iterator[HotEngin
         _keep(_place(job, stage), hot)
     else:
         hot.engine.stop()
+
+
+def hot_slot(job: StageJob, stage: int) -> int | None:
+    """The slot of a stage whose state this process has, as far as it is the only one."""
+    hot = _ENGINES.get(_place(job, stage))
+    return None if hot is None else hot.slot
 
 
 def _place(job: StageJob, stage: int | None) -> tuple[str, int | None]:
