@@ -6,7 +6,20 @@ from typing import Any, Final
 
 import numpy as np
 
+from thalweg.checkpoint.heap_code import copy, put_word, word_at
 from thalweg.checkpoint.table_form import ALIVE, BLOCK_BITS
+from thalweg.checkpoint.table_rows import (
+    ARENA,
+    BLOCK_COUNT,
+    BLOCKS,
+    FLAGS,
+    HASHES,
+    INDEX,
+    INDEX_SIZE,
+    OFFSETS,
+    RECORDS,
+    WORDS,
+)
 from thalweg.columns.chunks import Int64s
 from thalweg.hashing import Bytes, UInt64s
 from thalweg.jit import njit
@@ -30,6 +43,46 @@ def fill_index(index: UInt64s, hashes: UInt64s, count: int) -> None:
         while index[slot] != _EMPTY:
             slot = (slot + np.uint64(1)) & mask
         index[slot] = _cell(hashes[entry], entry)
+
+
+@njit
+def _fill_index_at(index: int, cells: int, hashes: int, count: int) -> None:
+    """As :func:`fill_index`, by addresses."""
+    mask = np.uint64(cells - 1)
+    for entry in range(count):
+        hash_ = np.uint64(word_at(hashes + 8 * entry))
+        slot = hash_ & mask
+        while word_at(index + 8 * np.int64(slot)) != 0:
+            slot = (slot + np.uint64(1)) & mask
+        put_word(index + 8 * np.int64(slot), np.int64(_cell(hash_, entry)))
+
+
+@njit
+def move_tables(
+    old: Int64s, new: Int64s, counts: Int64s, record: int, width: int, has_text: bool
+) -> None:
+    """Copies the entries of tables into larger pieces, all by their rows."""
+    for t in range(len(old)):
+        count, a, b = counts[t], old[t], new[t]
+        if count == 0:
+            continue
+        copy(b[HASHES], a[HASHES], 8 * count)
+        copy(b[WORDS], a[WORDS], 8 * width * count)
+        copy(b[RECORDS], a[RECORDS], record * count)
+        copy(b[FLAGS], a[FLAGS], count)
+        copy(b[BLOCKS], a[BLOCKS], 8 * ((count - 1 >> BLOCK_BITS) + 1))
+        if has_text:
+            copy(b[OFFSETS], a[OFFSETS], 8 * (count + 1))
+            copy(b[ARENA], a[ARENA], word_at(a[OFFSETS] + 8 * count))
+        _fill_index_at(b[INDEX], b[INDEX_SIZE], b[HASHES], count)
+
+
+@njit
+def fill_blocks(rows: Int64s) -> None:
+    """Nothing is known of the timers of any block of entries."""
+    for t in range(len(rows)):
+        for block in range(rows[t, BLOCK_COUNT]):
+            put_word(rows[t, BLOCKS] + 8 * block, BEFORE_ALL)
 
 
 @njit
