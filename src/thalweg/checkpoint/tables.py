@@ -80,7 +80,8 @@ class BucketTable:
         self.count = 0
         self.bounds[0] = NEVER
         self._tidy_at = FEW
-        self._take(NOTHING)
+        # One of its own, by which it is told from the table that stood in its place.
+        self._take(Piece(*NOTHING))
 
     def _take(self, piece: Piece) -> None:
         #: its memory, and the arrays over it once somebody has asked for them
