@@ -10,7 +10,6 @@ its slab, so none of them ever points into memory that was given back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -97,28 +96,26 @@ def _nothing() -> Piece:
 NOTHING: Final = _nothing()
 
 
-def pieces(shape: Shape, capacities: Sequence[int], arenas: Sequence[int]) -> list[Piece]:
+def pieces(shape: Shape, capacities: Int64s, arenas: Int64s) -> list[Piece]:
     """Empty pieces with room for so many entries (at least one each), and identities of so many bytes."""
-    rows, sizes = _cut(shape, np.array(capacities, np.int64), np.array(arenas, np.int64))
-    made: list[Piece] = []
-    for first, last in _groups(sizes):
-        made += _slab(rows[first:last], sizes[first:last])
-    return made
+    rows, sizes = _cut(shape, capacities, arenas)
+    return _pieces(rows, sizes)
 
 
 def moved(
-    shape: Shape, old: Sequence[Piece], counts: Sequence[int], capacities: Sequence[int], arenas: Sequence[int]
-) -> list[Piece]:  # fmt: skip
-    """Larger pieces with all that the old ones have."""
-    made = pieces(shape, capacities, arenas)
-    move_tables(
-        np.array([one.row for one in old]),
-        np.array([one.row for one in made]),
-        np.array(counts, np.int64),
-        shape.record.itemsize,
-        shape.width,
-        shape.has_text,
-    )
+    shape: Shape, old: Int64s, counts: Int64s, capacities: Int64s, arenas: Int64s
+) -> list[Piece]:
+    """Larger pieces with all that those of the rows ``old`` have."""
+    rows, sizes = _cut(shape, capacities, arenas)
+    made = _pieces(rows, sizes)
+    move_tables(old, rows, counts, shape.record.itemsize, shape.width, shape.has_text)
+    return made
+
+
+def _pieces(rows: Int64s, sizes: Int64s) -> list[Piece]:
+    made: list[Piece] = []
+    for first, last in _groups(sizes):
+        made += _slab(rows[first:last], sizes[first:last])
     return made
 
 

@@ -189,7 +189,7 @@ class BucketTable:
         size = 0
         if key_bytes is not None:
             size = int(key_bytes.offsets[row + 1] - key_bytes.offsets[row])
-        enlarge([self], [self.count + 1], [self.used_bytes + size])
+        _enlarge([self], [self.count + 1], [self.used_bytes + size])
 
     @property
     def used_bytes(self) -> int:
@@ -325,7 +325,7 @@ class BucketTable:
         size, old = len(entries), self._arrays
         capacity = max(_FIRST_CAPACITY, size + (size >> 1), capacity)
         identities = self._identities(entries) if self._shape.has_text else _NO_BYTES
-        self._take(pieces(self._shape, [capacity], [len(identities.data)])[0])
+        self._take(pieces(self._shape, np.array([capacity]), np.array([len(identities.data)]))[0])
         self.count, new = size, self._arrays
         for name in ("hashes", "words", "records", "flags"):
             getattr(new, name)[:size] = getattr(old, name)[entries]
@@ -364,42 +364,43 @@ class BucketTable:
 # -- growing, many tables at once -----------------------------------------------------------------------------
 
 
-def enlarge(tables: Sequence[BucketTable], entries: Sequence[int], nbytes: Sequence[int]) -> None:
+def enlarge(
+    tables: Sequence[BucketTable], rows: Int64s, counts: Int64s, entries: Int64s, nbytes: Int64s
+) -> None:
     """Room for so many entries with identities of so many bytes in all, in each of some tables of an operator.
 
-    Their memory is replaced, entries keep their numbers.
+    Their memory is replaced, entries keep their numbers. ``rows`` and ``counts`` are those that the tables have.
     """
-    capacities = [capacity_for(one, most) for one, most in zip(tables, entries, strict=True)]
-    arenas = [_arena(one, most) for one, most in zip(tables, nbytes, strict=True)]
-    made = moved(
-        tables[0]._shape, [one.piece for one in tables], [one.count for one in tables], capacities, arenas
-    )  # fmt: skip
+    known = rows[:, ARENA_SIZE]
+    arenas = np.where(nbytes <= known, known, np.maximum(2 * known, nbytes))
+    made = moved(tables[0]._shape, rows, counts, capacities_for(rows[:, CAPACITY], entries), arenas)
     for table, piece in zip(tables, made, strict=True):
         table._take(piece)
 
 
 def reserve(tables: Sequence[BucketTable], extra: Sequence[int], nbytes: Sequence[int]) -> None:
     """Room for so many more entries and bytes in each; tables that lack it forget dead keys first."""
-    lacking: list[tuple[BucketTable, int, int]] = []
-    for table, more, size in zip(tables, extra, nbytes, strict=True):
+    lacking: list[tuple[int, int, int]] = []
+    for place, (table, more, size) in enumerate(zip(tables, extra, nbytes, strict=True)):
         if table.count + more > table.capacity:
             table.tidy()
         entries, total = table.count + more, table.used_bytes + size
         if entries > table.capacity or total > table.piece.row[ARENA_SIZE]:
-            lacking.append((table, entries, total))
+            lacking.append((place, entries, total))
     if lacking:
-        enlarge(*zip(*lacking, strict=True))
+        places, entries_of, bytes_of = zip(*lacking, strict=True)
+        _enlarge([tables[place] for place in places], entries_of, bytes_of)
 
 
-def capacity_for(table: BucketTable, entries: int) -> int:
-    """A capacity for so many entries; small tables grow by more, so that growing is rare."""
-    capacity = table.capacity or _FIRST_CAPACITY
-    while capacity < entries:
-        capacity *= 4 if capacity < _SMALL else 2
-    return capacity
+def _enlarge(tables: Sequence[BucketTable], entries: Sequence[int], nbytes: Sequence[int]) -> None:
+    rows = np.array([one.piece.row for one in tables])
+    counts = np.array([one.count for one in tables], np.int64)
+    enlarge(tables, rows, counts, np.array(entries, np.int64), np.array(nbytes, np.int64))
 
 
-def _arena(table: BucketTable, nbytes: int) -> int:
-    """Bytes for identities of so many bytes."""
-    known = int(table.piece.row[ARENA_SIZE])
-    return known if nbytes <= known else max(2 * known, nbytes)
+def capacities_for(known: Int64s, entries: Int64s) -> Int64s:
+    """Capacities for so many entries; small tables grow by more, so that growing is rare."""
+    capacities = np.where(known == 0, _FIRST_CAPACITY, known)
+    while (few := capacities < entries).any():
+        capacities[few] *= np.where(capacities[few] < _SMALL, 4, 2)
+    return capacities

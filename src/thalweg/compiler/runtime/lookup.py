@@ -29,7 +29,7 @@ from thalweg.checkpoint.table_rows import (
     TABLE_WIDTH,
     WORDS,
 )
-from thalweg.checkpoint.tables import BucketTable, capacity_for, enlarge
+from thalweg.checkpoint.tables import BucketTable, capacities_for, enlarge
 from thalweg.columns.chunks import Int64s, address
 from thalweg.columns.keys import KeyBytes, KeyRows
 from thalweg.compiler.runtime.support import carray, pointer, types
@@ -41,8 +41,6 @@ START: Final = 1
 END: Final = 2
 RANGE_WIDTH: Final = 3
 
-#: Room of a table at first, where nothing is known.
-_FIRST_ENTRIES: Final = 16
 #: Room for identities, by their mean size.
 _SLACK: Final = 1.1
 
@@ -149,6 +147,27 @@ def _find_all_due(
     return used, total
 
 
+@njit
+def _counts(tables: Int64s, buckets: Int64s) -> Int64s:
+    """The entries in use of these buckets' tables."""
+    out = np.empty(len(buckets), np.int64)
+    for i in range(len(buckets)):
+        out[i] = carray(_int64s(tables[buckets[i], BOUNDS]), 2)[1]
+    return out
+
+
+@njit
+def _used_bytes(tables: Int64s, buckets: Int64s) -> Int64s:
+    """The bytes of the identities of these buckets' tables."""
+    out = np.zeros(len(buckets), np.int64)
+    for i in range(len(buckets)):
+        at = tables[buckets[i]]
+        if at[CAPACITY] > 0:
+            ends = carray(_int64s(at[OFFSETS]), at[CAPACITY] + 1)
+            out[i] = ends[carray(_int64s(at[BOUNDS]), 2)[1]]
+    return out
+
+
 class TableOfTables:
     """The arrays of a keyed operator's tables by address, a row a bucket.
 
@@ -198,53 +217,49 @@ class TableOfTables:
         self, ranges: Int64s, keys: KeyRows, order: Int64s, out: Int64s, first: int, last: int
     ) -> None:
         """The entries of the rows of ranges first to last, into ``out`` at the places of ``order``."""
-        buckets = ranges[first:last, BUCKET].tolist()
-        tables = self.sync(buckets)
-        before = [table.count for table in tables]
+        buckets = ranges[first:last, BUCKET]
+        tables = self.sync(buckets.tolist())
+        before = _counts(self.rows, buckets)
+        lengths = ranges[first:last, END] - ranges[first:last, START]
         done = np.zeros(last - first, np.int64)
         while self._find(ranges, keys, order, out, first, last, done):
-            lengths = ranges[first:last, END] - ranges[first:last, START]
             places = np.flatnonzero(done < lengths)
-            left = (lengths - done)[places].tolist()
+            counts = _counts(self.rows, buckets[places])
+            share = self._share((counts - before[places]).sum(), done[places].sum())
             rows = order[ranges[first + places, START] + done[places]]
-            some = [tables[place] for place in places.tolist()]
-            new = sum(
-                t.count - before[place] for t, place in zip(some, places.tolist(), strict=True)
+            entries, nbytes = self._needed(
+                buckets[places], counts, (lengths - done)[places], share, keys.identity, rows
             )
-            share = self._share(new, int(done[places].sum()))
-            self._enlarge(some, left, share, keys.identity, rows)
-            self.sync([buckets[place] for place in places.tolist()])
-        self._rows += int((ranges[first:last, END] - ranges[first:last, START]).sum())
-        self._new += sum(table.count for table in tables) - sum(before)
+            some = [tables[place] for place in places.tolist()]
+            enlarge(some, self.rows[buckets[places]], counts, entries, nbytes)
+            self.sync(buckets[places].tolist())
+        self._rows += int(lengths.sum())
+        self._new += int((_counts(self.rows, buckets) - before).sum())
 
     def _share(self, new: int, rows: int) -> float:
         """Which share of the rows to come will be of new keys, as far as seen."""
         rows, new = rows + self._rows, new + self._new
         return new / rows if rows else 0.0
 
-    def _enlarge(
+    def _needed(
         self,
-        tables: Sequence[BucketTable],
-        left: Sequence[int],
+        buckets: Int64s,
+        counts: Int64s,
+        left: Int64s,
         share: float,
         texts: KeyBytes | None,
         rows: Int64s,
-    ) -> None:
-        """Room for the keys that are to be expected in so many rows each, for one at least."""
-        more = [
-            max(1, _FIRST_ENTRIES if not t.capacity else 0, int(share * n))
-            for t, n in zip(tables, left, strict=True)
-        ]
-        entries = [t.count + min(m, n) for t, m, n in zip(tables, more, left, strict=True)]
-        sizes = [0] * len(tables)
-        if texts is not None:
-            mean = len(texts.data) / max(len(texts.offsets) - 1, 1)
-            at_hand = (texts.offsets[rows + 1] - texts.offsets[rows]).tolist()
-            sizes = [
-                t.used_bytes + size + int(_SLACK * mean * (capacity_for(t, most) - t.count))
-                for t, size, most in zip(tables, at_hand, entries, strict=True)
-            ]
-        enlarge(tables, entries, sizes)
+    ) -> tuple[Int64s, Int64s]:
+        """Entries and bytes for the keys that are to be expected in so many rows, for that of one row at least."""
+        entries = counts + np.maximum((share * left).astype(np.int64), 1)
+        if texts is None:
+            return entries, np.zeros(len(counts), np.int64)
+        mean = len(texts.data) / max(len(texts.offsets) - 1, 1)
+        more = capacities_for(self.rows[buckets, CAPACITY], entries) - counts
+        at_hand = texts.offsets[rows + 1] - texts.offsets[rows]
+        return entries, _used_bytes(self.rows, buckets) + at_hand + (_SLACK * mean * more).astype(
+            np.int64
+        )
 
     def due(self, buckets: Sequence[int], clock: int, timer: str) -> tuple[Int64s, Int64s]:
         """The ranges (of entries) and entries of these buckets whose timer is below the clock."""
