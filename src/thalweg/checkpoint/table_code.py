@@ -23,11 +23,14 @@ from thalweg.checkpoint.table_rows import (
 from thalweg.columns.chunks import Int64s
 from thalweg.hashing import Bytes, UInt64s
 from thalweg.jit import njit
+from thalweg.jit.memory import eight_bytes, soon
 from thalweg.times import BEFORE_ALL, NEVER
 
 _LOW: Final = np.uint64(0xFFFFFFFF)
 _HALF: Final = np.uint64(32)
 _EMPTY: Final = np.uint64(0)
+#: So many rows before it is looked at, a cell of the index is fetched.
+_AHEAD: Final = 8
 
 
 @njit
@@ -95,6 +98,8 @@ def find_words(
     mask = np.uint64(len(index) - 1)
     for i in range(start, len(rows)):
         row = rows[i]
+        if i + _AHEAD < len(rows):
+            soon(index, np.int64(hashes[rows[i + _AHEAD]] & mask))
         slot = hashes[row] & mask
         entry = -1
         while index[slot] != _EMPTY:
@@ -124,11 +129,18 @@ def find_words(
 
 @njit
 def _same(a: Bytes, a_start: Any, a_stop: Any, b: Bytes, b_start: Any, b_stop: Any) -> bool:
-    if a_stop - a_start != b_stop - b_start:
+    size = a_stop - a_start
+    if size != b_stop - b_start:
         return False
-    for k in range(a_stop - a_start):  # noqa: SIM110 (Numba compiles no generators)
+    k = 0
+    while k + 8 <= size:
+        if eight_bytes(a, a_start + k) != eight_bytes(b, b_start + k):
+            return False
+        k += 8
+    while k < size:
         if a[a_start + k] != b[b_start + k]:
             return False
+        k += 1
     return True
 
 
@@ -143,6 +155,8 @@ def find_bytes(
     mask = np.uint64(len(index) - 1)
     for i in range(start, len(rows)):
         row = rows[i]
+        if i + _AHEAD < len(rows):
+            soon(index, np.int64(hashes[rows[i + _AHEAD]] & mask))
         first, last = offsets[row], offsets[row + 1]
         slot = hashes[row] & mask
         entry = -1

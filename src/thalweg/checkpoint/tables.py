@@ -366,16 +366,19 @@ class BucketTable:
 
 def enlarge(
     tables: Sequence[BucketTable], rows: Int64s, counts: Int64s, entries: Int64s, nbytes: Int64s
-) -> None:
+) -> Int64s:
     """Room for so many entries with identities of so many bytes in all, in each of some tables of an operator.
 
-    Their memory is replaced, entries keep their numbers. ``rows`` and ``counts`` are those that the tables have.
+    Their memory is replaced, entries keep their numbers. ``rows`` and ``counts`` are those that the tables have; gives
+    the new rows, which lack the places of the bounds.
     """
     known = rows[:, ARENA_SIZE]
     arenas = np.where(nbytes <= known, known, np.maximum(2 * known, nbytes))
-    made = moved(tables[0]._shape, rows, counts, capacities_for(rows[:, CAPACITY], entries), arenas)
+    capacities = capacities_for(rows[:, CAPACITY], entries)
+    made = moved(tables[0]._shape, rows, counts, capacities, arenas)
     for table, piece in zip(tables, made, strict=True):
         table._take(piece)
+    return np.array([one.row for one in made])
 
 
 def reserve(tables: Sequence[BucketTable], extra: Sequence[int], nbytes: Sequence[int]) -> None:

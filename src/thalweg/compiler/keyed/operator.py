@@ -216,10 +216,11 @@ class CompiledKeyed:
     def _by_row(self, split: Split, run: Run, source: Int64s) -> KeyedResult:
         """The outputs in the order of their rows, so that what stands in it already need not be moved again."""
         order = places_by_row(source, len(split.chunk))
+        source = source[order]
         return KeyedResult(
-            self._columns(split.chunk, run, source[order], no_rows(), order),
-            source[order],
-            run.buffers.extra(layout.OUT_TIME, run.used)[order],
+            self._columns(split.chunk, run, source, no_rows(), order),
+            source,
+            np.zeros(len(source), np.int64),
             list(self._no_keys),
             int(run.ctl[layout.DISARMED]),
             run.rejected,

@@ -231,10 +231,20 @@ class TableOfTables:
                 buckets[places], counts, (lengths - done)[places], share, keys.identity, rows
             )
             some = [tables[place] for place in places.tolist()]
-            enlarge(some, self.rows[buckets[places]], counts, entries, nbytes)
-            self.sync(buckets[places].tolist())
+            self._take(
+                buckets[places],
+                some,
+                enlarge(some, self.rows[buckets[places]], counts, entries, nbytes),
+            )
         self._rows += int(lengths.sum())
         self._new += int((_counts(self.rows, buckets) - before).sum())
+
+    def _take(self, buckets: Int64s, tables: Sequence[BucketTable], rows: Int64s) -> None:
+        """Takes over the rows of tables with new memory."""
+        rows[:, BOUNDS] = self.rows[buckets, BOUNDS]
+        self.rows[buckets] = rows
+        for bucket, table in zip(buckets.tolist(), tables, strict=True):
+            self._pieces[bucket] = table.piece
 
     def _share(self, new: int, rows: int) -> float:
         """Which share of the rows to come will be of new keys, as far as seen."""
