@@ -29,6 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from thalweg.jit import njit
+from thalweg.jit.memory import eight_bytes
 
 UInt64s = npt.NDArray[np.uint64]
 Int64s = npt.NDArray[np.int64]
@@ -99,28 +100,23 @@ def _load4(data: Bytes, at: int) -> Any:
 
 
 @njit
-def _load8(data: Bytes, at: int) -> Any:
-    return _load4(data, at) | (_load4(data, at + 4) << np.uint64(32))
-
-
-@njit
 def hash_span(data: Bytes, start: Any, stop: Any) -> Any:
     """XXH64 of ``data[start:stop]``, for compiled callers."""
     at = start
     if stop - start >= 32:
         a, b, c, d = _FIRST_LANE, _U2, _ZERO, _LAST_LANE
         while at + 32 <= stop:
-            a = _mix(a, _load8(data, at))
-            b = _mix(b, _load8(data, at + 8))
-            c = _mix(c, _load8(data, at + 16))
-            d = _mix(d, _load8(data, at + 24))
+            a = _mix(a, eight_bytes(data, at))
+            b = _mix(b, eight_bytes(data, at + 8))
+            c = _mix(c, eight_bytes(data, at + 16))
+            d = _mix(d, eight_bytes(data, at + 24))
             at += 32
         value = _join(a, b, c, d)
     else:
         value = _U5
     value += np.uint64(stop - start)
     while at + 8 <= stop:
-        value = _word_step(value, _load8(data, at))
+        value = _word_step(value, eight_bytes(data, at))
         at += 8
     if at + 4 <= stop:
         value = _turn(value ^ (_load4(data, at) * _U1), 23) * _U2 + _U3

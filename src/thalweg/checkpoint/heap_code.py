@@ -17,7 +17,7 @@ from thalweg.jit import njit
 types: Final[Any] = _untyped_types
 _malloc: Final[Any] = types.ExternalFunction("malloc", types.int64(types.int64))
 _free: Final[Any] = types.ExternalFunction("free", types.void(types.int64))
-_copy: Final[Any] = types.ExternalFunction(
+copy: Final[Any] = types.ExternalFunction(
     "memcpy", types.int64(types.int64, types.int64, types.int64)
 )
 _I64: Final = ir.IntType(64)
@@ -40,8 +40,8 @@ def _store(typing: Any, place: Any, value: Any) -> Any:
     return types.void(types.int64, types.int64), generate
 
 
-_word: Final[Any] = _load
-_put_word: Final[Any] = _store
+word_at: Final[Any] = _load
+put_word: Final[Any] = _store
 #: The least room of a list.
 LEAST_ROOM: Final = 4
 
@@ -70,9 +70,9 @@ def gather_lists(headers: Int64s, size: int, out: int) -> None:
         data, room, first, count = headers[i, 0], headers[i, 1], headers[i, 2], headers[i, 3]
         upper = min(count, room - first)
         if upper > 0:
-            _copy(out, data + size * first, size * upper)
+            copy(out, data + size * first, size * upper)
         if count > upper:
-            _copy(out + size * upper, data, size * (count - upper))
+            copy(out + size * upper, data, size * (count - upper))
         out += size * count
 
 
@@ -86,7 +86,7 @@ def fill_lists(counts: Int64s, size: int, items: int, headers: Int64s) -> bool:
             data = _malloc(size * room)
             if data == 0:
                 return False
-            _copy(data, items, size * count)
+            copy(data, items, size * count)
             headers[i, 0], headers[i, 1], headers[i, 3] = data, room, count
             items += size * count
     return True
@@ -99,8 +99,8 @@ def gather_dicts(headers: Int64s, size: int, out: int) -> None:
         data, room, used = headers[i, 0], headers[i, 1], headers[i, 2]
         entry = data + 8 + 16 * room
         for _ in range(used):
-            if _word(entry) != 0:
-                _copy(out, entry + 8, size)
+            if word_at(entry) != 0:
+                copy(out, entry + 8, size)
                 out += size
             entry += size + 8
 
@@ -115,11 +115,11 @@ def fill_dicts(counts: Int64s, size: int, items: int, headers: Int64s) -> bool:
             data = _malloc(8 + (size + 24) * room)
             if data == 0:
                 return False
-            _put_word(data, 0)
+            put_word(data, 0)
             entry = data + 8 + 16 * room
             for _ in range(count):
-                _put_word(entry, 1)
-                _copy(entry + 8, items, size)
+                put_word(entry, 1)
+                copy(entry + 8, items, size)
                 entry += size + 8
                 items += size
             headers[i, 0], headers[i, 1], headers[i, 2], headers[i, 3] = data, room, count, count
@@ -131,7 +131,7 @@ def gather_texts(words: Int64s, out: int) -> None:
     """The bytes of all texts."""
     for i in range(len(words)):
         if words[i, 1] > 0:
-            _copy(out, words[i, 0], words[i, 1])
+            copy(out, words[i, 0], words[i, 1])
             out += words[i, 1]
 
 
@@ -144,6 +144,6 @@ def fill_texts(offsets: Int64s, data: int, words: Int64s) -> bool:
             place = _malloc(size)
             if place == 0:
                 return False
-            _copy(place, data + offsets[i], size)
+            copy(place, data + offsets[i], size)
             words[i, 0] = place
     return True

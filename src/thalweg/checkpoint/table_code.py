@@ -6,15 +6,31 @@ from typing import Any, Final
 
 import numpy as np
 
+from thalweg.checkpoint.heap_code import copy, put_word, word_at
 from thalweg.checkpoint.table_form import ALIVE, BLOCK_BITS
+from thalweg.checkpoint.table_rows import (
+    ARENA,
+    BLOCK_COUNT,
+    BLOCKS,
+    FLAGS,
+    HASHES,
+    INDEX,
+    INDEX_SIZE,
+    OFFSETS,
+    RECORDS,
+    WORDS,
+)
 from thalweg.columns.chunks import Int64s
 from thalweg.hashing import Bytes, UInt64s
 from thalweg.jit import njit
+from thalweg.jit.memory import eight_bytes, soon
 from thalweg.times import BEFORE_ALL, NEVER
 
 _LOW: Final = np.uint64(0xFFFFFFFF)
 _HALF: Final = np.uint64(32)
 _EMPTY: Final = np.uint64(0)
+#: So many rows before it is looked at, a cell of the index is fetched.
+_AHEAD: Final = 8
 
 
 @njit
@@ -33,6 +49,46 @@ def fill_index(index: UInt64s, hashes: UInt64s, count: int) -> None:
 
 
 @njit
+def _fill_index_at(index: int, cells: int, hashes: int, count: int) -> None:
+    """As :func:`fill_index`, by addresses."""
+    mask = np.uint64(cells - 1)
+    for entry in range(count):
+        hash_ = np.uint64(word_at(hashes + 8 * entry))
+        slot = hash_ & mask
+        while word_at(index + 8 * np.int64(slot)) != 0:
+            slot = (slot + np.uint64(1)) & mask
+        put_word(index + 8 * np.int64(slot), np.int64(_cell(hash_, entry)))
+
+
+@njit
+def move_tables(
+    old: Int64s, new: Int64s, counts: Int64s, record: int, width: int, has_text: bool
+) -> None:
+    """Copies the entries of tables into larger pieces, all by their rows."""
+    for t in range(len(old)):
+        count, a, b = counts[t], old[t], new[t]
+        if count == 0:
+            continue
+        copy(b[HASHES], a[HASHES], 8 * count)
+        copy(b[WORDS], a[WORDS], 8 * width * count)
+        copy(b[RECORDS], a[RECORDS], record * count)
+        copy(b[FLAGS], a[FLAGS], count)
+        copy(b[BLOCKS], a[BLOCKS], 8 * ((count - 1 >> BLOCK_BITS) + 1))
+        if has_text:
+            copy(b[OFFSETS], a[OFFSETS], 8 * (count + 1))
+            copy(b[ARENA], a[ARENA], word_at(a[OFFSETS] + 8 * count))
+        _fill_index_at(b[INDEX], b[INDEX_SIZE], b[HASHES], count)
+
+
+@njit
+def fill_blocks(rows: Int64s) -> None:
+    """Nothing is known of the timers of any block of entries."""
+    for t in range(len(rows)):
+        for block in range(rows[t, BLOCK_COUNT]):
+            put_word(rows[t, BLOCKS] + 8 * block, BEFORE_ALL)
+
+
+@njit
 def find_words(
     index: UInt64s, known: UInt64s, stored: Int64s, blocks: Int64s,
     hashes: UInt64s, words: Int64s, rows: Int64s, out: Int64s, start: int, count: int,
@@ -42,6 +98,8 @@ def find_words(
     mask = np.uint64(len(index) - 1)
     for i in range(start, len(rows)):
         row = rows[i]
+        if i + _AHEAD < len(rows):
+            soon(index, np.int64(hashes[rows[i + _AHEAD]] & mask))
         slot = hashes[row] & mask
         entry = -1
         while index[slot] != _EMPTY:
@@ -71,11 +129,18 @@ def find_words(
 
 @njit
 def _same(a: Bytes, a_start: Any, a_stop: Any, b: Bytes, b_start: Any, b_stop: Any) -> bool:
-    if a_stop - a_start != b_stop - b_start:
+    size = a_stop - a_start
+    if size != b_stop - b_start:
         return False
-    for k in range(a_stop - a_start):  # noqa: SIM110 (Numba compiles no generators)
+    k = 0
+    while k + 8 <= size:
+        if eight_bytes(a, a_start + k) != eight_bytes(b, b_start + k):
+            return False
+        k += 8
+    while k < size:
         if a[a_start + k] != b[b_start + k]:
             return False
+        k += 1
     return True
 
 
@@ -90,6 +155,8 @@ def find_bytes(
     mask = np.uint64(len(index) - 1)
     for i in range(start, len(rows)):
         row = rows[i]
+        if i + _AHEAD < len(rows):
+            soon(index, np.int64(hashes[rows[i + _AHEAD]] & mask))
         first, last = offsets[row], offsets[row + 1]
         slot = hashes[row] & mask
         entry = -1

@@ -74,6 +74,15 @@ def record_dtype(state: StateSpec) -> np.dtype[Any]:
     return np.dtype([*fields, (DROP, np.dtype(np.uint8))], align=True)
 
 
+class Shape(NamedTuple):
+    """What the memory of an operator's tables depends on."""
+
+    record: np.dtype[Any]
+    #: words of a key
+    width: int
+    has_text: bool
+
+
 class TableForm(NamedTuple):
     """What all tables of an operator share: made once, since making it costs more than a table.
 
@@ -82,18 +91,21 @@ class TableForm(NamedTuple):
         default: a record with every field at its default.
         bare: one that owns nothing, as those of dead entries.
         owns: whether rows own memory outside of the arrays, which goes with them.
+        shape: what their memory depends on.
     """
 
     schema: pa.Schema
     default: npt.NDArray[Any]
     bare: npt.NDArray[Any]
     owns: bool
+    shape: Shape
 
     @classmethod
     def of(cls, spec: KeySpec, state: StateSpec) -> TableForm:
         """That of an operator's tables."""
         bare = default_record(state)
-        return cls(arrow_schema(spec, state), whole_default(state), bare, owns_memory(state))
+        shape = Shape(bare.dtype, spec.width, spec.has_text)
+        return cls(arrow_schema(spec, state), whole_default(state), bare, owns_memory(state), shape)
 
 
 def owns_memory(state: StateSpec) -> bool:

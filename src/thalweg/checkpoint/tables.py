@@ -26,7 +26,6 @@ from thalweg.checkpoint.cells import memory_of
 from thalweg.checkpoint.table_code import fill_index, find_bytes, find_due, find_words, gather
 from thalweg.checkpoint.table_form import (
     ALIVE,
-    BLOCK_BITS,
     DIRTY,
     FEW,
     SAVED,
@@ -37,13 +36,15 @@ from thalweg.checkpoint.table_form import (
     set_values,
     table_parts,
 )
+from thalweg.checkpoint.table_memory import NOTHING, Arrays, Piece, moved, pieces
+from thalweg.checkpoint.table_rows import ARENA_SIZE, CAPACITY
 from thalweg.columns.chunks import Bools, Column, Int64s
 from thalweg.columns.contracts import no_rows
 from thalweg.columns.keys import KeyBytes, KeySpec
 from thalweg.flow.field_types import Kind
 from thalweg.flow.state_class import StateSpec
 from thalweg.hashing import UInt64s
-from thalweg.times import BEFORE_ALL, NEVER
+from thalweg.times import NEVER
 
 _FIRST_CAPACITY: Final = 16
 #: A table with fewer entries grows by more, so that growing is rare.
@@ -69,23 +70,52 @@ class BucketTable:
         self.default, self._bare = form.default, form.bare
         #: whether rows own memory outside of the arrays, which goes with them
         self._owns = form.owns
+        self._shape = form.shape
         #: a lower bound of all timers, NEVER when there is none; and the entries in use, dead ones included
         self.bounds = np.array([NEVER, 0], np.int64)
-        self._start(_FIRST_CAPACITY)
+        self._start()
 
-    def _start(self, capacity: int) -> None:
+    def _start(self) -> None:
         self.count = 0
-        self.hashes = np.zeros(0, np.uint64)
-        self.words = np.zeros((0, self.spec.width), np.int64)
-        #: entry e's identity is ``arena[offsets[e]:offsets[e + 1]]``; empty without text fields
-        self.offsets = np.zeros(1, np.int64)
-        self.arena = np.zeros(0, np.uint8)
-        self.records = np.zeros(0, self.default.dtype)
-        self.flags = np.zeros(0, np.uint8)
-        self._blocks = no_rows()
         self.bounds[0] = NEVER
         self._tidy_at = FEW
-        self._grow(capacity)
+        # One of its own, by which it is told from the table that stood in its place.
+        self._take(Piece(*NOTHING))
+
+    def _take(self, piece: Piece) -> None:
+        #: its memory, and the arrays over it once somebody has asked for them
+        self.piece, self._made = piece, None
+
+    @property
+    def _arrays(self) -> Arrays:
+        if self._made is None:
+            self._made = self.piece.arrays(self._shape)
+        return self._made
+
+    @property
+    def hashes(self) -> UInt64s:
+        """Of the keys."""
+        return self._arrays.hashes
+
+    @property
+    def words(self) -> Int64s:
+        """Of the keys."""
+        return self._arrays.words
+
+    @property
+    def records(self) -> npt.NDArray[Any]:
+        """The states."""
+        return self._arrays.records
+
+    @property
+    def flags(self) -> npt.NDArray[np.uint8]:
+        """Of the states: ALIVE, DIRTY, SAVED."""
+        return self._arrays.flags
+
+    @property
+    def capacity(self) -> int:
+        """The entries that there is room for."""
+        return int(self.piece.row[CAPACITY])
 
     @property
     def count(self) -> int:
@@ -105,7 +135,7 @@ class BucketTable:
 
     def __del__(self) -> None:
         # At the end of the process all memory goes, and compiled code may be gone.
-        if not sys.is_finalizing() and getattr(self, "_owns", False) and "records" in vars(self):
+        if getattr(self, "_owns", False) and not sys.is_finalizing() and "piece" in vars(self):
             self.empty(np.arange(self.count))
 
     # -- lookup -----------------------------------------------------------------------------------
@@ -124,62 +154,46 @@ class BucketTable:
         out = np.empty(len(rows), np.int64)
         done = 0
         while True:
+            at = self._arrays
             if key_bytes is None:
                 done, self.count = find_words(
-                    self._index, self.hashes, self.words, self._blocks,
-                    hashes, words, rows, out, done, self.count,
-                )  # fmt: skip
+                    at.index,
+                    at.hashes,
+                    at.words,
+                    at.blocks,
+                    hashes,
+                    words,
+                    rows,
+                    out,
+                    done,
+                    self.count,
+                )
             else:
                 done, self.count = find_bytes(
-                    self._index, self.hashes, self.words, self._blocks, self.offsets, self.arena,
+                    at.index, at.hashes, at.words, at.blocks, at.offsets, at.arena,
                     hashes, words, key_bytes.offsets, key_bytes.data, rows, out, done, self.count,
                 )  # fmt: skip
             if done == len(rows):
                 return out
             self._make_room(rows[done], key_bytes)
 
-    def make_room(self) -> None:
-        """Room for more entries; the arrays are replaced, the entries keep their numbers."""
-        self._grow((4 if self.count < _SMALL else 2) * self.count)
-
     def reserve(self, extra: int, nbytes: int = 0) -> None:
         """Room for so many more entries, with identities of so many bytes in all.
 
         Forgets dead keys first, which renumbers the others, and then grows.
         """
-        if self.count + extra > len(self.flags):
-            self.tidy()
-        capacity = len(self.flags)
-        while capacity < self.count + extra:
-            capacity *= 4 if capacity < _SMALL else 2
-        if capacity > len(self.flags):
-            self._grow(capacity)
-        needed = int(self.offsets[self.count] if self.spec.has_text else 0) + nbytes
-        if needed > len(self.arena):
-            self.arena = _extended(self.arena, max(2 * len(self.arena), needed))
+        reserve([self], [extra], [nbytes])
 
     def _make_room(self, row: int, key_bytes: KeyBytes | None) -> None:
-        if self.count == len(self.flags):
-            self.make_room()
-        elif key_bytes is not None:
+        size = 0
+        if key_bytes is not None:
             size = int(key_bytes.offsets[row + 1] - key_bytes.offsets[row])
-            self.arena = _extended(
-                self.arena, max(2 * len(self.arena), len(self.arena) + size, 256)
-            )
+        _enlarge([self], [self.count + 1], [self.used_bytes + size])
 
-    def _grow(self, capacity: int) -> None:
-        self.hashes = _extended(self.hashes, capacity)
-        self.words = _extended(self.words, capacity)
-        self.records = _extended(self.records, capacity)
-        self.flags = _extended(self.flags, capacity)
-        self._blocks = _extended(self._blocks, (capacity >> BLOCK_BITS) + 1, BEFORE_ALL)
-        if self.spec.has_text:
-            self.offsets = _extended(self.offsets, capacity + 1)
-        self._build_index()
-
-    def _build_index(self) -> None:
-        self._index = np.zeros(1 << (2 * len(self.flags) - 1).bit_length(), np.uint64)
-        fill_index(self._index, self.hashes, self.count)
+    @property
+    def used_bytes(self) -> int:
+        """Of the identities."""
+        return int(self._arrays.offsets[self.count]) if self._shape.has_text and self.count else 0
 
     # -- timers -----------------------------------------------------------------------------------
 
@@ -202,7 +216,7 @@ class BucketTable:
         out = np.empty(self.count, np.int64)
         timers = self.records[self.state.timer]
         found, self.bounds[0] = find_due(
-            timers, self.flags, self._blocks, self.count, watermark, out
+            timers, self.flags, self._arrays.blocks, self.count, watermark, out
         )
         return out[:found].copy()
 
@@ -214,10 +228,11 @@ class BucketTable:
         return self.spec.columns(self.words[entries], rows)
 
     def _identities(self, entries: Int64s) -> KeyBytes:
+        ends = self._arrays.offsets
         offsets = np.zeros(len(entries) + 1, np.int64)
-        np.cumsum(self.offsets[entries + 1] - self.offsets[entries], out=offsets[1:])
+        np.cumsum(ends[entries + 1] - ends[entries], out=offsets[1:])
         data = np.empty(int(offsets[-1]), np.uint8)
-        gather(self.offsets, self.arena, entries, offsets, data)
+        gather(ends, self._arrays.arena, entries, offsets, data)
         return KeyBytes(offsets, data)
 
     # -- state files ------------------------------------------------------------------------------
@@ -229,11 +244,7 @@ class BucketTable:
     @property
     def nbytes(self) -> int:
         """Memory held, bytes."""
-        arrays = (
-            self._index, self.hashes, self.words, self.offsets, self.arena, self.records,
-            self.flags, self._blocks,
-        )  # fmt: skip
-        return sum(one.nbytes for one in arrays) + self._owned()
+        return sum(one.nbytes for one in self._arrays) + self._owned()
 
     def _owned(self) -> int:
         """Bytes that the rows own outside of the arrays."""
@@ -296,7 +307,7 @@ class BucketTable:
         """
         if self.count >= self._tidy_at:
             # As many keys will come again as went: the room stays.
-            self._remove_dead(len(self.flags))
+            self._remove_dead(self.capacity)
 
     def _remove_dead(self, capacity: int = 0) -> None:
         kept = np.flatnonzero(self.flags[: self.count] & (ALIVE | SAVED))
@@ -306,24 +317,21 @@ class BucketTable:
 
     def _keep(self, entries: Int64s, capacity: int) -> None:
         """Renumbers the entries: these, in this order, and no others; with room for ``capacity`` at least."""
-        size = len(entries)
+        size, old = len(entries), self._arrays
         capacity = max(_FIRST_CAPACITY, size + (size >> 1), capacity)
-        if self.spec.has_text:
-            offsets, self.arena = self._identities(entries)
-            self.offsets = _extended(offsets, capacity + 1)
-        self.hashes = _extended(self.hashes[entries], capacity)
-        self.words = _extended(self.words[entries], capacity)
-        self.records = _extended(self.records[entries], capacity)
-        self.flags = _extended(self.flags[entries], capacity)
-        self._blocks = np.full((capacity >> BLOCK_BITS) + 1, BEFORE_ALL, np.int64)
-        self.count = size
-        self._build_index()
+        identities = self._identities(entries) if self._shape.has_text else _NO_BYTES
+        self._take(pieces(self._shape, np.array([capacity]), np.array([len(identities.data)]))[0])
+        self.count, new = size, self._arrays
+        for name in ("hashes", "words", "records", "flags"):
+            getattr(new, name)[:size] = getattr(old, name)[entries]
+        if self._shape.has_text:
+            new.offsets[: size + 1], new.arena[:] = identities
+        fill_index(new.index, new.hashes, size)
 
     def load(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Becomes the state of these batches, oldest first; all of it counts as saved."""
-        largest = max((batch.num_rows for batch in batches), default=0)
         self.empty(np.arange(self.count))
-        self._start(max(_FIRST_CAPACITY, largest))
+        self._start()
         self.apply(batches)
 
     def apply(self, deltas: Sequence[pa.RecordBatch]) -> None:
@@ -339,6 +347,8 @@ class BucketTable:
     def _apply(self, batch: pa.RecordBatch) -> None:
         keys, states, deleted = table_parts(self.spec, self.state, batch)
         found = self.spec.rows(keys, batch.num_rows)
+        if not self.count and batch.num_rows:
+            self.reserve(batch.num_rows, 0 if found.identity is None else len(found.identity.data))
         entries = self.lookup(*found, np.arange(batch.num_rows))
         for field, column in zip(self.state.schema.fields, states, strict=True):
             set_values(self.records, field, entries, column)
@@ -346,10 +356,49 @@ class BucketTable:
         self.empty(entries[deleted])
 
 
-def _extended(values: npt.NDArray[Any], size: int, fill: int = 0) -> npt.NDArray[Any]:
-    # zeros, unlike full, takes no memory before it is written
-    out = np.zeros((size, *values.shape[1:]), values.dtype)
-    out[: len(values)] = values
-    if fill:
-        out[len(values) :] = fill
-    return out
+# -- growing, many tables at once -----------------------------------------------------------------------------
+
+
+def enlarge(
+    tables: Sequence[BucketTable], rows: Int64s, counts: Int64s, entries: Int64s, nbytes: Int64s
+) -> Int64s:
+    """Room for so many entries with identities of so many bytes in all, in each of some tables of an operator.
+
+    Their memory is replaced, entries keep their numbers. ``rows`` and ``counts`` are those that the tables have; gives
+    the new rows, which lack the places of the bounds.
+    """
+    known = rows[:, ARENA_SIZE]
+    arenas = np.where(nbytes <= known, known, np.maximum(2 * known, nbytes))
+    capacities = capacities_for(rows[:, CAPACITY], entries)
+    made = moved(tables[0]._shape, rows, counts, capacities, arenas)
+    for table, piece in zip(tables, made, strict=True):
+        table._take(piece)
+    return np.array([one.row for one in made])
+
+
+def reserve(tables: Sequence[BucketTable], extra: Sequence[int], nbytes: Sequence[int]) -> None:
+    """Room for so many more entries and bytes in each; tables that lack it forget dead keys first."""
+    lacking: list[tuple[int, int, int]] = []
+    for place, (table, more, size) in enumerate(zip(tables, extra, nbytes, strict=True)):
+        if table.count + more > table.capacity:
+            table.tidy()
+        entries, total = table.count + more, table.used_bytes + size
+        if entries > table.capacity or total > table.piece.row[ARENA_SIZE]:
+            lacking.append((place, entries, total))
+    if lacking:
+        places, entries_of, bytes_of = zip(*lacking, strict=True)
+        _enlarge([tables[place] for place in places], entries_of, bytes_of)
+
+
+def _enlarge(tables: Sequence[BucketTable], entries: Sequence[int], nbytes: Sequence[int]) -> None:
+    rows = np.array([one.piece.row for one in tables])
+    counts = np.array([one.count for one in tables], np.int64)
+    enlarge(tables, rows, counts, np.array(entries, np.int64), np.array(nbytes, np.int64))
+
+
+def capacities_for(known: Int64s, entries: Int64s) -> Int64s:
+    """Capacities for so many entries; small tables grow by more, so that growing is rare."""
+    capacities = np.where(known == 0, _FIRST_CAPACITY, known)
+    while (few := capacities < entries).any():
+        capacities[few] *= np.where(capacities[few] < _SMALL, 4, 2)
+    return capacities

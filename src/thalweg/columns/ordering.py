@@ -18,10 +18,13 @@ from thalweg.columns.chunks import Chunk, Int64s, concat_order, take_order
 from thalweg.columns.contracts import KeyedResult
 from thalweg.columns.keys import KeySpec
 from thalweg.flow.records import Schema
+from thalweg.jit import njit
 from thalweg.plan.plan import KEY, LEVEL, OWN, SEQ, TIME
 
 #: Rows of different sources never share a serial: the source's index stands above this many bits.
 SOURCE_BITS = 44
+#: Where fewer than one row in so many gave an output, outputs are sorted without a look at all rows.
+_SPARSE = 16
 
 
 def serials(source: int, first: int, count: int) -> Int64s:
@@ -35,6 +38,26 @@ def positions(source: Int64s) -> Int64s:
         return source
     starts = np.flatnonzero(np.r_[True, source[1:] != source[:-1]])
     return np.arange(len(source)) - np.repeat(starts, np.diff(np.r_[starts, len(source)]))
+
+
+def places_by_row(source: Int64s, rows: int) -> Int64s:
+    """The places of outputs in the order of the rows that gave them; those of a row keep their order."""
+    if _SPARSE * len(source) < rows:
+        return np.argsort(source, kind="stable")
+    places = np.empty(len(source), np.int64)
+    _fill_places(source, np.zeros(rows + 1, np.int64), places)
+    return places
+
+
+@njit
+def _fill_places(source: Int64s, starts: Int64s, places: Int64s) -> None:
+    for i in range(len(source)):
+        starts[source[i] + 1] += 1
+    for row in range(1, len(starts)):
+        starts[row] += starts[row - 1]
+    for i in range(len(source)):
+        places[starts[source[i]]] = i
+        starts[source[i]] += 1
 
 
 def row_order(chunk: Chunk, source: Int64s, counter: str | None) -> dict[str, Any]:
@@ -61,12 +84,12 @@ def keyed_chunk(
     out = Chunk(schema, result.columns, len(result.source))
     by_row = result.source >= 0
     if by_row.all():
-        rows = np.argsort(result.source, kind="stable")
+        rows = places_by_row(result.source, len(chunk))
         out = _in_order(out, rows)
         out.order = row_order(chunk, result.source[rows], counter)
         return _with_own(out, result.time, rows)
     row_places = np.flatnonzero(by_row)
-    row_places = row_places[np.argsort(result.source[row_places], kind="stable")]
+    row_places = row_places[places_by_row(result.source[row_places], len(chunk))]
     timer_places = np.flatnonzero(~by_row)
     times = result.time[timer_places]
     sorting = spec.sort_rows(times, result.timer_keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from thalweg.flow.field_types import FieldType, Kind
@@ -36,13 +37,13 @@ def combine(stream: Stream[Any], label: str, partial: Partial) -> Stream[Any]:
     return flow._add(node, stream.time, stream.own)
 
 
-def digest(stream: Stream[Any]) -> Stream[Any]:
-    """The rows with a digest behind of all their fields but the event time."""
+def digest(stream: Stream[Any], keys: Sequence[str]) -> Stream[Any]:
+    """The rows with a digest behind of all their fields but the event time and the key, to compare rows of one key."""
     field = Field(spare_name("payload", stream.schema.names), FieldType(Kind.INT))
     record = Schema.make_record("Digested", [*stream.schema.fields, field])
     flow = stream.flow
-    times = _time_names(stream)
-    places = tuple(i for i, name in enumerate(stream.schema.names) if name not in times)
+    left_out = {*_time_names(stream), *keys}
+    places = tuple(i for i, name in enumerate(stream.schema.names) if name not in left_out)
     node = Digest(flow._next(), flow._stateless_name("digest"), stream.ref, record, places)
     return flow._add(node, stream.time, stream.own)
 

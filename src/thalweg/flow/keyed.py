@@ -109,7 +109,7 @@ class KeyedStream(WindowVerbs[Row, KeyValue]):
         label = label_of(name, "dedupe")
         self._need_whole_keys(label, "dedupe keeps the first of all rows of a key")
         stream = self._ordered(label)
-        digested = added.digest(stream)
+        digested = added.digest(stream, self._key_names())
         payload = digested.schema.names[-1]
         stamped, time, length = digested, None, 0
         if within is not None:

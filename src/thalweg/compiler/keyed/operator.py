@@ -8,7 +8,7 @@ once, :meth:`CompiledKeyed.run` for any ranges, then :meth:`CompiledKeyed.fire_d
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from thalweg.columns.chunks import Chunk, Column, Int64s
 from thalweg.columns.contracts import KeyedResult, no_rows
 from thalweg.columns.keys import KeyBytes
 from thalweg.columns.ordered_bytes import binary_array
+from thalweg.columns.ordering import places_by_row
 from thalweg.columns.state_units import StateUnits
 from thalweg.compiler import modules
 from thalweg.compiler.columns import address, addresses, gather, with_texts
@@ -33,6 +34,9 @@ from thalweg.compiler.runtime.support import DONE
 from thalweg.compiler.text.use import TextUse
 from thalweg.flow.field_types import FieldType
 from thalweg.hashing import text_buffers
+
+#: All rows as they stand.
+_ALL: Final = slice(None)
 
 
 def check_keyed(spec: KeyedSpec) -> tuple[bool, str]:
@@ -198,11 +202,26 @@ class CompiledKeyed:
         used, buffers = run.used, run.buffers
         source = buffers.extra(layout.SOURCE, used)
         fired = np.flatnonzero(source < 0)
+        if not len(fired):
+            return self._by_row(split, run, source)
         return KeyedResult(
             self._columns(split.chunk, run, source, fired),
             source,
             buffers.extra(layout.OUT_TIME, used),
             self._timer_keys(run, fired),
+            int(run.ctl[layout.DISARMED]),
+            run.rejected,
+        )
+
+    def _by_row(self, split: Split, run: Run, source: Int64s) -> KeyedResult:
+        """The outputs in the order of their rows, so that what stands in it already need not be moved again."""
+        order = places_by_row(source, len(split.chunk))
+        source = source[order]
+        return KeyedResult(
+            self._columns(split.chunk, run, source, no_rows(), order),
+            source,
+            np.zeros(len(source), np.int64),
+            list(self._no_keys),
             int(run.ctl[layout.DISARMED]),
             run.rejected,
         )
@@ -239,7 +258,10 @@ class CompiledKeyed:
         offsets, data = text_buffers(pa.concat_arrays(parts).take(pa.array(places)))
         return KeyBytes(offsets.astype(np.int64), data)
 
-    def _columns(self, chunk: Chunk, run: Run, source: Int64s, fired: Int64s) -> list[Column]:
+    def _columns(
+        self, chunk: Chunk, run: Run, source: Int64s, fired: Int64s, order: Any = _ALL
+    ) -> list[Column]:
+        """The columns of all outputs, or of these in this order; ``source`` is theirs."""
         if not len(source):
             return list(self._no_rows)
         columns: list[Column] = []
@@ -248,11 +270,13 @@ class CompiledKeyed:
         for i, (field, (values, valid)) in enumerate(
             zip(fields, run.buffers.fields(len(source)), strict=True)
         ):
+            values, valid = values[order], None if valid is None else valid[order]
             if field.type.fixed_width:
                 columns.append(Column(field.type, values, valid))
                 continue
             if i in self.texts.made:
                 texts = run.buffers.text(i, len(source), field.type.optional)
+                texts = texts if order is _ALL else texts.take(pa.array(order))
             elif len(fired):
                 texts = self._texts(field.type, chunk, values, source, run, fired)
             else:

@@ -219,7 +219,8 @@ def dedupe(
     out = Schema.make_record("Deduped", [*record.fields, Field(flag, FieldType(Kind.BOOL))])
     fields = [
         Field("seen_", FieldType(Kind.BOOL), False),
-        Field("payload_", FieldType(Kind.INT), 0),
+        # By another name than when the key was part of the digest: such state is refused, not misread.
+        Field("content_", FieldType(Kind.INT), 0),
     ]
     if time is not None:
         fields.insert(0, _timer())
@@ -227,11 +228,11 @@ def dedupe(
     values = ", ".join(f"row.{name}" for name in record.names)
     lines = [
         "if state.seen_:",
-        f"    if row.{payload} != state.payload_:",
+        f"    if row.{payload} != state.content_:",
         f"        return Out({values}, True)",
         "    return None",
         "state.seen_ = True",
-        f"state.payload_ = row.{payload}",
+        f"state.content_ = row.{payload}",
         *([f"state.timer = row.{time} + WITHIN"] if time is not None else []),
         f"return Out({values}, False)",
     ]

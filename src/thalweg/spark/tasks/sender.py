@@ -101,7 +101,7 @@ class Sender:
 
     def step(self, moment: Moment) -> Iterator[Blob]:
         """Says that the rows of a step are sent: the next stage may run them, if no other one sends it rows."""
-        data = to_json(sorted(moment.clocks.items()))
+        data = to_json(sorted(moment.watermarks.items()))
         stage = self._stage + 1
         for slot in range(self._routes.slots):
             if rows := self._rows.pop((stage, slot), 0):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from thalweg.checkpoint.table_form import record_dtype
+from thalweg.checkpoint.tables import reserve
 from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.columns.contracts import KeyedResult
 from thalweg.columns.keys import KeyBytes, KeyRows
@@ -267,8 +268,9 @@ class NativeKeyed:
         sizes = self._identity_sizes(words, ranges)
         places = self.operators[number].places
         # No output refers to entries here, so dead ones may go. Where one table is full others soon will be.
-        for table, rows, nbytes in zip(places.sync(buckets), coming, sizes, strict=True):
-            table.reserve(max(rows, len(table.flags) >> 2), nbytes)
+        tables = places.sync(buckets)
+        more = [max(n, one.capacity >> 2) for one, n in zip(tables, coming, strict=True)]
+        reserve(tables, more, sizes)
         places.sync(buckets)
 
     def _identity_sizes(self, split: Int64s, ranges: Int64s) -> list[int]:

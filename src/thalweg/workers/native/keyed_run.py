@@ -9,20 +9,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from thalweg.checkpoint.table_rows import ARENA, BOUNDS, OFFSETS, RECORDS, TABLE_WIDTH
 from thalweg.compiler.columns import TEXT_TAIL
 from thalweg.compiler.keyed import code as code
 from thalweg.compiler.runtime.arena import free_arena
 from thalweg.compiler.runtime.calls import call3, copy_bytes, free, get_i, malloc, put_i
 from thalweg.compiler.runtime.lookup import (
-    ARENA,
-    BOUNDS,
-    OFFSETS,
     RANGE_WIDTH,
-    RECORDS,
-    TABLE_WIDTH,
-    _find_all_bytes,
     _find_all_due,
-    _find_all_words,
+    find_all_bytes,
+    find_all_words,
 )
 from thalweg.compiler.runtime.support import DONE
 from thalweg.times import NEVER
@@ -64,15 +60,21 @@ def _find(ctx: int, area: int, split: int, first: int, last: int) -> bool:
     words = carray(int64s(field(split, at.WORDS)), (rows, field(ctx, at.WIDTH)))
     order = carray(int64s(field(split, at.ORDER)), rows)
     out = carray(int64s(field(split, at.ENTRIES)), rows)
+    ranges_done = malloc(8 * (last - first))
+    if ranges_done == 0:
+        return False
+    done = carray(int64s(ranges_done), last - first)
+    done[:] = 0
     if field(ctx, at.HAS_BYTES):
         ends = carray(int64s(field(split, at.KEY_ENDS)), rows + 1)
         data = carray(byte_array(field(split, at.KEY_BYTES)), ends[rows])
-        found, _ = _find_all_bytes(
-            places, known, hashes, words, ends, data, order, out, first, last, 0
+        lacking = find_all_bytes(
+            places, known, hashes, words, ends, data, order, out, first, last, done
         )
     else:
-        found, _ = _find_all_words(places, known, hashes, words, order, out, first, last, 0)
-    return found == last
+        lacking = find_all_words(places, known, hashes, words, order, out, first, last, done)
+    free(ranges_done)
+    return lacking == 0
 
 
 # -- outputs ---------------------------------------------------------------------------------------------------
