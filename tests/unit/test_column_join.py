@@ -14,8 +14,9 @@ import thalweg as tw
 from thalweg import testing
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.keys import KeySpec
-from thalweg.engine.coroutines import column_join
-from thalweg.engine.coroutines.held_rows import HeldRows
+from thalweg.engine.joins import form
+from thalweg.engine.joins.held_rows import HeldRows
+from thalweg.engine.joins.operator import ColumnJoin
 
 
 class Left(NamedTuple):
@@ -183,7 +184,7 @@ def test_equal_hashes_are_no_equal_keys(monkeypatch: pytest.MonkeyPatch) -> None
         def hashes(self, columns: Any, length: int | None = None) -> Any:
             return super().hashes(columns, length) % np.uint64(2)
 
-    monkeypatch.setattr(column_join, "KeySpec", Colliding)
+    monkeypatch.setattr(form, "KeySpec", Colliding)
     check(3, ["text"])
     check(4, ["text", "part"])
 
@@ -196,16 +197,28 @@ def test_memory_is_bounded_by_what_is_in_reach() -> None:
     joined = a.join(b, on="right", within=10)
     joined.sink("out")
     node: Any = flow.nodes[joined.ref.node - 1]
-    live = column_join.ColumnJoin(node, column_join.Kept.of(node, None))
+    join, (tagged,) = ColumnJoin(node), [flow.nodes[node.input.node - 1].out]
+    assert tagged is not None
     out = 0
     for start in range(0, 30_000, 500):
-        rows = [(t, t % 7, t) for t in range(start, start + 500)]
-        chunks = [Chunk.from_rows(port.record, rows) for port in node.in_ports]
-        out += len(live.take(chunks, np.tile([0, 1], 500)).rows)
-    assert len(live._sides[0].held) < 4_000
-    assert live._matcher._rows.nbytes < 400_000
-    kept = live.kept().own
-    assert [row[0] for row in kept.left] == list(range(29_989, 30_000))
+        rows = [
+            (right, t, t % 7, *((None, None, t, t % 7) if right else (t, t % 7, None, None)))
+            for t in range(start, start + 500)
+            for right in (False, True)
+        ]
+        chunk = Chunk.from_rows(tagged, rows)
+        keys, times = [chunk.columns[2]], chunk.columns[1].values
+        out += len(join.process(chunk, keys, times, 0, ending=False).source)
+    sides = join._sides
+    assert max(map(len, sides._held)) < 4_000
+    assert sides._matcher._rows.nbytes < 400_000
+    left = [row for table in join.tables.values() for row in table.fetch()[0].rows.rows()]
+    assert len(left) < 4_000
+    states = [row for table in join.tables.values() for row in table.snapshot().to_pylist()]
+    # Of each key the rows that a row of the time of the last one could meet, of keys that a row to come could.
+    expected = {k: [t for t in range(29_990 - 7, 30_000) if t % 7 == k] for k in range(7)}
+    kept = {k: [t for t in mine if t >= mine[-1] - 10] for k, mine in expected.items()}
+    assert {row["right"]: [one["left"] for one in row["left"]] for row in states} == kept
     assert out == sum(1 for t in range(30_000) for u in (-7, 0, 7) if 0 <= t + u < 30_000)
 
 

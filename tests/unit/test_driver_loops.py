@@ -237,7 +237,7 @@ def test_join_keeps_what_can_still_match() -> None:
     session.feed("a", [Keyed(t, 1.0, str(t)) for t in range(10)])
     session.feed("b", [Keyed(9, 2.0, "x")])
     session.tick(9)
-    assert [row.t for row in session.state("join").left] == [6, 7, 8, 9]
+    assert [row.t for row in session.state("join", 1.0).left] == [6, 7, 8, 9]
 
 
 # -- the others ------------------------------------------------------------------------------------------
@@ -358,7 +358,10 @@ DECIDING = [
 @pytest.mark.parametrize(
     ("make", "function", "message"),
     [(make, fails, "failed: KeyError: 'gone'") for make in COMBINING + DECIDING]
-    + [(make, misfits, "a row pushed to '[a-z]+' does not fit") for make in COMBINING],
+    + [
+        (make, misfits, "(a row pushed to '[a-z]+'|what combine gave) does not fit")
+        for make in COMBINING
+    ],
 )
 def test_errors_name_the_function(make: Any, function: Any, message: str, run: Any) -> None:
     """Where the user's function fails, the message names it and its line, not the loop that calls it."""

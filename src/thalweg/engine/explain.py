@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from thalweg.engine.build import Verdict, prepare, verdicts
-from thalweg.engine.coroutines.column_join import ColumnJoin
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.built_in import BuiltIn, length_text
 from thalweg.flow.operators.functions import Function
@@ -19,6 +18,7 @@ from thalweg.flow.operators.lanes import meaning
 from thalweg.flow.operators.nodes import (
     Batches,
     Coroutine,
+    Join,
     Keyed,
     Node,
     OrderBy,
@@ -149,7 +149,7 @@ class _Page:
         """Compiled, or interpreted and why."""
         if isinstance(node, Batches):
             return f"{_where(node.function)}, on Arrow batches"
-        if isinstance(node, Coroutine) and ColumnJoin.is_for(node):
+        if isinstance(node, Join):
             return self.joined(node)
         if isinstance(node, Coroutine):
             return f"{_where(node.function)} interpreted: it has its own driver loop".strip()
@@ -160,7 +160,7 @@ class _Page:
         word = "compiled" if verdict.compiled else f"interpreted: {verdict.reason}"
         return f"{names} {word}".strip()
 
-    def joined(self, node: Coroutine) -> str:
+    def joined(self, node: Join) -> str:
         """How a join finds and combines its pairs."""
         if node.user is None:
             return "pairs by column"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from thalweg.checks import refuse, require_text
 from thalweg.errors import BuildError
@@ -11,7 +12,7 @@ from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.arguments import Duration, span
 from thalweg.flow.operators.functions import Function, check_parameters, returns_of
 from thalweg.flow.operators.joins import Combiner
-from thalweg.flow.operators.nodes import OfPair
+from thalweg.flow.operators.nodes import JoinSide, OfPair
 from thalweg.flow.operators.windows import make_functions, spare_name
 from thalweg.flow.records import Field, Schema
 
@@ -43,6 +44,25 @@ def event_time(label: str, *streams: Stream[Any]) -> FieldType:
     time = streams[0].time
     assert time is not None
     return time
+
+
+def check_order(name: str, left: Stream[Any], right: Stream[Any]) -> None:
+    """Checks that rows of both have an order in common.
+
+    Raises:
+        BuildError: they have none.
+    """
+    label = f"operator {name!r}"
+    if left.flow is not right.flow:
+        raise BuildError(f"{label} reads 'other' from another flow: {right.flow!r}")
+    for one in (left, right):
+        if one.own is not None:
+            raise one.own.refuse(name, "a join needs a total order of its rows")
+    if left.time != right.time:
+        raise BuildError(
+            f"{label}: the left has {left.time} as event time and the right has {right.time}, so their rows have no"
+            " common order; give both sources an order_by of the same type"
+        )
 
 
 def not_negative(time: FieldType, value: Duration, where: str) -> int:
@@ -144,3 +164,49 @@ def check_key(label: str, left: Field, right: Field) -> None:
             f"{label}: on: {left.name} is {left.type} and {right.name} is {right.type};"
             " a key is a plain value, of one type on both sides"
         )
+
+
+class TaggedRows(NamedTuple):
+    """How the rows of both sides of a join become rows of one record (``operators.built_in.Tag``)."""
+
+    record: Schema
+    key: tuple[Field, ...]
+    sides: tuple[JoinSide, JoinSide]
+
+
+def tagged_rows(
+    label: str, left: Schema, right: Schema, time: FieldType, pairs: Sequence[tuple[str, str]]
+) -> TaggedRows:
+    """The record of both sides: the side, the event time, the key, and the fields of either side, which may be null.
+
+    Raises:
+        BuildError: a key's fields are not of one plain type on both sides.
+    """
+    for mine, theirs in pairs:
+        check_key(label, left.field(mine), right.field(theirs))
+    fields: list[Field] = []
+
+    def add(name: str, kind: FieldType, *, optional: bool) -> Field:
+        spare = spare_name(name, [one.name for one in fields])
+        fields.append(Field(spare, dataclasses.replace(kind, optional=optional)))
+        return fields[-1]
+
+    # The key's fields keep their names: who looks at the state sees them.
+    names = [mine for mine, _ in pairs]
+    add(spare_name("is_right", names), FieldType(Kind.BOOL), optional=False)
+    add(spare_name("event_time", names), time, optional=False)
+    key = [
+        add(mine, kind, optional=kind.optional or right.field(theirs).type.optional)
+        for mine, theirs in pairs
+        for kind in [left.field(mine).type]
+    ]
+    sides = []
+    for record, places in ((left, 0), (right, 1)):
+        held = Field(spare_name("event_time", record.names), time)
+        keys = tuple(record.index(pair[places]) for pair in pairs)
+        sides.append(
+            JoinSide(Schema.make_record("Held", [*record.fields, held]), len(fields), keys)
+        )
+        for field in record.fields:
+            add(field.name, field.type, optional=True)
+    return TaggedRows(Schema.make_record("Tagged", fields), tuple(key), (sides[0], sides[1]))

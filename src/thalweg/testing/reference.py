@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from thalweg.columns.chunks import Chunk
 from thalweg.errors import DataError, OperatorError
-from thalweg.flow.failures import reason_of, shorten
+from thalweg.flow.failures import coroutine_error, reason_of, shorten
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.built_in import BuiltIn, Digest
 from thalweg.flow.operators.nodes import (
     Batches,
     Coroutine,
+    Join,
     Keyed,
     Node,
     OrderBy,
@@ -378,6 +379,8 @@ class _Run:
                 node.state.values(arguments[0])
             return rows
         except Exception as error:
+            if isinstance(node, Join):
+                raise coroutine_error(node.name, node.told, error) from error
             if node.errors == "fail":
                 raise OperatorError(
                     f"operator {node.name!r}: {error}", operator=node.name, row=str(row)

@@ -1,4 +1,5 @@
-"""Library operators with driver loops of their own: barrier, merge, join, zip, gate, throttle, delay, split.
+"""Library operators over several streams: barrier, merge, zip, gate, throttle, delay, split, with driver loops of their
+own, and what a join does with a row.
 
 Each holds in its state, or leaves unread, what must outlive a wait, so it may be started anew at any of them. Where
 an operator needs the event time of a row, its inputs carry it as their last field (``stamped``).
@@ -8,16 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import keyword
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from thalweg.errors import BuildError
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.coroutines import Control, Input, Output, wait_for_all, wait_for_any
+from thalweg.flow.operators.nodes import JoinSide
 from thalweg.flow.operators.windows import make_functions
 from thalweg.flow.records import Field, Schema
-from thalweg.flow.state_class import StateSpec, make_state
+from thalweg.flow.state_class import StateSpec, drop, make_state
+from thalweg.times import NEVER
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,77 +87,63 @@ async def merge(*rows: Input[Any], out: Output[Any], place: int) -> None:
             return  # none has ended, so a stop was asked for
 
 
-class Side:
-    """The rows of one side of a join within reach, oldest first, and by key; ``rows`` is a list in the state."""
+class JoinRules:
+    """What a join does with a tagged row, a key at a time; a state holds the rows that may still find a partner.
 
-    def __init__(self, rows: list[Any], places: Sequence[int]) -> None:
-        self._rows = rows
-        self._places = places
-        self._by_key: dict[Any, list[Any]] = {}
-        for row in rows:
-            self._by_key.setdefault(self.key(row), []).append(row)
-
-    def key(self, row: Any) -> tuple[Any, ...] | None:
-        """The row's key: NaN is one key, -0.0 is 0.0; None when a field is null, which matches nothing."""
-        values = tuple(_canonical(row[i]) for i in self._places)
-        return None if None in values else values
-
-    def find(self, key: tuple[Any, ...]) -> Sequence[Any]:
-        return self._by_key.get(key, ())
-
-    def add(self, key: tuple[Any, ...], row: Any) -> None:
-        self._rows.append(row)
-        self._by_key.setdefault(key, []).append(row)
-
-    def expire(self, before: int) -> None:
-        """Forgets rows with a time below."""
-        gone = 0
-        while gone < len(self._rows) and self._rows[gone][-1] < before:
-            key = self.key(self._rows[gone])
-            self._by_key[key].pop(0)
-            if not self._by_key[key]:
-                del self._by_key[key]
-            gone += 1
-        del self._rows[:gone]
-
-
-def _canonical(value: Any) -> Any:
-    if isinstance(value, float):
-        return math.nan if value != value else value + 0.0
-    return value
-
-
-async def join(
-    left: Input[Any],
-    right: Input[Any],
-    out: Output[Any],
-    held: Any,
-    *,
-    keys: Sequence[Sequence[int]],
-    within: int,
-    combine: Combiner,
-) -> None:
-    """Pairs of equal keys whose times are at most ``within`` apart, each when its later row comes.
-
-    The pairs of one row stand in the order of the other rows.
+    A pair is put out when its later row comes; the pairs of one row stand in the order of the other rows.
     """
-    sides = [Side(held.left, keys[0]), Side(held.right, keys[1])]
-    while ports := await wait_for_any(left, right):
-        row = ports[0].pop()
-        mine = 0 if ports[0] is left else 1
-        for side in sides:
-            side.expire(row[-1] - within)
-        key = sides[mine].key(row)
-        if key is None:
-            continue
-        sides[mine].add(key, row)
-        for other in list(sides[1 - mine].find(key)):
-            await _put(out, combine(other, row) if mine else combine(row, other))
+
+    def __init__(
+        self, sides: Sequence[JoinSide], within: int, combine: Combiner, out: Schema
+    ) -> None:
+        self._sides = sides
+        self._within = within
+        self._combine = combine
+        self._out = out
+
+    def process(self, state: Any, row: Any) -> list[Any]:
+        """The rows that a row's pairs make. A key with a null matches nothing, and has no state."""
+        right, time, *rest = row
+        if any(value is None for value in rest[: len(self._sides[0].keys)]):
+            drop(state)
+            return []
+        for held in (state.left, state.right):
+            del held[: next((i for i, one in enumerate(held) if self._meets(one, time)), len(held))]
+        side = self._sides[right]
+        mine = side.record.make((*row[side.first :][: len(side.record.fields) - 1], time))
+        (state.right if right else state.left).append(mine)
+        state.timer = min(time + self._within, NEVER - 1)
+        pairs = (
+            ((one, mine) for one in state.left) if right else ((mine, one) for one in state.right)
+        )
+        made = [self._combine(*pair) for pair in pairs]
+        return [fitted(self._out, one) for one in made if one is not None]
+
+    def _meets(self, held: Any, time: int) -> bool:
+        """Whether a held row and one of this time are near enough."""
+        return bool(held[-1] >= time - self._within)
+
+    def forget(self, state: Any, *at: Any) -> list[Any]:
+        """No row of the key is within reach any more: its state goes with this timer."""
+        return []
+
+
+def fitted(record: Schema, made: Any) -> Any:
+    """What a join's function gave, as a record.
+
+    Raises:
+        TypeError: it does not fit.
+    """
+    try:
+        return record.fit(made)
+    except TypeError as error:
+        raise TypeError(f"what combine gave does not fit: {error}") from None
 
 
 def join_state(left: Schema, right: Schema) -> StateSpec:
-    """The rows of both sides that may still find a partner."""
-    return make_state("Within", [_rows("left", left), _rows("right", right)])
+    """The rows of both sides that may still find a partner, and when the last of them no longer can."""
+    timer = Field("timer", FieldType(Kind.TIMER), NEVER)
+    return make_state("Within", [_rows("left", left), _rows("right", right), timer])
 
 
 def _rows(name: str, record: Schema) -> Field:

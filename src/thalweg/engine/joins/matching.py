@@ -20,10 +20,12 @@ _KEY: Final = 1
 _FIRST: Final = 2
 _LAST: Final = 4
 _WIDTH: Final = 6
-#: Planes of the rows: times, keys, and the next row of the key.
+#: Planes of the rows: times, keys, the next row of the key, and whether it came since the state was saved.
 TIMES: Final = 0
 _KEYS: Final = 1
 _NEXT: Final = 2
+FRESH: Final = 3
+_PLANES: Final = 4
 _LEAST: Final = -(2**63)
 _SPARE: Final = 1024
 
@@ -42,7 +44,7 @@ class Matcher:
     def __init__(self, within: int) -> None:
         self._within = min(within, 2**63 - 1)
         self.counts = np.zeros(2, np.int64)
-        self._rows = np.zeros((2, 3, 0), np.int64)
+        self._rows = np.zeros((2, _PLANES, 0), np.int64)
         self._table = np.zeros((1, _WIDTH), np.int64)
 
     def room(self, rows: Int64s) -> bool:
@@ -61,16 +63,21 @@ class Matcher:
         """Forgets the oldest rows of each side, and makes room for further ones and as many again."""
         old, counts = self._rows, self.counts - np.array(gone)
         size = int(2 * (counts + rows).max()) + _SPARE
-        self._rows = np.zeros((2, 3, size), np.int64)
+        self._rows = np.zeros((2, _PLANES, size), np.int64)
         self._table = np.zeros((1 << (4 * size - 1).bit_length(), _WIDTH), np.int64)
         kept = [old[i, :, gone[i] : self.counts[i]] for i in (0, 1)]
         self.counts = np.zeros(2, np.int64)
         for side, one in enumerate(kept):
-            self.hold(side, one[_KEYS], one[TIMES])
+            self.hold(side, one[_KEYS], one[TIMES], one[FRESH])
 
-    def hold(self, side: int, keys: Int64s, times: Int64s) -> None:
+    def hold(self, side: int, keys: Int64s, times: Int64s, fresh: Int64s) -> None:
         """Holds rows without a look for partners."""
-        _hold(self._table, self._rows, self.counts, side, keys, times)
+        _hold(self._table, self._rows, self.counts, side, keys, times, fresh)
+
+    def held(self, side: int, plane: int) -> Int64s:
+        """A plane of the rows of a side, oldest first."""
+        found: Int64s = self._rows[side, plane, : self.counts[side]]
+        return found
 
     def match(self, keys: Int64s, times: Int64s, sides: Int64s) -> Pairs:
         """Holds rows of both sides in their order, and gives their pairs."""
@@ -95,7 +102,7 @@ def _slot(table: Int64s, key: int) -> int:
 
 @njit
 def _put(
-    table: Int64s, rows: Int64s, counts: Int64s, side: int, at: int, key: int, time: int
+    table: Int64s, rows: Int64s, counts: Int64s, side: int, at: int, key: int, time: int, fresh: int
 ) -> int:
     """Puts a row behind the last one of its key; its number."""
     number = counts[side]
@@ -103,6 +110,7 @@ def _put(
     rows[side, TIMES, number] = time
     rows[side, _KEYS, number] = key
     rows[side, _NEXT, number] = -1
+    rows[side, FRESH, number] = fresh
     last = table[at, _LAST + side]
     if last < 0:
         table[at, _FIRST + side] = number
@@ -126,10 +134,16 @@ def _first_in_reach(table: Int64s, rows: Int64s, side: int, at: int, before: int
 
 @njit
 def _hold(
-    table: Int64s, rows: Int64s, counts: Int64s, side: int, keys: Int64s, times: Int64s
+    table: Int64s,
+    rows: Int64s,
+    counts: Int64s,
+    side: int,
+    keys: Int64s,
+    times: Int64s,
+    fresh: Int64s,
 ) -> None:
     for i in range(len(keys)):
-        _put(table, rows, counts, side, _slot(table, keys[i]), keys[i], times[i])
+        _put(table, rows, counts, side, _slot(table, keys[i]), keys[i], times[i], fresh[i])
 
 
 @njit
@@ -149,7 +163,7 @@ def _match(
         side, time = sides[i], times[i]
         other = 1 - side
         at = _slot(table, keys[i])
-        mine = _put(table, rows, counts, side, at, keys[i], time)
+        mine = _put(table, rows, counts, side, at, keys[i], time, 1)
         before = time - within if time >= _LEAST + within else _LEAST
         theirs = _first_in_reach(table, rows, other, at, before)
         while theirs >= 0:
