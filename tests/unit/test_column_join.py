@@ -214,11 +214,11 @@ def test_memory_is_bounded_by_what_is_in_reach() -> None:
     assert sides._matcher._rows.nbytes < 400_000
     left = [row for table in join.tables.values() for row in table.fetch()[0].rows.rows()]
     assert len(left) < 4_000
-    states = [row for table in join.tables.values() for row in table.snapshot().to_pylist()]
+    states = testing.states_of(node, [table.snapshot() for table in join.tables.values()])
     # Of each key the rows that a row of the time of the last one could meet, of keys that a row to come could.
     expected = {k: [t for t in range(29_990 - 7, 30_000) if t % 7 == k] for k in range(7)}
     kept = {k: [t for t in mine if t >= mine[-1] - 10] for k, mine in expected.items()}
-    assert {row["right"]: [one["left"] for one in row["left"]] for row in states} == kept
+    assert {key: [row.left for row in one.left] for key, one in states.items()} == kept
     assert out == sum(1 for t in range(30_000) for u in (-7, 0, 7) if 0 <= t + u < 30_000)
 
 
