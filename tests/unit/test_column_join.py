@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import math
 import random
@@ -12,11 +13,17 @@ import pytest
 
 import thalweg as tw
 from thalweg import testing
+from thalweg.checkpoint.manifest import ManifestOperator
+from thalweg.checkpoint.manifest import check as check_manifests
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.keys import KeySpec
 from thalweg.engine.joins import form
+from thalweg.engine.joins.form import JoinForm
 from thalweg.engine.joins.held_rows import HeldRows
 from thalweg.engine.joins.operator import ColumnJoin
+from thalweg.engine.joins.table import JoinTable
+from thalweg.plan.plan import make_plan
+from thalweg.spark.checkpoint.manifest import manifest_of
 
 
 class Left(NamedTuple):
@@ -238,3 +245,51 @@ def test_held_rows_keep_their_numbers() -> None:
         numbers = [chooser.randrange(len(held)) for _ in range(5 * bool(len(held)))]
         found = held.take(np.array(numbers, np.int64), (1,))
         assert found.columns[0].to_python() == [-(first + one) for one in numbers]
+
+
+def test_tables_say_what_changed() -> None:
+    """A delta has the keys with new rows and those that are gone; a table that takes over all deltas is the same."""
+    flow = tw.Flow("join", compile="never")
+    a = flow.source("left", Left, order_by="t")
+    b = flow.source("right", Right, order_by="t")
+    joined = a.join(b, on="text", within=4)
+    joined.sink("out")
+    node: Any = flow.nodes[joined.ref.node - 1]
+    session = testing.Session(flow, compile="never")
+    left, right = (rows_of(random.Random(seed), kind, 60) for seed, kind in ((1, Left), (2, Right)))
+    copies: dict[int, Any] = {}
+    deleted = kept = 0
+    for time in range(0, 70, 3):
+        for name, rows in (("left", left), ("right", right)):
+            session.feed(name, [row for row in rows if time - 3 <= row.t < time])
+        session.tick(time)
+        unit = session._engine.keyed["join"]
+        for bucket, table in unit.tables.items():
+            if not table.dirty:
+                continue
+            delta = table.delta()
+            table.mark_saved()
+            assert not table.dirty and not table.delta().num_rows
+            copy = copies.setdefault(bucket, JoinTable(JoinForm(node)))
+            copy.apply([delta])
+            deleted += sum(delta.column(delta.num_columns - 1).to_pylist())
+            assert not copy.dirty and len(copy) == len(table)
+            kept += len(table)
+        states = testing.states_of(node, [one.snapshot() for one in copies.values()])
+        expected = sorted(session.states("join").items(), key=repr)
+        assert repr(sorted(states.items(), key=repr)) == repr(expected)
+    assert deleted > 5 < kept
+
+
+def test_a_checkpoint_of_a_join_in_one_slot_is_refused() -> None:
+    """What a join kept before it had a state by key cannot be read, and that is said by name."""
+    flow = tw.Flow("join", compile="never")
+    a, b = (flow.source(name, Made, order_by="left") for name in ("a", "b"))
+    a.join(b, on="right", within=3).sink("out")
+    new = manifest_of(make_plan(flow))
+    fields = new.operators["join"].fields[:2]
+    one_slot = ManifestOperator("coroutine", (), 1, "Within", fields)
+    old = dataclasses.replace(new, operators={**new.operators, "join": one_slot})
+    assert check_manifests(old, new) == [
+        "operator 'join': the checkpoint has a coroutine operator, the flow has a keyed operator"
+    ]

@@ -125,7 +125,7 @@ class JoinTable:
     def nbytes(self) -> int:
         """Memory held, bytes."""
         columns = [column.values for side in self.fetch() for column in side.rows.columns]
-        return sum(one.nbytes for one in columns) + int(self._saved.nbytes)
+        return int(sum(one.nbytes for one in [*columns, self._saved]))
 
     @property
     def dirty(self) -> bool:

@@ -192,7 +192,7 @@ class Tag(BuiltIn):
         return f"tags rows as the {'right' if self.is_right else 'left'} side of a join"
 
     def made(self, row: Any, time: int) -> Iterator[Made]:
-        made = [None] * len(self.record.fields)
+        made: list[Any] = [None] * len(self.record.fields)
         made[:2] = self.is_right, time
         made[2 : 2 + len(self.keys)] = [row[place] for place in self.keys]
         made[self.first : self.first + len(row)] = row
