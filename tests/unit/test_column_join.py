@@ -159,6 +159,7 @@ def test_a_function_in_machine_code_gives_what_python_gives() -> None:
         a.join(b, function, on=[], within=3).sink("out")
         how = "compiled" if compiled else "interpreted"
         assert f"pairs by column; {function.__name__} " in flow.explain() and how in flow.explain()
+        assert "rows at most 3 apart" in flow.explain()
         rows = [Made(*one) for one in values]
         testing.assert_same(flow, {"a": rows, "b": rows}, seeds=[1], compile=("auto",))
         with pytest.raises(

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 
-from thalweg.columns.chunks import Chunk, Column, Int64s, numpy_dtype
+from thalweg.columns.chunks import Chunk, Column, Int64s
+from thalweg.columns.encoding import null_column
 from thalweg.columns.ordering import row_order, with_columns
 from thalweg.columns.payload import digests
 from thalweg.engine.combine import combined
@@ -90,21 +90,14 @@ def tagged(node: Tag, chunk: Chunk) -> dict[str, Chunk]:
     given = [chunk.columns[place] for place in node.keys]
     missing = kinds[2 + len(given) : node.first]
     columns += [_retyped(one, kind) for one, kind in zip(given, kinds[2:], strict=False)]
-    columns += [_nulls(kind, size) for kind in missing]
+    columns += [null_column(kind, size) for kind in missing]
     columns += map(_retyped, chunk.columns, kinds[node.first :])
-    columns += [_nulls(kind, size) for kind in kinds[len(columns) :]]
+    columns += [null_column(kind, size) for kind in kinds[len(columns) :]]
     return {"out": Chunk(node.record, columns, size, chunk.order)}
 
 
 def _retyped(column: Column, kind: FieldType) -> Column:
     return Column(kind, column.values, column.valid)
-
-
-def _nulls(kind: FieldType, size: int) -> Column:
-    """A column without a value."""
-    if not kind.fixed_width:
-        return Column(kind, pa.nulls(size, kind.arrow))
-    return Column(kind, np.zeros(size, numpy_dtype(kind.kind)), np.zeros(size, np.bool_))
 
 
 _FORMS: Final[dict[type[BuiltIn], Callable[[Any, Chunk], dict[str, Chunk]]]] = {

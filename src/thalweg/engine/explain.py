@@ -129,7 +129,7 @@ class _Page:
             if node.timing == "end":
                 yield "puts each key's rows in order and judges their lateness"
             yield from _keyed(node)
-            yield self.key_made(node)
+            yield _join(node) if isinstance(node, Join) else self.key_made(node)
         elif isinstance(node, Coroutine):
             yield _coroutine(node)
         elif isinstance(node, BuiltIn):
@@ -300,6 +300,15 @@ def _keyed(node: Keyed) -> Iterator[str]:
         yield f"key {fields}; {_number(node.key.buckets, 'bucket')}; {state}"
     else:
         yield f"a single state for all rows; {state}"
+
+
+def _join(node: Join) -> str:
+    """How far apart rows meet, and the sides whose rows come out without a partner."""
+    left, _ = node.sides
+    length = length_text(left.record.fields[left.time].type.kind, node.within)
+    kept = [name for name, side in zip(("left", "right"), node.sides, strict=True) if side.keeps]
+    alone = f"; rows of the {' and the '.join(kept)} that met none, too" if kept else ""
+    return f"rows at most {length} apart{alone}"
 
 
 def _coroutine(node: Coroutine) -> str:

@@ -12,7 +12,7 @@ from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.arguments import Duration, span
 from thalweg.flow.operators.functions import Function, check_parameters, returns_of
 from thalweg.flow.operators.joins import Combiner
-from thalweg.flow.operators.nodes import JoinSide, OfPair
+from thalweg.flow.operators.nodes import How, JoinSide, OfPair
 from thalweg.flow.operators.windows import make_functions, spare_name
 from thalweg.flow.records import Field, Schema
 
@@ -79,6 +79,7 @@ def combining_rows(
     into: Any,
     record: Schema,
     places: tuple[tuple[int, ...], ...] | None = None,
+    instead: tuple[tuple[int, int], ...] = (),
 ) -> tuple[Combiner, Schema, Function | None]:
     """How rows are combined, the record that it gives (``record`` without a function), and the user's function."""
     records = tuple(one.schema for one in streams)
@@ -87,7 +88,7 @@ def combining_rows(
             raise BuildError(
                 f"operator {name!r}: into is the record of a function, and combine is none"
             )
-        return Combiner(records, None, places), record, None
+        return Combiner(records, None, places, instead), record, None
     made = Function.of(function, name, argument="combine")
     check_parameters(made, name, [f"row{i}" for i in range(len(records))])
     returns = returns_of(made, name, into, may_be_nothing=False)
@@ -126,18 +127,41 @@ def nested(streams: Mapping[str, Stream[Any]]) -> Schema:
     return Schema.make_record("Rows", fields)
 
 
-def flat(
-    left: Schema, right: Schema, key: Sequence[str]
-) -> tuple[tuple[tuple[int, ...], ...], Schema]:
-    """The fields of both sides that a join without a function puts out, and their record."""
-    fields = list(left.fields)
-    places = [place for place, field in enumerate(right.fields) if field.name not in key]
+class Flat(NamedTuple):
+    """What a join without a function puts out: fields of both sides, and their record (see ``Combiner``)."""
+
+    places: tuple[tuple[int, ...], ...]
+    instead: tuple[tuple[int, int], ...]
+    record: Schema
+
+
+def flat(left: Schema, right: Schema, pairs: Sequence[tuple[str, str]], how: How) -> Flat:
+    """The left's fields, then the right's without its key; of a side whose rows may be missing they may be null.
+
+    The key's fields hold the key of the side that is there.
+    """
+    others = dict(pairs)
+    may_lack = {"left": how in ("right", "outer"), "right": how in ("left", "outer")}
+    fields = []
+    for field in left.fields:
+        optional = field.type.optional or (
+            right.field(others[field.name]).type.optional if field.name in others else True
+        )
+        fields.append(_nullable(field, optional=may_lack["left"] and optional))
+    places = [i for i, field in enumerate(right.fields) if field.name not in others.values()]
     for place in places:
         field, taken = right.fields[place], [one.name for one in fields]
         name = spare_name(f"{field.name}_right", taken) if field.name in taken else field.name
-        fields.append(Field(name, field.type))
+        fields.append(_nullable(Field(name, field.type), optional=may_lack["right"]))
+    instead = tuple((left.index(mine), right.index(theirs)) for mine, theirs in pairs)
     kept = (tuple(range(len(left.fields))), tuple(places))
-    return kept, Schema.make_record("Joined", fields)
+    return Flat(kept, instead, Schema.make_record("Joined", fields))
+
+
+def _nullable(field: Field, *, optional: bool) -> Field:
+    if not optional or field.type.optional:
+        return field
+    return Field(field.name, dataclasses.replace(field.type, optional=True))
 
 
 def key_pairs(label: str, on: str | Sequence[str] | Mapping[str, str]) -> list[tuple[str, str]]:
@@ -175,7 +199,12 @@ class TaggedRows(NamedTuple):
 
 
 def tagged_rows(
-    label: str, left: Schema, right: Schema, time: FieldType, pairs: Sequence[tuple[str, str]]
+    label: str,
+    left: Schema,
+    right: Schema,
+    time: FieldType,
+    pairs: Sequence[tuple[str, str]],
+    how: How,
 ) -> TaggedRows:
     """The record of both sides: the side, the event time, the key, and the fields of either side, which may be null.
 
@@ -202,11 +231,13 @@ def tagged_rows(
     ]
     sides = []
     for record, places in ((left, 0), (right, 1)):
-        held = Field(spare_name("event_time", record.names), time)
+        held = [*record.fields, Field(spare_name("event_time", record.names), time)]
+        keeps = how in (("left", "outer"), ("right", "outer"))[places]
+        if keeps:
+            met = spare_name("matched", [field.name for field in held])
+            held.append(Field(met, FieldType(Kind.BOOL)))
         keys = tuple(record.index(pair[places]) for pair in pairs)
-        sides.append(
-            JoinSide(Schema.make_record("Held", [*record.fields, held]), len(fields), keys)
-        )
+        sides.append(JoinSide(Schema.make_record("Held", held), len(fields), keys, keeps))
         for field in record.fields:
             add(field.name, field.type, optional=True)
     return TaggedRows(Schema.make_record("Tagged", fields), tuple(key), (sides[0], sides[1]))

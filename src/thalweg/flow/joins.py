@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args, overload
 
 from thalweg.checks import refuse, require_flag, require_text
 from thalweg.errors import BuildError
@@ -22,9 +22,9 @@ from thalweg.flow.join_parts import (
     tagged_rows,
 )
 from thalweg.flow.operators import joins as driver_loops
-from thalweg.flow.operators.arguments import Duration
+from thalweg.flow.operators.arguments import Duration, choice
 from thalweg.flow.operators.functions import Function, check_parameters
-from thalweg.flow.operators.nodes import BUCKETS, Join, Key
+from thalweg.flow.operators.nodes import BUCKETS, How, Join, Key
 from thalweg.flow.outputs import Branches, Gated, Throttled, Zipped
 from thalweg.flow.records import Schema
 
@@ -48,6 +48,7 @@ class LoopVerbs(Generic[Row]):
         *,
         on: str | Sequence[str] | Mapping[str, str],
         within: Duration,
+        how: How = "inner",
         name: str = "join",
         into: None = None,
     ) -> Stream[Any]: ...
@@ -61,6 +62,7 @@ class LoopVerbs(Generic[Row]):
         *,
         on: str | Sequence[str] | Mapping[str, str],
         within: Duration,
+        how: Literal["inner"] = "inner",
         name: str = "join",
         into: None = None,
     ) -> Stream[Out]: ...
@@ -74,6 +76,7 @@ class LoopVerbs(Generic[Row]):
         *,
         on: str | Sequence[str] | Mapping[str, str],
         within: Duration,
+        how: How = "inner",
         name: str = "join",
         into: type[Out],
     ) -> Stream[Out]: ...
@@ -86,6 +89,7 @@ class LoopVerbs(Generic[Row]):
         *,
         on: str | Sequence[str] | Mapping[str, str],
         within: Duration,
+        how: How = "inner",
         name: str = "join",
         into: Any = None,
     ) -> Stream[Any]:
@@ -102,6 +106,9 @@ class LoopVerbs(Generic[Row]):
             on: the key's field, several, or a mapping of the left's fields to the right's. With ``on=[]`` all
                 rows have one key: only their times decide.
             within: how far apart the two may be.
+            how: "left" also puts out the rows of the left that met none, when the time in which they could is past, as
+                their event time and ``within``; "right" those of the right, "outer" both. Without ``combine`` the
+                missing side's fields are None, and its key is the other side's; ``combine`` gets None for it.
             name: the operator's name.
             into: the output record of a function without annotation.
         """
@@ -111,9 +118,10 @@ class LoopVerbs(Generic[Row]):
         time = event_time(label, left, right)
         check_order(name, left, right)
         pairs = key_pairs(label, on)
-        tagged = tagged_rows(label, left.schema, right.schema, time, pairs)
-        kept, record = flat(left.schema, right.schema, [theirs for _, theirs in pairs])
-        made, out, user = combining_rows(name, (left, right), combine, into, record, kept)
+        choice("how", how, get_args(How), name)
+        tagged = tagged_rows(label, left.schema, right.schema, time, pairs, how)
+        kept, instead, record = flat(left.schema, right.schema, pairs, how)
+        made, out, user = combining_rows(name, (left, right), combine, into, record, kept, instead)
         length = not_negative(time, within, f"{label}: within")
         rules = driver_loops.JoinRules(tagged.sides, length, made, out)
         full = flow._stateful_name(name, "operator")
@@ -121,7 +129,7 @@ class LoopVerbs(Generic[Row]):
         compiles = flow.compile != "never"
         node = Join(
             flow._next(), full, both.ref, Key(tagged.key, None, BUCKETS),
-            Function.of(rules.process, name), Function.of(rules.forget, name),
+            Function.of(rules.process, name), Function.of(rules.on_timer, name),
             driver_loops.join_state(*(side.record for side in tagged.sides)), out,
             many=True, timer_many=True, errors="fail", compile="auto" if compiles else "never",
             sides=tagged.sides, within=length, combine=made, user=user,

@@ -219,9 +219,10 @@ class _Run:
         fired = f"key {key!r}"
         rows = self.call(node, node.on_timer.call, arguments, fired, node.timer_many)
         again = timer_of(node.state, state)
-        if again != NEVER and self.ending:
+        is_last = self.ending and not isinstance(node, Join)
+        if again != NEVER and is_last:
             self.count(node, "disarmed")
-        if rows is None or again == NEVER or self.ending or getattr(state, "_drop", False):
+        if rows is None or again == NEVER or is_last or getattr(state, "_drop", False):
             del self.out.states[node.name][key]
         else:
             self.arm(node, key, state, max(again, time + 1))

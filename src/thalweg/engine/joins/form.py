@@ -12,18 +12,24 @@ import pyarrow as pa
 from thalweg.checkpoint.table_form import arrow_schema
 from thalweg.columns.chunks import Bools, Chunk, Column, Int64s
 from thalweg.columns.keys import KeySpec
-from thalweg.engine.joins.reach import timers
 from thalweg.flow.field_types import FieldType
 from thalweg.flow.operators.nodes import Join
-from thalweg.flow.records import Field
+from thalweg.flow.records import Field, Schema
 from thalweg.times import NEVER
 
 
 class SideRows(NamedTuple):
-    """Rows of one side, those of a key in their order; ``fresh`` are those that no file has."""
+    """Rows of one side, those of a key in their order.
+
+    Attributes:
+        rows: their fields, and behind them their event time.
+        fresh: which of them no file has, or has with other rows of their key.
+        matched: which of them have met one of the other side; all where nobody asks.
+    """
 
     rows: Chunk
     fresh: Bools
+    matched: Bools
 
     @property
     def times(self) -> Int64s:
@@ -33,13 +39,24 @@ class SideRows(NamedTuple):
 
     def take(self, places: Int64s) -> SideRows:
         """The rows at these places."""
-        return SideRows(self.rows.take(places), self.fresh[places])
+        return SideRows(self.rows.take(places), self.fresh[places], self.matched[places])
+
+    def slice(self, start: int, stop: int) -> SideRows:
+        """Rows start to stop, without copying."""
+        rows = self.rows.slice(start, stop)
+        return SideRows(rows, self.fresh[start:stop], self.matched[start:stop])
+
+    @classmethod
+    def saved(cls, rows: Chunk, matched: Bools) -> SideRows:
+        """Rows that files have."""
+        return cls(rows, np.zeros(len(rows), np.bool_), matched)
 
     @classmethod
     def concat(cls, parts: Sequence[SideRows]) -> SideRows:
         """The rows of all parts; at least one part."""
-        rows = Chunk.concat([one.rows for one in parts])
-        return cls(rows, np.concatenate([one.fresh for one in parts]))
+        rows, *flags = zip(*parts, strict=True)
+        fresh, matched = map(np.concatenate, flags)
+        return cls(Chunk.concat(rows), fresh, matched)
 
 
 class JoinForm:
@@ -57,16 +74,24 @@ class JoinForm:
         self.bare = KeySpec(tuple(_never_null(field) for field in node.key.fields))
         self.is_exact = not self.bare.has_text and self.bare.width < 2
         self.schema = arrow_schema(self.spec, self.state)
+        #: of the rows of each side, without what only files have
+        self.records = [
+            Schema.make_record("Held", side.record.fields[: side.time + 1]) for side in node.sides
+        ]
+        self.keeps = any(side.keeps for side in node.sides)
 
     def no_rows(self, side: int) -> SideRows:
         """An empty side."""
-        return SideRows(Chunk.empty(self.sides[side].record), np.zeros(0, np.bool_))
+        return SideRows.saved(Chunk.empty(self.records[side]), np.zeros(0, np.bool_))
 
     def keys_of(self, side: int, rows: Chunk, spec: KeySpec) -> list[Column]:
         """The key of each held row, as ``spec`` has it."""
         columns = [rows.columns[place] for place in self.sides[side].keys]
         named = zip(spec.fields, columns, strict=True)
-        return [Column(field.type, column.values) for field, column in named]
+        return [
+            Column(field.type, column.values, column.valid if field.type.optional else None)
+            for field, column in named
+        ]
 
     def ordered_keys(self, side: int, rows: Chunk) -> pa.BinaryArray:
         """The key of each held row as bytes."""
@@ -75,11 +100,10 @@ class JoinForm:
     # -- the Arrow form -----------------------------------------------------------------------------------
 
     def batch(
-        self, keys: pa.BinaryArray, last: Int64s, sides: Iterable[pa.ListArray]
+        self, keys: pa.BinaryArray, waits: Int64s, sides: Iterable[pa.ListArray]
     ) -> pa.RecordBatch:
-        """Keys with the time of their last row and their rows, by side."""
-        wait = pa.array(timers(last, self.within))
-        return self._batch(keys, [*sides, wait], deleted=False)
+        """Keys with their timers and their rows, by side."""
+        return self._batch(keys, [*sides, pa.array(waits)], deleted=False)
 
     def tombstones(self, keys: pa.BinaryArray) -> pa.RecordBatch:
         """Keys that have no state any more."""
@@ -99,24 +123,26 @@ class JoinForm:
         gone = pa.array(np.full(len(keys), deleted))
         return pa.RecordBatch.from_arrays([*columns, *states, gone], schema=self.schema)
 
-    def lists(self, side: int, rows: Chunk, counts: Int64s) -> pa.ListArray:
+    def lists(self, side: int, held: SideRows, counts: Int64s) -> pa.ListArray:
         """Rows as lists, one a key; ``counts`` says how many each has."""
         kind = self._list_type(side)
         assert kind.item is not None
-        arrays = [column.to_arrow() for column in rows.columns]
+        arrays = [column.to_arrow() for column in held.rows.columns]
+        arrays += [pa.array(held.matched)] if self.sides[side].keeps else []
         structs = pa.StructArray.from_arrays(arrays, fields=list(kind.item.arrow))
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
         return pa.ListArray.from_arrays(offsets, structs, type=kind.arrow)
 
-    def unlisted(self, side: int, lists: pa.ListArray) -> Chunk:
-        """The rows of :meth:`lists`."""
-        record = self.sides[side].record
-        structs = lists.flatten()
-        columns = [
-            Column.from_arrow(field.type, values)
-            for field, values in zip(record.fields, structs.flatten(), strict=True)
-        ]
-        return Chunk(record, columns, len(structs))
+    def unlisted(self, side: int, lists: pa.ListArray) -> SideRows:
+        """The rows of :meth:`lists`, as files have them."""
+        structs, record = lists.flatten(), self.records[side]
+        arrays = structs.flatten()
+        named = zip(record.fields, arrays, strict=False)
+        columns = [Column.from_arrow(field.type, values) for field, values in named]
+        matched = np.ones(len(structs), np.bool_)
+        if self.sides[side].keeps:
+            matched = arrays[-1].to_numpy(zero_copy_only=False)
+        return SideRows.saved(Chunk(record, columns, len(structs)), matched)
 
     def _list_type(self, side: int) -> FieldType:
         kind: FieldType = self.state.schema.fields[side].type

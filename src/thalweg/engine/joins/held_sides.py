@@ -12,7 +12,7 @@ from thalweg.columns.chunks import Bools, Chunk, Column, Int64s
 from thalweg.columns.state_units import StateUnits
 from thalweg.engine.joins.form import JoinForm, SideRows
 from thalweg.engine.joins.held_rows import HeldRows
-from thalweg.engine.joins.matching import FRESH, TIMES, Matcher, Pairs
+from thalweg.engine.joins.matching import FRESH, MATCHED, TIMES, Matcher, Pairs
 from thalweg.engine.joins.reach import below, timer
 from thalweg.engine.joins.table import JoinTable
 from thalweg.times import BEFORE_ALL, NEVER
@@ -30,8 +30,10 @@ class HeldSides:
         self._form, self._units = form, units
         self._tables: dict[int, JoinTable] = {}
         self._matcher = Matcher(form.within)
-        self._held = [HeldRows(side.record) for side in form.sides]
+        self._held = [HeldRows(record) for record in form.records]
         self._earliest: int | None = None
+        #: by side, up to which row those that have met none have come out
+        self._looked = np.zeros(2, np.int64)
         self.clock = max((one.clock for one in tables.values()), default=BEFORE_ALL)
         for place in (0, 1):
             self._take(place, [one.sides[place] for one in tables.values()])
@@ -44,8 +46,11 @@ class HeldSides:
         room = np.zeros(2, np.int64)
         room[place] = len(found.rows)
         self.make_room(room)
-        keys = self.numbers(self._form.keys_of(place, found.rows, self._form.bare), len(found.rows))
-        self._matcher.hold(place, keys, found.times, found.fresh.astype(np.int64))
+        keys = self._form.keys_of(place, found.rows, self._form.bare)
+        numbers = self.numbers(keys, len(found.rows))
+        loose = ~whole_keys(self._form.keys_of(place, found.rows, self._form.spec), len(found.rows))
+        flags = np.stack([found.fresh, found.matched, loose]).astype(np.int64)
+        self._matcher.hold(place, numbers, found.times, flags)
         self._held[place].add(found.rows)
 
     def adopt(self, unit: int, table: JoinTable) -> None:
@@ -62,17 +67,20 @@ class HeldSides:
 
     def give_back(self) -> None:
         """Gives each table its rows back."""
+        self._matcher.spread()
         for place, held in enumerate(self._held):
             rows = held.whole()
             fresh = self._matcher.held(place, FRESH) != 0
+            matched = self._matcher.held(place, MATCHED) != 0
+            if not self._form.sides[place].keeps:
+                matched = np.ones(len(rows), np.bool_)
             keys = self._form.keys_of(place, rows, self._form.spec)
             owners = self._units.of(self._form.spec.hashes(keys, len(rows)))
             order = np.argsort(owners, kind="stable")
-            sorted_rows, owners = SideRows(rows, fresh).take(order), owners[order]
+            whole, owners = SideRows(rows, fresh, matched).take(order), owners[order]
             for unit, table in self._tables.items():
                 first, last = np.searchsorted(owners, [unit, unit + 1]).tolist()
-                mine = sorted_rows.rows.slice(first, last), sorted_rows.fresh[first:last]
-                table.sides[place] = SideRows(*mine)
+                table.sides[place] = whole.slice(first, last)
         for table in self._tables.values():
             table.holder, table.clock = None, self.clock
         self._tables = {}
@@ -94,8 +102,11 @@ class HeldSides:
         self._matcher.rebuild(gone, rows)
         for held, count in zip(self._held, gone, strict=True):
             held.forget(count)
+        self._looked = np.maximum(self._looked - np.array(gone), 0)
 
-    def add(self, sides: Sequence[Chunk], keys: Int64s, times: Int64s, rights: Int64s) -> Pairs:
+    def add(
+        self, sides: Sequence[Chunk], keys: Int64s, times: Int64s, rights: Int64s, loose: Int64s
+    ) -> Pairs:
         """Holds rows of both sides, for which there is room, and gives their pairs.
 
         Args:
@@ -103,11 +114,29 @@ class HeldSides:
             keys: the number of each row's key, in the order of the stream.
             times: of each row.
             rights: its side, 0 or 1.
+            loose: whether it meets none, since its key has a null.
         """
         for held, rows in zip(self._held, sides, strict=True):
             held.add(rows)
         self._earliest = None
-        return self._matcher.match(keys, times, rights)
+        return self._matcher.match(keys, times, rights, loose)
+
+    def have_met(self, left: Int64s, right: Int64s) -> None:
+        """Notes that these rows have met one of the other side."""
+        for place, numbers in enumerate((left, right)):
+            self._matcher.held(place, MATCHED)[numbers] = 1
+
+    def come_out(self, place: int) -> Int64s:
+        """The rows of a side that keeps them and can meet none any more, each once."""
+        upto = self._matcher.gone(below(self.clock, self._form.within))[place]
+        first = int(self._looked[place])
+        if not self._form.sides[place].keeps or upto <= first:
+            return np.zeros(0, np.int64)
+        self._looked[place] = upto
+        alone = self._matcher.held(place, MATCHED)[first:upto] == 0
+        numbers: Int64s = first + np.flatnonzero(alone)
+        self._matcher.come_out(place, numbers)
+        return numbers
 
     def advance(self, clock: int) -> None:
         """No later row has a time below this."""
@@ -154,3 +183,14 @@ class HeldSides:
         columns = [Column(field.type, column.values) for field, column in named]
         words = spec.words(columns, len(numbers))
         return words, spec.ordered_bytes(columns) if spec.has_text else None
+
+
+def whole_keys(keys: Sequence[Column], count: int) -> Bools:
+    """Whether each row has a key without nulls."""
+    has = np.ones(count, np.bool_)
+    for column in keys:
+        if column.valid is not None:
+            has &= column.valid
+        elif not column.type.fixed_width and column.values.null_count:
+            has &= column.values.is_valid().to_numpy(zero_copy_only=False)
+    return has

@@ -14,9 +14,9 @@ _LEAST: Final = -(2**63)
 _LAST: Final = NEVER - 1
 
 
-def below(time: int, within: int) -> int:
-    """The time below which rows cannot meet one of this time."""
-    return max(time - within, _LEAST)
+def below(clock: int, within: int) -> int:
+    """The time below which rows cannot meet one that still comes; NEVER at the end."""
+    return NEVER if clock == NEVER else max(clock - within, _LEAST)
 
 
 def all_below(times: Int64s, within: int) -> Int64s:

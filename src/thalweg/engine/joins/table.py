@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thalweg.checkpoint.table_form import Stays, table_parts
-from thalweg.columns.chunks import Bools, Chunk, Int64s
+from thalweg.columns.chunks import Bools, Int64s
 from thalweg.engine.joins.form import JoinForm, SideRows, places_of, taken
-from thalweg.engine.joins.reach import all_below, in_reach
+from thalweg.engine.joins.reach import all_below, in_reach, timers
 from thalweg.times import BEFORE_ALL, NEVER
 
 _NO_KEYS = pa.array([], pa.binary())
@@ -77,10 +77,13 @@ class JoinTable:
     def _keys(self) -> _Keys:
         """The keys of the rows that may still find a partner; the others are dropped."""
         found = self._all_keys()
-        alive = in_reach(found.last, self._form.within, self.clock)
-        reach = all_below(found.last, self._form.within)
+        within, clock = self._form.within, self.clock
+        alive = in_reach(found.last, within, clock)
+        reach = all_below(found.last, within)
         kept = [
-            alive[ids] & (side.times >= reach[ids])
+            alive[ids]
+            & (side.times >= reach[ids])
+            & (side.matched | in_reach(side.times, within, clock))
             for ids, side in zip(found.ids, self.sides, strict=True)
         ]
         if all(one.all() for one in kept):
@@ -107,9 +110,18 @@ class JoinTable:
         lists = []
         for place, (ids, side) in enumerate(zip(found.ids, self.sides, strict=True)):
             places, counts = places_of(ids, chosen)
-            lists.append(self._form.lists(place, side.rows.take(places), counts))
+            lists.append(self._form.lists(place, side.take(places), counts))
         keys = found.keys.filter(pa.array(chosen))
-        return self._form.batch(keys, found.last[chosen], lists)
+        return self._form.batch(keys, self._waits(found)[chosen], lists)
+
+    def _waits(self, found: _Keys) -> Int64s:
+        """When the first row of each key is to come out alone, or else the last one can meet none any more."""
+        within = self._form.within
+        waits = np.full(len(found.keys), NEVER)
+        for ids, side in zip(found.ids, self.sides, strict=True):
+            alone = ~side.matched
+            np.minimum.at(waits, ids[alone], timers(side.times[alone], within))
+        return np.where(waits == NEVER, timers(found.last, within), waits)
 
     def _gone(self, found: _Keys) -> pa.BinaryArray:
         """The keys that files have and the table has no more."""
@@ -165,7 +177,7 @@ class JoinTable:
     def mark_saved(self) -> None:
         """What was just written is on disk from now on."""
         self._saved = self._keys().keys
-        self.sides = [SideRows(one.rows, np.zeros(len(one.rows), np.bool_)) for one in self.sides]
+        self.sides = [SideRows.saved(one.rows, one.matched) for one in self.sides]
 
     def load(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Becomes the state of these batches, oldest first; all of it counts as saved."""
@@ -189,9 +201,9 @@ class JoinTable:
         left = self._saved.filter(pc.invert(pc.is_in(self._saved, value_set=names)))
         self._saved = pa.concat_arrays([left, names.filter(stays)])
 
-    def _put(self, place: int, keys: pa.BinaryArray, rows: Chunk) -> None:
+    def _put(self, place: int, keys: pa.BinaryArray, rows: SideRows) -> None:
         """Rows of a side in place of those that these keys had."""
         side = self.sides[place]
         old = pc.is_in(self._form.ordered_keys(place, side.rows), value_set=keys)
         kept = side.take(np.flatnonzero(~old.to_numpy(zero_copy_only=False)))
-        self.sides[place] = SideRows.concat([kept, SideRows(rows, np.zeros(len(rows), np.bool_))])
+        self.sides[place] = SideRows.concat([kept, rows])

@@ -24,28 +24,35 @@ from thalweg.times import NEVER
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Combiner:
-    """Makes one output row of a row of each input.
+    """Makes one output row of a row of each input; None stands for a row that is missing.
 
     Attributes:
-        records: of the inputs, without the event time that their rows may carry as the last field.
+        records: of the inputs, without what their rows may carry behind it.
         function: the user's; None: see ``places``.
         places: by input, the fields that the output takes; None: it takes whole rows, each as one field.
+        instead: of outputs without a row of the first input, the fields of the second that take the place of some.
     """
 
     records: tuple[Schema, ...]
     function: Callable[..., Any] | None
     places: tuple[tuple[int, ...], ...] | None = None
+    instead: tuple[tuple[int, int], ...] = ()
 
     def __call__(self, *rows: Any) -> Any:
         made = [
-            record.make(row[: len(record.fields)])
+            None if row is None else record.make(row[: len(record.fields)])
             for record, row in zip(self.records, rows, strict=True)
         ]
         if self.function is not None:
             return self.function(*made)
         if self.places is None:
             return tuple(made)
-        return tuple(row[i] for row, mine in zip(made, self.places, strict=True) for i in mine)
+        sides = zip(made, self.places, strict=True)
+        values = [None if row is None else row[i] for row, mine in sides for i in mine]
+        if made[0] is None and (other := made[-1]) is not None:
+            for place, theirs in self.instead:
+                values[place] = other[theirs]
+        return tuple(values)
 
 
 async def _put(out: Output[Any], row: Any | None) -> None:
@@ -90,7 +97,8 @@ async def merge(*rows: Input[Any], out: Output[Any], place: int) -> None:
 class JoinRules:
     """What a join does with a tagged row, a key at a time; a state holds the rows that may still find a partner.
 
-    A pair is put out when its later row comes; the pairs of one row stand in the order of the other rows.
+    A pair is put out when its later row comes; the pairs of one row stand in the order of the other rows. Of sides that
+    keep such rows, one that has met none is put out when its time and ``within`` have passed, by a timer.
     """
 
     def __init__(
@@ -102,30 +110,61 @@ class JoinRules:
         self._out = out
 
     def process(self, state: Any, row: Any) -> list[Any]:
-        """The rows that a row's pairs make. A key with a null matches nothing, and has no state."""
+        """The rows that a row's pairs make. A key with a null matches nothing."""
         right, time, *rest = row
-        if any(value is None for value in rest[: len(self._sides[0].keys)]):
-            drop(state)
+        held, side = (state.left, state.right), self._sides[right]
+        has_null = any(value is None for value in rest[: len(side.keys)])
+        if has_null and not side.keeps:
+            if not (state.left or state.right):
+                drop(state)
             return []
-        for held in (state.left, state.right):
-            del held[: next((i for i, one in enumerate(held) if self._meets(one, time)), len(held))]
-        side = self._sides[right]
-        mine = side.record.make((*row[side.first :][: len(side.record.fields) - 1], time))
-        (state.right if right else state.left).append(mine)
-        state.timer = min(time + self._within, NEVER - 1)
-        pairs = (
-            ((one, mine) for one in state.left) if right else ((mine, one) for one in state.right)
-        )
+        for place, one in enumerate(held):
+            one[:] = [old for old in one if self._time(place, old) >= time - self._within]
+        theirs = held[not right]
+        others = [] if has_null else list(theirs)
+        values = row[side.first : side.first + side.time]
+        mine = side.record.make((*values, time, *([bool(others)] if side.keeps else [])))
+        held[right].append(mine)
+        if others and self._sides[not right].keeps:
+            theirs[:] = [(*one[:-1], True) for one in theirs]
+        state.timer = self._timer(held)
+        return self._made((one, mine) if right else (mine, one) for one in others)
+
+    def _made(self, pairs: Iterable[tuple[Any, Any]]) -> list[Any]:
         made = [self._combine(*pair) for pair in pairs]
         return [fitted(self._out, one) for one in made if one is not None]
 
-    def _meets(self, held: Any, time: int) -> bool:
-        """Whether a held row and one of this time are near enough."""
-        return bool(held[-1] >= time - self._within)
+    def _time(self, place: int, row: Any) -> int:
+        time: int = row[self._sides[place].time]
+        return time
 
-    def forget(self, state: Any, *at: Any) -> list[Any]:
-        """No row of the key is within reach any more: its state goes with this timer."""
-        return []
+    def _end(self, place: int, row: Any) -> int:
+        """The last time of a row that it can meet."""
+        return min(self._time(place, row) + self._within, NEVER - 1)
+
+    def _waits(self, place: int, row: Any) -> bool:
+        """Whether a row comes out if it meets none."""
+        return self._sides[place].keeps and not row[-1]
+
+    def _is_due(self, place: int, row: Any, now: int) -> bool:
+        return self._waits(place, row) and self._end(place, row) <= now
+
+    def _timer(self, held: Sequence[Sequence[Any]]) -> int:
+        """When the first row is to come out, or else the last one can meet none any more."""
+        rows = [(place, row) for place, one in enumerate(held) for row in one]
+        waiting = [self._end(place, row) for place, row in rows if self._waits(place, row)]
+        return min(waiting) if waiting else max((self._end(*one) for one in rows), default=NEVER)
+
+    def on_timer(self, state: Any, *at: Any) -> list[Any]:
+        """The rows that have met none until now; without rows that may meet one, the state goes."""
+        held, now, made = (state.left, state.right), at[-1], []
+        for place, one in enumerate(held):
+            alone = [row for row in one if self._is_due(place, row, now)]
+            one[:] = [row for row in one if not self._is_due(place, row, now)]
+            made += self._made((None, row) if place else (row, None) for row in alone)
+        again = self._timer(held)
+        state.timer = again if again > now else NEVER
+        return made
 
 
 def fitted(record: Schema, made: Any) -> Any:

@@ -21,6 +21,8 @@ Compile = Literal["auto", "require", "never"]
 Order = Literal["total", "key"]
 #: How a stream by key is split between slots: all rows of a key to one; or parts of its aggregates.
 Grouping = Literal["fields", "partial"]
+#: Of which sides of a join rows without a partner come out, too.
+How = Literal["inner", "left", "right", "outer"]
 #: What makes a keyed operator's timers due: the flow's clock; the next row of the key, or the end ("own", where
 #: time is each key's own); only the end, before all other timers ("end").
 Timing = Literal["clock", "own", "end"]
@@ -232,14 +234,22 @@ class JoinSide:
     """One side of a join.
 
     Attributes:
-        record: its rows as they are held: their fields, and behind them their event time.
+        record: its rows as they are held: their fields, their event time and, of a side that ``keeps``, whether they
+            have met one of the other.
         first: where these fields begin in the tagged row.
         keys: the places of the key's fields among them.
+        keeps: whether rows that have met none come out, too.
     """
 
     record: Schema
     first: int
     keys: tuple[int, ...]
+    keeps: bool
+
+    @property
+    def time(self) -> int:
+        """The place of the event time in ``record``, behind the fields of the row."""
+        return len(self.record.fields) - (2 if self.keeps else 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,7 +257,8 @@ class Join(Keyed):
     """join: an operator by key whose rows are those of two streams, each tagged with its side, in one order.
 
     ``process`` and ``on_timer`` say what it does with a row; an engine may do it without calling them
-    (:mod:`thalweg.engine.joins`). A timer only drops the state of a key whose rows find no partner any more.
+    (:mod:`thalweg.engine.joins`). A timer puts out the rows that have met none, where a side keeps them, and drops the
+    state of a key whose rows find no partner any more; one that is set again at the end of the stream fires, too.
     """
 
     _: dataclasses.KW_ONLY
@@ -262,7 +273,7 @@ class Join(Keyed):
 
     @property
     def timers_give(self) -> bool:
-        return False
+        return any(side.keeps for side in self.sides)
 
     @property
     def told(self) -> Function:
