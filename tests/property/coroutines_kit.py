@@ -108,9 +108,18 @@ def odd_pairs(left: Event, right: Event) -> Event | None:
     return both(left, right) if left.amount % 2 else None
 
 
+def odd_or_alone(left: Event | None, right: Event | None) -> Event | None:
+    if left is None or right is None:
+        one = left or right
+        return one and one._replace(name=f"{one.name} {'left' if left else 'right'}")
+    return odd_pairs(left, right)
+
+
 def make_join(streams: Sequence[tw.Stream], step: Any, name: str) -> tw.Stream:
     on: Any = ("key", "value", "maybe", ["tag", "lane"], {"key": "lane"})[step.key % 5]
-    return streams[0].join(streams[-1], odd_pairs, on=on, within=step.param, name=name)
+    how: Any = ("inner", "outer", "left", "right")[(step.param + step.key) % 4]
+    combine: Any = odd_pairs if how == "inner" else odd_or_alone
+    return streams[0].join(streams[-1], combine, on=on, within=step.param, how=how, name=name)
 
 
 def make_zip(streams: Sequence[tw.Stream], step: Any, name: str) -> tw.Stream:

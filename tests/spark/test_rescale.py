@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from pyspark.sql import SparkSession
 from test_kill import Run
 
 import thalweg as tw
-from thalweg.checkpoint.inspect import describe
+from thalweg.checkpoint.inspect import describe, read_state
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -266,3 +267,69 @@ def test_small_batches_change_nothing(tmp_path: Path) -> None:
     query.await_termination()
     assert query.last_progress["slots"] == 1 and query.last_progress["changes"] == []
     witness.compare(tmp_path / "out", tmp_path / "ckpt", rows, end=False)
+
+
+class Offer(NamedTuple):
+    ts: tw.Timestamp
+    item: str | None
+    price: int
+
+
+def offers(within: str = "40 seconds") -> tw.Flow:
+    """A join of two streams; some rows have no key, and the keys of others come no more."""
+    flow = tw.Flow("offers", compile="never")
+    bids, asks = (
+        flow.source(name, Offer, order_by="ts", lateness="5 seconds") for name in ("bids", "asks")
+    )
+    bids.join(asks, on="item", within=within).sink("met")
+    return flow
+
+
+def made_offers(seed: int, count: int) -> list[Offer]:
+    """Rows in nearly the order of their times, of items that change as time goes on."""
+    chooser = random.Random(seed)
+    return [
+        Offer(
+            (i * 2 + chooser.randrange(4)) * 1_000_000,
+            None if chooser.random() < 0.1 else f"item {i // 40 + chooser.randrange(6)}",
+            i,
+        )
+        for i in range(count)
+    ]
+
+
+@pytest.mark.short
+def test_joins_in_one_three_two_slots(tmp_path: Path) -> None:
+    """A join's rows go where their keys go: its pairs and its state are those of a serial run."""
+    inputs = {"bids": made_offers(1, 240), "asks": made_offers(2, 240)}
+    sink = tw.spark.memory()
+
+    def run(first: int, slots: int, **options: Any) -> None:
+        for name, rows in inputs.items():
+            folder = tmp_path / name
+            folder.mkdir(exist_ok=True)
+            lines = [json.dumps(row._asdict()) + "\n" for row in rows[first : first + 80]]
+            (folder / f"{first}.json").write_text("".join(lines))
+        files = {
+            name: tw.spark.files(str(tmp_path / name), format="json", epoch_unit="us")
+            for name in inputs
+        }
+        query = tw.spark.start(
+            offers(), files, {"met": sink}, checkpoint=str(tmp_path / "ckpt"), slots=slots,
+            trigger="available_now", **options,
+        )  # fmt: skip
+        query.await_termination()
+
+    for first, slots in ((0, 1), (80, 3), (160, 2)):
+        run(first, slots)
+        seen = {name: rows[: first + 80] for name, rows in inputs.items()}
+        expected = tw.testing.reference(offers(), seen, end=False)
+        assert sink.rows == expected.sinks["met"]
+        found = read_state(str(tmp_path / "ckpt"), "join").to_pydict()
+        states = expected.states["join"]
+        assert found["item"] == sorted(states) and states
+        prices = [[one.price for one in states[key].left] for key in found["item"]]
+        assert [[one["price"] for one in rows] for rows in found["left"]] == prices
+    run(240, 2, end="drain")
+    assert sink.rows == tw.testing.reference(offers(), inputs).sinks["met"]
+    assert read_state(str(tmp_path / "ckpt"), "join").num_rows == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import math
 import random
@@ -12,10 +13,17 @@ import pytest
 
 import thalweg as tw
 from thalweg import testing
+from thalweg.checkpoint.manifest import ManifestOperator
+from thalweg.checkpoint.manifest import check as check_manifests
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.keys import KeySpec
-from thalweg.engine.coroutines import column_join
-from thalweg.engine.coroutines.held_rows import HeldRows
+from thalweg.engine.joins import form
+from thalweg.engine.joins.form import JoinForm
+from thalweg.engine.joins.held_rows import HeldRows
+from thalweg.engine.joins.operator import ColumnJoin
+from thalweg.engine.joins.table import JoinTable
+from thalweg.plan.plan import make_plan
+from thalweg.spark.checkpoint.manifest import manifest_of
 
 
 class Left(NamedTuple):
@@ -151,6 +159,7 @@ def test_a_function_in_machine_code_gives_what_python_gives() -> None:
         a.join(b, function, on=[], within=3).sink("out")
         how = "compiled" if compiled else "interpreted"
         assert f"pairs by column; {function.__name__} " in flow.explain() and how in flow.explain()
+        assert "rows at most 3 apart" in flow.explain()
         rows = [Made(*one) for one in values]
         testing.assert_same(flow, {"a": rows, "b": rows}, seeds=[1], compile=("auto",))
         with pytest.raises(
@@ -183,7 +192,7 @@ def test_equal_hashes_are_no_equal_keys(monkeypatch: pytest.MonkeyPatch) -> None
         def hashes(self, columns: Any, length: int | None = None) -> Any:
             return super().hashes(columns, length) % np.uint64(2)
 
-    monkeypatch.setattr(column_join, "KeySpec", Colliding)
+    monkeypatch.setattr(form, "KeySpec", Colliding)
     check(3, ["text"])
     check(4, ["text", "part"])
 
@@ -196,16 +205,28 @@ def test_memory_is_bounded_by_what_is_in_reach() -> None:
     joined = a.join(b, on="right", within=10)
     joined.sink("out")
     node: Any = flow.nodes[joined.ref.node - 1]
-    live = column_join.ColumnJoin(node, column_join.Kept.of(node, None))
+    join, (tagged,) = ColumnJoin(node), [flow.nodes[node.input.node - 1].out]
+    assert tagged is not None
     out = 0
     for start in range(0, 30_000, 500):
-        rows = [(t, t % 7, t) for t in range(start, start + 500)]
-        chunks = [Chunk.from_rows(port.record, rows) for port in node.in_ports]
-        out += len(live.take(chunks, np.tile([0, 1], 500)).rows)
-    assert len(live._sides[0].held) < 4_000
-    assert live._matcher._rows.nbytes < 400_000
-    kept = live.kept().own
-    assert [row[0] for row in kept.left] == list(range(29_989, 30_000))
+        rows = [
+            (right, t, t % 7, *((None, None, t, t % 7) if right else (t, t % 7, None, None)))
+            for t in range(start, start + 500)
+            for right in (False, True)
+        ]
+        chunk = Chunk.from_rows(tagged, rows)
+        keys, times = [chunk.columns[2]], chunk.columns[1].values
+        out += len(join.process(chunk, keys, times, 0, ending=False).source)
+    sides = join._sides
+    assert max(map(len, sides._held)) < 4_000
+    assert sides._matcher._rows.nbytes < 400_000
+    left = [row for table in join.tables.values() for row in table.fetch()[0].rows.rows()]
+    assert len(left) < 4_000
+    states = testing.states_of(node, [table.snapshot() for table in join.tables.values()])
+    # Of each key the rows that a row of the time of the last one could meet, of keys that a row to come could.
+    expected = {k: [t for t in range(29_990 - 7, 30_000) if t % 7 == k] for k in range(7)}
+    kept = {k: [t for t in mine if t >= mine[-1] - 10] for k, mine in expected.items()}
+    assert {key: [row.left for row in one.left] for key, one in states.items()} == kept
     assert out == sum(1 for t in range(30_000) for u in (-7, 0, 7) if 0 <= t + u < 30_000)
 
 
@@ -225,3 +246,51 @@ def test_held_rows_keep_their_numbers() -> None:
         numbers = [chooser.randrange(len(held)) for _ in range(5 * bool(len(held)))]
         found = held.take(np.array(numbers, np.int64), (1,))
         assert found.columns[0].to_python() == [-(first + one) for one in numbers]
+
+
+def test_tables_say_what_changed() -> None:
+    """A delta has the keys with new rows and those that are gone; a table that takes over all deltas is the same."""
+    flow = tw.Flow("join", compile="never")
+    a = flow.source("left", Left, order_by="t")
+    b = flow.source("right", Right, order_by="t")
+    joined = a.join(b, on="text", within=4)
+    joined.sink("out")
+    node: Any = flow.nodes[joined.ref.node - 1]
+    session = testing.Session(flow, compile="never")
+    left, right = (rows_of(random.Random(seed), kind, 60) for seed, kind in ((1, Left), (2, Right)))
+    copies: dict[int, Any] = {}
+    deleted = kept = 0
+    for time in range(0, 70, 3):
+        for name, rows in (("left", left), ("right", right)):
+            session.feed(name, [row for row in rows if time - 3 <= row.t < time])
+        session.tick(time)
+        unit = session._engine.keyed["join"]
+        for bucket, table in unit.tables.items():
+            if not table.dirty:
+                continue
+            delta = table.delta()
+            table.mark_saved()
+            assert not table.dirty and not table.delta().num_rows
+            copy = copies.setdefault(bucket, JoinTable(JoinForm(node)))
+            copy.apply([delta])
+            deleted += sum(delta.column(delta.num_columns - 1).to_pylist())
+            assert not copy.dirty and len(copy) == len(table)
+            kept += len(table)
+        states = testing.states_of(node, [one.snapshot() for one in copies.values()])
+        expected = sorted(session.states("join").items(), key=repr)
+        assert repr(sorted(states.items(), key=repr)) == repr(expected)
+    assert deleted > 5 < kept
+
+
+def test_a_checkpoint_of_a_join_in_one_slot_is_refused() -> None:
+    """What a join kept before it had a state by key cannot be read, and that is said by name."""
+    flow = tw.Flow("join", compile="never")
+    a, b = (flow.source(name, Made, order_by="left") for name in ("a", "b"))
+    a.join(b, on="right", within=3).sink("out")
+    new = manifest_of(make_plan(flow))
+    fields = new.operators["join"].fields[:2]
+    one_slot = ManifestOperator("coroutine", (), 1, "Within", fields)
+    old = dataclasses.replace(new, operators={**new.operators, "join": one_slot})
+    assert check_manifests(old, new) == [
+        "operator 'join': the checkpoint has a coroutine operator, the flow has a keyed operator"
+    ]

@@ -217,6 +217,42 @@ def test_join(left: list[Keyed], right: list[Keyed], within: int, seeds: list[in
     assert later == sorted(later)
 
 
+@settings(max_examples=sized(40), deadline=None, derandomize=True, database=None)
+@given(
+    _ROWS, _ROWS, st.integers(0, 8), st.sampled_from(("left", "right", "outer")), st.integers(0, 99)
+)
+def test_rows_without_partner(
+    left: list[Keyed], right: list[Keyed], within: int, how: Any, seed: int
+) -> None:
+    """Of the sides that are asked for, each row without a partner comes out once, when it can meet none any more."""
+    flow = tw.Flow("join")
+    one = flow.source("left", Keyed, order_by="t", lateness=25)
+    two = flow.source("right", Keyed, order_by="t", lateness=25)
+    flat = one.join(two, on="key", within=within, how=how)
+    flat.sink("flat")
+    made = one.join(two, either, on="key", within=within, how=how, into=Both, name="made")
+    made.sink("made")
+    inputs = {"left": left, "right": right}
+    result = testing.assert_same(flow, inputs, seeds=[seed], compile=("never",))
+    pairs = [
+        (a, b) for a in left for b in right if equal(a.key, b.key) and abs(a.t - b.t) <= within
+    ]
+    met = {id(row) for pair in pairs for row in pair}
+    alone = [(a, None) for a in left if how != "right" and id(a) not in met]
+    others = [(None, b) for b in right if how != "left" and id(b) not in met]
+    wanted: list[Any] = [*pairs, *alone, *others]
+    assert sorted(result.sinks["made"]) == sorted(either(a, b) for a, b in wanted)
+    flat_rows = [(a and a.t, (a or b).key, a and a.v, b and b.t, b and b.v) for a, b in wanted]
+    assert sorted(map(repr, map(tuple, result.sinks["flat"]))) == sorted(map(repr, flat_rows))
+    places = [max(r.t if r.t is not None else r.t_right, r.t_right if r.t_right is not None else r.t)
+              + within * (r.t is None or r.t_right is None) for r in result.sinks["flat"]]  # fmt: skip
+    assert places == sorted(places)
+
+
+def either(left: Keyed | None, right: Keyed | None) -> Both:
+    return Both(left.v if left else "-", right.v if right else "-")
+
+
 def test_join_by_time_alone() -> None:
     """Without a key all rows that are near enough make pairs."""
     flow, a, b = flow_of("a", "b", record=Keyed)
@@ -237,7 +273,7 @@ def test_join_keeps_what_can_still_match() -> None:
     session.feed("a", [Keyed(t, 1.0, str(t)) for t in range(10)])
     session.feed("b", [Keyed(9, 2.0, "x")])
     session.tick(9)
-    assert [row.t for row in session.state("join").left] == [6, 7, 8, 9]
+    assert [row.t for row in session.state("join", 1.0).left] == [6, 7, 8, 9]
 
 
 # -- the others ------------------------------------------------------------------------------------------
@@ -358,7 +394,10 @@ DECIDING = [
 @pytest.mark.parametrize(
     ("make", "function", "message"),
     [(make, fails, "failed: KeyError: 'gone'") for make in COMBINING + DECIDING]
-    + [(make, misfits, "a row pushed to '[a-z]+' does not fit") for make in COMBINING],
+    + [
+        (make, misfits, "(a row pushed to '[a-z]+'|what combine gave) does not fit")
+        for make in COMBINING
+    ],
 )
 def test_errors_name_the_function(make: Any, function: Any, message: str, run: Any) -> None:
     """Where the user's function fails, the message names it and its line, not the loop that calls it."""

@@ -54,3 +54,10 @@ def try_column(kind: FieldType, values: Sequence[Any]) -> Column | None:
         return Column.from_python(kind, values)
     except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid):
         return None  # an int beyond 64 bits, or a text that UTF-8 cannot encode
+
+
+def null_column(kind: FieldType, size: int) -> Column:
+    """A column without a value."""
+    if not kind.fixed_width:
+        return Column(kind, pa.nulls(size, kind.arrow))
+    return Column(kind, np.zeros(size, numpy_dtype(kind.kind)), np.zeros(size, np.bool_))

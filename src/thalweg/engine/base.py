@@ -262,7 +262,7 @@ class UnitsEngine(abc.ABC):
         if isinstance(node, BuiltIn):
             return BuiltInUnit(self.setting, node)
         if isinstance(node, Coroutine):
-            return CoroutineUnit(self.setting, node, self._builder.pairs(node))
+            return CoroutineUnit(self.setting, node)
         simple: dict[type, Callable[..., Any]] = {
             Batches: BatchesUnit,
             Union: UnionUnit,

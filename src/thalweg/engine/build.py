@@ -30,9 +30,10 @@ from thalweg.compiler import (
 )
 from thalweg.engine.interpreted import InterpretedChain, InterpretedKey
 from thalweg.engine.interpreted_keyed import InterpretedKeyed
+from thalweg.engine.joins.operator import ColumnJoin
 from thalweg.errors import BuildError, CompileRefused
 from thalweg.flow.operators.functions import Function
-from thalweg.flow.operators.nodes import Coroutine, Keyed, Node, Stateless
+from thalweg.flow.operators.nodes import Join, Keyed, Node, Stateless
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import Plan, Unit, stream_schema
 
@@ -92,11 +93,11 @@ def functions_of(node: object) -> list[tuple[str, Function]]:
     """The functions of a node that may be compiled, by role."""
     if isinstance(node, Stateless):
         return [("function", node.function)]
+    if isinstance(node, Join):
+        return [] if node.pair is None else [("pair", node.pair.function)]
     if isinstance(node, Keyed):
         found = [("process", node.process), ("on_timer", node.on_timer), ("key", node.key.function)]
         return [(role, one) for role, one in found if one is not None]
-    if isinstance(node, Coroutine) and node.pair is not None:
-        return [("pair", node.pair.function)]
     return []
 
 
@@ -122,7 +123,7 @@ def _with_frozen(node: Node, role: str, function: Function) -> Node:
     try:
         return _with_function(node, role, _frozen(function, node.name))
     except BuildError:
-        if not isinstance(node, Coroutine):
+        if not isinstance(node, Join):
             raise
     return dataclasses.replace(node, pair=None)
 
@@ -131,7 +132,7 @@ def _with_function(node: Node, role: str, function: Function) -> Node:
     changes: dict[str, Any] = {role: function}
     if isinstance(node, Keyed) and role == "key":
         changes = {"key": dataclasses.replace(node.key, function=function)}
-    if isinstance(node, Coroutine) and node.pair is not None:
+    if isinstance(node, Join) and node.pair is not None:
         changes = {"pair": dataclasses.replace(node.pair, function=function)}
     return dataclasses.replace(node, **changes)
 
@@ -148,8 +149,6 @@ def verdicts(prepared: Prepared) -> dict[int, Verdict]:
             out[node.index] = dataclasses.replace(
                 builder.keyed_verdict(node), key_compiled=key.compiled, key_reason=key.reason
             )
-        elif isinstance(node, Coroutine):
-            out[node.index] = builder.pair_verdict(node)
     return out
 
 
@@ -229,7 +228,7 @@ class Builder:
 
     # -- joins --------------------------------------------------------------------------------------------
 
-    def pairs(self, node: Coroutine) -> StatelessOperator | None:
+    def pairs(self, node: Join) -> StatelessOperator | None:
         """A join's function over rows that are pairs, as machine code; None where Python calls it, or there is none."""
         if node.pair is None or not self.pair_verdict(node).compiled:
             return None
@@ -239,16 +238,18 @@ class Builder:
             _LOG.warning("operator %r is interpreted: %s", node.name, refusal.reason)
             return None
 
-    def pair_verdict(self, node: Coroutine) -> Verdict:
+    def pair_verdict(self, node: Join) -> Verdict:
         """Whether a join's function compiles."""
-        if node.pair is None:
+        if node.user is None:
+            return Verdict(True)
+        if node.pair is None or node.compile == "never":
             return Verdict(False, _FORBIDDEN)
         return Verdict(*check_stateless([self._pair_step(node)], node.pair.record))
 
-    def _pair_step(self, node: Coroutine) -> Step:
-        assert node.pair is not None
+    def _pair_step(self, node: Join) -> Step:
+        assert node.pair is not None and node.record is not None
         call, source = node.pair.function.call, self._sources.get((node.index, "pair"))
-        return Step("map", node.name, call, node.out_ports[0].record, source)
+        return Step("map", node.name, call, node.record, source)
 
     # -- keyed --------------------------------------------------------------------------------------------
 
@@ -259,6 +260,9 @@ class Builder:
         return self._makers[node.index]()
 
     def _keyed_maker(self, node: Keyed) -> Callable[[], KeyedOperator]:
+        if isinstance(node, Join):
+            pairs = self.pairs(node)
+            return lambda: ColumnJoin(node, pairs)
         if not self.keyed_verdict(node).compiled:
             return lambda: InterpretedKeyed(node)
         try:
@@ -270,7 +274,9 @@ class Builder:
             return lambda: InterpretedKeyed(node)
 
     def keyed_verdict(self, node: Keyed) -> Verdict:
-        """Whether both of the operator's functions and its state compile."""
+        """Whether both of the operator's functions and its state compile; of a join, whether the user's does."""
+        if isinstance(node, Join):
+            return self.pair_verdict(node)
         if node.compile == "never":
             return Verdict(False, _FORBIDDEN)
         if node.collects is not None and (reason := _not_collected(node.collects.item)):

@@ -8,11 +8,13 @@ from typing import Any, Final
 import numpy as np
 
 from thalweg.columns.chunks import Chunk, Column, Int64s
+from thalweg.columns.encoding import null_column
 from thalweg.columns.ordering import row_order, with_columns
 from thalweg.columns.payload import digests
 from thalweg.engine.combine import combined
 from thalweg.engine.units import Given, Moment, Setting
-from thalweg.flow.operators.built_in import BuiltIn, Combine, Digest, OwnTime, Stamp
+from thalweg.flow.field_types import FieldType
+from thalweg.flow.operators.built_in import BuiltIn, Combine, Digest, OwnTime, Stamp, Tag
 from thalweg.flow.operators.nodes import Ref
 from thalweg.plan.plan import OWN, TIME, counter
 
@@ -80,9 +82,28 @@ def timed(node: OwnTime, chunk: Chunk) -> dict[str, Chunk]:
     return {"out": made.take(np.flatnonzero(~late)), "late": made.take(np.flatnonzero(late))}
 
 
+def tagged(node: Tag, chunk: Chunk) -> dict[str, Chunk]:
+    """The rows of one side of a join as rows of both."""
+    size, kinds = len(chunk), [field.type for field in node.record.fields]
+    before = [np.full(size, node.is_right), chunk.order[TIME]]
+    columns = [Column(kind, values) for kind, values in zip(kinds, before, strict=False)]
+    given = [chunk.columns[place] for place in node.keys]
+    missing = kinds[2 + len(given) : node.first]
+    columns += [_retyped(one, kind) for one, kind in zip(given, kinds[2:], strict=False)]
+    columns += [null_column(kind, size) for kind in missing]
+    columns += map(_retyped, chunk.columns, kinds[node.first :])
+    columns += [null_column(kind, size) for kind in kinds[len(columns) :]]
+    return {"out": Chunk(node.record, columns, size, chunk.order)}
+
+
+def _retyped(column: Column, kind: FieldType) -> Column:
+    return Column(kind, column.values, column.valid)
+
+
 _FORMS: Final[dict[type[BuiltIn], Callable[[Any, Chunk], dict[str, Chunk]]]] = {
     Stamp: stamped,
     Digest: digested,
     Combine: combined,
     OwnTime: timed,
+    Tag: tagged,
 }

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from thalweg.engine.build import Verdict, prepare, verdicts
-from thalweg.engine.coroutines.column_join import ColumnJoin
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.built_in import BuiltIn, length_text
 from thalweg.flow.operators.functions import Function
@@ -19,6 +18,7 @@ from thalweg.flow.operators.lanes import meaning
 from thalweg.flow.operators.nodes import (
     Batches,
     Coroutine,
+    Join,
     Keyed,
     Node,
     OrderBy,
@@ -129,7 +129,7 @@ class _Page:
             if node.timing == "end":
                 yield "puts each key's rows in order and judges their lateness"
             yield from _keyed(node)
-            yield self.key_made(node)
+            yield _join(node) if isinstance(node, Join) else self.key_made(node)
         elif isinstance(node, Coroutine):
             yield _coroutine(node)
         elif isinstance(node, BuiltIn):
@@ -149,7 +149,7 @@ class _Page:
         """Compiled, or interpreted and why."""
         if isinstance(node, Batches):
             return f"{_where(node.function)}, on Arrow batches"
-        if isinstance(node, Coroutine) and ColumnJoin.is_for(node):
+        if isinstance(node, Join):
             return self.joined(node)
         if isinstance(node, Coroutine):
             return f"{_where(node.function)} interpreted: it has its own driver loop".strip()
@@ -160,7 +160,7 @@ class _Page:
         word = "compiled" if verdict.compiled else f"interpreted: {verdict.reason}"
         return f"{names} {word}".strip()
 
-    def joined(self, node: Coroutine) -> str:
+    def joined(self, node: Join) -> str:
         """How a join finds and combines its pairs."""
         if node.user is None:
             return "pairs by column"
@@ -303,6 +303,15 @@ def _keyed(node: Keyed) -> Iterator[str]:
         yield f"key {fields}; {_number(node.key.buckets, 'bucket')}; {state}"
     else:
         yield f"a single state for all rows; {state}"
+
+
+def _join(node: Join) -> str:
+    """How far apart rows meet, and the sides whose rows come out without a partner."""
+    left, _ = node.sides
+    length = length_text(left.record.fields[left.time].type.kind, node.within)
+    kept = [name for name, side in zip(("left", "right"), node.sides, strict=True) if side.keeps]
+    alone = f"; rows of the {' and the '.join(kept)} that met none, too" if kept else ""
+    return f"rows at most {length} apart{alone}"
 
 
 def _coroutine(node: Coroutine) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.coroutines.unit import CoroutineUnit, merged_rows
+from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.engine.units import Given, Moment, Setting
 from thalweg.flow.operators.nodes import Node, Ref
 from thalweg.plan.plan import Edge, Unit
@@ -77,10 +78,11 @@ class LoopUnit:
         _, ports, places = merged_rows(inputs, self._columns)
         for port, place in zip(ports, places, strict=True):
             self._receive(self._inputs[port][1], inputs[port].slice(place, place + 1))
-        if moment.ending:
-            for index, unit in self.members.items():
-                if isinstance(unit, CoroutineUnit):
-                    self._emit(index, unit.run(self._empty[index], moment))
+        for index, unit in self.members.items():
+            ends = isinstance(unit, CoroutineUnit) and moment.ending
+            # A join forgets what is out of reach of the clock.
+            if ends or (isinstance(unit, KeyedUnit) and unit.node.on_timer is not None):
+                self._emit(index, unit.run(self._empty[index], moment))
         return {ref: Chunk.concat(parts) for ref, parts in self._left.items() if parts}
 
     def _receive(self, edge: Edge, row: Chunk) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from thalweg.flow.field_types import FieldType, Kind
-from thalweg.flow.operators.built_in import Combine, Digest, Stamp
+from thalweg.flow.operators.built_in import Combine, Digest, Stamp, Tag
 from thalweg.flow.operators.combining import Partial
-from thalweg.flow.operators.nodes import OrderBy, Source
+from thalweg.flow.operators.nodes import JoinSide, OrderBy, Source, Union
 from thalweg.flow.operators.windows import spare_name
 from thalweg.flow.records import Field, Schema
 
@@ -35,6 +35,20 @@ def combine(stream: Stream[Any], label: str, partial: Partial) -> Stream[Any]:
     name = flow._stateless_name(f"{label}/combine")
     node = Combine(flow._next(), name, stream.ref, record, by, partial.parts)
     return flow._add(node, stream.time, stream.own)
+
+
+def tagged(
+    label: str, streams: Sequence[Stream[Any]], record: Schema, sides: Sequence[JoinSide]
+) -> Stream[Any]:
+    """The rows of the left and of the right in one stream, each tagged with its side."""
+    flow, made = streams[0].flow, []
+    for what, stream, side in zip(("left", "right"), streams, sides, strict=True):
+        name = flow._stateless_name(f"{label}/{what}")
+        tag = Tag(flow._next(), name, stream.ref, record, what == "right", side.keys, side.first)
+        made.append(flow._add(tag, stream.time))
+    name = flow._stateless_name(f"{label}/both")
+    both = Union(flow._next(), name, tuple(one.ref for one in made), record)
+    return flow._add(both, made[0].time)
 
 
 def digest(stream: Stream[Any], keys: Sequence[str]) -> Stream[Any]:

@@ -7,7 +7,6 @@ Nothing runs here. Sources begin streams (:mod:`thalweg.flow.streams`), whose ve
 from __future__ import annotations
 
 import collections
-import dataclasses
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
@@ -44,7 +43,6 @@ from thalweg.flow.operators.nodes import (
     Errors,
     Key,
     Node,
-    OfPair,
     Order,
     Ref,
     Sink,
@@ -310,13 +308,6 @@ class Flow(SeveralVerbs):
                 for port in node.out_ports
             ],
         )
-
-    def _compile_pairs(self, joined: Stream[Any], pair: OfPair | None) -> None:
-        """Gives a join its function in the form that may be compiled."""
-        place = joined.ref.node - 1
-        node = self._nodes[place]
-        assert isinstance(node, Coroutine)
-        self._nodes[place] = dataclasses.replace(node, pair=pair)
 
     def _add_generator(self, node: Coroutine) -> list[Stream[Any]]:
         """An operator without inputs, as the source that it is; its streams."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from thalweg.checks import refuse, require_text
 from thalweg.errors import BuildError
@@ -11,7 +12,7 @@ from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.arguments import Duration, span
 from thalweg.flow.operators.functions import Function, check_parameters, returns_of
 from thalweg.flow.operators.joins import Combiner
-from thalweg.flow.operators.nodes import OfPair
+from thalweg.flow.operators.nodes import How, JoinSide, OfPair
 from thalweg.flow.operators.windows import make_functions, spare_name
 from thalweg.flow.records import Field, Schema
 from thalweg.flow.stateless import StatelessVerbs
@@ -43,6 +44,25 @@ def event_time(label: str, *streams: Stream[Any]) -> FieldType:
     return time
 
 
+def check_order(name: str, left: Stream[Any], right: Stream[Any]) -> None:
+    """Checks that rows of both have an order in common.
+
+    Raises:
+        BuildError: they have none.
+    """
+    label = f"operator {name!r}"
+    if left.flow is not right.flow:
+        raise BuildError(f"{label} reads 'other' from another flow: {right.flow!r}")
+    for one in (left, right):
+        if one.own is not None:
+            raise one.own.refuse(name, "a join needs a total order of its rows")
+    if left.time != right.time:
+        raise BuildError(
+            f"{label}: the left has {left.time} as event time and the right has {right.time}, so their rows have no"
+            " common order; give both sources an order_by of the same type"
+        )
+
+
 def not_negative(time: FieldType, value: Duration, where: str) -> int:
     length = span(time, value, where)
     if length < 0:
@@ -57,6 +77,7 @@ def combining_rows(
     into: Any,
     record: Schema,
     places: tuple[tuple[int, ...], ...] | None = None,
+    instead: tuple[tuple[int, int], ...] = (),
 ) -> tuple[Combiner, Schema, Function | None]:
     """How rows are combined, the record that it gives (``record`` without a function), and the user's function."""
     records = tuple(one.schema for one in streams)
@@ -65,7 +86,7 @@ def combining_rows(
             raise BuildError(
                 f"operator {name!r}: into is the record of a function, and combine is none"
             )
-        return Combiner(records, None, places), record, None
+        return Combiner(records, None, places, instead), record, None
     made = Function.of(function, name, argument="combine")
     check_parameters(made, name, [f"row{i}" for i in range(len(records))])
     returns = returns_of(made, name, into, may_be_nothing=False)
@@ -104,18 +125,41 @@ def nested(streams: Mapping[str, Stream[Any]]) -> Schema:
     return Schema.make_record("Rows", fields)
 
 
-def flat(
-    left: Schema, right: Schema, key: Sequence[str]
-) -> tuple[tuple[tuple[int, ...], ...], Schema]:
-    """The fields of both sides that a join without a function puts out, and their record."""
-    fields = list(left.fields)
-    places = [place for place, field in enumerate(right.fields) if field.name not in key]
+class Flat(NamedTuple):
+    """What a join without a function puts out: fields of both sides, and their record (see ``Combiner``)."""
+
+    places: tuple[tuple[int, ...], ...]
+    instead: tuple[tuple[int, int], ...]
+    record: Schema
+
+
+def flat(left: Schema, right: Schema, pairs: Sequence[tuple[str, str]], how: How) -> Flat:
+    """The left's fields, then the right's without its key; of a side whose rows may be missing they may be null.
+
+    The key's fields hold the key of the side that is there.
+    """
+    others = dict(pairs)
+    may_lack = {"left": how in ("right", "outer"), "right": how in ("left", "outer")}
+    fields = []
+    for field in left.fields:
+        optional = field.type.optional or (
+            right.field(others[field.name]).type.optional if field.name in others else True
+        )
+        fields.append(_nullable(field, optional=may_lack["left"] and optional))
+    places = [i for i, field in enumerate(right.fields) if field.name not in others.values()]
     for place in places:
         field, taken = right.fields[place], [one.name for one in fields]
         name = spare_name(f"{field.name}_right", taken) if field.name in taken else field.name
-        fields.append(Field(name, field.type))
+        fields.append(_nullable(Field(name, field.type), optional=may_lack["right"]))
+    instead = tuple((left.index(mine), right.index(theirs)) for mine, theirs in pairs)
     kept = (tuple(range(len(left.fields))), tuple(places))
-    return kept, Schema.make_record("Joined", fields)
+    return Flat(kept, instead, Schema.make_record("Joined", fields))
+
+
+def _nullable(field: Field, *, optional: bool) -> Field:
+    if not optional or field.type.optional:
+        return field
+    return Field(field.name, dataclasses.replace(field.type, optional=True))
 
 
 def key_pairs(label: str, on: str | Sequence[str] | Mapping[str, str]) -> list[tuple[str, str]]:
@@ -142,3 +186,56 @@ def check_key(label: str, left: Field, right: Field) -> None:
             f"{label}: on: {left.name} is {left.type} and {right.name} is {right.type};"
             " a key is a plain value, of one type on both sides"
         )
+
+
+class TaggedRows(NamedTuple):
+    """How the rows of both sides of a join become rows of one record (``operators.built_in.Tag``)."""
+
+    record: Schema
+    key: tuple[Field, ...]
+    sides: tuple[JoinSide, JoinSide]
+
+
+def tagged_rows(
+    label: str,
+    left: Schema,
+    right: Schema,
+    time: FieldType,
+    pairs: Sequence[tuple[str, str]],
+    how: How,
+) -> TaggedRows:
+    """The record of both sides: the side, the event time, the key, and the fields of either side, which may be null.
+
+    Raises:
+        BuildError: a key's fields are not of one plain type on both sides.
+    """
+    for mine, theirs in pairs:
+        check_key(label, left.field(mine), right.field(theirs))
+    fields: list[Field] = []
+
+    def add(name: str, kind: FieldType, *, optional: bool) -> Field:
+        spare = spare_name(name, [one.name for one in fields])
+        fields.append(Field(spare, dataclasses.replace(kind, optional=optional)))
+        return fields[-1]
+
+    # The key's fields keep their names: who looks at the state sees them.
+    names = [mine for mine, _ in pairs]
+    add(spare_name("is_right", names), FieldType(Kind.BOOL), optional=False)
+    add(spare_name("event_time", names), time, optional=False)
+    key = [
+        add(mine, kind, optional=kind.optional or right.field(theirs).type.optional)
+        for mine, theirs in pairs
+        for kind in [left.field(mine).type]
+    ]
+    sides = []
+    for record, places in ((left, 0), (right, 1)):
+        held = [*record.fields, Field(spare_name("event_time", record.names), time)]
+        keeps = how in (("left", "outer"), ("right", "outer"))[places]
+        if keeps:
+            met = spare_name("matched", [field.name for field in held])
+            held.append(Field(met, FieldType(Kind.BOOL)))
+        keys = tuple(record.index(pair[places]) for pair in pairs)
+        sides.append(JoinSide(Schema.make_record("Held", held), len(fields), keys, keeps))
+        for field in record.fields:
+            add(field.name, field.type, optional=True)
+    return TaggedRows(Schema.make_record("Tagged", fields), tuple(key), (sides[0], sides[1]))

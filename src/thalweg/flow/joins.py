@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args, overload
 
 from thalweg.checks import refuse, require_flag, require_text
 from thalweg.errors import BuildError
 from thalweg.flow import added
 from thalweg.flow.generics import Other, Out, Row
 from thalweg.flow.join_parts import (
-    check_key,
+    check_order,
     combining_rows,
     event_time,
     flat,
@@ -19,10 +19,12 @@ from thalweg.flow.join_parts import (
     not_negative,
     of_pair,
     require_stream,
+    tagged_rows,
 )
-from thalweg.flow.operators import joins
-from thalweg.flow.operators.arguments import Duration
+from thalweg.flow.operators import joins as driver_loops
+from thalweg.flow.operators.arguments import Duration, choice
 from thalweg.flow.operators.functions import Function, check_parameters
+from thalweg.flow.operators.nodes import BUCKETS, How, Join, Key
 from thalweg.flow.outputs import Branches, Gated, Throttled, Zipped
 from thalweg.flow.records import Schema
 
@@ -46,6 +48,7 @@ class JoinVerbs(Generic[Row]):
         *,
         on: str | Sequence[str] | Mapping[str, str],
         within: Duration,
+        how: How = "inner",
         name: str = "join",
         into: None = None,
     ) -> Stream[Any]: ...
@@ -59,6 +62,7 @@ class JoinVerbs(Generic[Row]):
         *,
         on: str | Sequence[str] | Mapping[str, str],
         within: Duration,
+        how: Literal["inner"] = "inner",
         name: str = "join",
         into: None = None,
     ) -> Stream[Out]: ...
@@ -72,6 +76,7 @@ class JoinVerbs(Generic[Row]):
         *,
         on: str | Sequence[str] | Mapping[str, str],
         within: Duration,
+        how: How = "inner",
         name: str = "join",
         into: type[Out],
     ) -> Stream[Out]: ...
@@ -84,6 +89,7 @@ class JoinVerbs(Generic[Row]):
         *,
         on: str | Sequence[str] | Mapping[str, str],
         within: Duration,
+        how: How = "inner",
         name: str = "join",
         into: Any = None,
     ) -> Stream[Any]:
@@ -100,32 +106,36 @@ class JoinVerbs(Generic[Row]):
             on: the key's field, several, or a mapping of the left's fields to the right's. With ``on=[]`` all
                 rows have one key: only their times decide.
             within: how far apart the two may be.
+            how: "left" also puts out the rows of the left that met none, when the time in which they could is past, as
+                their event time and ``within``; "right" those of the right, "outer" both. Without ``combine`` the
+                missing side's fields are None, and its key is the other side's; ``combine`` gets None for it.
             name: the operator's name.
             into: the output record of a function without annotation.
         """
         require_text("join", name=name)
-        label = f"operator {name!r}"
+        label, flow = f"operator {name!r}", self.flow
         left, right = self._me, require_stream(label, other=other)
         time = event_time(label, left, right)
+        check_order(name, left, right)
         pairs = key_pairs(label, on)
-        for mine, theirs in pairs:
-            check_key(label, left.schema.field(mine), right.schema.field(theirs))
-        kept, record = flat(left.schema, right.schema, [theirs for _, theirs in pairs])
-        made, out, user = combining_rows(name, (left, right), combine, into, record, kept)
-        one, two = added.stamp(left, "event_time"), added.stamp(right, "event_time")
-        keys = (
-            tuple(left.schema.index(mine) for mine, _ in pairs),
-            tuple(right.schema.index(theirs) for _, theirs in pairs),
-        )
-        given = {
-            "left": one, "right": two, "keys": keys, "combine": made,
-            "within": not_negative(time, within, f"{label}: within"),
-            "held": joins.join_state(one.schema, two.schema),
-        }  # fmt: skip
-        joined: Stream[Any] = self.flow._operator(name, joins.join, given, into=out, user=user)
-        if self.flow.compile != "never":
-            self.flow._compile_pairs(joined, of_pair(name, made))
-        return joined
+        choice("how", how, get_args(How), name)
+        tagged = tagged_rows(label, left.schema, right.schema, time, pairs, how)
+        kept, instead, record = flat(left.schema, right.schema, pairs, how)
+        made, out, user = combining_rows(name, (left, right), combine, into, record, kept, instead)
+        length = not_negative(time, within, f"{label}: within")
+        rules = driver_loops.JoinRules(tagged.sides, length, made, out)
+        full = flow._stateful_name(name, "operator")
+        both = added.tagged(name, (left, right), tagged.record, tagged.sides)
+        compiles = flow.compile != "never"
+        node = Join(
+            flow._next(), full, both.ref, Key(tagged.key, None, BUCKETS),
+            Function.of(rules.process, name), Function.of(rules.on_timer, name),
+            driver_loops.join_state(*(side.record for side in tagged.sides)), out,
+            many=True, timer_many=True, errors="fail", compile="auto" if compiles else "never",
+            sides=tagged.sides, within=length, combine=made, user=user,
+            pair=of_pair(name, made) if compiles else None,
+        )  # fmt: skip
+        return flow._add(node, left.time)
 
     @overload
     def zip(

@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from thalweg.columns.chunks import Chunk
 from thalweg.errors import DataError, OperatorError
-from thalweg.flow.failures import reason_of, shorten
+from thalweg.flow.failures import coroutine_error, reason_of, shorten
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.built_in import BuiltIn
 from thalweg.flow.operators.nodes import (
     Batches,
     Coroutine,
+    Join,
     Keyed,
     Node,
     OrderBy,
@@ -219,9 +220,10 @@ class _Run:
         fired = f"key {key!r}"
         rows = self.call(node, node.on_timer.call, arguments, fired, node.timer_many)
         again = timer_of(node.state, state)
-        if again != NEVER and self.ending:
+        is_last = self.ending and not isinstance(node, Join)
+        if again != NEVER and is_last:
             self.count(node, "disarmed")
-        if rows is None or again == NEVER or self.ending or getattr(state, "_drop", False):
+        if rows is None or again == NEVER or is_last or getattr(state, "_drop", False):
             del self.out.states[node.name][key]
         else:
             self.arm(node, key, state, max(again, time + 1))
@@ -377,6 +379,8 @@ class _Run:
                 node.state.values(arguments[0])
             return rows
         except Exception as error:
+            if isinstance(node, Join):
+                raise coroutine_error(node.name, node.told, error) from error
             if node.errors == "fail":
                 raise OperatorError(
                     f"operator {node.name!r}: {error}", operator=node.name, row=str(row)

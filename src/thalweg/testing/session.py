@@ -219,7 +219,7 @@ def not_compiled(node: Node) -> Node:
     """The node with no function of it compiled."""
     if isinstance(node, (Keyed, Stateless)):
         return dataclasses.replace(node, compile="never")
-    return dataclasses.replace(node, pair=None) if isinstance(node, Coroutine) else node
+    return node
 
 
 def named(found: Mapping[str, Any], name: str, what: str) -> Any:

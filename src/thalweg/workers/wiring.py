@@ -14,6 +14,7 @@ from thalweg.engine.coroutines.unit import CoroutineUnit
 from thalweg.engine.feedback_unit import LoopUnit
 from thalweg.engine.interpreted import InterpretedChain
 from thalweg.engine.interpreted_keyed import InterpretedKeyed
+from thalweg.engine.joins.operator import ColumnJoin
 from thalweg.engine.keyed_unit import KeyedUnit, Parts
 from thalweg.engine.units import ChainUnit, Given, Moment, Setting
 from thalweg.flow.operators.nodes import (
@@ -369,7 +370,9 @@ def is_interpreted(runner: Any) -> bool:
         return any(isinstance(one, InterpretedChain) for _, one in runner.parts)
     if isinstance(runner, KeyedUnit):
         interpreted = InterpretedChain, InterpretedKeyed
-        return any(isinstance(o, interpreted) for o in (runner.key_function, runner.operators[0]))
+        first = runner.operators[0]
+        calls = isinstance(first, ColumnJoin) and first.calls_python
+        return calls or any(isinstance(o, interpreted) for o in (runner.key_function, first))
     return isinstance(runner, (CoroutineUnit, LoopUnit))
 
 

@@ -18,11 +18,9 @@ import pyarrow as pa
 
 from thalweg.checkpoint.object_table import ObjectTable
 from thalweg.columns.chunks import Chunk, Int64s, concat_order
-from thalweg.columns.contracts import StatelessOperator
 from thalweg.columns.keys import KeySpec
 from thalweg.columns.ordering import empty_order, order_places, row_order, with_columns
 from thalweg.engine.coroutines.body import fitted
-from thalweg.engine.coroutines.column_join import ColumnJoin
 from thalweg.engine.coroutines.live import Leave, Live
 from thalweg.engine.units import Given, Moment, Setting
 from thalweg.flow.operators.coroutines import Push
@@ -65,32 +63,23 @@ class CoroutineTable(ObjectTable):
     was kept when the next row comes.
     """
 
-    def __init__(
-        self, node: Coroutine, leave: Leave, pairs: StatelessOperator | None = None
-    ) -> None:
+    def __init__(self, node: Coroutine, leave: Leave) -> None:
         super().__init__(KeySpec(()), node.state)
         self._node = node
         self._leave = leave
-        self._pairs = pairs
-        self._live: Live | ColumnJoin | None = None
+        self._live: Live | None = None
 
-    def live(self) -> Live | ColumnJoin:
+    def live(self) -> Live:
         """The coroutine, made when there is none; its state counts as written."""
         self.touch(())
         if self._live is None:
             found = self.get(())
             self.get_or_new(())
-            kept = Kept.of(self._node, found)
-            direct = ColumnJoin.is_for(self._node)
-            self._live = (
-                ColumnJoin(self._node, kept, self._pairs)
-                if direct
-                else Live(self._node, kept, self._leave)
-            )
+            self._live = Live(self._node, Kept.of(self._node, found), self._leave)
         return self._live
 
     @property
-    def awake(self) -> Live | ColumnJoin | None:
+    def awake(self) -> Live | None:
         """The coroutine where there is one."""
         return self._live
 
@@ -144,8 +133,6 @@ class _Pushed:
     places: dict[str, list[int]]
     numbers: dict[str, list[int]]
     count: int = 0
-    #: the rows of a join, which come as columns
-    joined: Chunk | None = None
     place: int = -1
     of_place: int = 0
 
@@ -175,12 +162,8 @@ class CoroutineUnit:
             that nothing is held elsewhere; 0: never.
     """
 
-    def __init__(
-        self, setting: Setting, node: Coroutine, pairs: StatelessOperator | None = None
-    ) -> None:
-        """``pairs`` is a join's function as machine code."""
+    def __init__(self, setting: Setting, node: Coroutine) -> None:
         self.node = node
-        self._pairs = pairs
         self.here = True
         self.restart_every = 0
         #: how many rows its inputs hold, in an embedded run
@@ -196,7 +179,7 @@ class CoroutineUnit:
     def table(self, bucket: int) -> CoroutineTable:
         """The state of the only bucket, made on first use."""
         if bucket not in self.tables:
-            self.tables[bucket] = CoroutineTable(self.node, self._leave, self._pairs)
+            self.tables[bucket] = CoroutineTable(self.node, self._leave)
         return self.tables[bucket]
 
     def waiting(self) -> dict[str, int]:
@@ -228,25 +211,18 @@ class CoroutineUnit:
         """What the rows, and the end of the inputs, make the coroutine push, by stream."""
         domains = moment.ending
         closing = bool(domains) and Closing(min(domains), moment.round) == self._closing
-        order, port_of, place_of = merged_places(inputs, self._columns)
+        order, ports, places = merged_rows(inputs, self._columns)
         self._pushed = pushed = _Pushed.none(self.node.out_ports)
         if not self.here or not (len(order) or closing):
             return {}
         table = self.table(0)
         times = order.order[TIME] if self._timed else None
-        by_column = table.live()
-        ports, places = list[int](), list[int]()
-        if isinstance(by_column, ColumnJoin):
-            self._join(by_column, inputs, port_of, times)
-        else:
-            ports, places = port_of.tolist(), place_of.tolist()
         rows = [chunk.rows() if ports else [] for chunk in inputs]
         for place, (port, row) in enumerate(zip(ports, places, strict=True)):
             live = table.live()
             pushed.at(place)
             if times is not None:
                 live.last_time = int(times[place])
-            assert isinstance(live, Live)
             live.put(port, rows[port][row])
             if self.room is not None and len(live.queues[port].rows) > self.room.capacity[port]:
                 self._setting.count(
@@ -266,20 +242,6 @@ class CoroutineUnit:
             for port in self.node.out_ports
         }
 
-    def _join(
-        self, live: ColumnJoin, inputs: Sequence[Chunk], ports: Int64s, times: Int64s | None
-    ) -> None:
-        """A join takes all rows of the step at once; those of an input stand in their order in the merged one, too."""
-        if times is not None and len(times):
-            live.last_time = int(times[-1])
-        (name,) = self._ports
-        pushed, made = self._pushed, live.take(inputs, ports)
-        pushed.joined, pushed.count = made.rows, len(made.rows)
-        pushed.places[name], pushed.numbers[name] = made.places.tolist(), made.numbers.tolist()
-        if self.restart_every and live.runs >= self.restart_every:
-            self._count(live)
-            self.table(0).restart()
-
     def in_order(self) -> list[tuple[Ref, int]]:
         """The rows of the last run, which a single row or the close made it push, in that order: stream and place."""
         found = [
@@ -296,7 +258,7 @@ class CoroutineUnit:
         self._count(live)
         self._setting.count(self.node.name, **{"in": 1})
 
-    def _count(self, live: Live | ColumnJoin) -> None:
+    def _count(self, live: Live) -> None:
         """Counts rows without a reader, each once."""
         if live.dropped or live.unread:
             self._setting.count(self.node.name, dropped=live.dropped, unread=live.unread)
@@ -309,9 +271,7 @@ class CoroutineUnit:
     def _chunk(self, port: OutPort, order: Chunk, last_time: int) -> Chunk:
         """The rows of one output with their places."""
         pushed, name = self._pushed, port.parameter
-        out = pushed.joined
-        if out is None:
-            out = Chunk.from_rows(port.record, pushed.rows[name])
+        out = Chunk.from_rows(port.record, pushed.rows[name])
         source = np.array(pushed.places[name], np.int64)
         by_row = source[source >= 0]
         at_end = len(source) - len(by_row)
@@ -338,12 +298,6 @@ class CoroutineUnit:
 def merged_rows(
     inputs: Sequence[Chunk], columns: Sequence[str]
 ) -> tuple[Chunk, list[int], list[int]]:
-    """:func:`merged_places` as Python's numbers."""
-    order, ports, places = merged_places(inputs, columns)
-    return order, ports.tolist(), places.tolist()
-
-
-def merged_places(inputs: Sequence[Chunk], columns: Sequence[str]) -> tuple[Chunk, Int64s, Int64s]:
     """The rows of several inputs in the order of the flow: their order columns, the input of each, its place there.
 
     Args:
@@ -353,8 +307,7 @@ def merged_places(inputs: Sequence[Chunk], columns: Sequence[str]) -> tuple[Chun
     if len(inputs) == 1:
         (chunk,) = inputs
         count = len(chunk)
-        order = Chunk(_NOTHING, [], count, chunk.order)
-        return order, np.zeros(count, np.int64), np.arange(count)
+        return Chunk(_NOTHING, [], count, chunk.order), [0] * count, list(range(count))
     whole = Chunk.concat(
         [with_columns(Chunk(_NOTHING, [], len(c), c.order), columns) for c in inputs]
     )
@@ -362,5 +315,5 @@ def merged_places(inputs: Sequence[Chunk], columns: Sequence[str]) -> tuple[Chun
     places = np.concatenate([np.arange(len(chunk)) for chunk in inputs])
     by = order_places(whole)
     if by is None:
-        return whole, ports, places
-    return whole.take(by), ports[by], places[by]
+        return whole, ports.tolist(), places.tolist()
+    return whole.take(by), ports[by].tolist(), places[by].tolist()

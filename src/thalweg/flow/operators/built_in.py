@@ -122,6 +122,32 @@ class OwnTime(BuiltIn):
         return "takes late rows apart"
 
 
+@dataclasses.dataclass(frozen=True)
+class Tag(BuiltIn):
+    """Makes rows of one side of a join rows of both: which side, the event time, the key, the fields of either side.
+
+    The fields of the other side are null.
+    """
+
+    input: Ref
+    record: Schema
+    is_right: bool
+    #: the places of the key's fields in the row
+    keys: tuple[int, ...]
+    #: where the fields of the row begin in the record
+    first: int
+
+    def described(self) -> str:
+        return f"tags rows as the {'right' if self.is_right else 'left'} side of a join"
+
+    def made(self, row: Any, time: int) -> Iterator[Made]:
+        made: list[Any] = [None] * len(self.record.fields)
+        made[:2] = self.is_right, time
+        made[2 : 2 + len(self.keys)] = [row[place] for place in self.keys]
+        made[self.first : self.first + len(row)] = row
+        yield Made(tuple(made), time)
+
+
 _UNITS: Final = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"), (1000, "ms"))
 
 

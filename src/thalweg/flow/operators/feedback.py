@@ -88,7 +88,7 @@ def _reach(following: dict[int, list[int]], start: int) -> set[int]:
 
 
 def _check_member(node: Node, loop: Sequence[str]) -> None:
-    timed = isinstance(node, Keyed) and node.on_timer is not None
+    timed = isinstance(node, Keyed) and node.timers_give
     if timed or isinstance(node, OrderBy):
         what = "timers" if timed else "a watermark of its own"
         raise BuildError(

@@ -1,4 +1,5 @@
-"""Library operators with driver loops of their own: barrier, merge, join, zip, gate, throttle, delay, split.
+"""Library operators over several streams: barrier, merge, zip, gate, throttle, delay, split, with driver loops of their
+own, and what a join does with a row.
 
 Each holds in its state, or leaves unread, what must outlive a wait, so it may be started anew at any of them. Where
 an operator needs the event time of a row, its inputs carry it as their last field (``stamped``).
@@ -8,42 +9,50 @@ from __future__ import annotations
 
 import dataclasses
 import keyword
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from thalweg.errors import BuildError
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.coroutines import Control, Input, Output, wait_for_all, wait_for_any
+from thalweg.flow.operators.nodes import JoinSide
 from thalweg.flow.operators.windows import make_functions
 from thalweg.flow.records import Field, Schema
-from thalweg.flow.state_class import StateSpec, make_state
+from thalweg.flow.state_class import StateSpec, drop, make_state
+from thalweg.times import NEVER
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Combiner:
-    """Makes one output row of a row of each input.
+    """Makes one output row of a row of each input; None stands for a row that is missing.
 
     Attributes:
-        records: of the inputs, without the event time that their rows may carry as the last field.
+        records: of the inputs, without what their rows may carry behind it.
         function: the user's; None: see ``places``.
         places: by input, the fields that the output takes; None: it takes whole rows, each as one field.
+        instead: of outputs without a row of the first input, the fields of the second that take the place of some.
     """
 
     records: tuple[Schema, ...]
     function: Callable[..., Any] | None
     places: tuple[tuple[int, ...], ...] | None = None
+    instead: tuple[tuple[int, int], ...] = ()
 
     def __call__(self, *rows: Any) -> Any:
         made = [
-            record.make(row[: len(record.fields)])
+            None if row is None else record.make(row[: len(record.fields)])
             for record, row in zip(self.records, rows, strict=True)
         ]
         if self.function is not None:
             return self.function(*made)
         if self.places is None:
             return tuple(made)
-        return tuple(row[i] for row, mine in zip(made, self.places, strict=True) for i in mine)
+        sides = zip(made, self.places, strict=True)
+        values = [None if row is None else row[i] for row, mine in sides for i in mine]
+        if made[0] is None and (other := made[-1]) is not None:
+            for place, theirs in self.instead:
+                values[place] = other[theirs]
+        return tuple(values)
 
 
 async def _put(out: Output[Any], row: Any | None) -> None:
@@ -85,77 +94,95 @@ async def merge(*rows: Input[Any], out: Output[Any], place: int) -> None:
             return  # none has ended, so a stop was asked for
 
 
-class Side:
-    """The rows of one side of a join within reach, oldest first, and by key; ``rows`` is a list in the state."""
+class JoinRules:
+    """What a join does with a tagged row, a key at a time; a state holds the rows that may still find a partner.
 
-    def __init__(self, rows: list[Any], places: Sequence[int]) -> None:
-        self._rows = rows
-        self._places = places
-        self._by_key: dict[Any, list[Any]] = {}
-        for row in rows:
-            self._by_key.setdefault(self.key(row), []).append(row)
-
-    def key(self, row: Any) -> tuple[Any, ...] | None:
-        """The row's key: NaN is one key, -0.0 is 0.0; None when a field is null, which matches nothing."""
-        values = tuple(_canonical(row[i]) for i in self._places)
-        return None if None in values else values
-
-    def find(self, key: tuple[Any, ...]) -> Sequence[Any]:
-        return self._by_key.get(key, ())
-
-    def add(self, key: tuple[Any, ...], row: Any) -> None:
-        self._rows.append(row)
-        self._by_key.setdefault(key, []).append(row)
-
-    def expire(self, before: int) -> None:
-        """Forgets rows with a time below."""
-        gone = 0
-        while gone < len(self._rows) and self._rows[gone][-1] < before:
-            key = self.key(self._rows[gone])
-            self._by_key[key].pop(0)
-            if not self._by_key[key]:
-                del self._by_key[key]
-            gone += 1
-        del self._rows[:gone]
-
-
-def _canonical(value: Any) -> Any:
-    if isinstance(value, float):
-        return math.nan if value != value else value + 0.0
-    return value
-
-
-async def join(
-    left: Input[Any],
-    right: Input[Any],
-    out: Output[Any],
-    held: Any,
-    *,
-    keys: Sequence[Sequence[int]],
-    within: int,
-    combine: Combiner,
-) -> None:
-    """Pairs of equal keys whose times are at most ``within`` apart, each when its later row comes.
-
-    The pairs of one row stand in the order of the other rows.
+    A pair is put out when its later row comes; the pairs of one row stand in the order of the other rows. Of sides that
+    keep such rows, one that has met none is put out when its time and ``within`` have passed, by a timer.
     """
-    sides = [Side(held.left, keys[0]), Side(held.right, keys[1])]
-    while ports := await wait_for_any(left, right):
-        row = ports[0].pop()
-        mine = 0 if ports[0] is left else 1
-        for side in sides:
-            side.expire(row[-1] - within)
-        key = sides[mine].key(row)
-        if key is None:
-            continue
-        sides[mine].add(key, row)
-        for other in list(sides[1 - mine].find(key)):
-            await _put(out, combine(other, row) if mine else combine(row, other))
+
+    def __init__(
+        self, sides: Sequence[JoinSide], within: int, combine: Combiner, out: Schema
+    ) -> None:
+        self._sides = sides
+        self._within = within
+        self._combine = combine
+        self._out = out
+
+    def process(self, state: Any, row: Any) -> list[Any]:
+        """The rows that a row's pairs make. A key with a null matches nothing."""
+        right, time, *rest = row
+        held, side = (state.left, state.right), self._sides[right]
+        has_null = any(value is None for value in rest[: len(side.keys)])
+        if has_null and not side.keeps:
+            if not (state.left or state.right):
+                drop(state)
+            return []
+        for place, one in enumerate(held):
+            one[:] = [old for old in one if self._time(place, old) >= time - self._within]
+        theirs = held[not right]
+        others = [] if has_null else list(theirs)
+        values = row[side.first : side.first + side.time]
+        mine = side.record.make((*values, time, *([bool(others)] if side.keeps else [])))
+        held[right].append(mine)
+        if others and self._sides[not right].keeps:
+            theirs[:] = [(*one[:-1], True) for one in theirs]
+        state.timer = self._timer(held)
+        return self._made((one, mine) if right else (mine, one) for one in others)
+
+    def _made(self, pairs: Iterable[tuple[Any, Any]]) -> list[Any]:
+        made = [self._combine(*pair) for pair in pairs]
+        return [fitted(self._out, one) for one in made if one is not None]
+
+    def _time(self, place: int, row: Any) -> int:
+        time: int = row[self._sides[place].time]
+        return time
+
+    def _end(self, place: int, row: Any) -> int:
+        """The last time of a row that it can meet."""
+        return min(self._time(place, row) + self._within, NEVER - 1)
+
+    def _waits(self, place: int, row: Any) -> bool:
+        """Whether a row comes out if it meets none."""
+        return self._sides[place].keeps and not row[-1]
+
+    def _is_due(self, place: int, row: Any, now: int) -> bool:
+        return self._waits(place, row) and self._end(place, row) <= now
+
+    def _timer(self, held: Sequence[Sequence[Any]]) -> int:
+        """When the first row is to come out, or else the last one can meet none any more."""
+        rows = [(place, row) for place, one in enumerate(held) for row in one]
+        waiting = [self._end(place, row) for place, row in rows if self._waits(place, row)]
+        return min(waiting) if waiting else max((self._end(*one) for one in rows), default=NEVER)
+
+    def on_timer(self, state: Any, *at: Any) -> list[Any]:
+        """The rows that have met none until now; without rows that may meet one, the state goes."""
+        held, now, made = (state.left, state.right), at[-1], []
+        for place, one in enumerate(held):
+            alone = [row for row in one if self._is_due(place, row, now)]
+            one[:] = [row for row in one if not self._is_due(place, row, now)]
+            made += self._made((None, row) if place else (row, None) for row in alone)
+        again = self._timer(held)
+        state.timer = again if again > now else NEVER
+        return made
+
+
+def fitted(record: Schema, made: Any) -> Any:
+    """What a join's function gave, as a record.
+
+    Raises:
+        TypeError: it does not fit.
+    """
+    try:
+        return record.fit(made)
+    except TypeError as error:
+        raise TypeError(f"what combine gave does not fit: {error}") from None
 
 
 def join_state(left: Schema, right: Schema) -> StateSpec:
-    """The rows of both sides that may still find a partner."""
-    return make_state("Within", [_rows("left", left), _rows("right", right)])
+    """The rows of both sides that may still find a partner, and when the last of them no longer can."""
+    timer = Field("timer", FieldType(Kind.TIMER), NEVER)
+    return make_state("Within", [_rows("left", left), _rows("right", right), timer])
 
 
 def _rows(name: str, record: Schema) -> Field:

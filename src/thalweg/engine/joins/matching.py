@@ -14,16 +14,23 @@ import numpy as np
 from thalweg.columns.chunks import Int64s
 from thalweg.jit import njit
 
-#: Columns of the table: whether the slot is used, its key, and by side its first and last row (-1: none).
+#: Columns of the table: whether the slot is used, its key, by side its first and last row (-1: none), and whether a row
+#: of the key has come out alone since the state was saved.
 _USED: Final = 0
 _KEY: Final = 1
 _FIRST: Final = 2
 _LAST: Final = 4
-_WIDTH: Final = 6
-#: Planes of the rows: times, keys, and the next row of the key.
+_CHANGED: Final = 6
+_WIDTH: Final = 7
+#: Planes of the rows: times, keys, the next row of the key, whether the row or its key's state is new since it was saved,
+#: whether it has met one of the other side, and whether it meets none, since its key has a null.
 TIMES: Final = 0
 _KEYS: Final = 1
 _NEXT: Final = 2
+FRESH: Final = 3
+MATCHED: Final = 4
+LOOSE: Final = 5
+_PLANES: Final = 6
 _LEAST: Final = -(2**63)
 _SPARE: Final = 1024
 
@@ -42,7 +49,7 @@ class Matcher:
     def __init__(self, within: int) -> None:
         self._within = min(within, 2**63 - 1)
         self.counts = np.zeros(2, np.int64)
-        self._rows = np.zeros((2, 3, 0), np.int64)
+        self._rows = np.zeros((2, _PLANES, 0), np.int64)
         self._table = np.zeros((1, _WIDTH), np.int64)
 
     def room(self, rows: Int64s) -> bool:
@@ -59,23 +66,38 @@ class Matcher:
 
     def rebuild(self, gone: tuple[int, int], rows: Int64s) -> None:
         """Forgets the oldest rows of each side, and makes room for further ones and as many again."""
+        self.spread()
         old, counts = self._rows, self.counts - np.array(gone)
         size = int(2 * (counts + rows).max()) + _SPARE
-        self._rows = np.zeros((2, 3, size), np.int64)
+        self._rows = np.zeros((2, _PLANES, size), np.int64)
         self._table = np.zeros((1 << (4 * size - 1).bit_length(), _WIDTH), np.int64)
         kept = [old[i, :, gone[i] : self.counts[i]] for i in (0, 1)]
         self.counts = np.zeros(2, np.int64)
         for side, one in enumerate(kept):
-            self.hold(side, one[_KEYS], one[TIMES])
+            self.hold(side, one[_KEYS], one[TIMES], one[FRESH:])
 
-    def hold(self, side: int, keys: Int64s, times: Int64s) -> None:
-        """Holds rows without a look for partners."""
-        _hold(self._table, self._rows, self.counts, side, keys, times)
+    def hold(self, side: int, keys: Int64s, times: Int64s, flags: Int64s) -> None:
+        """Holds rows without a look for partners; ``flags`` are the planes from ``FRESH`` on."""
+        _hold(self._table, self._rows, self.counts, side, keys, times, flags)
 
-    def match(self, keys: Int64s, times: Int64s, sides: Int64s) -> Pairs:
+    def held(self, side: int, plane: int) -> Int64s:
+        """A plane of the rows of a side, oldest first."""
+        found: Int64s = self._rows[side, plane, : self.counts[side]]
+        return found
+
+    def match(self, keys: Int64s, times: Int64s, sides: Int64s, loose: Int64s) -> Pairs:
         """Holds rows of both sides in their order, and gives their pairs."""
-        found = _match(self._table, self._rows, self.counts, keys, times, sides, self._within)
+        given = keys, times, sides, loose
+        found = _match(self._table, self._rows, self.counts, *given, self._within)
         return Pairs(found[:, 0], found[:, 1], found[:, 2])
+
+    def come_out(self, side: int, numbers: Int64s) -> None:
+        """Notes that the state of the keys of these rows is another one, since they come out alone."""
+        _change(self._table, self._rows[side], numbers)
+
+    def spread(self) -> None:
+        """Marks all rows of the keys of which some have come out."""
+        _spread(self._table, self._rows, self.counts)
 
 
 @njit
@@ -89,7 +111,7 @@ def _slot(table: Int64s, key: int) -> int:
     if not table[at, _USED]:
         table[at, _USED] = 1
         table[at, _KEY] = key
-        table[at, _FIRST:_WIDTH] = -1
+        table[at, _FIRST:_CHANGED] = -1
     return int(at)
 
 
@@ -97,12 +119,17 @@ def _slot(table: Int64s, key: int) -> int:
 def _put(
     table: Int64s, rows: Int64s, counts: Int64s, side: int, at: int, key: int, time: int
 ) -> int:
-    """Puts a row behind the last one of its key; its number."""
+    """Puts a row behind the last one of its key, or (``at`` is -1) of none; its number."""
     number = counts[side]
     counts[side] += 1
     rows[side, TIMES, number] = time
     rows[side, _KEYS, number] = key
     rows[side, _NEXT, number] = -1
+    rows[side, FRESH, number] = 1
+    rows[side, MATCHED, number] = 0
+    rows[side, LOOSE, number] = at < 0
+    if at < 0:
+        return int(number)
     last = table[at, _LAST + side]
     if last < 0:
         table[at, _FIRST + side] = number
@@ -126,10 +153,34 @@ def _first_in_reach(table: Int64s, rows: Int64s, side: int, at: int, before: int
 
 @njit
 def _hold(
-    table: Int64s, rows: Int64s, counts: Int64s, side: int, keys: Int64s, times: Int64s
+    table: Int64s,
+    rows: Int64s,
+    counts: Int64s,
+    side: int,
+    keys: Int64s,
+    times: Int64s,
+    flags: Int64s,
 ) -> None:
     for i in range(len(keys)):
-        _put(table, rows, counts, side, _slot(table, keys[i]), keys[i], times[i])
+        at = -1 if flags[LOOSE - FRESH, i] else _slot(table, keys[i])
+        number = _put(table, rows, counts, side, at, keys[i], times[i])
+        rows[side, FRESH:, number] = flags[:, i]
+
+
+@njit
+def _change(table: Int64s, rows: Int64s, numbers: Int64s) -> None:
+    for i in numbers:
+        # Rows without a slot of their own share that of key 0: its rows are saved once too often.
+        table[_slot(table, rows[_KEYS, i]), _CHANGED] = 1
+
+
+@njit
+def _spread(table: Int64s, rows: Int64s, counts: Int64s) -> None:
+    for side in range(2):
+        for i in range(counts[side]):
+            if table[_slot(table, rows[side, _KEYS, i]), _CHANGED]:
+                rows[side, FRESH, i] = 1
+    table[:, _CHANGED] = 0
 
 
 @njit
@@ -140,6 +191,7 @@ def _match(
     keys: Int64s,
     times: Int64s,
     sides: Int64s,
+    loose: Int64s,
     within: int,
 ) -> Int64s:
     """Rows of (place, number, number of the partner), in the order of the rows and, of one, of the partners."""
@@ -148,8 +200,10 @@ def _match(
     for i in range(len(keys)):
         side, time = sides[i], times[i]
         other = 1 - side
-        at = _slot(table, keys[i])
+        at = -1 if loose[i] else _slot(table, keys[i])
         mine = _put(table, rows, counts, side, at, keys[i], time)
+        if loose[i]:
+            continue
         before = time - within if time >= _LEAST + within else _LEAST
         theirs = _first_in_reach(table, rows, other, at, before)
         while theirs >= 0:
