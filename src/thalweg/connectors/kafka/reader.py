@@ -15,7 +15,7 @@ from thalweg.connectors.kafka.lanes import Lane, Message, lane_of, leaving
 from thalweg.connectors.kafka.topics import EARLIEST, LATEST, Stopped, Topics
 from thalweg.connectors.logs import Positions, spread
 from thalweg.connectors.messages import MessageParser
-from thalweg.errors import DataError
+from thalweg.errors import DataError, EnvironmentProblem
 from thalweg.flow.operators.nodes import Source
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class KafkaReader:
     def _must_exist(self) -> None:
         missing = self._topics.missing()
         if missing:
-            raise DataError(
+            raise EnvironmentProblem(
                 f"Kafka at {self._log.brokers.servers} has no topic {missing[0]!r}; make it before it is read"
             )
 
