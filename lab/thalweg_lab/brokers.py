@@ -43,12 +43,14 @@ class Broker:
         """Makes a topic."""
         from confluent_kafka.admin import NewTopic
 
-        for future in self.admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+        admin = self.admin  # which must outlive its answers
+        for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
             future.result(30)
 
     def delete(self, topic: str) -> None:
         """Deletes a topic."""
-        for future in self.admin.delete_topics([topic]).values():
+        admin = self.admin
+        for future in admin.delete_topics([topic]).values():
             future.result(30)
 
     def send(self, topic: str, value: bytes | None, partition: int = 0, **more: Any) -> None:

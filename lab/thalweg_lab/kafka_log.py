@@ -44,7 +44,7 @@ def add(state: Sum, row: Payment) -> Total:
 def sums() -> tw.Flow:
     """The flow that is measured."""
     flow = tw.Flow("sums")
-    flow.source("payments", Payment).key_by("user").map(add).sink("totals")
+    flow.source("payments", Payment).key_by("user").process(add, state=Sum).sink("totals")
     return flow
 
 
