@@ -248,6 +248,19 @@ def everyday(
         put(made, into)
 
 
+def kafka(
+    quick: Quick = False,
+    messages: Annotated[int, typer.Option(min=1_000, help="Messages in the topic.")] = 1_000_000,
+    out: Out = None,
+) -> None:
+    """From Kafka to a running sum by key, beside what confluent-kafka alone reads."""
+    from thalweg_lab.kafka_log import kafka_log
+
+    report = _report("kafka", out)
+    size, repeats = (100_000, 1) if quick else (messages, 3)
+    report.finish(kafka_log(report, size, repeats))
+
+
 def peers(context: typer.Context) -> None:
     """The comparison with other systems. Arguments are passed on."""
     runner = Path(__file__).parents[1] / "peers" / "run.py"
@@ -259,7 +272,7 @@ def peers(context: typer.Context) -> None:
 
 def register(group: typer.Typer) -> None:
     """Adds the experiments to the group ``thalweg bench``."""
-    for function in (prasaad, streams, haren, cstream, elastic, caneill, everyday):
+    for function in (prasaad, streams, haren, cstream, elastic, caneill, everyday, kafka):
         group.command(function.__name__)(told(function))
     group.command("spark-queries")(told(spark_queries))
     passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}

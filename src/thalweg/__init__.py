@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         to_tcp,
     )
     from thalweg.connectors.files import files
+    from thalweg.connectors.kafka import kafka, to_kafka
     from thalweg.embedded import run, start
     from thalweg.workers.options import Options
 
@@ -71,9 +72,11 @@ _LAZY = {
     "each": _IO,
     "files": _IO,
     "from_iterable": _IO,
+    "kafka": "thalweg.connectors.kafka",
     "push_source": _IO,
     "tcp_lines": _IO,
     "to_files": _IO,
+    "to_kafka": "thalweg.connectors.kafka",
     "to_tcp": _IO,
 }
 
@@ -133,6 +136,7 @@ __all__ = [
     "files",
     "from_iterable",
     "hours",
+    "kafka",
     "locality",
     "microseconds",
     "milliseconds",
@@ -149,6 +153,7 @@ __all__ = [
     "times",
     "timestamp",
     "to_files",
+    "to_kafka",
     "to_tcp",
     "wait_for_all",
     "wait_for_any",

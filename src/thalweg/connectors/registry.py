@@ -65,7 +65,14 @@ class Connector:
 
 
 #: The connectors of this package; functions are loaded when they are asked for.
-BUILT_IN: Final[dict[str, Connector]] = {}
+BUILT_IN: Final[dict[str, Connector]] = {
+    "kafka": Connector(
+        "thalweg.connectors.kafka:kafka",
+        "thalweg.connectors.kafka:to_kafka",
+        host_and_name,
+        "kafka://localhost:9092/orders",
+    ),
+}
 
 
 def schemes() -> dict[str, str]:
