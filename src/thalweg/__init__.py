@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         to_files,
         to_tcp,
     )
+    from thalweg.connectors.delta import to_delta
     from thalweg.connectors.files import files
     from thalweg.embedded import run, start
     from thalweg.workers.options import Options
@@ -73,6 +74,7 @@ _LAZY = {
     "from_iterable": _IO,
     "push_source": _IO,
     "tcp_lines": _IO,
+    "to_delta": "thalweg.connectors.delta",
     "to_files": _IO,
     "to_tcp": _IO,
 }
@@ -148,6 +150,7 @@ __all__ = [
     "testing",
     "times",
     "timestamp",
+    "to_delta",
     "to_files",
     "to_tcp",
     "wait_for_all",

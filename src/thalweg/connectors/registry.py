@@ -65,7 +65,12 @@ class Connector:
 
 
 #: The connectors of this package; functions are loaded when they are asked for.
-BUILT_IN: Final[dict[str, Connector]] = {}
+BUILT_IN: Final[dict[str, Connector]] = {
+    "delta": Connector(
+        sink="thalweg.connectors.delta:to_delta",
+        example="delta:/data/out",
+    ),
+}
 
 
 def schemes() -> dict[str, str]:
