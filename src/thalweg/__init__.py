@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     )
     from thalweg.connectors.delta import to_delta
     from thalweg.connectors.files import files
+    from thalweg.connectors.postgres import to_postgres
     from thalweg.embedded import run, start
     from thalweg.workers.options import Options
 
@@ -76,6 +77,7 @@ _LAZY = {
     "tcp_lines": _IO,
     "to_delta": "thalweg.connectors.delta",
     "to_files": _IO,
+    "to_postgres": "thalweg.connectors.postgres",
     "to_tcp": _IO,
 }
 
@@ -152,6 +154,7 @@ __all__ = [
     "timestamp",
     "to_delta",
     "to_files",
+    "to_postgres",
     "to_tcp",
     "wait_for_all",
     "wait_for_any",

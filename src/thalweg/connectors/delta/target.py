@@ -110,6 +110,7 @@ class DeltaWriter:
     def __init__(self, target: DeltaTarget, table: Any, sink: Sink, query: str) -> None:
         self._target, self._table, self._sink = target, table, sink
         self._app = f"thalweg/{query}/{sink.name}"
+        self._where = f"sink {sink.name!r}: {target.place}"
         self._numbers = Numbers(target.place)
         #: the texts among the partition columns
         self._texts = [
@@ -128,7 +129,7 @@ class DeltaWriter:
             DataError: a row does not fit.
             EnvironmentProblem: the table cannot be written, or another process writes the same batches.
         """
-        _refuse_empty_texts(self._target.place, batch, table, self._texts)
+        _refuse_empty_texts(self._where, batch, table, self._texts)
         if self._target.mode == "upsert":
             table = last_of_each(table, self._target.key)
         package = tables.package()
@@ -155,8 +156,8 @@ class DeltaWriter:
         if not self._numbers.is_new(batch, self._found(batch)):
             return
         found = tables.columns(self._table)
-        tables.check_columns(self._target.place, self._sink.record, found)
-        rows = _cast(self._target.place, batch, rows, found)
+        tables.check_columns(self._where, self._sink.record, found)
+        rows = _cast(self._where, batch, rows, found)
         if self._target.mode == "append":
             self._append(batch, _with_nulls(rows, found))
         else:
@@ -211,7 +212,7 @@ class DeltaWriter:
                 f" {tables.first_line(error)}"
             )
         if "failed validation check" in said:
-            return DataError(f"{self._target.place}: batch {batch} breaks a constraint: {said}")
+            return DataError(f"{self._where}: batch {batch} breaks a constraint: {said}")
         return EnvironmentProblem(f"{self._target.place} cannot be written: {said[:1000]}")
 
     def _hint(self) -> None:
