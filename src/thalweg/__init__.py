@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         to_files,
         to_tcp,
     )
-    from thalweg.connectors.delta import to_delta
+    from thalweg.connectors.delta import delta, to_delta
     from thalweg.connectors.files import files
     from thalweg.connectors.postgres import to_postgres
     from thalweg.embedded import run, start
@@ -70,6 +70,7 @@ _LAZY = {
     "start": "thalweg.embedded",
     "Options": "thalweg.workers.options",
     "batches": _IO,
+    "delta": "thalweg.connectors.delta",
     "each": _IO,
     "files": _IO,
     "from_iterable": _IO,
@@ -130,6 +131,7 @@ __all__ = [
     "agg",
     "batches",
     "days",
+    "delta",
     "drop",
     "duration",
     "each",

@@ -12,8 +12,8 @@ from tests.connectors import kit
 from tests.connectors.kit import EVERY, Every, Pair, node, plain, table
 
 import thalweg as tw
-from thalweg.connectors import once
 from thalweg.columns.chunks import Chunk
+from thalweg.connectors import once
 from thalweg.flow.records import Schema
 
 deltalake = pytest.importorskip("deltalake", reason="needs the package deltalake")
@@ -233,7 +233,7 @@ def test_rows_that_do_not_fit_are_named(place: Path) -> None:
 
 def test_a_place_that_cannot_be_written(place: Path) -> None:
     place.write_text("a file")
-    with pytest.raises(tw.EnvironmentProblem, match="delta:.* cannot be"):
+    with pytest.raises(tw.EnvironmentProblem, match=r"delta:.* cannot be"):
         tw.to_delta(str(place / "x")).open(node(Pair), "q")
 
 

@@ -17,7 +17,6 @@ from tests.connectors.kit import EVERY, Every, Inner, Pair, node, plain, table
 from tests.connectors.postgres_server import Server
 
 import thalweg as tw
-from thalweg.connectors.postgres.connection import server_of
 
 _numbers = itertools.count()
 
@@ -130,7 +129,8 @@ def test_a_table_of_the_users(server: Server) -> None:
     """With a schema, names in upper case, narrower columns, and columns that fill themselves."""
     server.query('create schema "Sch"')
     server.query(
-        'create table "Sch"."Tab" (id serial primary key, name varchar(5) unique, n int not null, made timestamptz default now())'
+        'create table "Sch"."Tab" (id serial primary key, name varchar(5) unique, n int not null,'
+        " made timestamptz default now())"
     )
     target = tw.to_postgres(server.dsn, "Sch.Tab", key="name", create=False)
     writer = target.open(node(Pair), "q")
@@ -145,7 +145,7 @@ def test_a_table_of_the_users(server: Server) -> None:
         match=r"batch 1, row 2 is refused: .*out of range.*\n  row: name='c', n=2147483648",
     ):
         writer.write(1, pairs(("a", 1), ("b", 1), ("c", 2**31), ("d", 1)))
-    with pytest.raises(tw.DataError, match="row 1 is refused: .*too long"):
+    with pytest.raises(tw.DataError, match=r"row 1 is refused: .*too long"):
         writer.write(1, pairs(("a", 1), ("abcdef", 1)))
     writer.write(1, pairs(("ä", 5)))
     writer.close()
@@ -171,12 +171,12 @@ def test_a_row_that_is_refused_is_named(server: Server, name: str) -> None:
     writer.close()
     writer = tw.to_postgres(server.dsn, f"{name}e").open(node(Every), "q")
     for at in (-(2**63), -(2**62)):
-        with pytest.raises(tw.DataError, match="row 1 is refused: .*out of range"):
+        with pytest.raises(tw.DataError, match=r"row 1 is refused: .*out of range"):
             writer.write(0, table(Every, [EVERY[0], EVERY[1]._replace(at=at)]))
     writer.close()
     server.query(f"create table {name}u (name text, n bigint unique)")
     writer = tw.to_postgres(server.dsn, f"{name}u").open(node(Pair), "q")
-    with pytest.raises(tw.DataError, match="row 3 is refused: .*duplicate key"):
+    with pytest.raises(tw.DataError, match=r"row 3 is refused: .*duplicate key"):
         writer.write(0, pairs(*((f"k{n}", n % 3) for n in range(100))))
     assert rows_of(server, f"{name}u") == []
     writer.close()
@@ -281,7 +281,7 @@ def test_a_server_that_cannot_be_reached(server: Server) -> None:
     assert "hidden" not in str(caught.value)
     nowhere = server.dsn.replace("/postgres", "/nowhere")
     with pytest.raises(
-        tw.EnvironmentProblem, match='written: .*"nowhere" does not exist'
+        tw.EnvironmentProblem, match=r'written: .*"nowhere" does not exist'
     ) as caught:
         tw.to_postgres(nowhere, "t").open(node(Pair), "q")
     assert "hidden" not in str(caught.value)

@@ -79,6 +79,7 @@ class Connector:
 #: The connectors of this package; functions are loaded when they are asked for.
 BUILT_IN: Final[dict[str, Connector]] = {
     "delta": Connector(
+        source="thalweg.connectors.delta:delta",
         sink="thalweg.connectors.delta:to_delta",
         example="delta:/data/out",
     ),

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from thalweg.errors import BuildError, EnvironmentProblem
 
 #: Classes of SQLSTATE, or whole ones, whose cause may be over at the next try: lost connections, conflicts of
-#: transactions, too few resources, a server that starts, ends or is a standby yet, a table that another session makes now.
+#: transactions, too few resources, a server that starts, ends or is a standby yet, a table that others make just now.
 _PASSING: Final = ("08", "40", "53", "57P", "55P03", "55006", "42P07", "25006")
 #: What a refused connection says that no patience helps.
 _LASTING: Final = re.compile(
