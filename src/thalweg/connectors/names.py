@@ -31,15 +31,17 @@ def check_names(plan: Plan, inputs: Mapping[str, Any]) -> None:
         )
 
 
-def field_names(where: str, argument: str, given: str | Sequence[str]) -> tuple[str, ...]:
-    """One name, or several, as a tuple.
+def field_names(where: str, argument: str, given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """One name, or several, as a tuple; None is none.
 
     Raises:
         BuildError: something is no name of a field, or comes twice.
     """
-    names = (given,) if isinstance(given, str) else tuple(given)
+    if given is None:
+        return ()
+    names = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
     if not all(isinstance(one, str) and one.isidentifier() for one in names):
         raise refuse(where, argument, "the name of a field, or several", given)
     if len(set(names)) < len(names):
         raise refuse(where, argument, "each field once", given)
-    return names
+    return tuple(map(str, names))

@@ -18,7 +18,7 @@ from thalweg.connectors.delta import tables
 from thalweg.connectors.delta.versions import DataFile, Versions
 from thalweg.connectors.fitting import part_chunk
 from thalweg.connectors.logs import Positions
-from thalweg.connectors.readers import rows_from_table
+from thalweg.connectors.readers import BadRow, rows_from_table
 from thalweg.errors import DataError
 from thalweg.flow.operators.nodes import Source
 from thalweg.times import timestamp
@@ -119,17 +119,18 @@ class DeltaReader:
         return {LANE: str(newest)}
 
     def upto(self, start: Positions, end: Positions, rows: int) -> Positions:
-        at, taken = At.of(start[LANE]), 0
+        reached, taken = At.of(start[LANE]), 0
         try:
-            for at, file in self._files(at, At.of(end[LANE])):
+            for after, file in self._files(reached, At.of(end[LANE])):
+                reached = after
                 if file is not None:
                     taken += _GUESS if file.rows is None else file.rows
                 if taken >= rows:
-                    return {LANE: str(at)}
+                    return {LANE: str(reached)}
         except DataError:
             if not taken:
                 raise
-            return {LANE: str(at)}  # what is good before it is read first
+            return {LANE: str(reached)}  # what is good before it is read first
         return end
 
     def read(
@@ -188,13 +189,16 @@ class DeltaReader:
     # -- rows --------------------------------------------------------------------------------------------
 
     def _rows(self, source: Source, version: int, file: DataFile, chunk_rows: int) -> Feed:
-        name = file.path.rsplit("/", 1)[-1]
+        where = f"{self._log.place} version {version} file {file.path.rsplit('/', 1)[-1]} row"
+
+        def place(one: BadRow) -> str:
+            return f"{where} {one.position}"
+
         row = 0
         for table in self._tables(source, version, file, chunk_rows):
             part = rows_from_table(table, source.record, row)
             row += table.num_rows
-            where = f"{self._log.place} version {version} file {name} row"
-            yield part_chunk(source, part, place=lambda one: f"{where} {one.position}")
+            yield part_chunk(source, part, place=place)
 
     def _tables(
         self, source: Source, version: int, file: DataFile, chunk_rows: int
@@ -281,7 +285,7 @@ def delta(
     if max_rows is not None:
         require_count("delta: max_rows", max_rows)
     first, first_us = _start(start)
-    options = tuple(sorted((storage_options or {}).items()))
+    options = tables.storage_options("delta", storage_options)
     place = absolute(path_of("delta", "path", path))
     return DeltaLog(place, follow, first, first_us, on_change, max_rows, options)
 

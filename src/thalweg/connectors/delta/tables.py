@@ -28,6 +28,20 @@ def package() -> Any:
     return deltalake
 
 
+def storage_options(where: str, given: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+    """Options of an object store, as a description keeps them.
+
+    Raises:
+        BuildError: they are no texts by name.
+    """
+    if given is None:
+        return ()
+    pairs = given.items() if isinstance(given, Mapping) else [("", None)]
+    if not all(isinstance(name, str) and isinstance(value, str) for name, value in pairs):
+        raise BuildError(f"{where}: storage_options: expected a dict of texts by name")
+    return tuple(sorted(pairs))
+
+
 def existing(path: str, storage: Mapping[str, str]) -> Any:
     """The table at a path; None where there is none.
 

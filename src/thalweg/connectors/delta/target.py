@@ -277,9 +277,9 @@ def _with_nulls(rows: pa.Table, found: pa.Schema) -> pa.Table:
 def to_delta(
     path: str,
     *,
-    partition_by: str | Sequence[str] = (),
+    partition_by: str | Sequence[str] | None = None,
     mode: Mode = "append",
-    key: str | Sequence[str] = (),
+    key: str | Sequence[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     patience_s: float = 60.0,
 ) -> DeltaTarget:
@@ -311,6 +311,6 @@ def to_delta(
         field_names("to_delta", "partition_by", partition_by),
         mode,
         keys,
-        tuple(sorted((storage_options or {}).items())),
+        tables.storage_options("to_delta", storage_options),
         float(patience_s),
     )

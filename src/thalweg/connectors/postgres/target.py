@@ -226,5 +226,5 @@ def to_postgres(
     require_text("to_postgres", dsn=dsn, table=table)
     require_flag("to_postgres", create=create)
     require_seconds("to_postgres", patience_s=patience_s)
-    keys = () if key is None else field_names("to_postgres", "key", key)
+    keys = field_names("to_postgres", "key", key)
     return PostgresTarget(dsn, table, keys, create, float(patience_s), pg.server_of(dsn))
