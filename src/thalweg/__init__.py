@@ -52,8 +52,10 @@ if TYPE_CHECKING:
         to_files,
         to_tcp,
     )
+    from thalweg.connectors.delta import delta, to_delta
     from thalweg.connectors.files import files
     from thalweg.connectors.kafka import kafka, to_kafka
+    from thalweg.connectors.postgres import to_postgres
     from thalweg.embedded import run, start
     from thalweg.workers.options import Options
 
@@ -69,14 +71,17 @@ _LAZY = {
     "start": "thalweg.embedded",
     "Options": "thalweg.workers.options",
     "batches": _IO,
+    "delta": "thalweg.connectors.delta",
     "each": _IO,
     "files": _IO,
     "from_iterable": _IO,
     "kafka": "thalweg.connectors.kafka",
     "push_source": _IO,
     "tcp_lines": _IO,
+    "to_delta": "thalweg.connectors.delta",
     "to_files": _IO,
     "to_kafka": "thalweg.connectors.kafka",
+    "to_postgres": "thalweg.connectors.postgres",
     "to_tcp": _IO,
 }
 
@@ -129,6 +134,7 @@ __all__ = [
     "agg",
     "batches",
     "days",
+    "delta",
     "drop",
     "duration",
     "each",
@@ -152,8 +158,10 @@ __all__ = [
     "testing",
     "times",
     "timestamp",
+    "to_delta",
     "to_files",
     "to_kafka",
+    "to_postgres",
     "to_tcp",
     "wait_for_all",
     "wait_for_any",

@@ -249,7 +249,25 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
         tw.files,
         {"path": __file__, "follow": False, "max_files_per_trigger": 3, **READ},
     ),
-    "tw.to_files": lambda: (tw.to_files, {"path": "a.csv", "format": "csv"}),
+    "tw.to_files": lambda: (tw.to_files, {"path": "a.csv", "format": "csv", "partition_by": "n"}),
+    "tw.delta": lambda: (
+        tw.delta,
+        {
+            "path": "a", "follow": False, "start": "latest", "on_change": "skip", "max_rows": 3,
+            "storage_options": {},
+        },
+    ),
+    "tw.to_delta": lambda: (
+        tw.to_delta,
+        {
+            "path": "a", "partition_by": "n", "mode": "upsert", "key": ["n"], "storage_options": {},
+            "patience_s": 1.0,
+        },
+    ),
+    "tw.to_postgres": lambda: (
+        tw.to_postgres,
+        {"dsn": "host=h", "table": "t", "key": "n", "create": False, "patience_s": 1.0},
+    ),
     "tw.each": lambda: (tw.each, {"function": keep}),
     "tw.batches": lambda: (tw.batches, {"function": put}),
     "tw.from_iterable": lambda: (tw.from_iterable, {"items": [], "linger_s": 0.1}),
@@ -356,6 +374,11 @@ ACCEPTS: Final[Mapping[str, set[str]]] = {
     "threads_per_slot": {"None"},
     "Stream.delay(by)": {"0"},
     "streams": {"None"},
+    "partition_by": {"None"},
+    "storage_options": {"None"},
+    "max_rows": {"None"},
+    "patience_s": {"0"},
+    "tw.to_postgres(key)": {"None"},
 }
 #: Where an argument that is None elsewhere must be something, although it is None by default somewhere.
 NEVER_NONE: Final = (

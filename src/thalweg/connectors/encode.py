@@ -88,7 +88,7 @@ def _time_texts(column: Column) -> list[Any]:
 
 
 def _json_encoder(schema: Schema) -> Encoder:
-    plains = [_plainer(field.type) for field in schema.fields]
+    plains = [plainer(field.type) for field in schema.fields]
     nested = [field.type for field in schema.fields if field.type.kind in _NESTED]
     floats_inside = any(kind is Kind.FLOAT for one in nested for kind in _kinds(one))
 
@@ -121,17 +121,17 @@ def _plain_values(column: Column, plain: Callable[[Any], Any] | None) -> Sequenc
     return values if plain is None else [plain(value) for value in values]
 
 
-def _plainer(kind: FieldType) -> Callable[[Any], Any] | None:
+def plainer(kind: FieldType) -> Callable[[Any], Any] | None:
     """The function from a nested value to what JSON writes, with times as text; None where it stays as it is."""
     if kind.kind is Kind.TIMESTAMP:
         return _time_text
     if kind.kind is Kind.LIST and kind.item is not None:
-        item = _plainer(kind.item)
+        item = plainer(kind.item)
         if item is None:
             return None
         return lambda value: None if value is None else [item(one) for one in value]
     if kind.kind is Kind.RECORD and kind.record is not None:
-        parts = [(field.name, _plainer(field.type)) for field in kind.record.fields]
+        parts = [(field.name, plainer(field.type)) for field in kind.record.fields]
 
         def plain(value: Any) -> Any:
             if value is None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal, Protocol, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from thalweg.checkpoint.paths import TEMPORARY
-from thalweg.checks import path_of
+from thalweg.checkpoint.paths import TEMPORARY, absolute
+from thalweg.checks import path_of, refuse
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.contracts import RowSink
 from thalweg.connectors.encode import Encoder, FileFormat, check_fields, csv_header, encoder
 from thalweg.connectors.files import Location, format_of
+from thalweg.connectors.names import field_names
+from thalweg.connectors.partitioned import PartitionedTarget
 from thalweg.connectors.readers.packed import codec_of, compressed
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
 from thalweg.flow.operators.nodes import Sink
@@ -144,18 +146,32 @@ class _ParquetWriter:
         self._held, self._rows = [], 0
 
 
-def to_files(path: Location, format: FileFormat | None = None) -> FileSink:
-    """Writes a sink's rows, in order, to one file, which appears when the run has succeeded.
+def to_files(
+    path: Location,
+    format: FileFormat | None = None,
+    *,
+    partition_by: str | Sequence[str] | None = None,
+) -> FileSink | PartitionedTarget:
+    """Writes a sink's rows, in order, to one file, which appears when the run has succeeded; or to a folder of files.
 
-    A file of that name is replaced. Texts are compressed if the name ends so (``out.csv.gz``).
+    A file of that name is replaced. Texts are compressed if the name ends so (``out.csv.gz``). With ``partition_by``
+    the path is a folder that gets a file for each batch and each of the fields' values, in folders such as
+    ``day=2024-01-01``: in every host the same; ``tw.files(folder, partitions=True)`` reads them.
 
     Args:
-        path: the file; missing folders are made.
-        format: ``"parquet"``, ``"csv"`` (with a header) or ``"json"`` (lines); None: as the name ends.
+        path: the file, or the folder; missing folders are made.
+        format: ``"parquet"``, ``"csv"`` (with a header) or ``"json"`` (lines); None: as the name ends, and in folders
+            Parquet.
+        partition_by: fields by whose values the files lie in folders; the files are without them.
 
     Raises:
         BuildError: the name does not tell one of these formats, or a folder has it.
     """
+    by = field_names("to_files", "partition_by", partition_by)
+    if by:
+        return _partitioned(
+            path_of("to_files", "path", path), "parquet" if format is None else format, by
+        )
     place = os.path.abspath(path_of("to_files", "path", path))
     chosen = format_of(place) if format is None else format
     if chosen is None or chosen == "text" or chosen not in get_args(FileFormat):
@@ -165,3 +181,12 @@ def to_files(path: Location, format: FileFormat | None = None) -> FileSink:
     if os.path.isdir(place):
         raise BuildError(f"to_files: {place} is a folder; name the file to write")
     return FileSink(place, chosen)
+
+
+def _partitioned(path: str, format: FileFormat, by: tuple[str, ...]) -> PartitionedTarget:
+    if format not in get_args(FileFormat):
+        raise refuse("to_files", "format", f"one of {', '.join(get_args(FileFormat))}", format)
+    place = absolute(path)
+    if os.path.isfile(place):
+        raise BuildError(f"to_files: {place} is a file; with partition_by name a folder")
+    return PartitionedTarget(place, format, by)

@@ -177,7 +177,7 @@ def files(
         path: a file, a folder, a glob, or several of these; plain, or as Spark writes it (``file:``, ``hdfs:``,
             ``s3a:``, …).
         format: ``"csv"``, ``"json"`` (a JSON value a line), ``"text"`` or ``"parquet"``; None: as the names end.
-        recursive: also files in folders below.
+        recursive: also files in folders below; ``partitions=True`` reads these, too.
         follow: whether files that come later are read, too: each once, as it is when it is found. None: on Spark with
             a checkpoint they are, else not.
         max_files_per_trigger: on Spark at most so many files a batch.
@@ -195,6 +195,7 @@ def files(
     if not given:
         raise BuildError(f"files: expected a path, a glob or several of them, got {path!r}")
     paths = tuple(absolute(path_of("files", "path", one)) for one in given)
+    recursive = recursive or options.get("partitions") is True
     chosen = _format_of_all(paths, recursive=recursive) if format is None else format
     own = ("recursive", "follow", "max_files_per_trigger")
     read = read_options("files", chosen, options, own)

@@ -1,11 +1,11 @@
-"""Which inputs a flow has, by name."""
+"""Which inputs a flow has, by name, and names of fields as arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from thalweg.checks import meant
+from thalweg.checks import meant, refuse
 from thalweg.errors import BuildError
 from thalweg.plan.plan import Plan
 
@@ -29,3 +29,19 @@ def check_names(plan: Plan, inputs: Mapping[str, Any]) -> None:
             f"flow {plan.flow!r} has no source {one!r}; it has {', '.join(sorted(names)) or 'none'}"
             f"{meant(one, names)}"
         )
+
+
+def field_names(where: str, argument: str, given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """One name, or several, as a tuple; None is none.
+
+    Raises:
+        BuildError: something is no name of a field, or comes twice.
+    """
+    if given is None:
+        return ()
+    names = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+    if not all(isinstance(one, str) and one.isidentifier() for one in names):
+        raise refuse(where, argument, "the name of a field, or several", given)
+    if len(set(names)) < len(names):
+        raise refuse(where, argument, "each field once", given)
+    return tuple(map(str, names))

@@ -47,6 +47,18 @@ def host_and_name(rest: str) -> Sequence[str]:
     return [host, name]
 
 
+def server_and_table(rest: str) -> Sequence[str]:
+    """The address ``//user@host:port/database/table`` of PostgreSQL, as its own address and the table.
+
+    Raises:
+        BuildError: a part is missing.
+    """
+    server, _, table = rest.rpartition("/")
+    if not rest.startswith("//") or server.count("/") < 3 or not table:
+        raise BuildError("expected //USER@HOST:PORT/DATABASE/TABLE behind the scheme")
+    return [f"postgresql:{server}", table]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Connector:
     """What stands behind a scheme.
@@ -71,6 +83,16 @@ BUILT_IN: Final[dict[str, Connector]] = {
         "thalweg.connectors.kafka:to_kafka",
         host_and_name,
         "kafka://localhost:9092/orders",
+    ),
+    "delta": Connector(
+        source="thalweg.connectors.delta:delta",
+        sink="thalweg.connectors.delta:to_delta",
+        example="delta:/data/out",
+    ),
+    "postgres": Connector(
+        sink="thalweg.connectors.postgres:to_postgres",
+        arguments=server_and_table,
+        example="postgres://user@host:5432/database/table",
     ),
 }
 

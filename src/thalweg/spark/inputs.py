@@ -113,6 +113,7 @@ def files(
             f"files: max_files_per_trigger is a whole number, at least 1, not {most!r}"
         )
     require_flag("files", streaming=streaming, recursive=recursive)
+    recursive = recursive or options.get("partitions") is True
     return Files(
         absolute(path_of("files", "path", path)),
         read_options("files", format, options, _OWN_OPTIONS),

@@ -19,7 +19,6 @@ from thalweg.connectors.kafka.client import (
     BrokerWait,
     Trouble,
     brokers_of,
-    code_of,
     connected,
     library,
 )

@@ -15,11 +15,12 @@ from thalweg.connectors.readers.json_lines import read_json
 from thalweg.connectors.readers.options import ReadOptions
 from thalweg.connectors.readers.parquet_files import read_parquet, read_schema
 from thalweg.connectors.readers.parsed import Parsed, cut
+from thalweg.connectors.readers.partitions import Folders, missed
 from thalweg.connectors.readers.steady import Look
 from thalweg.connectors.readers.streams import compression
 from thalweg.connectors.readers.tables import check_types
 from thalweg.connectors.readers.text_lines import check_fields, read_text
-from thalweg.errors import BuildError
+from thalweg.errors import BuildError, DataError
 from thalweg.flow.records import Schema
 
 _LOG: Final = logging.getLogger("thalweg")
@@ -59,6 +60,28 @@ def read_file(
     """
     if batch_rows < 1:
         raise BuildError(f"batch_rows is at least 1, not {batch_rows}")
+    if options.partitions:
+        folders = Folders.of(path, schema)
+        parts = _whole_file(fs, path, folders.inside, options, listed, batch_rows)
+        yield from map(folders.added, parts)
+        return
+    try:
+        yield from _whole_file(fs, path, schema, options, listed, batch_rows)
+    except DataError as error:
+        hint = missed(path, schema, str(error))
+        if not hint:
+            raise
+        raise DataError(f"{error}{hint}") from error
+
+
+def _whole_file(
+    fs: pafs.FileSystem,
+    path: str,
+    schema: Schema,
+    options: ReadOptions,
+    listed: Look | None,
+    batch_rows: int,
+) -> Iterator[Parsed]:
     if options.format == "parquet":
         parts = read_parquet(fs, path, schema, options, listed, batch_rows)
     else:
@@ -82,6 +105,8 @@ def inspect_file(
     """
     names: list[str] = []
     packed = None
+    if options.partitions:
+        schema = Folders.of(path, schema).inside
     if options.format == "parquet":
         found = read_schema(fs, path)
         check_types(found, schema, path)

@@ -72,6 +72,8 @@ class ReadOptions:
     #: Whether files may be written to at their end while they are read: then of each the whole lines that it held when
     #: it was opened are read, and a line without an end does not fit. If not, a file that grows is an error.
     growing: bool = False
+    #: Whether fields are taken from folders such as ``day=2024-01-01`` on a file's path.
+    partitions: bool = False
     line_field: str = "line"
     path_field: str = "path"
     number_field: str = "number"
@@ -89,7 +91,7 @@ class ReadOptions:
                 )
         self._check_csv()
         self._check_times()
-        for name in ("header", "growing"):
+        for name in ("header", "growing", "partitions"):
             if not isinstance(getattr(self, name), bool):
                 raise BuildError(f"{name} is True or False, not {getattr(self, name)!r}")
         for name in ("line_field", "path_field", "number_field"):

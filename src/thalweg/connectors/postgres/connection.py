@@ -1,0 +1,97 @@
+"""Connections with PostgreSQL through psycopg 3, and which of their failures pass."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from thalweg.errors import BuildError, EnvironmentProblem
+
+#: Classes of SQLSTATE, or whole ones, whose cause may be over at the next try: lost connections, conflicts of
+#: transactions, too few resources, a server that starts, ends or is a standby yet, a table that others make just now.
+_PASSING: Final = ("08", "40", "53", "57P", "55P03", "55006", "42P07", "25006")
+#: What a refused connection says that no patience helps.
+_LASTING: Final = re.compile(
+    r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry"
+    r"|could not translate host name|permission denied|SSL (is required|was required)|not supported"
+)
+_SECRET: Final = re.compile(r"(?i)\b(password|sslpassword|passfile)\s*=\s*('(?:[^'\\]|\\.)*'|\S*)")
+_PAIR: Final = re.compile(r"(\w+)\s*=\s*('(?:[^'\\]|\\.)*'|\S*)")
+
+
+def package() -> Any:
+    """The package psycopg.
+
+    Raises:
+        EnvironmentProblem: it is not installed.
+    """
+    try:
+        import psycopg
+    except ImportError:
+        raise EnvironmentProblem(
+            "PostgreSQL needs the package psycopg: pip install 'thalweg[postgres]'"
+        ) from None
+    return psycopg
+
+
+def server_of(dsn: str) -> str:
+    """Host, port and database of an address, without user and password: ``host:5432/db``."""
+    if re.match(r"postgres(ql)?://", dsn):
+        parts = urlsplit(dsn)
+        hosts = parts.netloc.rpartition("@")[2]
+        return f"{hosts or 'local'}/{parts.path.lstrip('/')}"
+    pairs = {name: value.strip("'") for name, value in _PAIR.findall(dsn)}
+    host = pairs.get("host") or pairs.get("hostaddr") or "local"
+    port = f":{pairs['port']}" if "port" in pairs else ""
+    return f"{host}{port}/{pairs.get('dbname', '')}"
+
+
+def connect(dsn: str, **settings: str) -> Any:
+    """A connection in which each statement is a transaction, unless it stands in one.
+
+    Args:
+        dsn: a URI or ``key=value`` pairs.
+        settings: of the session.
+
+    Raises:
+        BuildError: the address cannot be read.
+        psycopg.OperationalError: the server cannot be reached.
+    """
+    psycopg = package()
+    try:
+        given = psycopg.conninfo.conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        raise BuildError(  # what libpq says may show a part of the password
+            "postgres: the address cannot be read; expected postgresql://user@host:5432/database"
+        ) from None
+    chosen = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    given["options"] = f"{given.get('options') or ''} {chosen}".strip()
+    given.setdefault("connect_timeout", "10")
+    given.setdefault("application_name", "thalweg")
+    given["client_encoding"] = "utf8"
+    return psycopg.connect(**given, autocommit=True)
+
+
+def may_pass(error: Exception) -> bool:
+    """Whether the same again may succeed."""
+    psycopg = package()
+    if not isinstance(error, psycopg.Error):
+        return False
+    state = error.sqlstate
+    if state is not None:
+        return state.startswith(_PASSING)
+    lost = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+    return lost and not _LASTING.search(str(error))
+
+
+def essence(error: Exception) -> str:
+    """What an error says: its first lines, and no password."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return _SECRET.sub(r"\1=…", "; ".join(lines[:3]))[:500]
+
+
+def unreachable(place: str, error: Exception, patience_s: float) -> EnvironmentProblem:
+    """The error of a server that a try after the other did not reach."""
+    tried = f", tried for {patience_s:g} s" if may_pass(error) else ""
+    return EnvironmentProblem(f"{place} cannot be reached or written{tried}: {essence(error)}")

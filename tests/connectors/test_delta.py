@@ -1,0 +1,288 @@
+"""Delta tables as outputs: each batch once, whoever else writes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+from tests.connectors import kit
+from tests.connectors.kit import EVERY, Every, Pair, node, plain, table
+
+import thalweg as tw
+from thalweg.columns.chunks import Chunk
+from thalweg.connectors import once
+from thalweg.flow.records import Schema
+
+deltalake = pytest.importorskip("deltalake", reason="needs the package deltalake")
+
+
+def rows_of(path: Any, record: type = Pair) -> list[Any]:
+    """The rows of a table in the order of its first field."""
+    found = deltalake.DeltaTable(path).to_pyarrow_table()
+    wanted = Schema.of(record).arrow
+    found = found.select(wanted.names).cast(wanted)
+    return sorted(Chunk.from_arrow(Schema.of(record), found).rows(), key=lambda row: row[0])
+
+
+def pairs(*rows: tuple[str, int]) -> pa.Table:
+    return table(Pair, [Pair(*row) for row in rows])
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "table"
+
+
+def test_every_type_comes_back(place: Path) -> None:
+    """A row of every type, with None, the ends of numbers and times, and any text; in both modes."""
+    for at, target in enumerate(
+        (tw.to_delta(str(place)), tw.to_delta(f"{place}2", mode="upsert", key="key"))
+    ):
+        writer = target.open(node(Every), "q")
+        writer.write(0, table(Every, EVERY))
+        assert plain(rows_of(target.path, Every)) == plain(EVERY), at
+
+
+def test_a_batch_counts_once(place: Path) -> None:
+    """The last batch may come again, also from a new process; a run's rows are those of its batches."""
+    target = tw.to_delta(str(place), partition_by="name")
+    first = target.open(node(Pair), "q")
+    first.write(0, pairs(("a", 1)))
+    first.write(3, pairs(("b", 2)))
+    first.write(3, pairs(("b", 2)))
+    again = target.open(node(Pair), "q")
+    again.write(3, pairs(("b", 2)))
+    again.write(4, pairs(("c", 3)))
+    assert rows_of(place) == [("a", 1), ("b", 2), ("c", 3)]
+    assert deltalake.DeltaTable(place).metadata().partition_columns == ["name"]
+    other = target.open(node(Pair), "another")
+    other.write(0, pairs(("d", 4)))
+    assert len(rows_of(place)) == 4
+
+
+def test_a_second_writer_is_fenced(place: Path) -> None:
+    """Of two that write the same batches one goes on and the other ends; and so does one that comes too late."""
+    target = tw.to_delta(str(place))
+    old, new = (target.open(node(Pair), "q") for _ in range(2))
+    old.write(0, pairs(("a", 1)))
+    new.write(0, pairs(("a", 1)))
+    new.write(1, pairs(("b", 2)))
+    with pytest.raises(
+        tw.EnvironmentProblem, match="another process writes the same batches: before batch 1"
+    ):
+        old.write(1, pairs(("b", 2)))
+    with pytest.raises(
+        tw.EnvironmentProblem, match="it has batch 1 of this query already, and batch 0"
+    ):
+        target.open(node(Pair), "q").write(0, pairs(("a", 1)))
+    assert rows_of(place) == [("a", 1), ("b", 2)]
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_the_commit_itself_fences(place: Path, mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that both found the batch missing: the protocol refuses the second commit, and the next try says why."""
+    target = tw.to_delta(str(place), mode=mode, key="name" if mode == "upsert" else ())
+    old, new = (target.open(node(Pair), "q") for _ in range(2))
+    is_new = once.Numbers.is_new
+
+    def then_the_other(self: Any, batch: int, found: Any) -> bool:
+        monkeypatch.setattr(once.Numbers, "is_new", is_new)
+        answer = is_new(self, batch, found)
+        new.write(batch, pairs(("a", 1)))
+        return answer
+
+    monkeypatch.setattr(once.Numbers, "is_new", then_the_other)
+    with pytest.raises(tw.EnvironmentProblem, match="another process writes the same batches"):
+        old.write(0, pairs(("a", 1)))
+    assert rows_of(place) == [("a", 1)]
+
+
+def test_a_commit_whose_answer_was_lost_counts(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What this writer itself committed is no other's."""
+    writer = tw.to_delta(str(place)).open(node(Pair), "q")
+    write = deltalake.write_deltalake
+    lost = [True]
+
+    def loses(*args: Any, **options: Any) -> None:
+        write(*args, **options)
+        if lost.pop():
+            raise deltalake.exceptions.CommitFailedError("no answer")
+
+    writer.write(0, pairs(("a", 1)))
+    monkeypatch.setattr(deltalake, "write_deltalake", loses)
+    writer.write(1, pairs(("b", 2)))
+    lost.append(False)
+    writer.write(2, pairs(("c", 3)))
+    assert rows_of(place) == [("a", 1), ("b", 2), ("c", 3)]
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_commits_of_others_are_no_obstacle(
+    place: Path, mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit of others between reading the table and our own: appended to, or merged into what they left."""
+    target = tw.to_delta(str(place), mode=mode, key="name" if mode == "upsert" else ())
+    writer = target.open(node(Pair), "q")
+    is_new = once.Numbers.is_new
+
+    def then_others(self: Any, batch: int, found: Any) -> bool:
+        monkeypatch.setattr(once.Numbers, "is_new", is_new)
+        deltalake.write_deltalake(place, pairs(("a", 0), ("z", 9)), mode="append")
+        return is_new(self, batch, found)
+
+    monkeypatch.setattr(once.Numbers, "is_new", then_others)
+    writer.write(0, pairs(("a", 1), ("b", 2)))
+    added = [("a", 0), ("a", 1), ("b", 2), ("z", 9)]
+    assert sorted(rows_of(place)) == (added if mode == "append" else [("a", 1), ("b", 2), ("z", 9)])
+
+
+def test_upsert_leaves_the_last_row_of_a_key(place: Path) -> None:
+    """In a batch the last row counts, over batches the last batch; the table's other columns stay."""
+    target = tw.to_delta(str(place), mode="upsert", key=["name"])
+    writer = target.open(node(Pair), "q")
+    writer.write(0, pairs(("a", 1), ("b", 1), ("a", 2)))
+    deltalake.DeltaTable(place).alter.add_columns([deltalake.Field("more", "string")])
+    writer.write(1, pairs(("c", 1), ("c", 2), ("b", 3)))
+    assert rows_of(place) == [("a", 2), ("b", 3), ("c", 2)]
+
+
+def test_other_columns_are_null(place: Path) -> None:
+    """A column that others add while a run appends is null in its rows; one that may not be null ends it."""
+    writer = tw.to_delta(str(place)).open(node(Pair), "q")
+    writer.write(0, pairs(("a", 1)))
+    deltalake.DeltaTable(place).alter.add_columns([deltalake.Field("more", "string")])
+    writer.write(1, pairs(("b", 2)))
+    assert deltalake.DeltaTable(place).to_pyarrow_table().column("more").null_count == 2
+
+
+class Three(NamedTuple):
+    name: str | None
+    n: float
+    x: int
+
+
+def test_a_table_that_does_not_fit_is_refused(place: Path) -> None:
+    """Its schema is not changed: the fields that do not fit are named, all of them."""
+    tw.to_delta(str(place)).open(node(Pair), "q")
+    with pytest.raises(tw.BuildError) as caught:
+        tw.to_delta(str(place)).open(node(Three), "q")
+    for said in ("name may not be null", "n is int64, the field double", "no column x"):
+        assert said in str(caught.value)
+    with pytest.raises(tw.BuildError, match=r"partitioned by \(\), and partition_by says \(name\)"):
+        tw.to_delta(str(place), partition_by="name").open(node(Pair), "q")
+
+
+class Odd(NamedTuple):
+    share: float
+    group: str | None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"partition_by": "share"}, "partition_by: share is float; expected one of int, str"),
+        ({"partition_by": "what"}, "has no field 'what'"),
+        (
+            {"mode": "upsert", "key": "group"},
+            r"group is str \| None; expected .*, and not Optional",
+        ),
+    ],
+)
+def test_a_record_that_does_not_fit_is_refused(place: Path, options: Any, said: str) -> None:
+    with pytest.raises(tw.BuildError, match=said):
+        tw.to_delta(str(place), **options).check(node(Odd))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"mode": "merge"}, "one of append, upsert"),
+        ({"mode": "upsert"}, "go together"),
+        ({"key": "n"}, "go together"),
+        ({"partition_by": ["a", "a"]}, "each field once"),
+    ],
+)
+def test_arguments_that_cannot_be_meant(options: Any, said: str) -> None:
+    with pytest.raises(tw.BuildError, match=said):
+        tw.to_delta("x", **options)
+
+
+def test_rows_that_do_not_fit_are_named(place: Path) -> None:
+    """An empty text where Delta gives null back; a number too large for the table; a row that breaks a constraint."""
+    writer = tw.to_delta(str(place), partition_by="name").open(node(Pair), "q")
+    with pytest.raises(
+        tw.DataError, match="batch 0, row 1: the partition column name is an empty text"
+    ):
+        writer.write(0, pairs(("a", 1), ("", 2)))
+    small = pa.schema([pa.field("name", pa.string(), False), pa.field("n", pa.int32(), False)])
+    deltalake.DeltaTable.create(f"{place}2", schema=small)
+    writer = tw.to_delta(f"{place}2").open(node(Pair), "q")
+    with pytest.raises(tw.DataError, match=r"batch 0, row 1: .*2147483648.*\n  row: name='b'"):
+        writer.write(0, pairs(("a", 2**31 - 1), ("b", 2**31)))
+    deltalake.DeltaTable(f"{place}2").alter.add_constraint({"pos": "n > 0"})
+    with pytest.raises(tw.DataError, match="breaks a constraint"):
+        writer.write(0, pairs(("a", 1), ("b", -1)))
+    writer.write(0, pairs(("a", 1)))
+    assert rows_of(f"{place}2") == [("a", 1)]
+
+
+def test_a_place_that_cannot_be_written(place: Path) -> None:
+    place.write_text("a file")
+    with pytest.raises(tw.EnvironmentProblem, match=r"delta:.* cannot be"):
+        tw.to_delta(str(place / "x")).open(node(Pair), "q")
+
+
+def test_without_the_package(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    with pytest.raises(tw.EnvironmentProblem, match=r"pip install 'thalweg\[delta\]'"):
+        tw.to_delta(str(place)).open(node(Pair), "q")
+
+
+def test_secrets_are_not_shown() -> None:
+    assert "hidden" not in repr(tw.to_delta("x", storage_options={"secret": "hidden"}))
+
+
+def copied() -> tw.Flow:
+    flow = tw.Flow("copied")
+    flow.source("in", Pair).sink("out")
+    return flow
+
+
+def test_a_run_writes_its_rows(place: Path) -> None:
+    """Through ``tw.run``: all rows, in few versions; one without rows makes the table."""
+    rows = [Pair(f"k{n}", n) for n in range(1000)]
+    tw.run(copied(), {"in": []}, {"out": tw.to_delta(str(place))})
+    assert rows_of(place) == []
+    tw.run(copied(), {"in": rows}, {"out": tw.to_delta(str(place))})
+    assert sorted(rows_of(place), key=lambda row: row.n) == rows
+
+
+def test_many_files_are_mentioned(
+    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from thalweg.connectors.delta import target
+
+    monkeypatch.setattr(target, "MANY_FILES", 3)
+    monkeypatch.setattr(target, "_LOOK_BATCHES", 2)
+    writer = tw.to_delta(str(place)).open(node(Pair), "q")
+    for batch in range(6):
+        writer.write(batch, pairs(("a", 1)))
+    assert [one.message for one in caplog.records if "has 4 files" in one.message]
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.merge
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_killed_at_random(tmp_path: Path, place: Path, mode: str) -> None:
+    """kill -9 of a writing process at random points, again and again: the table is as after an undisturbed run."""
+    options = ", mode='upsert', key='name'" if mode == "upsert" else ""
+    assert kit.run_killed(f"tw.to_delta({str(place)!r}{options})", tmp_path, kills=5) >= 3
+    found = rows_of(place)
+    assert sorted(found) == (
+        sorted(kit.all_rows()) if mode == "append" else sorted(kit.last_rows().items())
+    )
