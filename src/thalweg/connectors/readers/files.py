@@ -59,6 +59,7 @@ def read_file(
     """
     if batch_rows < 1:
         raise BuildError(f"batch_rows is at least 1, not {batch_rows}")
+    options = options.of_source(schema)
     if options.format == "parquet":
         parts = read_parquet(fs, path, schema, options, listed, batch_rows)
     else:
@@ -82,16 +83,17 @@ def inspect_file(
     """
     names: list[str] = []
     packed = None
+    options = options.of_source(schema)
     if options.format == "parquet":
         found = read_schema(fs, path)
         check_types(found, schema, path)
         names = list(found.names)
     elif options.format == "csv":
-        names = read_header(fs, path, options) if options.header else list(schema.names)
+        names = read_header(fs, path, options) if options.header else list(schema.columns)
         layout(path, names or None, schema, options)
     elif options.format == "text":
         check_fields(path, schema, options)
     if options.format != "parquet":
         packed = compression(fs, path)
-    extra = tuple(name for name in names if name not in schema.names)
+    extra = tuple(name for name in names if name not in schema.columns)
     return FileReport(path, tuple(names), extra, packed)
