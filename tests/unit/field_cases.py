@@ -55,6 +55,14 @@ class Time(NamedTuple):
     x: tw.Timestamp
 
 
+class Times(NamedTuple):
+    x: list[tw.Timestamp]
+
+
+class Inside(NamedTuple):
+    x: Time
+
+
 class Ints(NamedTuple):
     x: list[int]
 
@@ -90,6 +98,8 @@ class Case(NamedTuple):
     #: as Arrow arrays of one value
     arrow: tuple[Any, ...] = ()
     options: dict[str, Any] = {}
+    #: of the flow's source
+    reading: dict[str, Any] = {}
 
 
 def arrays(value: Any, *types: pa.DataType) -> tuple[Any, ...]:
@@ -380,7 +390,88 @@ CASES = {
         json='"12:00:00.1234567"',
         options={"timestamp_formats": ["%H:%M:%S.%f"]},
     ),
-    "a datetime": Case(Time, Refused("write tw.timestamp"), dt.datetime(2026, 1, 31)),
+    "a datetime without a zone": Case(
+        Time, Refused(r"it has no zone.*replace\(tzinfo=datetime.UTC\)"), dt.datetime(2026, 1, 31)
+    ),
+    "a datetime": Case(
+        Time,
+        NOON,
+        dt.datetime(2026, 1, 31, 14, tzinfo=dt.timezone(dt.timedelta(hours=2))),
+    ),
+    "a date": Case(Time, NOON - 43_200_000_000, dt.date(2026, 1, 31)),
+    "a text of a time": Case(Time, NOON, "2026-01-31T12:00:00Z"),
+    "a text of a time without a zone": Case(Time, NOON, "2026-01-31 12:00"),
+    "a text that is no time": Case(
+        Time,
+        Refused("not an ISO 8601 time; timestamp_formats= reads others"),
+        "noon",
+        "noon",
+        '"noon"',
+    ),
+    "a time of another form": Case(
+        Time,
+        Refused(r"timestamp_formats=\['%m/%d/%Y %I:%M %p'\] reads times like this"),
+        "01/31/2026 12:00 PM",
+        "01/31/2026 12:00 PM",
+        '"01/31/2026 12:00 PM"',
+    ),
+    "digits of seconds": Case(Time, Refused("set epoch_unit='s'"), "1769860800"),
+    "seconds of a clock": Case(Time, Refused(r"round\(x \* 1_000_000\)"), 1769860800.5),
+    "a text in a list of times": Case(Times, [NOON, 5], ["2026-01-31T12:00:00Z", 5]),
+    "a time in a record": Case(Inside, Time(NOON), {"x": "2026-01-31T12:00:00Z"}),
+    "seconds by the source": Case(
+        Time,
+        NOON,
+        NOON // 10**6,
+        str(NOON // 10**6),
+        str(NOON // 10**6),
+        arrays(NOON // 10**6, *WIDE),
+        reading={"epoch_unit": "s"},
+    ),
+    "seconds in text by the source": Case(
+        Time, NOON, str(NOON // 10**6), reading={"epoch_unit": "s"}
+    ),
+    "a list of seconds by the source": Case(
+        Times,
+        [NOON, 0],
+        [NOON // 10**6, 0],
+        json=f"[{NOON // 10**6}, 0]",
+        arrow=arrays([NOON // 10**6, 0], pa.list_(pa.int64())),
+        reading={"epoch_unit": "s"},
+    ),
+    "a record of seconds by the source": Case(
+        Inside,
+        Time(NOON),
+        (NOON // 10**6,),
+        json=f'{{"x": {NOON // 10**6}}}',
+        arrow=(pa.array([{"x": NOON // 10**6}]),),
+        reading={"epoch_unit": "s"},
+    ),
+    "the option of an input first": Case(
+        Time,
+        NOON,
+        cell=str(NOON // 10**3),
+        json=str(NOON // 10**3),
+        options={"epoch_unit": "ms"},
+        reading={"epoch_unit": "s"},
+    ),
+    "nanoseconds by the source": Case(
+        Time,
+        FINER,
+        NOON * 1000 + 1,
+        str(NOON * 1000 + 1),
+        str(NOON * 1000 + 1),
+        arrays(NOON * 1000 + 1, pa.int64()),
+        reading={"epoch_unit": "ns"},
+    ),
+    "a format by the source": Case(
+        Time,
+        NOON,
+        "31.01.2026 12:00",
+        "31.01.2026 12:00",
+        '"31.01.2026 12:00"',
+        reading={"timestamp_formats": ["%d.%m.%Y", "%d.%m.%Y %H:%M"]},
+    ),
     "an hour 24": Case(
         Time, Refused("time of day"), cell="2026-01-31T24:00", json='"2026-01-31T24:00"'
     ),

@@ -170,7 +170,7 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
         flow_of().source,
         {
             "name": "rows", "record": Row, "order_by": "ts", "lateness": 3, "arrival": (), "order": "total",
-            "errors": None,
+            "errors": None, "names": None, "epoch_unit": None, "timestamp_formats": (),
         },
     ),
     "Flow.union": lambda: united("flow"),
@@ -361,6 +361,7 @@ ACCEPTS: Final[Mapping[str, set[str]]] = {
     "format": {"None"},
     "max_files_per_trigger": {"None"},
     "follow": {"None"},
+    "names": {"None"},
     "maximum": {"None"},
     "reserved": {"0", "None"},
     "starve_after_s": {"None"},

@@ -18,8 +18,8 @@ from tests.sizes import sized
 
 import thalweg as tw
 from thalweg.connectors import RowSink, never, opened
-from thalweg.connectors.readers.cells import FIRST, LAST
 from thalweg.connectors.sinks import CollectSink, as_sink, choose_sinks
+from thalweg.time_texts import FIRST, LAST
 
 ROWS = [Pair(n, "abc"[n % 3]) for n in range(10)]
 

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import thalweg
+import thalweg as tw
 from thalweg.cli import app
 from thalweg.cli.failures import CLOSED
 from thalweg.flow.records import Schema
@@ -129,6 +130,39 @@ def test_commands_end_quietly_on_a_closed_pipe(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(plans, "load_flow", show)
     result = CliRunner().invoke(app, ["explain", "x.py"])
     assert (result.exit_code, result.output) == (CLOSED, "")
+
+
+class At(NamedTuple):
+    at: tw.Timestamp | None
+
+
+class Timed(NamedTuple):
+    ts: tw.Timestamp
+    several: list[tw.Timestamp]
+    one: At | None
+
+
+def test_times_are_shown_as_times(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result's rows for people: also times inside lists and records, and those that Python's calendar lacks."""
+    monkeypatch.setenv("COLUMNS", "200")
+    flow = tw.Flow("timed")
+    timed = flow.source("timed", Timed)
+    timed.sink("out")
+    timed.filter(lambda row: row.ts < 0).sink("none")
+    rows = [Timed(0, [1], At(2_000_000)), Timed(2**60, [], None), Timed(0, [], At(None))]
+    result = tw.run(flow, {"timed": rows})
+    result.show("out", rows=2)
+    told = printed(capsys)
+    assert "out: 3 rows" in told and "1 more" in told
+    first = "1970-01-01T00:00:00Z │ [1970-01-01T00:00:00.000001Z] │ At(at=1970-01-01T00:00:02Z)"
+    assert re.search(re.sub(" +", " +", re.escape(first).replace("\\ ", " ")), told)
+    assert f"{2**60}us" in told and "At(at=–)" not in told
+    result.show("none")
+    assert printed(capsys) == "none: 0 rows\n"
+    with pytest.raises(tw.BuildError, match="no rows of a sink 'nowhere'"):
+        result.show("nowhere")
 
 
 @pytest.mark.slow

@@ -115,7 +115,7 @@ READERS = {
 
 def outcome(reader: Reader, case: Case, value: Any, folder: Path) -> Any:
     """The value that came out, or why it did not fit."""
-    source = source_node(case.record, errors="reject")
+    source = source_node(case.record, errors="reject", **case.reading)
     try:
         fed = list(reader.read(source, value, dict(case.options), folder))
     except (DataError, SchemaError) as error:
@@ -165,7 +165,7 @@ def test_the_reference_has_the_same_rule() -> None:
         if case.value is NOTHING or case.options:
             continue
         flow = tw.Flow("test")
-        source = flow.source("in", case.record, errors="reject")
+        source = flow.source("in", case.record, errors="reject", **case.reading)
         source.sink("out")
         source.rejected.sink("bad")
         sinks = run_reference(flow, {"in": [(case.value,)]}).sinks

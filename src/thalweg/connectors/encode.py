@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from thalweg.columns.chunks import Chunk, Column
-from thalweg.connectors.readers.cells import FIRST, LAST
 from thalweg.errors import DataError, SchemaError
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
+from thalweg.time_texts import FIRST, LAST
 
 LineFormat = Literal["json", "csv"]
 FileFormat = Literal["parquet", "csv", "json"]

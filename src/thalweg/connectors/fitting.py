@@ -15,10 +15,11 @@ from thalweg.connectors.contracts import BadRow, Fed, Feed
 from thalweg.connectors.readers import BadRow as Misfit
 from thalweg.connectors.readers import Parsed, far_out, rows_from_table, times_within, without
 from thalweg.errors import DataError
-from thalweg.flow.field_types import FieldType
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.fit_code import is_plain
 from thalweg.flow.operators.lanes import not_declared
 from thalweg.flow.operators.nodes import Source
+from thalweg.flow.reading import Reading
 from thalweg.times import EXTREME
 
 
@@ -85,14 +86,14 @@ def fitting_columns(source: Source, rows: Sequence[Any]) -> list[Column] | None:
         return None
     keys: Sequence[Any] = range(len(record.fields))
     if kinds == {dict}:
-        keys = record.names
+        keys = record.columns
     elif not kinds <= {record.cls, tuple} or set(map(len, rows)) != {len(keys)}:
         return None
     columns = []
     for field, key in zip(record.fields, keys, strict=True):
         try:
             values = list(map(operator.itemgetter(key), rows))
-            made = _fitting_column(field.type, values)
+            made = _fitting_column(field.type, values, record.reading)
         except (KeyError, TypeError):
             return None
         if field.name == source.order_by and not _in_time(made):
@@ -104,16 +105,17 @@ def fitting_columns(source: Source, rows: Sequence[Any]) -> list[Column] | None:
     return columns
 
 
-def _fitting_column(kind: FieldType, values: Sequence[Any]) -> Column:
+def _fitting_column(kind: FieldType, values: Sequence[Any], reading: Reading) -> Column:
     """The column of what an input gave.
 
     Raises:
         TypeError: a value does not fit.
     """
-    made = try_column(kind, values) if is_plain(kind) else None
-    return (
-        made if made is not None else Column.from_python(kind, [kind.take(one) for one in values])
-    )
+    as_it_is = is_plain(kind) and not (reading.epoch_unit and kind.kind is Kind.TIMESTAMP)
+    made = try_column(kind, values) if as_it_is else None
+    if made is not None:
+        return made
+    return Column.from_python(kind, [kind.take(one, reading) for one in values])
 
 
 def _in_time(column: Column) -> bool:

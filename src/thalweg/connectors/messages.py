@@ -139,8 +139,9 @@ class MessageParser:
                 raise BuildError(
                     f"input {source.name!r}: {made_by}: {what}={field!r}: {record} has no such field"
                 )
+        self._read = options.read.of_source(record)
         inside = [one for one in record.fields if one.name not in fields.values()]
-        self._value = Schema.make_record(record.name, inside)
+        self._value = Schema.make_record(record.name, inside).read_as(record.reading)
         beside = [Field(name, record.field(name).type) for name in fields.values()]
         self._beside = Schema.make_record(record.name, beside)
         self._decode = self._decoder(made_by)
@@ -227,7 +228,7 @@ class MessageParser:
         if options.decode is not None:
             return functools.partial(self._by_function, options.decode)
         if options.format == "json":
-            parse = record_parser(self._value, options.read)
+            parse = record_parser(self._value, self._read)
             return functools.partial(self._json, parse)
         if options.format == "avro":
             return functools.partial(self._by_function, _avro_decoder(str(options.schema)))
@@ -254,7 +255,7 @@ class MessageParser:
         lines = Lines(data + b"\n", ends, 0)
         if None in values:
             return self._nulls_apart(values, parse)
-        parts = list(parse_json(lines, self._value, self._options.read, parse)) if texts else []
+        parts = list(parse_json(lines, self._value, self._read, parse)) if texts else []
         bad = [
             dataclasses.replace(one, reason="an empty message", text="")
             if one.position in empty
@@ -283,7 +284,7 @@ class MessageParser:
         good: list[Any] = []
         rows: list[int] = []
         bad: list[BadRow] = []
-        nothing = dict.fromkeys(self._value.names)
+        nothing = dict.fromkeys(self._value.columns)
         for row, value in enumerate(values):
             try:
                 good.append(self._value.take(nothing if value is None else decode(value)))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from thalweg.flow.field_types import Kind
+from thalweg.columns.chunks import Chunk
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
 from thalweg.printing import Table
 from thalweg.times import text
@@ -18,21 +18,31 @@ def shown_table(title: str, record: Schema, rows: pa.Table, total: int) -> Table
     out = Table(title)
     for field in record.fields:
         out.column(field.name, right=field.type.kind in (Kind.INT, Kind.FLOAT))
-    for row in _readable(record, rows):
+    columns = [
+        [shown(column.type, value) for value in column.to_python()]
+        for column in Chunk.from_arrow(record, rows).columns
+    ]
+    for row in zip(*columns, strict=True):
         out.row(*row)
     if total > rows.num_rows:
         out.note(f"… {total - rows.num_rows:,} more")
     return out
 
 
-def _readable(record: Schema, table: pa.Table) -> list[Sequence[str]]:
-    columns: list[list[Any]] = []
-    for field in record.fields:
-        column = table.column(field.name)
-        if field.type.kind is Kind.TIMESTAMP:
-            times = column.cast(pa.int64()).to_pylist()
-            columns.append([None if one is None else text(one) for one in times])
-        else:
-            columns.append(column.to_pylist())
-    shown = [["–" if one is None else str(one) for one in column] for column in columns]
-    return list(zip(*shown, strict=True))
+def shown(kind: FieldType, value: Any) -> str:
+    """A value as people read it, times inside lists and records, too."""
+    if value is None:
+        return "–"
+    if kind.kind is Kind.TIMESTAMP:
+        return text(value)
+    if kind.item is not None:
+        return f"[{', '.join(_inside(kind.item, one) for one in value)}]"
+    if kind.record is not None:
+        pairs = zip(kind.record.fields, value, strict=True)
+        inner = ", ".join(f"{field.name}={_inside(field.type, one)}" for field, one in pairs)
+        return f"{kind.record.name}({inner})"
+    return str(value)
+
+
+def _inside(kind: FieldType, value: Any) -> str:
+    return repr(value) if isinstance(value, str | bytes) else shown(kind, value)

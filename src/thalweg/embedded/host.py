@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import inspect
 import itertools
 import logging
@@ -13,7 +12,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from thalweg.brief import brief, counted
 from thalweg.checks import refuse, require_count, require_mapping, require_seconds
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors import (
@@ -33,13 +31,13 @@ from thalweg.embedded.feeding import Event, Feeding
 from thalweg.embedded.generators import generators
 from thalweg.embedded.lanes import refuse_unknown_lanes, tell_lanes
 from thalweg.embedded.read_ahead import is_worth_a_thread, read_ahead
+from thalweg.embedded.result import Result as Result
 from thalweg.engine.build import Prepared, prepare
 from thalweg.engine.contract import CHUNK_ROWS, Engine, Leaving
 from thalweg.engine.machine import usable_processors
 from thalweg.engine.port_room import PortRooms
 from thalweg.engine.serial import SerialEngine
 from thalweg.errors import BuildError
-from thalweg.flow.failures import shorten
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Source
 from thalweg.plan.plan import Edge, Plan, make_plan
@@ -51,52 +49,6 @@ from thalweg.workers.engine import HeldUp, ParallelEngine
 from thalweg.workers.options import Options, require_policy
 from thalweg.workers.step_size import STEP_ROWS
 from thalweg.workers.threads import Workers
-
-#: Sinks that a result shows of itself.
-_SHOWN: Final = 10
-
-
-@dataclasses.dataclass(slots=True, repr=False)
-class Result:
-    """What an embedded run gave.
-
-    ``sinks`` has a pyarrow table for each sink that collects, in the order of the flow; ``counts`` rows in, out, late
-    and rejected by operator, also of those that no row has reached; ``progress`` throughput, latency by sink (p50,
-    p99), and what each operator did.
-    """
-
-    sinks: dict[str, pa.Table]
-    counts: dict[str, dict[str, int]]
-    progress: RunProgress
-    _chunks: dict[str, list[Chunk]]
-
-    def rows(self, sink: str) -> list[Any]:
-        """A sink's output as records of the flow's classes.
-
-        Raises:
-            BuildError: there is no sink of that name, or its rows went elsewhere.
-        """
-        if sink not in self._chunks:
-            known = ", ".join(sorted(self._chunks)) or "none"
-            raise BuildError(f"no rows of a sink {sink!r} are kept; they are of: {known}")
-        return [row for chunk in self._chunks[sink] for row in chunk.rows()]
-
-    def __repr__(self) -> str:
-        """What came in and out, in some lines; the rows are in ``sinks`` and ``rows(sink)``."""
-        lines = [
-            f"<Result: {counted(self.progress.rows_in, 'row')} in, {self.progress.seconds:.3g} s"
-        ]
-        for name, table in itertools.islice(self.sinks.items(), _SHOWN):
-            lines.append(
-                f"  sink {name!r}: {counted(table.num_rows, 'row')} ({', '.join(table.column_names)})"
-            )
-        if len(self.sinks) > _SHOWN:
-            lines.append(f"  … {len(self.sinks) - _SHOWN:,} more sinks")
-        for what in ("late", "rejected"):
-            some = {name: its[what] for name, its in self.counts.items() if its.get(what)}
-            if some:
-                lines.append(f"  {what}: {brief(some)}")
-        return "\n".join(shorten(line, 200) for line in lines) + ">"
 
 
 @contextlib.contextmanager

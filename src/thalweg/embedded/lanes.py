@@ -40,7 +40,7 @@ def _lanes_of(source: Any, given: Any) -> tuple[Any, ...] | None:
         if isinstance(given, pa.RecordBatch):
             given = pa.table(given)
         if isinstance(given, pa.Table):
-            return lanes_of_table(source, given.column(source.lane))
+            return lanes_of_table(source, given.column(source.column(str(source.lane))))
         if not isinstance(given, Collection):
             return None
         return _lanes_of_rows(source, given)
@@ -51,6 +51,7 @@ def _lanes_of(source: Any, given: Any) -> tuple[Any, ...] | None:
 
 def _lanes_of_rows(source: Source, rows: Collection[Any]) -> tuple[Any, ...]:
     assert source.lane is not None
-    place, coerce = source.record.index(source.lane), source.record.field(source.lane).type.coerce
-    found = {row.get(source.lane) if isinstance(row, Mapping) else row[place] for row in rows}
-    return tuple(sorted({coerce(lane) for lane in found}, key=lane_order))
+    record, column = source.record, source.column(source.lane)
+    place, take = record.index(source.lane), record.field(source.lane).type.take
+    found = {row.get(column) if isinstance(row, Mapping) else row[place] for row in rows}
+    return tuple(sorted({take(lane, record.reading) for lane in found}, key=lane_order))

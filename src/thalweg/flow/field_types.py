@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from thalweg.flow.reading import PLAIN, Reading
+from thalweg.time_texts import Unfit
+
 if TYPE_CHECKING:
     from thalweg.flow.records import Schema
 
@@ -133,6 +136,13 @@ class FieldType:
         return self.kind in _FIXED
 
     @property
+    def has_times(self) -> bool:
+        """Whether its values are Timestamps, or hold some."""
+        inside = self.record.has_times if self.record is not None else False
+        inside = inside or (self.item is not None and self.item.has_times)
+        return self.kind is Kind.TIMESTAMP or inside
+
+    @property
     def arrow(self) -> pa.DataType:
         """The Arrow type at the edges, in state files and between slots."""
         if self.kind is Kind.LIST:
@@ -220,11 +230,11 @@ class FieldType:
             return value
         raise TypeError(f"expected {self}, got {type(value).__name__} {value!r:.60}")
 
-    def take(self, value: Any) -> Any:
+    def take(self, value: Any, reading: Reading = PLAIN) -> Any:
         """The value of an input as this type holds it: exactly, or not at all.
 
         In contrast to :meth:`coerce`, which is for what functions return, a bool is no number here, and a number must
-        be one that a float can hold.
+        be one that a float can hold. A Timestamp is also taken from what ``reading`` says.
 
         Raises:
             TypeError: as :meth:`coerce`; or the value is not one of this type.
@@ -233,12 +243,23 @@ class FieldType:
         if kind in _NUMBERS:
             if type(value) is bool or type(value).__name__ == "bool_":
                 raise TypeError(f"expected {self}, got bool {value!r}")
+            if kind is Kind.TIMESTAMP:
+                value = self._time(value, reading)
             return _exact_float(self, value) if kind is Kind.FLOAT else self.coerce(value)
         if kind is Kind.LIST and isinstance(value, (list, tuple)) and self.item is not None:
-            return list(value) if self.item.holds(value) else list(map(self.item.take, value))
+            if self.item.holds(value) and not reading.epoch_unit:
+                return list(value)
+            return [self.item.take(one, reading) for one in value]
         if self.record is not None and value is not None:
-            return self.record.take(value)
+            return self.record.take(value, reading.inner)
         return self.coerce(value)
+
+    def _time(self, value: Any, reading: Reading) -> Any:
+        try:
+            return reading.time(value)
+        except Unfit as error:
+            came = f"{type(value).__name__} {value!r:.60}"
+            raise TypeError(f"expected {self}, got {came} ({error})") from None
 
     def holds(self, values: Sequence[Any]) -> bool:
         """Whether all values surely are what :meth:`coerce` makes of them, and nobody can change them in place.

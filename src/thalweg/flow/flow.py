@@ -48,7 +48,9 @@ from thalweg.flow.operators.nodes import (
     Sink,
     Source,
 )
+from thalweg.flow.reading import PLAIN, reading_of
 from thalweg.flow.streams import Stream
+from thalweg.time_texts import EpochUnit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,6 +107,9 @@ class Flow(SeveralVerbs):
         arrival: Sequence[str] = (),
         order: Order = "total",
         errors: Errors | None = None,
+        names: Mapping[str, str] | None = None,
+        epoch_unit: EpochUnit | None = None,
+        timestamp_formats: Sequence[str] = (),
     ) -> Stream[Row]: ...
 
     @overload
@@ -120,6 +125,9 @@ class Flow(SeveralVerbs):
         arrival: Sequence[str] = (),
         order: Order = "total",
         errors: Errors | None = None,
+        names: Mapping[str, str] | None = None,
+        epoch_unit: EpochUnit | None = None,
+        timestamp_formats: Sequence[str] = (),
     ) -> Stream[Any]: ...
 
     def source(
@@ -134,6 +142,9 @@ class Flow(SeveralVerbs):
         arrival: Sequence[str] = (),
         order: Order = "total",
         errors: Errors | None = None,
+        names: Mapping[str, str] | None = None,
+        epoch_unit: EpochUnit | None = None,
+        timestamp_formats: Sequence[str] = (),
     ) -> Stream[Any]:
         """Adds a source of records and returns its stream.
 
@@ -160,12 +171,22 @@ class Flow(SeveralVerbs):
                 key that stays idle closes at the end only. Windows, unions with other sources, a state for all
                 rows and a second key need ``"total"``.
             errors: overrides the flow's policy for rows that do not fit the record.
+            names: the columns by the record's fields that have another name than theirs, in every input:
+                ``{"station": "start station id"}``. Fields of records inside the rows keep their names.
+            epoch_unit: what whole numbers in Timestamp fields count from 1970 on, ``"s"``, ``"ms"``, ``"us"`` or
+                ``"ns"``; microseconds without it. An input's own option goes first.
+            timestamp_formats: patterns of ``datetime.strptime`` for times in text that is not ISO 8601; likewise.
         """
         require_text("source", name=name)
         require_optional_text(f"source {name!r}", order_by=order_by)
         if isinstance(arrival, str) or not isinstance(arrival, Sequence):
             raise refuse(f"source {name!r}", "arrival", "a list of field names", arrival)
         schema = record_of(f"source {name!r}", "record", record)
+        where = f"source {name!r}"
+        fields, times = schema.names, schema.has_times
+        reading = reading_of(where, fields, times, names, epoch_unit, timestamp_formats)
+        if reading != PLAIN:
+            schema = schema.read_as(reading)
         for field in (*arrival, *((lane,) if lane else ())):
             schema.index(field)
         if lane is None and lanes is not None:

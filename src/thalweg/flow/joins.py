@@ -200,7 +200,9 @@ class JoinVerbs(Generic[Row]):
             "timeout": not_negative(time, timeout, f"{label}: timeout"), "combine": made,
         }  # fmt: skip
         outputs = {"pairs": out, "left_over": left.schema, "right_over": right.schema}
-        return Zipped(*self.flow._operator(name, joins.zip_within, given, into=outputs, user=user))
+        return Zipped(
+            *self.flow._operator(name, driver_loops.zip_within, given, into=outputs, user=user)
+        )
 
     def gate(
         self,
@@ -224,10 +226,10 @@ class JoinVerbs(Generic[Row]):
         user = Function.of(is_open, name, argument="is_open")
         check_parameters(user, name, ["row"])
         given = {
-            "rows": self._me, "switch": switch, "is_open": is_open, "kept": joins.gate_state(opened),
+            "rows": self._me, "switch": switch, "is_open": is_open, "kept": driver_loops.gate_state(opened),
         }  # fmt: skip
         outputs = {"passed": self.schema, "stopped": self.schema}
-        return Gated(*self.flow._operator(name, joins.gate, given, into=outputs, user=user))
+        return Gated(*self.flow._operator(name, driver_loops.gate, given, into=outputs, user=user))
 
     def throttle(self, rows: int, per: Duration, *, name: str = "throttle") -> Throttled[Row]:
         """Passes at most ``rows`` rows in any span ``per`` of event time: (passed, excess)."""
@@ -241,8 +243,8 @@ class JoinVerbs(Generic[Row]):
                 f"{label}: per must be longer than 0, got {per!r}: a span of no length bounds no rows"
             )
         streams = self.flow.operator(
-            name, joins.throttle, rows=added.stamp(self._me, "event_time"), most=rows, per=length,
-            kept=joins.throttle_state(), into={"passed": self.schema, "excess": self.schema},
+            name, driver_loops.throttle, rows=added.stamp(self._me, "event_time"), most=rows, per=length,
+            kept=driver_loops.throttle_state(), into={"passed": self.schema, "excess": self.schema},
         )  # fmt: skip
         return Throttled(*streams)
 
@@ -256,7 +258,7 @@ class JoinVerbs(Generic[Row]):
         length = not_negative(event_time(label, self._me), by, f"{label}: by")
         later: Stream[Row] = self.flow.operator(
             name,
-            joins.delay,
+            driver_loops.delay,
             rows=added.stamp(self._me, "event_time"),
             by=length,
             into=self.schema,
@@ -283,7 +285,7 @@ class JoinVerbs(Generic[Row]):
         user = Function.of(choose, name, argument="choose")
         check_parameters(user, name, ["row"])
         branches: Branches[Row] = self.flow._operator(
-            name, joins.split(name, outputs), {"rows": self._me, "choose": choose},
+            name, driver_loops.split(name, outputs), {"rows": self._me, "choose": choose},
             into=dict.fromkeys(outputs, self.schema), user=user,
         )  # fmt: skip
         return branches

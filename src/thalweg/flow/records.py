@@ -23,6 +23,7 @@ from thalweg.errors import SchemaError
 from thalweg.flow.arrow_types import is_binary_like, is_list_like, is_text, plain_type
 from thalweg.flow.field_types import INT_MAX, INT_MIN, PYTHON, FieldType, Kind
 from thalweg.flow.fit_code import fitting, is_plain
+from thalweg.flow.reading import PLAIN, Reading, renamed
 
 
 class _Mark:
@@ -83,10 +84,26 @@ class Schema:
     name: str
     fields: tuple[Field, ...]
     cls: type = dataclasses.field(compare=False, repr=False, default=tuple)
+    #: how the rows of a source are read; as the record says, else
+    reading: Reading = dataclasses.field(compare=False, repr=False, default=PLAIN)
 
     @functools.cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(field.name for field in self.fields)
+
+    @functools.cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The names that the fields have in files, tables, messages and mappings."""
+        return self.reading.columns(self.names)
+
+    @functools.cached_property
+    def has_times(self) -> bool:
+        """Whether a field is a Timestamp, or holds some."""
+        return any(kind.has_times for kind in (field.type for field in self.fields))
+
+    def read_as(self, reading: Reading) -> Schema:
+        """The same record, of rows that are read in that way."""
+        return Schema(self.name, self.fields, self.cls, reading)
 
     @functools.cached_property
     def _plain(self) -> tuple[type | None, ...]:
@@ -158,14 +175,17 @@ class Schema:
             names != self.names and len(names) == len(self.names) and {*names} == {*self.names}
         )
 
-    def take(self, row: Any) -> Any:
+    def take(self, row: Any, reading: Reading | None = None) -> Any:
         """A row of an input, a tuple or a mapping, as an instance of the user's class; see ``FieldType.take``.
 
         Raises:
             TypeError: a field does not fit, or is missing; the message names record, field, expected and got.
         """
+        reading, given = self.reading if reading is None else reading, row
         if isinstance(row, Mapping):
-            row = tuple(row.get(f.name, None if f.type.optional else MISSING) for f in self.fields)
+            columns = self.columns if reading.names else self.names
+            pairs = zip(columns, self.fields, strict=True)
+            row = tuple(row.get(name, None if f.type.optional else MISSING) for name, f in pairs)
         elif type(row) is not self.cls and self.is_same_in_another_order(row):
             row = tuple(getattr(row, field.name) for field in self.fields)
         if not isinstance(row, tuple) or len(row) != len(self.fields):
@@ -175,24 +195,33 @@ class Schema:
             came = type(one)
             if came is plain and (
                 plain is float
-                or (plain is int and INT_MIN <= one <= INT_MAX)
+                or (plain is int and INT_MIN <= one <= INT_MAX and not reading.epoch_unit)
                 or (plain is str and one.isascii())
             ):
                 values.append(one)  # most values: without a call
                 continue
             try:
-                values.append(field.type.take(one))
+                values.append(field.type.take(one, reading))
             except TypeError as error:
-                reason = "is missing" if one is MISSING else str(error)
-                raise TypeError(f"{self.name}.{field.name}: {reason}") from None
+                reason = self._missing(field, given) if one is MISSING else f": {error}"
+                raise TypeError(f"{self.name}.{field.name}{reason}") from None
         return self.make(values)
+
+    def _missing(self, field: Field, row: Mapping[Any, Any]) -> str:
+        """Why a mapping has no value for a field, and what to do where it has one of another name."""
+        column = dict(zip(self.names, self.columns, strict=True))[field.name]
+        what = " is missing" if column == field.name else f" is missing: there is no {column!r}"
+        return what + renamed(field.name, [one for one in row if one not in self.columns])
 
     def __str__(self) -> str:
         inner = ", ".join(f"{f.name}: {f.type}" for f in self.fields)
         return f"{self.name}({inner})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_restore_schema, (self.name, self.fields, None if is_made(self.cls) else self.cls))
+        return (
+            _restore_schema,
+            (self.name, self.fields, None if is_made(self.cls) else self.cls, self.reading),
+        )
 
     @classmethod
     def of(cls, source: Any) -> Schema:
@@ -220,8 +249,13 @@ class Schema:
         return _made_schema(name, tuple(dataclasses.replace(f, default=MISSING) for f in fields))
 
 
-def _restore_schema(name: str, fields: tuple[Field, ...], record: type | None) -> Schema:
-    return _made_schema(name, fields) if record is None else Schema(name, fields, record)
+def _restore_schema(
+    name: str, fields: tuple[Field, ...], record: type | None, reading: Reading
+) -> Schema:
+    if record is not None:
+        return Schema(name, fields, record, reading)
+    made = _made_schema(name, fields)
+    return made if reading == PLAIN else made.read_as(reading)
 
 
 #: The attribute of a made class that holds its schema.

@@ -289,7 +289,8 @@ def _frame(spark: SparkSession, source: Source, given: Any, streaming: bool) -> 
         given.check(source)
         return log_frame(spark, given, streaming=streaming)
     check_frame(source, given)
-    frame: DataFrame = given.select(*[given[f"`{name}`"] for name in source.record.names])
+    pairs = zip(source.record.columns, source.record.names, strict=True)
+    frame: DataFrame = given.select(*[given[f"`{column}`"].alias(name) for column, name in pairs])
     return frame
 
 
@@ -416,8 +417,9 @@ def source_chunks(
         yield from read_ahead(source.name, feed, chunk_rows, never())
         return
     table = arrival_order(source, pa.concat_tables(tables), last)
+    record = source.record.read_as(source.record.reading.inner)  # the frame was renamed
     for start in range(0, table.num_rows, chunk_rows):
-        part = rows_from_table(table.slice(start, chunk_rows), source.record, start)
+        part = rows_from_table(table.slice(start, chunk_rows), record, start)
         yield part_chunk(source, part, place=lambda one: f"row {one.position} of the batch")
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.payload import digests
-from thalweg.flow.operators.built_in import BuiltIn, Combine, Digest, OwnTime, Stamp
+from thalweg.flow.operators.built_in import BuiltIn, Combine, Digest, OwnTime, Stamp, Tag
 from thalweg.flow.records import Schema
 
 
@@ -70,9 +70,18 @@ def _timed(node: OwnTime, row: Any, time: int) -> Iterator[Made]:
     yield Made(tuple(values), time, "late") if late else Made(tuple(values), own)
 
 
+def _tagged(node: Tag, row: Any, time: int) -> Iterator[Made]:
+    made: list[Any] = [None] * len(node.record.fields)
+    made[:2] = node.is_right, time
+    made[2 : 2 + len(node.keys)] = [row[place] for place in node.keys]
+    made[node.first : node.first + len(row)] = row
+    yield Made(tuple(made), time)
+
+
 _ROWS: Final[dict[type[BuiltIn], Callable[[Any, Any, int], Iterator[Made]]]] = {
     Stamp: _stamped,
     Digest: _digested,
     Combine: _combined,
     OwnTime: _timed,
+    Tag: _tagged,
 }

@@ -14,12 +14,14 @@ from thalweg.checks import (
 )
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.names import check_names
+from thalweg.connectors.readers import rows_from_table
 from thalweg.embedded.generators import made_rows
 from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import (
     Source,
 )
+from thalweg.flow.reading import PLAIN
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import make_plan
 from thalweg.testing.reference import run_reference
@@ -132,6 +134,9 @@ def _rows(data: Any, schema: Schema) -> Iterable[Any]:
     if isinstance(data, pa.RecordBatch):
         data = pa.table(data)
     if isinstance(data, pa.Table):
+        if schema.reading != PLAIN:
+            data = rows_from_table(data, schema).table
+            schema = schema.read_as(PLAIN)
         return Chunk.from_arrow(schema, data).rows()
     rows: Iterable[Any] = data
     return rows

@@ -3,7 +3,7 @@
 from thalweg.connectors.readers.connections import LineParser
 from thalweg.connectors.readers.files import FileReport, inspect_file, read_file
 from thalweg.connectors.readers.listing import FileInfo, list_files
-from thalweg.connectors.readers.options import EpochUnit, Format, ReadOptions, read_options
+from thalweg.connectors.readers.options import Format, ReadOptions, read_options
 from thalweg.connectors.readers.parsed import (
     BadRow,
     Parsed,
@@ -17,7 +17,6 @@ from thalweg.connectors.readers.tables import rows_from_table
 
 __all__ = [
     "BadRow",
-    "EpochUnit",
     "FileInfo",
     "FileReport",
     "Format",

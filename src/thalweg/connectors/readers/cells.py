@@ -18,7 +18,6 @@ Underscores, hexadecimal, thousands separators and digits of other scripts are n
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 import re
 from collections.abc import Callable
@@ -28,16 +27,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thalweg.connectors.readers.options import UNIT_NS, EpochUnit, Nanoseconds, ReadOptions
-from thalweg.connectors.readers.parsed import quoted
+from thalweg.connectors.readers.options import ReadOptions
 from thalweg.flow.field_types import FieldType, Kind
-from thalweg.times import timestamp
-
-INT_MAX: Final = 2**63 - 1
-INT_MIN: Final = -(2**63)
-#: The Timestamps of years 1 and 9999, the first and the last that ISO 8601 text can name.
-FIRST: Final = timestamp("0001-01-01")
-LAST: Final = timestamp("9999-12-31T23:59:59.999999")
+from thalweg.time_texts import (
+    FIRST,
+    LAST,
+    UNIT_NS,
+    EpochUnit,
+    Nanoseconds,
+    Unfit,
+    by_formats,
+    in_64_bits,
+    iso,
+    micros,
+)
 
 INTS: Final = frozenset({Kind.INT, Kind.TIMER})
 TEXTS: Final = frozenset({Kind.STR, Kind.CATEGORY})
@@ -47,18 +50,6 @@ _FLOAT = re.compile(
     r"[ \t]*([+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity))[ \t]*",
     re.IGNORECASE | re.ASCII,
 )
-_ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d+))?)?)?"
-    r"(?:(Z)|([+-])(\d\d)(?::?(\d\d))?)?)?",
-    re.ASCII,
-)
-#: A fraction of a second with more digits than strptime takes.
-_LONG_FRACTION = re.compile(r"(\.\d{6})(\d+)", re.ASCII)
-#: A number that may be a time since 1970, also with a fraction.
-_NUMBER = re.compile(r"[ \t]*[+-]?(\d+)(?:\.\d*)?[ \t]*", re.ASCII)
-#: The units of epoch numbers of these years and some before and after them, by the number of digits.
-_LIKELY: Final[dict[int, EpochUnit]] = {10: "s", 13: "ms", 16: "us", 19: "ns"}
-
 #: In the bytes of a text there may be a number that is too large for a float, ...
 HUGE: Final = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{200}")
 #: ... or an integer that no float is equal to.
@@ -68,24 +59,6 @@ FLOAT_EXACT: Final = 2**53
 
 TOO_LARGE: Final = "too large for a float"
 NO_FLOAT: Final = "an integer that a float cannot hold"
-TOO_FINE: Final = "finer than a microsecond; nanoseconds='truncate' rounds it down"
-
-_EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
-
-
-class Unfit(ValueError):
-    """A value is not in the language of its type; the message says why."""
-
-
-def in_64_bits(value: int) -> int:
-    """The value itself.
-
-    Raises:
-        Unfit: it does not fit a signed 64-bit integer.
-    """
-    if not INT_MIN <= value <= INT_MAX:
-        raise Unfit(f"{quoted(value)} does not fit 64 bits")
-    return value
 
 
 def _int(text: str) -> int:
@@ -128,93 +101,14 @@ def _float(text: str) -> float:
     return float_of(match[1])
 
 
-def _iso(text: str, nanoseconds: Nanoseconds) -> int:
-    match = _ISO.fullmatch(text)
-    if match is None:
-        raise Unfit(_no_iso(text))
-    year, month, day, hour, minute, second, fraction, _, sign, off_h, off_m = match.groups()
-    if int(hour or 0) > 23 or int(minute or 0) > 59 or int(second or 0) > 59:
-        raise Unfit("not a time of day")
-    if int(off_h or 0) > 23 or int(off_m or 0) > 59:
-        raise Unfit("not an offset from UTC")
-    try:
-        days = dt.date(int(year), int(month), int(day)).toordinal() - _EPOCH_DAY
-    except ValueError as error:
-        raise Unfit(str(error)) from None
-    minutes = int(hour or 0) * 60 + int(minute or 0)
-    offset = int(off_h or 0) * 60 + int(off_m or 0)
-    minutes += offset if sign == "-" else -offset
-    digits = (fraction or "").ljust(6, "0")
-    _cut(digits[6:], nanoseconds)
-    micros = int(digits[:6])
-    return _in_calendar((days * 1440 + minutes) * 60_000_000 + int(second or 0) * 10**6 + micros)
-
-
-def _no_iso(text: str) -> str:
-    found = _NUMBER.fullmatch(text)
-    return no_time(found[1]) if found else "not an ISO 8601 time; timestamp_formats= reads others"
-
-
-def no_time(digits: str) -> str:
-    """Why a number is no Timestamp, and which option reads it; ``digits`` are those in front of its point."""
-    if len(digits) == 8:
-        return "a number, not an ISO 8601 time; timestamp_formats=['%Y%m%d'] reads dates like this"
-    unit = _LIKELY.get(len(digits.lstrip("0")))
-    likely = f"epoch_unit={unit!r}" if unit else "epoch_unit='s', 'ms', 'us' or 'ns'"
-    return f"a number, not an ISO 8601 time; if it counts from 1970 on, set {likely}"
-
-
-def _cut(finer: str, nanoseconds: Nanoseconds) -> None:
-    """Refuses the digits behind those of the microseconds, if they say something and are not to be cut off."""
-    if nanoseconds == "reject" and finer.strip("0"):
-        raise Unfit(TOO_FINE)
-
-
-def micros(value: int, unit: EpochUnit, nanoseconds: Nanoseconds) -> int:
-    """A number of that unit since 1970 as a Timestamp.
-
-    Raises:
-        Unfit: it does not fit 64 bits, or is finer than a microsecond and not to be cut.
-    """
-    whole, rest = divmod(in_64_bits(value) * UNIT_NS[unit], 1000)
-    if rest and nanoseconds == "reject":
-        raise Unfit(TOO_FINE)
-    return in_64_bits(whole)
-
-
-def _in_calendar(time: int) -> int:
-    if not FIRST <= time <= LAST:
-        raise Unfit("outside the years 1 to 9999 in UTC")
-    return time
-
-
-def _by_formats(formats: tuple[str, ...], nanoseconds: Nanoseconds) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        for one in formats:
-            # Their %f takes six digits.
-            short = _LONG_FRACTION.sub(r"\1", text) if "%f" in one else text
-            try:
-                moment = dt.datetime.strptime(short, one)
-            except ValueError:
-                continue
-            for long in _LONG_FRACTION.finditer(text if short != text else ""):
-                _cut(long[2], nanoseconds)
-            offset = moment.utcoffset() or dt.timedelta()
-            naive = timestamp(moment.replace(tzinfo=None))
-            return _in_calendar(naive - offset // dt.timedelta(microseconds=1))
-        raise Unfit(f"not a time in {' or '.join(map(repr, formats))}")
-
-    return parse
-
-
 def timestamp_parser(options: ReadOptions) -> Callable[[str], int]:
     """The function from text to Timestamp that these options ask for; it raises Unfit."""
     unit, nanoseconds = options.epoch_unit, options.nanoseconds
     if unit:
         return lambda text: micros(_int(text), unit, nanoseconds)
     if options.timestamp_formats:
-        return _by_formats(options.timestamp_formats, nanoseconds)
-    return lambda text: _iso(text, nanoseconds)
+        return by_formats(options.timestamp_formats, nanoseconds)
+    return lambda text: iso(text, nanoseconds)
 
 
 def cell_parser(kind: FieldType, options: ReadOptions) -> Callable[[bytes], Any]:

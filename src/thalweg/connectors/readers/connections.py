@@ -35,12 +35,13 @@ class LineParser:
     """
 
     def __init__(self, schema: Schema, options: ReadOptions, where: str, limit: int) -> None:
+        options = options.of_source(schema)
         self._schema, self._options, self._where, self._limit = schema, options, where, limit
         self._shape: Layout | None = None
         self._raw = options.format == "text" and check_fields(where, schema, options)
         self._parse = record_parser(schema, options)
         if options.format == "csv":
-            shape = layout(where, list(schema.names), schema, options)
+            shape = layout(where, list(schema.columns), schema, options)
             self._shape = None if options.header else shape
 
     def parse(self, lines: Lines) -> Iterator[Parsed]:

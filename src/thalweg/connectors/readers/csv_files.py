@@ -18,7 +18,6 @@ from pyarrow import fs as pafs
 from thalweg.brief import counted
 from thalweg.connectors.readers.cells import (
     INTS,
-    Unfit,
     cell_parser,
     column,
     surely_floats,
@@ -32,6 +31,7 @@ from thalweg.connectors.readers.streams import BLOCK_BYTES, Lines, newlines, no_
 from thalweg.errors import DataError
 from thalweg.flow.field_types import Kind
 from thalweg.flow.records import Field, Schema
+from thalweg.time_texts import Unfit
 
 #: How many rows the slow way converts at a time.
 SLOW_ROWS: Final = 8192
@@ -64,23 +64,23 @@ def layout(where: str, header: list[str] | None, schema: Schema, options: ReadOp
             raise DataError(
                 f"{where}: CSV cannot hold {field.name}: {field.type}; use JSON or Parquet"
             )
-    names = list(schema.names) if header is None else header
+    names = list(schema.columns) if header is None else header
     try:
         places = find_columns(where, names, schema)
     except DataError as error:
         raise DataError(f"{error}{_header_hint(names, schema, options)}") from None
     parsers = [cell_parser(field.type, options) for field in schema.fields]
     marks = Marks.of(options.delimiter, options.quote)
-    extra = tuple(name for name in names if name not in schema.names)
+    extra = tuple(name for name in names if name not in schema.columns)
     return Layout(schema, options, marks, len(names), places, parsers, extra)
 
 
 def _header_hint(names: list[str], schema: Schema, options: ReadOptions) -> str:
     """What to do when the header has none of the record's names."""
-    if not options.header or set(names) & set(schema.names):
+    if not options.header or set(names) & set(schema.columns):
         return ""
     for delimiter in ";\t|,":
-        if set(schema.names) <= {name.strip() for one in names for name in one.split(delimiter)}:
+        if set(schema.columns) <= {name.strip() for one in names for name in one.split(delimiter)}:
             return f"; set delimiter={delimiter!r}"
     return "; if the first row is no header, set header=False"
 

@@ -60,6 +60,7 @@ def read_file(
     """
     if batch_rows < 1:
         raise BuildError(f"batch_rows is at least 1, not {batch_rows}")
+    options = options.of_source(schema)
     if options.partitions:
         folders = Folders.of(path, schema)
         parts = _whole_file(fs, path, folders.inside, options, listed, batch_rows)
@@ -105,6 +106,7 @@ def inspect_file(
     """
     names: list[str] = []
     packed = None
+    options = options.of_source(schema)
     if options.partitions:
         schema = Folders.of(path, schema).inside
     if options.format == "parquet":
@@ -112,11 +114,11 @@ def inspect_file(
         check_types(found, schema, path)
         names = list(found.names)
     elif options.format == "csv":
-        names = read_header(fs, path, options) if options.header else list(schema.names)
+        names = read_header(fs, path, options) if options.header else list(schema.columns)
         layout(path, names or None, schema, options)
     elif options.format == "text":
         check_fields(path, schema, options)
     if options.format != "parquet":
         packed = compression(fs, path)
-    extra = tuple(name for name in names if name not in schema.names)
+    extra = tuple(name for name in names if name not in schema.columns)
     return FileReport(path, tuple(names), extra, packed)

@@ -22,12 +22,8 @@ from pyarrow import fs as pafs
 
 from thalweg.connectors.readers.cells import (
     INTS,
-    Unfit,
     column,
     float_of,
-    in_64_bits,
-    micros,
-    no_time,
     surely_floats,
     timestamp_parser,
     timestamps,
@@ -45,7 +41,9 @@ from thalweg.connectors.readers.streams import (
 )
 from thalweg.connectors.readers.tables import fit_table
 from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.reading import renamed
 from thalweg.flow.records import Schema
+from thalweg.time_texts import Unfit, in_64_bits, micros, no_time
 
 Parser = Callable[[Any], Any]
 
@@ -111,14 +109,14 @@ def fast(lines: Lines, schema: Schema, options: ReadOptions) -> Parsed | None:
         return None
     if raw.num_rows != len(rows):
         return None
-    for place, field in enumerate(schema.fields):
+    for place, (name, field) in enumerate(zip(schema.columns, schema.fields, strict=True)):
         if not _surely_floats(lines.data, raw.column(place).combine_chunks(), field.type):
             return None
         if field.type.kind is Kind.TIMESTAMP:
             times = timestamps(raw.column(place).combine_chunks(), options)
             if times is None:
                 return None
-            raw = raw.set_column(place, field.name, times)
+            raw = raw.set_column(place, name, times)
     part = fit_table(raw, schema, "the lines", 0, options)
     return None if part.bad else Parsed(part.table, rows)
 
@@ -166,11 +164,11 @@ def _is_tame(data: bytes) -> bool:
 def _loose_schema(schema: Schema, options: ReadOptions) -> pa.Schema | None:
     """What pyarrow is told to read: everything nullable, times as the text or integers they are."""
     fields = []
-    for field in schema.fields:
+    for name, field in zip(schema.columns, schema.fields, strict=True):
         kind = _loose(field.type, options)
         if kind is None:
             return None
-        fields.append(pa.field(field.name, kind))
+        fields.append(pa.field(name, kind))
     return pa.schema(fields)
 
 
@@ -242,17 +240,22 @@ def _decode(line: bytes) -> Any:
 
 def record_parser(schema: Schema, options: ReadOptions) -> Parser:
     """The function from a decoded object to the values of the record; it raises Unfit."""
-    parsers = [(f.name, f.type, _parser(f.type, options)) for f in schema.fields]
+    parsers = [
+        (name, field.name, field.type, _parser(field.type, options))
+        for name, field in zip(schema.columns, schema.fields, strict=True)
+    ]
 
     def parse(row: Any) -> tuple[Any, ...]:
         if type(row) is not dict:
             raise Unfit(f"expected an object, got {_shown(row)}")
         values: list[Any] = []
-        for name, kind, parse_value in parsers:
+        for name, field, kind, parse_value in parsers:
             value = row.get(name)
             if value is None:
                 if not kind.optional:
-                    raise Unfit(f"{name} is {'null' if name in row else 'missing'}")
+                    near = [] if name in row else [one for one in row if one not in schema.columns]
+                    what = "null" if name in row else "missing"
+                    raise Unfit(f"{name} is {what}{renamed(field, near)}")
                 values.append(None)
                 continue
             try:

@@ -9,13 +9,10 @@ from typing import Any, Final, Literal, get_args
 from thalweg.brief import brief_repr
 from thalweg.checks import meant, refuse, require_flag
 from thalweg.errors import BuildError
+from thalweg.flow.records import Schema
+from thalweg.time_texts import EpochUnit, Nanoseconds
 
 Format = Literal["csv", "json", "text", "parquet"]
-EpochUnit = Literal["s", "ms", "us", "ns"]
-Nanoseconds = Literal["reject", "truncate"]
-
-#: How many nanoseconds an epoch integer counts in.
-UNIT_NS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 #: The options that are texts in a row; any sequence of them will do.
 _WORDS: Final = ("null_values", "true_values", "false_values", "timestamp_formats")
@@ -97,6 +94,16 @@ class ReadOptions:
         for name in ("line_field", "path_field", "number_field"):
             if not isinstance(getattr(self, name), str):
                 raise BuildError(f"{name} is the name of a field, not {getattr(self, name)!r}")
+
+    def of_source(self, record: Schema) -> ReadOptions:
+        """These options, with what a source says of times where they say nothing."""
+        told = record.reading
+        if self.epoch_unit or self.timestamp_formats or self.format == "text":
+            return self
+        formats = () if self.format == "parquet" else told.timestamp_formats
+        if not told.epoch_unit and not formats:
+            return self
+        return dataclasses.replace(self, epoch_unit=told.epoch_unit, timestamp_formats=formats)
 
     def _check_times(self) -> None:
         if self.epoch_unit is not None and self.epoch_unit not in get_args(EpochUnit):

@@ -58,7 +58,7 @@ def _parts(
 ) -> Iterator[Parsed]:
     found = read_schema(fs, path)
     places = check_types(found, schema, path)
-    extra = tuple(name for name in found.names if name not in schema.names)
+    extra = tuple(name for name in found.names if name not in schema.columns)
     encoded = [
         field.name
         for field, place in zip(schema.fields, places, strict=True)
@@ -73,7 +73,7 @@ def _parts(
             buffer_size=1 << 20,
             coerce_int96_timestamp_unit="us",
         )
-        batches = file.iter_batches(batch_rows, columns=list(schema.names), use_threads=False)
+        batches = file.iter_batches(batch_rows, columns=list(schema.columns), use_threads=False)
         for batch in batches:
             table = pa.Table.from_batches([batch])
             part = fit_table(table, schema, path, row, options)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from thalweg.brief import brief_repr
 from thalweg.errors import DataError
+from thalweg.flow.reading import renamed
 from thalweg.flow.records import Schema
 from thalweg.times import EXTREME
 
@@ -143,24 +144,18 @@ def find_columns(where: str, found: list[str], schema: Schema) -> list[int]:
         DataError: one is missing or stands there twice; names it and lists what was found.
     """
     places = []
-    for name in schema.names:
+    for field, name in zip(schema.names, schema.columns, strict=True):
         count = found.count(name)
         if count == 0:
-            others = [one for one in found if one not in schema.names] or found
+            others = [one for one in found if one not in schema.columns] or found
             raise DataError(
                 f"{where}: column {name} missing (found {_listed(others)}); {schema} needs it"
-                f"{_near(name, others)}"
+                f"{renamed(field, others)}"
             )
         if count > 1:
             raise DataError(f"{where}: column {name} appears {count} times")
         places.append(found.index(name))
     return places
-
-
-def _near(name: str, others: list[str]) -> str:
-    """Tells of a name that a glance takes for the same."""
-    alike = [one for one in others if one.strip().lower() == name.lower()]
-    return f"; {alike[0]!r} is another name" if alike else ""
 
 
 def _listed(names: list[str]) -> str:

@@ -31,23 +31,22 @@ import pyarrow.compute as pc
 
 from thalweg.connectors.readers.cells import (
     FLOAT_EXACT,
-    INT_MAX,
     INTS,
     NO_FLOAT,
     TEXTS,
-    TOO_FINE,
     column,
     floor_thousandths,
     thousandths,
     zero,
 )
-from thalweg.connectors.readers.options import UNIT_NS, EpochUnit, Nanoseconds, ReadOptions
+from thalweg.connectors.readers.options import ReadOptions
 from thalweg.connectors.readers.parsed import TEXT_LIMIT, BadRow, Parsed, find_columns
 from thalweg.connectors.readers.streams import is_utf8
 from thalweg.errors import DataError
 from thalweg.flow.arrow_types import is_binary_like, is_list_like, is_text, plain, plain_type
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
+from thalweg.time_texts import INT_MAX, TOO_FINE, UNIT_NS, EpochUnit, Nanoseconds
 
 Bools = npt.NDArray[np.bool_]
 
@@ -82,9 +81,8 @@ def fit_table(
     options: ReadOptions | None = None,
 ) -> Parsed:
     """As :func:`rows_from_table`, times as a file's options say; errors start with ``where``."""
-    times = (
-        _Times(options.epoch_unit or "us", options.nanoseconds, TOO_FINE) if options else _Times()
-    )
+    unit = options.epoch_unit if options else schema.reading.epoch_unit
+    times = _Times(unit or "us", options.nanoseconds, TOO_FINE) if options else _Times(unit or "us")
     places = check_types(table.schema, schema, where)
     columns: list[Any] = []
     reasons: dict[int, str] = {}
@@ -120,7 +118,7 @@ def fit_table(
 
 
 def _extra(found: pa.Schema, schema: Schema) -> tuple[str, ...]:
-    return tuple(name for name in found.names if name not in schema.names)
+    return tuple(name for name in found.names if name not in schema.columns)
 
 
 def _text(table: pa.Table, places: list[int], row: int) -> str:

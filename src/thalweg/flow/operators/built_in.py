@@ -140,13 +140,6 @@ class Tag(BuiltIn):
     def described(self) -> str:
         return f"tags rows as the {'right' if self.is_right else 'left'} side of a join"
 
-    def made(self, row: Any, time: int) -> Iterator[Made]:
-        made: list[Any] = [None] * len(self.record.fields)
-        made[:2] = self.is_right, time
-        made[2 : 2 + len(self.keys)] = [row[place] for place in self.keys]
-        made[self.first : self.first + len(row)] = row
-        yield Made(tuple(made), time)
-
 
 _UNITS: Final = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"), (1000, "ms"))
 

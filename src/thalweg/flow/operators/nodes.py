@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, Literal
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.lanes import Lanes
 from thalweg.flow.operators.rejected import REJECTED
+from thalweg.flow.reading import PLAIN
 from thalweg.flow.records import Field, Schema
 from thalweg.flow.state_class import StateSpec
 
@@ -126,6 +127,10 @@ class Source(Node):
     #: the operator without inputs whose rows these are; None: they come from outside
     made_by: Coroutine | None = None
 
+    def column(self, field: str) -> str:
+        """The name that a field of the record has where rows come from."""
+        return self.record.columns[self.record.index(field)]
+
     @property
     def sorts(self) -> bool:
         """Whether rows wait here until the watermark has passed them."""
@@ -140,7 +145,8 @@ class Source(Node):
 
     @property
     def out(self) -> Schema:
-        return self.record
+        # Only what comes in has other names.
+        return self.record.read_as(PLAIN) if self.record.reading != PLAIN else self.record
 
 
 @dataclasses.dataclass(frozen=True)
