@@ -49,6 +49,7 @@ from thalweg.times import NEVER
 _FIRST_CAPACITY: Final = 16
 #: A table with fewer entries grows by more, so that growing is rare.
 _SMALL: Final = 1024
+_NO_BYTES: Final = KeyBytes(np.zeros(1, np.int64), np.zeros(0, np.uint8))
 
 
 class BucketTable:
