@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 MERGE ?=
 SLOW ?=
 EXHAUSTIVE ?=
-# Processes that share the tests, file by file; each that comes to Spark starts one of its own.
+# Processes that share the tests; one of them runs all that come to Spark (tests/conftest.py).
 WORKERS ?= 2
 # More arguments: make test ARGS="-k order", make bench ARGS="--quick"
 ARGS ?=
