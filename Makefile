@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 MERGE ?=
 SLOW ?=
 EXHAUSTIVE ?=
-# Processes that share the tests, file by file; each that comes to Spark starts one of its own.
+# Processes that share the tests; one of them runs all that come to Spark (tests/conftest.py).
 WORKERS ?= 2
 # More arguments: make test ARGS="-k order", make bench ARGS="--quick"
 ARGS ?=
@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP_QUIET ?= -qq
 PIP := $(BIN)/python -m pip install --disable-pip-version-check $(PIP_QUIET) -c requirements.lock
 
-.PHONY: help demo cluster-demo test test-all test-quick test-versions explore check format bench docs clean
+.PHONY: help demo cluster-demo test test-all test-quick test-versions explore check format warm bench docs clean
 
 help:
 	@echo "make demo        see it run"
@@ -37,6 +37,7 @@ help:
 	@echo "make explore     repeat the explorations of interleavings, after a change of what they run"
 	@echo "make test-quick  run the unit tests that need no patience"
 	@echo "make check       lint, format, types, layers"
+	@echo "make warm        compile the worker loop, once a machine"
 	@echo "make format      put the code into its format"
 	@echo "make bench       compare with other systems (ARGS=\"--quick\")"
 	@echo "make docs        run the examples of the documentation"
@@ -98,6 +99,11 @@ check: $(VENV)/.dev-installed
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+# The machine code that most tests need. They would compile it before the first of them; here one processor does so while
+# another checks: make -j2 check warm.
+warm: $(VENV)/.dev-installed
+	@$(BIN)/python -m thalweg.embedded.compile_loop
 
 format: $(VENV)/.dev-installed
 	@$(BIN)/ruff check --fix

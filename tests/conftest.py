@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -50,15 +51,33 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         compile_loop.main(waits=True)
 
 
-# First, since pytest-xdist reads the groups in a hook of the same name.
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """One process runs all files that come to Spark, so that there is one JVM; the other tests go where there is time.
+
+    Marks for ``--dist loadgroup`` do not do it: pytest-xdist 3.8 writes them where pytest 9 no longer reads.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class BySpark(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if _is_of_spark(nodeid.partition("::")[0]) else nodeid
+
+    return BySpark(config, log)
+
+
+@functools.cache
+def _is_of_spark(file: str) -> bool:
+    text = Path(__file__).parents[1].joinpath(file).read_text(encoding="utf-8")
+    return "tests/spark/" in file or "mark.spark" in text or "spark: SparkSession" in text
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what was not asked for, and says which tests one process runs."""
+    """Leaves out what was not asked for."""
     asked = {"exhaustive": config.getoption("--exhaustive")}
     asked["slow"] = config.getoption("--slow") or asked["exhaustive"]
     asked["merge"] = config.getoption("--merge") or asked["slow"]
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
         if _starts_spark(item) and "short" not in item.keywords:
             item.add_marker(pytest.mark.merge)
         for level in ("exhaustive", "slow", "merge"):
@@ -69,12 +88,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _starts_spark(item: pytest.Item) -> bool:
     return "spark" in item.keywords or "spark" in getattr(item, "fixturenames", ())
-
-
-def _group(item: pytest.Item) -> str:
-    """Which tests one process runs: all on Spark, so that there is one JVM; of the others those of a file."""
-    on_spark = _starts_spark(item) or "tests/spark/" in item.nodeid
-    return "spark" if on_spark else item.nodeid.partition("::")[0]
 
 
 @pytest.fixture(scope="session")

@@ -85,11 +85,8 @@ def make_folders(folder: str) -> None:
     sync_folder(above)
 
 
-def sync_folder(folder: str) -> None:
-    """Brings the names in a folder to the disk, where the system can."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
+def _sync(descriptor: int) -> None:
+    """Brings what it opens to the disk, and closes it."""
     try:
         os.fsync(descriptor)
     except OSError as error:
@@ -97,6 +94,13 @@ def sync_folder(folder: str) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def sync_folder(folder: str) -> None:
+    """Brings the names in a folder to the disk, where the system can."""
+    if os.name == "nt":
+        return
+    _sync(os.open(folder, os.O_RDONLY))
 
 
 def sync_file(path: str) -> None:
@@ -105,13 +109,7 @@ def sync_file(path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
         return
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in _NO_SYNC:
-            raise
-    finally:
-        os.close(descriptor)
+    _sync(descriptor)
 
 
 def sync_tree(folder: str) -> None:

@@ -45,15 +45,7 @@ class SerialEngine(UnitsEngine):
         round: int = 0,
         arriving: Mapping[Edge, Chunk] | None = None,
     ) -> Leaving:
-        """Runs all units once.
-
-        Args:
-            given: streams that begin in this step (sources and their side outputs).
-            watermarks: the watermark of domains, as far as they move in this step.
-            ending: the domain that ends, if one does.
-            round: what of its end comes now (see :class:`thalweg.plan.plan.Closing`).
-            arriving: chunks from earlier stages by edge, in stream order.
-        """
+        """Runs all units once; see :meth:`thalweg.engine.contract.Engine.step`."""
         streams, arriving = dict(given), arriving or {}
         moment = Moment(dict(watermarks), ending, round)
         self.moment = moment
