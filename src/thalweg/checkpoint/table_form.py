@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from thalweg.checkpoint import cells
 from thalweg.checkpoint.cells import is_plain, row_words
-from thalweg.columns.chunks import CATEGORIES, Bools, Column, numpy_dtype
+from thalweg.columns.categories import CATEGORIES
+from thalweg.columns.chunks import Bools, Column, numpy_dtype
 from thalweg.columns.keys import KeySpec
 from thalweg.errors import SchemaError
 from thalweg.flow.field_types import Kind
