@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tests.sizes import sized
 from xxhash import xxh64_intdigest
 
-from thalweg.columns.chunks import CATEGORIES, Column
+from thalweg.columns.categories import CATEGORIES
+from thalweg.columns.chunks import Column
 from thalweg.columns.keys import KeyRows, KeySpec
 from thalweg.errors import SchemaError
 from thalweg.flow.field_types import FieldType, Kind

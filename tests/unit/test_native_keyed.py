@@ -31,7 +31,8 @@ from test_compiler_keyed import (
 )
 from tests.sizes import sized
 
-from thalweg.columns.chunks import CATEGORIES, Chunk
+from thalweg.columns.categories import CATEGORIES
+from thalweg.columns.chunks import Chunk
 from thalweg.columns.ordering import keyed_chunk, with_columns
 from thalweg.columns.state_units import StateUnits
 from thalweg.compiler.columns import address

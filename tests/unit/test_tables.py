@@ -18,7 +18,8 @@ from thalweg.checkpoint.object_table import ObjectTable
 from thalweg.checkpoint.table_code import split_by_bucket
 from thalweg.checkpoint.table_form import ALIVE, DIRTY, SAVED
 from thalweg.checkpoint.tables import BucketTable
-from thalweg.columns.chunks import CATEGORIES, Column
+from thalweg.columns.categories import CATEGORIES
+from thalweg.columns.chunks import Column
 from thalweg.columns.contracts import BucketState
 from thalweg.columns.keys import KeySpec
 from thalweg.errors import SchemaError

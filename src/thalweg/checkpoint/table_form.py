@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from thalweg.checkpoint import cells
 from thalweg.checkpoint.cells import is_plain, row_words
-from thalweg.columns.chunks import CATEGORIES, Bools, Column, numpy_dtype
+from thalweg.columns.categories import CATEGORIES
+from thalweg.columns.chunks import Bools, Column, numpy_dtype
 from thalweg.columns.keys import KeySpec
 from thalweg.errors import SchemaError
 from thalweg.flow.field_types import Kind
@@ -175,6 +176,15 @@ def set_values(records: npt.NDArray[Any], field: Field, rows: Any, column: Colum
     records[field.name][rows] = cells.words_of(field.type, column)
 
 
+def set_value(records: npt.NDArray[Any], field: Field, row: int, value: Any) -> None:
+    """Gives a field of one row a value of its type; what it owned is given back."""
+    if not is_plain(field.type):
+        set_values(records, field, np.array([row]), Column.from_python(field.type, [value]))
+        return
+    is_text = field.type.kind is Kind.CATEGORY
+    records[field.name][row] = CATEGORIES.code(value) if is_text else value
+
+
 def release_values(records: npt.NDArray[Any], field: Field, rows: Any) -> None:
     """Gives back what a field of these rows owns; it is empty then."""
     if cells.owns_memory(field.type):
@@ -192,7 +202,13 @@ def column_of(records: npt.NDArray[Any], field: Field) -> Column:
 
 def state_values(state: StateSpec, records: npt.NDArray[Any]) -> list[Any]:
     """The values of one record, as :meth:`StateSpec.restore` takes them."""
-    return [column_of(records, field).to_python()[0] for field in state.schema.fields]
+    return [_value_of(records, field) for field in state.schema.fields]
+
+
+def _value_of(records: npt.NDArray[Any], field: Field) -> Any:
+    if is_plain(field.type) and field.type.kind is not Kind.CATEGORY:
+        return records[field.name][0].item()
+    return column_of(records, field).to_python()[0]
 
 
 def table_parts(

@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thalweg.columns.chunks import CATEGORIES, Bools, Column, Int64s
+from thalweg.columns.categories import CATEGORIES
+from thalweg.columns.chunks import Bools, Column, Int64s
 from thalweg.flow.field_types import Kind
 from thalweg.hashing import NAN_BITS
 

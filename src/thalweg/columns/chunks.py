@@ -2,7 +2,7 @@
 
 Fixed-width fields are NumPy arrays that compiled kernels index directly; everything else (text, bytes,
 lists, nested records) is an Arrow array that rides along and is gathered late. A
-Category travels as the 64-bit stable hash of its text; :data:`CATEGORIES` turns hashes back to text.
+Category travels as the 64-bit stable hash of its text (:mod:`thalweg.columns.categories`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thalweg.errors import ThalwegError
+from thalweg.columns.categories import CATEGORIES
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
-from thalweg.hashing import hash_texts
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -57,50 +56,6 @@ def address(array: npt.NDArray[Any]) -> int:
     """Where a contiguous array's data stands; the array must outlive the use."""
     place: int = array.__array_interface__["data"][0]
     return place
-
-
-class Categories:
-    """The texts behind the category hashes seen in this process; two texts of one hash are an error."""
-
-    def __init__(self) -> None:
-        self._texts: dict[int, str] = {}
-
-    def encode(self, values: pa.Array) -> Int64s:
-        """The hashes of a string (or dictionary) array; nulls come as 0."""
-        if not pa.types.is_dictionary(values.type):
-            values = values.dictionary_encode()
-        texts = values.dictionary
-        hashes = hash_texts(texts).view(np.int64)
-        for code, text in zip(hashes.tolist(), texts.to_pylist(), strict=True):
-            if self._texts.setdefault(code, text) != text:
-                raise ThalwegError(
-                    f"the category texts {self._texts[code]!r} and {text!r} have the same 64-bit hash;"
-                    " declare the field as str"
-                )
-        if not len(hashes):
-            return np.zeros(len(values), np.int64)
-        codes = np.append(hashes, np.int64(0))
-        indices = pc.fill_null(values.indices.cast(pa.int64()), len(hashes))
-        out: Int64s = codes[indices.to_numpy(zero_copy_only=False)]
-        return out
-
-    def code(self, text: str) -> int:
-        """The hash of one text."""
-        return int(self.encode(pa.array([text], pa.string()))[0])
-
-    def decode(self, codes: Int64s) -> pa.Array:
-        """The texts of these hashes as a string array."""
-        coded = self.decode_dictionary(codes)
-        return coded.dictionary.take(coded.indices)
-
-    def decode_dictionary(self, codes: Int64s) -> pa.DictionaryArray:
-        """The texts of these hashes as a dictionary array."""
-        coded = pa.array(codes).dictionary_encode()
-        texts = [self._texts.get(code, "") for code in coded.dictionary.to_pylist()]
-        return pa.DictionaryArray.from_arrays(coded.indices, pa.array(texts, pa.string()))
-
-
-CATEGORIES: Final = Categories()
 
 
 @dataclasses.dataclass(slots=True)

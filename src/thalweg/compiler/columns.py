@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from thalweg.columns.canonical import TEXT, nulls_of
-from thalweg.columns.chunks import CATEGORIES, Column, Int64s
+from thalweg.columns.categories import CATEGORIES
+from thalweg.columns.chunks import Column, Int64s
 from thalweg.columns.chunks import address as address
 from thalweg.compiler.kinds import NO_VALUE, Type, field_type
 from thalweg.compiler.runtime.arena import copy_texts, text_offsets

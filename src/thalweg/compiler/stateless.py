@@ -74,11 +74,19 @@ def check_stateless(steps: Sequence[Step], source: Schema) -> tuple[bool, str]:
     return modules.verdict(lambda: _write(steps, source))
 
 
-def stateless_kernel(steps: Sequence[Step], source: Schema, *, reject: bool) -> CompiledChain:
+def stateless_kernel(
+    steps: Sequence[Step],
+    source: Schema,
+    *,
+    reject: bool,
+    python: Callable[[Chunk], StatelessResult] | None = None,
+) -> CompiledChain:
     """The chain as one compiled operator.
 
     Args:
         reject: a row on which a function raises goes to ``rejected``; else OperatorError.
+        python: the same, interpreted: it runs long stretches of rows that are left to Python. Without it they run one
+            by one.
 
     Raises:
         NotCompilable: with the reason that ``explain()`` shows.
@@ -86,9 +94,13 @@ def stateless_kernel(steps: Sequence[Step], source: Schema, *, reject: bool) -> 
     names = ", ".join(step.name for step in steps)
     module = modules.load(names, modules.written(lambda: _write(steps, source)))
     texts = TextUse.of(module)
-    return CompiledChain(tuple(steps), source, module.kernel, reject=reject, texts=texts)
+    return CompiledChain(
+        tuple(steps), source, module.kernel, reject=reject, texts=texts, python=python
+    )
 
 
+#: So many rows at least are a stretch, which is worth what an interpreted operator costs by itself.
+_STRETCH: Final = 32
 #: Code that hands a row, given as code, to what follows in the chain.
 _Following: TypeAlias = Callable[[str], str]
 
@@ -213,8 +225,10 @@ class CompiledChain:
         *,
         reject: bool,
         texts: TextUse,
+        python: Callable[[Chunk], StatelessResult] | None = None,
     ) -> None:
         self.steps = steps
+        self._python = python
         self.source = source
         self.out = steps[-1].out
         #: ``kernel(chunk, out, ctl) -> code``, without the GIL; addresses of int64 arrays as above
@@ -257,7 +271,7 @@ class CompiledChain:
         source = buffers.extra(0, int(ctl[OUT]))
         columns = self._columns(buffers, source, chunk)
         counts = ctl[COUNTS : COUNTS + len(self.steps)].tolist()
-        if any(one.rows for one in inserts):
+        if any(len(one.source) for one in inserts):
             columns, source = _inserted(self.out, columns, source, inserts)
         return StatelessResult(columns, source, counts, rejected)
 
@@ -289,6 +303,11 @@ class CompiledChain:
         last = min(first + most, len(chunk))
         ctl[COUNTS : COUNTS + steps] = ctl[COUNTS + steps : COUNTS + 2 * steps]
         ctl[ROW] = last
+        if self._python is not None and last - first >= _STRETCH:
+            made = self._python(chunk.slice(first, last))
+            ctl[COUNTS : COUNTS + steps] += np.array(made.counts, np.int64)
+            rejected += [dataclasses.replace(one, row=one.row + first) for one in made.rejected]
+            return _Insert(used, made.source + first, made.columns)
         out: list[Any] = []
         source: list[int] = []
         for place, row in enumerate(chunk.slice(first, last).rows(), first):
@@ -298,7 +317,7 @@ class CompiledChain:
                 ctl[COUNTS + number] += len(rows)
             out += rows
             source += [place] * len(rows)
-        return _Insert(used, np.array(source, np.int64), out)
+        return _Insert(used, np.array(source, np.int64), Chunk.from_rows(self.out, out).columns)
 
     def _step(
         self, step: Step, place: int, rows: list[Any], rejected: list[RejectedRow]
@@ -333,7 +352,7 @@ class _Insert:
 
     place: int
     source: Int64s
-    rows: list[Any]
+    columns: list[Column]
 
 
 def _inserted(
@@ -345,7 +364,7 @@ def _inserted(
     sources: list[Int64s] = []
     at = 0
     for one in inserts:
-        parts += [whole.slice(at, one.place), Chunk.from_rows(out, one.rows)]
+        parts += [whole.slice(at, one.place), Chunk(out, one.columns, len(one.source))]
         sources += [source[at : one.place], one.source]
         at = one.place
     parts.append(whole.slice(at, len(source)))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from thalweg.checkpoint.table_form import default_record, record_dtype
-from thalweg.columns.chunks import CATEGORIES
+from thalweg.columns.categories import CATEGORIES
 from thalweg.compiler.kinds import Type, field_type, record_type
 from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.runtime import (

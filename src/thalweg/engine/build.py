@@ -200,7 +200,12 @@ class Builder:
         """The nodes as one loop, or as several where the compiler cannot do it in one."""
         reject = nodes[0].errors == "reject"
         try:
-            made = stateless_kernel(self._steps(nodes), self._record(nodes[0]), reject=reject)
+            made = stateless_kernel(
+                self._steps(nodes),
+                self._record(nodes[0]),
+                reject=reject,
+                python=InterpretedChain(nodes),
+            )
         except NotCompilable as refusal:
             if len(nodes) > 1:
                 half = len(nodes) // 2
@@ -303,7 +308,12 @@ class Builder:
         step = self._key_step(node)
         if self.key_verdict(node).compiled:
             try:
-                return stateless_kernel([step], self._record(node), reject=node.errors == "reject")
+                return stateless_kernel(
+                    [step],
+                    self._record(node),
+                    reject=node.errors == "reject",
+                    python=InterpretedKey(node),
+                )
             except NotCompilable as refusal:
                 _LOG.warning("the key of operator %r is interpreted: %s", node.name, refusal.reason)
         return InterpretedKey(node)

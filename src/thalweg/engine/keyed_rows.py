@@ -107,7 +107,7 @@ class KeyedRows(abc.ABC):
         # A state that is to be treated with care from here on ends the loop.
         self._going = [] if self._careful else buckets.copy()
         found = map(parts.__getitem__, self._going)
-        done = self._run((self._given(), python_keys, found, self._times))
+        done = self._run(self._given(), python_keys, found)
         for key in list(self.logs):
             self._close(key)
         if done and len(answers) < len(chunk) and self._node.collects is None:
@@ -116,15 +116,16 @@ class KeyedRows(abc.ABC):
             found = map(parts.__getitem__, buckets[start:])
             self._each_carefully(left, python_keys[start:], found, self._times[start:])
 
-    def _run(self, given: Sequence[Iterable[Any]]) -> bool:
+    def _run(self, rows: Iterable[Any], keys: Iterable[Any], parts: Iterable[Any]) -> bool:
         """Runs the loop, some rows at a time where there are outputs; whether it did not fail."""
-        answers = self._answers.rows
+        answers, times = self._answers.rows, self._times
         if self._node.collects is not None:
-            return self._loop(*given, answers, self)
-        left, done, before = list(map(iter, given)), True, -1
+            return self._loop(rows, keys, parts, times, answers, self)
+        left, done, before = [iter(one) for one in (rows, keys, parts, times)], True, -1
         while done and before < len(answers) < len(self._chunk):
             before = len(answers)
-            done = self._loop(*[itertools.islice(one, _BLOCK) for one in left], answers, self)
+            some = [itertools.islice(one, _BLOCK) for one in left]
+            done = self._loop(some[0], some[1], some[2], some[3], answers, self)
             self._answers.pack()
         return done
 

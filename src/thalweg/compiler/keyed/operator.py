@@ -327,13 +327,15 @@ class CompiledKeyed:
             run.rejected.append(bad)
 
     def _replay_rows(self, split: Split, run: Run) -> None:
-        """Runs the row that raised, and some behind it, in Python: each time twice as many, as a raise costs more.
+        """Runs the row that raised, and some behind it, in Python: as long as the next one raises, too, twice as many.
 
         Where states hold texts or containers it is that row alone: Python makes and stores all of a state at each.
         Stops before a row whose key has a timer to fire first.
         """
         first = int(run.ctl[layout.PLACE])
         end = int(split.ranges[run.ctl[layout.LAST] - 1, END])
+        if first != run.left_at:
+            run.interpreted = 1
         rows = split.order[first : min(first + run.interpreted, end)]
         if self.spec.state.fixed_width:
             run.interpreted *= 2
@@ -352,6 +354,7 @@ class CompiledKeyed:
             bad = self._replay.row(place, row, value, time)
             if bad is not None:
                 run.rejected.append(bad)
+            run.left_at = at + 1
             self._step_over(run, at, split)
 
     def _has_due(self, table: BucketTable, entry: int, time: int | None) -> bool:

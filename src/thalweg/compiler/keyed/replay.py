@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from thalweg.checkpoint.table_form import ALIVE, DIRTY, set_values, state_values
+from thalweg.checkpoint.table_form import ALIVE, DIRTY, set_value, state_values
 from thalweg.checkpoint.tables import BucketTable
-from thalweg.columns.chunks import Column
 from thalweg.columns.contracts import RejectedRow
 from thalweg.compiler.columns import Buffers
 from thalweg.compiler.keyed import code as layout
@@ -139,9 +138,8 @@ class Replay:
         return _Call(outputs, values, bool(getattr(state, "_drop", False)))
 
     def _write(self, place: ReplayPlace, values: Sequence[Any]) -> None:
-        rows = np.array([place.entry])
         for field, value in zip(self.spec.state.schema.fields, values, strict=True):
-            set_values(place.table.records, field, rows, Column.from_python(field.type, [value]))
+            set_value(place.table.records, field, place.entry, value)
         place.table.flags[place.entry] |= ALIVE | DIRTY
 
     def _arm(self, place: ReplayPlace, timer: str, time: int) -> None:

@@ -66,6 +66,8 @@ class Run:
         self.rejected: list[RejectedRow] = []
         #: rows that Python runs at the next one that raises
         self.interpreted = 1
+        #: the place behind the last of them
+        self.left_at = -1
         #: of the keys of the timers whose outputs these are, a row a row, where tables may have changed since
         self.identities: KeyBytes | None = None
 

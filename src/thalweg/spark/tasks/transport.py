@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.ipc as ipc
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
-from thalweg.columns.chunks import CATEGORIES, Chunk, Column, Int64s
+from thalweg.columns.categories import CATEGORIES
+from thalweg.columns.chunks import Chunk, Column, Int64s
 from thalweg.columns.ordering import empty_order
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import Schema

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thalweg.columns.chunks import CATEGORIES, Int64s
+from thalweg.columns.categories import CATEGORIES
+from thalweg.columns.chunks import Int64s
 from thalweg.compiler.columns import address
 from thalweg.compiler.runtime.calls import get_i
 from thalweg.jit import njit
