@@ -86,6 +86,11 @@ class ThreadTrial:
         self._seen += rows
         self._phase_rows += rows
 
+    def to_come(self, rows: int) -> float:
+        """How many rows come behind the next ``rows``, for each of those so far; 0 where nobody knows."""
+        seen = self._seen + rows
+        return max(self._rows - seen, 0) / seen if seen and self._rows < math.inf else 0.0
+
     def look(self, now_ns: int) -> bool:
         """Whether steps go to threads from now on; all before are done."""
         if self.phase is TrialPhase.RUNNING:
