@@ -36,7 +36,15 @@ from thalweg.checkpoint.table_form import (
     set_values,
     table_parts,
 )
-from thalweg.checkpoint.table_memory import NOTHING, Arrays, Piece, moved, pieces
+from thalweg.checkpoint.table_memory import (
+    FIRST_CAPACITY,
+    NOTHING,
+    Arrays,
+    Piece,
+    capacities_for,
+    moved,
+    pieces,
+)
 from thalweg.checkpoint.table_rows import ARENA_SIZE, CAPACITY
 from thalweg.columns.chunks import Bools, Column, Int64s
 from thalweg.columns.contracts import no_rows
@@ -46,9 +54,6 @@ from thalweg.flow.state_class import StateSpec
 from thalweg.hashing import UInt64s
 from thalweg.times import NEVER
 
-_FIRST_CAPACITY: Final = 16
-#: A table with fewer entries grows by more, so that growing is rare.
-_SMALL: Final = 1024
 _NO_BYTES: Final = KeyBytes(np.zeros(1, np.int64), np.zeros(0, np.uint8))
 
 
@@ -92,16 +97,6 @@ class BucketTable:
         if self._made is None:
             self._made = self.piece.arrays(self._shape)
         return self._made
-
-    @property
-    def hashes(self) -> UInt64s:
-        """Of the keys."""
-        return self._arrays.hashes
-
-    @property
-    def words(self) -> Int64s:
-        """Of the keys."""
-        return self._arrays.words
 
     @property
     def records(self) -> npt.NDArray[Any]:
@@ -226,7 +221,7 @@ class BucketTable:
     def key_columns(self, entries: Int64s) -> list[Column]:
         """The key columns of these entries."""
         rows = self._identities(entries) if self.spec.has_text else None
-        return self.spec.columns(self.words[entries], rows)
+        return self.spec.columns(self._arrays.words[entries], rows)
 
     def gather_text(self, entries: Int64s, field: str) -> pa.Array:
         """A str or bytes field of the keys of these entries."""
@@ -297,7 +292,7 @@ class BucketTable:
     def take_out(self, stays: Stays) -> pa.RecordBatch:
         """Drops the keys that do not stay and gives what :meth:`snapshot` said of them."""
         alive = np.flatnonzero(self.flags[: self.count] & ALIVE)
-        gone = alive[~stays(self.hashes[alive])]
+        gone = alive[~stays(self._arrays.hashes[alive])]
         rows = self._to_arrow(gone)
         self.empty(gone)
         self.flags[gone] ^= ALIVE
@@ -323,7 +318,7 @@ class BucketTable:
     def _keep(self, entries: Int64s, capacity: int) -> None:
         """Renumbers the entries: these, in this order, and no others; with room for ``capacity`` at least."""
         size, old = len(entries), self._arrays
-        capacity = max(_FIRST_CAPACITY, size + (size >> 1), capacity)
+        capacity = max(FIRST_CAPACITY, size + (size >> 1), capacity)
         identities = self._identities(entries) if self._shape.has_text else _NO_BYTES
         self._take(pieces(self._shape, np.array([capacity]), np.array([len(identities.data)]))[0])
         self.count, new = size, self._arrays
@@ -399,11 +394,3 @@ def _enlarge(tables: Sequence[BucketTable], entries: Sequence[int], nbytes: Sequ
     rows = np.array([one.piece.row for one in tables])
     counts = np.array([one.count for one in tables], np.int64)
     enlarge(tables, rows, counts, np.array(entries, np.int64), np.array(nbytes, np.int64))
-
-
-def capacities_for(known: Int64s, entries: Int64s) -> Int64s:
-    """Capacities for so many entries; small tables grow by more, so that growing is rare."""
-    capacities = np.where(known == 0, _FIRST_CAPACITY, known)
-    while (few := capacities < entries).any():
-        capacities[few] *= np.where(capacities[few] < _SMALL, 4, 2)
-    return capacities

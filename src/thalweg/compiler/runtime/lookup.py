@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from thalweg.checkpoint.table_code import find_bytes, find_due, find_words
+from thalweg.checkpoint.table_memory import capacities_for
 from thalweg.checkpoint.table_rows import (
     ARENA,
     ARENA_SIZE,
@@ -29,7 +30,7 @@ from thalweg.checkpoint.table_rows import (
     TABLE_WIDTH,
     WORDS,
 )
-from thalweg.checkpoint.tables import BucketTable, capacities_for, enlarge
+from thalweg.checkpoint.tables import BucketTable, enlarge
 from thalweg.columns.chunks import Int64s, address
 from thalweg.columns.keys import KeyBytes, KeyRows
 from thalweg.compiler.runtime.support import carray, pointer, types
