@@ -49,7 +49,7 @@ _NO_INDEX: Final = np.zeros(1, np.uint64)
 class Arrays(NamedTuple):
     """A table's arrays, over its piece."""
 
-    index: UInt64s
+    cells: UInt64s
     hashes: UInt64s
     words: Int64s
     #: entry e's identity is ``arena[offsets[e]:offsets[e + 1]]``; empty without text fields

@@ -85,18 +85,25 @@ class BucketTable:
         self.count = 0
         self.bounds[0] = NEVER
         self._tidy_at = FEW
-        # One of its own, by which it is told from the table that stood in its place.
-        self._take(Piece(*NOTHING))
+        self._take(
+            Piece(*NOTHING)
+        )  # one of its own, which tells it from the table in whose place it stands
 
     def _take(self, piece: Piece) -> None:
-        #: its memory, and the arrays over it once somebody has asked for them
-        self.piece, self._made = piece, None
+        self.piece = piece
+        #: the arrays over it, once somebody has asked for them
+        self._made: Arrays | None = None
 
     @property
     def _arrays(self) -> Arrays:
         if self._made is None:
             self._made = self.piece.arrays(self._shape)
         return self._made
+
+    @property
+    def words(self) -> Int64s:
+        """Of the keys."""
+        return self._arrays.words
 
     @property
     def records(self) -> npt.NDArray[Any]:
@@ -153,7 +160,7 @@ class BucketTable:
             at = self._arrays
             if key_bytes is None:
                 done, self.count = find_words(
-                    at.index,
+                    at.cells,
                     at.hashes,
                     at.words,
                     at.blocks,
@@ -166,7 +173,7 @@ class BucketTable:
                 )
             else:
                 done, self.count = find_bytes(
-                    at.index, at.hashes, at.words, at.blocks, at.offsets, at.arena,
+                    at.cells, at.hashes, at.words, at.blocks, at.offsets, at.arena,
                     hashes, words, key_bytes.offsets, key_bytes.data, rows, out, done, self.count,
                 )  # fmt: skip
             if done == len(rows):
@@ -221,7 +228,7 @@ class BucketTable:
     def key_columns(self, entries: Int64s) -> list[Column]:
         """The key columns of these entries."""
         rows = self._identities(entries) if self.spec.has_text else None
-        return self.spec.columns(self._arrays.words[entries], rows)
+        return self.spec.columns(self.words[entries], rows)
 
     def gather_text(self, entries: Int64s, field: str) -> pa.Array:
         """A str or bytes field of the keys of these entries."""
@@ -326,7 +333,7 @@ class BucketTable:
             getattr(new, name)[:size] = getattr(old, name)[entries]
         if self._shape.has_text:
             new.offsets[: size + 1], new.arena[:] = identities
-        fill_index(new.index, new.hashes, size)
+        fill_index(new.cells, new.hashes, size)
 
     def load(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Becomes the state of these batches, oldest first; all of it counts as saved."""
@@ -364,8 +371,7 @@ def enlarge(
 ) -> Int64s:
     """Room for so many entries with identities of so many bytes in all, in each of some tables of an operator.
 
-    Their memory is replaced, entries keep their numbers. ``rows`` and ``counts`` are those that the tables have; gives
-    the new rows, which lack the places of the bounds.
+    Entries keep their numbers. ``rows`` and ``counts`` are the tables'; gives new rows, without the places of bounds.
     """
     known = rows[:, ARENA_SIZE]
     arenas = np.where(nbytes <= known, known, np.maximum(2 * known, nbytes))
