@@ -7,7 +7,7 @@ import math
 import random
 from typing import NamedTuple
 
-from thalweg.elasticity.trial import LEAST_LEFT_NS, ThreadTrial
+from thalweg.elasticity.trial import LEAST_LEFT_NS, ThreadTrial, TrialPhase
 from thalweg.workers.step_size import STEP_NS
 
 MANY, FEW = 65_536, 16_384
@@ -94,3 +94,23 @@ def test_what_cannot_be_tried_yet_is_asked_again_and_what_never_can_is_not() -> 
     trial.give_up()
     assert not trial.is_due(100 * 10**9)
     assert not trial.in_threads
+
+
+def test_a_trial_ends_when_it_has_had_its_rows_though_no_time_goes_by() -> None:
+    """Steps for threads are only handed over: all of them would be on their way before a moment has passed."""
+    trial = ThreadTrial(10_000_000)
+    now = 1e9
+    while not trial.in_threads:
+        now += FEW * 300.0
+        trial.count(FEW)
+        if trial.is_due(int(now)):
+            trial.look(int(now))
+    handed_over = 0
+    while trial.phase is not TrialPhase.RUNNING:
+        handed_over += FEW
+        trial.count(FEW)
+        if trial.is_due(int(now)):
+            # What was handed over is waited for here.
+            now += FEW * 500.0
+            trial.look(int(now))
+    assert handed_over <= 0.08 * 10_000_000

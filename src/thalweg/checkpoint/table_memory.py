@@ -35,6 +35,9 @@ from thalweg.checkpoint.table_rows import (
 from thalweg.columns.chunks import Int64s, address
 from thalweg.hashing import Bytes, UInt64s
 
+FIRST_CAPACITY: Final = 16
+#: A table with fewer entries grows by more, so that growing is rare.
+_SMALL: Final = 1024
 #: A slab of several tables has about so many bytes at most.
 SLAB_BYTES: Final = 8 << 20
 #: Pieces stand on cache lines of their own, since threads work on different tables.
@@ -46,7 +49,7 @@ _NO_INDEX: Final = np.zeros(1, np.uint64)
 class Arrays(NamedTuple):
     """A table's arrays, over its piece."""
 
-    index: UInt64s
+    cells: UInt64s
     hashes: UInt64s
     words: Int64s
     #: entry e's identity is ``arena[offsets[e]:offsets[e + 1]]``; empty without text fields
@@ -153,3 +156,11 @@ def _cut(shape: Shape, capacities: Int64s, arenas: Int64s) -> tuple[Int64s, Int6
         rows[:, word] = at
         at = at + size
     return rows, -(-at // _LINE) * _LINE
+
+
+def capacities_for(known: Int64s, entries: Int64s) -> Int64s:
+    """Capacities for so many entries; small tables grow by more, so that growing is rare."""
+    capacities = np.where(known == 0, FIRST_CAPACITY, known)
+    while (few := capacities < entries).any():
+        capacities[few] *= np.where(capacities[few] < _SMALL, 4, 2)
+    return capacities

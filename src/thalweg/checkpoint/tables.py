@@ -36,7 +36,15 @@ from thalweg.checkpoint.table_form import (
     set_values,
     table_parts,
 )
-from thalweg.checkpoint.table_memory import NOTHING, Arrays, Piece, moved, pieces
+from thalweg.checkpoint.table_memory import (
+    FIRST_CAPACITY,
+    NOTHING,
+    Arrays,
+    Piece,
+    capacities_for,
+    moved,
+    pieces,
+)
 from thalweg.checkpoint.table_rows import ARENA_SIZE, CAPACITY
 from thalweg.columns.chunks import Bools, Column, Int64s
 from thalweg.columns.contracts import no_rows
@@ -46,9 +54,6 @@ from thalweg.flow.state_class import StateSpec
 from thalweg.hashing import UInt64s
 from thalweg.times import NEVER
 
-_FIRST_CAPACITY: Final = 16
-#: A table with fewer entries grows by more, so that growing is rare.
-_SMALL: Final = 1024
 _NO_BYTES: Final = KeyBytes(np.zeros(1, np.int64), np.zeros(0, np.uint8))
 
 
@@ -80,23 +85,20 @@ class BucketTable:
         self.count = 0
         self.bounds[0] = NEVER
         self._tidy_at = FEW
-        # One of its own, by which it is told from the table that stood in its place.
-        self._take(Piece(*NOTHING))
+        self._take(
+            Piece(*NOTHING)
+        )  # one of its own, which tells it from the table in whose place it stands
 
     def _take(self, piece: Piece) -> None:
-        #: its memory, and the arrays over it once somebody has asked for them
-        self.piece, self._made = piece, None
+        self.piece = piece
+        #: the arrays over it, once somebody has asked for them
+        self._made: Arrays | None = None
 
     @property
     def _arrays(self) -> Arrays:
         if self._made is None:
             self._made = self.piece.arrays(self._shape)
         return self._made
-
-    @property
-    def hashes(self) -> UInt64s:
-        """Of the keys."""
-        return self._arrays.hashes
 
     @property
     def words(self) -> Int64s:
@@ -158,7 +160,7 @@ class BucketTable:
             at = self._arrays
             if key_bytes is None:
                 done, self.count = find_words(
-                    at.index,
+                    at.cells,
                     at.hashes,
                     at.words,
                     at.blocks,
@@ -171,7 +173,7 @@ class BucketTable:
                 )
             else:
                 done, self.count = find_bytes(
-                    at.index, at.hashes, at.words, at.blocks, at.offsets, at.arena,
+                    at.cells, at.hashes, at.words, at.blocks, at.offsets, at.arena,
                     hashes, words, key_bytes.offsets, key_bytes.data, rows, out, done, self.count,
                 )  # fmt: skip
             if done == len(rows):
@@ -293,7 +295,7 @@ class BucketTable:
     def take_out(self, stays: Stays) -> pa.RecordBatch:
         """Drops the keys that do not stay and gives what :meth:`snapshot` said of them."""
         alive = np.flatnonzero(self.flags[: self.count] & ALIVE)
-        gone = alive[~stays(self.hashes[alive])]
+        gone = alive[~stays(self._arrays.hashes[alive])]
         rows = self._to_arrow(gone)
         self.empty(gone)
         self.flags[gone] ^= ALIVE
@@ -319,7 +321,7 @@ class BucketTable:
     def _keep(self, entries: Int64s, capacity: int) -> None:
         """Renumbers the entries: these, in this order, and no others; with room for ``capacity`` at least."""
         size, old = len(entries), self._arrays
-        capacity = max(_FIRST_CAPACITY, size + (size >> 1), capacity)
+        capacity = max(FIRST_CAPACITY, size + (size >> 1), capacity)
         identities = self._identities(entries) if self._shape.has_text else _NO_BYTES
         self._take(pieces(self._shape, np.array([capacity]), np.array([len(identities.data)]))[0])
         self.count, new = size, self._arrays
@@ -327,7 +329,7 @@ class BucketTable:
             getattr(new, name)[:size] = getattr(old, name)[entries]
         if self._shape.has_text:
             new.offsets[: size + 1], new.arena[:] = identities
-        fill_index(new.index, new.hashes, size)
+        fill_index(new.cells, new.hashes, size)
 
     def load(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Becomes the state of these batches, oldest first; all of it counts as saved."""
@@ -365,8 +367,7 @@ def enlarge(
 ) -> Int64s:
     """Room for so many entries with identities of so many bytes in all, in each of some tables of an operator.
 
-    Their memory is replaced, entries keep their numbers. ``rows`` and ``counts`` are those that the tables have; gives
-    the new rows, which lack the places of the bounds.
+    Entries keep their numbers. ``rows`` and ``counts`` are the tables'; gives new rows, without the places of bounds.
     """
     known = rows[:, ARENA_SIZE]
     arenas = np.where(nbytes <= known, known, np.maximum(2 * known, nbytes))
@@ -395,11 +396,3 @@ def _enlarge(tables: Sequence[BucketTable], entries: Sequence[int], nbytes: Sequ
     rows = np.array([one.piece.row for one in tables])
     counts = np.array([one.count for one in tables], np.int64)
     enlarge(tables, rows, counts, np.array(entries, np.int64), np.array(nbytes, np.int64))
-
-
-def capacities_for(known: Int64s, entries: Int64s) -> Int64s:
-    """Capacities for so many entries; small tables grow by more, so that growing is rare."""
-    capacities = np.where(known == 0, _FIRST_CAPACITY, known)
-    while (few := capacities < entries).any():
-        capacities[few] *= np.where(capacities[few] < _SMALL, 4, 2)
-    return capacities

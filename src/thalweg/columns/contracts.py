@@ -90,6 +90,9 @@ class KeyedOperator(Protocol):
     def set_units(self, units: StateUnits) -> None:
         """By what the state is kept: a table a unit, a bucket or a group of pinned keys."""
 
+    def expect(self, more: float) -> None:
+        """Says how many rows come behind the next chunk, for each one so far: state may take room ahead."""
+
     def process(
         self,
         chunk: Chunk,

@@ -16,13 +16,17 @@ from typing import Final
 #: So long the first steps run alone before anything is decided; the first of them, which warms up, does not count.
 FIRST_NS: Final = 40_000_000
 #: Where less is left than that, a trial would cost more than it could gain.
-LEAST_LEFT_NS: Final = 300_000_000
+LEAST_LEFT_NS: Final = 400_000_000
 #: A trial takes at most so large a share of what is left, and all but the first of what has gone by, in these bounds.
 SHARE: Final = 0.03
-SHORTEST_NS: Final = 30_000_000
+SHORTEST_NS: Final = 20_000_000
 LONGEST_NS: Final = 400_000_000
 #: So much of a trial is its start, which does not count: threads wake up, and steps find their size.
 START: Final = 0.25
+#: In threads steps are only handed over, soon many of them. So a trial has at most so many times the rows that would
+#: take its time alone; but at least so many steps, or threads would have nothing to share.
+ROWS_SHARE: Final = 2
+TRIAL_STEPS: Final = 4
 #: Threads use more processors, so they must be faster by so much.
 GAIN: Final = 1.1
 #: Steps that run alone have many rows where that takes no longer.
@@ -60,7 +64,9 @@ class ThreadTrial:
         self._steps = 0
         #: monotonic ns: when the run began, when its phase did, and when something is due
         self._began_ns = self._since_ns = self._due_ns = 0
-        self._phase_rows = 0
+        self._phase_rows = self._phase_steps = 0
+        #: so many rows end the phase before its time
+        self._most_rows = math.inf
         #: of the phase, when it was last asked
         self._spent_ns = 0
         #: ns a row of the way that goes on, while the other is tried
@@ -76,15 +82,25 @@ class ThreadTrial:
             self._begin(TrialPhase.RUNNING, now_ns, FIRST_NS)
             return False
         self._spent_ns = now_ns - self._since_ns
-        if self._is_over or now_ns < self._due_ns:
+        if self._is_over or (now_ns < self._due_ns and not self._has_enough()):
             return False
         return self.phase is not TrialPhase.RUNNING or self._left_ns(now_ns) >= LEAST_LEFT_NS
+
+    def _has_enough(self) -> bool:
+        """Whether a trial has had as many rows as it may."""
+        return self._phase_rows >= self._most_rows and self._phase_steps >= TRIAL_STEPS
 
     def count(self, rows: int) -> None:
         """A step of so many rows is on its way."""
         self._steps += 1
         self._seen += rows
         self._phase_rows += rows
+        self._phase_steps += 1
+
+    def to_come(self, rows: int) -> float:
+        """How many rows come behind the next ``rows``, for each of those so far; 0 where nobody knows."""
+        seen = self._seen + rows
+        return max(self._rows - seen, 0) / seen if seen and self._rows < math.inf else 0.0
 
     def look(self, now_ns: int) -> bool:
         """Whether steps go to threads from now on; all before are done."""
@@ -119,7 +135,10 @@ class ThreadTrial:
         return many if is_known and self._spent_ns * many <= STEP_NS * self._phase_rows else few
 
     def _begin(self, phase: TrialPhase, now_ns: int, length_ns: float) -> None:
-        self.phase, self._phase_rows, self._spent_ns = phase, 0, 0
+        self.phase, self._phase_rows, self._phase_steps, self._spent_ns = phase, 0, 0, 0
+        self._most_rows = math.inf
+        if self.in_threads and phase is not TrialPhase.RUNNING:
+            self._most_rows = ROWS_SHARE * length_ns / self._before
         self._since_ns, self._due_ns = now_ns, now_ns + int(length_ns)
 
     def _cost(self, now_ns: int) -> float:

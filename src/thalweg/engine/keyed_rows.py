@@ -76,6 +76,10 @@ class KeyedRows(abc.ABC):
         #: where rows are collected: the last field of each
         self.lasts: list[int] = []
 
+    def expect(self, more: float) -> None:
+        """Takes no room ahead: states are objects."""
+        del more
+
     def set_units(self, units: StateUnits) -> None:
         """By what the state is kept; tables that are held already must be those of these units."""
         self.units = units

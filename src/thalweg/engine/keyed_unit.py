@@ -125,6 +125,11 @@ class KeyedUnit:
             operator.set_units(units)
         self._tables.update(held)
 
+    def expect(self, more: float) -> None:
+        """Says how many rows come behind the next chunk, for each one so far; see :class:`KeyedOperator`."""
+        for operator in self.operators:
+            operator.expect(more)
+
     def set_operators(self, operators: Sequence[KeyedOperator]) -> None:
         """Gives what is held to other operators, one a partition, whose tables are empty; no chunk is on its way."""
         held = dict(self.tables)

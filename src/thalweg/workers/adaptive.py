@@ -44,6 +44,7 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # who
         self._alone: dict[str, tuple[int, int]] = {}
         self._before: dict[str, tuple[int, int]] = {}
         super().__init__(prepared, **given)
+        self._keyed_units = [unit for _, unit in self.units if isinstance(unit, KeyedUnit)]
 
     def _set_up(self, needs_token: frozenset[Edge], workers: Workers | None) -> None:
         assert workers is None, "it shares no workers"
@@ -105,6 +106,9 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # who
 
     def _step_alone(self, given: Given, watermarks: Mapping[int, int], **how: Any) -> Leaving:
         self.check()
+        more = self._trial.to_come(sum(map(len, given.values())))
+        for unit in self._keyed_units:
+            unit.expect(more)
         return SerialEngine.step(self, given, watermarks, **how)
 
     def _look(self) -> Leaving:

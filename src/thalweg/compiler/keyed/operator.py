@@ -98,6 +98,10 @@ class CompiledKeyed:
         if units.count != known:
             self.places = self._places()
 
+    def expect(self, more: float) -> None:
+        """Says how many rows come behind the next chunk, for each one so far; tables grow accordingly."""
+        self.places.more = more
+
     def _places(self) -> TableOfTables:
         key, state, form = self.spec.key, self.spec.state, self._form
         return TableOfTables(self.units.count, self.tables, lambda: BucketTable(key, state, form))

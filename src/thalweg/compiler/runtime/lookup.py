@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from thalweg.checkpoint.table_code import find_bytes, find_due, find_words
+from thalweg.checkpoint.table_memory import capacities_for
 from thalweg.checkpoint.table_rows import (
     ARENA,
     ARENA_SIZE,
@@ -29,7 +30,7 @@ from thalweg.checkpoint.table_rows import (
     TABLE_WIDTH,
     WORDS,
 )
-from thalweg.checkpoint.tables import BucketTable, capacities_for, enlarge
+from thalweg.checkpoint.tables import BucketTable, enlarge
 from thalweg.columns.chunks import Int64s, address
 from thalweg.columns.keys import KeyBytes, KeyRows
 from thalweg.compiler.runtime.support import carray, pointer, types
@@ -41,6 +42,8 @@ START: Final = 1
 END: Final = 2
 RANGE_WIDTH: Final = 3
 
+#: Tables grow ahead by at most so many times what they have.
+_MOST_AHEAD: Final = 3.0
 #: Room for identities, by their mean size.
 _SLACK: Final = 1.1
 
@@ -187,6 +190,8 @@ class TableOfTables:
         self._pieces: list[Any] = [None] * buckets
         #: rows looked up, and entries made for them: so many new keys are to be expected
         self._rows = self._new = 0
+        #: rows that come behind the next chunk, for each one so far
+        self.more = 0.0
 
     def sync(self, buckets: Sequence[int]) -> list[BucketTable]:
         """The buckets' tables, made where there are none, and their rows brought up to date."""
@@ -225,10 +230,17 @@ class TableOfTables:
         while self._find(ranges, keys, order, out, first, last, done):
             places = np.flatnonzero(done < lengths)
             counts = _counts(self.rows, buckets[places])
-            share = self._share((counts - before[places]).sum(), done[places].sum())
+            new, rows_done = (counts - before[places]).sum(), done[places].sum()
+            share = self._share(new, rows_done)
+            ahead = self._ahead(new / rows_done if rows_done else share)
             rows = order[ranges[first + places, START] + done[places]]
             entries, nbytes = self._needed(
-                buckets[places], counts, (lengths - done)[places], share, keys.identity, rows
+                buckets[places],
+                counts + (share * (lengths - done)[places]).astype(np.int64),
+                counts,
+                ahead,
+                keys.identity,
+                rows,
             )
             some = [tables[place] for place in places.tolist()]
             self._take(
@@ -238,6 +250,14 @@ class TableOfTables:
             )
         self._rows += int(lengths.sum())
         self._new += int((_counts(self.rows, buckets) - before).sum())
+
+    def _ahead(self, share: float) -> float:
+        """How many keys will come behind this chunk for each one so far, where new ones have this share by now.
+
+        At most so many as a wrong guess may cost.
+        """
+        ever = self._new / self._rows if self._rows else share
+        return min(self.more * min(share / ever, 1.0), _MOST_AHEAD) if ever else 0.0
 
     def _take(self, buckets: Int64s, tables: Sequence[BucketTable], rows: Int64s) -> None:
         """Takes over the rows of tables with new memory."""
@@ -254,14 +274,22 @@ class TableOfTables:
     def _needed(
         self,
         buckets: Int64s,
+        soon: Int64s,
         counts: Int64s,
-        left: Int64s,
-        share: float,
+        ahead: float,
         texts: KeyBytes | None,
         rows: Int64s,
     ) -> tuple[Int64s, Int64s]:
-        """Entries and bytes for the keys that are to be expected in so many rows, for that of one row at least."""
-        entries = counts + np.maximum((share * left).astype(np.int64), 1)
+        """Entries and bytes for the keys that are to be expected, for that of one more row at least.
+
+        Args:
+            soon: entries at the end of this chunk.
+            counts: entries now.
+            ahead: keys to come behind this chunk, for each one so far.
+            texts: identities.
+            rows: of each table, for which there is no room.
+        """
+        entries = np.maximum(soon + (ahead * soon).astype(np.int64), counts + 1)
         if texts is None:
             return entries, np.zeros(len(counts), np.int64)
         mean = len(texts.data) / max(len(texts.offsets) - 1, 1)

@@ -264,13 +264,11 @@ class NativeKeyed:
         )
         ranges = ranges.reshape(-1, RANGE_WIDTH)
         buckets = ranges[:, BUCKET].tolist()
-        coming = (ranges[:, END] - ranges[:, START]).tolist()
         sizes = self._identity_sizes(words, ranges)
         places = self.operators[number].places
         # No output refers to entries here, so dead ones may go. Where one table is full others soon will be.
-        tables = places.sync(buckets)
-        more = [max(n, one.capacity >> 2) for one, n in zip(tables, coming, strict=True)]
-        reserve(tables, more, sizes)
+        tables, coming = places.sync(buckets), ranges[:, END] - ranges[:, START]
+        reserve(tables, np.maximum(coming, [t.capacity >> 2 for t in tables]).tolist(), sizes)
         places.sync(buckets)
 
     def _identity_sizes(self, split: Int64s, ranges: Int64s) -> list[int]:
