@@ -9,6 +9,7 @@ sent all. Nobody answers anybody, so no task waits for one that is not at work o
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import struct
 import time
@@ -69,6 +70,7 @@ class Mailboxes:
 
     def __init__(self, folder: str, task: int) -> None:
         self._folder = Path(folder)
+        self._stopped = f"{folder}/stopped"
         self.task = task
         self._alive: int | None = None
         self._sending: dict[tuple[Unit, Unit], BinaryIO] = {}
@@ -169,17 +171,17 @@ class Mailboxes:
             Stopped: another task has given up the batch.
         """
         box = _Box(self._box(sender, receiver), receiver)
-        done = self._folder / f"sent-{sender}"
+        done = self._mark(sender)
         ended = False
         while not ended:
             # In this order: what is there when the mark is, is all.
-            ended = done.exists()
+            ended = os.path.exists(done)
             found = False
             for blob in box.new():
                 found = True
                 yield blob
             if not found and not ended:
-                self._wait(lambda: done.exists() or box.has_grown())
+                self._wait(lambda: box.has_grown() or os.path.exists(done))
         box.close()
 
     def wait_for(self, senders: Sequence[Unit]) -> None:
@@ -189,7 +191,11 @@ class Mailboxes:
             Stopped: another task has given up the batch.
         """
         for sender in senders:
-            self._wait((self._folder / f"sent-{sender}").exists)
+            self._wait(functools.partial(os.path.exists, self._mark(sender)))
+
+    def _mark(self, sender: Unit) -> str:
+        # As a text: it is looked for again and again.
+        return f"{self._folder}/sent-{sender}"
 
     def _box(self, sender: Unit, receiver: Unit) -> Path:
         return self._folder / f"{receiver}-from-{sender}"
@@ -206,7 +212,7 @@ class Mailboxes:
                 look = time.monotonic() + _LOOK_S
 
     def _require_others(self) -> None:
-        if (self._folder / "stopped").exists() or not self._folder.exists():
+        if os.path.exists(self._stopped) or not self._folder.exists():
             raise Stopped
         for path in self._folder.glob("alive-*"):
             if path.name != f"alive-{self.task}" and _is_free(path):
@@ -241,7 +247,7 @@ class _Box:
     def has_grown(self) -> bool:
         """Whether there is more than was read."""
         try:
-            return self._path.stat().st_size > self._at
+            return os.stat(self._path).st_size > self._at
         except FileNotFoundError:
             return False
 
