@@ -14,11 +14,11 @@ from thalweg.engine.build import Verdict, prepare, verdicts
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.built_in import BuiltIn, length_text
 from thalweg.flow.operators.functions import Function
+from thalweg.flow.operators.join_nodes import Join
 from thalweg.flow.operators.lanes import meaning
 from thalweg.flow.operators.nodes import (
     Batches,
     Coroutine,
-    Join,
     Keyed,
     Node,
     OrderBy,

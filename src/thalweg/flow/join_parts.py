@@ -11,8 +11,8 @@ from thalweg.errors import BuildError
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.arguments import Duration, span
 from thalweg.flow.operators.functions import Function, check_parameters, returns_of
+from thalweg.flow.operators.join_nodes import How, JoinSide, OfPair
 from thalweg.flow.operators.joins import Combiner
-from thalweg.flow.operators.nodes import How, JoinSide, OfPair
 from thalweg.flow.operators.windows import make_functions, spare_name
 from thalweg.flow.records import Field, Schema
 

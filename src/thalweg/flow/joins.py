@@ -24,7 +24,8 @@ from thalweg.flow.join_parts import (
 from thalweg.flow.operators import joins as driver_loops
 from thalweg.flow.operators.arguments import Duration, choice
 from thalweg.flow.operators.functions import Function, check_parameters
-from thalweg.flow.operators.nodes import BUCKETS, How, Join, Key
+from thalweg.flow.operators.join_nodes import BUCKETS, How, Join
+from thalweg.flow.operators.nodes import Key
 from thalweg.flow.outputs import Branches, Gated, Throttled, Zipped
 from thalweg.flow.records import Schema
 
@@ -71,7 +72,49 @@ class LoopVerbs(Generic[Row]):
     def join(
         self,
         other: Stream[Other],
-        combine: Callable[[Row, Other], Any],
+        combine: Callable[[Row, Other | None], Out | None],
+        /,
+        *,
+        on: str | Sequence[str] | Mapping[str, str],
+        within: Duration,
+        how: Literal["left"],
+        name: str = "join",
+        into: None = None,
+    ) -> Stream[Out]: ...
+
+    @overload
+    def join(
+        self,
+        other: Stream[Other],
+        combine: Callable[[Row | None, Other], Out | None],
+        /,
+        *,
+        on: str | Sequence[str] | Mapping[str, str],
+        within: Duration,
+        how: Literal["right"],
+        name: str = "join",
+        into: None = None,
+    ) -> Stream[Out]: ...
+
+    @overload
+    def join(
+        self,
+        other: Stream[Other],
+        combine: Callable[[Row | None, Other | None], Out | None],
+        /,
+        *,
+        on: str | Sequence[str] | Mapping[str, str],
+        within: Duration,
+        how: Literal["outer"],
+        name: str = "join",
+        into: None = None,
+    ) -> Stream[Out]: ...
+
+    @overload
+    def join(
+        self,
+        other: Stream[Other],
+        combine: Callable[..., Any],
         /,
         *,
         on: str | Sequence[str] | Mapping[str, str],

@@ -13,7 +13,7 @@ from thalweg.columns.state_units import StateUnits
 from thalweg.engine.joins.form import JoinForm, SideRows
 from thalweg.engine.joins.held_rows import HeldRows
 from thalweg.engine.joins.matching import FRESH, MATCHED, TIMES, Matcher, Pairs
-from thalweg.engine.joins.reach import below, timer
+from thalweg.engine.joins.reach import below, in_reach, timer
 from thalweg.engine.joins.table import JoinTable
 from thalweg.times import BEFORE_ALL, NEVER
 
@@ -74,10 +74,14 @@ class HeldSides:
             matched = self._matcher.held(place, MATCHED) != 0
             if not self._form.sides[place].keeps:
                 matched = np.ones(len(rows), np.bool_)
-            keys = self._form.keys_of(place, rows, self._form.spec)
-            owners = self._units.of(self._form.spec.hashes(keys, len(rows)))
+            whole = SideRows(rows, fresh, matched)
+            # What has come out alone is done with.
+            stays = matched | in_reach(whole.times, self._form.within, self.clock)
+            whole = whole.take(np.flatnonzero(stays))
+            keys = self._form.keys_of(place, whole.rows, self._form.spec)
+            owners = self._units.of(self._form.spec.hashes(keys, len(whole.rows)))
             order = np.argsort(owners, kind="stable")
-            whole, owners = SideRows(rows, fresh, matched).take(order), owners[order]
+            whole, owners = whole.take(order), owners[order]
             for unit, table in self._tables.items():
                 first, last = np.searchsorted(owners, [unit, unit + 1]).tolist()
                 table.sides[place] = whole.slice(first, last)

@@ -22,8 +22,8 @@ _FIRST: Final = 2
 _LAST: Final = 4
 _CHANGED: Final = 6
 _WIDTH: Final = 7
-#: Planes of the rows: times, keys, the next row of the key, whether the row or its key's state is new since it was saved,
-#: whether it has met one of the other side, and whether it meets none, since its key has a null.
+#: Planes of the rows: times, keys, the next row of the key, whether the row or its key's state is new since it was
+#: saved, whether it has met one of the other side, and whether it meets none, since its key has a null.
 TIMES: Final = 0
 _KEYS: Final = 1
 _NEXT: Final = 2

@@ -23,8 +23,8 @@ from thalweg.engine.joins.reach import timers
 from thalweg.engine.joins.table import JoinTable
 from thalweg.errors import OperatorError
 from thalweg.flow.failures import coroutine_error
+from thalweg.flow.operators.join_nodes import Join
 from thalweg.flow.operators.joins import fitted
-from thalweg.flow.operators.nodes import Join
 from thalweg.flow.records import Schema
 
 

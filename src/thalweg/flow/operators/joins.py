@@ -15,7 +15,7 @@ from typing import Any
 from thalweg.errors import BuildError
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.coroutines import Control, Input, Output, wait_for_all, wait_for_any
-from thalweg.flow.operators.nodes import JoinSide
+from thalweg.flow.operators.join_nodes import JoinSide
 from thalweg.flow.operators.windows import make_functions
 from thalweg.flow.records import Field, Schema
 from thalweg.flow.state_class import StateSpec, drop, make_state
@@ -125,8 +125,8 @@ class JoinRules:
         values = row[side.first : side.first + side.time]
         mine = side.record.make((*values, time, *([bool(others)] if side.keeps else [])))
         held[right].append(mine)
-        if others and self._sides[not right].keeps:
-            theirs[:] = [(*one[:-1], True) for one in theirs]
+        if others and (other := self._sides[not right]).keeps:
+            theirs[:] = [other.record.make((*one[:-1], True)) for one in theirs]
         state.timer = self._timer(held)
         return self._made((one, mine) if right else (mine, one) for one in others)
 
