@@ -326,8 +326,10 @@ def test_joins_in_one_three_two_slots(tmp_path: Path) -> None:
         states = expected.states["join"]
         assert found["item"] == sorted(states, key=sort_key) and states
         for side in ("left", "right"):
-            held = [[one.price for one in getattr(states[key], side)] for key in found["item"]]
-            assert [[one["price"] for one in rows] for rows in found[side]] == held
+            for key, rows in zip(found["item"], found[side], strict=True):
+                held = [one.price for one in getattr(states[key], side)]
+                # In files there may be rows before these that can meet none any more.
+                assert [one["price"] for one in rows][len(rows) - len(held) :] == held
     run(240, 2, end="drain")
     assert sink.rows == tw.testing.reference(offers(), inputs).sinks["met"]
     assert read_state(str(tmp_path / "ckpt"), "join").num_rows == 0

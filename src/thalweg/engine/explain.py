@@ -304,11 +304,15 @@ def _keyed(node: Keyed) -> Iterator[str]:
 
 def _join(node: Join) -> str:
     """How far apart rows meet, and the sides whose rows come out without a partner."""
-    left, _ = node.sides
-    length = length_text(left.record.fields[left.time].type.kind, node.within)
+    left, right = node.sides
+    kind = left.record.fields[left.time].type.kind
+    after, before = (length_text(kind, side.within) for side in (left, right))
+    far = f"at most {after} apart"
+    if before != after:
+        far = f"of the right at most {before} before and {after} after those of the left"
     kept = [name for name, side in zip(("left", "right"), node.sides, strict=True) if side.keeps]
     alone = f"; rows of the {' and the '.join(kept)} that met none, too" if kept else ""
-    return f"rows at most {length} apart{alone}"
+    return f"rows {far}{alone}"
 
 
 def _coroutine(node: Coroutine) -> str:

@@ -69,7 +69,9 @@ class JoinForm:
     """
 
     def __init__(self, node: Join) -> None:
-        self.state, self.within, self.sides = node.state, node.within, node.sides
+        self.state, self.sides = node.state, node.sides
+        #: by side, how much later one of the other side may be
+        self.within = [side.within for side in node.sides]
         self.spec = KeySpec(node.key.fields)
         self.bare = KeySpec(tuple(_never_null(field) for field in node.key.fields))
         self.is_exact = not self.bare.has_text and self.bare.width < 2

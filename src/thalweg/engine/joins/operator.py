@@ -170,7 +170,7 @@ class ColumnJoin:
             out, made = self._called(*((None, numbers) if place else (numbers, None)))
             columns = out.columns
         rows = rows.take(made)
-        times = timers(rows.columns[side.time].values, self._form.within)
+        times = timers(rows.columns[side.time].values, side.within)
         keys = self._form.keys_of(place, rows, self._form.spec)
         return KeyedResult(columns, np.full(len(made), -1), times, keys)
 

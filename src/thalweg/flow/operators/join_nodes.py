@@ -32,12 +32,14 @@ class JoinSide:
             have met one of the other.
         first: where these fields begin in the tagged row.
         keys: the places of the key's fields among them.
+        within: how much later one of the other side may be.
         keeps: whether rows that have met none come out, too.
     """
 
     record: Schema
     first: int
     keys: tuple[int, ...]
+    within: int
     keeps: bool
 
     @property
@@ -57,7 +59,6 @@ class Join(Keyed):
 
     _: dataclasses.KW_ONLY
     sides: tuple[JoinSide, JoinSide]
-    within: int
     #: what makes a row of a pair (``thalweg.flow.operators.joins.Combiner``)
     combine: Any = dataclasses.field(compare=False)
     #: the user's function, None where fields are put together
