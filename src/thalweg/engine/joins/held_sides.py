@@ -34,7 +34,7 @@ class HeldSides:
         self._earliest: int | None = None
         #: by side, up to which row those that have met none have come out
         self._looked = np.zeros(2, np.int64)
-        self.clock = max((one.clock for one in tables.values()), default=BEFORE_ALL)
+        self.clock = min((one.clock for one in tables.values()), default=BEFORE_ALL)
         for place in (0, 1):
             self._take(place, [one.sides[place] for one in tables.values()])
         for unit, table in tables.items():

@@ -170,6 +170,8 @@ class JoinTable:
     def apply(self, deltas: Sequence[pa.RecordBatch]) -> None:
         """Takes over deltas, oldest first, as saved; only when there is nothing dirty here."""
         self.fetch()
+        # Who held these rows may not have been as far: rows that can meet them may wait here.
+        self.clock = BEFORE_ALL
         for batch in deltas:
             self._apply(batch)
 
