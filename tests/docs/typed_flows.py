@@ -61,6 +61,10 @@ def pair(flight: Flight, visit: Visit) -> Visit:
     return Visit(flight.tail, visit.times)
 
 
+def or_none(flight: Flight, visit: Visit | None) -> Visit:
+    return Visit(flight.tail, visit.times if visit else 0)
+
+
 class Most:
     slice_ns = 1_000
     window_ns = 1_000
@@ -99,6 +103,7 @@ assert_type(by_tail.sessions("1 hour", of_window), tw.Stream[Visit])
 assert_type(flights.dedupe("tail").conflicts, tw.Stream[Flight])
 
 assert_type(flights.join(visits, pair, on="tail", within=0), tw.Stream[Visit])
+assert_type(flights.join(visits, or_none, on="tail", within=0, how="left"), tw.Stream[Visit])
 assert_type(flights.join(visits, on="tail", within=0), tw.Stream[Any])
 assert_type(flights.zip(visits, pair, timeout=0).pairs, tw.Stream[Visit])
 assert_type(flights.zip(visits, pair, timeout=0).right_over, tw.Stream[Visit])

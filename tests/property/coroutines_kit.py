@@ -118,8 +118,9 @@ def odd_or_alone(left: Event | None, right: Event | None) -> Event | None:
 def make_join(streams: Sequence[tw.Stream], step: Any, name: str) -> tw.Stream:
     on: Any = ("key", "value", "maybe", ["tag", "lane"], {"key": "lane"})[step.key % 5]
     how: Any = ("inner", "outer", "left", "right")[(step.param + step.key) % 4]
+    far: Any = {"within": step.param} if step.key % 2 else {"after": step.param}
     combine: Any = odd_pairs if how == "inner" else odd_or_alone
-    return streams[0].join(streams[-1], combine, on=on, within=step.param, how=how, name=name)
+    return streams[0].join(streams[-1], combine, on=on, how=how, name=name, **far)
 
 
 def make_zip(streams: Sequence[tw.Stream], step: Any, name: str) -> tw.Stream:

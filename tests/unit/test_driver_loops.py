@@ -219,23 +219,30 @@ def test_join(left: list[Keyed], right: list[Keyed], within: int, seeds: list[in
 
 @settings(max_examples=sized(40), deadline=None, derandomize=True, database=None)
 @given(
-    _ROWS, _ROWS, st.integers(0, 8), st.sampled_from(("left", "right", "outer")), st.integers(0, 99)
+    _ROWS,
+    _ROWS,
+    st.integers(0, 8),
+    st.integers(0, 8),
+    st.sampled_from(("left", "right", "outer")),
+    st.integers(0, 99),
 )
 def test_rows_without_partner(
-    left: list[Keyed], right: list[Keyed], within: int, how: Any, seed: int
+    left: list[Keyed], right: list[Keyed], before: int, after: int, how: Any, seed: int
 ) -> None:
     """Of the sides that are asked for, each row without a partner comes out once, when it can meet none any more."""
     flow = tw.Flow("join")
     one = flow.source("left", Keyed, order_by="t", lateness=25)
     two = flow.source("right", Keyed, order_by="t", lateness=25)
-    flat = one.join(two, on="key", within=within, how=how)
+    flat = one.join(two, on="key", before=before, after=after, how=how)
     flat.sink("flat")
-    made = one.join(two, either, on="key", within=within, how=how, into=Both, name="made")
+    made = one.join(
+        two, either, on="key", before=before, after=after, how=how, into=Both, name="made"
+    )
     made.sink("made")
     inputs = {"left": left, "right": right}
     result = testing.assert_same(flow, inputs, seeds=[seed], compile=("never",))
     pairs = [
-        (a, b) for a in left for b in right if equal(a.key, b.key) and abs(a.t - b.t) <= within
+        (a, b) for a in left for b in right if equal(a.key, b.key) and -before <= b.t - a.t <= after
     ]
     met = {id(row) for pair in pairs for row in pair}
     alone = [(a, None) for a in left if how != "right" and id(a) not in met]
@@ -244,8 +251,14 @@ def test_rows_without_partner(
     assert sorted(result.sinks["made"]) == sorted(either(a, b) for a, b in wanted)
     flat_rows = [(a and a.t, (a or b).key, a and a.v, b and b.t, b and b.v) for a, b in wanted]
     assert sorted(map(repr, map(tuple, result.sinks["flat"]))) == sorted(map(repr, flat_rows))
-    places = [max(r.t if r.t is not None else r.t_right, r.t_right if r.t_right is not None else r.t)
-              + within * (r.t is None or r.t_right is None) for r in result.sinks["flat"]]  # fmt: skip
+    places = [
+        r.t + after
+        if r.t_right is None
+        else r.t_right + before
+        if r.t is None
+        else max(r.t, r.t_right)
+        for r in result.sinks["flat"]
+    ]
     assert places == sorted(places)
 
 

@@ -104,7 +104,17 @@ def positional(call: Callable[..., Any], *names: str) -> Callable[..., Any]:
 
 
 def joined() -> tuple[Callable[..., Any], dict[str, Any]]:
-    call, given = two("join", combine=pair, on="key", within=3, name="join", into=None)
+    call, given = two(
+        "join",
+        combine=pair,
+        on="key",
+        within=None,
+        before=3,
+        after=3,
+        how="inner",
+        name="join",
+        into=None,
+    )
     return positional(call, "other", "combine"), given
 
 
@@ -385,8 +395,9 @@ ACCEPTS: Final[Mapping[str, set[str]]] = {
 NEVER_NONE: Final = (
     "Flow.source(name)", "tw.Flow(errors)", "tw.Flow(compile)", "tw.Flow(name)", "Flow.barrier(name)",
     "Flow.merge(name)", "Flow.operator(name)", "Flow.feedback(name)", "Flow.explain(compile)",
-    "Stream.sink(name)", "Stream.join(name)", "Stream.zip(name)", "Stream.gate(name)", "Stream.throttle(name)",
-    "Stream.delay(name)", "Stream.split(name)", "Stream.join(within)", "Stream.map(function)",
+    "Stream.sink(name)", "Stream.join(name)", "Stream.join(how)", "Stream.zip(name)", "Stream.gate(name)",
+    "Stream.throttle(name)",
+    "Stream.delay(name)", "Stream.split(name)", "Stream.map(function)",
     "Stream.filter(function)", "Stream.flat_map(function)", "Stream.map_batches(function)",
     "Stream.process(function)", "KeyedStream.process(function)", "Flow.operator(function)",
     "Stream.process(state)", "KeyedStream.process(state)", "tw.each(function)", "tw.batches(function)",

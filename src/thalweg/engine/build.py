@@ -33,7 +33,8 @@ from thalweg.engine.interpreted_keyed import InterpretedKeyed
 from thalweg.engine.joins.operator import ColumnJoin
 from thalweg.errors import BuildError, CompileRefused
 from thalweg.flow.operators.functions import Function
-from thalweg.flow.operators.nodes import Join, Keyed, Node, Stateless
+from thalweg.flow.operators.join_nodes import Join
+from thalweg.flow.operators.nodes import Keyed, Node, Stateless
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import Plan, Unit, stream_schema
 

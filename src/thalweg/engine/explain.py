@@ -14,11 +14,11 @@ from thalweg.engine.build import Verdict, prepare, verdicts
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.built_in import BuiltIn, length_text
 from thalweg.flow.operators.functions import Function
+from thalweg.flow.operators.join_nodes import Join
 from thalweg.flow.operators.lanes import meaning
 from thalweg.flow.operators.nodes import (
     Batches,
     Coroutine,
-    Join,
     Keyed,
     Node,
     OrderBy,
@@ -307,11 +307,15 @@ def _keyed(node: Keyed) -> Iterator[str]:
 
 def _join(node: Join) -> str:
     """How far apart rows meet, and the sides whose rows come out without a partner."""
-    left, _ = node.sides
-    length = length_text(left.record.fields[left.time].type.kind, node.within)
+    left, right = node.sides
+    kind = left.record.fields[left.time].type.kind
+    after, before = (length_text(kind, side.within) for side in (left, right))
+    far = f"at most {after} apart"
+    if before != after:
+        far = f"of the right at most {before} before and {after} after those of the left"
     kept = [name for name, side in zip(("left", "right"), node.sides, strict=True) if side.keeps]
     alone = f"; rows of the {' and the '.join(kept)} that met none, too" if kept else ""
-    return f"rows at most {length} apart{alone}"
+    return f"rows {far}{alone}"
 
 
 def _coroutine(node: Coroutine) -> str:

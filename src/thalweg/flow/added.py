@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.built_in import Combine, Digest, Stamp, Tag
 from thalweg.flow.operators.combining import Partial
-from thalweg.flow.operators.nodes import JoinSide, OrderBy, Source, Union
+from thalweg.flow.operators.join_nodes import JoinSide
+from thalweg.flow.operators.nodes import OrderBy, Source, Union
 from thalweg.flow.operators.windows import spare_name
 from thalweg.flow.records import Field, Schema
 

@@ -11,8 +11,8 @@ from thalweg.errors import BuildError
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.arguments import Duration, span
 from thalweg.flow.operators.functions import Function, check_parameters, returns_of
+from thalweg.flow.operators.join_nodes import How, JoinSide, OfPair
 from thalweg.flow.operators.joins import Combiner
-from thalweg.flow.operators.nodes import How, JoinSide, OfPair
 from thalweg.flow.operators.windows import make_functions, spare_name
 from thalweg.flow.records import Field, Schema
 from thalweg.flow.stateless import StatelessVerbs
@@ -125,6 +125,32 @@ def nested(streams: Mapping[str, Stream[Any]]) -> Schema:
     return Schema.make_record("Rows", fields)
 
 
+def reach_of(
+    label: str,
+    time: FieldType,
+    within: Duration | None,
+    before: Duration | None,
+    after: Duration | None,
+) -> tuple[int, int]:
+    """How much later than a row of the left, and of the right, one of the other side may be.
+
+    Raises:
+        BuildError: it is said twice, or not at all.
+    """
+    if (within is None) == (before is None and after is None):
+        raise BuildError(
+            f"{label}: give within=, or before= and after=: how much earlier and later than the left's row the right's"
+            f" may be; got within={within!r}, before={before!r}, after={after!r}"
+        )
+    if within is not None:
+        return (not_negative(time, within, f"{label}: within"),) * 2
+    lengths = [
+        0 if one is None else not_negative(time, one, f"{label}: {name}")
+        for name, one in (("after", after), ("before", before))
+    ]
+    return lengths[0], lengths[1]
+
+
 class Flat(NamedTuple):
     """What a join without a function puts out: fields of both sides, and their record (see ``Combiner``)."""
 
@@ -202,6 +228,7 @@ def tagged_rows(
     right: Schema,
     time: FieldType,
     pairs: Sequence[tuple[str, str]],
+    reach: tuple[int, int],
     how: How,
 ) -> TaggedRows:
     """The record of both sides: the side, the event time, the key, and the fields of either side, which may be null.
@@ -235,7 +262,9 @@ def tagged_rows(
             met = spare_name("matched", [field.name for field in held])
             held.append(Field(met, FieldType(Kind.BOOL)))
         keys = tuple(record.index(pair[places]) for pair in pairs)
-        sides.append(JoinSide(Schema.make_record("Held", held), len(fields), keys, keeps))
+        sides.append(
+            JoinSide(Schema.make_record("Held", held), len(fields), keys, reach[places], keeps)
+        )
         for field in record.fields:
             add(field.name, field.type, optional=True)
     return TaggedRows(Schema.make_record("Tagged", fields), tuple(key), (sides[0], sides[1]))

@@ -18,13 +18,15 @@ from thalweg.flow.join_parts import (
     nested,
     not_negative,
     of_pair,
+    reach_of,
     require_stream,
     tagged_rows,
 )
 from thalweg.flow.operators import joins as driver_loops
 from thalweg.flow.operators.arguments import Duration, choice
 from thalweg.flow.operators.functions import Function, check_parameters
-from thalweg.flow.operators.nodes import BUCKETS, How, Join, Key
+from thalweg.flow.operators.join_nodes import BUCKETS, How, Join
+from thalweg.flow.operators.nodes import Key
 from thalweg.flow.outputs import Branches, Gated, Throttled, Zipped
 from thalweg.flow.records import Schema
 
@@ -47,7 +49,9 @@ class JoinVerbs(Generic[Row]):
         /,
         *,
         on: str | Sequence[str] | Mapping[str, str],
-        within: Duration,
+        within: Duration | None = None,
+        before: Duration | None = None,
+        after: Duration | None = None,
         how: How = "inner",
         name: str = "join",
         into: None = None,
@@ -61,7 +65,9 @@ class JoinVerbs(Generic[Row]):
         /,
         *,
         on: str | Sequence[str] | Mapping[str, str],
-        within: Duration,
+        within: Duration | None = None,
+        before: Duration | None = None,
+        after: Duration | None = None,
         how: Literal["inner"] = "inner",
         name: str = "join",
         into: None = None,
@@ -71,11 +77,61 @@ class JoinVerbs(Generic[Row]):
     def join(
         self,
         other: Stream[Other],
-        combine: Callable[[Row, Other], Any],
+        combine: Callable[[Row, Other | None], Out | None],
         /,
         *,
         on: str | Sequence[str] | Mapping[str, str],
-        within: Duration,
+        within: Duration | None = None,
+        before: Duration | None = None,
+        after: Duration | None = None,
+        how: Literal["left"],
+        name: str = "join",
+        into: None = None,
+    ) -> Stream[Out]: ...
+
+    @overload
+    def join(
+        self,
+        other: Stream[Other],
+        combine: Callable[[Row | None, Other], Out | None],
+        /,
+        *,
+        on: str | Sequence[str] | Mapping[str, str],
+        within: Duration | None = None,
+        before: Duration | None = None,
+        after: Duration | None = None,
+        how: Literal["right"],
+        name: str = "join",
+        into: None = None,
+    ) -> Stream[Out]: ...
+
+    @overload
+    def join(
+        self,
+        other: Stream[Other],
+        combine: Callable[[Row | None, Other | None], Out | None],
+        /,
+        *,
+        on: str | Sequence[str] | Mapping[str, str],
+        within: Duration | None = None,
+        before: Duration | None = None,
+        after: Duration | None = None,
+        how: Literal["outer"],
+        name: str = "join",
+        into: None = None,
+    ) -> Stream[Out]: ...
+
+    @overload
+    def join(
+        self,
+        other: Stream[Other],
+        combine: Callable[..., Any],
+        /,
+        *,
+        on: str | Sequence[str] | Mapping[str, str],
+        within: Duration | None = None,
+        before: Duration | None = None,
+        after: Duration | None = None,
         how: How = "inner",
         name: str = "join",
         into: type[Out],
@@ -88,12 +144,14 @@ class JoinVerbs(Generic[Row]):
         /,
         *,
         on: str | Sequence[str] | Mapping[str, str],
-        within: Duration,
+        within: Duration | None = None,
+        before: Duration | None = None,
+        after: Duration | None = None,
         how: How = "inner",
         name: str = "join",
         into: Any = None,
     ) -> Stream[Any]:
-        """Joins rows of equal keys whose event times are at most ``within`` apart.
+        """Joins rows of equal keys whose event times are at most ``within`` apart, or ``before`` and ``after``.
 
         A pair is put out at the place of its later row; the pairs of one row stand in the order of the other
         rows. The same pairs come whichever stream is joined with which. A null key matches nothing.
@@ -106,9 +164,12 @@ class JoinVerbs(Generic[Row]):
             on: the key's field, several, or a mapping of the left's fields to the right's. With ``on=[]`` all
                 rows have one key: only their times decide.
             within: how far apart the two may be.
-            how: "left" also puts out the rows of the left that met none, when the time in which they could is past, as
-                their event time and ``within``; "right" those of the right, "outer" both. Without ``combine`` the
-                missing side's fields are None, and its key is the other side's; ``combine`` gets None for it.
+            before: in place of ``within``, how much earlier than the left's row the right's may be; 0 by default.
+            after: how much later.
+            how: "left" also puts out the rows of the left that met none, when the time in which they could is
+                past, which is their event time from then on; "right" those of the right, "outer" both. Without
+                ``combine`` the missing side's fields are None, and its key is the other side's; ``combine`` gets
+                None for it.
             name: the operator's name.
             into: the output record of a function without annotation.
         """
@@ -119,11 +180,11 @@ class JoinVerbs(Generic[Row]):
         check_order(name, left, right)
         pairs = key_pairs(label, on)
         choice("how", how, get_args(How), name)
-        tagged = tagged_rows(label, left.schema, right.schema, time, pairs, how)
+        reach = reach_of(label, time, within, before, after)
+        tagged = tagged_rows(label, left.schema, right.schema, time, pairs, reach, how)
         kept, instead, record = flat(left.schema, right.schema, pairs, how)
         made, out, user = combining_rows(name, (left, right), combine, into, record, kept, instead)
-        length = not_negative(time, within, f"{label}: within")
-        rules = driver_loops.JoinRules(tagged.sides, length, made, out)
+        rules = driver_loops.JoinRules(tagged.sides, made, out)
         full = flow._stateful_name(name, "operator")
         both = added.tagged(name, (left, right), tagged.record, tagged.sides)
         compiles = flow.compile != "never"
@@ -132,7 +193,7 @@ class JoinVerbs(Generic[Row]):
             Function.of(rules.process, name), Function.of(rules.on_timer, name),
             driver_loops.join_state(*(side.record for side in tagged.sides)), out,
             many=True, timer_many=True, errors="fail", compile="auto" if compiles else "never",
-            sides=tagged.sides, within=length, combine=made, user=user,
+            sides=tagged.sides, combine=made, user=user,
             pair=of_pair(name, made) if compiles else None,
         )  # fmt: skip
         return flow._add(node, left.time)

@@ -18,10 +18,10 @@ from thalweg.errors import DataError, OperatorError
 from thalweg.flow.failures import coroutine_error, reason_of, shorten
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.built_in import BuiltIn
+from thalweg.flow.operators.join_nodes import Join
 from thalweg.flow.operators.nodes import (
     Batches,
     Coroutine,
-    Join,
     Keyed,
     Node,
     OrderBy,

@@ -13,7 +13,7 @@ from thalweg.checkpoint.table_form import arrow_schema
 from thalweg.columns.chunks import Bools, Chunk, Column, Int64s
 from thalweg.columns.keys import KeySpec
 from thalweg.flow.field_types import FieldType
-from thalweg.flow.operators.nodes import Join
+from thalweg.flow.operators.join_nodes import Join
 from thalweg.flow.records import Field, Schema
 from thalweg.times import NEVER
 
@@ -69,7 +69,9 @@ class JoinForm:
     """
 
     def __init__(self, node: Join) -> None:
-        self.state, self.within, self.sides = node.state, node.within, node.sides
+        self.state, self.sides = node.state, node.sides
+        #: by side, how much later one of the other side may be
+        self.within = [side.within for side in node.sides]
         self.spec = KeySpec(node.key.fields)
         self.bare = KeySpec(tuple(_never_null(field) for field in node.key.fields))
         self.is_exact = not self.bare.has_text and self.bare.width < 2

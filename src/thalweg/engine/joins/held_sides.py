@@ -13,7 +13,7 @@ from thalweg.columns.state_units import StateUnits
 from thalweg.engine.joins.form import JoinForm, SideRows
 from thalweg.engine.joins.held_rows import HeldRows
 from thalweg.engine.joins.matching import FRESH, MATCHED, TIMES, Matcher, Pairs
-from thalweg.engine.joins.reach import below, timer
+from thalweg.engine.joins.reach import in_reach, timer
 from thalweg.engine.joins.table import JoinTable
 from thalweg.times import BEFORE_ALL, NEVER
 
@@ -34,7 +34,7 @@ class HeldSides:
         self._earliest: int | None = None
         #: by side, up to which row those that have met none have come out
         self._looked = np.zeros(2, np.int64)
-        self.clock = max((one.clock for one in tables.values()), default=BEFORE_ALL)
+        self.clock = min((one.clock for one in tables.values()), default=BEFORE_ALL)
         for place in (0, 1):
             self._take(place, [one.sides[place] for one in tables.values()])
         for unit, table in tables.items():
@@ -74,10 +74,14 @@ class HeldSides:
             matched = self._matcher.held(place, MATCHED) != 0
             if not self._form.sides[place].keeps:
                 matched = np.ones(len(rows), np.bool_)
-            keys = self._form.keys_of(place, rows, self._form.spec)
-            owners = self._units.of(self._form.spec.hashes(keys, len(rows)))
+            whole = SideRows(rows, fresh, matched)
+            # What has come out alone must not come again.
+            stays = matched | in_reach(whole.times, self._form.within[place], self.clock)
+            whole = whole.take(np.flatnonzero(stays))
+            keys = self._form.keys_of(place, whole.rows, self._form.spec)
+            owners = self._units.of(self._form.spec.hashes(keys, len(whole.rows)))
             order = np.argsort(owners, kind="stable")
-            whole, owners = SideRows(rows, fresh, matched).take(order), owners[order]
+            whole, owners = whole.take(order), owners[order]
             for unit, table in self._tables.items():
                 first, last = np.searchsorted(owners, [unit, unit + 1]).tolist()
                 table.sides[place] = whole.slice(first, last)
@@ -98,7 +102,7 @@ class HeldSides:
         """Makes room for further rows of each side; what is out of reach makes some."""
         if self._matcher.room(rows):
             return
-        gone = self._matcher.gone(below(self.clock, self._form.within))
+        gone = self._matcher.gone(self.clock)
         self._matcher.rebuild(gone, rows)
         for held, count in zip(self._held, gone, strict=True):
             held.forget(count)
@@ -128,7 +132,7 @@ class HeldSides:
 
     def come_out(self, place: int) -> Int64s:
         """The rows of a side that keeps them and can meet none any more, each once."""
-        upto = self._matcher.gone(below(self.clock, self._form.within))[place]
+        upto = self._matcher.gone(self.clock)[place]
         first = int(self._looked[place])
         if not self._form.sides[place].keeps or upto <= first:
             return np.zeros(0, np.int64)
@@ -147,10 +151,14 @@ class HeldSides:
     def next_timer(self) -> int:
         """A lower bound of the times at which rows get out of reach, NEVER without rows."""
         if self._earliest is None:
-            gone = self._matcher.gone(below(self.clock, self._form.within))
+            gone = self._matcher.gone(self.clock)
             times = [self._matcher.held(place, TIMES)[gone[place] :] for place in (0, 1)]
-            first = min((int(one[0]) for one in times if len(one)), default=NEVER)
-            self._earliest = NEVER if first == NEVER else timer(first, self._form.within)
+            ends = [
+                timer(int(one[0]), within)
+                for one, within in zip(times, self._form.within, strict=True)
+                if len(one)
+            ]
+            self._earliest = min(ends, default=NEVER)
         return self._earliest
 
     def columns(self, left: Int64s, right: Int64s, fields: Iterable[Sequence[int]]) -> list[Column]:

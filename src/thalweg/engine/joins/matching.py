@@ -7,11 +7,13 @@ when the room for rows is used up, both are made anew of the rows that are still
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from thalweg.columns.chunks import Int64s
+from thalweg.engine.joins.reach import below
 from thalweg.jit import njit
 
 #: Columns of the table: whether the slot is used, its key, by side its first and last row (-1: none), and whether a row
@@ -22,8 +24,8 @@ _FIRST: Final = 2
 _LAST: Final = 4
 _CHANGED: Final = 6
 _WIDTH: Final = 7
-#: Planes of the rows: times, keys, the next row of the key, whether the row or its key's state is new since it was saved,
-#: whether it has met one of the other side, and whether it meets none, since its key has a null.
+#: Planes of the rows: times, keys, the next row of the key, whether the row or its key's state is new since it was
+#: saved, whether it has met one of the other side, and whether it meets none, since its key has a null.
 TIMES: Final = 0
 _KEYS: Final = 1
 _NEXT: Final = 2
@@ -46,8 +48,9 @@ class Pairs(NamedTuple):
 class Matcher:
     """The keys and times of the rows that both sides hold."""
 
-    def __init__(self, within: int) -> None:
-        self._within = min(within, 2**63 - 1)
+    def __init__(self, within: Sequence[int]) -> None:
+        """``within``: by side, how much later one of the other side may be."""
+        self._within = np.array([min(one, 2**63 - 1) for one in within], np.int64)
         self.counts = np.zeros(2, np.int64)
         self._rows = np.zeros((2, _PLANES, 0), np.int64)
         self._table = np.zeros((1, _WIDTH), np.int64)
@@ -56,10 +59,10 @@ class Matcher:
         """Whether there is room for so many further rows of each side."""
         return bool((self.counts + rows <= self._rows.shape[2]).all())
 
-    def gone(self, before: int) -> tuple[int, int]:
-        """How many rows of each side, the oldest, have a time below."""
+    def gone(self, clock: int) -> tuple[int, int]:
+        """How many rows of each side, the oldest, can meet none any more."""
         left, right = (
-            int(np.searchsorted(self._rows[side, TIMES, : self.counts[side]], before))
+            int(np.searchsorted(self.held(side, TIMES), below(clock, int(self._within[side]))))
             for side in (0, 1)
         )
         return left, right
@@ -192,7 +195,7 @@ def _match(
     times: Int64s,
     sides: Int64s,
     loose: Int64s,
-    within: int,
+    within: Int64s,
 ) -> Int64s:
     """Rows of (place, number, number of the partner), in the order of the rows and, of one, of the partners."""
     found = np.empty((len(keys) + 16, 3), np.int64)
@@ -204,7 +207,8 @@ def _match(
         mine = _put(table, rows, counts, side, at, keys[i], time)
         if loose[i]:
             continue
-        before = time - within if time >= _LEAST + within else _LEAST
+        reach = within[other]
+        before = time - reach if time >= _LEAST + reach else _LEAST
         theirs = _first_in_reach(table, rows, other, at, before)
         while theirs >= 0:
             if size == len(found):

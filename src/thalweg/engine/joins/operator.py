@@ -23,8 +23,8 @@ from thalweg.engine.joins.reach import timers
 from thalweg.engine.joins.table import JoinTable
 from thalweg.errors import OperatorError
 from thalweg.flow.failures import coroutine_error
+from thalweg.flow.operators.join_nodes import Join
 from thalweg.flow.operators.joins import fitted
-from thalweg.flow.operators.nodes import Join
 from thalweg.flow.records import Schema
 
 
@@ -170,7 +170,7 @@ class ColumnJoin:
             out, made = self._called(*((None, numbers) if place else (numbers, None)))
             columns = out.columns
         rows = rows.take(made)
-        times = timers(rows.columns[side.time].values, self._form.within)
+        times = timers(rows.columns[side.time].values, side.within)
         keys = self._form.keys_of(place, rows, self._form.spec)
         return KeyedResult(columns, np.full(len(made), -1), times, keys)
 

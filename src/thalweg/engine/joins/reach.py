@@ -19,13 +19,6 @@ def below(clock: int, within: int) -> int:
     return NEVER if clock == NEVER else max(clock - within, _LEAST)
 
 
-def all_below(times: Int64s, within: int) -> Int64s:
-    """:func:`below` of each time."""
-    reach = min(within, NEVER)
-    found: Int64s = np.where(times < _LEAST + reach, _LEAST, times - np.int64(reach))
-    return found
-
-
 def timers(times: Int64s, within: int) -> Int64s:
     """When a row of each time is out of reach of all that can still come."""
     reach = min(within, NEVER)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from thalweg.checkpoint.table_form import Stays, table_parts
 from thalweg.columns.chunks import Bools, Int64s
 from thalweg.engine.joins.form import JoinForm, SideRows, places_of, taken
-from thalweg.engine.joins.reach import all_below, in_reach, timers
+from thalweg.engine.joins.reach import in_reach, timers
 from thalweg.times import BEFORE_ALL, NEVER
 
 _NO_KEYS = pa.array([], pa.binary())
@@ -34,11 +34,10 @@ class Holder(Protocol):
 
 
 class _Keys(NamedTuple):
-    """The keys of the held rows as bytes, by side the number of each row's key, and the time of each key's last row."""
+    """The keys of the held rows as bytes, and by side the number of each row's key."""
 
     keys: pa.BinaryArray
     ids: list[Int64s]
-    last: Int64s
 
 
 class JoinTable:
@@ -76,34 +75,17 @@ class JoinTable:
 
     def _keys(self) -> _Keys:
         """The keys of the rows that may still find a partner; the others are dropped."""
-        found = self._all_keys()
-        within, clock = self._form.within, self.clock
-        alive = in_reach(found.last, within, clock)
-        reach = all_below(found.last, within)
-        kept = [
-            alive[ids]
-            & (side.times >= reach[ids])
-            & (side.matched | in_reach(side.times, within, clock))
-            for ids, side in zip(found.ids, self.sides, strict=True)
-        ]
-        if all(one.all() for one in kept):
-            return found
-        self.sides = taken(self.sides, kept)
-        return self._all_keys()
-
-    def _all_keys(self) -> _Keys:
-        sides = self.fetch()
-        keys = [self._form.ordered_keys(place, side.rows) for place, side in enumerate(sides)]
+        kept = self._in_reach(self.fetch())
+        if not all(one.all() for one in kept):
+            self.sides = taken(self.sides, kept)
+        keys = [self._form.ordered_keys(place, side.rows) for place, side in enumerate(self.sides)]
         coded = pa.concat_arrays(keys).dictionary_encode()
-        numbers = coded.indices.to_numpy().astype(np.int64)
-        ids = [numbers[: len(sides[0].rows)], numbers[len(sides[0].rows) :]]
-        last = np.full(len(coded.dictionary), BEFORE_ALL)
-        for mine, side in zip(ids, sides, strict=True):
-            # Of a key's rows the last one counts.
-            latest = np.full(len(last), BEFORE_ALL)
-            latest[mine] = side.times
-            last = np.maximum(last, latest)
-        return _Keys(coded.dictionary, ids, last)
+        numbers, count = coded.indices.to_numpy().astype(np.int64), len(self.sides[0].rows)
+        return _Keys(coded.dictionary, [numbers[:count], numbers[count:]])
+
+    def _in_reach(self, sides: Sequence[SideRows]) -> list[Bools]:
+        named = zip(sides, self._form.within, strict=True)
+        return [in_reach(side.times, within, self.clock) for side, within in named]
 
     def _batch(self, found: _Keys, chosen: Bools) -> pa.RecordBatch:
         """The chosen keys with their rows."""
@@ -115,13 +97,11 @@ class JoinTable:
         return self._form.batch(keys, self._waits(found)[chosen], lists)
 
     def _waits(self, found: _Keys) -> Int64s:
-        """When the first row of each key is to come out alone, or else the last one can meet none any more."""
-        within = self._form.within
+        """When the first row of each key can meet none any more."""
         waits = np.full(len(found.keys), NEVER)
-        for ids, side in zip(found.ids, self.sides, strict=True):
-            alone = ~side.matched
-            np.minimum.at(waits, ids[alone], timers(side.times[alone], within))
-        return np.where(waits == NEVER, timers(found.last, within), waits)
+        for ids, side, within in zip(found.ids, self.sides, self._form.within, strict=True):
+            np.minimum.at(waits, ids, timers(side.times, within))
+        return waits
 
     def _gone(self, found: _Keys) -> pa.BinaryArray:
         """The keys that files have and the table has no more."""
@@ -144,13 +124,15 @@ class JoinTable:
         """Whether there is a delta to write."""
         if any(side.fresh.any() for side in self.fetch()):
             return True
-        oldest = np.array([side.times.min() for side in self.sides if len(side.rows)], np.int64)
-        if not len(self._saved) or in_reach(oldest, self._form.within, self.clock).all():
+        if not len(self._saved) or all(one.all() for one in self._in_reach(self.sides)):
             return False
         return len(self._gone(self._keys())) > 0
 
     def delta(self) -> pa.RecordBatch:
-        """The keys that got rows since :meth:`mark_saved`, and those that are dropped."""
+        """The keys that got rows since :meth:`mark_saved`, or of which one came out alone, and those that are dropped.
+
+        Of the others files may have rows that can meet none any more: who loads them drops them.
+        """
         found = self._keys()
         changed = np.zeros(len(found.keys), np.bool_)
         for ids, side in zip(found.ids, self.sides, strict=True):
@@ -188,6 +170,8 @@ class JoinTable:
     def apply(self, deltas: Sequence[pa.RecordBatch]) -> None:
         """Takes over deltas, oldest first, as saved; only when there is nothing dirty here."""
         self.fetch()
+        # Who held these rows may not have been as far: rows that can meet them may wait here.
+        self.clock = BEFORE_ALL
         for batch in deltas:
             self._apply(batch)
 

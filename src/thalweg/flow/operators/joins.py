@@ -15,7 +15,7 @@ from typing import Any
 from thalweg.errors import BuildError
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.coroutines import Control, Input, Output, wait_for_all, wait_for_any
-from thalweg.flow.operators.nodes import JoinSide
+from thalweg.flow.operators.join_nodes import JoinSide
 from thalweg.flow.operators.windows import make_functions
 from thalweg.flow.records import Field, Schema
 from thalweg.flow.state_class import StateSpec, drop, make_state
@@ -98,14 +98,12 @@ class JoinRules:
     """What a join does with a tagged row, a key at a time; a state holds the rows that may still find a partner.
 
     A pair is put out when its later row comes; the pairs of one row stand in the order of the other rows. Of sides that
-    keep such rows, one that has met none is put out when its time and ``within`` have passed, by a timer.
+    keep such rows, one that has met none is put out when it can meet none any more. A timer stands where the first row
+    of a key cannot.
     """
 
-    def __init__(
-        self, sides: Sequence[JoinSide], within: int, combine: Combiner, out: Schema
-    ) -> None:
+    def __init__(self, sides: Sequence[JoinSide], combine: Combiner, out: Schema) -> None:
         self._sides = sides
-        self._within = within
         self._combine = combine
         self._out = out
 
@@ -118,15 +116,13 @@ class JoinRules:
             if not (state.left or state.right):
                 drop(state)
             return []
-        for place, one in enumerate(held):
-            one[:] = [old for old in one if self._time(place, old) >= time - self._within]
         theirs = held[not right]
         others = [] if has_null else list(theirs)
         values = row[side.first : side.first + side.time]
         mine = side.record.make((*values, time, *([bool(others)] if side.keeps else [])))
         held[right].append(mine)
-        if others and self._sides[not right].keeps:
-            theirs[:] = [(*one[:-1], True) for one in theirs]
+        if others and (other := self._sides[not right]).keeps:
+            theirs[:] = [other.record.make((*one[:-1], True)) for one in theirs]
         state.timer = self._timer(held)
         return self._made((one, mine) if right else (mine, one) for one in others)
 
@@ -134,36 +130,25 @@ class JoinRules:
         made = [self._combine(*pair) for pair in pairs]
         return [fitted(self._out, one) for one in made if one is not None]
 
-    def _time(self, place: int, row: Any) -> int:
-        time: int = row[self._sides[place].time]
-        return time
-
     def _end(self, place: int, row: Any) -> int:
         """The last time of a row that it can meet."""
-        return min(self._time(place, row) + self._within, NEVER - 1)
-
-    def _waits(self, place: int, row: Any) -> bool:
-        """Whether a row comes out if it meets none."""
-        return self._sides[place].keeps and not row[-1]
-
-    def _is_due(self, place: int, row: Any, now: int) -> bool:
-        return self._waits(place, row) and self._end(place, row) <= now
+        side = self._sides[place]
+        end: int = row[side.time] + side.within
+        return min(end, NEVER - 1)
 
     def _timer(self, held: Sequence[Sequence[Any]]) -> int:
-        """When the first row is to come out, or else the last one can meet none any more."""
-        rows = [(place, row) for place, one in enumerate(held) for row in one]
-        waiting = [self._end(place, row) for place, row in rows if self._waits(place, row)]
-        return min(waiting) if waiting else max((self._end(*one) for one in rows), default=NEVER)
+        ends = (self._end(place, row) for place, one in enumerate(held) for row in one)
+        return min(ends, default=NEVER)
 
     def on_timer(self, state: Any, *at: Any) -> list[Any]:
         """The rows that have met none until now; without rows that may meet one, the state goes."""
         held, now, made = (state.left, state.right), at[-1], []
         for place, one in enumerate(held):
-            alone = [row for row in one if self._is_due(place, row, now)]
-            one[:] = [row for row in one if not self._is_due(place, row, now)]
+            past = [row for row in one if self._end(place, row) <= now]
+            one[:] = [row for row in one if self._end(place, row) > now]
+            alone = [row for row in past if self._sides[place].keeps and not row[-1]]
             made += self._made((None, row) if place else (row, None) for row in alone)
-        again = self._timer(held)
-        state.timer = again if again > now else NEVER
+        state.timer = self._timer(held)
         return made
 
 
@@ -180,7 +165,7 @@ def fitted(record: Schema, made: Any) -> Any:
 
 
 def join_state(left: Schema, right: Schema) -> StateSpec:
-    """The rows of both sides that may still find a partner, and when the last of them no longer can."""
+    """The rows of both sides that may still find a partner, and when the first of them no longer can."""
     timer = Field("timer", FieldType(Kind.TIMER), NEVER)
     return make_state("Within", [_rows("left", left), _rows("right", right), timer])
 

@@ -22,8 +22,6 @@ Compile = Literal["auto", "require", "never"]
 Order = Literal["total", "key"]
 #: How a stream by key is split between slots: all rows of a key to one; or parts of its aggregates.
 Grouping = Literal["fields", "partial"]
-#: Of which sides of a join rows without a partner come out, too.
-How = Literal["inner", "left", "right", "outer"]
 #: What makes a keyed operator's timers due: the flow's watermark; the next row of the key, or the end ("own", where
 #: time is each key's own); only the end, before all other timers ("end").
 Timing = Literal["watermark", "own", "end"]
@@ -31,8 +29,6 @@ Timing = Literal["watermark", "own", "end"]
 
 #: Rows that an input of a coroutine operator holds. C-Stream's are limited, too; Sahin & Gedik name no number.
 PORT_ROWS: Final = 1_000
-#: Into how many shares the keys of a join are cut, as those of ``key_by`` are by default.
-BUCKETS: Final = 128
 
 
 class OperatorKind(enum.Enum):
@@ -225,66 +221,6 @@ class Keyed(Reader):
     def timers_give(self) -> bool:
         """Whether a timer can put out rows, or does what the user wrote; else it only drops a state."""
         return self.on_timer is not None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class OfPair:
-    """A join's function as one of a single row that has the fields of both: what the compiler takes."""
-
-    record: Schema
-    function: Function
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class JoinSide:
-    """One side of a join.
-
-    Attributes:
-        record: its rows as they are held: their fields, their event time and, of a side that ``keeps``, whether they
-            have met one of the other.
-        first: where these fields begin in the tagged row.
-        keys: the places of the key's fields among them.
-        keeps: whether rows that have met none come out, too.
-    """
-
-    record: Schema
-    first: int
-    keys: tuple[int, ...]
-    keeps: bool
-
-    @property
-    def time(self) -> int:
-        """The place of the event time in ``record``, behind the fields of the row."""
-        return len(self.record.fields) - (2 if self.keeps else 1)
-
-
-@dataclasses.dataclass(frozen=True)
-class Join(Keyed):
-    """join: an operator by key whose rows are those of two streams, each tagged with its side, in one order.
-
-    ``process`` and ``on_timer`` say what it does with a row; an engine may do it without calling them
-    (:mod:`thalweg.engine.joins`). A timer puts out the rows that have met none, where a side keeps them, and drops the
-    state of a key whose rows find no partner any more; one that is set again at the end of the stream fires, too.
-    """
-
-    _: dataclasses.KW_ONLY
-    sides: tuple[JoinSide, JoinSide]
-    within: int
-    #: what makes a row of a pair (``thalweg.flow.operators.joins.Combiner``)
-    combine: Any = dataclasses.field(compare=False)
-    #: the user's function, None where fields are put together
-    user: Function | None = dataclasses.field(compare=False)
-    #: that function in the form that may be compiled
-    pair: OfPair | None = dataclasses.field(default=None, compare=False)
-
-    @property
-    def timers_give(self) -> bool:
-        return any(side.keeps for side in self.sides)
-
-    @property
-    def told(self) -> Function:
-        """The function that messages name: the user's where there is one."""
-        return self.user or self.process
 
 
 @dataclasses.dataclass(frozen=True)
