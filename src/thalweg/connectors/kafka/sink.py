@@ -41,6 +41,8 @@ SERIAL: Final = "thalweg-serial"
 _KEYS: Final = (Kind.STR, Kind.CATEGORY, Kind.BYTES, Kind.INT)
 #: How long is waited for deliveries before it is looked whether all is well, seconds.
 _LOOK_S: Final = 1.0
+#: librdkafka gives up on a message about so long after its time is over, seconds.
+_GRACE_S: Final = 10.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -180,7 +182,6 @@ class _KafkaWriter:
         self._producer.purge()
 
     def _produce(self, row: int, key: Any, value: Any, headers: Any, batch: int) -> None:
-        wait = None
         while True:
             try:
                 self._producer.produce(
@@ -191,7 +192,6 @@ class _KafkaWriter:
             except BufferError:
                 self._producer.poll(0.1)
                 self._check(batch)
-                wait = wait or BrokerWait(self._target.brokers, self._trouble)
             except library().KafkaException as error:
                 self._failed = row, error.args[0]
                 self._check(batch)
@@ -206,7 +206,7 @@ class _KafkaWriter:
         Raises:
             ThalwegError: a row was not delivered.
         """
-        wait = BrokerWait(self._target.brokers, self._trouble)
+        wait = BrokerWait(self._target.brokers, self._trouble, grace_s=_GRACE_S)
         while self._producer.flush(_LOOK_S):
             self._check(batch)
             if self._trouble.last is not None:
