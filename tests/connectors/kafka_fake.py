@@ -20,7 +20,9 @@ class Part:
         self.first = self.end = first
         self.messages: list[Message] = []
 
-    def add(self, topic: str, partition: int, value: bytes | None, time_ms: int, **more: Any) -> None:
+    def add(
+        self, topic: str, partition: int, value: bytes | None, time_ms: int, **more: Any
+    ) -> None:
         self.messages.append(
             Message(
                 topic=topic, partition=partition, offset=self.end, value=value, timestamp=(1, time_ms), **more
@@ -52,7 +54,9 @@ class FakeBroker:
     def delete(self, topic: str) -> None:
         self.parts = {key: part for key, part in self.parts.items() if key[0] != topic}
 
-    def send(self, topic: str, partition: int, value: bytes | None, time_ms: int = 0, **more: Any) -> None:
+    def send(
+        self, topic: str, partition: int, value: bytes | None, time_ms: int = 0, **more: Any
+    ) -> None:
         self.parts[topic, partition].add(topic, partition, value, time_ms, **more)
 
     def skip(self, topic: str, partition: int, offsets: int) -> None:
@@ -79,14 +83,17 @@ class FakeClient:
         for name, number in self._broker.parts:
             found.setdefault(name, {})[number] = None
         made = {
-            name: types.SimpleNamespace(error=None, partitions=parts) for name, parts in found.items()
+            name: types.SimpleNamespace(error=None, partitions=parts)
+            for name, parts in found.items()
         }
         if topic is not None and topic not in made:
             error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
             made[topic] = types.SimpleNamespace(error=error, partitions={})
         return types.SimpleNamespace(topics=made)
 
-    def offsets_for_times(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+    def offsets_for_times(
+        self, asked: list[TopicPartition], timeout: float
+    ) -> list[TopicPartition]:
         return [TopicPartition(one.topic, one.partition, self._offset(one)) for one in asked]
 
     def _offset(self, one: TopicPartition) -> int:

@@ -1,6 +1,6 @@
 """A query over Kafka whose output shows every lost, doubled or misplaced row; the tests kill it.
 
-    python kafka_spark_driver.py SERVERS TOPIC OUTPUT CHECKPOINT
+python kafka_spark_driver.py SERVERS TOPIC OUTPUT CHECKPOINT
 """
 
 from __future__ import annotations

@@ -87,7 +87,29 @@ def test_there_and_back(mock: Broker) -> None:
         by_key.setdefault(row.key, []).append(row.n)
     assert all(ns == sorted(ns) for ns in by_key.values())
     assert len({row.query for row in found}) == 1
-    assert sorted((int(row.batch), int(row.serial)) for row in found) == [(0, n) for n in range(2_000)]
+    assert sorted((int(row.batch), int(row.serial)) for row in found) == [
+        (0, n) for n in range(2_000)
+    ]
+
+
+class Numbers(NamedTuple):
+    n: int
+    text: str
+    part: int
+    serial: str
+
+
+def test_rows_without_a_key_go_round(mock: Broker) -> None:
+    """A row's partition follows from its number, so that one that is written again lies where it was before."""
+    mock.producer.list_topics("round", timeout=10)
+    rows = [Row(n, "") for n in range(50)]
+    tw.run(copied(), {"rows": rows}, {"out": tw.to_kafka(mock.servers, "round")})
+    headers = {"thalweg-serial": "serial"}
+    log = tw.kafka(mock.servers, "round", follow=False, partition="part", headers=headers)
+    found = tw.run(copied(Numbers), {"rows": log}).rows("out")
+    assert sorted((row.n, int(row.serial), row.part) for row in found) == [
+        (n, n, n % 4) for n in range(50)
+    ]
 
 
 class Keyed(NamedTuple):
@@ -111,7 +133,9 @@ def test_a_topic_is_followed(mock: Broker) -> None:
     found: list[Any] = []
     with tw.start(threads=1) as running:
         log = tw.kafka(mock.servers, "followed")
-        run = running.add(copied(), {"rows": log}, {"out": tw.each(lambda row: found.append(row.n))})
+        run = running.add(
+            copied(), {"rows": log}, {"out": tw.each(lambda row: found.append(row.n))}
+        )
         for n in range(3):
             mock.send("followed", orjson.dumps({"n": n, "text": ""}), n)
             mock.flush()
@@ -162,6 +186,11 @@ def test_nobody_answers() -> None:
     with pytest.raises(
         tw.EnvironmentProblem,
         match=rf"sink 'out': topic 't': row 0 of batch 0 was not delivered to Kafka at {at}: .*refused",
+    ):
+        out = tw.to_kafka(at, "t", key="text", patience="1 s")
+        tw.run(flow, {"rows": [Row(1, "")]}, {"out": out})
+    with pytest.raises(
+        tw.EnvironmentProblem, match=rf"Kafka at {at} has not answered for . s: .*refused"
     ):
         tw.run(flow, {"rows": [Row(1, "")]}, {"out": tw.to_kafka(at, "t", patience="1 s")})
 
@@ -299,14 +328,20 @@ def test_a_topic_that_is_deleted_while_it_is_followed(tansu: Broker) -> None:
     found: list[int] = []
     with tw.start(threads=1) as running:
         log = tw.kafka(tansu.servers, "gone", on_loss="skip")
-        run = running.add(copied(), {"rows": log}, {"out": tw.each(lambda row: found.append(row.n))})
+        run = running.add(
+            copied(), {"rows": log}, {"out": tw.each(lambda row: found.append(row.n))}
+        )
         failing = running.add(copied(name="fails"), {"rows": tw.kafka(tansu.servers, "gone")})
         _send_slowly(tansu, "gone", [1, 2])
         soon(lambda: len(found) == 2)
-        time.sleep(1)  # librdkafka may crash where a fetch is under way; nothing is fetched of a topic without news
+        time.sleep(
+            1
+        )  # librdkafka may crash where a fetch is under way; nothing is fetched of a topic without news
         tansu.delete("gone")
         soon(lambda: not failing.is_active)
-        with pytest.raises(tw.DataError, match="topic .gone. partition .: .* cannot be read any more"):
+        with pytest.raises(
+            tw.DataError, match="topic .gone. partition .: .* cannot be read any more"
+        ):
             failing.result()
         tansu.create("gone", 2)
         tansu.producer = type(tansu.producer)({"bootstrap.servers": tansu.servers, **brokers.QUIET})
@@ -385,15 +420,24 @@ def test_a_broker_that_is_gone_for_twenty_seconds(caplog: pytest.LogCaptureFixtu
     port, front = brokers.free_port(), brokers.free_port()
     relay = Relay(front, port)
     relay.open()
-    with brokers.tansu(port, advertised=front) as broker, caplog.at_level(logging.WARNING, "thalweg"):
+    with (
+        brokers.tansu(port, advertised=front) as broker,
+        caplog.at_level(logging.WARNING, "thalweg"),
+    ):
         broker.create("in", 2)
         broker.create("out", 1)
         source = tw.push_source()
         found: list[int] = []
         log = tw.kafka(broker.servers, "in")
         with tw.start(threads=1) as running:
-            reading = running.add(copied(), {"rows": log}, {"out": tw.each(lambda row: found.append(row.n))})
-            writing = running.add(copied(name="written"), {"rows": source}, {"out": tw.to_kafka(broker.servers, "out")})
+            reading = running.add(
+                copied(), {"rows": log}, {"out": tw.each(lambda row: found.append(row.n))}
+            )
+            writing = running.add(
+                copied(name="written"),
+                {"rows": source},
+                {"out": tw.to_kafka(broker.servers, "out")},
+            )
             _send_slowly(broker, "in", [0, 1, 2])
             soon(lambda: len(found) == 3)
             relay.close()

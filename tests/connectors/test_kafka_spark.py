@@ -82,9 +82,7 @@ def test_kill_9_in_the_middle(mock: Broker, tmp_path: Path) -> None:
     draw, kills = random.Random(1), 0
     for after in (2, 4, None):
         with open(tmp_path / "stderr.txt", "wb") as stderr:
-            process = subprocess.Popen(
-                command, stderr=stderr, env=environ, start_new_session=True
-            )
+            process = subprocess.Popen(command, stderr=stderr, env=environ, start_new_session=True)
             try:
                 if after is None:
                     assert process.wait(400) == 0, (tmp_path / "stderr.txt").read_text()[-3000:]
@@ -96,7 +94,9 @@ def test_kill_9_in_the_middle(mock: Broker, tmp_path: Path) -> None:
     check(written(tmp_path / "out"), 6_000)
 
 
-def kill_after(process: subprocess.Popen[bytes], out: Path, batches: int, draw: random.Random) -> bool:
+def kill_after(
+    process: subprocess.Popen[bytes], out: Path, batches: int, draw: random.Random
+) -> bool:
     """Waits for that many batches, and a little; whether the driver still runs."""
     deadline = time.monotonic() + 300
     while process.poll() is None and len(list(out.glob("batch=*"))) < batches:

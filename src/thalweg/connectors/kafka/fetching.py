@@ -181,7 +181,9 @@ class Fetcher:
         for lane in lanes:
             low, high = first[lane.key], last[lane.key]
             if low is None or high is None:
-                lost += self._lose(lane, lane.stop, f"the topic {lane.topic!r} is not there any more")
+                lost += self._lose(
+                    lane, lane.stop, f"the topic {lane.topic!r} is not there any more"
+                )
             elif high < lane.stop:
                 why = f"the partition ends at {high}: it was cut, or the topic was deleted and made again"
                 lost += self._lose(lane, lane.stop, why)

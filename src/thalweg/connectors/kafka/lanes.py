@@ -98,9 +98,7 @@ class Lane:
 
     def _climb(self, times: Sequence[int]) -> None:
         """Adds to the clock the next messages of the span."""
-        self.clock += itertools.islice(
-            itertools.accumulate(times, max, initial=self._top), 1, None
-        )
+        self.clock += itertools.islice(itertools.accumulate(times, max, initial=self._top), 1, None)
         self._top = self.clock[-1] if self.clock else self._top
 
     def take(self, count: int) -> Sequence[Message]:

@@ -187,9 +187,7 @@ class Topics:
 
     # -- asking ------------------------------------------------------------------------------------------
 
-    def patiently(
-        self, ask: Callable[[float], Result], stop: Stop | None = None
-    ) -> Result:
+    def patiently(self, ask: Callable[[float], Result], stop: Stop | None = None) -> Result:
         """The answer of the brokers to a question that is given a time limit in seconds.
 
         Raises:
