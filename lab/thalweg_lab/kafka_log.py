@@ -90,7 +90,9 @@ def read_sums(servers: str, messages: int) -> int:
         nonlocal rows
         rows += batch.num_rows
 
-    tw.run(sums(), {"payments": tw.kafka(servers, TOPIC, follow=False)}, {"totals": tw.batches(count)})
+    tw.run(
+        sums(), {"payments": tw.kafka(servers, TOPIC, follow=False)}, {"totals": tw.batches(count)}
+    )
     return rows
 
 

@@ -222,8 +222,11 @@ def test_what_is_lost_is_named_or_skipped(
                 at = dict(upto)
         assert [row.n for row in rows] == rest, how
         assert "topic 't' partition 0: offset" in caplog.text, how
-        if how != "deleted":
-            assert reader.end(at) == end
+        assert reader.end(at) == end
+        if how == "deleted":
+            broker.create("t")
+            broker.send("t", 0, b'{"n": 7}')
+            assert [row.n for row in read(reader, at, reader.end(at))] == [7]
 
 
 def test_what_is_lost_while_it_is_read(

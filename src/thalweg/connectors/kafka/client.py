@@ -185,11 +185,14 @@ class BrokerWait:
         brokers: whose broker.
         trouble: what its client heard.
         stop: ends a pause.
+        grace_s: seconds after patience is over in which librdkafka itself gives up.
     """
 
-    def __init__(self, brokers: Brokers, trouble: Trouble, stop: Stop | None = None) -> None:
+    def __init__(
+        self, brokers: Brokers, trouble: Trouble, stop: Stop | None = None, *, grace_s: float = 0.0
+    ) -> None:
         self._brokers, self._trouble = brokers, trouble
-        self._stop = stop or never()
+        self._stop, self._grace_s = stop or never(), grace_s
         self._since = time.monotonic()
         self._told = 0.0
         self._pause_s, self._longest_s = PAUSE_S
@@ -211,7 +214,7 @@ class BrokerWait:
                 raise EnvironmentProblem(f"Kafka at {self._brokers.servers}: {one.str()}")
         waited = time.monotonic() - self._since
         reason = ": ".join(dict.fromkeys(one.str() for one in (trouble, error) if one is not None))
-        if waited >= self._brokers.patience_s:
+        if waited >= self._brokers.patience_s + self._grace_s:
             raise EnvironmentProblem(
                 f"Kafka at {self._brokers.servers} has not answered for {waited:.0f} s: {reason or 'no message came'}\n"
                 "  patience= says how long it is waited for"
@@ -220,7 +223,7 @@ class BrokerWait:
             self._told = waited or 0.001
             _LOG.warning(
                 "Kafka at %s does not answer (%s); it is waited for %.0f s more",
-                self._brokers.servers, reason or "no message came", self._brokers.patience_s - waited,
+                self._brokers.servers, reason or "no message came", max(0.0, self._brokers.patience_s - waited),
             )  # fmt: skip
         if pauses:
             self._stop.wait(self._pause_s)

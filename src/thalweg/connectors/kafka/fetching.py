@@ -26,6 +26,8 @@ _QUIET_S: Final = 2.0
 _FETCH: Final = {
     "fetch.error.backoff.ms": 100,
     "fetch.queue.backoff.ms": 10,
+    # A fetch that is under way when a topic is deleted can end the process (librdkafka's issue 5093 and others).
+    "fetch.wait.max.ms": 100,
     "receive.message.max.bytes": 1_000_000_000,
 }
 
@@ -49,10 +51,14 @@ class Fetcher:
         self._quiet_since = 0.0
 
     def close(self) -> None:
-        """Ends the connection; may be called again."""
+        """Ends the connection; may be called again, and it can be used again."""
         client, self._client, self._active = self._client, None, {}
         if client is not None:
             client.close()
+
+    def forget(self) -> None:
+        """Begins anew with a client that knows no topic: librdkafka can crash where one was made again."""
+        self.close()
 
     def begin(self, lanes: Collection[Lane], stop: Stop) -> None:
         """Begins to fetch what is open of a span."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,9 @@ HEADER: Final = "header "
 #: Messages that are parsed at once, at least; and at most so many bytes of them, but for a single one.
 BLOCK_ROWS: Final = 8_192
 BLOCK_BYTES: Final = 64 << 20
+#: How often, and with what pauses, is looked again at a partition that seems to be lost; seconds.
+_TRIES: Final = 4
+_TRY_S: Final = 0.25
 #: How often it is asked where partitions begin, as a share of how often where they end.
 _LOOK_BACK: Final = 25
 
@@ -74,12 +78,18 @@ class KafkaReader:
         return found | self._topics.ids()
 
     def end(self, since: Positions) -> Positions:
+        known = _offsets_of(since)
         lanes = self._topics.lanes()
-        if self._topics.missing() or any(key not in lanes for key in _offsets_of(since)):
-            lanes = self._topics.lanes(fresh=True)
-        if not since:
+        if not since and not self._skips:
             self._must_exist()
         last = self._offsets(lanes, LATEST)
+        for _ in range(_TRIES):
+            if all(key in last and at <= last[key] for key, at in known.items()):
+                break
+            # It is gone, or a broker that has just taken over does not know yet how far it is.
+            time.sleep(_TRY_S)
+            lanes = self._topics.lanes(fresh=True)
+            last = self._offsets(lanes, LATEST)
         if next(self._looks) % _LOOK_BACK == 0 or any(key not in self._first for key in lanes):
             self._first = self._offsets(lanes, EARLIEST)
         ids = self._topics.ids()
@@ -163,6 +173,9 @@ class KafkaReader:
             for key in stops
             if key not in known or known[key] > stops[key] or lane_of(key)[0] in renewed
         ]
+        if any(key in self._lanes for key in unknown):
+            self._fetcher.forget()
+            self._lanes = {key: one for key, one in self._lanes.items() if key not in unknown}
         first = self._topics.offsets(unknown, EARLIEST, stop)
         lanes = []
         for key, upto in stops.items():

@@ -15,6 +15,7 @@ from thalweg.checks import refuse, require_optional_text
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.encode import check_fields, encoder
 from thalweg.connectors.kafka.client import (
+    CALL_S,
     Brokers,
     BrokerWait,
     Trouble,
@@ -38,8 +39,12 @@ SERIAL: Final = "thalweg-serial"
 
 #: What can be a key: as text, and bytes as they are.
 _KEYS: Final = (Kind.STR, Kind.CATEGORY, Kind.BYTES, Kind.INT)
+#: Leaves the partition to the hash of the key.
+_BY_KEY: Final = -1
 #: How long is waited for deliveries before it is looked whether all is well, seconds.
 _LOOK_S: Final = 1.0
+#: librdkafka gives up on a message about so long after its time is over, seconds.
+_GRACE_S: Final = 10.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -151,6 +156,8 @@ class _KafkaWriter:
         self._trouble = Trouble()
         #: the first row of the batch that was not delivered, and why
         self._failed: tuple[int, Any] | None = None
+        #: of the topic; 0: not asked yet
+        self._partitions = 0
         settings = target.brokers.settings(
             enable__idempotence=True,
             acks="all",
@@ -171,26 +178,41 @@ class _KafkaWriter:
         key = self._target.key
         keys = [None] * len(values) if key is None else _bytes_of(table.column(key))
         numbered = [(QUERY, self._query.encode()), (BATCH, b"%d" % batch)]
+        if None in keys and not self._partitions:
+            self._partitions = self._count_partitions()
         for row, (one, value) in enumerate(zip(keys, values, strict=True)):
-            self._produce(row, one, value, [*numbered, (SERIAL, b"%d" % row)], batch)
+            # A row that is written again goes where it was before, so that a reader can leave it out.
+            partition = row % self._partitions if one is None else _BY_KEY
+            headers = [*numbered, (SERIAL, b"%d" % row)]
+            self._produce(batch, row, key=one, value=value, partition=partition, headers=headers)
         self._flush(batch)
 
     def close(self) -> None:
         self._producer.purge()
 
-    def _produce(self, row: int, key: Any, value: Any, headers: Any, batch: int) -> None:
-        wait = None
+    def _count_partitions(self) -> int:
+        wait = BrokerWait(self._target.brokers, self._trouble)
         while True:
             try:
-                self._producer.produce(
-                    self._target.topic, value, key, headers=headers,
-                    on_delivery=functools.partial(self._delivered, row),
-                )  # fmt: skip
+                found = self._producer.list_topics(self._target.topic, timeout=CALL_S)
+                topic = found.topics[self._target.topic]
+                if topic.error is None and topic.partitions:
+                    return len(topic.partitions)
+                error = topic.error
+            except library().KafkaException as problem:
+                error = problem.args[0]
+            self._producer.poll(0)
+            wait.failed(error)
+
+    def _produce(self, batch: int, row: int, **message: Any) -> None:
+        delivered = functools.partial(self._delivered, row)
+        while True:
+            try:
+                self._producer.produce(self._target.topic, on_delivery=delivered, **message)
                 return
             except BufferError:
                 self._producer.poll(0.1)
                 self._check(batch)
-                wait = wait or BrokerWait(self._target.brokers, self._trouble)
             except library().KafkaException as error:
                 self._failed = row, error.args[0]
                 self._check(batch)
@@ -205,7 +227,7 @@ class _KafkaWriter:
         Raises:
             ThalwegError: a row was not delivered.
         """
-        wait = BrokerWait(self._target.brokers, self._trouble)
+        wait = BrokerWait(self._target.brokers, self._trouble, grace_s=_GRACE_S)
         while self._producer.flush(_LOOK_S):
             self._check(batch)
             if self._trouble.last is not None:
