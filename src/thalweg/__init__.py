@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     )
     from thalweg.connectors.delta import delta, to_delta
     from thalweg.connectors.files import files
-    from thalweg.connectors.postgres import to_postgres
+    from thalweg.connectors.postgres import postgres, postgres_changes, to_postgres
     from thalweg.embedded import run, start
     from thalweg.workers.options import Options
 
@@ -74,6 +74,8 @@ _LAZY = {
     "each": _IO,
     "files": _IO,
     "from_iterable": _IO,
+    "postgres": "thalweg.connectors.postgres",
+    "postgres_changes": "thalweg.connectors.postgres",
     "push_source": _IO,
     "tcp_lines": _IO,
     "to_delta": "thalweg.connectors.delta",
@@ -143,6 +145,8 @@ __all__ = [
     "microseconds",
     "milliseconds",
     "minutes",
+    "postgres",
+    "postgres_changes",
     "push_source",
     "run",
     "scheduling",

@@ -84,9 +84,15 @@ BUILT_IN: Final[dict[str, Connector]] = {
         example="delta:/data/out",
     ),
     "postgres": Connector(
+        source="thalweg.connectors.postgres:postgres",
         sink="thalweg.connectors.postgres:to_postgres",
         arguments=server_and_table,
         example="postgres://user@host:5432/database/table",
+    ),
+    "postgres-changes": Connector(
+        source="thalweg.connectors.postgres:postgres_changes",
+        arguments=server_and_table,
+        example="postgres-changes://user@host:5432/database/publication?slot=name",
     ),
 }
 

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from thalweg.connectors.contracts import Feed, never
-from thalweg.connectors.logs import Log, LogReader, Positions
+from thalweg.connectors.logs import Confirming, Log, LogReader, Positions
 from thalweg.flow.operators.nodes import Source
 from thalweg.spark.by_value import pickled
 
@@ -84,7 +84,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield pa.RecordBatch.from_pylist([row])
 
     def commit(self, end: dict[str, Any]) -> None:
-        pass
+        if isinstance(self._reader, Confirming):
+            self._reader.confirm(end)
 
     def stop(self) -> None:
         if self._open is not None:
