@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     )
     from thalweg.connectors.delta import delta, to_delta
     from thalweg.connectors.files import files
+    from thalweg.connectors.iceberg import to_iceberg
     from thalweg.connectors.postgres import postgres, postgres_changes, to_postgres
     from thalweg.embedded import run, start
     from thalweg.workers.options import Options
@@ -80,6 +81,7 @@ _LAZY = {
     "tcp_lines": _IO,
     "to_delta": "thalweg.connectors.delta",
     "to_files": _IO,
+    "to_iceberg": "thalweg.connectors.iceberg",
     "to_postgres": "thalweg.connectors.postgres",
     "to_tcp": _IO,
 }
@@ -160,6 +162,7 @@ __all__ = [
     "timestamp",
     "to_delta",
     "to_files",
+    "to_iceberg",
     "to_postgres",
     "to_tcp",
     "wait_for_all",

@@ -196,7 +196,8 @@ class Typed(NamedTuple):
 
 def test_types_of_changes(server: Server, name: str) -> None:
     server.query(
-        f'create table {name} (id bigint primary key, share float8, data bytea, at timestamptz, flag bool, "inner" jsonb)'
+        f"create table {name} (id bigint primary key, share float8, data bytea, at timestamptz,"
+        ' flag bool, "inner" jsonb)'
     )
     server.query(f"create publication p{name} for table {name}")
     log = log_of(server, name)

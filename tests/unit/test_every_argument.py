@@ -264,6 +264,12 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
         tw.to_postgres,
         {"dsn": "host=h", "table": "t", "key": "n", "create": False, "patience_s": 1.0},
     ),
+    "tw.to_iceberg": lambda: (
+        tw.to_iceberg,
+        {
+            "catalog": "c", "table": "n.t", "key": "n", "create": False, "properties": {}, "patience_s": 1.0,
+        },
+    ),
     "tw.postgres": lambda: (tw.postgres, {"dsn": "host=h", "table": "t", "order_by": "n"}),
     "tw.postgres_changes": lambda: (
         tw.postgres_changes,
@@ -382,6 +388,8 @@ ACCEPTS: Final[Mapping[str, set[str]]] = {
     "max_rows": {"None"},
     "patience_s": {"0"},
     "tw.to_postgres(key)": {"None"},
+    "tw.to_iceberg(key)": {"None"},
+    "tw.to_iceberg(properties)": {"None"},
     "tw.postgres(order_by)": {"None"},
     "tw.postgres_changes(table)": {"None"},
 }

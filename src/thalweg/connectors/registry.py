@@ -83,6 +83,11 @@ BUILT_IN: Final[dict[str, Connector]] = {
         sink="thalweg.connectors.delta:to_delta",
         example="delta:/data/out",
     ),
+    "iceberg": Connector(
+        sink="thalweg.connectors.iceberg:to_iceberg",
+        arguments=host_and_name,
+        example="iceberg://catalog/namespace.table",
+    ),
     "postgres": Connector(
         source="thalweg.connectors.postgres:postgres",
         sink="thalweg.connectors.postgres:to_postgres",
