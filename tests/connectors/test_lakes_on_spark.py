@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import pyarrow as pa
@@ -93,6 +93,50 @@ def test_partitions_and_packed_files(spark: SparkSession, tmp_path: Path) -> Non
     sink = tw.spark.memory()
     tw.spark.start(flow, {"in": source}, {"out": sink}).await_termination()
     assert sink.rows == here
+
+
+class Change(NamedTuple):
+    op: str
+    name: str
+    n: int
+
+
+def test_changes_of_postgres(spark: SparkSession, server: Server, tmp_path: Path) -> None:
+    """Each change once over restarts; the slot follows behind what is committed, and a table is read as it is."""
+    server.query("create table moved (name text primary key, n bigint)")
+    server.query("create publication moves for table moved")
+    flow = tw.Flow("moves")
+    flow.source("changes", Change).sink("out")
+    log = tw.postgres_changes(server.dsn, "moves", slot="moves", max_rows=3)
+    reader = log.open()
+    reader.begin()
+    reader.close()
+    confirmed = "select confirmed_flush_lsn from pg_replication_slots where slot_name = 'moves'"
+    places = [server.query(confirmed)]
+    for turn in range(3):
+        for n in range(4):
+            server.query("insert into moved values (%s, %s)", [f"{turn}{n}", n])
+        server.query("update moved set n = 9 where name = %s", [f"{turn}0"])
+        query = tw.spark.start(
+            flow, {"changes": log}, {"out": tw.to_delta(str(tmp_path / "moves"))},
+            checkpoint=tmp_path / "checkpoint", trigger="available_now",
+        )  # fmt: skip
+        query.await_termination()
+        places.append(server.query(confirmed))
+    found = deltalake.DeltaTable(tmp_path / "moves").to_pyarrow_table().to_pylist()
+    wanted = [
+        {"op": op, "name": f"{turn}{n}", "n": 9 if op == "update" else n}
+        for turn in range(3)
+        for op, n in [*(("insert", n) for n in range(4)), ("update", 0)]
+    ]
+    assert sorted(found, key=str) == sorted(wanted, key=str)
+    assert len({str(one) for one in places}) == 4
+    sink = tw.spark.memory()
+    table_ = tw.postgres(server.dsn, "moved", order_by="name")
+    rows = tw.Flow("rows")
+    rows.source("in", Pair).sink("out")
+    tw.spark.start(rows, {"in": table_}, {"out": sink}).await_termination()
+    assert sink.rows == [(f"{turn}{n}", n or 9) for turn in range(3) for n in range(4)]
 
 
 def kill(process: subprocess.Popen[Any]) -> None:
