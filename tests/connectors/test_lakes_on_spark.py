@@ -154,38 +154,34 @@ def kill(process: subprocess.Popen[Any]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 def test_the_driver_is_killed(server: Server, tmp_path: Path) -> None:
     """kill -9 of driver and workers at random while batches are written, restarts with other slots: all exact."""
-    draw, many = random.Random(3), 1200
-    for n in range(30):
+    draw, many, kills = random.Random(3), 600, 4
+    for n in range(15):
         fill(tmp_path / "in", 40 * n, 40)
     places = [str(tmp_path / one) for one in ("in", "out", "checkpoint")]
-    commits = tmp_path / "checkpoint" / "thalweg" / "commits"
-    met = 0
-    for kills in range(20):
-        command = [
-            sys.executable,
-            driver.__file__,
-            *places,
-            str(draw.choice((1, 2, 3))),
-            server.dsn,
-        ]
-        process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
-        before = len(list(commits.glob("*.json"))) if commits.exists() else 0
-        deadline = time.monotonic() + 120
-        while kills < 6 and process.poll() is None and time.monotonic() < deadline:
-            if commits.exists() and len(list(commits.glob("*.json"))) > before:
-                break
-            time.sleep(0.02)
-        if kills < 6 and process.poll() is None:
+    log, met = tmp_path / "stderr", 0
+    for turn in range(kills + 1):
+        slots = str(draw.choice((1, 2, 3)))
+        command = [sys.executable, driver.__file__, *places, slots, server.dsn]
+        with log.open("ab") as said:
+            process = subprocess.Popen(command, stdout=said, stderr=said)
+        if turn < kills and _comes_to_write(process, tmp_path / "checkpoint"):
             time.sleep(draw.random() * 1.5)
             met += process.poll() is None
             kill(process)
-            continue
-        _, said = process.communicate(timeout=300)
-        assert process.returncode == 0, said[-3000:]
-        break
-    assert met >= 4
+        assert process.wait(600) in (0, -signal.SIGKILL), log.read_text()[-3000:]
+    assert met >= 3
     check(tmp_path / "out", many, server)
+
+
+def _comes_to_write(process: subprocess.Popen[bytes], checkpoint: Path) -> bool:
+    """Waits for a commit of the driver's; False where it ends before."""
+    commits = checkpoint / "thalweg" / "commits"
+    before, deadline = set(commits.glob("*.json")), time.monotonic() + 300
+    while process.poll() is None and time.monotonic() < deadline:
+        if set(commits.glob("*.json")) - before:
+            return True
+        time.sleep(0.02)
+    return False

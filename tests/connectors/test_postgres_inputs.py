@@ -224,7 +224,7 @@ def test_transactions_come_whole_and_by_commit(server: Server, name: str) -> Non
     log = log_of(server, name)
     begin(log)
     draw, order = random.Random(5), []
-    for turn in range(6):
+    for turn in range(3):
         sessions = [psycopg.connect(server.dsn) for _ in range(3)]
         for k in range(3):
             for place, session in enumerate(sessions):
@@ -270,6 +270,7 @@ def test_transactions_come_whole_and_by_commit(server: Server, name: str) -> Non
     late.close()
 
 
+@pytest.mark.merge
 def test_changes_are_followed(server: Server, name: str) -> None:
     """What comes while the run goes on is read, also through a restart of the server; others' tables are no rows."""
     publish(server, name)
