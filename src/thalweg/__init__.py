@@ -54,8 +54,9 @@ if TYPE_CHECKING:
     )
     from thalweg.connectors.delta import delta, to_delta
     from thalweg.connectors.files import files
+    from thalweg.connectors.iceberg import to_iceberg
     from thalweg.connectors.kafka import kafka, to_kafka
-    from thalweg.connectors.postgres import to_postgres
+    from thalweg.connectors.postgres import postgres, postgres_changes, to_postgres
     from thalweg.embedded import run, start
     from thalweg.workers.options import Options
 
@@ -76,11 +77,14 @@ _LAZY = {
     "files": _IO,
     "from_iterable": _IO,
     "kafka": "thalweg.connectors.kafka",
+    "postgres": "thalweg.connectors.postgres",
+    "postgres_changes": "thalweg.connectors.postgres",
     "push_source": _IO,
     "tcp_lines": _IO,
     "to_delta": "thalweg.connectors.delta",
     "to_files": _IO,
     "to_kafka": "thalweg.connectors.kafka",
+    "to_iceberg": "thalweg.connectors.iceberg",
     "to_postgres": "thalweg.connectors.postgres",
     "to_tcp": _IO,
 }
@@ -147,6 +151,8 @@ __all__ = [
     "microseconds",
     "milliseconds",
     "minutes",
+    "postgres",
+    "postgres_changes",
     "push_source",
     "run",
     "scheduling",
@@ -161,6 +167,7 @@ __all__ = [
     "to_delta",
     "to_files",
     "to_kafka",
+    "to_iceberg",
     "to_postgres",
     "to_tcp",
     "wait_for_all",

@@ -83,18 +83,18 @@ def plain(rows: list[Any]) -> list[Any]:
 
 # -- a host that is killed -------------------------------------------------------------------------------
 
-#: Batches of a run, and rows of a batch.
-BATCHES, ROWS = 30, 400
+#: Batches of a run, rows of a batch, and names of rows.
+BATCHES, ROWS, NAMES = 30, 400, 600
 
 
-def batch_rows(batch: int) -> list[Pair]:
+def batch_rows(batch: int, names: int = NAMES) -> list[Pair]:
     """The rows of a batch: names come again in it and in others."""
     draw = random.Random(batch)
-    return [Pair(f"k{draw.randrange(600)}", batch * ROWS + n) for n in range(ROWS)]
+    return [Pair(f"k{draw.randrange(names)}", batch * ROWS + n) for n in range(ROWS)]
 
 
-def all_rows() -> list[Pair]:
-    return [row for batch in range(BATCHES) for row in batch_rows(batch)]
+def all_rows(names: int = NAMES) -> list[Pair]:
+    return [row for batch in range(BATCHES) for row in batch_rows(batch, names)]
 
 
 def last_rows() -> dict[str, int]:
@@ -102,25 +102,27 @@ def last_rows() -> dict[str, int]:
     return {row.name: row.n for row in all_rows()}
 
 
-def host(target: Target, state: Path) -> None:
+def host(target: Target, state: Path, names: int) -> None:
     """Writes the batches from the first that is not committed on, and commits each in a file."""
     writer = target.open(node(Pair), "query")
     done = int(state.read_text()) if state.exists() else -1
     for batch in range(done + 1, BATCHES):
-        writer.write(batch, table(Pair, batch_rows(batch)))
+        writer.write(batch, table(Pair, batch_rows(batch, names)))
         fresh = state.with_suffix(".new")
         fresh.write_text(str(batch))
         os.replace(fresh, state)
     writer.close()
 
 
-def run_killed(made: str, folder: Path, *, kills: int, seed: int = 7) -> int:
+def run_killed(made: str, folder: Path, *, kills: int, names: int = NAMES, seed: int = 7) -> int:
     """Runs the host in processes that are killed at random, then to its end.
 
     Args:
         made: an expression of the target, with ``tw``.
         folder: for the host's state.
         kills: how many processes are killed.
+        names: that rows have.
+        seed: of the moments.
 
     Returns:
         How many kills met a host at work.
@@ -128,7 +130,7 @@ def run_killed(made: str, folder: Path, *, kills: int, seed: int = 7) -> int:
     draw, state, met = random.Random(seed), folder / "committed", 0
     for kill in range(kills + 1):
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.connectors.kit", made, str(state)],
+            [sys.executable, "-m", "tests.connectors.kit", made, str(state), str(names)],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *filter(None, sys.path)])},
             stdout=subprocess.PIPE,
@@ -136,7 +138,10 @@ def run_killed(made: str, folder: Path, *, kills: int, seed: int = 7) -> int:
         assert process.stdout is not None
         process.stdout.readline()  # it begins to write
         if kill == kills:
-            assert process.wait(120) == 0
+            try:
+                assert process.wait(120) == 0
+            finally:
+                process.kill()
             break
         time.sleep(draw.random() * 0.5)
         process.kill()
@@ -149,8 +154,8 @@ def run_killed(made: str, folder: Path, *, kills: int, seed: int = 7) -> int:
 if __name__ == "__main__":
     from tests.connectors import kit
 
-    expression, place = sys.argv[1:]
+    expression, place, count = sys.argv[1:]
     target = eval(expression, {"tw": tw})
     kit.node(kit.Pair)
     print("begins", flush=True)
-    kit.host(target, Path(place))
+    kit.host(target, Path(place), int(count))

@@ -219,6 +219,7 @@ class _Without(NamedTuple):
     group: str | None
 
 
+@pytest.mark.merge
 def test_the_server_restarts_in_mid_batch(
     server: Server, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

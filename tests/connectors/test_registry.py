@@ -104,3 +104,28 @@ def test_other_packages_join_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) 
         tw.BuildError, match="'far': far_away:connector is int, expected a thalweg Connector"
     ):
         described("far://h:1/t", "source")
+
+
+def test_addresses_of_tables() -> None:
+    """Of each connector for tables: the call that its address stands for."""
+    for address, role, options, wanted in (
+        ("delta:/a/b?start=5", "source", {"follow": "no"}, tw.delta("/a/b", start=5, follow=False)),
+        (
+            "delta:/a?partition_by=x|y", "sink", {"mode": "upsert", "key": "k"},
+            tw.to_delta("/a", partition_by=["x", "y"], mode="upsert", key="k"),
+        ),
+        (
+            "postgres://u:p@h:1/d/s.t", "sink", {"key": "k", "create": "false"},
+            tw.to_postgres("postgresql://u:p@h:1/d", "s.t", key="k", create=False),
+        ),
+        ("postgres://h/d/t", "source", {"order_by": "a"}, tw.postgres("postgresql://h/d", "t", order_by="a")),
+        (
+            "postgres-changes://h/d/pub?slot=s", "source", {},
+            tw.postgres_changes("postgresql://h/d", "pub", slot="s"),
+        ),
+        ("iceberg://c/n.t", "sink", {}, tw.to_iceberg("c", "n.t")),
+    ):  # fmt: skip
+        assert scheme_of(address) is not None
+        assert described(address, role, options) == wanted  # type: ignore[arg-type]
+    with pytest.raises(tw.BuildError, match="expected //USER@HOST:PORT/DATABASE/TABLE"):
+        described("postgres://h/d", "sink")

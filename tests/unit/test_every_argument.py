@@ -278,6 +278,20 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
         tw.to_postgres,
         {"dsn": "host=h", "table": "t", "key": "n", "create": False, "patience_s": 1.0},
     ),
+    "tw.to_iceberg": lambda: (
+        tw.to_iceberg,
+        {
+            "catalog": "c", "table": "n.t", "key": "n", "create": False, "properties": {}, "patience_s": 1.0,
+        },
+    ),
+    "tw.postgres": lambda: (tw.postgres, {"dsn": "host=h", "table": "t", "order_by": "n"}),
+    "tw.postgres_changes": lambda: (
+        tw.postgres_changes,
+        {
+            "dsn": "host=h", "publication": "p", "slot": "s", "table": "t", "follow": False, "create": False,
+            "confirm": "read", "max_rows": 3,
+        },
+    ),
     "tw.each": lambda: (tw.each, {"function": keep}),
     "tw.batches": lambda: (tw.batches, {"function": put}),
     "tw.from_iterable": lambda: (tw.from_iterable, {"items": [], "linger_s": 0.1}),
@@ -390,6 +404,10 @@ ACCEPTS: Final[Mapping[str, set[str]]] = {
     "max_rows": {"None"},
     "patience_s": {"0"},
     "tw.to_postgres(key)": {"None"},
+    "tw.to_iceberg(key)": {"None"},
+    "tw.to_iceberg(properties)": {"None"},
+    "tw.postgres(order_by)": {"None"},
+    "tw.postgres_changes(table)": {"None"},
 }
 #: Where an argument that is None elsewhere must be something, although it is None by default somewhere.
 NEVER_NONE: Final = (

@@ -52,6 +52,14 @@ class LogReader(Protocol):
 
 
 @runtime_checkable
+class Confirming(Protocol):
+    """What a reader can do whose log is kept only until it is confirmed."""
+
+    def confirm(self, upto: Positions) -> None:
+        """Takes note that the host has committed all that lies before a place, and asks for none of it again."""
+
+
+@runtime_checkable
 class Log(Protocol):
     """Describes such an input; immutable, hashable, and made without a connection."""
 

@@ -89,10 +89,21 @@ BUILT_IN: Final[dict[str, Connector]] = {
         sink="thalweg.connectors.delta:to_delta",
         example="delta:/data/out",
     ),
+    "iceberg": Connector(
+        sink="thalweg.connectors.iceberg:to_iceberg",
+        arguments=host_and_name,
+        example="iceberg://catalog/namespace.table",
+    ),
     "postgres": Connector(
+        source="thalweg.connectors.postgres:postgres",
         sink="thalweg.connectors.postgres:to_postgres",
         arguments=server_and_table,
         example="postgres://user@host:5432/database/table",
+    ),
+    "postgres-changes": Connector(
+        source="thalweg.connectors.postgres:postgres_changes",
+        arguments=server_and_table,
+        example="postgres-changes://user@host:5432/database/publication?slot=name",
     ),
 }
 

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from thalweg.connectors.contracts import Feed, never
-from thalweg.connectors.logs import Log, LogReader, Positions
+from thalweg.connectors.logs import Confirming, Log, LogReader, Positions
 from thalweg.flow.operators.nodes import Source
 from thalweg.spark.by_value import pickled
 
@@ -94,7 +94,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield pa.RecordBatch.from_pylist([row])
 
     def commit(self, end: dict[str, Any]) -> None:
-        pass
+        if isinstance(self._reader, Confirming):
+            self._reader.confirm(end)
 
     def stop(self) -> None:
         if self._open is not None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from thalweg.checkpoint.paths import absolute
 from thalweg.checks import path_of, refuse, require_seconds
 from thalweg.connectors.delta import tables
+from thalweg.connectors.fitting_columns import cast_rows, check_columns, with_nulls
 from thalweg.connectors.names import field_names
 from thalweg.connectors.once import Left, Numbers, last_of_each, patiently, shown_row
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
@@ -78,9 +79,7 @@ class DeltaTarget:
             schema = sink.record.arrow
             table = tables.created(self.path, dict(self.storage), schema, self.partition_by)
         self._check_partitions(table, sink)
-        tables.check_columns(
-            f"sink {sink.name!r}: {self.place}", sink.record, tables.columns(table)
-        )
+        check_columns(f"sink {sink.name!r}: {self.place}", sink.record, tables.columns(table))
         return DeltaWriter(self, table, sink, query)
 
     def _check_partitions(self, table: Any, sink: Sink) -> None:
@@ -156,10 +155,10 @@ class DeltaWriter:
         if not self._numbers.is_new(batch, self._found(batch)):
             return
         found = tables.columns(self._table)
-        tables.check_columns(self._where, self._sink.record, found)
-        rows = _cast(self._where, batch, rows, found)
+        check_columns(self._where, self._sink.record, found)
+        rows = cast_rows(self._where, batch, rows, found)
         if self._target.mode == "append":
-            self._append(batch, _with_nulls(rows, found))
+            self._append(batch, with_nulls(rows, found))
         else:
             self._merge(batch, rows)
         self._numbers.note(batch)
@@ -236,42 +235,6 @@ def _refuse_empty_texts(place: str, batch: int, table: pa.Table, names: Sequence
                 f"{place}: batch {batch}, row {row}: the partition column {name} is an empty text, which Delta gives"
                 f" back as null\n  row: {shown_row(table, row)}"
             )
-
-
-def _cast(place: str, batch: int, rows: pa.Table, found: pa.Schema) -> pa.Table:
-    """The rows in the types of the table's columns.
-
-    Raises:
-        DataError: a number does not fit the column; names it.
-    """
-    wanted = [one.with_type(found.field(one.name).type) for one in rows.schema]
-    try:
-        return rows.cast(pa.schema(wanted))
-    except pa.ArrowInvalid as error:
-        row = next(n for n in range(rows.num_rows) if not _casts(rows.slice(n, 1), wanted))
-        raise DataError(
-            f"{place}: batch {batch}, row {row}: {error}\n  row: {shown_row(rows, row)}"
-        ) from None
-
-
-def _casts(rows: pa.Table, wanted: list[pa.Field]) -> bool:
-    try:
-        rows.cast(pa.schema(wanted))
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _with_nulls(rows: pa.Table, found: pa.Schema) -> pa.Table:
-    """The rows with the table's other columns, null."""
-    arrays = [
-        rows.column(one.name) if one.name in rows.column_names else pa.nulls(len(rows), one.type)
-        for one in found
-    ]
-    fields = [
-        rows.schema.field(one.name) if one.name in rows.column_names else one for one in found
-    ]
-    return pa.table(arrays, schema=pa.schema(fields))
 
 
 def to_delta(

@@ -78,9 +78,8 @@ def may_pass(error: Exception) -> bool:
     psycopg = package()
     if not isinstance(error, psycopg.Error):
         return False
-    state = error.sqlstate
-    if state is not None:
-        return state.startswith(_PASSING)
+    if error.sqlstate is not None:
+        return str(error.sqlstate).startswith(_PASSING)
     lost = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
     return lost and not _LASTING.search(str(error))
 

@@ -1,0 +1,69 @@
+"""Values of PostgreSQL in text form, as fields have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import orjson
+
+from thalweg.connectors.postgres.pgoutput import Unchanged
+from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.records import Schema
+from thalweg.times import timestamp
+
+
+def _bool(text: str) -> bool:
+    return {"t": True, "f": False}[text]
+
+
+def _bytes(text: str) -> bytes:
+    if not text.startswith("\\x"):
+        raise ValueError(f"no bytea: {text[:20]!r}")
+    return bytes.fromhex(text[2:])
+
+
+_CONVERT: Final[dict[Kind, Callable[[str], Any]]] = {
+    Kind.INT: int,
+    Kind.TIMER: int,
+    Kind.FLOAT: float,
+    Kind.BOOL: _bool,
+    Kind.STR: str,
+    Kind.CATEGORY: str,
+    Kind.BYTES: _bytes,
+    Kind.TIMESTAMP: timestamp,
+    Kind.LIST: orjson.loads,
+    Kind.RECORD: orjson.loads,
+}
+
+
+def row_of(record: Schema, texts: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a record that a row has.
+
+    Raises:
+        ValueError: one does not fit, or is not in the log.
+    """
+    return {
+        field.name: value_of(field.name, field.type, texts[field.name])
+        for field in record.fields
+        if field.name in texts
+    }
+
+
+def value_of(name: str, kind: FieldType, text: Any) -> Any:
+    """The value of a text.
+
+    Raises:
+        ValueError: it does not fit, or is not in the log.
+    """
+    if text is None:
+        return None
+    if text is Unchanged:
+        raise ValueError(
+            f"{name}: a large value that the update left as it was is not in the log; have it there by"
+            " ALTER TABLE … REPLICA IDENTITY FULL"
+        )
+    try:
+        return _CONVERT[kind.kind](text)
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"{name}: {text[:60]!r} is no {kind}: {error}") from None

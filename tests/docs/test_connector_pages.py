@@ -1,0 +1,34 @@
+"""The pages on connectors run as they stand there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.connectors import postgres_server
+from tests.docs.test_docs import ROOT, run_page
+
+#: The address that the page on PostgreSQL has.
+_DSN = "postgresql://thalweg@127.0.0.1:5432/postgres"
+
+
+@pytest.mark.parametrize(
+    ("page", "package"),
+    [("delta", "deltalake"), ("iceberg", "pyiceberg"), ("files", "pyarrow")],
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_page(page: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every example of the page runs and its assertions hold."""
+    pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    run_page(ROOT / "docs" / "connectors" / f"{page}.md", monkeypatch)
+
+
+def test_postgres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above, with the address of a server of the test's own."""
+    text = (ROOT / "docs" / "connectors" / "postgres.md").read_text(encoding="utf-8")
+    assert _DSN in text
+    with postgres_server.running() as server:
+        page = tmp_path / "postgres.md"
+        page.write_text(text.replace(_DSN, server.dsn), encoding="utf-8")
+        run_page(page, monkeypatch)
