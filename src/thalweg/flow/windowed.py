@@ -141,7 +141,7 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
         else:
             _refuse_both(label, aggregates)
             self._need_whole_keys(label, "a function sees all rows of a window")
-            returns = self._rows_function(function, label, into)
+            returns, function = self._rows_function(function, label, into)
             made = library.collect(
                 label, stamped.schema, item, len(self._key.fields), field, length, function,
                 _some(returns), session=False, many=returns.many,
@@ -220,7 +220,7 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
             returns = Returns(made.out)
         else:
             _refuse_both(label, aggregates)
-            returns = self._rows_function(function, label, into)
+            returns, function = self._rows_function(function, label, into)
             made = library.collect(
                 label, stamped.schema, stream.schema, len(self._key.fields), field, length, function,
                 _some(returns), session=True, many=returns.many,
