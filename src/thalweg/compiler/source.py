@@ -375,7 +375,7 @@ def _class(name: str, value: type) -> Captured:
             return Unusable(f"`{name}` is a NamedTuple with a constructor of its own")
         try:
             schema = Schema.of(value)
-            return RecordClass(schema, inside=schema.cls is value)
+            return RecordClass(schema, inside=schema.user is not None and schema.cls is value)
         except SchemaError as error:
             return Unusable(f"`{name}`: {error}")
     return Unusable(f"`{name}` is a class that is not a record")

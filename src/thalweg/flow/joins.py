@@ -219,7 +219,8 @@ class LoopVerbs(Generic[Row]):
         user = Function.of(is_open, name, argument="is_open")
         check_parameters(user, name, ["row"])
         given = {
-            "rows": self._me, "switch": switch, "is_open": Adapter((switch.schema.whole,))(is_open),
+            "rows": self._me, "switch": require_stream(f"operator {name!r}", switch=switch),
+            "is_open": Adapter((switch.schema.whole,))(is_open),
             "kept": driver_loops.gate_state(opened),
         }  # fmt: skip
         outputs = {"passed": self.schema, "stopped": self.schema}
