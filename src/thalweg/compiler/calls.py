@@ -186,7 +186,7 @@ class Calls(TextMethods):
                 found[key] = value
         if set(found) != set(target.names):
             self.refuse(f"gives other keys than {', '.join(target.names)}")
-        words = [key for key in keys if key is not None]
+        words = [key for key in keys if isinstance(key, str)]
         values = [one for key, one in zip(keys, node.values, strict=True) if key is not None]
         self._check_order(words, target.names, values)
         return [found[name] for name in target.names]

@@ -43,7 +43,7 @@ class ModuleParts:
     """Collects the parts of one module; the text is in :meth:`text`."""
 
     parts: list[str] = dataclasses.field(default_factory=list)
-    records: dict[tuple[str, tuple[str, ...]], str] = dataclasses.field(default_factory=dict)
+    records: dict[tuple[str, tuple[str, ...], str], str] = dataclasses.field(default_factory=dict)
     #: generated name and result type of the functions written so far
     functions: dict[Instance, tuple[str, Type]] = dataclasses.field(default_factory=dict)
     #: float fields of states that are assigned an int somewhere, and where

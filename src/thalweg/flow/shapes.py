@@ -103,7 +103,7 @@ class Shape:
             return json_text(value)
         if self.name == "Decimal" and type(value) is int:
             value = Decimal(value)
-        wanted = _PYTHON[self.name]
+        wanted: Any = _PYTHON[self.name]
         # a datetime is a date, too
         if not isinstance(value, wanted) or (
             self.name == "date" and isinstance(value, dt.datetime)
@@ -218,7 +218,7 @@ def _expected(shape: Shape, value: Any, why: str | None) -> str:
 
 
 def _micros(span: dt.timedelta) -> int:
-    word = span // _MICROSECOND
+    word: int = span // _MICROSECOND
     if not -(2**63) <= word < 2**63:
         raise Unfit("does not fit 64 bits of microseconds")
     return word

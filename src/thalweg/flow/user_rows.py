@@ -59,13 +59,15 @@ def user_fields(cls: type) -> tuple[UserClass, list[tuple[str, Any]]]:
 
 
 def _of_typed_dict(cls: Any) -> tuple[UserClass, list[tuple[str, Any]]]:
-    optional = sorted(cls.__optional_keys__)
+    hints = typing.get_type_hints(cls, include_extras=True)
+    lacking = [one for one, hint in hints.items() if typing.get_origin(hint) is typing.NotRequired]
+    optional = sorted({*cls.__optional_keys__, *lacking})
     if optional:
         raise SchemaError(
             f"{cls.__name__} may lack {', '.join(optional)} (total=False or NotRequired); a record has all its fields:"
             f" write {optional[0]}: ... | None"
         )
-    names = list(typing.get_type_hints(cls))
+    names = list(hints)
     odd = next((one for one in names if not one.isidentifier()), None)
     if odd is not None:
         raise SchemaError(
@@ -188,7 +190,9 @@ def outward(user: UserClass, fields: Sequence[Field]) -> Convert:
     else:
         made = f"NEW(CLASS, ({', '.join(values)},))"
         scope["NEW"] = tuple.__new__
-    head = f"    {', '.join(names)}, = row\n" if names else ""
+    # Functions of a key see rows that have the time behind the user's fields.
+    whole = f"row if len(row) == {len(names)} else row[:{len(names)}]"
+    head = f"    {', '.join(names)}, = {whole}\n" if names else ""
     return _function("outward", f"def outward(row):\n{head}    return {made}\n", scope)
 
 
