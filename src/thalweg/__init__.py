@@ -20,11 +20,11 @@ from thalweg.errors import (
     ThalwegError,
 )
 from thalweg.flow.flow import Flow
+from thalweg.flow.hints import Category, Money, Timer, Timestamp, decimal
 from thalweg.flow.keyed import KeyedStream
 from thalweg.flow.operators import agg
 from thalweg.flow.operators.coroutines import Control, Input, Output, wait_for_all, wait_for_any
 from thalweg.flow.operators.rejected import Rejected
-from thalweg.flow.records import Category, Timer, Timestamp
 from thalweg.flow.state_class import drop, state
 from thalweg.flow.streams import Stream
 from thalweg.renamed import warn_renamed
@@ -123,6 +123,7 @@ __all__ = [
     "Flow",
     "Input",
     "KeyedStream",
+    "Money",
     "OperatorError",
     "Options",
     "Output",
@@ -138,6 +139,7 @@ __all__ = [
     "agg",
     "batches",
     "days",
+    "decimal",
     "delta",
     "drop",
     "duration",

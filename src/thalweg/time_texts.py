@@ -81,7 +81,7 @@ def iso(text: str, nanoseconds: Nanoseconds) -> int:
     digits = (fraction or "").ljust(6, "0")
     _cut(digits[6:], nanoseconds)
     micros = int(digits[:6])
-    return _in_calendar((days * 1440 + minutes) * 60_000_000 + int(second or 0) * 10**6 + micros)
+    return in_calendar((days * 1440 + minutes) * 60_000_000 + int(second or 0) * 10**6 + micros)
 
 
 def _no_iso(text: str) -> str:
@@ -121,7 +121,12 @@ def micros(value: int, unit: EpochUnit, nanoseconds: Nanoseconds) -> int:
     return in_64_bits(whole)
 
 
-def _in_calendar(time: int) -> int:
+def in_calendar(time: int) -> int:
+    """The Timestamp itself, if a calendar has it.
+
+    Raises:
+        Unfit: it is not in the years 1 to 9999.
+    """
     if not FIRST <= time <= LAST:
         raise Unfit("outside the years 1 to 9999 in UTC")
     return time
@@ -142,7 +147,7 @@ def by_formats(formats: tuple[str, ...], nanoseconds: Nanoseconds) -> Callable[[
                 _cut(long[2], nanoseconds)
             offset = moment.utcoffset() or dt.timedelta()
             naive = timestamp(moment.replace(tzinfo=None))
-            return _in_calendar(naive - offset // dt.timedelta(microseconds=1))
+            return in_calendar(naive - offset // dt.timedelta(microseconds=1))
         raise Unfit(f"not a time in {' or '.join(map(repr, formats))}")
 
     return parse

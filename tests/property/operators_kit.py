@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
 from tests.property import coroutines_kit as loops
+from tests.property import user_rows_kit as users
 from tests.property.events import Event
 
 import thalweg as tw
@@ -536,6 +537,8 @@ OPERATORS: dict[str, Operator] = {
     "is_tagged": Operator(lambda on, step, name: on[0].filter(is_tagged, name=name)),
     "spell": _map(spell),
     "speaks": Operator(lambda on, step, name: on[0].filter(speaks, name=name)),
+    "through_classes": Operator(users.through_classes),
+    "by_worth": Operator(users.by_worth),
     "repeat": _flat(repeat),
     "repeat_or_fail": _flat(repeat_or_fail, "reject"),
     "add_ten": _batches(add_ten),

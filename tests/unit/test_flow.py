@@ -103,7 +103,7 @@ REFUSED: list[tuple[Build, str]] = [
     (lambda f, s: f.source("x", Row, order_by="ts", lateness="soon"), "source 'x': lateness: not a duration: 'soon'"),
     (lambda f, s: f.source("x", Row, order_by="key", lateness="1 second"), "source 'x': .* ordered by an int.* '1 second'"),
     (lambda f, s: f.source("x", Row, errors="ignore"), "errors is one of 'fail', 'reject', got 'ignore'"),
-    (lambda f, s: f.source("x", dict), "a record is a typing.NamedTuple class or a pyarrow.Schema, got"),
+    (lambda f, s: f.source("x", dict), "a record is a typing.NamedTuple class, a dataclass, a TypedDict or a pyarrow.Schema, got"),
     # stateless
     (lambda f, s: s.map(5), "operator 'map': expected a function, got 5"),
     (lambda f, s: s.map(later), "operator 'map': later is async def; .* write def"),

@@ -110,7 +110,10 @@ class Manifest:
             if one.state.startswith(ORDER_BY)
         ]
         found = {
-            one.type == "Timestamp" for name, among in fields for one in among if one.name == name
+            one.type in ("Timestamp", "datetime")
+            for name, among in fields
+            for one in among
+            if one.name == name
         }
         return None if len(found) > 1 else found == {True}
 

@@ -90,7 +90,9 @@ class Column:
             return cls(kind, CATEGORIES.encode(array), valid)
         if array.type != kind.arrow:
             array = array.cast(kind.arrow)
-        if kind.kind is Kind.TIMESTAMP:
+        if kind.shape is not None:
+            array = kind.shape.words(array)
+        elif kind.kind is Kind.TIMESTAMP:
             array = array.view(pa.int64())
         if valid is not None:
             zero: Any = False if kind.kind is Kind.BOOL else 0
@@ -100,6 +102,8 @@ class Column:
     @classmethod
     def from_python(cls, kind: FieldType, values: Sequence[Any]) -> Column:
         """A column from Python values, already coerced."""
+        if kind.shape is not None and kind.fixed_width:
+            return cls.from_arrow(kind, kind.shape.array(pa.array(values, pa.int64())))
         if kind.kind is Kind.TIMESTAMP:
             return cls.from_arrow(kind, pa.array(values, pa.int64()).view(kind.arrow))
         if kind.kind in (Kind.LIST, Kind.RECORD):
@@ -121,6 +125,8 @@ class Column:
                 else pc.if_else(pa.array(~mask), texts, pa.scalar(None, pa.string()))
             )
         array = pa.array(self.values, mask=mask)
+        if self.type.shape is not None:
+            return self.type.shape.array(array)
         return array.view(self.type.arrow) if self.type.kind is Kind.TIMESTAMP else array
 
     def to_python(self) -> list[Any]:
@@ -184,17 +190,27 @@ def _bytes_array(values: Sequence[Any]) -> pa.Array:
 
 def _unnested(kind: FieldType, values: Sequence[Any]) -> Sequence[Any]:
     """Values as Arrow takes them: lists of plain values as they are."""
-    if kind.item is not None and kind.item.kind not in (Kind.LIST, Kind.RECORD):
+    item = kind.item
+    if item is not None and item.kind not in (Kind.LIST, Kind.RECORD) and not _has_digits(item):
         return values
-    return [_plain(one) for one in values]
+    return [_plain(kind, one) for one in values]
 
 
-def _plain(value: Any) -> Any:
-    """Nested records as dicts, which is what Arrow builds structs from."""
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: _plain(one) for name, one in value._asdict().items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+def _has_digits(kind: FieldType) -> bool:
+    return kind.shape is not None and kind.shape.name == "Decimal"
+
+
+def _plain(kind: FieldType, value: Any) -> Any:
+    """Nested records as dicts, which is what Arrow builds structs from, and numbers of digits as such."""
+    if value is None:
+        return None
+    if kind.record is not None:
+        pairs = zip(kind.record.fields, value, strict=True)
+        return {field.name: _plain(field.type, one) for field, one in pairs}
+    if kind.item is not None:
+        return [_plain(kind.item, one) for one in value]
+    if kind.shape is not None and _has_digits(kind):
+        return kind.shape.outward(value)
     return value
 
 
@@ -209,9 +225,11 @@ def _records(kind: FieldType, array: pa.Array) -> list[Any]:
 
 
 def _with_plain_times(kind: pa.DataType) -> pa.DataType:
-    """The type with int64 in place of timestamps: Python's calendar ends where microseconds go on."""
-    if pa.types.is_timestamp(kind):
+    """The type with ints in place of timestamps: Python's calendar ends where microseconds go on."""
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         return pa.int64()
+    if pa.types.is_date32(kind):
+        return pa.int32()
     if pa.types.is_list(kind):
         inner = kind.value_field
         return pa.list_(inner.with_type(_with_plain_times(inner.type)))
@@ -227,6 +245,8 @@ def _nested(kind: FieldType, value: Any) -> Any:
         return [_nested(kind.item, one) for one in value]
     if kind.record is not None:
         return kind.record.make([_nested(f.type, value[f.name]) for f in kind.record.fields])
+    if kind.shape is not None and _has_digits(kind):
+        return kind.shape.inward(value)
     return value
 
 

@@ -61,10 +61,11 @@ class KeySpec:
 
     def __post_init__(self) -> None:
         for field in self.fields:
-            if field.type.kind in _REFUSED:
+            shape = field.type.shape
+            if field.type.kind in _REFUSED or (shape is not None and shape.name == "json"):
                 raise SchemaError(
                     f"{field.name}: {field.type} cannot be part of a key; use int, float, bool, str,"
-                    " bytes, tw.Timestamp or tw.Category"
+                    " bytes, tw.Timestamp, tw.Category, datetime, date, timedelta or Decimal"
                 )
         if len(self.fields) > MAX_FIELDS:
             raise SchemaError(f"a key has at most {MAX_FIELDS} fields, got {len(self.fields)}")

@@ -19,6 +19,7 @@ from thalweg.compiler.source import (
 )
 from thalweg.compiler.text.methods import TextMethods
 from thalweg.compiler.text.values import EXTREMES
+from thalweg.flow.records import MISSING
 
 #: calls of one float: the compiled function and the type of the result
 _FLOAT_CALLS: Final = {
@@ -105,21 +106,90 @@ class Calls(TextMethods):
         ):
             self.refuse("passes arguments by * or **")
         if value == _METHOD:
-            return self.method(node)
+            return self._replaced(node) if self.is_replaced(node) else self.method(node)
         if isinstance(value, FunctionSource):
             return self.call_function(value, node)
         if isinstance(value, RecordClass):
             parts = self.record_arguments(value, node)
-            label = self.unit.record_class(value.schema.name, value.schema.names)
-            kind = Type(
-                "record", label=label, items=tuple(p.type for p in parts), names=value.schema.names
-            )
-            if any(one.type.tag == "none" for one in parts):
-                self.refuse(f"puts None into a {value.schema.name} that it does not return at once")
-            return Expr(f"{label}({', '.join(p.code for p in parts)})", kind)
+            label = self.unit.class_of(value.schema)
+            return self._made_record(label, value.schema.names, parts)
+        if value == Known("replace"):
+            return self._replaced(node)
         if isinstance(value, Known):
             return self._known(value.name, node)
         self.refuse(f"calls `{ast.unparse(node.func)}`")
+
+    def _made_record(self, label: str, names: Sequence[str], parts: Sequence[Expr]) -> Expr:
+        kind = Type("record", label=label, items=tuple(p.type for p in parts), names=tuple(names))
+        if any(one.type.tag == "none" for one in parts):
+            self.refuse(f"puts None into a {kind} that it does not return at once")
+        return Expr(f"{label}({', '.join(p.code for p in parts)})", kind)
+
+    # -- records with other values -----------------------------------------------------------------
+
+    def is_replaced(self, node: ast.Call) -> bool:
+        """Whether it is ``row._replace(...)`` or ``dataclasses.replace(row, ...)``."""
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "_replace":
+            return self.is_method(node)
+        path = dotted(node.func)
+        return path is not None and self.captured.get(".".join(path)) == Known("replace")
+
+    def _replaced(self, node: ast.Call) -> Expr:
+        owner, parts = self.replaced_parts(node)
+        made = [self.expression(one) if isinstance(one, ast.expr) else one for one in parts]
+        if any(new.type != old for new, old in zip(made, owner.items, strict=True)):
+            self.refuse(
+                "makes a record with values of other types, that it does not return at once"
+            )
+        return self._made_record(owner.label, owner.names, made)
+
+    def replaced_parts(self, node: ast.Call) -> tuple[Type, list[ast.expr | Expr]]:
+        """The type of a record of which some fields get other values, and all values in field order."""
+        method = isinstance(node.func, ast.Attribute) and node.func.attr == "_replace"
+        given = [node.func.value] if method else node.args  # type: ignore[attr-defined]
+        form = "tuple" if method else "object"
+        if len(given) != 1 or (method and node.args) or not isinstance(given[0], ast.Name):
+            self.refuse(f"calls `{ast.unparse(node.func)}` with something else than a variable")
+        owner = self.expression(given[0])
+        if owner.type.tag != "record" or owner.type.optional or owner.type.form != form:
+            self.refuse(f"calls `{ast.unparse(node.func)}` of {owner.type}")
+        new = {word.arg: word.value for word in node.keywords if word.arg is not None}
+        if len(new) < len(node.keywords) or not {*new} <= {*owner.type.names}:
+            self.refuse(f"replaces other fields than {', '.join(owner.type.names)}")
+        self._check_order(list(new), owner.type.names, list(new.values()))
+        parts = [new.get(name) or self.field(owner, name) for name in owner.type.names]
+        return owner.type, parts
+
+    def _check_order(
+        self, words: Sequence[str | None], names: Sequence[str], values: Sequence[ast.expr]
+    ) -> None:
+        """Refuses calls that may change the state where values are evaluated in another order than written."""
+        if [*words] != [name for name in names if name in words]:
+            for value in values:
+                self.repeatable(value)
+
+    def display_parts(self, node: ast.Dict, target: Type) -> list[ast.expr | Expr]:
+        """The values of ``{"a": 1, ...}`` or ``{**row, "a": 1}`` in the order of the fields of a TypedDict."""
+        keys = [one.value if isinstance(one, ast.Constant) else None for one in node.keys]
+        found: dict[str, ast.expr | Expr] = {}
+        for place, (key, value) in enumerate(zip(keys, node.values, strict=True)):
+            if isinstance(key, str) and key not in found:
+                found[key] = value
+            elif node.keys[place] is None and not place and isinstance(value, ast.Name):
+                owner = self.expression(value)
+                if owner.type.tag != "record" or owner.type.form != "dict" or owner.type.optional:
+                    self.refuse(f"unpacks {owner.type}")
+                found |= {name: self.field(owner, name, by_key=True) for name in owner.type.names}
+            elif not isinstance(key, str) or isinstance(found[key], ast.expr):
+                self.refuse("makes a dict with keys that are not texts, or twice the same")
+            else:
+                found[key] = value
+        if set(found) != set(target.names):
+            self.refuse(f"gives other keys than {', '.join(target.names)}")
+        words = [key for key in keys if isinstance(key, str)]
+        values = [one for key, one in zip(keys, node.values, strict=True) if key is not None]
+        self._check_order(words, target.names, values)
+        return [found[name] for name in target.names]
 
     def record_arguments(self, value: RecordClass, node: ast.Call) -> list[Expr]:
         """The arguments of a record's constructor in field order, defaults filled in."""
@@ -128,19 +198,18 @@ class Calls(TextMethods):
 
     def record_parts(self, value: RecordClass, node: ast.Call) -> list[ast.expr | Expr]:
         """The syntax of a record's arguments in field order; defaults as literals."""
-        names = value.schema.names
+        names, user = value.schema.names, value.schema.user
+        if node.args and user is not None and user.by_name and not value.inside:
+            self.refuse(f"{value.schema.name} is made by keywords")
         given: dict[str, ast.expr | Expr] = dict(zip(names, node.args, strict=False))
         words = [word.arg for word in node.keywords]
         given |= {word.arg: word.value for word in node.keywords if word.arg is not None}
-        for name, default in getattr(value.schema.cls, "_field_defaults", {}).items():
-            if name not in given:
-                given[name] = self.literal(default)
+        for field in value.schema.fields:
+            if field.name not in given and field.default is not MISSING and not value.inside:
+                given[field.name] = self.literal(field.default)
         if set(given) != set(names) or len(node.args) + len(node.keywords) > len(names):
             self.refuse(f"{value.schema.name} takes {', '.join(names)}")
-        if words != [name for name in names if name in words]:
-            # Out of order they are evaluated in another order than written.
-            for word in node.keywords:
-                self.repeatable(word.value)
+        self._check_order(words, names, [word.value for word in node.keywords])
         return [given[name] for name in names]
 
     def _known(self, name: str, node: ast.Call) -> Expr:

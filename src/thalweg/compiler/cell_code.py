@@ -6,7 +6,7 @@ from thalweg.compiler.kinds import Type
 from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.unit import ModuleParts
 
-_SCALARS = ("int", "float", "bool", "category")
+_SCALARS = ("int", "float", "bool", "category", "word")
 
 
 def words(kind: Type) -> int:
@@ -27,7 +27,7 @@ def words(kind: Type) -> int:
 
 def load(unit: ModuleParts, kind: Type, place: str) -> str:
     """Code of the value at an address, which is evaluated once."""
-    if kind.tag in ("int", "category", "float") and not kind.optional:
+    if kind.tag in ("int", "category", "word", "float") and not kind.optional:
         return f"get_{kind.letter}({place})"
     name = unit.helper("load", f"@inner\ndef {{name}}(p):\n    return {_load(kind, 0)}\n")
     return f"{name}({place})"
@@ -74,6 +74,7 @@ def _store(kind: Type, at: int, value: str) -> list[str]:
 
 def equal(unit: ModuleParts, kind: Type) -> str:
     """The name of ``equal(a, b)``; it raises at NaN, of which Python asks whether it is the same object."""
+    _refuse_form(kind)
     unit.imports.add("text_equal")
     checks = "".join(
         f"    if {one}:\n        raise ValueError('NaN')\n" for one in _nans(kind, "a", "b")
@@ -81,6 +82,18 @@ def equal(unit: ModuleParts, kind: Type) -> str:
     return unit.helper(
         "equal", f"@inner\ndef {{name}}(a, b):\n{checks}    return {_equal(kind, 'a', 'b')}\n"
     )
+
+
+def _refuse_form(kind: Type) -> None:
+    """Refuses to compare what Python compares in another way than tuples.
+
+    Raises:
+        NotCompilable: there is such a value.
+    """
+    if kind.tag == "record" and kind.form != "tuple":
+        raise NotCompilable(f"compares values of {kind}")
+    for one in kind.items:
+        _refuse_form(one)
 
 
 def _nans(kind: Type, *values: str) -> list[str]:
@@ -112,6 +125,7 @@ def less(unit: ModuleParts, kind: Type) -> str:
     if kind.tag == "text" and not kind.optional:
         unit.imports.add("text_order")
         return unit.helper("less", "@inner\ndef {name}(a, b):\n    return text_order(a, b) < 0\n")
+    _refuse_form(kind)
     if kind.tag not in ("record", "tuple") or kind.optional:
         raise NotCompilable(f"orders values of {kind}")
     lines = []

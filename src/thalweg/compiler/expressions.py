@@ -229,6 +229,12 @@ class Expressions(Calls):
         size = len(owner.type.items)
         if owner.type.tag not in ("tuple", "record") or index is None or owner.type.optional:
             self.refuse(f"uses [] on a {owner.type}")
+        if owner.type.tag == "record" and not self.is_library and owner.type.form != "tuple":
+            if owner.type.form != "dict" or type(index.const) is not str:
+                self.refuse(
+                    f"uses [] on a {owner.type} with something else than a key as a literal"
+                )
+            return self.field(owner, index.const, by_key=True)
         if type(index.const) is not int or not -size <= index.const < size:
             self.refuse("uses [] with an index that is not a literal")
         at = index.const % size

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from thalweg.errors import BuildError
+from thalweg.flow.user_rows import adapter_of
 
 _IMMUTABLE: Final = (
     bool,
@@ -37,6 +38,10 @@ def freeze(function: Callable[..., Any], operator: str = "") -> Callable[..., An
     """
     if not isinstance(function, types.FunctionType):
         return function
+    adapted = adapter_of(function)
+    if adapted is not None:
+        adapter, own = adapted
+        return adapter(freeze(own, operator))
     return cast(
         "Callable[..., Any]", _Freezer(operator or function.__name__, function).run(function)
     )

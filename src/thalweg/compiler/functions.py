@@ -16,7 +16,7 @@ from typing import Final
 
 from thalweg.compiler.kinds import NONE, Type, join
 from thalweg.compiler.list_results import ListResults
-from thalweg.compiler.operations import Expr
+from thalweg.compiler.operations import Expr, an
 from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.source import Const, FunctionNode, FunctionSource, Known, RecordClass
 from thalweg.compiler.unit import ModuleParts, identifier
@@ -251,11 +251,21 @@ class ModuleFunction(ListResults):
 
     def _emit_fields(self, node: ast.expr) -> None:
         assert self.emit is not None
+        if isinstance(node, ast.Tuple):
+            self._check_form(Type("tuple"))
         parts = list(node.elts) if isinstance(node, ast.Tuple) else self._constructed(node)
         if parts is not None:
             self._put_emit(self._fields(parts))
             return
         self.emit_whole(self.expression(node))
+
+    def _check_form(self, kind: Type) -> None:
+        """Refuses a record that Python would refuse for its class."""
+        assert self.emit is not None
+        target = self.emit.target
+        wrong = kind.form != target.form or (kind.form != "tuple" and kind.label != target.label)
+        if wrong and not self.is_library:
+            self.refuse(f"gives {an(kind)} where {target} is declared")
 
     def emit_whole(self, value: Expr) -> None:
         """Sends a record, a tuple or None on."""
@@ -265,6 +275,7 @@ class ModuleFunction(ListResults):
             return
         if value.type.tag not in ("record", "tuple"):
             self.refuse(f"gives {value.type} where {self.emit.target} is declared")
+        self._check_form(value.type)
         whole = self.temporary(value)
         if not value.type.boxed:
             self._put_emit(self._taken(whole))
@@ -322,11 +333,19 @@ class ModuleFunction(ListResults):
 
     def _constructed(self, node: ast.expr) -> list[ast.expr | Expr] | None:
         """The arguments of a record's constructor; None when it is another expression."""
+        assert self.emit is not None
+        if isinstance(node, ast.Dict) and self.emit.target.form == "dict" and node.keys:
+            return self.display_parts(node, self.emit.target)
         if not isinstance(node, ast.Call):
             return None
+        if self.is_replaced(node):
+            owner, parts = self.replaced_parts(node)
+            self._check_form(owner)
+            return parts
         value = self.resolved(node)
         if not isinstance(value, RecordClass):
             return None
+        self._check_form(Type("record", label=self.unit.class_of(value.schema)))
         if any(isinstance(one, ast.Starred) for one in node.args):
             self.refuse("passes arguments by * or **")
         return self.record_parts(value, node)

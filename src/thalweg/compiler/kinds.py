@@ -20,6 +20,7 @@ Tag: TypeAlias = Literal[
     "float",
     "bool",
     "category",
+    "word",
     "text",
     "texts",
     "handle",
@@ -43,6 +44,7 @@ _SIZES: Final[dict[Tag, int]] = {
     "float": 8,
     "bool": 1,
     "category": 8,
+    "word": 8,
     "handle": 8,
     "text": 8,
 }
@@ -51,6 +53,7 @@ _LETTERS: Final[dict[Tag, str]] = {
     "float": "f",
     "bool": "b",
     "category": "i",
+    "word": "i",
     "handle": "i",
 }
 _ZEROS: Final[dict[Tag, str]] = {
@@ -58,6 +61,7 @@ _ZEROS: Final[dict[Tag, str]] = {
     "float": "0.0",
     "bool": "False",
     "category": "0",
+    "word": "0",
     "handle": "0",
     "text": "(int64(0), int64(0))",
     "texts": "(int64(0), int64(0))",
@@ -74,11 +78,12 @@ LITERAL: Final = "literal"
 class Type:
     """A static type.
 
-    Compiled forms: int and category int64; text a pair of int64, the address of its bytes and their number;
-    texts, a list of them, the address of such pairs and their number; handle, a value that passes through, the
-    number of its column, and that of a text with what reading it takes (number, where the columns' addresses
-    stand, row); an optional number, text or record is a tuple (is there, value); a record a namedtuple; a state
-    the address of its row; a list, deque, dict or set the addresses of its header and of the log of the call.
+    Compiled forms: int and category int64, and so is a word, which is inside of what users see as another type;
+    text a pair of int64, the address of its bytes and their number; texts, a list of them, the address of such pairs
+    and their number; handle, a value that passes through, the number of its column, and that of a text with what
+    reading it takes (number, where the columns' addresses stand, row); an optional number, text or record is a tuple
+    (is there, value); a record a namedtuple; a state the address of its row; a list, deque, dict or set the addresses
+    of its header and of the log of the call.
 
     ``label`` is the generated class of a record, the class name of a state, the field type of a handle, LITERAL
     for a text of literals. ``items`` and ``names`` describe the fields of a record or state, ``offsets`` those
@@ -102,6 +107,11 @@ class Type:
     def boxed(self) -> bool:
         """Whether the compiled form is the tuple (is there, value)."""
         return self.optional and self.tag != "handle"
+
+    @property
+    def form(self) -> str:
+        """What users see of a record: "tuple", "object" or "dict"."""
+        return _FORMS.get(self.label[:1], "tuple")
 
     @property
     def is_column_text(self) -> bool:
@@ -148,10 +158,14 @@ class Type:
         text = names.get(self.tag, self.tag)
         if self.tag in ("list", "tuple") and self.items:
             text = f"{self.label or 'tuple'}[{', '.join(map(str, self.items))}]"
-        elif self.tag in ("handle", "record", "state"):
+        elif self.tag in ("handle", "record", "state", "word"):
             text = self.label.partition("_")[2] if self.tag == "record" else self.label
         return f"{text} | None" if self.optional else text
 
+
+#: The first letter of a record's label, by what users see of it.
+LETTERS: Final = {"tuple": "R", "object": "O", "dict": "D"}
+_FORMS: Final = {letter: form for form, letter in LETTERS.items()}
 
 INT: Final = Type("int")
 FLOAT: Final = Type("float")
@@ -166,6 +180,8 @@ NO_COLUMN_TEXT: Final = f"({NO_VALUE}, 0, 0)"
 
 def field_type(kind: FieldType) -> Type:
     """The static type of a record's or state's field."""
+    if kind.shape is not None and kind.fixed_width:
+        return Type("word", kind.optional, str(kind.shape))
     if kind.kind in _TAGS:
         return Type(_TAGS[kind.kind], kind.optional)
     return Type("handle", kind.optional, str(dataclasses.replace(kind, optional=False)))

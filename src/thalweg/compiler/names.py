@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import collections
+import dataclasses
 import heapq
 import math
 from collections.abc import Mapping
@@ -75,4 +76,5 @@ KNOWN: Final[Mapping[Any, str]] = {
     **{getattr(math, name): f"math.{name}" for name in ONE_FLOAT},
     round: "round",
     divmod: "divmod",
+    dataclasses.replace: "replace",
 }

@@ -19,7 +19,9 @@ from typing import Any, Final, TypeAlias
 
 from thalweg.compiler.names import KNOWN
 from thalweg.errors import SchemaError
+from thalweg.flow.hints import is_user_class
 from thalweg.flow.records import Schema
+from thalweg.flow.user_rows import users_own
 from thalweg.syntax import compiled, parse
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.Lambda
@@ -47,9 +49,10 @@ class Frozen:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RecordClass:
-    """A NamedTuple class; ``defaults`` are those of its last fields."""
+    """A record's class; ``inside`` says that it is that of the rows inside, not the one that users see."""
 
     schema: Schema
+    inside: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -233,6 +236,7 @@ def describe(function: Any) -> FunctionSource:
 
 
 def _describe(function: Any, outer: tuple[Any, ...]) -> FunctionSource:
+    function = users_own(function)
     name = getattr(function, "__name__", None) or type(function).__name__
     if not isinstance(function, types.FunctionType):
         reason = f"{name} is a {type(function).__name__}, not a plain function"
@@ -329,7 +333,7 @@ def _value(name: str, value: Any, outer: tuple[Any, ...]) -> Captured:
     if isinstance(value, type):
         return _class(name, value)
     if isinstance(value, types.FunctionType):
-        if value.__code__ in outer:
+        if users_own(value).__code__ in outer:
             return Unusable(f"`{name}` calls itself")
         return _describe(value, outer)
     if isinstance(value, types.ModuleType):
@@ -360,11 +364,18 @@ def _is_const(value: Any) -> bool:
 def _class(name: str, value: type) -> Captured:
     if getattr(builtins, value.__name__, None) is value and issubclass(value, Exception):
         return Known(f"raise {value.__name__}")
-    if issubclass(value, tuple) and hasattr(value, "_fields"):
-        if value.__new__.__module__ != f"namedtuple_{value.__name__}":
-            return Unusable(f"`{name}` is a NamedTuple with a constructor of its own")
+    is_record = issubclass(value, tuple) and hasattr(value, "_fields")
+    if is_user_class(value):
         try:
             return RecordClass(Schema.of(value))
         except SchemaError as error:
             return Unusable(f"`{name}`: {error}")
-    return Unusable(f"`{name}` is a class that is not a NamedTuple")
+    if is_record:
+        if value.__new__.__module__ != f"namedtuple_{value.__name__}":
+            return Unusable(f"`{name}` is a NamedTuple with a constructor of its own")
+        try:
+            schema = Schema.of(value)
+            return RecordClass(schema, inside=schema.user is not None and schema.cls is value)
+        except SchemaError as error:
+            return Unusable(f"`{name}`: {error}")
+    return Unusable(f"`{name}` is a class that is not a record")

@@ -171,7 +171,8 @@ class Statements(Loops):
         if value.type.tag == "texts":
             self._unpack_texts(target, value)
             return
-        if value.type.tag not in ("tuple", "record") or value.type.optional:
+        odd = value.type.form != "tuple" and value.type.tag == "record" and not self.is_library
+        if value.type.tag not in ("tuple", "record") or value.type.optional or odd:
             self.refuse(f"unpacks a {value.type}")
         if len(target.elts) != len(value.type.items):
             self.refuse(f"unpacks {len(value.type.items)} values into {len(target.elts)}")

@@ -9,7 +9,7 @@ from typing import Final
 
 from thalweg.checkpoint.table_form import default_record, record_dtype
 from thalweg.columns.categories import CATEGORIES
-from thalweg.compiler.kinds import Type, field_type, record_type
+from thalweg.compiler.kinds import LETTERS, Type, field_type, record_type
 from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.runtime import (
     arena,
@@ -43,7 +43,7 @@ class ModuleParts:
     """Collects the parts of one module; the text is in :meth:`text`."""
 
     parts: list[str] = dataclasses.field(default_factory=list)
-    records: dict[tuple[str, tuple[str, ...]], str] = dataclasses.field(default_factory=dict)
+    records: dict[tuple[str, tuple[str, ...], str], str] = dataclasses.field(default_factory=dict)
     #: generated name and result type of the functions written so far
     functions: dict[Instance, tuple[str, Type]] = dataclasses.field(default_factory=dict)
     #: float fields of states that are assigned an int somewhere, and where
@@ -77,13 +77,18 @@ class ModuleParts:
         self._names += 1
         return f"f{self._names}_{identifier(base)}"
 
-    def record_class(self, name: str, fields: Sequence[str]) -> str:
-        """The generated namedtuple class for a record of this name and fields."""
-        key = (name, tuple(fields))
+    def class_of(self, schema: Schema) -> str:
+        """The generated namedtuple class for a record."""
+        form = "tuple" if schema.user is None else schema.user.form
+        return self.record_class(schema.name, schema.names, form)
+
+    def record_class(self, name: str, fields: Sequence[str], form: str = "tuple") -> str:
+        """The generated namedtuple class for a record of this name and fields, of which users see that form."""
+        key = (name, tuple(fields), form)
         if not fields:
             raise NotCompilable(f"record {name} has no fields")
         if key not in self.records:
-            self.records[key] = f"R{len(self.records)}_{identifier(name)}"
+            self.records[key] = f"{LETTERS[form]}{len(self.records)}_{identifier(name)}"
             inner = ", ".join(f'"f_{one}"' for one in fields)
             label = self.records[key]
             self.parts.append(f'{label} = namedtuple("{label}", ({inner},))\n')
@@ -91,7 +96,7 @@ class ModuleParts:
 
     def record(self, schema: Schema) -> Type:
         """The type of a record with its declared fields."""
-        return record_type(self.record_class(schema.name, schema.names), schema)
+        return record_type(self.class_of(schema), schema)
 
     def helper(self, base: str, text: str) -> str:
         """The name of a generated function with this text, in which ``{name}`` stands for it; written once."""
@@ -133,7 +138,7 @@ class ModuleParts:
             items = tuple(self.value_type(field.type) for field in kind.record.fields)
             if kind.form == "tuple":
                 return Type("tuple", kind.optional, items=items)
-            label = self.record_class(kind.record.name, kind.record.names)
+            label = self.class_of(kind.record)
             return Type("record", kind.optional, label, items, kind.record.names)
         return field_type(kind)
 

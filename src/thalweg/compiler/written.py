@@ -49,7 +49,7 @@ def written_once(
 def _defaults(value: Captured) -> Iterator[object]:
     """The defaults of the record classes that a function makes, which their schemas do not tell."""
     if isinstance(value, RecordClass):
-        yield getattr(value.schema.cls, "_field_defaults", None)
+        yield [field.default for field in value.schema.fields]
     elif isinstance(value, FunctionSource):
         for _, one in (*value.captured, *value.defaults):
             yield from _defaults(one)

@@ -91,17 +91,24 @@ def _json_encoder(schema: Schema) -> Encoder:
     plains = [plainer(field.type) for field in schema.fields]
     nested = [field.type for field in schema.fields if field.type.kind in _NESTED]
     floats_inside = any(kind is Kind.FLOAT for one in nested for kind in _kinds(one))
+    any_json = floats_inside or any(_has_json(field.type) for field in schema.fields)
 
     def encode(chunk: Chunk) -> bytes:
         pairs = zip(chunk.columns, plains, strict=True)
         columns = [_plain_values(column, plain) for column, plain in pairs]
         names = schema.names
         rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
-        if floats_inside or not _all_finite(chunk):
+        if any_json or not _all_finite(chunk):
             return b"".join(_dump_any(row) for row in rows)
         return b"".join([orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows])
 
     return encode
+
+
+def _has_json(kind: FieldType) -> bool:
+    inner = [kind.item] if kind.item is not None else []
+    inner += [field.type for field in kind.record.fields] if kind.record is not None else []
+    return (kind.shape is not None and kind.shape.name == "json") or any(map(_has_json, inner))
 
 
 def _dump_any(row: dict[str, Any]) -> bytes:
@@ -125,6 +132,9 @@ def plainer(kind: FieldType) -> Callable[[Any], Any] | None:
     """The function from a nested value to what JSON writes, with times as text; None where it stays as it is."""
     if kind.kind is Kind.TIMESTAMP:
         return _time_text
+    if kind.shape is not None:
+        text = json.loads if kind.shape.name == "json" else kind.shape.text
+        return lambda value: None if value is None else text(value)
     if kind.kind is Kind.LIST and kind.item is not None:
         item = plainer(kind.item)
         if item is None:
@@ -171,6 +181,10 @@ def _csv_lines(chunk: Chunk) -> bytes:
 def _csv_cells(column: Column) -> pa.Array:
     if column.type.kind is Kind.TIMESTAMP:
         return pa.array(_time_texts(column), pa.string())
+    shape = column.type.shape
+    if shape is not None:
+        texts = [None if one is None else shape.text(one) for one in column.to_python()]
+        return pa.array(texts, pa.string())
     return column.to_arrow()
 
 

@@ -85,16 +85,21 @@ def fitting_columns(source: Source, rows: Sequence[Any]) -> list[Column] | None:
     if not record.fields:
         return None
     keys: Sequence[Any] = range(len(record.fields))
+    getter: Any = operator.itemgetter
     if kinds == {dict}:
         keys = record.columns
+    elif record.user is not None and record.user.form == "object" and kinds == {record.user.cls}:
+        keys, getter = record.names, operator.attrgetter
+    elif record.user is not None and kinds == {record.user.cls}:
+        pass
     elif not kinds <= {record.cls, tuple} or set(map(len, rows)) != {len(keys)}:
         return None
     columns = []
     for field, key in zip(record.fields, keys, strict=True):
         try:
-            values = list(map(operator.itemgetter(key), rows))
+            values = list(map(getter(key), rows))
             made = _fitting_column(field.type, values, record.reading)
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, AttributeError):
             return None
         if field.name == source.order_by and not _in_time(made):
             return None
@@ -111,7 +116,8 @@ def _fitting_column(kind: FieldType, values: Sequence[Any], reading: Reading) ->
     Raises:
         TypeError: a value does not fit.
     """
-    as_it_is = is_plain(kind) and not (reading.epoch_unit and kind.kind is Kind.TIMESTAMP)
+    epoch = reading.epoch_unit is not None and kind.kind is Kind.TIMESTAMP
+    as_it_is = is_plain(kind) and kind.shape is None and not epoch
     made = try_column(kind, values) if as_it_is else None
     if made is not None:
         return made

@@ -35,6 +35,8 @@ def shown(kind: FieldType, value: Any) -> str:
         return "–"
     if kind.kind is Kind.TIMESTAMP:
         return text(value)
+    if kind.shape is not None:
+        return kind.shape.text(value)
     if kind.item is not None:
         return f"[{', '.join(_inside(kind.item, one) for one in value)}]"
     if kind.record is not None:

@@ -59,7 +59,7 @@ class EachSink(RowSink):
 
     def write(self, chunk: Chunk) -> None:
         call = self._function.call
-        for row in chunk.rows():
+        for row in chunk.schema.shown(chunk.rows()):
             try:
                 call(row)
             except Exception as error:

@@ -42,7 +42,8 @@ class Result:
         if sink not in self._chunks:
             known = ", ".join(sorted(self._chunks)) or "none"
             raise BuildError(f"no rows of a sink {sink!r} are kept; they are of: {known}")
-        return [row for chunk in self._chunks[sink] for row in chunk.rows()]
+        chunks = self._chunks[sink]
+        return [row for chunk in chunks for row in chunk.schema.shown(chunk.rows())]
 
     def show(self, sink: str, *, rows: int = 20) -> None:
         """Prints the first rows of a sink as a table, with times as ISO 8601.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from thalweg.flow.reading import PLAIN, Reading
+from thalweg.flow.shapes import Shape
 from thalweg.time_texts import Unfit
 
 if TYPE_CHECKING:
@@ -129,6 +130,8 @@ class FieldType:
     record: Schema | None = None
     form: str = ""
     maxlen: int | None = None
+    #: what users' functions see in place of the value, see :mod:`thalweg.flow.shapes`
+    shape: Shape | None = None
 
     @property
     def fixed_width(self) -> bool:
@@ -151,10 +154,10 @@ class FieldType:
         if self.kind is Kind.RECORD:
             assert self.record is not None
             return pa.struct(list(self.record.arrow))
-        return _ARROW[self.kind]
+        return self.shape.arrow if self.shape is not None else _ARROW[self.kind]
 
     def __str__(self) -> str:
-        name = self.kind.value
+        name = self.kind.value if self.shape is None else str(self.shape)
         if self.form in ("dict", "tuple"):
             inner = self.record or (self.item.record if self.item else None)
             assert inner is not None
@@ -240,6 +243,8 @@ class FieldType:
             TypeError: as :meth:`coerce`; or the value is not one of this type.
         """
         kind = self.kind
+        if self.shape is not None and value is not None:
+            return self._take_shape(self.shape, value, reading)
         if kind in _NUMBERS:
             if type(value) is bool or type(value).__name__ == "bool_":
                 raise TypeError(f"expected {self}, got bool {value!r}")
@@ -253,6 +258,25 @@ class FieldType:
         if self.record is not None and value is not None:
             return self.record.take(value, reading.inner)
         return self.coerce(value)
+
+    def _take_shape(self, shape: Shape, value: Any, reading: Reading) -> Any:
+        """What is inside of a value that users see, or of a text of it."""
+        word = value
+        if (shape.name == "datetime" and type(value) is not int) or (
+            shape.name == "datetime" and reading.epoch_unit
+        ):
+            word = self._time(value, reading)
+        elif isinstance(value, str) and shape.name != "json":
+            try:
+                return shape.read(value)
+            except Unfit as error:
+                raise TypeError(f"expected {self}, got str {value!r:.60} ({error})") from None
+        if shape.name != "datetime" or type(word) is not int or word is value:
+            return shape.inward(value)
+        least, most = shape.limits
+        if least <= word <= most:
+            return word
+        raise TypeError(f"expected {self}, got {value!r:.60} (outside the years 1 to 9999 in UTC)")
 
     def _time(self, value: Any, reading: Reading) -> Any:
         try:

@@ -16,6 +16,7 @@ from thalweg.flow.operators.joins import Combiner
 from thalweg.flow.operators.windows import make_functions, spare_name
 from thalweg.flow.records import Field, Schema
 from thalweg.flow.stateless import StatelessVerbs
+from thalweg.flow.user_rows import Adapter
 
 if TYPE_CHECKING:
     from thalweg.flow.streams import Stream
@@ -95,7 +96,8 @@ def combining_rows(
             f"operator {name!r}: {made.where} gives several records; a join gives one record for each pair, or None"
         )
     assert returns.schema is not None
-    return Combiner(records, function), returns.schema, made
+    adapter = Adapter(tuple(one.whole for one in records), returns.schema.whole)
+    return Combiner(records, adapter(function)), returns.schema, made
 
 
 def of_pair(name: str, combine: Combiner) -> OfPair | None:

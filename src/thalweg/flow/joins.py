@@ -29,6 +29,7 @@ from thalweg.flow.operators.join_nodes import BUCKETS, How, Join
 from thalweg.flow.operators.nodes import Key
 from thalweg.flow.outputs import Branches, Gated, Throttled, Zipped
 from thalweg.flow.records import Schema
+from thalweg.flow.user_rows import Adapter
 
 if TYPE_CHECKING:
     from thalweg.flow.flow import Flow
@@ -287,7 +288,9 @@ class JoinVerbs(Generic[Row]):
         user = Function.of(is_open, name, argument="is_open")
         check_parameters(user, name, ["row"])
         given = {
-            "rows": self._me, "switch": switch, "is_open": is_open, "kept": driver_loops.gate_state(opened),
+            "rows": self._me, "switch": require_stream(f"operator {name!r}", switch=switch),
+            "is_open": Adapter((switch.schema.whole,))(is_open),
+            "kept": driver_loops.gate_state(opened),
         }  # fmt: skip
         outputs = {"passed": self.schema, "stopped": self.schema}
         return Gated(*self.flow._operator(name, driver_loops.gate, given, into=outputs, user=user))
@@ -346,7 +349,8 @@ class JoinVerbs(Generic[Row]):
         user = Function.of(choose, name, argument="choose")
         check_parameters(user, name, ["row"])
         branches: Branches[Row] = self.flow._operator(
-            name, driver_loops.split(name, outputs), {"rows": self._me, "choose": choose},
+            name, driver_loops.split(name, outputs),
+            {"rows": self._me, "choose": Adapter((self.schema.whole,))(choose)},
             into=dict.fromkeys(outputs, self.schema), user=user,
         )  # fmt: skip
         return branches

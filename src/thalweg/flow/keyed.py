@@ -17,6 +17,7 @@ from thalweg.flow.operators.functions import Function, Returns, check_parameters
 from thalweg.flow.operators.nodes import Compile, Errors, Keyed, Ref
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import state_spec
+from thalweg.flow.user_rows import Adapter
 from thalweg.flow.windowed import WindowVerbs
 
 if TYPE_CHECKING:
@@ -165,6 +166,11 @@ class KeyedStream(WindowVerbs[Row, KeyValue]):
                 f"operator {label!r}: state {spec.name} has a timer, but there is no on_timer= to call"
             )
         stream = self._ordered(label)
+        gives = None if returns.schema is None else returns.schema.whole
+        made = made.adapted(Adapter((None, stream.schema.whole), gives, returns.many))
+        if timer is not None:
+            takes = (None, self._key_type, None) if self._key.fields else (None, None)
+            timer = timer.adapted(Adapter(takes, gives, returns.maybe))
         node = Keyed(
             flow._next(),
             flow._stateful_name(label, "operator"),

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from thalweg.errors import BuildError
 from thalweg.flow import added
-from thalweg.flow.field_types import FieldType
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.generics import KeyValue, Row
 from thalweg.flow.operators import combining, key_order, windows
 from thalweg.flow.operators.built_in import OwnTime
 from thalweg.flow.operators.functions import Function, Returns, check_parameters, returns_of
 from thalweg.flow.operators.nodes import Grouping, Key, Keyed, Timing
 from thalweg.flow.records import Field
+from thalweg.flow.user_rows import Adapter
 
 if TYPE_CHECKING:
     from thalweg.flow.streams import Stream
@@ -44,10 +45,21 @@ class KeyedParts(Generic[Row, KeyValue]):
             )
         return self._stream.time
 
-    def _rows_function(self, function: Any, label: str, into: Any) -> Returns:
+    @property
+    def _key_type(self) -> FieldType | tuple[FieldType, ...] | None:
+        """What functions are given as the key."""
+        kinds = tuple(field.type for field in self._key.fields)
+        return kinds[0] if len(kinds) == 1 else kinds or None
+
+    def _rows_function(self, function: Any, label: str, into: Any) -> tuple[Returns, Any]:
+        """What a function of a window's rows gives, and the function of rows as they are inside."""
         made = Function.of(function, label)
         check_parameters(made, label, ["key", "start", "end", "rows"])
-        return returns_of(made, label, into, may_be_nothing=False)
+        returns = returns_of(made, label, into, may_be_nothing=False)
+        assert returns.schema is not None
+        rows = FieldType(Kind.LIST, item=self._stream.schema.whole)
+        takes = (self._key_type, None, None, rows)
+        return returns, Adapter(takes, returns.schema.whole, returns.many)(function)
 
     def _generated(
         self,

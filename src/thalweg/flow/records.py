@@ -11,48 +11,28 @@ import collections
 import dataclasses
 import enum
 import functools
-import sys
-import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Final, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 
 from thalweg.errors import SchemaError
-from thalweg.flow.arrow_types import is_binary_like, is_list_like, is_text, plain_type
 from thalweg.flow.field_types import INT_MAX, INT_MIN, PYTHON, FieldType, Kind
 from thalweg.flow.fit_code import fitting, is_plain
+from thalweg.flow.hints import Category as Category
+from thalweg.flow.hints import Timer as Timer
+from thalweg.flow.hints import Timestamp as Timestamp
+from thalweg.flow.hints import field_type, from_arrow_type, hints_of, is_user_class
 from thalweg.flow.reading import PLAIN, Reading, renamed
-
-
-class _Mark:
-    """Tells our annotated types from the plain ones they stand for."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"tw.{self.name}"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_mark, (self.name,))
-
-
-def _mark(name: str) -> _Mark:
-    return next(one for one in _MARKED if one.name == name)
-
-
-_TIMESTAMP: Final = _Mark("Timestamp")
-_CATEGORY: Final = _Mark("Category")
-_TIMER: Final = _Mark("Timer")
-
-#: Microseconds since 1970-01-01 UTC.
-Timestamp: TypeAlias = Annotated[int, _TIMESTAMP]
-#: Text with few different values: hashed once, cheap to compare in compiled functions (only ==, != and in).
-Category: TypeAlias = Annotated[str, _CATEGORY]
-#: The timer of a key: the time at which its ``on_timer`` is called; ``tw.NEVER`` when it is not armed.
-Timer: TypeAlias = Annotated[int, _TIMER]
+from thalweg.flow.user_rows import (
+    UserClass,
+    inward,
+    outward,
+    outward_of,
+    user_fields,
+    user_values,
+)
 
 
 class Missing(enum.Enum):
@@ -86,6 +66,8 @@ class Schema:
     cls: type = dataclasses.field(compare=False, repr=False, default=tuple)
     #: how the rows of a source are read; as the record says, else
     reading: Reading = dataclasses.field(compare=False, repr=False, default=PLAIN)
+    #: the class of the rows that users see, where it is not ``cls``
+    user: UserClass | None = dataclasses.field(compare=False, default=None)
 
     @functools.cached_property
     def names(self) -> tuple[str, ...]:
@@ -103,11 +85,31 @@ class Schema:
 
     def read_as(self, reading: Reading) -> Schema:
         """The same record, of rows that are read in that way."""
-        return Schema(self.name, self.fields, self.cls, reading)
+        return Schema(self.name, self.fields, self.cls, reading, self.user)
+
+    @functools.cached_property
+    def outward(self) -> Callable[[Any], Any] | None:
+        """The function from a row to what users see of it; None where that is the row itself."""
+        return None if self.user is None else outward(self.user, self.fields)
+
+    @functools.cached_property
+    def inward(self) -> Callable[[Any], Any] | None:
+        """The function from what users give as a row to the row; None where that is the same."""
+        return None if self.user is None else inward(self, self.user)
+
+    @functools.cached_property
+    def whole(self) -> FieldType:
+        """The type of a whole row."""
+        return FieldType(Kind.RECORD, record=self)
+
+    def shown(self, rows: Iterable[Any]) -> list[Any]:
+        """Rows as users see them."""
+        return list(rows) if self.outward is None else list(map(self.outward, rows))
 
     @functools.cached_property
     def _plain(self) -> tuple[type | None, ...]:
-        return tuple(PYTHON.get(field.type.kind) for field in self.fields)
+        kinds = [field.type for field in self.fields]
+        return tuple(None if kind.shape else PYTHON.get(kind.kind) for kind in kinds)
 
     @functools.cached_property
     def arrow(self) -> pa.Schema:
@@ -182,10 +184,14 @@ class Schema:
             TypeError: a field does not fit, or is missing; the message names record, field, expected and got.
         """
         reading, given = self.reading if reading is None else reading, row
+        if type(row) is self.cls and self.user is not None:
+            return self.coerce(row)  # what an operator without inputs pushed is inside already
         if isinstance(row, Mapping):
             columns = self.columns if reading.names else self.names
             pairs = zip(columns, self.fields, strict=True)
             row = tuple(row.get(name, None if f.type.optional else MISSING) for name, f in pairs)
+        elif self.user is not None and isinstance(row, self.user.cls):
+            row = tuple(user_values(self, self.user, row))
         elif type(row) is not self.cls and self.is_same_in_another_order(row):
             row = tuple(getattr(row, field.name) for field in self.fields)
         if not isinstance(row, tuple) or len(row) != len(self.fields):
@@ -220,7 +226,13 @@ class Schema:
     def __reduce__(self) -> tuple[Any, ...]:
         return (
             _restore_schema,
-            (self.name, self.fields, None if is_made(self.cls) else self.cls, self.reading),
+            (
+                self.name,
+                self.fields,
+                None if is_made(self.cls) else self.cls,
+                self.reading,
+                None if self.user is None or self.user.made else self.user,
+            ),
         )
 
     @classmethod
@@ -236,12 +248,25 @@ class Schema:
         if isinstance(made, Schema):
             return made
         if isinstance(source, pa.Schema):
-            return _from_arrow("Row", source)
+            return cls.of_arrow("Row", source)
         if isinstance(source, type) and issubclass(source, tuple) and hasattr(source, "_fields"):
             return _from_namedtuple(source)
+        if is_user_class(source):
+            return _from_user_class(source)
         raise SchemaError(
-            f"a record is a typing.NamedTuple class or a pyarrow.Schema, got {source!r}"
+            "a record is a typing.NamedTuple class, a dataclass, a TypedDict or a pyarrow.Schema,"
+            f" got {source!r}"
         )
+
+    @classmethod
+    def of_arrow(cls, name: str, schema: pa.Schema) -> Schema:
+        """The schema of a pyarrow schema.
+
+        Raises:
+            SchemaError: a column has a type that no field can hold.
+        """
+        fields = [Field(f.name, from_arrow_type(f.type, f.name, f.nullable)) for f in schema]
+        return cls.make_record(name, fields)
 
     @classmethod
     def make_record(cls, name: str, fields: Sequence[Field]) -> Schema:
@@ -250,11 +275,15 @@ class Schema:
 
 
 def _restore_schema(
-    name: str, fields: tuple[Field, ...], record: type | None, reading: Reading
+    name: str,
+    fields: tuple[Field, ...],
+    record: type | None,
+    reading: Reading,
+    user: UserClass | None,
 ) -> Schema:
     if record is not None:
-        return Schema(name, fields, record, reading)
-    made = _made_schema(name, fields)
+        return Schema(name, fields, record, reading, user)
+    made = _made_schema(name, fields, user)
     return made if reading == PLAIN else made.read_as(reading)
 
 
@@ -263,12 +292,17 @@ _MADE: Final = "__thalweg_schema__"
 
 
 @functools.cache
-def _made_schema(name: str, fields: tuple[Field, ...]) -> Schema:
-    """A schema with a NamedTuple class of its own, the same one for the same fields."""
+def _made_schema(name: str, fields: tuple[Field, ...], user: UserClass | None = None) -> Schema:
+    """A schema with a NamedTuple class of its own, the same one for the same fields and the same user's class."""
     names = [field.name for field in fields]
     made = collections.namedtuple(name, names, module=__name__)  # type: ignore[misc]
-    schema = Schema(name, fields, made)
+    if user is None and any(outward_of(field.type) is not None for field in fields):
+        seen = collections.namedtuple(name, names, module=__name__)  # type: ignore[misc]
+        user = UserClass(seen, "tuple", made=True)
+    schema = Schema(name, fields, made, user=user)
     setattr(made, _MADE, schema)
+    if user is not None and user.made:
+        setattr(user.cls, _MADE, schema)
     return schema
 
 
@@ -289,79 +323,29 @@ def _from_namedtuple(cls: type) -> Schema:
             )
         kind = field_type(hints[name], f"{cls.__name__}.{name}")
         fields.append(Field(name, kind, defaults.get(name, MISSING)))
+    if any(outward_of(field.type) is not None for field in fields):
+        return _made_schema(cls.__name__, tuple(fields), UserClass(cls, "tuple"))
     return Schema(cls.__name__, tuple(fields), cls)
 
 
-def hints_of(cls: type) -> dict[str, Any]:
+@functools.cache
+def _from_user_class(cls: type) -> Schema:
+    """The schema of a dataclass or a TypedDict."""
+    user, found = user_fields(cls)
+    hints = hints_of(cls)
+    fields = [
+        Field(
+            name,
+            field_type(_required(hints[name]), f"{cls.__name__}.{name}"),
+            MISSING if default is dataclasses.MISSING else default,
+        )
+        for name, default in found
+    ]
     try:
-        return typing.get_type_hints(cls, include_extras=True)
-    except (NameError, TypeError) as error:
-        module = sys.modules.get(cls.__module__)
-        raise SchemaError(
-            f"the annotations of {cls.__name__} cannot be read: {error}"
-            f" (module {getattr(module, '__name__', cls.__module__)}); define its types at module level"
-        ) from None
+        return _made_schema(cls.__name__, tuple(fields), user)
+    except ValueError as error:
+        raise SchemaError(f"{cls.__name__}: {error}; call it something else") from None
 
 
-_PLAIN: Final = {
-    int: Kind.INT,
-    float: Kind.FLOAT,
-    bool: Kind.BOOL,
-    str: Kind.STR,
-    bytes: Kind.BYTES,
-}
-_MARKED: Final = {_TIMESTAMP: Kind.TIMESTAMP, _CATEGORY: Kind.CATEGORY, _TIMER: Kind.TIMER}
-
-
-def field_type(hint: Any, where: str) -> FieldType:
-    if hint in _PLAIN:
-        return FieldType(_PLAIN[hint])
-    origin = typing.get_origin(hint)
-    if origin is Annotated:
-        for mark in hint.__metadata__:
-            if isinstance(mark, _Mark):
-                return FieldType(_MARKED[mark])
-        return field_type(hint.__origin__, where)
-    if origin in (typing.Union, types.UnionType):
-        rest = [one for one in typing.get_args(hint) if one is not type(None)]
-        if len(rest) == 1 and len(rest) < len(typing.get_args(hint)):
-            return dataclasses.replace(field_type(rest[0], where), optional=True)
-    if origin is list and len(typing.get_args(hint)) == 1:
-        return FieldType(Kind.LIST, item=field_type(typing.get_args(hint)[0], where))
-    if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
-        return FieldType(Kind.RECORD, record=Schema.of(hint))
-    raise SchemaError(
-        f"{where} is of type {hint!r}; a field is int, float, bool, str, bytes, tw.Timestamp, tw.Category,"
-        " another NamedTuple, a list of one of these, or one of them | None"
-    )
-
-
-def _from_arrow(name: str, schema: pa.Schema) -> Schema:
-    return Schema.make_record(
-        name, [Field(f.name, _from_arrow_type(f.type, f.name, f.nullable)) for f in schema]
-    )
-
-
-def _from_arrow_type(kind: pa.DataType, where: str, nullable: bool) -> FieldType:
-    found = plain_type(kind)
-    if is_text(found):
-        coded = pa.types.is_dictionary(kind)
-        return FieldType(Kind.CATEGORY if coded else Kind.STR, nullable)
-    checks = (
-        (Kind.BOOL, pa.types.is_boolean),
-        (Kind.INT, pa.types.is_integer),
-        (Kind.FLOAT, pa.types.is_floating),
-        (Kind.BYTES, is_binary_like),
-        (Kind.TIMESTAMP, lambda t: pa.types.is_timestamp(t) or pa.types.is_date(t)),
-    )
-    for one, fits in checks:
-        if fits(found):
-            return FieldType(one, nullable)
-    if is_list_like(found):
-        item = _from_arrow_type(found.value_type, where, found.value_field.nullable)
-        return FieldType(Kind.LIST, nullable, item=item)
-    if pa.types.is_struct(found):
-        return FieldType(Kind.RECORD, nullable, record=_from_arrow(where, pa.schema(list(found))))
-    raise SchemaError(
-        f"column {where!r} has the Arrow type {kind}, which no record field can hold; cast it"
-    )
+def _required(hint: Any) -> Any:
+    return typing.get_args(hint)[0] if typing.get_origin(hint) is typing.Required else hint

@@ -11,11 +11,13 @@ import collections
 import dataclasses
 import types
 import typing
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from thalweg.errors import SchemaError
 from thalweg.flow.field_types import FieldType, Kind
-from thalweg.flow.records import Field, Schema, field_type
+from thalweg.flow.hints import field_type
+from thalweg.flow.records import Field, Schema
+from thalweg.flow.user_rows import outward_of
 
 #: The kinds that a dict's keys may have.
 _KEYS: Final = {Kind.INT, Kind.FLOAT, Kind.BOOL, Kind.STR, Kind.TIMESTAMP, Kind.CATEGORY}
@@ -46,11 +48,33 @@ def state_field_type(hint: Any, default: Any, where: str) -> FieldType:
         return FieldType(Kind.LIST, item=state_field_type(arguments[0], None, where))
     if origin is tuple and arguments and Ellipsis not in arguments:
         return FieldType(Kind.RECORD, record=_tuple(arguments, where), form="tuple")
-    if origin is Annotated or not isinstance(hint, type):
-        return field_type(hint, where)
     if hint in (collections.deque, dict, list, tuple):
         raise SchemaError(f"{where} is a {hint.__name__} of anything; write {hint.__name__}[...]")
-    return field_type(hint, where)
+    return _kept(field_type(hint, where), where)
+
+
+_INSTEAD: Final = {
+    "datetime": "tw.Timestamp, with tw.timestamp(...) of it",
+    "date": "int, with its toordinal()",
+    "timedelta": "int of microseconds, with tw.times.duration(...) of it",
+    "json": "str, with json.dumps(...) of it",
+}
+
+
+def _kept(kind: FieldType, where: str) -> FieldType:
+    """The type, if a state can hold it.
+
+    Raises:
+        SchemaError: users see something else of it than what is inside.
+    """
+    if outward_of(kind) is None:
+        return kind
+    if kind.shape is None:
+        raise SchemaError(
+            f"{where} is {kind}: a state keeps records that are NamedTuples of plain fields; write such a class"
+        )
+    instead = _INSTEAD.get(kind.shape.name, "int, with the value in its smallest unit")
+    raise SchemaError(f"{where} is a {kind}, which a state cannot keep; use {instead}")
 
 
 def _entry(arguments: tuple[Any, ...], where: str) -> FieldType:

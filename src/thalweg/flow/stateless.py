@@ -13,6 +13,7 @@ from thalweg.flow.operators.arguments import label_of, record_of
 from thalweg.flow.operators.functions import Function, Returns, check_parameters, returns_of
 from thalweg.flow.operators.nodes import Batches, Compile, Errors, Ref, Stateless
 from thalweg.flow.records import Schema
+from thalweg.flow.user_rows import Adapter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -186,6 +187,8 @@ class StatelessVerbs(Generic[Row]):
                 f"operator {label!r}: {made.where} gives one record a row; annotate -> Iterator[R], or use map"
             )
         assert returns.schema is not None
+        gives = None if verb == "filter" else returns.schema.whole
+        made = made.adapted(Adapter((self.schema.whole,), gives, verb == "flat_map"))
         flow = self.flow
         node = Stateless(
             flow._next(),

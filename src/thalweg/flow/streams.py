@@ -40,6 +40,7 @@ from thalweg.flow.operators.nodes import (
 from thalweg.flow.operators.rejected import REJECTED, Rejected
 from thalweg.flow.records import Schema
 from thalweg.flow.stateless import StatelessVerbs
+from thalweg.flow.user_rows import Adapter
 
 if TYPE_CHECKING:
     from thalweg.flow.flow import Flow
@@ -370,7 +371,8 @@ class Stream(JoinVerbs[Row], StatelessVerbs[Row]):
             raise BuildError("key_by takes field names, or one function alone")
         made = Function.of(keys[0], "key_by")
         check_parameters(made, "key_by", ["row"])
-        return Key((key_field(made, into),), made, buckets)
+        field = key_field(made, into)
+        return Key((field,), made.adapted(Adapter((self.schema.whole,), field.type)), buckets)
 
 
 class Deduped(Stream[Row]):

@@ -140,7 +140,7 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
         else:
             _refuse_both(label, aggregates)
             self._need_whole_keys(label, "a function sees all rows of a window")
-            returns = self._rows_function(function, label, into)
+            returns, function = self._rows_function(function, label, into)
             made = windows.collect(
                 label, stamped.schema, item, len(self._key.fields), field, length, function,
                 _some(returns), session=False, many=returns.many,
@@ -219,7 +219,7 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
             returns = Returns(made.out)
         else:
             _refuse_both(label, aggregates)
-            returns = self._rows_function(function, label, into)
+            returns, function = self._rows_function(function, label, into)
             made = windows.collect(
                 label, stamped.schema, stream.schema, len(self._key.fields), field, length, function,
                 _some(returns), session=True, many=returns.many,

@@ -98,6 +98,8 @@ class _Run:
                 self.close_coroutines(domain)
         for one in self.coroutines.values():
             self.out.states[one.node.name] = one.states()
+        for sink in self.plan.sinks:
+            self.out.sinks[sink.name] = sink.record.shown(self.out.sinks[sink.name])
         return self.out
 
     def enter(self, source: Source, place: int, row: Any) -> None:

@@ -150,7 +150,8 @@ class Session:
     def rows(self, sink: str) -> list[Any]:
         """All rows of a sink so far."""
         self._collect(self._engine.settle())
-        return [row for chunk in named(self._out, sink, "sink") for row in chunk.rows()]
+        chunks = named(self._out, sink, "sink")
+        return [row for chunk in chunks for row in chunk.schema.shown(chunk.rows())]
 
     def take(self, sink: str) -> list[Any]:
         """The rows of a sink since the last take."""

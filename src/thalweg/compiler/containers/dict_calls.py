@@ -186,5 +186,9 @@ def _behind(kind: Type) -> int:
 
 def _is_key(kind: Type) -> bool:
     if kind.tag in ("tuple", "record"):
-        return not kind.optional and all(map(_is_key, kind.items))
+        return (
+            (kind.tag == "tuple" or kind.form == "tuple")
+            and not kind.optional
+            and all(map(_is_key, kind.items))
+        )
     return kind.tag in ("int", "bool", "category") and not kind.optional

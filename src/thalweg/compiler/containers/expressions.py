@@ -119,5 +119,5 @@ class Containers(MadeContainers):
         items = tuple(self._table_item(field.type) for field in kind.record.fields)
         if kind.form == "tuple":
             return Type("tuple", kind.optional, items=items)
-        label = self.unit.record_class(kind.record.name, kind.record.names)
+        label = self.unit.class_of(kind.record)
         return Type("record", kind.optional, label, items, kind.record.names)

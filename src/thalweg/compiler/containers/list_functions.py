@@ -22,6 +22,8 @@ class ListFunctions(Containers):
         if value.type.tag == "list":
             return Expr(f"length({value.code}[0])", INT)
         if value.type.tag in ("tuple", "record") and not value.type.optional:
+            if value.type.tag == "record" and value.type.form == "object":
+                self.refuse(f"takes the length of a {value.type}")
             return self.literal(len(value.type.items))
         return None
 

@@ -2,6 +2,9 @@
 
 =========== ==========================================================================================
 int, Timer  ``[+-]?[0-9]+`` within 64 bits; spaces and tabs around it are allowed
+Decimal     as float without ``nan`` and ``inf``, with no more digits than the field has
+date        ``2026-01-31``
+timedelta   ISO 8601 ``P1DT2H3M4.5S``, or ``2:03:04.5`` and ``1 day, 2:03:04`` as Python writes it
 float       ``[+-]?`` digits with an optional point and exponent, or ``nan``, ``inf``, ``infinity`` in
             any case; spaces and tabs around it are allowed. With a point or an exponent it is the float
             nearest to it, without them the very integer; what is too large for a float is no float
@@ -29,6 +32,7 @@ import pyarrow.compute as pc
 
 from thalweg.connectors.readers.options import ReadOptions
 from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.shapes import Shape
 from thalweg.time_texts import (
     FIRST,
     LAST,
@@ -38,6 +42,7 @@ from thalweg.time_texts import (
     Unfit,
     by_formats,
     in_64_bits,
+    in_calendar,
     iso,
     micros,
 )
@@ -129,7 +134,17 @@ def cell_parser(kind: FieldType, options: ReadOptions) -> Callable[[bytes], Any]
     return parse_cell
 
 
+def shape_parser(shape: Shape, options: ReadOptions) -> Callable[[str], Any]:
+    """The function from text to what is inside of such a field; it raises Unfit."""
+    if shape.name != "datetime":
+        return shape.read
+    parse_time = timestamp_parser(options)
+    return lambda text: in_calendar(parse_time(text))
+
+
 def _text_parser(kind: FieldType, options: ReadOptions) -> Callable[[str], Any]:
+    if kind.shape is not None:
+        return shape_parser(kind.shape, options)
     if kind.kind in INTS:
         return _int
     if kind.kind is Kind.FLOAT:
@@ -151,16 +166,19 @@ def _text_parser(kind: FieldType, options: ReadOptions) -> Callable[[str], Any]:
     return str
 
 
-def timestamps(texts: pa.Array, options: ReadOptions) -> pa.Array | None:
+def timestamps(texts: pa.Array, options: ReadOptions, *, calendar: bool = False) -> pa.Array | None:
     """Timestamps of a string or int64 array, all of it at once; nulls stay null.
 
-    None when some value is not in the language: the caller then reads value by value.
+    None when some value is not in the language, or not in a calendar where it must be: the caller then reads value by
+    value.
     """
     target = pa.timestamp("us", tz="UTC")
     try:
         if options.epoch_unit:
             times = _from_epoch(texts, options.epoch_unit, options.nanoseconds)
-            return None if times is None else times.view(target)
+            if times is None or (calendar and not _in_years(times)):
+                return None
+            return times.view(target)
         if options.timestamp_formats:
             return _by_value(texts, timestamp_parser(options)).view(target)
         times = _from_iso(texts, options.nanoseconds)
@@ -168,10 +186,12 @@ def timestamps(texts: pa.Array, options: ReadOptions) -> pa.Array | None:
         return None
     if times is None:
         return None
+    return times.view(target) if _in_years(times) else None
+
+
+def _in_years(times: pa.Array) -> bool:
     ends = pc.min_max(times).as_py()
-    if ends["min"] is not None and not FIRST <= ends["min"] <= ends["max"] <= LAST:
-        return None
-    return times.view(target)
+    return ends["min"] is None or bool(FIRST <= ends["min"] <= ends["max"] <= LAST)
 
 
 def _from_epoch(numbers: pa.Array, unit: EpochUnit, nanoseconds: Nanoseconds) -> pa.Array | None:
@@ -216,6 +236,8 @@ def _by_value(texts: pa.Array, parse: Callable[[str], int]) -> pa.Array:
 
 def column(values: list[Any], kind: FieldType) -> pa.Array:
     """An array of the field's Arrow type from checked values, Timestamps (nested too) as ints."""
+    if kind.shape is not None and kind.fixed_width:
+        return kind.shape.array(pa.array(values, pa.int64()))
     if kind.kind is Kind.TIMESTAMP:
         return pa.array(values, pa.int64()).view(kind.arrow)
     if kind.kind is Kind.LIST and kind.item is not None:

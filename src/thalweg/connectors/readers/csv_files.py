@@ -26,6 +26,7 @@ from thalweg.connectors.readers.cells import (
 from thalweg.connectors.readers.csv_rows import Marks, Row, Scan, scan, split
 from thalweg.connectors.readers.options import ReadOptions
 from thalweg.connectors.readers.parsed import BadRow, Parsed, bad_row, find_columns, quoted
+from thalweg.connectors.readers.shaped import by_unique
 from thalweg.connectors.readers.steady import Look
 from thalweg.connectors.readers.streams import BLOCK_BYTES, Lines, newlines, no_row, read_bytes
 from thalweg.errors import DataError
@@ -221,7 +222,8 @@ def _fast(data: bytes, found: Scan, shape: Layout) -> pa.Table | None:
 
 def _is_integer(field: Field, shape: Layout) -> bool:
     epoch = shape.options.epoch_unit is not None
-    return field.type.kind in INTS or (field.type.kind is Kind.TIMESTAMP and epoch)
+    plain = field.type.shape is None
+    return (plain and field.type.kind in INTS) or (field.type.kind is Kind.TIMESTAMP and epoch)
 
 
 def _column_types(data: bytes, shape: Layout) -> dict[str, pa.DataType]:
@@ -230,7 +232,7 @@ def _column_types(data: bytes, shape: Layout) -> dict[str, pa.DataType]:
     integer = pa.string() if _has_pair(data, b"0x") or _has_pair(data, b"0X") else pa.int64()
     types = {}
     for place, field in zip(shape.places, shape.schema.fields, strict=True):
-        text = field.type.kind is Kind.TIMESTAMP
+        text = field.type.kind is Kind.TIMESTAMP or field.type.shape is not None
         kind = pa.string() if text else field.type.arrow
         types[f"c{place}"] = integer if _is_integer(field, shape) else kind
     return types
@@ -287,7 +289,9 @@ def _fit(array: pa.Array, field: Field, shape: Layout, data: bytes) -> pa.Array 
         except pa.ArrowInvalid:
             return None
     if kind.kind is Kind.TIMESTAMP:
-        return timestamps(array, shape.options)
+        return timestamps(array, shape.options, calendar=kind.shape is not None)
+    if kind.shape is not None:
+        return by_unique(array, kind.shape)
     if kind.kind is Kind.FLOAT:
         if b"(" in data and pc.any(pc.is_nan(array)).as_py():
             return None

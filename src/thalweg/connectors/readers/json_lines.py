@@ -30,6 +30,7 @@ from thalweg.connectors.readers.cells import (
 )
 from thalweg.connectors.readers.options import ReadOptions
 from thalweg.connectors.readers.parsed import BadRow, Int64s, Parsed, bad_row, quoted
+from thalweg.connectors.readers.shaped import json_value
 from thalweg.connectors.readers.steady import Look
 from thalweg.connectors.readers.streams import (
     MAX_ROW_BYTES,
@@ -43,7 +44,8 @@ from thalweg.connectors.readers.tables import fit_table
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.reading import renamed
 from thalweg.flow.records import Schema
-from thalweg.time_texts import Unfit, in_64_bits, micros, no_time
+from thalweg.flow.shapes import Shape
+from thalweg.time_texts import Unfit, in_64_bits, in_calendar, micros, no_time
 
 Parser = Callable[[Any], Any]
 
@@ -113,7 +115,8 @@ def fast(lines: Lines, schema: Schema, options: ReadOptions) -> Parsed | None:
         if not _surely_floats(lines.data, raw.column(place).combine_chunks(), field.type):
             return None
         if field.type.kind is Kind.TIMESTAMP:
-            times = timestamps(raw.column(place).combine_chunks(), options)
+            calendar = field.type.shape is not None
+            times = timestamps(raw.column(place).combine_chunks(), options, calendar=calendar)
             if times is None:
                 return None
             raw = raw.set_column(place, name, times)
@@ -173,6 +176,8 @@ def _loose_schema(schema: Schema, options: ReadOptions) -> pa.Schema | None:
 
 
 def _loose(kind: FieldType, options: ReadOptions, *, nested: bool = False) -> pa.DataType | None:
+    if kind.shape is not None and kind.kind is not Kind.TIMESTAMP:
+        return None
     if kind.kind is Kind.TIMESTAMP:
         if options.epoch_unit:
             return pa.int64()
@@ -278,6 +283,8 @@ def _shown(value: Any) -> str:
 
 def _parser(kind: FieldType, options: ReadOptions) -> Parser:
     """The function from a decoded value that is not null to the field's value; it raises Unfit."""
+    if kind.shape is not None:
+        return _shape_parser(kind.shape, options)
     if kind.kind is Kind.TIMESTAMP:
         if not options.epoch_unit:
             parse_time = timestamp_parser(options)
@@ -294,6 +301,17 @@ def _parser(kind: FieldType, options: ReadOptions) -> Parser:
     if kind.kind is Kind.BYTES:
         return lambda value: _text(value).encode()
     return plain.get(kind.kind, _text)
+
+
+def _shape_parser(shape: Shape, options: ReadOptions) -> Parser:
+    if shape.name == "json":
+        return lambda value: json_value(value, _Real)
+    if shape.name == "datetime":
+        parse = _parser(FieldType(Kind.TIMESTAMP), options)
+        return lambda value: in_calendar(parse(value))
+    if shape.name == "Decimal":
+        return lambda value: shape.read(str(value) if type(value) in (int, _Real) else _text(value))
+    return lambda value: shape.read(_text(value))
 
 
 def _list_parser(item: FieldType, options: ReadOptions) -> Parser:

@@ -8,6 +8,11 @@ float                  float16 to float64; integers (a value that a float cannot
 bool                   bool
 str, Category          string, large_string, string_view, the extension arrow.json
 bytes                  binary, large_binary, binary_view, fixed_size_binary, the extension arrow.uuid
+datetime               as Timestamp, in the years 1 to 9999
+date                   date32, date64 (of midnights)
+timedelta              durations of every unit (what is finer than a microsecond is a bad row)
+Decimal                decimals of every size, integers (a value with more digits is a bad row)
+dict, for JSON         as str; a text that is no JSON is a bad row
 Timestamp              timestamps of every unit and zone (none is UTC; what is finer than a microsecond is
                        a bad row, or cut towards the past with ``nanoseconds="truncate"``), dates
                        (date32 is midnight, date64 the millisecond it says), integers (microseconds, or
@@ -41,6 +46,7 @@ from thalweg.connectors.readers.cells import (
 )
 from thalweg.connectors.readers.options import ReadOptions
 from thalweg.connectors.readers.parsed import TEXT_LIMIT, BadRow, Parsed, find_columns
+from thalweg.connectors.readers.shaped import shaped, takes, within
 from thalweg.connectors.readers.streams import is_utf8
 from thalweg.errors import DataError
 from thalweg.flow.arrow_types import is_binary_like, is_list_like, is_text, plain, plain_type
@@ -177,15 +183,17 @@ def _type_problem(found: pa.DataType, kind: FieldType) -> str:
             if problem:
                 return _inside(f"field {field.name}", problem)
         return ""
-    return "" if _takes(kind.kind, found) else "; cast it, or change the field"
+    return "" if _takes(kind, found) else "; cast it, or change the field"
 
 
 def _inside(what: str, problem: str) -> str:
     return f" (its {what}{problem})" if problem else ""
 
 
-def _takes(kind: Kind, found: pa.DataType) -> bool:
-    types = pa.types
+def _takes(whole: FieldType, found: pa.DataType) -> bool:
+    types, kind = pa.types, whole.kind
+    if whole.shape is not None and kind is not Kind.TIMESTAMP:
+        return takes(whole.shape, found)
     integer = bool(types.is_integer(found))
     if kind in INTS:
         return integer
@@ -203,7 +211,7 @@ def _takes(kind: Kind, found: pa.DataType) -> bool:
 
 def _fits(array: pa.ChunkedArray, kind: FieldType) -> bool:
     """Whether the column can stay as it is."""
-    if array.null_count and not kind.optional:
+    if (array.null_count and not kind.optional) or kind.shape is not None:
         return False
     if kind.kind in (Kind.LIST, Kind.RECORD) or (kind.kind in TEXTS and not _is_valid(array)):
         return False
@@ -237,10 +245,14 @@ def _fit(array: pa.Array, kind: FieldType, times: _Times) -> tuple[pa.Array, dic
         return _fit_nested(array, kind, times)
     if pa.types.is_null(array.type):
         array = pa.nulls(len(array), kind.arrow)
+    elif kind.shape is not None and kind.kind is not Kind.TIMESTAMP:
+        array = shaped(array, kind.shape, wrong)
     elif kind.kind is Kind.FLOAT and pa.types.is_integer(array.type):
         array = _floats(array, wrong)
     elif kind.kind is Kind.TIMESTAMP:
         array = _instants(array, times, wrong)
+        if kind.shape is not None:
+            array = within(array, kind.shape, wrong)
     elif array.type == pa.uint64():
         array = _int64s(array, wrong)
     else:
@@ -251,7 +263,8 @@ def _fit(array: pa.Array, kind: FieldType, times: _Times) -> tuple[pa.Array, dic
         for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
             wrong.setdefault(row, "is null")
         # Inside a record a field that is not nullable may hold no null, not even where it is not seen.
-        array = array.fill_null(pa.scalar(zero(kind), array.type))
+        filler = pa.array([zero(kind)], array.type)[0]
+        array = array.fill_null(filler)
     return array, wrong
 
 

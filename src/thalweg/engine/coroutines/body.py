@@ -16,6 +16,7 @@ from thalweg.flow.operators.coroutines import Input, Output, Push, Wait
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.nodes import Coroutine as Node
 from thalweg.flow.operators.nodes import OutPort
+from thalweg.flow.user_rows import is_library
 
 #: So many answers in a row (twice as many at most) without progress are a loop that does not end.
 WITHOUT_PROGRESS: Final = 1_000
@@ -201,7 +202,8 @@ def fitted(node: Node, port: OutPort, push: Push[Any]) -> Any:
         OperatorError: it does not fit.
     """
     try:
-        return port.record.coerce(push.row)
+        inward = None if is_library(node.function.call) else port.record.inward
+        return port.record.coerce(push.row if inward is None else inward(push.row))
     except TypeError as error:
         where = _place(push, node.function) if node.told is node.function else ""
         what = f"a row pushed to {port.parameter!r}{where} does not fit: {error}"

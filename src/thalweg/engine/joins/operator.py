@@ -51,6 +51,9 @@ class ColumnJoin:
         self._sides.give_back()
         self._units = units
 
+    def expect(self, more: float) -> None:
+        pass  # held rows are in arrays that grow by doubling
+
     def table(self, bucket: int) -> JoinTable:
         """The table of a bucket, made on first use."""
         if bucket not in self.tables:

@@ -109,6 +109,7 @@ def bind(name: str, aggregate: Aggregate, row: Schema, operator: str) -> Part:
         return Part((field,), field.type, (f"state.{name}_ += 1",), f"state.{name}_")
     assert aggregate.field is not None
     kind = row.field(aggregate.field).type
+    _check_shape(operator, aggregate, kind)
     if aggregate.verb in ("sum", "mean") and kind.kind not in _NUMBERS:
         raise BuildError(
             f"operator {operator!r}: {aggregate.verb} needs a number, {row.name}.{aggregate.field} is {kind}"
@@ -126,9 +127,23 @@ def bind(name: str, aggregate: Aggregate, row: Schema, operator: str) -> Part:
     return part
 
 
+def _check_shape(operator: str, aggregate: Aggregate, kind: FieldType) -> None:
+    """Refuses what has no meaning for values that users see as Python's own types."""
+    shape = kind.shape.name if kind.shape is not None else ""
+    if aggregate.verb == "mean" and shape:
+        raise BuildError(
+            f"operator {operator!r}: mean gives a float, {aggregate.field} is {kind}; take sum and count, and divide"
+        )
+    if (aggregate.verb == "sum" and shape == "date") or shape == "json":
+        raise BuildError(
+            f"operator {operator!r}: {aggregate.verb} cannot compute with {aggregate.field}, which is {kind}"
+        )
+
+
 def _sum(name: str, aggregate: Aggregate, kind: FieldType, row: Schema) -> Part:
     total = FieldType(Kind.FLOAT if kind.kind is Kind.FLOAT else Kind.INT)
     field = Field(f"{name}_", total, 0.0 if total.kind is Kind.FLOAT else 0)
+    total = dataclasses.replace(total, shape=kind.shape)
     add, value = f"state.{name}_ += row.{aggregate.field}", f"state.{name}_"
     if not kind.optional:
         return Part((field,), total, (add,), value)

@@ -37,6 +37,9 @@ def key_field(function: Function, into: Any) -> Field:
         raise BuildError(
             f"key_by: the key of {function.where} cannot be {hint!r}: {error}"
         ) from None
+    shape = schema.fields[0].type.shape
+    if shape is not None and shape.name == "json":
+        raise BuildError(f"key_by: the key of {function.where} cannot be {hint!r}: make it a text")
     return schema.fields[0]
 
 

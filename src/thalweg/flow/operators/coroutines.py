@@ -15,7 +15,7 @@ from __future__ import annotations
 import collections
 import sys
 import types
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Generic, TypeVar, overload
 
 from thalweg.brief import counted
@@ -63,10 +63,12 @@ class Queue(Generic[Row]):
 class _Reader(Generic[Row]):
     """What inputs and control inputs have in common."""
 
-    __slots__ = ("queue",)
+    __slots__ = ("outward", "queue")
 
     def __init__(self, queue: Queue[Row]) -> None:
         self.queue = queue
+        #: what makes of a row in the queue the row that the function sees; None: it is that
+        self.outward: Callable[[Row], Row] | None = None
 
     @property
     def name(self) -> str:
@@ -90,7 +92,8 @@ class _Reader(Generic[Row]):
         """
         if not 0 <= i < len(self):
             raise IndexError(f"{self!r}: there is no row at {i}; wait for it first")
-        return self.queue.rows[i]
+        row = self.queue.rows[i]
+        return row if self.outward is None else self.outward(row)
 
     @overload
     def pop(self) -> Row: ...
@@ -109,6 +112,8 @@ class _Reader(Generic[Row]):
             )
         self.queue.taken += wanted
         taken = [self.queue.rows.popleft() for _ in range(wanted)]
+        if self.outward is not None:
+            taken = list(map(self.outward, taken))
         return taken[0] if n is None else taken
 
     def __repr__(self) -> str:

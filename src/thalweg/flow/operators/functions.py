@@ -18,6 +18,7 @@ from typing import Any, Final
 from thalweg.checks import meant
 from thalweg.errors import BuildError, SchemaError
 from thalweg.flow.records import Schema
+from thalweg.flow.user_rows import Adapter, adapter_of
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,7 +68,13 @@ class Function:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _function, (self.call, self.name, self.file, self.line)
+        found = adapter_of(self.call)
+        adapter, call = (None, self.call) if found is None else found
+        return _function, (call, self.name, self.file, self.line, adapter)
+
+    def adapted(self, adapter: Adapter) -> Function:
+        """The function of rows as they are inside."""
+        return dataclasses.replace(self, call=adapter(self.call))
 
     @property
     def is_lambda(self) -> bool:
@@ -79,13 +86,15 @@ class Function:
         return f"{self.name} ({os.path.basename(self.file)}:{self.line})"
 
 
-def _function(call: Any, name: str, file: str, line: int) -> Function:
+def _function(
+    call: Any, name: str, file: str, line: int, adapter: Adapter | None = None
+) -> Function:
     """A function from another process; code that travels by value has lost its file, which messages name."""
     inner = inspect.unwrap(call)
     code = getattr(inner, "__code__", None)
     if code is not None and code.co_filename == "<dynamic-code>":
         inner.__code__ = code.replace(co_filename=file)
-    return Function(call, name, file, line)
+    return Function(call if adapter is None else adapter(call), name, file, line)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from thalweg.flow.operators.nodes import Coroutine, InPort
 from thalweg.flow.operators.windows import spare_name
 from thalweg.flow.records import Field
 from thalweg.flow.state_class import StateSpec, make_state
+from thalweg.flow.user_rows import is_library
 from thalweg.times import BEFORE_ALL
 
 #: Fields that are kept behind the user's: the event time of the last row, and whether the operator has returned.
@@ -75,7 +76,10 @@ def call(node: Coroutine, inputs: Sequence[Any], outputs: Sequence[Any], own: An
     values |= {port.parameter: made for port, made in zip(node.out_ports, outputs, strict=True)}
     if node.state_parameter:
         values[node.state_parameter] = own
+    is_users = not is_library(node.function.call)
     for port, made in zip(node.in_ports, inputs, strict=True):
+        if is_users:
+            made.outward = port.record.outward
         if signature.parameters[port.parameter].kind is inspect.Parameter.VAR_POSITIONAL:
             made = (*values.get(port.parameter, ()), made)
         values[port.parameter] = made

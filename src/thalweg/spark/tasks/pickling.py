@@ -7,6 +7,7 @@ from typing import Any
 from thalweg.engine.build import Prepared
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.nodes import Coroutine, Keyed
+from thalweg.flow.user_rows import users_own
 from thalweg.plan.plan import Plan
 from thalweg.spark.by_value import pickled
 
@@ -21,7 +22,7 @@ def _modules(plan: Plan) -> set[str]:
     for node in plan.nodes:
         for value in vars(node).values():
             if isinstance(value, Function):
-                names.add(getattr(value.call, "__module__", "") or "")
+                names.add(getattr(users_own(value.call), "__module__", "") or "")
         if isinstance(node, Keyed):
             names.add(node.state.cls.__module__)
         if isinstance(node, Coroutine) and node.own is not None:
@@ -30,4 +31,5 @@ def _modules(plan: Plan) -> set[str]:
             record: Any = node.record_of(port)
             if record is not None:
                 names.add(record.cls.__module__)
+                names.add(record.user.cls.__module__ if record.user is not None else "")
     return names - {"", "__main__"}
