@@ -100,10 +100,7 @@ class BucketTable:
             self._made = self.piece.arrays(self._shape)
         return self._made
 
-    @property
-    def words(self) -> Int64s:
-        """Of the keys."""
-        return self._arrays.words
+    words = property(lambda self: self._arrays.words)
 
     @property
     def records(self) -> npt.NDArray[Any]:
@@ -228,7 +225,7 @@ class BucketTable:
     def key_columns(self, entries: Int64s) -> list[Column]:
         """The key columns of these entries."""
         rows = self._identities(entries) if self.spec.has_text else None
-        return self.spec.columns(self.words[entries], rows)
+        return self.spec.columns(self._arrays.words[entries], rows)
 
     def _identities(self, entries: Int64s) -> KeyBytes:
         ends = self._arrays.offsets
