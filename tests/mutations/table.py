@@ -121,13 +121,13 @@ MUTATIONS = [
     Mutation(
         "joins: rows at most that far apart",
         "engine/joins/matching.py",
-        "before = time - within if",
-        "before = time - within + 1 if",
+        "before = time - reach if",
+        "before = time - reach + 1 if",
         "unit/test_driver_loops.py",
     ),
     Mutation(
         "joins: a null matches nothing",
-        "engine/joins/operator.py",
+        "engine/joins/held_sides.py",
         "            has &= column.valid\n",
         "            has |= column.valid\n",
         "unit/test_driver_loops.py unit/test_barrier_of_series.py",

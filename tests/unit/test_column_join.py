@@ -283,6 +283,11 @@ def test_tables_say_what_changed() -> None:
         expected = sorted(session.states("join").items(), key=repr)
         assert repr(sorted(states.items(), key=repr)) == repr(expected)
     assert deleted > 5 < kept
+    session.end()
+    for bucket, copy in copies.items():
+        if unit.tables[bucket].dirty:
+            copy.apply([unit.tables[bucket].delta()])
+        assert not copy.snapshot().num_rows
 
 
 def test_a_checkpoint_of_a_join_in_one_slot_is_refused() -> None:

@@ -124,9 +124,7 @@ class JoinTable:
         """Whether there is a delta to write."""
         if any(side.fresh.any() for side in self.fetch()):
             return True
-        if not len(self._saved) or all(one.all() for one in self._in_reach(self.sides)):
-            return False
-        return len(self._gone(self._keys())) > 0
+        return len(self._saved) > 0 and len(self._gone(self._keys())) > 0
 
     def delta(self) -> pa.RecordBatch:
         """The keys that got rows since :meth:`mark_saved`, or of which one came out alone, and those that are dropped.
