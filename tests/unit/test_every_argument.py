@@ -365,6 +365,8 @@ ACCEPTS: Final[Mapping[str, set[str]]] = {
     "max_waiting": {"None"},
     "lateness": {"0"},
     "within": {"0", "None"},
+    "before": {"0", "None"},
+    "after": {"0", "None"},
     "timeout": {"0"},
     "gap": {"0"},
     "every": {"None"},
