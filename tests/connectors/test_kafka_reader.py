@@ -207,8 +207,8 @@ def test_what_is_lost_is_named_or_skipped(
         broker = FakeBroker()
         broker.install(monkeypatch)
         since = lose(broker, how)
+        reader = opened()
         with pytest.raises(tw.DataError, match="topic 't' partition 0: " + told) as error:
-            reader = opened()
             reader.end(since)
         assert "on_loss='skip'" in str(error.value)
         caplog.clear()
