@@ -41,7 +41,7 @@ class Broker:
 
     def create(self, topic: str, partitions: int = 1) -> None:
         """Makes a topic."""
-        from confluent_kafka.admin import NewTopic
+        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
         admin = self.admin  # which must outlive its answers
         for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():

@@ -76,7 +76,7 @@ def read_alone(servers: str, messages: int) -> int:
     count = size = 0
     while count < messages:
         for one in consumer.consume(8_192, 0.1):
-            size += len(one.value())
+            size += len(one.value() or b"")
             count += 1
     consumer.close()
     return count

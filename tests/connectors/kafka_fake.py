@@ -38,7 +38,7 @@ class FakeBroker:
         self.draw = random.Random(seed)
         self.parts: dict[tuple[str, int], Part] = {}
         self.ids: dict[str, str] = {}
-        #: most messages that a client held at once
+        #: from where clients were told to fetch
         self.assigned: list[tuple[str, int, int]] = []
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
@@ -128,6 +128,8 @@ class FakeClient:
     def consume(self, most: int, timeout: float) -> list[Message]:
         out: list[Message] = []
         for key in self._broker.draw.sample(sorted(self._at), len(self._at)):
+            if len(out) >= most:
+                break
             part = self._broker.parts.get(key)
             if part is None or not part.first <= self._at[key] <= part.end:
                 out.append(_told(key, self._at[key], KafkaError._AUTO_OFFSET_RESET))
@@ -141,7 +143,7 @@ class FakeClient:
                 self._told.add(key)
                 self._at[key] = part.end
                 out.append(_told(key, part.end, KafkaError._PARTITION_EOF))
-        return out[:most]
+        return out
 
     def poll(self, timeout: float) -> None:
         pass

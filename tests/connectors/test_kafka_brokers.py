@@ -178,6 +178,7 @@ def test_nobody_answers() -> None:
     """It is waited for as long as patience= says, in both directions; then the error says who, why and for how long."""
     port = brokers.free_port()
     at, flow = f"127.0.0.1:{port}", copied()
+    keyed = tw.to_kafka(at, "t", key="text", patience="1 s")
     with pytest.raises(
         tw.EnvironmentProblem, match=rf"Kafka at {at} has not answered for . s: .*refused"
     ):
@@ -186,8 +187,7 @@ def test_nobody_answers() -> None:
         tw.EnvironmentProblem,
         match=rf"sink 'out': topic 't': row 0 of batch 0 was not delivered to Kafka at {at}: .*refused",
     ):
-        out = tw.to_kafka(at, "t", key="text", patience="1 s")
-        tw.run(flow, {"rows": [Row(1, "")]}, {"out": out})
+        tw.run(flow, {"rows": [Row(1, "")]}, {"out": keyed})
     with pytest.raises(
         tw.EnvironmentProblem, match=rf"Kafka at {at} has not answered for . s: .*refused"
     ):
@@ -216,8 +216,8 @@ def test_descriptions_are_values() -> None:
 
 def test_settings_are_not_shown(mock: Broker, tmp_path: Path) -> None:
     """Not either in the error about one that librdkafka does not take."""
+    log = tw.kafka(mock.servers, "t", config={"security.protocol": "geheim"})
     with pytest.raises(tw.BuildError) as error:
-        log = tw.kafka(mock.servers, "t", config={"security.protocol": "geheim"})
         tw.run(copied(), {"rows": log})
     assert "security.protocol" in str(error.value) and "geheim" not in str(error.value)
     path = tmp_path / "client.properties"
@@ -339,7 +339,7 @@ def test_a_topic_that_is_deleted_while_it_is_followed(tansu: Broker) -> None:
         tansu.delete("gone")
         soon(lambda: not failing.is_active)
         with pytest.raises(
-            tw.DataError, match="topic .gone. partition .: .* cannot be read any more"
+            tw.DataError, match=r"topic .gone. partition .: .* cannot be read any more"
         ):
             failing.result()
         tansu.create("gone", 2)

@@ -80,7 +80,8 @@ def test_the_order_of_a_span_follows_from_the_span(
         draw = random.Random(seed)
         broker = FakeBroker(seed)
         broker.install(monkeypatch)
-        monkeypatch.setattr(fetching, "MANY", draw.choice([1, 3, 50_000]))
+        for name in ("MANY", "FEW"):
+            monkeypatch.setattr(fetching, name, draw.choice([1, 3, 50_000]))
         broker.create("t", parts := draw.randrange(1, 5), first=draw.randrange(3))
         for n in range(draw.randrange(80)):
             part = draw.randrange(parts)
@@ -207,8 +208,8 @@ def test_what_is_lost_is_named_or_skipped(
         broker = FakeBroker()
         broker.install(monkeypatch)
         since = lose(broker, how)
+        reader = opened()
         with pytest.raises(tw.DataError, match="topic 't' partition 0: " + told) as error:
-            reader = opened()
             reader.end(since)
         assert "on_loss='skip'" in str(error.value)
         caplog.clear()

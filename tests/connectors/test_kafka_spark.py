@@ -49,7 +49,7 @@ def written(folder: Path) -> list[dict[str, Any]]:
 
 
 def check(rows: list[dict[str, Any]], count: int) -> None:
-    """Each message once, those of a partition in its order; a user's running numbers without gap in the order written."""
+    """Each message once, those of a partition in its order; a user's running numbers without gap, as written."""
     assert sorted(row["n"] for row in rows) == list(range(count))
     for part in range(PARTS):
         offsets = [row["off"] for row in rows if row["part"] == part]

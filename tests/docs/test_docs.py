@@ -16,11 +16,16 @@ ROOT = Path(__file__).resolve().parents[2]
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def run_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs a page's Python blocks one after the other, as one module; a failure shows the page's own lines."""
+def run_page(path: Path, monkeypatch: pytest.MonkeyPatch, **given: object) -> None:
+    """Runs a page's Python blocks one after the other, as one module; a failure shows the page's own lines.
+
+    Args:
+        given: names that the module has from the beginning, such as the address of a server.
+    """
     text = path.read_text(encoding="utf-8")
     module = types.ModuleType(f"page_{path.stem}")
     module.__file__ = str(path)
+    module.__dict__.update(given)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     found = list(_BLOCK.finditer(text))
     assert found, f"{path.name} has no examples"
@@ -49,6 +54,25 @@ def test_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """Every example of the page runs and its assertions hold."""
     monkeypatch.chdir(tmp_path)
     run_page(ROOT / "docs" / f"{page}.md", monkeypatch)
+
+
+def test_connectors_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Descriptions are made and compared without a server."""
+    run_page(ROOT / "docs" / "connectors" / "README.md", monkeypatch)
+
+
+def test_kafka_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every example of the page runs, with a broker on loopback in place of the reader's own."""
+    pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
+    from thalweg_lab import brokers
+
+    with brokers.mock() as broker:
+        broker.producer.list_topics("totals", timeout=10)
+        for part, (user, at) in enumerate((("ann", 1), ("bob", 2), ("ann", 3))):
+            value = b'{"user": "%s", "amount": 1.5}' % user.encode()
+            broker.send("orders", value, part, timestamp=1_700_000_000_000 + at)
+        broker.flush()
+        run_page(ROOT / "docs" / "connectors" / "kafka.md", monkeypatch, SERVERS=broker.servers)
 
 
 def test_each_guarantee_names_its_test() -> None:
@@ -168,12 +192,17 @@ def test_the_readme_from_the_beginning(tmp_path: Path) -> None:
 
 
 def test_links() -> None:
-    """Links between pages lead somewhere, and every page is linked from the README."""
+    """Links between pages lead somewhere, and every page is linked from the README, or from that of its folder."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages += sorted((ROOT / "docs" / "connectors").glob("*.md"))
     linked = set()
     for page in pages:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
             if page.name == "README.md":
                 linked.add((page.parent / target).resolve())
+        if page.parent.name == "connectors":
+            linked.add(
+                page
+            )  # the chapters are linked from their first page, which the README links
     assert set(pages[1:]) <= linked

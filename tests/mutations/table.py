@@ -28,6 +28,27 @@ class Mutation(NamedTuple):
 
 MUTATIONS = [
     Mutation(
+        "kafka: partitions are merged by what has come of each",
+        "connectors/kafka/lanes.py",
+        "cut = bisect.bisect_right if place <= last else bisect.bisect_left",
+        "cut = bisect.bisect_right",
+        "connectors/test_kafka_reader.py",
+    ),
+    Mutation(
+        "kafka: the time of a partition only rises",
+        "connectors/kafka/lanes.py",
+        "itertools.accumulate(times, max, initial=self._top)",
+        "itertools.accumulate(times, lambda _, time: time, initial=self._top)",
+        "connectors/test_kafka_reader.py",
+    ),
+    Mutation(
+        "kafka: a tail of marks of transactions ends",
+        "connectors/kafka/fetching.py",
+        "if lane is not None and one.offset() > lane.next:",
+        "if lane is not None and one.offset() > lane.stop:",
+        "connectors/test_kafka_reader.py",
+    ),
+    Mutation(
         "order: a timer behind the rows of its time",
         "columns/ordering.py",
         'np.searchsorted(rows, timers, side="right")',

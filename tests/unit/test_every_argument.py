@@ -303,6 +303,22 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
             "max_line_bytes": 99, "header": False,
         },
     ),
+    "tw.kafka": lambda: (
+        tw.kafka,
+        {
+            "servers": "localhost:9", "topic": "t", "follow": False, "max_rows": 9, "start": "latest",
+            "on_loss": "skip", "format": "json", "decode": None, "schema": None, "tombstones": "skip",
+            "topic_field": "a", "partition": "b", "offset": "c", "timestamp": "d", "key": "e", "headers": "f",
+            "patience": "1 s", "config": {}, "epoch_unit": "s",
+        },
+    ),
+    "tw.to_kafka": lambda: (
+        tw.to_kafka,
+        {
+            "servers": "localhost:9", "topic": "t", "key": "k", "format": "json", "patience": "1 s",
+            "config": {},
+        },
+    ),
     "tw.to_tcp": lambda: (tw.to_tcp, {"host": "localhost", "port": 9, "format": "csv"}),
     "spark.files": lambda: (
         tw.spark.files,
@@ -410,6 +426,15 @@ ACCEPTS: Final[Mapping[str, set[str]]] = {
     "tw.to_iceberg(properties)": {"None"},
     "tw.postgres(order_by)": {"None"},
     "tw.postgres_changes(table)": {"None"},
+    "decode": {"None"},
+    "schema": {"None"},
+    "config": {"None"},
+    "topic_field": {"None"},
+    "partition": {"None"},
+    "offset": {"None"},
+    "timestamp": {"None"},
+    "key": {"None"},
+    "headers": {"None"},
 }
 #: Where an argument that is None elsewhere must be something, although it is None by default somewhere.
 NEVER_NONE: Final = (
@@ -421,7 +446,8 @@ NEVER_NONE: Final = (
     "Stream.filter(function)", "Stream.flat_map(function)", "Stream.map_batches(function)",
     "Stream.process(function)", "KeyedStream.process(function)", "Flow.operator(function)",
     "Stream.process(state)", "KeyedStream.process(state)", "tw.each(function)", "tw.batches(function)",
-    "tw.tcp_lines(format)", "tw.to_tcp(format)", "spark.files(format)", "spark.foreach_batch(function)",
+    "tw.tcp_lines(format)", "tw.to_tcp(format)", "tw.kafka(format)", "tw.kafka(follow)", "tw.to_kafka(format)",
+    "spark.console(max_rows)", "spark.files(format)", "spark.foreach_batch(function)",
     "spark.foreach_table(function)", "spark.Scheduler(slots)", "spark.start(sinks)", "spark.start(checkpoint)",
     "spark.start(chunk_rows)", "spark.lower(chunk_rows)", "spark.lower(slots)", "testing.run(compile)",
     "testing.Session(compile)",

@@ -17,9 +17,12 @@ from thalweg.errors import DataError
 _LOG: Final = logging.getLogger("thalweg")
 #: Messages that are taken at once.
 TAKE: Final = 8_192
-#: A lane with more than that waits until others have caught up: messages, and bytes.
-MANY: Final = 50_000
-MUCH: Final = 64 << 20
+#: A lane with more than its share of that waits until others have caught up: messages, and bytes.
+MANY: Final = 400_000
+MUCH: Final = 256 << 20
+#: The least share.
+FEW: Final = 2_000
+_LITTLE: Final = 4 << 20
 #: After so long without a message it is asked whether there can be any, seconds.
 _QUIET_S: Final = 2.0
 #: What fetches differently from librdkafka's defaults: fast on again after a pause, and large messages.
@@ -104,7 +107,8 @@ class Fetcher:
         """Fetches the lanes that the others wait for, and rests those that are far ahead."""
         hungry = [lane for lane in lanes if lane.is_hungry]
         self._fetch([lane for lane in hungry if lane.order not in self._active])
-        self._leave([lane for lane in lanes if len(lane.messages) > MANY or lane.size > MUCH])
+        many, much = max(FEW, MANY // len(lanes)), max(_LITTLE, MUCH // len(lanes))
+        self._leave([lane for lane in lanes if len(lane.messages) > many or lane.size > much])
 
     def _fetch(self, lanes: Collection[Lane]) -> None:
         if lanes:

@@ -128,9 +128,10 @@ def to_kafka(
     Args:
         servers: ``"host:port"`` of a broker, or several with commas between.
         topic: where to; it should exist.
-        key: the field that is the message's key; rows of one key keep their order. Without one, messages are spread.
-        format: of the values: ``"json"``, an object with all fields; ``"text"`` or ``"bytes"``, the one field beside the
-            key.
+        key: the field that is the message's key; rows of one key keep their order. Rows without one
+            go to the partitions in turn.
+        format: of the values: ``"json"``, an object with all fields; ``"text"`` or ``"bytes"``, the one field beside
+            the key.
         patience: how long a broker that does not answer is waited for.
         config: settings of librdkafka, such as those of security, or the path of a file with lines ``NAME=VALUE``.
             They are never shown.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import concurrent.futures
+import contextlib
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -128,7 +128,10 @@ class Topics:
         asked = library().TopicCollection(sorted(names))
         found = self._admin.describe_topics(asked, request_timeout=CALL_S)
         self._ids_to_come = dict(found)
-        concurrent.futures.wait(found.values(), _IDS_S)
+        until_s = time.monotonic() + _IDS_S
+        for one in found.values():
+            with contextlib.suppress(TimeoutError):
+                one.exception(timeout=max(0.0, until_s - time.monotonic()))
 
     def _take_ids(self, coming: Mapping[str, Any]) -> None:
         if not all(one.done() for one in coming.values()):
