@@ -261,6 +261,22 @@ def kafka(
     report.finish(kafka_log(report, size, repeats))
 
 
+def tables(
+    quick: Quick = False,
+    dsn: Annotated[
+        str | None,
+        typer.Option(help="Also PostgreSQL at this address; or THALWEG_BENCH_DSN."),
+    ] = None,
+    out: Out = None,
+) -> None:
+    """Rows into Delta tables and PostgreSQL, beside the bare libraries, and what a batch costs."""
+    from thalweg_lab.tables import Tables, dsn_of
+
+    report = _report("tables", out)
+    rows, repeats = (100_000, 1) if quick else (1_000_000, 3)
+    report.finish(Tables(report, rows=rows, repeats=repeats, dsn=dsn_of(dsn)).all())
+
+
 def peers(context: typer.Context) -> None:
     """The comparison with other systems. Arguments are passed on."""
     runner = Path(__file__).parents[1] / "peers" / "run.py"
@@ -272,7 +288,7 @@ def peers(context: typer.Context) -> None:
 
 def register(group: typer.Typer) -> None:
     """Adds the experiments to the group ``thalweg bench``."""
-    for function in (prasaad, streams, haren, cstream, elastic, caneill, everyday, kafka):
+    for function in (prasaad, streams, haren, cstream, elastic, caneill, everyday, kafka, tables):
         group.command(function.__name__)(told(function))
     group.command("spark-queries")(told(spark_queries))
     passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}

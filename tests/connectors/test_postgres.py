@@ -332,3 +332,19 @@ def test_killed_at_random(server: Server, name: str, tmp_path: Path, key: str) -
     assert kit.run_killed(made, tmp_path, kills=5) >= 3
     found = rows_of(server, name)
     assert sorted(found) == (sorted(kit.last_rows().items()) if key else sorted(kit.all_rows()))
+
+
+@pytest.mark.merge
+def test_the_benchmark(server: Server, tmp_path: Path) -> None:
+    """``thalweg bench tables`` measures each way and leaves no tables."""
+    from thalweg_lab.measure import LabReport
+    from thalweg_lab.tables import Tables
+
+    from thalweg.printing import Terminal
+
+    pytest.importorskip("deltalake")
+    report = LabReport("tables", tmp_path, Terminal(quiet=True))
+    report.finish(Tables(report, rows=3000, repeats=1, dsn=server.dsn).all())
+    [rows] = json.loads((tmp_path / "tables.json").read_text()).values()
+    assert len(rows) == 6 and all(row["rows/s"] > 0 for row in rows)
+    assert server.query("select 1 from pg_tables where tablename like 'thalweg_bench%'") == []

@@ -120,8 +120,10 @@ class IcebergWriter:
         if self._target.key:
             table = last_of_each(table, self._target.key)
         errors = package().exceptions
-        passing = (errors.CommitFailedException, errors.CommitStateUnknownException)
-        passing += (errors.ServiceUnavailableError, errors.ValidationException)
+        passing = (
+            errors.CommitFailedException, errors.CommitStateUnknownException,
+            errors.ServiceUnavailableError, errors.ValidationException,
+        )  # fmt: skip
         try:
             patiently(
                 lambda: self._try(batch, table),

@@ -94,8 +94,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield pa.RecordBatch.from_pylist([row])
 
     def commit(self, end: dict[str, Any]) -> None:
-        if isinstance(self._reader, Confirming):
-            self._reader.confirm(end)
+        if isinstance(self._open, Confirming):
+            self._open.confirm(end)
 
     def stop(self) -> None:
         if self._open is not None:

@@ -65,12 +65,18 @@ def connect(dsn: str, **settings: str) -> Any:
         raise BuildError(  # what libpq says may show a part of the password
             "postgres: the address cannot be read; expected postgresql://user@host:5432/database"
         ) from None
-    chosen = " ".join(f"-c {name}={value}" for name, value in settings.items())
-    given["options"] = f"{given.get('options') or ''} {chosen}".strip()
     given.setdefault("connect_timeout", "10")
     given.setdefault("application_name", "thalweg")
     given["client_encoding"] = "utf8"
-    return psycopg.connect(**given, autocommit=True)
+    # Not as options of the start, nor prepared statements: poolers of connections know neither.
+    connection = psycopg.connect(**given, autocommit=True, prepare_threshold=None)
+    try:
+        for pair in settings.items():
+            connection.execute("select set_config(%s, %s, false)", pair)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def may_pass(error: Exception) -> bool:
