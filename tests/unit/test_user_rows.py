@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 import thalweg as tw
+from thalweg.checkpoint.manifest import Manifest, ManifestField, ManifestSource
 from thalweg.engine.build import functions_of, prepare, verdicts
 from thalweg.flow.records import Schema
 from thalweg.flow.shapes import Shape
@@ -370,6 +371,17 @@ def test_a_plan_travels() -> None:
     node = next(one for one in plan.nodes if one.name == "interpreted_unpacking")
     assert node.function.call(Schema.of(Click).make(("a", 1, 5, None, False))) == ("a", 1)
     assert node.function.where.startswith("interpreted_unpacking (test_user_rows.py:")
+
+
+def test_a_manifest_of_defaults() -> None:
+    """What a checkpoint says of a record holds no value that its JSON has not."""
+    assert [one.default for one in map(ManifestField.of, Schema.of(Order).fields)][-2:] == [
+        None,
+        None,
+    ]
+    assert Manifest(
+        "f", "1", {}, {"s": ManifestSource(tuple(map(ManifestField.of, Schema.of(Order).fields)))}
+    ).encode()
 
 
 def test_what_is_compiled() -> None:
