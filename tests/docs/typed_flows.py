@@ -1,8 +1,10 @@
 """What mypy says of flows: each line that ends with ``# error: CODE`` is refused so, no other line is."""
 
+import dataclasses
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, assert_type
+from typing import Any, NamedTuple, TypedDict, assert_type
 
 import pyarrow as pa
 
@@ -137,3 +139,31 @@ tw.run(flow, {}, {"out": 5})  # error: dict-item
 tw.run(flow, {}, policy="fast")  # error: call-overload
 tw.Flow("x", errors="ignore")  # error: arg-type
 tw.files(5)  # error: arg-type
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    at: datetime
+    total: tw.Money
+
+
+class Told(TypedDict):
+    at: datetime
+    total: float
+
+
+def tell(order: Order) -> Told:
+    return {"at": order.at, "total": float(order.total)}
+
+
+def of_orders(key: Any, start: int, end: int, rows: list[Order]) -> Told:
+    return tell(rows[0])
+
+
+orders = flow.source("orders", Order, order_by="at", names={"at": "ordered at"})
+assert_type(orders, tw.Stream[Order])
+assert_type(orders.map(tell), tw.Stream[Told])
+assert_type(flow.source("told", Told), tw.Stream[Told])
+assert_type(orders.window("1 hour", of_orders), tw.Stream[Told])
+orders.filter(lambda order: order.total > 3 and order.none)  # error: attr-defined
+flow.source("orders2", Order, epoch_unit="min")  # error: call-overload

@@ -45,7 +45,7 @@ class Seens:
 
 def see(row: Event) -> Seen:
     worth = Decimal(row.amount % 1000).scaleb(-2)
-    return Seen(EPOCH + dt.timedelta(microseconds=row.ts), worth, row, row.key)
+    return Seen(EPOCH + dt.timedelta(microseconds=row.ts % 10**12), worth, row, row.key)
 
 
 def changed(row: Seen) -> Seen:

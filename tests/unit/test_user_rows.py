@@ -17,10 +17,12 @@ import pyarrow as pa
 import pytest
 
 import thalweg as tw
+from thalweg.checkpoint.manifest import Manifest, ManifestField, ManifestSource
 from thalweg.engine.build import functions_of, prepare, verdicts
 from thalweg.flow.records import Schema
 from thalweg.flow.shapes import Shape
 from thalweg.plan.plan import make_plan
+from thalweg.spark.tasks.pickling import pickled_plan
 from thalweg.time_texts import Unfit
 
 NEW_YEAR = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -361,6 +363,25 @@ def test_functions_get_and_give_the_users_classes() -> None:
             assert tw.testing.run(flow, {"clicks": CLICKS}, chunk_rows=rows).sinks == expected
     again = pickle.loads(pickle.dumps(Schema.of(Click)))
     assert again == Schema.of(Click) and again.user == Schema.of(Click).user
+
+
+def test_a_plan_travels() -> None:
+    """Functions are adapted anew where a plan arrives, and know their file."""
+    plan = pickle.loads(pickled_plan(prepare(make_plan(clicks_flow("never"))))).plan
+    node = next(one for one in plan.nodes if one.name == "interpreted_unpacking")
+    assert node.function.call(Schema.of(Click).make(("a", 1, 5, None, False))) == ("a", 1)
+    assert node.function.where.startswith("interpreted_unpacking (test_user_rows.py:")
+
+
+def test_a_manifest_of_defaults() -> None:
+    """What a checkpoint says of a record holds no value that its JSON has not."""
+    assert [one.default for one in map(ManifestField.of, Schema.of(Order).fields)][-2:] == [
+        None,
+        None,
+    ]
+    assert Manifest(
+        "f", "1", {}, {"s": ManifestSource(tuple(map(ManifestField.of, Schema.of(Order).fields)))}
+    ).encode()
 
 
 def test_what_is_compiled() -> None:

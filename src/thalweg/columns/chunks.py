@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thalweg.columns.categories import CATEGORIES
+from thalweg.columns.nested import nested_values, unnested
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
 
@@ -107,7 +108,7 @@ class Column:
         if kind.kind is Kind.TIMESTAMP:
             return cls.from_arrow(kind, pa.array(values, pa.int64()).view(kind.arrow))
         if kind.kind in (Kind.LIST, Kind.RECORD):
-            return cls(kind, pa.array(_unnested(kind, values), kind.arrow))
+            return cls(kind, pa.array(unnested(kind, values), kind.arrow))
         if kind.kind is Kind.BYTES:
             return cls(kind, _bytes_array(values))
         return cls.from_arrow(kind, pa.array(values, kind.arrow))
@@ -132,7 +133,7 @@ class Column:
     def to_python(self) -> list[Any]:
         """The values as the user's functions see them."""
         if not self.type.fixed_width:
-            return _records(self.type, self.values)
+            return nested_values(self.type, self.values)
         if self.type.kind is Kind.CATEGORY:
             out: list[Any] = self.to_arrow().to_pylist()
             return out
@@ -186,68 +187,6 @@ def _bytes_array(values: Sequence[Any]) -> pa.Array:
         room[at : at + length] = value
         at += length
     return pa.Array.from_buffers(pa.binary(), len(sizes), [None, pa.py_buffer(ends), data])
-
-
-def _unnested(kind: FieldType, values: Sequence[Any]) -> Sequence[Any]:
-    """Values as Arrow takes them: lists of plain values as they are."""
-    item = kind.item
-    if item is not None and item.kind not in (Kind.LIST, Kind.RECORD) and not _has_digits(item):
-        return values
-    return [_plain(kind, one) for one in values]
-
-
-def _has_digits(kind: FieldType) -> bool:
-    return kind.shape is not None and kind.shape.name == "Decimal"
-
-
-def _plain(kind: FieldType, value: Any) -> Any:
-    """Nested records as dicts, which is what Arrow builds structs from, and numbers of digits as such."""
-    if value is None:
-        return None
-    if kind.record is not None:
-        pairs = zip(kind.record.fields, value, strict=True)
-        return {field.name: _plain(field.type, one) for field, one in pairs}
-    if kind.item is not None:
-        return [_plain(kind.item, one) for one in value]
-    if kind.shape is not None and _has_digits(kind):
-        return kind.shape.outward(value)
-    return value
-
-
-def _records(kind: FieldType, array: pa.Array) -> list[Any]:
-    """Arrow's Python values with nested structs as records and nested times as Timestamps."""
-    if kind.kind is Kind.RECORD or (kind.kind is Kind.LIST and kind.item is not None):
-        plain = _with_plain_times(array.type)
-        values = array if plain == array.type else array.cast(plain)
-        return [_nested(kind, value) for value in values.to_pylist()]
-    out: list[Any] = array.to_pylist()
-    return out
-
-
-def _with_plain_times(kind: pa.DataType) -> pa.DataType:
-    """The type with ints in place of timestamps: Python's calendar ends where microseconds go on."""
-    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
-        return pa.int64()
-    if pa.types.is_date32(kind):
-        return pa.int32()
-    if pa.types.is_list(kind):
-        inner = kind.value_field
-        return pa.list_(inner.with_type(_with_plain_times(inner.type)))
-    if pa.types.is_struct(kind):
-        return pa.struct([one.with_type(_with_plain_times(one.type)) for one in kind])
-    return kind
-
-
-def _nested(kind: FieldType, value: Any) -> Any:
-    if value is None:
-        return None
-    if kind.kind is Kind.LIST and kind.item is not None:
-        return [_nested(kind.item, one) for one in value]
-    if kind.record is not None:
-        return kind.record.make([_nested(f.type, value[f.name]) for f in kind.record.fields])
-    if kind.shape is not None and _has_digits(kind):
-        return kind.shape.inward(value)
-    return value
 
 
 @dataclasses.dataclass(slots=True)

@@ -381,33 +381,6 @@ class ModuleFunction(ListResults):
         return Expr(f"{name}({', '.join(codes)})", result)
 
 
-def made_fields(
-    unit: ModuleParts,
-    sources: Sequence[tuple[FunctionSource, Sequence[Type]]],
-    target: Type,
-    *,
-    lists: bool = False,
-) -> frozenset[int]:
-    """Which text fields of a record get made texts from functions of these arguments; the others pass through.
-
-    Raises:
-        NotCompilable: a function is refused.
-    """
-    places = {f"{target}.{name}": i for i, name in enumerate(target.names)}
-    if not any(one.is_column_text for one in target.items):
-        return frozenset()
-    trial = ModuleParts(records=dict(unit.records), columns=unit.columns, made=set())
-    for source, arguments in sources:
-        write_function(trial, source, arguments, Emit("emit", target, lists), "emit")
-    return frozenset(places[where] for where in trial.made or ())
-
-
-def with_made(target: Type, made: frozenset[int]) -> Type:
-    """The type of a record some of whose texts are made."""
-    items = (Type("text", one.optional) if i in made else one for i, one in enumerate(target.items))
-    return dataclasses.replace(target, items=tuple(items))
-
-
 def _stored(node: FunctionNode) -> set[str]:
     body = node.body if isinstance(node.body, list) else []
     return {

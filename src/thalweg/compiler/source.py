@@ -29,6 +29,8 @@ FunctionNode: TypeAlias = ast.FunctionDef | ast.Lambda
 #: A captured tuple or frozenset of more values is a table.
 _LITERALS: Final = 16
 _TWIN: Final = "__thalweg_twin__"
+#: Modules whose functions reach everything that others have registered there, which must not travel with a function.
+_TOO_WIDE: Final = ("copy", "dataclasses")
 _SCALARS: Final = (bool, int, float, str, type(None))
 
 
@@ -333,6 +335,8 @@ def _value(name: str, value: Any, outer: tuple[Any, ...]) -> Captured:
     if isinstance(value, type):
         return _class(name, value)
     if isinstance(value, types.FunctionType):
+        if value.__module__ in _TOO_WIDE:
+            return Unusable(f"`{name}` is not on the list of calls that agree with Python")
         if users_own(value).__code__ in outer:
             return Unusable(f"`{name}` calls itself")
         return _describe(value, outer)

@@ -27,8 +27,9 @@ from thalweg.compiler.columns import (
     with_texts,
     word,
 )
-from thalweg.compiler.functions import Emit, made_fields, with_made, write_function
+from thalweg.compiler.functions import Emit, write_function
 from thalweg.compiler.kinds import Type
+from thalweg.compiler.made_fields import made_fields, with_made
 from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.replay import consume, operator_error
 from thalweg.compiler.runtime.arena import ARENA_WORDS, free_arena

@@ -322,10 +322,15 @@ def _from_namedtuple(cls: type) -> Schema:
                 f"{cls.__name__}.{name} has no type; use typing.NamedTuple with annotations"
             )
         kind = field_type(hints[name], f"{cls.__name__}.{name}")
-        fields.append(Field(name, kind, defaults.get(name, MISSING)))
+        fields.append(Field(name, kind, _plain_default(kind, defaults.get(name, MISSING))))
     if any(outward_of(field.type) is not None for field in fields):
         return _made_schema(cls.__name__, tuple(fields), UserClass(cls, "tuple"))
     return Schema(cls.__name__, tuple(fields), cls)
+
+
+def _plain_default(kind: FieldType, default: Any) -> Any:
+    """A default as rows have it inside; of values that users see otherwise none, their class knows it."""
+    return default if default is None or outward_of(kind) is None else MISSING
 
 
 @functools.cache
@@ -333,14 +338,11 @@ def _from_user_class(cls: type) -> Schema:
     """The schema of a dataclass or a TypedDict."""
     user, found = user_fields(cls)
     hints = hints_of(cls)
-    fields = [
-        Field(
-            name,
-            field_type(_required(hints[name]), f"{cls.__name__}.{name}"),
-            MISSING if default is dataclasses.MISSING else default,
-        )
-        for name, default in found
-    ]
+    fields = []
+    for name, default in found:
+        kind = field_type(_required(hints[name]), f"{cls.__name__}.{name}")
+        known = MISSING if default is dataclasses.MISSING else default
+        fields.append(Field(name, kind, _plain_default(kind, known)))
     try:
         return _made_schema(cls.__name__, tuple(fields), user)
     except ValueError as error:

@@ -243,7 +243,7 @@ def decimal_word(value: Decimal, precision: int, scale: int) -> int:
     if any(digits[max(kept, 0) :]):
         raise Unfit(f"it has more than {scale} digits behind the point; round it first")
     word = int("".join(map(str, digits[: max(kept, 0)])) or "0")
-    word *= 10 ** max(kept - len(digits), 0)
+    word *= int(10 ** max(kept - len(digits), 0))
     return -word if sign else word
 
 

@@ -14,8 +14,9 @@ from thalweg.checkpoint.table_form import ALIVE, DIRTY, filled_places, record_dt
 from thalweg.checkpoint.table_rows import TABLE_WIDTH
 from thalweg.columns.keys import KeySpec
 from thalweg.compiler.columns import put_word, row_code, store_codes, word
-from thalweg.compiler.functions import Emit, made_fields, with_made, write_function
+from thalweg.compiler.functions import Emit, write_function
 from thalweg.compiler.kinds import INT, Type, field_type
+from thalweg.compiler.made_fields import made_fields, with_made
 from thalweg.compiler.runtime.arena import ARENA_WORDS
 from thalweg.compiler.runtime.lookup import RANGE_WIDTH
 from thalweg.compiler.source import FunctionSource, describe
