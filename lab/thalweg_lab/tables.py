@@ -27,7 +27,7 @@ _COLUMNS: Final = (
 )
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     id: int
     name: str
     at: tw.Timestamp
@@ -44,7 +44,7 @@ def rows_of(many: int) -> pa.Table:
         pa.array(ids * 1000).view(pa.timestamp("us", "UTC")),
         pa.array(ids / 7),
     ]
-    return pa.table(columns, schema=Schema.of(Row).arrow)
+    return pa.table(columns, schema=Schema.of(TableRow).arrow)
 
 
 class Tables:
@@ -61,7 +61,7 @@ class Tables:
         self._report, self._repeats, self._dsn = report, repeats, dsn
         self._table = rows_of(rows)
         self._flow = tw.Flow("copied")
-        self._flow.source("in", Row).sink("out")
+        self._flow.source("in", TableRow).sink("out")
 
     def all(self) -> str:
         """All of them, and a line."""

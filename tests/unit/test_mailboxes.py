@@ -13,11 +13,11 @@ import pytest
 
 from thalweg.errors import CheckpointError
 from thalweg.spark.tasks import mailboxes
-from thalweg.spark.tasks.mailboxes import Mailboxes, Stopped, Unit
+from thalweg.spark.tasks.mailboxes import Mailboxes, MailboxStopped, StageUnit
 from thalweg.spark.tasks.transport import Blob
 from thalweg.spark.told import require_all
 
-INPUT, FIRST = Unit(0, 0), Unit(1, 0)
+INPUT, FIRST = StageUnit(0, 0), StageUnit(1, 0)
 
 
 def blob(number: int, data: bytes) -> Blob:
@@ -27,17 +27,17 @@ def blob(number: int, data: bytes) -> Blob:
 def test_each_unit_has_one_owner(tmp_path: Path) -> None:
     """Whoever asks for slots gets the first that is free; together the tasks get each once."""
     with Mailboxes(str(tmp_path), 0) as one, Mailboxes(str(tmp_path), 1) as other:
-        assert one.claim(1, [2, 0, 1]) == Unit(1, 2)
-        assert other.claim(1, [2, 1, 0]) == Unit(1, 1)
+        assert one.claim(1, [2, 0, 1]) == StageUnit(1, 2)
+        assert other.claim(1, [2, 1, 0]) == StageUnit(1, 1)
         assert other.claim(1, [2, 1]) is None
-        assert other.claim(2, [2]) == Unit(2, 2)
+        assert other.claim(2, [2]) == StageUnit(2, 2)
 
-        def all_of(mail: Mailboxes) -> list[Unit]:
+        def all_of(mail: Mailboxes) -> list[StageUnit]:
             return list(iter(lambda: mail.claim(3, range(50)), None))
 
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             found = [*pool.map(all_of, (one, other))]
-        assert sorted(found[0] + found[1]) == [Unit(3, slot) for slot in range(50)]
+        assert sorted(found[0] + found[1]) == [StageUnit(3, slot) for slot in range(50)]
 
 
 def test_rows_arrive_as_they_were_sent(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_rows_arrive_as_they_were_sent(tmp_path: Path) -> None:
         def send() -> None:
             for each in sent:
                 one.send(INPUT, FIRST, each)
-                one.send(INPUT, Unit(1, 1), each._replace(slot=1))
+                one.send(INPUT, StageUnit(1, 1), each._replace(slot=1))
                 time.sleep(0.0005)
             one.sent(INPUT)
 
@@ -64,8 +64,8 @@ def test_rows_arrive_as_they_were_sent(tmp_path: Path) -> None:
         assert [bytes(each.data) for each in one.arriving(INPUT, FIRST)] == [
             each.data for each in sent
         ]
-        assert len(list(one.arriving(INPUT, Unit(1, 1)))) == len(sent)
-        assert list(one.arriving(INPUT, Unit(1, 2))) == []
+        assert len(list(one.arriving(INPUT, StageUnit(1, 1)))) == len(sent)
+        assert list(one.arriving(INPUT, StageUnit(1, 2))) == []
         one.wait_for([INPUT])
 
 
@@ -86,9 +86,9 @@ def test_a_failure_stops_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with Mailboxes(str(tmp_path), 1) as waiting:
         with pytest.raises(ValueError, match="mine"), Mailboxes(str(tmp_path), 0):
             raise ValueError("mine")
-        with pytest.raises(Stopped):
+        with pytest.raises(MailboxStopped):
             list(waiting.arriving(INPUT, FIRST))
-        with pytest.raises(Stopped):
+        with pytest.raises(MailboxStopped):
             waiting.wait_for([INPUT])
 
 
@@ -109,7 +109,7 @@ def test_a_task_that_died_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyP
         process.start()
         process.join()
         with pytest.raises(RuntimeError, match="ended unexpectedly"):
-            waiting.wait_for([Unit(1, 1)])
+            waiting.wait_for([StageUnit(1, 1)])
 
 
 def test_who_comes_early_late_or_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

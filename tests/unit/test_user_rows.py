@@ -20,7 +20,7 @@ import thalweg as tw
 from thalweg.checkpoint.manifest import Manifest, ManifestField, ManifestSource
 from thalweg.engine.build import functions_of, prepare, verdicts
 from thalweg.flow.records import Schema
-from thalweg.flow.shapes import Shape
+from thalweg.flow.shapes import ValueShape
 from thalweg.plan.plan import make_plan
 from thalweg.spark.tasks.pickling import pickled_plan
 from thalweg.time_texts import Unfit
@@ -569,11 +569,11 @@ def test_aggregates_of_shapes() -> None:
 
 def test_shapes_to_words_and_back() -> None:
     """Words of nulls, slices and the ends of ranges are those of the values."""
-    money = Shape("Decimal", 18, 2)
+    money = ValueShape("Decimal", 18, 2)
     words = pa.array([10**18 - 1, None, 1 - 10**18, 0])
     assert money.words(money.array(words)).equals(words)
     assert money.words(money.array(words).slice(1, 2)).equals(words.slice(1, 2))
-    span = Shape("timedelta")
+    span = ValueShape("timedelta")
     generator = np.random.default_rng(7)
     for word in [0, 1, -1, 2**62, *generator.integers(-(10**15), 10**15, 200).tolist()]:
         assert span.read(span.text(word)) == word == span.inward(span.outward(word))

@@ -19,7 +19,7 @@ from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.fit_code import is_plain
 from thalweg.flow.operators.lanes import not_declared
 from thalweg.flow.operators.nodes import Source
-from thalweg.flow.reading import Reading
+from thalweg.flow.reading import ReadRules
 from thalweg.times import EXTREME
 
 
@@ -110,7 +110,7 @@ def fitting_columns(source: Source, rows: Sequence[Any]) -> list[Column] | None:
     return columns
 
 
-def _fitting_column(kind: FieldType, values: Sequence[Any], reading: Reading) -> Column:
+def _fitting_column(kind: FieldType, values: Sequence[Any], reading: ReadRules) -> Column:
     """The column of what an input gave.
 
     Raises:

@@ -17,10 +17,10 @@ from thalweg.checks import require_flag, require_seconds, require_text
 from thalweg.connectors.fitting_columns import cast_rows, check_columns, with_nulls
 from thalweg.connectors.names import field_names
 from thalweg.connectors.once import Left, Numbers, last_of_each, patiently, shown_row
-from thalweg.connectors.readers.cells import FIRST, LAST
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
 from thalweg.flow.field_types import Kind
 from thalweg.flow.operators.nodes import Sink
+from thalweg.time_texts import FIRST, LAST
 
 #: Kinds by which rows can be told apart.
 _KEYS: Final = (Kind.INT, Kind.STR, Kind.CATEGORY, Kind.BOOL, Kind.TIMESTAMP, Kind.TIMER)

@@ -51,7 +51,7 @@ class BatchCost:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Choice:
+class SlotChoice:
     """A number of slots, and why."""
 
     slots: int
@@ -61,7 +61,7 @@ class Choice:
 def choose(
     costs: Mapping[int, BatchCost], rows: int, now: int, limits: Limits, *,
     worth_trying: float, worth_keeping: float,
-) -> Choice:  # fmt: skip
+) -> SlotChoice:  # fmt: skip
     """The number of slots for the next batch; pure.
 
     Args:
@@ -76,16 +76,18 @@ def choose(
     told = f"a batch of {rows} rows takes {here / 1e6:.0f} ms with {now}"
     best = _best({slots: cost.of(rows) for slots, cost in costs.items()}, worth_keeping)
     if best != now:
-        return Choice(best, f"{told}, {costs[best].of(rows) / 1e6:.0f} ms with {best}")
+        return SlotChoice(best, f"{told}, {costs[best].of(rows) / 1e6:.0f} ms with {best}")
     for want in _neighbours(now, limits):
         if want in costs:
             continue
         there = costs[now].at_best(now, want).of(rows)
         # Fewer are as good as more where they lose nothing to speak of.
         if there < (1 - worth_trying) * here or (want < now and there < (1 + worth_keeping) * here):
-            return Choice(want, f"{told}, and at best {there / 1e6:.0f} ms with {want}")
+            return SlotChoice(want, f"{told}, and at best {there / 1e6:.0f} ms with {want}")
     shared = rows * costs[now].row_ns / here
-    return Choice(now, f"{told}, of which slots share {shared:.0%}; no other number saves enough")
+    return SlotChoice(
+        now, f"{told}, of which slots share {shared:.0%}; no other number saves enough"
+    )
 
 
 def _best(times: Mapping[int, float], worth: float) -> int:
@@ -143,7 +145,7 @@ class BatchCosts(Controller):
         self._seen: dict[int, collections.deque[BatchCost]] = {}
         self._other_load = 0
         #: what the last batch was followed by
-        self.choice: Choice | None = None
+        self.choice: SlotChoice | None = None
 
     @property
     def settled(self) -> bool:

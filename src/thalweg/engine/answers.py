@@ -24,7 +24,7 @@ class _Block(NamedTuple):
     source: Int64s
 
 
-class Made(NamedTuple):
+class MadeColumns(NamedTuple):
     """Outputs as records, and the place of the row of each."""
 
     rows: list[Any]
@@ -85,22 +85,22 @@ class Answers:
         source = np.concatenate([one.source for one in self._blocks])
         return _Block(list(map(Column.concat, parts)), source)
 
-    def records(self) -> Made:
+    def records(self) -> MadeColumns:
         """All outputs, as they were given; those that were not coerced may be anything."""
         self.unpack()
         return self._made(0)
 
-    def _made(self, start: int) -> Made:
+    def _made(self, start: int) -> MadeColumns:
         """The outputs of the rows from a place on."""
         answers, many = self.rows[start:], self.node.many
         places = [i for i, answer in enumerate(answers, start) if answer is not None]
         made = answers if len(places) == len(answers) else [self.rows[i] for i in places]
         source = np.array(places, np.int64)
         if not many:
-            return Made(made, source)
+            return MadeColumns(made, source)
         source = np.repeat(source, list(map(len, made)))
         made = list(itertools.chain.from_iterable(made))
         if not at_once(self.node) and type(None) in set(map(type, made)):
             source = source[[one is not None for one in made]]
             made = [one for one in made if one is not None]
-        return Made(made, source)
+        return MadeColumns(made, source)

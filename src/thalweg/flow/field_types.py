@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from thalweg.flow.reading import PLAIN, Reading
-from thalweg.flow.shapes import Shape
+from thalweg.flow.reading import PLAIN, ReadRules
+from thalweg.flow.shapes import ValueShape
 from thalweg.time_texts import Unfit
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class FieldType:
     form: str = ""
     maxlen: int | None = None
     #: what users' functions see in place of the value, see :mod:`thalweg.flow.shapes`
-    shape: Shape | None = None
+    shape: ValueShape | None = None
 
     @property
     def fixed_width(self) -> bool:
@@ -233,7 +233,7 @@ class FieldType:
             return value
         raise TypeError(f"expected {self}, got {type(value).__name__} {value!r:.60}")
 
-    def take(self, value: Any, reading: Reading = PLAIN) -> Any:
+    def take(self, value: Any, reading: ReadRules = PLAIN) -> Any:
         """The value of an input as this type holds it: exactly, or not at all.
 
         In contrast to :meth:`coerce`, which is for what functions return, a bool is no number here, and a number must
@@ -259,7 +259,7 @@ class FieldType:
             return self.record.take(value, reading.inner)
         return self.coerce(value)
 
-    def _take_shape(self, shape: Shape, value: Any, reading: Reading) -> Any:
+    def _take_shape(self, shape: ValueShape, value: Any, reading: ReadRules) -> Any:
         """What is inside of a value that users see, or of a text of it."""
         word = value
         if (shape.name == "datetime" and type(value) is not int) or (
@@ -278,7 +278,7 @@ class FieldType:
             return word
         raise TypeError(f"expected {self}, got {value!r:.60} (outside the years 1 to 9999 in UTC)")
 
-    def _time(self, value: Any, reading: Reading) -> Any:
+    def _time(self, value: Any, reading: ReadRules) -> Any:
         try:
             return reading.time(value)
         except Unfit as error:

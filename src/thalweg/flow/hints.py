@@ -17,7 +17,7 @@ import pyarrow as pa
 from thalweg.errors import SchemaError
 from thalweg.flow.arrow_types import is_binary_like, is_list_like, is_text, plain_type
 from thalweg.flow.field_types import FieldType, Kind
-from thalweg.flow.shapes import MOST_DIGITS, Shape
+from thalweg.flow.shapes import MOST_DIGITS, ValueShape
 from thalweg.flow.user_rows import is_typed_dict
 
 if TYPE_CHECKING:
@@ -80,10 +80,10 @@ _MARKED: Final = {_TIMESTAMP: Kind.TIMESTAMP, _CATEGORY: Kind.CATEGORY, _TIMER: 
 
 #: Python's own types: how they are inside, see :mod:`thalweg.flow.shapes`.
 _SHAPED: Final = {
-    datetime.datetime: FieldType(Kind.TIMESTAMP, shape=Shape("datetime")),
-    datetime.date: FieldType(Kind.INT, shape=Shape("date")),
-    datetime.timedelta: FieldType(Kind.INT, shape=Shape("timedelta")),
-    Decimal: FieldType(Kind.INT, shape=Shape("Decimal", MOST_DIGITS, 6)),
+    datetime.datetime: FieldType(Kind.TIMESTAMP, shape=ValueShape("datetime")),
+    datetime.date: FieldType(Kind.INT, shape=ValueShape("date")),
+    datetime.timedelta: FieldType(Kind.INT, shape=ValueShape("timedelta")),
+    Decimal: FieldType(Kind.INT, shape=ValueShape("Decimal", MOST_DIGITS, 6)),
 }
 
 
@@ -102,14 +102,14 @@ def decimal(precision: int, scale: int) -> Any:
         )
     if not (isinstance(scale, int) and 0 <= scale <= precision):
         raise SchemaError(f"decimal: scale is a number from 0 to precision, got {scale!r}")
-    return Shape("Decimal", precision, scale)
+    return ValueShape("Decimal", precision, scale)
 
 
 #: A Decimal of 18 digits, two of them behind the point.
-Money: TypeAlias = Annotated[Decimal, Shape("Decimal", MOST_DIGITS, 2)]
+Money: TypeAlias = Annotated[Decimal, ValueShape("Decimal", MOST_DIGITS, 2)]
 
 
-def _check_decimal(hint: Any, shape: Shape, where: str) -> None:
+def _check_decimal(hint: Any, shape: ValueShape, where: str) -> None:
     if hint is not Decimal:
         raise SchemaError(
             f"{where}: tw.decimal({shape.precision}, {shape.scale}) goes with Decimal, not {hint!r}"
@@ -126,7 +126,7 @@ def field_type(hint: Any, where: str) -> FieldType:
         for mark in hint.__metadata__:
             if isinstance(mark, _Mark):
                 return FieldType(_MARKED[mark])
-            if isinstance(mark, Shape):
+            if isinstance(mark, ValueShape):
                 _check_decimal(hint.__origin__, mark, where)
                 return FieldType(Kind.INT, shape=mark)
         return field_type(hint.__origin__, where)
@@ -140,7 +140,7 @@ def field_type(hint: Any, where: str) -> FieldType:
     if named or is_user_class(hint):
         return FieldType(Kind.RECORD, record=_record_of(hint))
     if origin is dict or hint in (dict, Any):
-        return FieldType(Kind.STR, hint is Any, shape=Shape("json"))
+        return FieldType(Kind.STR, hint is Any, shape=ValueShape("json"))
     raise SchemaError(
         f"{where} is of type {hint!r}; a field is int, float, bool, str, bytes, tw.Timestamp, tw.Category, datetime,"
         " date, timedelta, Decimal, dict[str, Any] for JSON, another record, a list of one of these, or one of"
@@ -205,10 +205,10 @@ def _arrow_record(name: str, schema: pa.Schema) -> Schema:
     return Schema.of_arrow(name, schema)
 
 
-def _shape_of(kind: pa.DataType) -> Shape | None:
+def _shape_of(kind: pa.DataType) -> ValueShape | None:
     """What users see of durations and decimals; dates and times of Arrow schemas are Timestamps."""
     if pa.types.is_duration(kind):
-        return Shape("timedelta")
+        return ValueShape("timedelta")
     if pa.types.is_decimal128(kind) and kind.precision <= MOST_DIGITS and kind.scale >= 0:
-        return Shape("Decimal", kind.precision, kind.scale)
+        return ValueShape("Decimal", kind.precision, kind.scale)
     return None

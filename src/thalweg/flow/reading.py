@@ -25,7 +25,7 @@ _ALIKE: Final = 0.8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Reading:
+class ReadRules:
     """The names and the times of a source's rows; made by :func:`reading_of`."""
 
     #: the column by the record's field, where it has another name
@@ -41,7 +41,7 @@ class Reading:
         return tuple(named.get(one, one) for one in fields)
 
     @property
-    def inner(self) -> Reading:
+    def inner(self) -> ReadRules:
         """That of records inside the rows, whose fields are not renamed."""
         return dataclasses.replace(self, names=()) if self.names else self
 
@@ -77,7 +77,7 @@ class Reading:
 
 
 #: As the record says.
-PLAIN: Final = Reading()
+PLAIN: Final = ReadRules()
 
 
 def _instant(moment: dt.datetime) -> int:
@@ -97,7 +97,7 @@ def reading_of(
     names: Mapping[str, str] | None,
     epoch_unit: Any,
     timestamp_formats: Any,
-) -> Reading:
+) -> ReadRules:
     """The reading that the arguments of a source ask for, checked.
 
     Args:
@@ -122,7 +122,7 @@ def reading_of(
         raise BuildError(
             f"{where}: epoch_unit and timestamp_formats are for fields of type tw.Timestamp; the record has none"
         )
-    return Reading(_names(where, fields, names), epoch_unit, tuple(timestamp_formats))
+    return ReadRules(_names(where, fields, names), epoch_unit, tuple(timestamp_formats))
 
 
 def _names(

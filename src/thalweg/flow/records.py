@@ -24,7 +24,7 @@ from thalweg.flow.hints import Category as Category
 from thalweg.flow.hints import Timer as Timer
 from thalweg.flow.hints import Timestamp as Timestamp
 from thalweg.flow.hints import field_type, from_arrow_type, hints_of, is_user_class
-from thalweg.flow.reading import PLAIN, Reading, renamed
+from thalweg.flow.reading import PLAIN, ReadRules, renamed
 from thalweg.flow.user_rows import (
     UserClass,
     inward,
@@ -65,7 +65,7 @@ class Schema:
     fields: tuple[Field, ...]
     cls: type = dataclasses.field(compare=False, repr=False, default=tuple)
     #: how the rows of a source are read; as the record says, else
-    reading: Reading = dataclasses.field(compare=False, repr=False, default=PLAIN)
+    reading: ReadRules = dataclasses.field(compare=False, repr=False, default=PLAIN)
     #: the class of the rows that users see, where it is not ``cls``
     user: UserClass | None = dataclasses.field(compare=False, default=None)
 
@@ -83,7 +83,7 @@ class Schema:
         """Whether a field is a Timestamp, or holds some."""
         return any(kind.has_times for kind in (field.type for field in self.fields))
 
-    def read_as(self, reading: Reading) -> Schema:
+    def read_as(self, reading: ReadRules) -> Schema:
         """The same record, of rows that are read in that way."""
         return Schema(self.name, self.fields, self.cls, reading, self.user)
 
@@ -177,7 +177,7 @@ class Schema:
             names != self.names and len(names) == len(self.names) and {*names} == {*self.names}
         )
 
-    def take(self, row: Any, reading: Reading | None = None) -> Any:
+    def take(self, row: Any, reading: ReadRules | None = None) -> Any:
         """A row of an input, a tuple or a mapping, as an instance of the user's class; see ``FieldType.take``.
 
         Raises:
@@ -278,7 +278,7 @@ def _restore_schema(
     name: str,
     fields: tuple[Field, ...],
     record: type | None,
-    reading: Reading,
+    reading: ReadRules,
     user: UserClass | None,
 ) -> Schema:
     if record is not None:

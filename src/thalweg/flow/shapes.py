@@ -53,7 +53,7 @@ Name = Literal["datetime", "date", "timedelta", "Decimal", "json"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Shape:
+class ValueShape:
     """What users' functions see of a field in place of the word or text inside."""
 
     name: Name
@@ -212,7 +212,7 @@ _HINTS: Final = {
 }
 
 
-def _expected(shape: Shape, value: Any, why: str | None) -> str:
+def _expected(shape: ValueShape, value: Any, why: str | None) -> str:
     came = "None" if value is None else f"{type(value).__name__} {value!r:.60}"
     return f"expected {shape}, got {came}{f' ({why})' if why else ''}"
 

@@ -34,7 +34,7 @@ LANE: Final = "table"
 _GUESS: Final = 100_000
 
 
-class At(NamedTuple):
+class VersionPlace(NamedTuple):
     """A place in a table's log: in front of a file of a version, or of the snapshot that a version left."""
 
     version: int
@@ -42,7 +42,7 @@ class At(NamedTuple):
     in_snapshot: bool = False
 
     @classmethod
-    def of(cls, text: Any) -> At:
+    def of(cls, text: Any) -> VersionPlace:
         """From its text in a checkpoint: ``12.0``, ``@12.3``."""
         version, _, file = str(text).removeprefix("@").partition(".")
         return cls(int(version), int(file or 0), str(text).startswith("@"))
@@ -97,20 +97,20 @@ class DeltaReader:
     def begin(self) -> Positions:
         log, versions = self._log, self._versions
         if log.start_us is not None:
-            at = At(versions.at(log.start_us))
+            at = VersionPlace(versions.at(log.start_us))
         elif log.start == "snapshot":
-            at = At(versions.newest(), 0, True)
+            at = VersionPlace(versions.newest(), 0, True)
         elif log.start == "latest":
-            at = At(versions.newest() + 1)
+            at = VersionPlace(versions.newest() + 1)
         else:
-            at = At(0 if log.start == "earliest" else int(log.start))
+            at = VersionPlace(0 if log.start == "earliest" else int(log.start))
         return {LANE: str(at)}
 
     def end(self, since: Positions) -> Positions:
-        newest = At(self._versions.newest() + 1)
+        newest = VersionPlace(self._versions.newest() + 1)
         if LANE not in since:
             return {LANE: str(newest)}
-        at = At.of(since[LANE])
+        at = VersionPlace.of(since[LANE])
         if at.order > newest.order and at.version > newest.version:
             raise DataError(
                 f"{self._log.place}: its newest version is {newest.version - 1}, and reading was to go on with version"
@@ -119,9 +119,9 @@ class DeltaReader:
         return {LANE: str(newest)}
 
     def upto(self, start: Positions, end: Positions, rows: int) -> Positions:
-        reached, taken = At.of(start[LANE]), 0
+        reached, taken = VersionPlace.of(start[LANE]), 0
         try:
-            for after, file in self._files(reached, At.of(end[LANE])):
+            for after, file in self._files(reached, VersionPlace.of(end[LANE])):
                 reached = after
                 if file is not None:
                     taken += _GUESS if file.rows is None else file.rows
@@ -136,8 +136,8 @@ class DeltaReader:
     def read(
         self, source: Source, start: Positions, end: Positions, chunk_rows: int, stop: Stop
     ) -> Feed:
-        at = At.of(start.get(LANE, At(0)))
-        for after, file in self._files(at, At.of(end[LANE])):
+        at = VersionPlace.of(start.get(LANE, VersionPlace(0)))
+        for after, file in self._files(at, VersionPlace.of(end[LANE])):
             if file is None:
                 continue
             for chunk in self._rows(source, after.version, file, chunk_rows):
@@ -150,7 +150,9 @@ class DeltaReader:
 
     # -- files -------------------------------------------------------------------------------------------
 
-    def _files(self, at: At, stop: At) -> Iterator[tuple[At, DataFile | None]]:
+    def _files(
+        self, at: VersionPlace, stop: VersionPlace
+    ) -> Iterator[tuple[VersionPlace, DataFile | None]]:
         """The files between two places, each with the place behind it; None where a version has no more."""
         while at.order < stop.order:
             files = self._files_of(at)
@@ -158,13 +160,13 @@ class DeltaReader:
             if at.version == stop.version and at.in_snapshot == stop.in_snapshot:
                 last = min(last, stop.file)
             for number in range(at.file, last):
-                yield At(at.version, number + 1, at.in_snapshot), files[number]
-            at = At(at.version + 1)
+                yield VersionPlace(at.version, number + 1, at.in_snapshot), files[number]
+            at = VersionPlace(at.version + 1)
             if at.order > stop.order:
                 return
             yield at, None
 
-    def _files_of(self, at: At) -> list[DataFile] | tuple[DataFile, ...]:
+    def _files_of(self, at: VersionPlace) -> list[DataFile] | tuple[DataFile, ...]:
         if at.in_snapshot:
             if self._snapshot is None or self._snapshot[0] != at.version:
                 self._snapshot = at.version, self._versions.snapshot(at.version)

@@ -19,7 +19,7 @@ from thalweg.connectors.fitting import fitted, kept
 from thalweg.connectors.logs import Positions
 from thalweg.connectors.once import patiently
 from thalweg.connectors.postgres import connection as pg
-from thalweg.connectors.postgres.pgoutput import Change, changes, commit_of
+from thalweg.connectors.postgres.pgoutput import RowChange, changes, commit_of
 from thalweg.connectors.postgres.values import row_of
 from thalweg.errors import BuildError, DataError
 from thalweg.flow.field_types import Kind
@@ -157,7 +157,7 @@ class ChangesReader:
 
     # -- rows --------------------------------------------------------------------------------------------
 
-    def _take(self, source: Source, change: Change, rows: list[Any], bad: list[BadRow]) -> None:
+    def _take(self, source: Source, change: RowChange, rows: list[Any], bad: list[BadRow]) -> None:
         try:
             rows.append(fitted(source, _fields(source, change)))
         except (TypeError, KeyError, ValueError) as error:
@@ -276,7 +276,7 @@ class ChangesReader:
             )
 
 
-def _fields(source: Source, change: Change) -> dict[str, Any]:
+def _fields(source: Source, change: RowChange) -> dict[str, Any]:
     """The fields of a source's record from a change.
 
     Raises:

@@ -22,7 +22,7 @@ class Unchanged:
 Row = Mapping[str, Any]
 
 
-class Change(NamedTuple):
+class RowChange(NamedTuple):
     """What happened to a row."""
 
     op: str
@@ -73,7 +73,7 @@ def commit_of(begin: bytes) -> int:
     return int.from_bytes(begin[1:9], "big")
 
 
-def changes(messages: Iterable[bytes]) -> Iterator[Change]:
+def changes(messages: Iterable[bytes]) -> Iterator[RowChange]:
     """The changes of transactions that are there as a whole, in the order of their commits."""
     relations: dict[int, _Relation] = {}
     lsn = at = xid = number = 0
@@ -89,12 +89,12 @@ def changes(messages: Iterable[bytes]) -> Iterator[Change]:
         elif kind == "T":
             many, _ = message.take("iB")
             for oid in [message.take("I") for _ in range(many)]:
-                yield Change(OPS[kind], relations[oid].table, lsn, xid, at, number, None, None)
+                yield RowChange(OPS[kind], relations[oid].table, lsn, xid, at, number, None, None)
                 number += 1
         elif kind in OPS:
             relation = relations[message.take("I")]
             before, after = _rows(message, kind, relation)
-            yield Change(OPS[kind], relation.table, lsn, xid, at, number, before, after)
+            yield RowChange(OPS[kind], relation.table, lsn, xid, at, number, before, after)
             number += 1
 
 

@@ -38,7 +38,7 @@ def beside(table: str, name: str) -> Any:
     return package().sql.Identifier(*table.split(".")[:-1], name)
 
 
-class Table:
+class PgTable:
     """The statements for one table and record.
 
     Args:

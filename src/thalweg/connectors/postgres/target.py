@@ -19,7 +19,7 @@ from thalweg.connectors.names import field_names
 from thalweg.connectors.once import Left, Numbers, last_of_each, patiently, shown_row
 from thalweg.connectors.postgres import connection as pg
 from thalweg.connectors.postgres.copying import NoJson, copy_parts
-from thalweg.connectors.postgres.tables import BATCHES, Table, beside
+from thalweg.connectors.postgres.tables import BATCHES, PgTable, beside
 from thalweg.connectors.postgres.types import check_record
 from thalweg.errors import BuildError, DataError
 from thalweg.flow.field_types import Kind
@@ -85,7 +85,7 @@ class PostgresWriter:
         self._where = f"sink {sink.name!r}: {target.place}"
         self._id = (query, sink.name, target.table)
         self._numbers = Numbers(target.place)
-        self._table = Table(target.table, sink.record, target.key)
+        self._table = PgTable(target.table, sink.record, target.key)
         self._connection: Any = None
 
     def prepare(self) -> None:

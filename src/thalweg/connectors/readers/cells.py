@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 
 from thalweg.connectors.readers.options import ReadOptions
 from thalweg.flow.field_types import FieldType, Kind
-from thalweg.flow.shapes import Shape
+from thalweg.flow.shapes import ValueShape
 from thalweg.time_texts import (
     FIRST,
     LAST,
@@ -134,7 +134,7 @@ def cell_parser(kind: FieldType, options: ReadOptions) -> Callable[[bytes], Any]
     return parse_cell
 
 
-def shape_parser(shape: Shape, options: ReadOptions) -> Callable[[str], Any]:
+def shape_parser(shape: ValueShape, options: ReadOptions) -> Callable[[str], Any]:
     """The function from text to what is inside of such a field; it raises Unfit."""
     if shape.name != "datetime":
         return shape.read

@@ -44,7 +44,7 @@ from thalweg.connectors.readers.tables import fit_table
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.reading import renamed
 from thalweg.flow.records import Schema
-from thalweg.flow.shapes import Shape
+from thalweg.flow.shapes import ValueShape
 from thalweg.time_texts import Unfit, in_64_bits, in_calendar, micros, no_time
 
 Parser = Callable[[Any], Any]
@@ -303,7 +303,7 @@ def _parser(kind: FieldType, options: ReadOptions) -> Parser:
     return plain.get(kind.kind, _text)
 
 
-def _shape_parser(shape: Shape, options: ReadOptions) -> Parser:
+def _shape_parser(shape: ValueShape, options: ReadOptions) -> Parser:
     if shape.name == "json":
         return lambda value: json_value(value, _Real)
     if shape.name == "datetime":

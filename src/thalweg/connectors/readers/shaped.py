@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thalweg.flow.arrow_types import is_text
-from thalweg.flow.shapes import Shape, decimal_word, json_text
+from thalweg.flow.shapes import ValueShape, decimal_word, json_text
 from thalweg.time_texts import UNIT_NS, Unfit
 
 _DAY_MS = 86_400_000
 
 
-def takes(shape: Shape, found: pa.DataType) -> bool:
+def takes(shape: ValueShape, found: pa.DataType) -> bool:
     """Whether a column of that type may fit; of all shapes but datetime, which is read as a Timestamp."""
     types = pa.types
     if shape.name == "date":
@@ -29,7 +29,7 @@ def takes(shape: Shape, found: pa.DataType) -> bool:
     return is_text(found)
 
 
-def shaped(array: pa.Array, shape: Shape, wrong: dict[int, str]) -> pa.Array:
+def shaped(array: pa.Array, shape: ValueShape, wrong: dict[int, str]) -> pa.Array:
     """The array in the shape's Arrow type; what does not fit is null, and noted by its row."""
     if shape.name == "timedelta" and pa.types.is_duration(array.type):
         return _spans(array, shape, wrong)
@@ -42,7 +42,7 @@ def shaped(array: pa.Array, shape: Shape, wrong: dict[int, str]) -> pa.Array:
     return _one_by_one(array, shape, wrong)
 
 
-def within(array: pa.Array, shape: Shape, wrong: dict[int, str]) -> pa.Array:
+def within(array: pa.Array, shape: ValueShape, wrong: dict[int, str]) -> pa.Array:
     """The array without values that Python's type cannot hold; those rows are noted."""
     least, most = shape.limits
     words = shape.words(array)
@@ -55,7 +55,7 @@ def within(array: pa.Array, shape: Shape, wrong: dict[int, str]) -> pa.Array:
     return shape.array(pc.if_else(outside, pa.scalar(None, pa.int64()), words))
 
 
-def _spans(array: pa.Array, shape: Shape, wrong: dict[int, str]) -> pa.Array:
+def _spans(array: pa.Array, shape: ValueShape, wrong: dict[int, str]) -> pa.Array:
     unit_ns, words = UNIT_NS[array.type.unit], array.view(pa.int64())
     try:
         if unit_ns >= 1000:
@@ -67,7 +67,7 @@ def _spans(array: pa.Array, shape: Shape, wrong: dict[int, str]) -> pa.Array:
         return _one_by_one(array, shape, wrong)
 
 
-def _one_by_one(array: pa.Array, shape: Shape, wrong: dict[int, str]) -> pa.Array:
+def _one_by_one(array: pa.Array, shape: ValueShape, wrong: dict[int, str]) -> pa.Array:
     """Value by value, to find those that do not fit."""
     read = _reader(array.type, shape)
     values = array.view(pa.int64()) if pa.types.is_duration(array.type) else array
@@ -99,7 +99,7 @@ def _decoded(data: bytes) -> str | None:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _reader(found: pa.DataType, shape: Shape) -> Callable[[Any], Any]:
+def _reader(found: pa.DataType, shape: ValueShape) -> Callable[[Any], Any]:
     if shape.name == "Decimal":
         return lambda value: decimal_word(Decimal(value), shape.precision, shape.scale)
     if shape.name == "date":
@@ -126,7 +126,7 @@ def _micros(value: int, unit_ns: int) -> int:
     return word
 
 
-def by_unique(texts: pa.Array, shape: Shape) -> pa.Array | None:
+def by_unique(texts: pa.Array, shape: ValueShape) -> pa.Array | None:
     """The values of texts, each different one read once; None where one is not in the language."""
     encoded = texts.dictionary_encode()
     try:

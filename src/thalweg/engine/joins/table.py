@@ -33,7 +33,7 @@ class Holder(Protocol):
         """Gives each table its rows back."""
 
 
-class _Keys(NamedTuple):
+class _JoinKeys(NamedTuple):
     """The keys of the held rows as bytes, and by side the number of each row's key."""
 
     keys: pa.BinaryArray
@@ -73,7 +73,7 @@ class JoinTable:
 
     # -- keys ---------------------------------------------------------------------------------------------
 
-    def _keys(self) -> _Keys:
+    def _keys(self) -> _JoinKeys:
         """The keys of the rows that may still find a partner; the others are dropped."""
         kept = self._in_reach(self.fetch())
         if not all(one.all() for one in kept):
@@ -81,13 +81,13 @@ class JoinTable:
         keys = [self._form.ordered_keys(place, side.rows) for place, side in enumerate(self.sides)]
         coded = pa.concat_arrays(keys).dictionary_encode()
         numbers, count = coded.indices.to_numpy().astype(np.int64), len(self.sides[0].rows)
-        return _Keys(coded.dictionary, [numbers[:count], numbers[count:]])
+        return _JoinKeys(coded.dictionary, [numbers[:count], numbers[count:]])
 
     def _in_reach(self, sides: Sequence[SideRows]) -> list[Bools]:
         named = zip(sides, self._form.within, strict=True)
         return [in_reach(side.times, within, self.clock) for side, within in named]
 
-    def _batch(self, found: _Keys, chosen: Bools) -> pa.RecordBatch:
+    def _batch(self, found: _JoinKeys, chosen: Bools) -> pa.RecordBatch:
         """The chosen keys with their rows."""
         lists = []
         for place, (ids, side) in enumerate(zip(found.ids, self.sides, strict=True)):
@@ -96,14 +96,14 @@ class JoinTable:
         keys = found.keys.filter(pa.array(chosen))
         return self._form.batch(keys, self._waits(found)[chosen], lists)
 
-    def _waits(self, found: _Keys) -> Int64s:
+    def _waits(self, found: _JoinKeys) -> Int64s:
         """When the first row of each key can meet none any more."""
         waits = np.full(len(found.keys), NEVER)
         for ids, side, within in zip(found.ids, self.sides, self._form.within, strict=True):
             np.minimum.at(waits, ids, timers(side.times, within))
         return waits
 
-    def _gone(self, found: _Keys) -> pa.BinaryArray:
+    def _gone(self, found: _JoinKeys) -> pa.BinaryArray:
         """The keys that files have and the table has no more."""
         return self._saved.filter(pc.invert(pc.is_in(self._saved, value_set=found.keys)))
 

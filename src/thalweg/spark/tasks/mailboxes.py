@@ -46,7 +46,7 @@ _AGAIN: Final = (
 )
 
 
-class Unit(NamedTuple):
+class StageUnit(NamedTuple):
     """A stage in a slot."""
 
     stage: int
@@ -56,7 +56,7 @@ class Unit(NamedTuple):
         return f"{self.stage}.{self.slot}"
 
 
-class Stopped(Exception):
+class MailboxStopped(Exception):
     """Another task of the batch has failed; what this one does is not wanted."""
 
 
@@ -73,7 +73,7 @@ class Mailboxes:
         self._stopped = f"{folder}/stopped"
         self.task = task
         self._alive: int | None = None
-        self._sending: dict[tuple[Unit, Unit], BinaryIO] = {}
+        self._sending: dict[tuple[StageUnit, StageUnit], BinaryIO] = {}
 
     # -- life ----------------------------------------------------------------------------------------------
 
@@ -125,11 +125,11 @@ class Mailboxes:
 
     # -- work ----------------------------------------------------------------------------------------------
 
-    def claim(self, stage: int, slots: Sequence[int]) -> Unit | None:
+    def claim(self, stage: int, slots: Sequence[int]) -> StageUnit | None:
         """The first of these slots that nobody has claimed in a stage, which is this task's now; None: all are."""
         for slot in slots:
-            if self._made(f"claimed-{Unit(stage, slot)}"):
-                return Unit(stage, slot)
+            if self._made(f"claimed-{StageUnit(stage, slot)}"):
+                return StageUnit(stage, slot)
         return None
 
     def _made(self, name: str) -> bool:
@@ -142,7 +142,7 @@ class Mailboxes:
 
     # -- rows ----------------------------------------------------------------------------------------------
 
-    def send(self, sender: Unit, receiver: Unit, blob: Blob) -> None:
+    def send(self, sender: StageUnit, receiver: StageUnit, blob: Blob) -> None:
         """Puts a blob into a unit's mailbox."""
         file = self._sending.get((sender, receiver))
         if file is None:
@@ -158,17 +158,17 @@ class Mailboxes:
             while rest:
                 rest = rest[os.write(file.fileno(), rest) :]
 
-    def sent(self, sender: Unit) -> None:
+    def sent(self, sender: StageUnit) -> None:
         """A unit has sent all that it will."""
         for pair in [pair for pair in self._sending if pair[0] == sender]:
             self._sending.pop(pair).close()
         self._made(f"sent-{sender}")
 
-    def arriving(self, sender: Unit, receiver: Unit) -> Iterator[Blob]:
+    def arriving(self, sender: StageUnit, receiver: StageUnit) -> Iterator[Blob]:
         """All blobs of one unit for another, as they come.
 
         Raises:
-            Stopped: another task has given up the batch.
+            MailboxStopped: another task has given up the batch.
         """
         box = _Box(self._box(sender, receiver), receiver)
         done = self._mark(sender)
@@ -184,20 +184,20 @@ class Mailboxes:
                 self._wait(lambda: box.has_grown() or os.path.exists(done))
         box.close()
 
-    def wait_for(self, senders: Sequence[Unit]) -> None:
+    def wait_for(self, senders: Sequence[StageUnit]) -> None:
         """Waits until all of these units have sent all.
 
         Raises:
-            Stopped: another task has given up the batch.
+            MailboxStopped: another task has given up the batch.
         """
         for sender in senders:
             self._wait(functools.partial(os.path.exists, self._mark(sender)))
 
-    def _mark(self, sender: Unit) -> str:
+    def _mark(self, sender: StageUnit) -> str:
         # As a text: it is looked for again and again.
         return f"{self._folder}/sent-{sender}"
 
-    def _box(self, sender: Unit, receiver: Unit) -> Path:
+    def _box(self, sender: StageUnit, receiver: StageUnit) -> Path:
         return self._folder / f"{receiver}-from-{sender}"
 
     # -- waiting -------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ class Mailboxes:
 
     def _require_others(self) -> None:
         if os.path.exists(self._stopped) or not self._folder.exists():
-            raise Stopped
+            raise MailboxStopped
         for path in self._folder.glob("alive-*"):
             if path.name != f"alive-{self.task}" and _is_free(path):
                 time.sleep(_SPARK_S)
@@ -238,7 +238,7 @@ def _is_free(path: Path) -> bool:
 class _Box:
     """What one unit sends to another, read as it grows."""
 
-    def __init__(self, path: Path, receiver: Unit) -> None:
+    def __init__(self, path: Path, receiver: StageUnit) -> None:
         self._path = path
         self._receiver = receiver
         self._file: int | None = None

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from thalweg.spark.tasks import tasks
-from thalweg.spark.tasks.mailboxes import Mailboxes, Stopped, Unit
+from thalweg.spark.tasks.mailboxes import Mailboxes, MailboxStopped, StageUnit
 from thalweg.spark.tasks.sender import is_merged
 from thalweg.spark.tasks.transport import DRIVER, Blob, to_batches
 from thalweg.spark.tasks.worker import StageJob, hot_slot, plan_of, routes_of
 
 #: Reads the input.
-_INPUT = Unit(0, 0)
+_INPUT = StageUnit(0, 0)
 
 
 def all_stages(job: StageJob) -> tasks.Body:
@@ -35,7 +35,7 @@ def all_stages(job: StageJob) -> tasks.Body:
 
 def _run(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[Blob]:
     task = tasks.task_number()
-    with contextlib.suppress(Stopped), Mailboxes(job.mailboxes, task) as mail:
+    with contextlib.suppress(MailboxStopped), Mailboxes(job.mailboxes, task) as mail:
         shared = _Shared(job, mail)
         if task == 0:
             mail.begin()
@@ -84,22 +84,22 @@ class _Shared:
         routes = routes_of(self._job)
         return sorted({routes.slot_of(sink) or 0 for sink in wanted if is_merged(self._plan, sink)})
 
-    def _stage(self, unit: Unit, arriving: Iterator[Blob]) -> Iterator[Blob]:
+    def _stage(self, unit: StageUnit, arriving: Iterator[Blob]) -> Iterator[Blob]:
         return self._sent(unit, tasks.run_later_stage(self._job, *unit, arriving))
 
     def _sent(
-        self, sender: Unit, blobs: Iterator[Blob], held: Unit | None = None
+        self, sender: StageUnit, blobs: Iterator[Blob], held: StageUnit | None = None
     ) -> Iterator[Blob]:
         """Puts what a unit gives into mailboxes; what is for the driver, or held, is given on."""
         for blob in blobs:
-            receiver = Unit(blob.stage, blob.slot)
+            receiver = StageUnit(blob.stage, blob.slot)
             if blob.stage == DRIVER or receiver == held:
                 yield blob
             else:
                 self._mail.send(sender, receiver, blob)
         self._mail.sent(sender)
 
-    def _arriving(self, unit: Unit) -> Iterator[Blob]:
+    def _arriving(self, unit: StageUnit) -> Iterator[Blob]:
         """What the stages in front have sent to a unit; the first one has a single sender, which is followed."""
         if unit.stage > 1:
             self._mail.wait_for(self._units(unit.stage - 1))
@@ -107,5 +107,5 @@ class _Shared:
             for sender in self._units(stage):
                 yield from self._mail.arriving(sender, unit)
 
-    def _units(self, stage: int) -> Sequence[Unit]:
-        return [Unit(stage, slot) for slot in range(self._job.slots)] if stage else [_INPUT]
+    def _units(self, stage: int) -> Sequence[StageUnit]:
+        return [StageUnit(stage, slot) for slot in range(self._job.slots)] if stage else [_INPUT]
