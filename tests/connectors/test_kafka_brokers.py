@@ -174,6 +174,7 @@ def test_an_empty_topic(mock: Broker) -> None:
     assert tw.run(copied(), {"rows": log}).rows("out") == []
 
 
+@pytest.mark.merge
 def test_nobody_answers() -> None:
     """It is waited for as long as patience= says, in both directions; then the error says who, why and for how long."""
     port = brokers.free_port()
@@ -268,6 +269,7 @@ def test_options_are_checked() -> None:
             tw.run(copied(record), {"rows": []}, {"out": tw.to_kafka("a:1", "t", **given)})
 
 
+@pytest.mark.merge
 def test_importing_thalweg_does_not_load_the_package() -> None:
     """Nor does a description; without the package, opening one says what to install."""
     code = (
@@ -343,7 +345,7 @@ def test_a_topic_that_is_deleted_while_it_is_followed(tansu: Broker) -> None:
         ):
             failing.result()
         tansu.create("gone", 2)
-        tansu.producer = type(tansu.producer)({"bootstrap.servers": tansu.servers, **brokers.QUIET})
+        tansu.renew()
         _send_slowly(tansu, "gone", [3, 4, 5])
         soon(lambda: len(found) == 5)
         assert run.is_active

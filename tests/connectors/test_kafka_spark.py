@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import psutil
@@ -22,6 +22,8 @@ pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 from tests.connectors import kafka_spark_driver as driver
 from thalweg_lab import brokers
 from thalweg_lab.brokers import Broker
+
+import thalweg as tw
 
 #: The mock broker's.
 PARTS = 4
@@ -59,14 +61,46 @@ def check(rows: list[dict[str, Any]], count: int) -> None:
         assert places == list(range(1, len(places) + 1))
 
 
+class Copy(NamedTuple):
+    n: int
+    part: int
+    query: str
+    batch: str
+    serial: str
+
+
+def check_copies(broker: Broker, topic: str, count: int) -> int:
+    """Who leaves out repeats, as docs/connectors/kafka.md says, has each row once; how many repeats there were."""
+    flow = tw.Flow("copies")
+    flow.source("copies", Copy).sink("out")
+    headers = {"thalweg-query": "query", "thalweg-batch": "batch", "thalweg-serial": "serial"}
+    # The field of that name is in the value, too: where the message lies now counts.
+    log = tw.kafka(
+        broker.servers, f"{topic}-copies", follow=False, headers=headers, partition="part"
+    )
+    seen: dict[tuple[str, int], tuple[int, int]] = {}
+    rows = tw.run(flow, {"copies": log}).rows("out")
+    kept = []
+    for row in rows:
+        place, number = (row.query, row.part), (int(row.batch), int(row.serial))
+        if number > seen.get(place, (-1, -1)):
+            seen[place] = number
+            kept.append(row)
+    assert sorted(row.n for row in kept) == list(range(count))
+    assert len({row.query for row in rows}) == 1
+    return len(rows) - len(kept)
+
+
 def test_a_query_goes_on_where_it_ended(spark: Any, mock: Broker, tmp_path: Path) -> None:
     """Batches of about max_rows; the next start reads what has come since, and nothing twice."""
-    mock.producer.list_topics("query", timeout=10)
+    for topic in ("query", "query-copies"):
+        mock.producer.list_topics(topic, timeout=10)
     for upto in (1_000, 1_500):
         send(mock, "query", range(upto - 500 if upto > 1_000 else 0, upto))
         query = driver.start(mock.servers, "query", tmp_path / "out", tmp_path / "ckpt")
         query.await_termination()
         check(written(tmp_path / "out"), upto)
+        assert check_copies(mock, "query", upto) == 0
     assert len(list((tmp_path / "out").glob("batch=*"))) >= 4
 
 
@@ -74,7 +108,8 @@ def test_a_query_goes_on_where_it_ended(spark: Any, mock: Broker, tmp_path: Path
 @pytest.mark.spark
 def test_kill_9_in_the_middle(mock: Broker, tmp_path: Path) -> None:
     """The driver is killed several times; the output is that of a run without."""
-    mock.producer.list_topics("killed", timeout=10)
+    for topic in ("killed", "killed-copies"):
+        mock.producer.list_topics(topic, timeout=10)
     send(mock, "killed", range(6_000))
     folders = [str(tmp_path / "out"), str(tmp_path / "ckpt")]
     command = [sys.executable, driver.__file__, mock.servers, "killed", *folders]
@@ -92,6 +127,7 @@ def test_kill_9_in_the_middle(mock: Broker, tmp_path: Path) -> None:
                 kill_tree(process)
     assert kills
     check(written(tmp_path / "out"), 6_000)
+    check_copies(mock, "killed", 6_000)
 
 
 def kill_after(
