@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
 
 import thalweg as tw
@@ -77,13 +78,16 @@ def test_things_of_the_other_host() -> None:
     given = {"a": [], "b": []}
     with pytest.raises(tw.BuildError, match=r"sink 'out': .*got tw\.spark\.parquet"):
         tw.run(flow, given, {"out": tw.spark.parquet("x")})  # type: ignore[dict-item]
-    given = {"a": tw.files(__file__, "text"), "b": tw.files(__file__, "text")}
-    with pytest.raises(tw.BuildError, match=r"input 'a': .*got tw\.files\(\.\.\.\)"):
+    given = {"a": tw.tcp_lines("localhost", 1, "csv"), "b": tw.files(__file__, "text")}
+    with pytest.raises(
+        tw.BuildError, match=r"input 'a': tw\.tcp_lines\(\.\.\.\) cannot be read again"
+    ):
         tw.spark.start(flow, given, {})
-    files = dict.fromkeys("ab", tw.spark.files(".", format="csv"))
-    for sink, name in ((tw.to_files("a.csv"), "tw.to_files"), (tw.each(print), "tw.each")):
-        with pytest.raises(tw.BuildError, match=rf"got {name}\(\.\.\.\)"):
-            tw.spark.start(flow, files, {"out": sink})
+    for rows in ([], pa.table({"n": [1]})):
+        with pytest.raises(
+            tw.BuildError, match=r"got (list|Table); for rows in memory use tw\.run"
+        ):
+            tw.spark.start(flow, {"a": rows, "b": rows}, {})
 
 
 def test_a_sink_inside_of_the_checkpoint(tmp_path: Path) -> None:
