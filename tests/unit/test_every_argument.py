@@ -175,6 +175,7 @@ READ: Final[dict[str, Any]] = {
 Case = tuple[Callable[..., Any], dict[str, Any]]
 #: By public function: it, and arguments that fit.
 CALLS: Final[Mapping[str, Callable[[], Case]]] = {
+    "tw.decimal": lambda: (tw.decimal, {"precision": 12, "scale": 2}),
     "tw.Flow": lambda: (tw.Flow, {"name": "f", "errors": "fail", "compile": "auto"}),
     "Flow.source": lambda: (
         flow_of().source,
@@ -404,6 +405,7 @@ ACCEPTS: Final[Mapping[str, set[str]]] = {
     "max_files_per_trigger": {"None"},
     "follow": {"None"},
     "names": {"None"},
+    "tw.decimal(scale)": {"0"},
     "maximum": {"None"},
     "reserved": {"0", "None"},
     "starve_after_s": {"None"},

@@ -95,12 +95,14 @@ def decimal(precision: int, scale: int) -> Any:
     Raises:
         SchemaError: there are more than 18 digits, or fewer than behind the point.
     """
-    if not (isinstance(precision, int) and 1 <= precision <= MOST_DIGITS):
+    if isinstance(precision, bool) or not (
+        isinstance(precision, int) and 1 <= precision <= MOST_DIGITS
+    ):
         raise SchemaError(
             f"decimal: precision is a number of digits from 1 to {MOST_DIGITS}, got {precision!r}; for more use str,"
             " and Decimal(...) in your function"
         )
-    if not (isinstance(scale, int) and 0 <= scale <= precision):
+    if isinstance(scale, bool) or not (isinstance(scale, int) and 0 <= scale <= precision):
         raise SchemaError(f"decimal: scale is a number from 0 to precision, got {scale!r}")
     return ValueShape("Decimal", precision, scale)
 
