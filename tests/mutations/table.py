@@ -58,8 +58,8 @@ MUTATIONS = [
     Mutation(
         "order: outputs of rows in the rows' order",
         "columns/ordering.py",
-        'row_places = row_places[np.argsort(result.source[row_places], kind="stable")]',
-        'row_places = row_places[np.argsort(-result.source[row_places], kind="stable")]',
+        "places[starts[source[i]]] = i",
+        "places[len(source) - 1 - starts[source[i]]] = i",
         "unit/test_ordering.py",
     ),
     Mutation(
@@ -282,8 +282,8 @@ MUTATIONS = [
     Mutation(
         "dedupe: other content is a conflict",
         "flow/operators/windows.py",
-        'f"    if row.{payload} != state.payload_:"',
-        'f"    if row.{payload} == state.payload_:"',
+        'f"    if row.{payload} != state.content_:"',
+        'f"    if row.{payload} == state.content_:"',
         "unit/test_windows.py",
     ),
     Mutation(

@@ -181,6 +181,7 @@ OBJECTS: Final[Mapping[str, tuple[Callable[[], Any], str]]] = {
     "Simulation": (simulation, "1 operator"),
     "Combined": (lambda: elasticity.Combined(), "threads=ThreadLevels("),
     "Replicas": (lambda: elasticity.Replicas(), "Replicas("),
+    "BatchCosts": (lambda: elasticity.BatchCosts(), "worth_trying=0.15"),
     "ThreadLevels": (lambda: elasticity.ThreadLevels(), "ThreadLevels("),
     "Utilization": (lambda: elasticity.Utilization(), "low="),
     "Running": (started, "0 of 0 flows"),

@@ -355,7 +355,7 @@ class _Run:
             self.give_all(node, rows)
 
     def batches(self, node: Batches, row: Any) -> None:
-        schema = self.plan.node(node.input.node).out
+        schema = self.plan.node(node.input.node).record_of(node.input.port)
         assert schema is not None
         batch = Chunk.from_rows(schema, [row]).to_arrow()
         called = self.call(node, node.function.call, (batch,), row, None)
