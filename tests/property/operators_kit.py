@@ -687,7 +687,11 @@ def _can_merge(one: _Made, two: _Made, mixed: bool) -> bool:
     if one.domain and two.domain:
         # Streams of two sources share a watermark; behind an order_by only its own.
         return one.domain == two.domain or (one.domain < 100 and two.domain < 100)
-    return not one.domain and not two.domain and (mixed or one.origin == two.origin)
+    if one.domain or two.domain:
+        return False
+    # Rows that a source rejects have no place between those that it takes (docs/order.md).
+    apart = one.origin != two.origin and "rejected" in (one.origin[0], two.origin[0])
+    return not apart and (mixed or one.origin == two.origin)
 
 
 def _add(made: list[_Made], step: Step, number: int) -> None:
