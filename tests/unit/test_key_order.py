@@ -14,8 +14,8 @@ from tests.sizes import sized
 import thalweg as tw
 from thalweg import testing
 from thalweg.checkpoint.manifest import check
+from thalweg.checkpoint.plan_manifest import manifest_of
 from thalweg.plan.plan import make_plan
-from thalweg.spark.checkpoint.manifest import manifest_of
 
 
 class Click(NamedTuple):

@@ -23,6 +23,7 @@ from thalweg.connectors import RowSink
 from thalweg.connectors.batch_folders import batch_folder, batches_in
 from thalweg.connectors.file_sink import FileSink
 from thalweg.connectors.shown import shown_table
+from thalweg.connectors.target_writes import OnDriver
 from thalweg.connectors.targets import Target
 from thalweg.errors import BuildError, CheckpointError
 from thalweg.flow.field_types import FieldType
@@ -30,7 +31,6 @@ from thalweg.flow.operators.functions import Function, check_parameters
 from thalweg.flow.operators.nodes import Sink as SinkNode
 from thalweg.flow.records import Field, Schema
 from thalweg.printing import Terminal
-from thalweg.spark.target_writes import OnDriver
 from thalweg.spark.writer_options import FileFormat, writer_options
 
 
