@@ -254,7 +254,7 @@ class FileInput:
     @property
     def place(self) -> Any:
         now = self._file and self._file.span(whole=False)
-        return {"kind": self.kind, "done": _by_folder(self._done), "open": now}
+        return {"kind": self.kind, "done": _by_folder(self._done), "open": now and list(now)}
 
     def next(self, rows: int) -> Feed:
         while rows > 0 and (self._file is not None or self._open_next()):
