@@ -59,7 +59,7 @@ class FileSink(RowSink):
         check_fields(self.format, sink.record, f"sink {sink.name!r}")
         if os.path.isdir(self.path):
             raise BuildError(
-                f"sink {sink.name!r}: {self.path} is a folder, of batches that a run with a checkpoint has written; name"
+                f"sink {sink.name!r}: {self.path} is a folder, of batches that a run with checkpoint= wrote; name"
                 " another file, or go on with that checkpoint="
             )
         self._temporary = f"{self.path}.{os.urandom(6).hex()}{TEMPORARY}"
