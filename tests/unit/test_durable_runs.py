@@ -23,6 +23,7 @@ from thalweg.checkpoint.inspect import describe, read_state
 from thalweg.checkpoint.paths import resolve
 from thalweg.embedded.durable import inputs as durable_inputs
 from thalweg.embedded.durable import reading
+from thalweg.spark.checkpoint.store import Store
 
 
 class Sale(NamedTuple):
@@ -356,6 +357,8 @@ def test_refusals(tmp_path: Path) -> None:
     inside = tw.each(lambda _: tw.run(make_flow(), rows, checkpoint=ck))
     with pytest.raises(tw.ThalwegError, match="in use"):
         tw.run(make_flow(), {"sales": make_rows(20)}, {"sums": inside}, checkpoint=ck, end="keep")
+    with pytest.raises(tw.CheckpointError, match="of a run in one process"):
+        Store.open(str(ck))
     tw.run(make_flow(), {"sales": make_rows(20)}, checkpoint=ck)
     with pytest.raises(tw.CheckpointError, match="is finished"):
         tw.run(make_flow(), rows, checkpoint=ck)

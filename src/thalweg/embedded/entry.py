@@ -180,8 +180,9 @@ def _run(
     if durable is not None:
         _refuse_beside_checkpoint(threads, threading, policy, controller, options, slots, routing)
         plan = required_plan(flow, inputs)
+        count = None if threads is None else int(threads)
         return durable_host(
-            plan, inputs, sinks or {}, durable, chunk_rows=chunk_rows, threads=threads
+            plan, inputs, sinks or {}, durable, chunk_rows=chunk_rows, threads=count
         ).run(Event())
     host = host_of(
         flow, inputs, sinks or {}, threads=threads, threading=threading, policy=policy,

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from thalweg.checkpoint import cleaning, planned
 from thalweg.checkpoint import record as records
-from thalweg.checkpoint.history import CheckpointHistory
+from thalweg.checkpoint.history import INPUTS, CheckpointHistory
 from thalweg.checkpoint.opened import OpenCheckpoint
 from thalweg.checkpoint.planned import Planned
 from thalweg.checkpoint.record import CommitRecord
@@ -35,8 +35,6 @@ from thalweg.slots import slot_state
 from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.slot_state import Before, HeldEngine, clocks_of, resume
 
-#: What a record says of its inputs, in ``extra``.
-INPUTS: Final = "inputs"
 #: A batch ends early where so many rows for sinks have gathered.
 _MOST_ROWS: Final = 4_000_000
 #: How long a run that found nothing to read waits before it looks again, seconds: at first, and at most.

@@ -17,7 +17,8 @@ from thalweg.checkpoint.identity import Folder
 from thalweg.checkpoint.opened import OpenCheckpoint, folder_of, open_checkpoint
 from thalweg.checkpoint.paths import absolute, join, write_atomic
 from thalweg.checkpoint.record import CommitRecord
-from thalweg.spark.checkpoint.spark_log import read_log, sync_log
+from thalweg.errors import CheckpointError
+from thalweg.spark.checkpoint.spark_log import SparkLog, read_log, sync_log
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,9 +77,24 @@ def _require_history(part: Folder, spark: Folder | None) -> None:
         return
     log = read_log(spark)
     found = records.batches(part.fs, part.root)
+    _refuse_of_process(part, log)
     history.require(found, log.next_batch, part.root)
     for batch in found[-2:]:
         if (record := records.read(part.fs, part.root, batch)) is not None:
             history.require_query(record, part.root, log.query)
             if batch == log.next_batch - 1:
                 history.require_files(part.fs, part.root, record)
+
+
+def _refuse_of_process(part: Folder, log: SparkLog) -> None:
+    """Refuses a checkpoint that a run in one process has begun.
+
+    Raises:
+        CheckpointError: it has.
+    """
+    latest = records.latest(part.fs, part.root) if log.next_batch == 0 else None
+    if latest is not None and history.INPUTS in latest.extra:
+        raise CheckpointError(
+            f"{part.location} has the state after batch {latest.batch} of a run in one process, whose places in the"
+            " inputs Spark does not know.\nGo on with tw.run(..., checkpoint=), or begin a new checkpoint folder here."
+        )
