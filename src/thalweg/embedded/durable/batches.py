@@ -103,6 +103,9 @@ class DurableBatches:
         self.rows_in = 0
         for _ in self._reading.end(said.get("over", [])):
             pass
+        if latest is None and self._plan is None:
+            # A log that is read from what is newest begins here, also where the first batch is never planned.
+            planned.write(store.fs, store.root, Planned(0, self._reading.places, []))
 
     def _opened_inputs(self, places: Mapping[str, Any]) -> Reading:
         work = self._work
