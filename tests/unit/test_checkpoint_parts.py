@@ -27,7 +27,7 @@ from thalweg.checkpoint.lease import Lease
 from thalweg.checkpoint.manifest import Manifest
 from thalweg.checkpoint.record import CommitRecord, next_record
 from thalweg.errors import CheckpointError
-from thalweg.spark.checkpoint.spark_log import read_log
+from thalweg.checkpoint.spark_log import read_log
 from thalweg.spark.checkpoint.store import Store
 
 QUERY = "5d3c"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import threading
 import time
@@ -362,10 +363,6 @@ def test_refusals(tmp_path: Path) -> None:
     tw.run(make_flow(), {"sales": make_rows(20)}, checkpoint=ck)
     with pytest.raises(tw.CheckpointError, match="is finished"):
         tw.run(make_flow(), rows, checkpoint=ck)
-    (tmp_path / "spark" / "spark" / "offsets").mkdir(parents=True)
-    (tmp_path / "spark" / "spark" / "offsets" / "0").write_text("v1")
-    with pytest.raises(tw.CheckpointError, match="a query on Spark"):
-        tw.run(make_flow(), rows, checkpoint=tmp_path / "spark")
     for wrong in ({"slots": 2}, {"threads": "auto"}, {"threading": "dedicated"}):
         with pytest.raises(tw.BuildError, match="leave out"):
             tw.run(make_flow(), rows, checkpoint=ck, **wrong)  # type: ignore[call-overload]
@@ -373,6 +370,44 @@ def test_refusals(tmp_path: Path) -> None:
         tw.run(make_flow(), rows, every="1 s")
     with pytest.raises(tw.BuildError, match="not a duration"):
         tw.run(make_flow(), rows, checkpoint=ck, every="soon")
+
+
+def test_hosts_that_cannot_take_over(tmp_path: Path) -> None:
+    """Neither host goes on where the other has planned a batch, or where only the other knows the places."""
+    log, ck = {"log": ToyLog((30,))}, tmp_path / "ck"
+    flow = tw.Flow("log", compile="never")
+    flow.source("log", Number).sink("out")
+    tw.run(flow, log, checkpoint=ck, end="keep")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("thalweg.embedded.durable.outputs.Outputs.write", _raise)
+        with pytest.raises(Crash):
+            tw.run(flow, {"log": ToyLog((40,))}, checkpoint=ck, end="keep")
+    with pytest.raises(tw.CheckpointError, match="has planned batch 1"):
+        Store.open(str(ck), sources=["log"], logs=["log"])
+    assert not (ck / "spark").exists()
+    tw.run(flow, {"log": ToyLog((40,))}, checkpoint=ck, end="keep")
+    with pytest.raises(tw.CheckpointError, match="of a run in one process"):
+        Store.open(str(ck), sources=["log"], logs=[])
+    Store.open(str(ck), sources=["log"], logs=["log"]).lease.give_back()
+    assert sorted(os.listdir(ck / "spark" / "offsets")) == ["0", "1"]
+    # From here on as if Spark had run the last batch.
+    record = latest(ck)
+    extra = {name: said for name, said in record.extra.items() if name != "inputs"}
+    records.write(*resolve(f"{ck}/thalweg"), dataclasses.replace(record, extra=extra))
+    (ck / "spark" / "commits" / "1").rename(ck / "aside")
+    with pytest.raises(tw.CheckpointError, match="Spark has planned batch 1"):
+        tw.run(flow, {"log": ToyLog((40,))}, checkpoint=ck)
+    (ck / "aside").rename(ck / "spark" / "commits" / "1")
+    offsets = ck / "spark" / "offsets" / "1"
+    whole = offsets.read_text()
+    (ck / "spark" / "sources" / "0").mkdir(parents=True)
+    (ck / "spark" / "sources" / "0" / "0").write_text("v1")
+    offsets.write_text(whole.replace('{"0":40}', '{"logOffset":0}'))
+    with pytest.raises(tw.CheckpointError, match="was no log on Spark"):
+        tw.run(flow, {"log": ToyLog((40,))}, checkpoint=ck)
+    offsets.write_text(whole)
+    result = tw.run(flow, {"log": ToyLog((50,))}, checkpoint=ck)
+    assert [row.n for row in result.rows("out")] == list(range(40, 50))
 
 
 def test_state_can_be_looked_at(tmp_path: Path) -> None:

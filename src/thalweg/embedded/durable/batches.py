@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from thalweg.checkpoint import cleaning, planned
 from thalweg.checkpoint import record as records
-from thalweg.checkpoint.history import INPUTS, CheckpointHistory
+from thalweg.checkpoint.history import INPUTS, QUERY, CheckpointHistory
 from thalweg.checkpoint.opened import OpenCheckpoint
 from thalweg.checkpoint.planned import Planned
 from thalweg.checkpoint.record import CommitRecord
@@ -92,6 +92,7 @@ class DurableBatches:
         defaults: Mapping[str, Mapping[str, Any]],
     ) -> None:
         self._work, self._store, self._latest, self._defaults = work, store, latest, defaults
+        self._query = query_of(store, latest)
         self._batch = 0 if latest is None else latest.batch + 1
         self._plan = planned.read(store.fs, store.root, self._batch)
         resume(work.held, self._before(), 0, work.routes)
@@ -218,7 +219,7 @@ class DurableBatches:
         saved = slot_state.save(work.held, before, 0, place, attempt)
         found = CheckpointHistory(self._latest)
         store.require_alone(found, batch)
-        work.outputs.write(batch, query_of(store))
+        work.outputs.write(batch, self._query)
         rows = self._rows_in()
         record = records.next_record(
             self._latest,
@@ -232,7 +233,7 @@ class DurableBatches:
             extra={
                 "gates": saved.gates,
                 INPUTS: {"places": self._reading.places, "over": self._closed(plan)},
-                **store.said(query_of(store)),
+                **store.said(self._query),
             },
         )
         store.commit(record, found)
@@ -258,6 +259,7 @@ def _plain(counters: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int
     return {name: dict(counts) for name, counts in counters.items()}
 
 
-def query_of(store: OpenCheckpoint) -> str:
-    """The name under which sinks know the batches of a checkpoint, in the form of Spark's."""
-    return str(uuid.UUID(store.id))
+def query_of(store: OpenCheckpoint, latest: CommitRecord | None) -> str:
+    """The name under which sinks know the batches of a checkpoint, in the form of Spark's; that of its first host."""
+    said = None if latest is None else latest.extra.get(QUERY)
+    return str(said or uuid.UUID(store.id))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import threading
 import time
 from collections.abc import Mapping
@@ -14,10 +13,11 @@ import pyarrow as pa
 
 from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint import record as records
+from thalweg.checkpoint.handing_over import is_of_process, to_process
 from thalweg.checkpoint.history import require_files, require_ours
 from thalweg.checkpoint.identity import Folder
 from thalweg.checkpoint.opened import OpenCheckpoint, open_checkpoint, require_unfinished
-from thalweg.checkpoint.paths import absolute, join, list_files, resolve
+from thalweg.checkpoint.paths import join, list_files
 from thalweg.checkpoint.plan_manifest import manifest_of
 from thalweg.checkpoint.record import CommitRecord
 from thalweg.connectors import as_source
@@ -29,7 +29,7 @@ from thalweg.embedded.lanes import refuse_unknown_lanes, tell_lanes
 from thalweg.embedded.result import Result
 from thalweg.engine.build import prepare
 from thalweg.engine.contract import CHUNK_ROWS
-from thalweg.errors import BuildError, CheckpointError
+from thalweg.errors import BuildError
 from thalweg.flow.operators.lanes import unknown_until_the_end
 from thalweg.plan.plan import Plan
 from thalweg.slots.routes import SlotRoutes
@@ -152,8 +152,7 @@ class DurableHost:
     # -- the checkpoint ---------------------------------------------------------------------------------------
 
     def _opened(self) -> OpenCheckpoint:
-        location = self._work.durable.checkpoint
-        return open_checkpoint(location, require=functools.partial(_refuse_of_spark, location))
+        return open_checkpoint(self._work.durable.checkpoint, require=_nothing)
 
     def _latest(self, store: OpenCheckpoint) -> CommitRecord | None:
         """The record to go on from, of a checkpoint that fits the flow; the manifest is written where it is new.
@@ -166,8 +165,11 @@ class DurableHost:
             manifests.require_new(fs, root)
             self._work.outputs.refuse_used()
         latest = records.latest(fs, root)
+        spark = Folder.at(f"{store.location}/spark")
+        if not is_of_process(latest) and list_files(spark.fs, join(spark.root, "offsets")):
+            latest = to_process(spark, latest, [source.name for source in self.plan.sources])
         if latest is not None:
-            require_ours(latest, root, store.id, query_of(store))
+            require_ours(latest, root, store.id, query_of(store, latest))
             require_unfinished(latest, store.location)
             require_files(fs, root, latest)
         return latest
@@ -202,15 +204,5 @@ def _refuse_unknown_lanes(plan: Plan) -> None:
             raise unknown_until_the_end(source.name, str(source.lane), why)
 
 
-def _refuse_of_spark(location: str, part: Folder) -> None:
-    """Refuses a checkpoint that a query on Spark has begun.
-
-    Raises:
-        CheckpointError: it has.
-    """
-    fs, root = resolve(f"{absolute(location).rstrip('/')}/spark")
-    if list_files(fs, join(root, "offsets")):
-        raise CheckpointError(
-            f"the checkpoint {location} is that of a query on Spark, whose places in the inputs only Spark knows.\n"
-            "Go on with tw.spark.start, or begin a new checkpoint folder here."
-        )
+def _nothing(part: Folder) -> None:
+    """Whether the state can be gone on with is looked at once it is open."""

@@ -6,19 +6,19 @@ import dataclasses
 import functools
 import time
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
-from thalweg.checkpoint import history
+from thalweg.checkpoint import handing_over, history
 from thalweg.checkpoint import record as records
-from thalweg.checkpoint.history import CheckpointHistory
+from thalweg.checkpoint.history import INPUTS, CheckpointHistory
 from thalweg.checkpoint.identity import Folder
 from thalweg.checkpoint.opened import OpenCheckpoint, folder_of, open_checkpoint
 from thalweg.checkpoint.paths import absolute, join, write_atomic
 from thalweg.checkpoint.record import CommitRecord
-from thalweg.errors import CheckpointError
-from thalweg.spark.checkpoint.spark_log import SparkLog, read_log, sync_log
+from thalweg.checkpoint.spark_log import read_log, sync_log
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,10 +34,24 @@ class Store(OpenCheckpoint):
     synced: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def open(cls, location: str, state: str | None = None) -> Store:
-        """The store of a checkpoint folder; see :func:`thalweg.checkpoint.opened.open_checkpoint`."""
+    def open(
+        cls,
+        location: str,
+        state: str | None = None,
+        *,
+        sources: Sequence[str] = (),
+        logs: Sequence[str] = (),
+    ) -> Store:
+        """The store of a checkpoint folder; see :func:`thalweg.checkpoint.opened.open_checkpoint`.
+
+        Args:
+            location: the folder.
+            state: where the state is; None: in it.
+            sources: of the flow, in its order, to go on from a run in one process.
+            logs: those whose input is a log.
+        """
         spark = folder_of(f"{absolute(location).rstrip('/')}/spark")
-        require = functools.partial(_require_history, spark=spark)
+        require = functools.partial(_require_history, spark=spark, sources=sources, logs=logs)
         opened = open_checkpoint(location, state, require=require)
         try:
             opened.fs.create_dir(join(opened.root, "control"), recursive=True)
@@ -71,30 +85,22 @@ class Store(OpenCheckpoint):
         OpenCheckpoint.commit(self, record, found)
 
 
-def _require_history(part: Folder, spark: Folder | None) -> None:
+def _require_history(
+    part: Folder, spark: Folder | None, sources: Sequence[str], logs: Sequence[str]
+) -> None:
     """Refuses a start from which the first batch could not go on; where Spark's log cannot be read, that batch does."""
     if spark is None:
         return
+    latest = records.latest(part.fs, part.root)
+    if latest is not None and handing_over.is_of_process(latest):
+        handing_over.to_spark(
+            part, spark, latest, sources or list(latest.extra[INPUTS]["places"]), logs
+        )
     log = read_log(spark)
     found = records.batches(part.fs, part.root)
-    _refuse_of_process(part, log)
     history.require(found, log.next_batch, part.root)
     for batch in found[-2:]:
         if (record := records.read(part.fs, part.root, batch)) is not None:
             history.require_query(record, part.root, log.query)
             if batch == log.next_batch - 1:
                 history.require_files(part.fs, part.root, record)
-
-
-def _refuse_of_process(part: Folder, log: SparkLog) -> None:
-    """Refuses a checkpoint that a run in one process has begun.
-
-    Raises:
-        CheckpointError: it has.
-    """
-    latest = records.latest(part.fs, part.root) if log.next_batch == 0 else None
-    if latest is not None and history.INPUTS in latest.extra:
-        raise CheckpointError(
-            f"{part.location} has the state after batch {latest.batch} of a run in one process, whose places in the"
-            " inputs Spark does not know.\nGo on with tw.run(..., checkpoint=), or begin a new checkpoint folder here."
-        )
