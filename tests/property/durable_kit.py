@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import thalweg as tw
-from thalweg.checkpoint import planned
 from thalweg.checkpoint import record as records
-from thalweg.checkpoint.opened import OpenCheckpoint
+from thalweg.checkpoint.hosts import planned
+from thalweg.checkpoint.hosts.opened import OpenCheckpoint
 from thalweg.checkpoint.paths import resolve
 from thalweg.columns.chunks import Chunk
 from thalweg.embedded.durable import reading

@@ -25,8 +25,8 @@ import thalweg as tw
 from thalweg.checkpoint import cleaning
 from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint import record as records
+from thalweg.checkpoint.hosts.plan_manifest import manifest_of
 from thalweg.checkpoint.inspect import read_state
-from thalweg.checkpoint.plan_manifest import manifest_of
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.build import prepare
 from thalweg.plan.plan import Plan, make_plan

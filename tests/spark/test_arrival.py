@@ -15,7 +15,7 @@ from slots_host import SlotsHost
 
 import thalweg as tw
 from thalweg.checkpoint import manifest as manifests
-from thalweg.checkpoint.plan_manifest import manifest_of
+from thalweg.checkpoint.hosts.plan_manifest import manifest_of
 from thalweg.plan.plan import make_plan
 from thalweg.spark.arrival import arrival_order
 

@@ -13,9 +13,9 @@ import pytest
 
 import thalweg as tw
 from thalweg import testing
+from thalweg.checkpoint.hosts.plan_manifest import manifest_of
 from thalweg.checkpoint.manifest import ManifestOperator
 from thalweg.checkpoint.manifest import check as check_manifests
-from thalweg.checkpoint.plan_manifest import manifest_of
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.keys import KeySpec
 from thalweg.engine.joins import form

@@ -13,8 +13,8 @@ from tests.sizes import sized
 
 import thalweg as tw
 from thalweg import testing
+from thalweg.checkpoint.hosts.plan_manifest import manifest_of
 from thalweg.checkpoint.manifest import check
-from thalweg.checkpoint.plan_manifest import manifest_of
 from thalweg.plan.plan import make_plan
 
 

@@ -25,8 +25,8 @@ from thalweg.checkpoint import cleaning
 from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint import record as records
 from thalweg.checkpoint.history import CheckpointHistory
-from thalweg.checkpoint.opened import require_unfinished
-from thalweg.checkpoint.plan_manifest import manifest_of
+from thalweg.checkpoint.hosts.opened import require_unfinished
+from thalweg.checkpoint.hosts.plan_manifest import manifest_of
 from thalweg.connectors.target_writes import TargetWrites
 from thalweg.connectors.targets import Target
 from thalweg.engine.build import prepare

@@ -1,10 +1,10 @@
 """The batches of a durable run: each has its rows, its output and its state bound to one commit.
 
 A batch is what was read within ``every``. At its end the engine settles; then, in this order, what was read is written
-down (:mod:`thalweg.checkpoint.planned`), changed state is saved, the sinks get the batch's rows, and the commit record
-is written, which has the places of the inputs, too. Whoever starts again reads the newest record. Where the next batch
-has been planned already, its sinks may have some of its rows, so it is read again as it was; else nobody has seen any
-of it, and it is planned anew.
+down (:mod:`thalweg.checkpoint.hosts.planned`), changed state is saved, the sinks get the batch's rows, and the commit
+record is written, which has the places of the inputs, too. Whoever starts again reads the newest record. Where the next
+batch has been planned already, its sinks may have some of its rows, so it is read again as it was; else nobody has seen
+any of it, and it is planned anew.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from thalweg.checkpoint import cleaning, planned
+from thalweg.checkpoint import cleaning
 from thalweg.checkpoint import record as records
 from thalweg.checkpoint.history import INPUTS, QUERY, CheckpointHistory
-from thalweg.checkpoint.opened import OpenCheckpoint
-from thalweg.checkpoint.planned import Planned
+from thalweg.checkpoint.hosts import planned
+from thalweg.checkpoint.hosts.opened import OpenCheckpoint
+from thalweg.checkpoint.hosts.planned import Planned
 from thalweg.checkpoint.record import CommitRecord
 from thalweg.checkpoint.store import SegmentPlace
 from thalweg.connectors.contracts import Stop
@@ -102,10 +103,19 @@ class DurableBatches:
         #: counts of all runs, and the rows of this one
         self.counts = {} if latest is None else _plain(latest.counters)
         self.rows_in = 0
-        for _ in self._reading.end(said.get("over", [])):
+        try:
+            self._begin(said.get("over", []))
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, over: list[str]) -> None:
+        """Sources that were over are; a new checkpoint says where its inputs begin."""
+        for _ in self._reading.end(over):
             pass
-        if latest is None and self._plan is None:
+        if self._latest is None and self._plan is None:
             # A log that is read from what is newest begins here, also where the first batch is never planned.
+            store = self._store
             planned.write(store.fs, store.root, Planned(0, self._reading.places, []))
 
     def _opened_inputs(self, places: Mapping[str, Any]) -> Reading:

@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint import record as records
-from thalweg.checkpoint.handing_over import is_of_process, to_process
 from thalweg.checkpoint.history import require_files, require_ours
+from thalweg.checkpoint.hosts.handing_over import is_of_process, to_process
+from thalweg.checkpoint.hosts.opened import OpenCheckpoint, open_checkpoint, require_unfinished
+from thalweg.checkpoint.hosts.plan_manifest import manifest_of
 from thalweg.checkpoint.identity import Folder
-from thalweg.checkpoint.opened import OpenCheckpoint, open_checkpoint, require_unfinished
 from thalweg.checkpoint.paths import join, list_files
-from thalweg.checkpoint.plan_manifest import manifest_of
 from thalweg.checkpoint.record import CommitRecord
 from thalweg.connectors import as_source
 from thalweg.connectors.contracts import Stop

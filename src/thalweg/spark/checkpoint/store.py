@@ -11,14 +11,15 @@ from typing import Any
 
 import orjson
 
-from thalweg.checkpoint import handing_over, history
+from thalweg.checkpoint import history
 from thalweg.checkpoint import record as records
 from thalweg.checkpoint.history import INPUTS, CheckpointHistory
+from thalweg.checkpoint.hosts import handing_over
+from thalweg.checkpoint.hosts.opened import OpenCheckpoint, folder_of, open_checkpoint
+from thalweg.checkpoint.hosts.spark_log import read_log, sync_log
 from thalweg.checkpoint.identity import Folder
-from thalweg.checkpoint.opened import OpenCheckpoint, folder_of, open_checkpoint
 from thalweg.checkpoint.paths import absolute, join, write_atomic
 from thalweg.checkpoint.record import CommitRecord
-from thalweg.checkpoint.spark_log import read_log, sync_log
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Store(OpenCheckpoint):
         sources: Sequence[str] = (),
         logs: Sequence[str] = (),
     ) -> Store:
-        """The store of a checkpoint folder; see :func:`thalweg.checkpoint.opened.open_checkpoint`.
+        """The store of a checkpoint folder; see :func:`thalweg.checkpoint.hosts.opened.open_checkpoint`.
 
         Args:
             location: the folder.

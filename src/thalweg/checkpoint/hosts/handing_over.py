@@ -14,13 +14,13 @@ from typing import Any, Final
 
 import orjson
 
-from thalweg.checkpoint import planned
 from thalweg.checkpoint import record as records
 from thalweg.checkpoint.history import INPUTS, QUERY
+from thalweg.checkpoint.hosts import planned
+from thalweg.checkpoint.hosts.spark_log import log_lines, read_log
 from thalweg.checkpoint.identity import Folder
 from thalweg.checkpoint.paths import join, list_files, write_new
 from thalweg.checkpoint.record import CommitRecord
-from thalweg.checkpoint.spark_log import log_lines, read_log
 from thalweg.errors import CheckpointError
 
 _LOG: Final = "log"

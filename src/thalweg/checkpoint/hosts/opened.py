@@ -8,8 +8,8 @@ from collections.abc import Callable
 from thalweg.checkpoint import history, identity, paths
 from thalweg.checkpoint import record as records
 from thalweg.checkpoint.history import CheckpointHistory
+from thalweg.checkpoint.hosts.lease import Lease
 from thalweg.checkpoint.identity import Folder
-from thalweg.checkpoint.lease import Lease
 from thalweg.checkpoint.paths import FileSystem
 from thalweg.checkpoint.record import CommitRecord
 from thalweg.errors import CheckpointError
