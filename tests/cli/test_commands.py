@@ -333,7 +333,7 @@ def test_run_to_the_terminal(flow_file: Path) -> None:
 def test_what_this_process_cannot_do(flow_file: Path) -> None:
     """Each option that only Spark has is named, all at once, and the exit code is that of a wrong call."""
     for more, said in (
-        (["--checkpoint", "c"], "--checkpoint: it keeps no state"),
+        (["--checkpoint", "c"], "--checkpoint: of the command that is Spark's"),
         (["--master", "local[2]"], "--master: that is Spark's"),
         (["--follow"], "--follow, which is the default: it reads what there is and ends"),
         (["--follow"], "ends add --once, or leave out --engine local"),

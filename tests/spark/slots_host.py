@@ -25,13 +25,13 @@ import thalweg as tw
 from thalweg.checkpoint import cleaning
 from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint import record as records
+from thalweg.checkpoint.hosts.plan_manifest import manifest_of
 from thalweg.checkpoint.inspect import read_state
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.build import prepare
 from thalweg.plan.plan import Plan, make_plan
 from thalweg.slots.pairs import PAIRS, Read
 from thalweg.spark import inputs as io
-from thalweg.spark.checkpoint.manifest import manifest_of
 from thalweg.spark.checkpoint.store import Store
 from thalweg.spark.keys.locality import followed
 from thalweg.spark.keys.pairs import pairs_body

@@ -15,9 +15,9 @@ from slots_host import SlotsHost
 
 import thalweg as tw
 from thalweg.checkpoint import manifest as manifests
+from thalweg.checkpoint.hosts.plan_manifest import manifest_of
 from thalweg.plan.plan import make_plan
 from thalweg.spark.arrival import arrival_order
-from thalweg.spark.checkpoint.manifest import manifest_of
 
 
 class Entry(NamedTuple):

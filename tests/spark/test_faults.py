@@ -372,7 +372,7 @@ def test_a_log_that_only_spark_can_read(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(
         "thalweg.spark.checkpoint.store.read_log", lambda _: pytest.fail("not here")
     )
-    monkeypatch.setattr("thalweg.spark.checkpoint.store._folder_of", lambda _: None)
+    monkeypatch.setattr("thalweg.spark.checkpoint.store.folder_of", lambda _: None)
     case.refused("1.json is missing")
     assert sorted(case.out) == [0, 1]
 

@@ -20,14 +20,14 @@ from thalweg.checkpoint import history, identity
 from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint import record as records
 from thalweg.checkpoint.cleaning import clean, garbage
+from thalweg.checkpoint.hosts import lease as leases
+from thalweg.checkpoint.hosts.lease import Lease
+from thalweg.checkpoint.hosts.spark_log import read_log
 from thalweg.checkpoint.identity import Folder
 from thalweg.checkpoint.inspect import describe
 from thalweg.checkpoint.manifest import Manifest
 from thalweg.checkpoint.record import CommitRecord, next_record
 from thalweg.errors import CheckpointError
-from thalweg.spark.checkpoint import lease as leases
-from thalweg.spark.checkpoint.lease import Lease
-from thalweg.spark.checkpoint.spark_log import read_log
 from thalweg.spark.checkpoint.store import Store
 
 QUERY = "5d3c"

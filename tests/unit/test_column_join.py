@@ -13,6 +13,7 @@ import pytest
 
 import thalweg as tw
 from thalweg import testing
+from thalweg.checkpoint.hosts.plan_manifest import manifest_of
 from thalweg.checkpoint.manifest import ManifestOperator
 from thalweg.checkpoint.manifest import check as check_manifests
 from thalweg.columns.chunks import Chunk
@@ -23,7 +24,6 @@ from thalweg.engine.joins.held_rows import HeldRows
 from thalweg.engine.joins.operator import ColumnJoin
 from thalweg.engine.joins.table import JoinTable
 from thalweg.plan.plan import make_plan
-from thalweg.spark.checkpoint.manifest import manifest_of
 
 
 class Left(NamedTuple):

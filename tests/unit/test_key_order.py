@@ -13,9 +13,9 @@ from tests.sizes import sized
 
 import thalweg as tw
 from thalweg import testing
+from thalweg.checkpoint.hosts.plan_manifest import manifest_of
 from thalweg.checkpoint.manifest import check
 from thalweg.plan.plan import make_plan
-from thalweg.spark.checkpoint.manifest import manifest_of
 
 
 class Click(NamedTuple):

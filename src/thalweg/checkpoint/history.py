@@ -17,6 +17,8 @@ from thalweg.errors import CheckpointError
 #: What a record says in ``extra``: the identity of its checkpoint, and Spark's name of the query.
 CHECKPOINT: Final = "checkpoint"
 QUERY: Final = "query"
+#: Of a run in one process: where its inputs stand, which Spark keeps in its own part.
+INPUTS: Final = "inputs"
 
 #: What to do when a part of the checkpoint is lost.
 _COPY: Final = (

@@ -57,7 +57,7 @@ def why_not(
 ) -> Iterator[str]:
     """What of all that only Spark can do; nothing where one process is enough."""
     if asked.checkpoint:
-        yield "--checkpoint: it keeps no state from one start to the next"
+        yield "--checkpoint: of the command that is Spark's; in Python tw.run(checkpoint=) keeps one in a process"
     if asked.trigger:
         yield "--trigger: it has no batches"
     elif not asked.once:

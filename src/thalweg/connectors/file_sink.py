@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from thalweg.checkpoint.paths import TEMPORARY, absolute
 from thalweg.checks import path_of, refuse
 from thalweg.columns.chunks import Chunk
+from thalweg.connectors.batch_folders import batches_in
 from thalweg.connectors.contracts import RowSink
 from thalweg.connectors.encode import Encoder, FileFormat, check_fields, csv_header, encoder
 from thalweg.connectors.files import Location, format_of
@@ -56,6 +57,11 @@ class FileSink(RowSink):
     def open(self, sink: Sink) -> None:
         self._name = sink.name
         check_fields(self.format, sink.record, f"sink {sink.name!r}")
+        if os.path.isdir(self.path):
+            raise BuildError(
+                f"sink {sink.name!r}: {self.path} is a folder, of batches that a run with checkpoint= wrote; name"
+                " another file, or go on with that checkpoint="
+            )
         self._temporary = f"{self.path}.{os.urandom(6).hex()}{TEMPORARY}"
         with self._told():
             os.makedirs(os.path.dirname(self.path), exist_ok=True)
@@ -178,7 +184,7 @@ def to_files(
         raise BuildError(
             f"to_files: format is one of {', '.join(get_args(FileFormat))}, not {chosen!r} ({place})"
         )
-    if os.path.isdir(place):
+    if os.path.isdir(place) and not batches_in(place):
         raise BuildError(f"to_files: {place} is a folder; name the file to write")
     return FileSink(place, chosen)
 

@@ -10,6 +10,7 @@ from thalweg.checks import meant, require_mapping
 from thalweg.connectors import GivenSink
 from thalweg.elasticity import Controller
 from thalweg.embedded.amount import SMALL, rows_at_most
+from thalweg.embedded.durable import Checkpoint, Durable, End, Every, durable_host, durable_of
 from thalweg.embedded.feeding import Event
 from thalweg.embedded.host import FlowHost, Result, options_of, required_plan
 from thalweg.embedded.running import FlowRun, Running
@@ -44,6 +45,9 @@ def run(
     options: Options | None = None,
     slots: int | None = None,
     routing: Routing = None,
+    checkpoint: Checkpoint = None,
+    every: Every = None,
+    end: End | None = None,
 ) -> Result: ...
 
 
@@ -79,6 +83,9 @@ def run(
     options: Options | None = None,
     slots: int | None = None,
     routing: Routing = None,
+    checkpoint: Checkpoint = None,
+    every: Every = None,
+    end: End | None = None,
 ) -> Result | dict[str, Result]:
     """Runs a flow, or several side by side, in this process until their inputs end, and returns their outputs.
 
@@ -110,8 +117,15 @@ def run(
             key. Instead of threads and all that is about them.
         routing: between slots: by hash (None), by a ``tw.locality.RoutingTable`` or the path of one, or by tables that
             ``tw.locality.Online()`` (or "online") makes while the flow runs.
+        checkpoint: a folder from which the same call goes on after a crash, with state, inputs and outputs as they
+            were at the last commit (docs/runtime.md). Of one flow, whose inputs can be read again; ``threads`` is then
+            a number, by default 1.
+        every: how often is committed: a duration such as ``"10 seconds"``, which is the default.
+        end: of inputs that end with a checkpoint: ``"drain"`` (the default) ends the streams, and the checkpoint is
+            finished; ``"keep"`` commits and returns, and a later run reads what has come since.
 
     Raises:
+        CheckpointError: the checkpoint is of another flow, in use, finished, or damaged.
         BuildError: an input is missing, there is no source or sink of a name, or what was given does not fit.
         DataError: a row does not fit its record, or a function raised, under ``errors="fail"``. Of several flows the
             first that fails ends the others.
@@ -122,6 +136,7 @@ def run(
             flow, inputs, sinks, classes=classes, threads=threads, threading=threading,
             policy=policy, controller=controller, period_s=period_s, chunk_rows=chunk_rows,
             options=options, slots=slots, routing=routing,
+            durable=durable_of("run", checkpoint, every, end),
         )  # fmt: skip
     except ThalwegError as error:
         _LOG.debug("the failure in full", exc_info=error)
@@ -144,6 +159,7 @@ def _run(
     options: Options | None,
     slots: int | None,
     routing: Routing,
+    durable: Durable | None,
 ) -> Result | dict[str, Result]:
     if options is not None and not isinstance(options, Options):
         raise BuildError(f"options: expected Options, got {type(options).__name__}")
@@ -153,10 +169,21 @@ def _run(
     if isinstance(flow, Sequence) and not isinstance(flow, str):
         if slots is not None or routing is not None:
             raise BuildError("slots= and routing= take one flow, not several")
+        if durable is not None:
+            raise BuildError(
+                "checkpoint= takes one flow, not several; tw.start() adds several, each with a checkpoint of its own"
+            )
         how = options or options_of(threads, threading, policy, controller, period_s)
         return _run_several(flow, inputs, sinks or {}, classes or {}, chunk_rows, how)
     if classes is not None:
         raise BuildError("classes= needs several flows: pass a list of flows")
+    if durable is not None:
+        _refuse_beside_checkpoint(threads, threading, policy, controller, options, slots, routing)
+        plan = required_plan(flow, inputs)
+        count = None if threads is None else int(threads)
+        return durable_host(
+            plan, inputs, sinks or {}, durable, chunk_rows=chunk_rows, threads=count
+        ).run(Event())
     host = host_of(
         flow, inputs, sinks or {}, threads=threads, threading=threading, policy=policy,
         controller=controller, period_s=period_s, chunk_rows=chunk_rows, options=options,
@@ -216,6 +243,26 @@ def _refuse_beside_slots(
     wrong += [] if threading == "dynamic" else ["threading"]
     if wrong:
         raise BuildError(f"slots: each runs in a thread of its own; leave out {', '.join(wrong)}")
+
+
+def _refuse_beside_checkpoint(
+    threads: Any,
+    threading: str,
+    policy: Any,
+    controller: Any,
+    options: Any,
+    slots: Any,
+    routing: Any,
+) -> None:
+    given = {
+        "policy": policy, "controller": controller, "options": options, "slots": slots,
+        "routing": routing,
+    }  # fmt: skip
+    wrong = [name for name, value in given.items() if value is not None]
+    wrong += [] if threading in ("dynamic", "manual") else ["threading"]
+    wrong += ["threads='auto'"] if threads == "auto" else []
+    if wrong:
+        raise BuildError(f"checkpoint: takes threads= as a number; leave out {', '.join(wrong)}")
 
 
 def _run_several(

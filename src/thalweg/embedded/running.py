@@ -10,6 +10,14 @@ from thalweg.brief import counted
 from thalweg.checks import require_class, require_count, require_instance, require_mapping
 from thalweg.connectors import GivenSink
 from thalweg.elasticity import Controller
+from thalweg.embedded.durable import (
+    Checkpoint,
+    DurableHost,
+    End,
+    Every,
+    durable_host,
+    durable_of,
+)
 from thalweg.embedded.feeding import Event
 from thalweg.embedded.host import FlowHost, Result, options_of, required_plan
 from thalweg.engine.background import Background
@@ -27,7 +35,7 @@ from thalweg.workers.threads import Workers
 class FlowRun:
     """A flow that runs beside others; made by :meth:`Running.add`."""
 
-    def __init__(self, host: FlowHost, priority_class: int) -> None:
+    def __init__(self, host: FlowHost | DurableHost, priority_class: int) -> None:
         self._host = host
         self._stop = Event()
         self._is_stopped = False
@@ -93,7 +101,10 @@ class FlowRun:
         raise failure.with_traceback(None)
 
     def end(self) -> None:
-        """Ends its inputs here: what has come runs through, remaining timers fire, and :meth:`result` has it all."""
+        """Ends its inputs here: what has come runs through, remaining timers fire, and :meth:`result` has it all.
+
+        A flow with a checkpoint commits what has come and leaves its streams open: the next run goes on.
+        """
         self._stop.set()
 
     def stop(self) -> None:
@@ -130,6 +141,9 @@ class Running:
         *,
         priority_class: int = 0,
         chunk_rows: int | None = None,
+        checkpoint: Checkpoint = None,
+        every: Every = None,
+        end: End | None = None,
     ) -> FlowRun:
         """Runs one more flow. When it has ended, or was stopped, its name may be used again.
 
@@ -139,6 +153,8 @@ class Running:
             sinks: by sink name, as for :func:`thalweg.run`.
             priority_class: of all its operators, for policies that ask for it; 0 is the most urgent.
             chunk_rows: as for :func:`thalweg.run`.
+            checkpoint, every, end: as for :func:`thalweg.run`. Such a flow runs in a thread of its own, not in those
+                that the others share.
 
         Raises:
             BuildError: something does not fit, or a flow of that name runs.
@@ -146,8 +162,9 @@ class Running:
             SchedulingError: the policy is none for this flow.
         """
         run = self.prepare(
-            flow, inputs, sinks, priority_class=priority_class, chunk_rows=chunk_rows
-        )
+            flow, inputs, sinks, priority_class=priority_class, chunk_rows=chunk_rows,
+            checkpoint=checkpoint, every=every, end=end,
+        )  # fmt: skip
         run.begin()
         return run
 
@@ -159,6 +176,9 @@ class Running:
         *,
         priority_class: int = 0,
         chunk_rows: int | None = None,
+        checkpoint: Checkpoint = None,
+        every: Every = None,
+        end: End | None = None,
     ) -> FlowRun:
         """As :meth:`add`, but nothing of it runs until :meth:`begin`."""
         if self._is_stopped:
@@ -176,10 +196,17 @@ class Running:
             raise BuildError(
                 f"a flow {plan.flow!r} runs already: flows side by side need names of their own"
             )
-        host = FlowHost(
-            plan, inputs, sinks or {}, chunk_rows, self._options,
-            workers=self._workers, priority_class=priority_class, elastic=self._elastic,
-        )  # fmt: skip
+        durable = durable_of("add", checkpoint, every, end)
+        host: FlowHost | DurableHost
+        if durable is not None:
+            host = durable_host(
+                plan, inputs, sinks or {}, durable, chunk_rows=chunk_rows, threads=None
+            )
+        else:
+            host = FlowHost(
+                plan, inputs, sinks or {}, chunk_rows, self._options,
+                workers=self._workers, priority_class=priority_class, elastic=self._elastic,
+            )  # fmt: skip
         if self._elastic is not None and not self._has_begun:
             self._elastic.start()
         self._has_begun = True

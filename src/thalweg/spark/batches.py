@@ -25,18 +25,20 @@ from thalweg.checkpoint import cleaning
 from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint import record as records
 from thalweg.checkpoint.history import CheckpointHistory
+from thalweg.checkpoint.hosts.opened import require_unfinished
+from thalweg.checkpoint.hosts.plan_manifest import manifest_of
+from thalweg.connectors.target_writes import TargetWrites
 from thalweg.connectors.targets import Target
 from thalweg.engine.build import prepare
-from thalweg.errors import CheckpointError
 from thalweg.plan.plan import Plan
 from thalweg.spark import inputs as io
 from thalweg.spark.batch_thread import query_here
-from thalweg.spark.checkpoint.manifest import manifest_of
 from thalweg.spark.checkpoint.store import Store
 from thalweg.spark.cluster.exchanges import Exchange, exchanges, exchanges_here, tagged
 from thalweg.spark.cluster.one_machine import OneMachine
 from thalweg.spark.cluster.placement import SlotPlacement, is_one_process
 from thalweg.spark.elastic import Adaptation, BatchChange
+from thalweg.spark.failures import write_failed
 from thalweg.spark.keys.locality import Asked, KeyRouting, Routed, followed
 from thalweg.spark.keys.locality_progress import locality_progress, table_changes
 from thalweg.spark.keys.pairs import read_pairs
@@ -52,7 +54,6 @@ from thalweg.spark.sinks import (
     refuse_used_folders,
     sinks_of,
 )
-from thalweg.spark.target_writes import TargetWrites
 from thalweg.spark.tasks.mailboxes import WORKS
 from thalweg.spark.tasks.map_in_arrow import import_names, map_in_arrow
 from thalweg.spark.tasks.one_job import all_stages
@@ -89,7 +90,7 @@ class BatchRunner:
         #: tasks have one thread each until the worker loop is compiled, beside the first batches
         self.waits_for_loop = False
         self.sinks = sinks_of(sinks)
-        self._targets = TargetWrites()
+        self._targets = TargetWrites(write_failed)
         self.progress: collections.deque[dict[str, Any]] = collections.deque(maxlen=RECENT)
         self.finished = False
         self._chunk_rows = chunk_rows
@@ -129,11 +130,7 @@ class BatchRunner:
         carried = manifests.reconcile(store.fs, store.root, manifest_of(self.plan))
         self._defaults = {name: carried.defaults(name) for name in carried.operators}
         latest = records.latest(store.fs, store.root)
-        if latest is not None and latest.finished:
-            raise CheckpointError(
-                f"the checkpoint {store.location} is finished: its input was drained in batch {latest.batch}.\n"
-                "Start with a new checkpoint folder to process more."
-            )
+        require_unfinished(latest, store.location)
         self.counts = {k: dict(v) for k, v in latest.counters.items()} if latest else {}
         context, slots = self.spark.sparkContext, self.numbers.slots
         self._routing = KeyRouting(

@@ -15,10 +15,10 @@ from urllib.parse import unquote
 import orjson
 from pyarrow import fs as pafs
 
+from thalweg.checkpoint.hosts.spark_log import file_lists, log_lines, log_offset
 from thalweg.checkpoint.identity import Folder
 from thalweg.checkpoint.paths import FileSystem, resolve
 from thalweg.errors import EnvironmentProblem
-from thalweg.spark.checkpoint.spark_log import file_lists, log_lines, log_offset
 from thalweg.spark.inputs import InputOptions
 
 _WILD = re.compile(r"[\[\]{}*?\\]")

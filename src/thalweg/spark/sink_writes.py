@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from thalweg.checkpoint import durable
 from thalweg.checkpoint.paths import is_local, resolve
+from thalweg.connectors.target_writes import TargetWrites
 from thalweg.connectors.targets import Target
 from thalweg.errors import ThalwegError
 from thalweg.flow.operators.nodes import Sink
@@ -24,7 +25,6 @@ from thalweg.spark.sinks import (
     TableSink,
     decode_frame,
 )
-from thalweg.spark.target_writes import TargetWrites
 from thalweg.spark.tasks.transport import decode
 from thalweg.spark.told import Told
 

@@ -20,17 +20,18 @@ from thalweg.brief import counted
 from thalweg.checkpoint.paths import absolute, delete_folder, resolve
 from thalweg.checks import kind_of, path_of, require_function, require_rows
 from thalweg.connectors import RowSink
-from thalweg.connectors.batch_folders import batch_folder, batches_in
+from thalweg.connectors.batch_files import refuse_used
+from thalweg.connectors.batch_folders import batch_folder
 from thalweg.connectors.file_sink import FileSink
 from thalweg.connectors.shown import shown_table
+from thalweg.connectors.target_writes import OnDriver
 from thalweg.connectors.targets import Target
-from thalweg.errors import BuildError, CheckpointError
+from thalweg.errors import BuildError
 from thalweg.flow.field_types import FieldType
 from thalweg.flow.operators.functions import Function, check_parameters
 from thalweg.flow.operators.nodes import Sink as SinkNode
 from thalweg.flow.records import Field, Schema
 from thalweg.printing import Terminal
-from thalweg.spark.target_writes import OnDriver
 from thalweg.spark.writer_options import FileFormat, writer_options
 
 
@@ -336,12 +337,7 @@ def refuse_used_folders(sinks: dict[str, Sink]) -> None:
     """
     for name, sink in sinks.items():
         if isinstance(sink, FolderSink):
-            old = batches_in(sink.path)
-            if old:
-                raise CheckpointError(
-                    f"sink {name!r}: {sink.path} already has {counted(len(old), 'batch')}, but the checkpoint is new;"
-                    " old and new rows would mix.\nUse the checkpoint that wrote them, or another output folder."
-                )
+            refuse_used(name, sink.path)
 
 
 def decode_frame(frame: DataFrame, schema: Schema, sink: int) -> DataFrame:

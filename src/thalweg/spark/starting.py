@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from thalweg.connectors.logs import Log
 from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
@@ -114,7 +115,12 @@ def start(
     numbers = numbers_of(spark, slots, threads)
     store = None
     if streaming and checkpoint is not None:
-        store = Store.open(os.fspath(checkpoint), None if state is None else os.fspath(state))
+        store = Store.open(
+            os.fspath(checkpoint),
+            None if state is None else os.fspath(state),
+            sources=[source.name for source in plan.sources],
+            logs=[name for name, given in inputs.items() if isinstance(given, Log)],
+        )
     try:
         with told_if_slow(f"starting flow {plan.flow!r}"):
             frame = io.tagged_frame(spark, plan, inputs, store.control if store else None)

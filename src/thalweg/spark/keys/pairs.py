@@ -14,11 +14,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from thalweg.engine.contract import Engine, Leaving
+from thalweg.engine.gate_state import GateState, set_gate_facts
 from thalweg.engine.serial import SerialEngine
 from thalweg.errors import ThalwegError
 from thalweg.slots.pairs import PAIRS, PairReader, Read
 from thalweg.spark.inputs import receive, source_chunks
-from thalweg.spark.tasks.gates import GateState, set_gate_facts
 from thalweg.spark.tasks.map_in_arrow import map_in_arrow
 from thalweg.spark.tasks.worker import StageJob, plan_of
 

@@ -25,10 +25,11 @@ from thalweg.flow.failures import left_by
 from thalweg.flow.operators.nodes import Source
 from thalweg.plan.plan import Edge
 from thalweg.slots.runner import StageRunner
+from thalweg.slots.slot_state import clocks_of
 from thalweg.spark.inputs import receive, source_chunks
 from thalweg.spark.tasks.sender import Sender, merge_phases, sink_blobs
 from thalweg.spark.tasks.transport import DRIVER, Blob, decode, from_batch, report, to_batches
-from thalweg.spark.tasks.worker import StageJob, clocks_of, hot_engine, plan_of, save
+from thalweg.spark.tasks.worker import StageJob, hot_engine, plan_of, routes_of, save
 
 Body = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -128,7 +129,7 @@ def _ingest(
     facts["postponed"] = asked and bool(received.frames)
     facts["ends"] = job.ends or (asked and not received.frames)
     yield from engine.settle()
-    facts["clocks"] = clocks_of(job, engine, 0)
+    facts["clocks"] = clocks_of(routes_of(job), engine, 0)
     if facts["ends"]:
         yield from engine.finish()
 
@@ -228,7 +229,7 @@ def run_later_stage(
         yield from work.take(arriving)
         yield from work.end()
         said = save(job, stage, slot, hot, task_id())
-        facts = {"clocks": clocks_of(job, hot.engine, slot), **_slowest(hot.engine)}
+        facts = {"clocks": clocks_of(routes_of(job), hot.engine, slot), **_slowest(hot.engine)}
         facts |= {"sent": work.sender.sent, "routed": runner.router.routed}
         if (counter := runner.counter) is not None:
             job.told.add([(job.attempt, stage, slot, counter.summary().to_bytes())])

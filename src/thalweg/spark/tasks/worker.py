@@ -19,33 +19,20 @@ import cloudpickle
 import pyarrow as pa
 
 from thalweg.checkpoint import record as records
-from thalweg.checkpoint.manifest import migrate_batch
-from thalweg.checkpoint.paths import FileSystem, resolve
+from thalweg.checkpoint.paths import resolve
 from thalweg.checkpoint.routing_files import read_table
 from thalweg.checkpoint.segments import Segment, SegmentUnit
-from thalweg.checkpoint.store import Migrate, SegmentPlace, load_buckets, save_operator
-from thalweg.checkpoint.table_form import arrow_schema
-from thalweg.columns.keys import KeySpec
+from thalweg.checkpoint.store import SegmentPlace
 from thalweg.engine.build import Prepared
-from thalweg.engine.contract import Engine
-from thalweg.engine.ingress import Gate
 from thalweg.engine.keyed_unit import KeyedUnit
-from thalweg.engine.serial import SerialEngine
 from thalweg.errors import CheckpointError
-from thalweg.flow.operators.nodes import Coroutine, Keyed, Source
+from thalweg.slots import slot_state
 from thalweg.slots.migration import take_out
 from thalweg.slots.routes import SlotRoutes
-from thalweg.slots.runner import tell_slot
-from thalweg.spark.tasks.gates import GateState, gate_facts, set_gate_facts
-from thalweg.workers.engine import ParallelEngine
-from thalweg.workers.options import Options
-from thalweg.workers.step_size import STEP_ROWS
+from thalweg.slots.slot_state import Before, HeldEngine, make_engine, resume
 
 #: Engines that a process keeps; older ones are given up, their state is on disk.
 _KEPT: Final = 8
-#: Tables of buckets that another slot owns now are kept up to this size an operator: slots wander between the
-#: worker processes of one machine, and come back.
-_ASIDE_BYTES: Final = 256 << 20
 _ENGINES: dict[tuple[str, int | None], HotEngine] = {}
 _PLANS: dict[str, Prepared] = {}
 
@@ -100,16 +87,11 @@ class StageJob:
 
 
 @dataclasses.dataclass(slots=True)
-class HotEngine:
-    """An engine with the tags of its tables; tables of buckets that another slot owns now are set aside."""
+class HotEngine(HeldEngine):
+    """An engine that this process keeps."""
 
-    engine: Engine
     #: the threads that it was made for
     threads: int = 1
-    tags: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
-    aside: dict[str, dict[int, Any]] = dataclasses.field(default_factory=dict)
-    #: by gate, the batch and attempt whose rows it holds
-    equals: dict[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
     #: batches run since it was made
     batches: int = 0
     #: the slot that it last ran
@@ -125,15 +107,6 @@ def plan_of(job: StageJob) -> Prepared:
     return _PLANS[job.fingerprint]
 
 
-def owned_gates(job: StageJob, engine: Engine, slot: int) -> dict[str, Gate]:
-    """The gates whose waiting rows this slot holds: all of the sources, and each order_by in one slot."""
-    return {
-        name: gate
-        for name, gate in engine.gates.items()
-        if isinstance(gate.node, Source) or routes_of(job).slot_of(gate.node) == slot
-    }
-
-
 @contextlib.contextmanager
 def hot_engine(job: StageJob, stage: int | None, slot: int) -> Iterator[HotEngine]:
     """The engine of a stage, with the state that this slot owns as of the job's previous record.
@@ -143,10 +116,7 @@ def hot_engine(job: StageJob, stage: int | None, slot: int) -> Iterator[HotEngin
     hot = _taken(job, stage) or _made(job, stage)
     hot.slot = slot
     try:
-        if job.durable:
-            _load(job, hot, slot)
-        hot.engine.resume()
-        tell_slot(hot.engine, routes_of(job), slot)
+        resume(hot, _before(job) if job.durable else None, slot, routes_of(job))
         yield hot
     except BaseException:
         hot.engine.stop()
@@ -178,19 +148,7 @@ def _taken(job: StageJob, stage: int | None) -> HotEngine | None:
 
 def _made(job: StageJob, stage: int | None) -> HotEngine:
     made = make_engine(plan_of(job), stage, chunk_rows=job.chunk_rows, threads=job.threads)
-    return HotEngine(made, job.threads)
-
-
-def make_engine(prepared: Prepared, stage: int | None, *, chunk_rows: int, threads: int) -> Engine:
-    """An engine of a slot; threads that it has start with its first step."""
-    if threads == 1:
-        return SerialEngine(prepared, stage=stage, chunk_rows=chunk_rows)
-    options = Options(threads=threads)
-    made = ParallelEngine(prepared, stage=stage, chunk_rows=chunk_rows, options=options)
-    if stage is None and made.is_native:
-        # For larger ones the allocator gives memory back and takes it anew, page by page, at each step.
-        made.chunk_rows = min(chunk_rows, STEP_ROWS)
-    return made
+    return HotEngine(made, threads=job.threads)
 
 
 def compile_all(prepared: Prepared, threads: int) -> None:
@@ -265,38 +223,9 @@ def _record(root: str, batch: int, attempt: str) -> records.CommitRecord | None:
     return records.read(fs, path, batch)
 
 
-def _load(job: StageJob, hot: HotEngine, slot: int) -> None:
-    record = _previous(job)
-    fs, path = resolve(job.root)
-    for name, unit in hot.engine.keyed.items():
-        route = routes_of(job)[name]
-        owned = route.owned(slot)
-        if name in hot.engine.by_key:
-            hot.engine.by_key[name].set_units(route.units, owned)
-        mine = set(owned)
-        aside = hot.aside.setdefault(name, {})
-        for bucket in [b for b in unit.tables if b not in mine]:
-            aside[bucket] = unit.tables.pop(bucket)
-        for bucket in [b for b in aside if b in mine]:
-            unit.tables[bucket] = aside.pop(bucket)
-        if sum(table.nbytes for table in aside.values()) > _ASIDE_BYTES:
-            aside.clear()
-        chained = record.chains.get(name, {}) if record else {}
-        # A tag speaks for a table that is held; one made now is empty, whatever was here before.
-        have = {b: hot.tags[name, b] for b in unit.tables if (name, b) in hot.tags}
-        tables = {b: unit.table(b) for b in mine if b in chained or b in unit.tables}
-        migrate = _migration(job, unit.node)
-        loaded = load_buckets(fs, path, record, name, tables, have, migrate=migrate)
-        hot.tags.update({(name, b): one.tag for b, one in loaded.items()})
-    _load_gates(job, hot, slot, record, fs, path)
-
-
-def _migration(job: StageJob, node: Keyed | Coroutine) -> Migrate:
-    """Brings rows of a node's older state files into today's form."""
-    schema = arrow_schema(KeySpec(node.key.fields), node.state)
-    return functools.partial(
-        migrate_batch, schema=schema, defaults=dict(job.defaults.get(node.name, {}))
-    )
+def _before(job: StageJob) -> Before:
+    """What the batch starts from."""
+    return Before(*resolve(job.root), _previous(job), job.defaults, routes_of(job))
 
 
 def segment_facts(segment: Segment) -> list[Any]:
@@ -310,28 +239,6 @@ def segment_of(facts: list[Any]) -> Segment:
     return Segment(operator, file, tuple(SegmentUnit(*unit) for unit in units))
 
 
-def _load_gates(
-    job: StageJob,
-    hot: HotEngine,
-    slot: int,
-    record: records.CommitRecord | None,
-    fs: FileSystem,
-    path: str,
-) -> None:
-    facts = record.extra.get("gates", {}) if record else {}
-    mine = owned_gates(job, hot.engine, slot)
-    for name, gate in hot.engine.gates.items():
-        if name not in mine:
-            # Another slot has its rows; what is left here from before a rescale must not come out.
-            set_gate_facts(gate, None)
-            GateState(gate).load([])
-            hot.equals.pop(name, None)
-            continue
-        set_gate_facts(gate, facts.get(name))
-        if record is None or hot.equals.get(name) != (record.batch, record.attempt):
-            load_buckets(fs, path, record, name, {0: GateState(gate)}, {})
-
-
 def save(job: StageJob, stage: int | None, slot: int, hot: HotEngine, task: str) -> dict[str, Any]:
     """Writes the segments of this slot; gives what the driver needs for the commit record."""
     engine = hot.engine
@@ -343,54 +250,17 @@ def save(job: StageJob, stage: int | None, slot: int, hot: HotEngine, task: str)
     }
     if not job.durable:
         return said
-    record = _previous(job)
-    fs, path = resolve(job.root)
     place = SegmentPlace(job.batch, stage or 0, slot, f"{job.attempt}-{task}")
-    about = {"flow": engine.plan.flow}
-    for name, unit in engine.keyed.items():
-        migrate = _migration(job, unit.node)
-        keys = [field.name for field in unit.node.key.fields]
-        moved = _moved(job, engine.by_key[name]) if name in engine.by_key else {}
-        segment = save_operator(
-            fs, path, place, name, unit.tables, record,
-            keys=keys, metadata=about, moved=moved, migrate=migrate,
-        )  # fmt: skip
-        _saved(hot, name, unit.tables, segment)
-        said["segments"].append(segment_facts(segment))
-        gone = sum(rows.num_rows for rows in moved.values())
-        said["keys"][name] = sum(map(len, unit.tables.values())) + gone
-    for name, gate in owned_gates(job, engine, slot).items():
-        state = GateState(gate)
-        segment = save_operator(fs, path, place, name, {0: state}, record, keys=[], metadata=about)
-        state.mark_saved()
-        hot.equals[name] = (job.batch, job.attempt)
-        said["segments"].append(segment_facts(segment))
-        said["gates"][name] = {**gate_facts(gate), "waiting": len(state)}
-    return said
+    moves = functools.partial(_moved, job)
+    saved = slot_state.save(hot, _before(job), slot, place, job.attempt, moves)
+    facts = [segment_facts(one) for one in saved.segments]
+    return {**said, "segments": facts, "gates": saved.gates, "keys": saved.keys}
 
 
-def _moved(job: StageJob, unit: KeyedUnit) -> dict[int, pa.RecordBatch]:
+def _moved(job: StageJob, name: str, unit: KeyedUnit) -> dict[int, pa.RecordBatch]:
     """Takes out the keys that are in another unit from the next batch on; gives their state by that unit."""
     if not job.next_epoch:
         return {}
-    then = next_routes_of(job)[unit.node.name].units
+    then = next_routes_of(job)[name].units
     moved = take_out(unit, then.of, lambda here: here)
     return {there: pa.concat_batches(rows) for there, rows in moved.items()}
-
-
-def _saved(hot: HotEngine, name: str, tables: Mapping[int, Any], segment: Any) -> None:
-    for table in tables.values():
-        table.mark_saved()
-    for bucket, tag in segment.tags().items():
-        hot.tags[name, bucket] = tag
-
-
-def clocks_of(job: StageJob, engine: Engine, slot: int) -> dict[str, int]:
-    """The clock of each domain of the gates that this slot owns, by the domain's number as text."""
-    plan = engine.plan
-    found: dict[str, int] = {}
-    for gate in owned_gates(job, engine, slot).values():
-        domain = plan.domains[gate.node.index - 1]
-        if domain:
-            found[str(domain)] = min(found.get(str(domain), gate.watermark), gate.watermark)
-    return found

@@ -1,9 +1,11 @@
-"""Targets of a query: a writer for each sink, opened with the first batch and kept for the next ones."""
+"""Targets of a run in batches: a writer for each sink, opened with the first batch and kept for the next ones."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Callable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
@@ -11,14 +13,37 @@ from thalweg.columns.chunks import Chunk
 from thalweg.connectors.contracts import RowSink
 from thalweg.connectors.targets import Target, TargetWriter
 from thalweg.errors import EnvironmentProblem, ThalwegError
+from thalweg.flow.failures import reason_of
 from thalweg.flow.operators.nodes import Sink
-from thalweg.spark.failures import write_failed
+
+#: Makes an error of a sink that could not be written: its name, where, the batch, and why.
+Failed: TypeAlias = Callable[[str, str, int, Exception], ThalwegError]
+
+
+def write_failed(sink: str, where: str, batch: int, error: Exception) -> ThalwegError:
+    """A sink that could not be written."""
+    return EnvironmentProblem(
+        f"sink {sink!r}: batch {batch} cannot be written to {where}: {reason_of(error)}\n"
+        "  when that is repaired, start again from the same checkpoint: the batch is written anew"
+    )
+
+
+@runtime_checkable
+class TakesEmpty(Protocol):
+    """A writer that is given batches without rows, too: what an earlier try of one left must go."""
+
+    takes_empty: bool
 
 
 class TargetWrites:
-    """The writers of a query's targets, by sink."""
+    """The writers of a run's targets, by sink.
 
-    def __init__(self) -> None:
+    Args:
+        failed: makes the error of one that cannot be written.
+    """
+
+    def __init__(self, failed: Failed = write_failed) -> None:
+        self._failed = failed
         self._writers: dict[str, TargetWriter] = {}
 
     def write(self, node: Sink, target: Target, table: pa.Table, batch: int, query: str) -> None:
@@ -31,16 +56,16 @@ class TargetWrites:
             writer = self._writers.get(node.name)
             if writer is None:
                 writer = self._writers[node.name] = target.open(node, query)
-            if table.num_rows:
+            if table.num_rows or isinstance(writer, TakesEmpty):
                 writer.write(batch, table)
         except EnvironmentProblem as error:
             self._close(node.name)
-            raise write_failed(node.name, target.place, batch, error) from error
+            raise self._failed(node.name, target.place, batch, error) from error
         except ThalwegError:
             raise
         except Exception as error:
             self._close(node.name)
-            raise write_failed(node.name, target.place, batch, error) from error
+            raise self._failed(node.name, target.place, batch, error) from error
 
     def _close(self, name: str) -> None:
         writer = self._writers.pop(name, None)

@@ -1,0 +1,208 @@
+"""A flow in this process that outlives it: what is refused, the checkpoint that it opens, and its batches."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from thalweg.checkpoint import manifest as manifests
+from thalweg.checkpoint import record as records
+from thalweg.checkpoint.history import require_files, require_ours
+from thalweg.checkpoint.hosts.handing_over import is_of_process, to_process
+from thalweg.checkpoint.hosts.opened import OpenCheckpoint, open_checkpoint, require_unfinished
+from thalweg.checkpoint.hosts.plan_manifest import manifest_of
+from thalweg.checkpoint.identity import Folder
+from thalweg.checkpoint.paths import join, list_files
+from thalweg.checkpoint.record import CommitRecord
+from thalweg.connectors import as_source
+from thalweg.connectors.contracts import Stop
+from thalweg.embedded.durable.batches import Durable, DurableBatches, Work, query_of
+from thalweg.embedded.durable.inputs import refuse_unrepeatable
+from thalweg.embedded.durable.outputs import Outputs
+from thalweg.embedded.lanes import refuse_unknown_lanes, tell_lanes
+from thalweg.embedded.result import Result
+from thalweg.engine.build import prepare
+from thalweg.engine.contract import CHUNK_ROWS
+from thalweg.errors import BuildError
+from thalweg.flow.operators.lanes import unknown_until_the_end
+from thalweg.plan.plan import Plan
+from thalweg.slots.routes import SlotRoutes
+from thalweg.slots.slot_state import HeldEngine, make_engine
+from thalweg.stats import OperatorProgress, RunProgress
+
+
+class DurableHost:
+    """One run of a flow on a checkpoint.
+
+    Args:
+        plan: of the flow.
+        inputs: by source name.
+        sinks: by sink name; those that are not named collect.
+        durable: the checkpoint, and how often.
+        chunk_rows: about how many rows move at once; None: the default.
+        threads: of the engine.
+
+    Raises:
+        BuildError: an input cannot be read again, or the flow cannot go on from a checkpoint; nothing is written.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        inputs: Mapping[str, Any],
+        sinks: Mapping[str, Any],
+        durable: Durable,
+        *,
+        chunk_rows: int | None = None,
+        threads: int = 1,
+    ) -> None:
+        self.plan = plan
+        _refuse_operators(plan)
+        sources = {s.name: as_source(s.name, inputs[s.name]) for s in plan.sources}
+        refuse_unrepeatable(sources)
+        refuse_unknown_lanes(plan, sources)
+        if durable.end == "keep":
+            _refuse_unknown_lanes(plan)
+        outputs = Outputs(plan, sinks)
+        outputs.refuse_inside(durable.checkpoint)
+        rows = CHUNK_ROWS if chunk_rows is None else chunk_rows
+        engine = make_engine(prepare(plan), None, chunk_rows=rows, threads=threads)
+        tell_lanes(engine, inputs)
+        routes = SlotRoutes(plan, 1, spreads=True)
+        self._work = Work(
+            plan, inputs, outputs, durable, rows, HeldEngine(engine), routes, threading.Event()
+        )
+        self._began = time.monotonic()
+        self._batches: DurableBatches | None = None
+
+    # -- what a run of a flow is asked ----------------------------------------------------------------------
+
+    def run(self, stop: Stop) -> Result:
+        """Runs it until the inputs end, or ``stop`` is set, which ends it behind a commit.
+
+        Raises:
+            CheckpointError: the checkpoint is of another flow, in use, finished or damaged.
+            Exception: what a source, an operator or a sink raised; nothing of the batch is committed.
+        """
+        self._began = time.monotonic()
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._work.held.engine.stop)
+            store = self._opened()
+            stack.callback(store.lease.give_back)
+            latest = self._latest(store)
+            self._work.outputs.tell_repeats()
+            self._batches = self._batches_of(store, latest)
+            stack.callback(self._batches.close)
+            stack.enter_context(self._work.outputs.opened())
+            self._batches.go_on(stop)
+        return self._result()
+
+    def halt(self) -> None:
+        """What is on its way is dropped, and nothing is committed any more."""
+        self._work.halted.set()
+        if self._work.held.engine.beside is not None:
+            self._work.held.engine.beside.halt()
+
+    def close(self) -> None:
+        """Gives up a run that was never begun."""
+        self._work.held.engine.stop()
+
+    def progress(self) -> RunProgress:
+        """How the run goes; counts are those of all runs on the checkpoint."""
+        seconds = time.monotonic() - self._began
+        beside = self._work.held.engine.beside
+        rows_in = 0 if self._batches is None else self._batches.rows_in
+        return RunProgress(
+            rows_in=rows_in,
+            seconds=seconds,
+            rows_per_s=rows_in / max(seconds, 1e-9),
+            latency={},
+            operators=[self._counted(one) for one in self._work.held.engine.operators()],
+            threads=1 if beside is None else beside.threads,
+        )
+
+    def _counts(self) -> dict[str, dict[str, int]]:
+        return {} if self._batches is None else self._batches.counts
+
+    def _counted(self, one: OperatorProgress) -> OperatorProgress:
+        counts = self._counts().get(one.name, {})
+        rows_in, rows_out = counts.get("in", 0), counts.get("out", 0)
+        return dataclasses.replace(
+            one, rows_in=rows_in, rows_out=rows_out, late=counts.get("late", 0),
+            rejected=counts.get("rejected", 0), selectivity=rows_out / rows_in if rows_in else 1.0,
+        )  # fmt: skip
+
+    def _result(self) -> Result:
+        kept = self._work.outputs.collected()
+        tables = {
+            node.name: pa.Table.from_batches(
+                [chunk.to_arrow() for chunk in kept[node.name]], schema=node.record.arrow
+            )
+            for node in self.plan.sinks
+            if node.name in kept
+        }
+        return Result(tables, self._counts(), self.progress(), kept)
+
+    # -- the checkpoint ---------------------------------------------------------------------------------------
+
+    def _opened(self) -> OpenCheckpoint:
+        return open_checkpoint(self._work.durable.checkpoint, require=_nothing)
+
+    def _latest(self, store: OpenCheckpoint) -> CommitRecord | None:
+        """The record to go on from, of a checkpoint that fits the flow; the manifest is written where it is new.
+
+        Raises:
+            CheckpointError: it does not fit, or is finished.
+        """
+        fs, root = store.fs, store.root
+        if manifests.read(fs, root) is None:
+            manifests.require_new(fs, root)
+            self._work.outputs.refuse_used()
+        latest = records.latest(fs, root)
+        spark = Folder.at(f"{store.location}/spark")
+        if not is_of_process(latest) and list_files(spark.fs, join(spark.root, "offsets")):
+            latest = to_process(spark, latest, [source.name for source in self.plan.sources])
+        if latest is not None:
+            require_ours(latest, root, store.id, query_of(store, latest))
+            require_unfinished(latest, store.location)
+            require_files(fs, root, latest)
+        return latest
+
+    def _batches_of(self, store: OpenCheckpoint, latest: CommitRecord | None) -> DurableBatches:
+        carried = manifests.reconcile(store.fs, store.root, manifest_of(self.plan))
+        defaults = {name: carried.defaults(name) for name in carried.operators}
+        return DurableBatches(self._work, store, latest, defaults)
+
+
+# -- what is refused ------------------------------------------------------------------------------------------
+
+
+def _refuse_operators(plan: Plan) -> None:
+    """Refuses operators without inputs: what they have made is forgotten with the process.
+
+    Raises:
+        BuildError: there is one.
+    """
+    for source in plan.sources:
+        if source.made_by is not None:
+            raise BuildError(
+                f"operator {source.name!r}: {source.made_by.function.where} has no tw.Input: it makes its rows itself,"
+                " and a run with checkpoint= must be able to read them again after a crash; give the rows as a source"
+            )
+
+
+def _refuse_unknown_lanes(plan: Plan) -> None:
+    for source in plan.sources:
+        if source.keeps_lanes and source.lanes is None:
+            why = 'with end="keep" more may come'
+            raise unknown_until_the_end(source.name, str(source.lane), why)
+
+
+def _nothing(part: Folder) -> None:
+    """Whether the state can be gone on with is looked at once it is open."""

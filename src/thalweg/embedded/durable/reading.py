@@ -1,0 +1,117 @@
+"""Rounds: of each source a piece, in the order of the flow, so that one is never far ahead of those it waits with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from thalweg.connectors.contracts import Feed
+from thalweg.embedded.durable.inputs import Repeatable
+from thalweg.embedded.feeding import WAITING_ROWS
+from thalweg.engine.contract import CHUNK_ROWS, Engine, Leaving
+from thalweg.flow.operators.nodes import Source
+
+#: About how many rows of a source a round reads: between rounds a batch may end.
+ROUND_ROWS: Final = CHUNK_ROWS
+
+
+class Reading:
+    """Feeds the inputs of a flow to an engine, and remembers what it read.
+
+    Args:
+        engine: of the whole flow.
+        inputs: by source name.
+    """
+
+    def __init__(self, engine: Engine, inputs: Mapping[str, Repeatable]) -> None:
+        self._engine = engine
+        self._inputs = inputs
+        self._nodes = {node.name: node for node in engine.plan.sources}
+        #: of this batch, what each round read by source
+        self.rounds: list[dict[str, Any]] = []
+
+    @property
+    def is_live(self) -> bool:
+        """Whether rows of some source come as they come."""
+        return any(one.live for one in self._inputs.values())
+
+    @property
+    def over(self) -> list[str]:
+        """The sources of which no row will come any more."""
+        return [name for name, one in self._inputs.items() if one.is_over]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all sources are."""
+        return len(self.over) == len(self._inputs)
+
+    @property
+    def places(self) -> dict[str, Any]:
+        """Where each input stands."""
+        return {name: one.place for name, one in self._inputs.items()}
+
+    def round(self) -> Iterator[Leaving]:
+        """Reads some rows of each source whose turn it is; gives what leaves."""
+        read: dict[str, Any] = {}
+        for name, given in self._inputs.items():
+            if given.is_over or not self._has_turn(self._nodes[name]):
+                continue
+            yield from self._feed(name, given.next(ROUND_ROWS))
+            if (span := given.span()) is not None:
+                read[name] = span
+        self._note(read)
+
+    def again(self, read: Mapping[str, Any]) -> Iterator[Leaving]:
+        """A round that was read before."""
+        for name, span in read.items():
+            yield from self._feed(name, self._inputs[name].again(span))
+            self._inputs[name].span()
+        self.rounds.append(dict(read))
+
+    def end(self, names: list[str]) -> Iterator[Leaving]:
+        """Sources that are over hold back no other source any more."""
+        for name in names:
+            self._inputs[name].is_over = True
+            node = self._nodes[name]
+            domain = self._engine.plan.domains[node.index - 1]
+            self._engine.ingresses[domain].gates[node.index].closed = True
+        yield from self._engine.advance()
+
+    def confirm(self) -> None:
+        """What was read is committed."""
+        for one in self._inputs.values():
+            one.confirm()
+
+    def close(self) -> None:
+        """Closes the inputs."""
+        for one in self._inputs.values():
+            one.close()
+
+    def _feed(self, name: str, feed: Feed) -> Iterator[Leaving]:
+        for chunk, bad in feed:
+            yield self._engine.feed(name, chunk, bad)
+            yield from self._engine.advance()
+
+    def _note(self, read: dict[str, Any]) -> None:
+        """Of one and the same log or table a span goes on where the one before ended."""
+        last = self.rounds[-1] if self.rounds else None
+        if last is not None and read and last.keys() == read.keys() and len(read) == 1:
+            (name,) = read
+            last[name] = self._inputs[name].joined(last[name], read[name])
+        elif read:
+            self.rounds.append(read)
+
+    def _has_turn(self, node: Source) -> bool:
+        """Whether rows of a source may come now; as :class:`thalweg.embedded.feeding.Feeding` has it."""
+        if not node.sorts:
+            return self._inputs[node.name].live or not any(
+                other.index < node.index and self._goes_before(other)
+                for other in self._nodes.values()
+            )
+        ingress = self._engine.ingresses[self._engine.plan.domains[node.index - 1]]
+        gate = ingress.gates[node.index]
+        return gate.waiting_rows < WAITING_ROWS or gate.watermark == ingress.watermark
+
+    def _goes_before(self, node: Source) -> bool:
+        given = self._inputs[node.name]
+        return not (node.sorts or given.live or given.is_over)
