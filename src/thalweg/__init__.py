@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from thalweg.connectors.iceberg import to_iceberg
     from thalweg.connectors.kafka import kafka, to_kafka
     from thalweg.connectors.postgres import postgres, postgres_changes, to_postgres
+    from thalweg.connectors.redis import redis_stream, to_redis
     from thalweg.embedded import run, start
     from thalweg.workers.options import Options
 
@@ -80,12 +81,14 @@ _LAZY = {
     "postgres": "thalweg.connectors.postgres",
     "postgres_changes": "thalweg.connectors.postgres",
     "push_source": _IO,
+    "redis_stream": "thalweg.connectors.redis",
     "tcp_lines": _IO,
     "to_delta": "thalweg.connectors.delta",
     "to_files": _IO,
     "to_kafka": "thalweg.connectors.kafka",
     "to_iceberg": "thalweg.connectors.iceberg",
     "to_postgres": "thalweg.connectors.postgres",
+    "to_redis": "thalweg.connectors.redis",
     "to_tcp": _IO,
 }
 
@@ -156,6 +159,7 @@ __all__ = [
     "postgres",
     "postgres_changes",
     "push_source",
+    "redis_stream",
     "run",
     "scheduling",
     "seconds",
@@ -171,6 +175,7 @@ __all__ = [
     "to_kafka",
     "to_iceberg",
     "to_postgres",
+    "to_redis",
     "to_tcp",
     "wait_for_all",
     "wait_for_any",

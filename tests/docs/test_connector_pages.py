@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.connectors import postgres_server
+from tests.connectors import postgres_server, small_servers
 from tests.docs.test_docs import ROOT, run_page
 
 #: The address that the page on PostgreSQL has.
@@ -32,3 +32,24 @@ def test_postgres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         page = tmp_path / "postgres.md"
         page.write_text(text.replace(_DSN, server.dsn), encoding="utf-8")
         run_page(page, monkeypatch)
+
+
+def test_redis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same."""
+    with small_servers.valkey() as server:
+        server.client.xadd("orders", {"user": "ann", "amount": 1.5})
+        server.client.xadd("orders", {"user": "ann", "amount": "2"})
+        _run_at("redis", "redis://localhost:6379/0", server.url, tmp_path, monkeypatch)
+        totals = [entry["total"] for _, entry in server.client.xrange("totals")]
+        assert totals == ["1.5", "3.5"]
+
+
+def _run_at(
+    page: str, address: str, here: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs a page with another address in place of its own."""
+    text = (ROOT / "docs" / "connectors" / f"{page}.md").read_text(encoding="utf-8")
+    assert address in text
+    made = folder / f"{page}.md"
+    made.write_text(text.replace(address, here), encoding="utf-8")
+    run_page(made, monkeypatch)

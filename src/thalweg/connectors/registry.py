@@ -59,6 +59,20 @@ def server_and_table(rest: str) -> Sequence[str]:
     return [f"postgresql:{server}", table]
 
 
+def redis_and_stream(rest: str) -> Sequence[str]:
+    """The address ``//user@host:port/stream`` or ``//host:port/0/stream``, as the server's address and the stream.
+
+    Raises:
+        BuildError: a part is missing.
+    """
+    server, _, stream = rest.rpartition("/")
+    if not rest.startswith("//") or server.count("/") < 2 or not stream:
+        raise BuildError(
+            "expected //HOST:PORT/STREAM or //HOST:PORT/DATABASE/STREAM behind the scheme"
+        )
+    return [f"redis:{server}", stream]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Connector:
     """What stands behind a scheme.
@@ -104,6 +118,12 @@ BUILT_IN: Final[dict[str, Connector]] = {
         source="thalweg.connectors.postgres:postgres_changes",
         arguments=server_and_table,
         example="postgres-changes://user@host:5432/database/publication?slot=name",
+    ),
+    "redis": Connector(
+        "thalweg.connectors.redis:redis_stream",
+        "thalweg.connectors.redis:to_redis",
+        redis_and_stream,
+        "redis://localhost:6379/orders",
     ),
 }
 
