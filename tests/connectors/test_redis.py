@@ -277,6 +277,7 @@ def test_kill_9_in_the_middle(server: Valkey, stream: str, tmp_path: Path) -> No
     assert found == kit.all_rows()
 
 
+@pytest.mark.merge
 def test_a_server_that_is_away_is_waited_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

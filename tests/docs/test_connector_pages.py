@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.connectors import postgres_server, small_servers
@@ -42,6 +44,22 @@ def test_redis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         _run_at("redis", "redis://localhost:6379/0", server.url, tmp_path, monkeypatch)
         totals = [entry["total"] for _, entry in server.client.xrange("totals")]
         assert totals == ["1.5", "3.5"]
+
+
+def test_nats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same."""
+
+    async def make(js: Any) -> None:
+        await js.add_stream(name="ORDERS", subjects=["orders.*"])
+        await js.add_stream(name="TOTALS", subjects=["totals.*"])
+        for amount in (1.5, 2):
+            await js.publish("orders.a", json.dumps({"user": "ann", "amount": amount}).encode())
+
+    with small_servers.nats() as server:
+        server.do(make)
+        _run_at("nats", "nats://localhost:4222", server.url, tmp_path, monkeypatch)
+        last = server.do(lambda js: js.get_last_msg("TOTALS", "totals.all"))
+        assert json.loads(last.data) == {"user": "ann", "total": 3.5}
 
 
 def _run_at(

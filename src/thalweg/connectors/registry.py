@@ -73,6 +73,16 @@ def redis_and_stream(rest: str) -> Sequence[str]:
     return [f"redis:{server}", stream]
 
 
+def nats_and_name(rest: str) -> Sequence[str]:
+    """The address ``//host:port/name`` of NATS, as the server's address and the stream or subject.
+
+    Raises:
+        BuildError: a part is missing.
+    """
+    host, name = host_and_name(rest)
+    return [f"nats://{host}", name]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Connector:
     """What stands behind a scheme.
@@ -124,6 +134,12 @@ BUILT_IN: Final[dict[str, Connector]] = {
         "thalweg.connectors.redis:to_redis",
         redis_and_stream,
         "redis://localhost:6379/orders",
+    ),
+    "nats": Connector(
+        "thalweg.connectors.nats:nats",
+        "thalweg.connectors.nats:to_nats",
+        nats_and_name,
+        "nats://localhost:4222/ORDERS",
     ),
 }
 
