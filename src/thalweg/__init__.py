@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from thalweg.connectors.files import files
     from thalweg.connectors.iceberg import to_iceberg
     from thalweg.connectors.kafka import kafka, to_kafka
+    from thalweg.connectors.live import http_post, mqtt, to_http, websocket
     from thalweg.connectors.nats import nats, to_nats
     from thalweg.connectors.postgres import postgres, postgres_changes, to_postgres
     from thalweg.connectors.redis import redis_stream, to_redis
@@ -79,6 +80,8 @@ _LAZY = {
     "files": _IO,
     "from_iterable": _IO,
     "kafka": "thalweg.connectors.kafka",
+    "http_post": "thalweg.connectors.live",
+    "mqtt": "thalweg.connectors.live",
     "nats": "thalweg.connectors.nats",
     "postgres": "thalweg.connectors.postgres",
     "postgres_changes": "thalweg.connectors.postgres",
@@ -89,10 +92,12 @@ _LAZY = {
     "to_files": _IO,
     "to_kafka": "thalweg.connectors.kafka",
     "to_iceberg": "thalweg.connectors.iceberg",
+    "to_http": "thalweg.connectors.live",
     "to_nats": "thalweg.connectors.nats",
     "to_postgres": "thalweg.connectors.postgres",
     "to_redis": "thalweg.connectors.redis",
     "to_tcp": _IO,
+    "websocket": "thalweg.connectors.live",
 }
 
 
@@ -154,11 +159,13 @@ __all__ = [
     "files",
     "from_iterable",
     "hours",
+    "http_post",
     "kafka",
     "locality",
     "microseconds",
     "milliseconds",
     "minutes",
+    "mqtt",
     "nats",
     "postgres",
     "postgres_changes",
@@ -178,10 +185,12 @@ __all__ = [
     "to_files",
     "to_kafka",
     "to_iceberg",
+    "to_http",
     "to_nats",
     "to_postgres",
     "to_redis",
     "to_tcp",
     "wait_for_all",
     "wait_for_any",
+    "websocket",
 ]

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +124,54 @@ def nats() -> Iterator[NatsServer]:
             yield server
         finally:
             server.stop()
+
+
+class Mosquitto:
+    """An MQTT broker that lets everybody in."""
+
+    def __init__(self, folder: str) -> None:
+        self.port = free_port()
+        self._config = Path(folder, "mosquitto.conf")
+        self._config.write_text(
+            f"listener {self.port} 127.0.0.1\nallow_anonymous true\n"
+            f"persistence true\npersistence_location {folder}/\nautosave_on_changes true\nautosave_interval 1\n"
+            "user root\nmax_queued_messages 0\n"
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts it, and waits until it answers."""
+        command = ["mosquitto", "-c", str(self._config)]
+        self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        _answers(self._process, self.port)
+
+    def stop(self) -> None:
+        """Ends it; sessions that are to last do."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(60)
+            self._process = None
+
+    def publish(self, topic: str, values: Iterable[bytes], qos: int = 1) -> None:
+        from paho.mqtt import client, publish
+
+        sent = [{"topic": topic, "payload": value, "qos": qos} for value in values]
+        publish.multiple(sent, "127.0.0.1", self.port, protocol=client.MQTTv311)
+
+
+@contextlib.contextmanager
+def mosquitto() -> Iterator[Mosquitto]:
+    """A broker; skips the test that asks where there is none to be had."""
+    pytest.importorskip("paho.mqtt", reason="needs the package paho-mqtt")
+    if shutil.which("mosquitto") is None:
+        pytest.skip("needs a broker: apt install mosquitto")
+    with tempfile.TemporaryDirectory(prefix="thalweg-mqtt-") as folder:
+        broker = Mosquitto(folder)
+        broker.start()
+        try:
+            yield broker
+        finally:
+            broker.stop()
 
 
 def _answers(process: subprocess.Popen[bytes], port: int) -> None:

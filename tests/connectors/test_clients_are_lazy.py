@@ -11,6 +11,8 @@ DESCRIBED = {
         "tw.redis_stream('redis://a', 's').open",
         "lambda: tw.to_redis('redis://a', 's').open(None, '')",
     ],
+    ("paho", "mqtt"): ["tw.mqtt('a', 't').client"],
+    ("websockets", "websocket"): ["tw.websocket('ws://a').client"],
     ("nats", "nats"): [
         "tw.nats('nats://a', 's').open",
         "lambda: tw.to_nats('nats://a', 's').open(None, '')",

@@ -16,7 +16,13 @@ _DSN = "postgresql://thalweg@127.0.0.1:5432/postgres"
 
 @pytest.mark.parametrize(
     ("page", "package"),
-    [("delta", "deltalake"), ("iceberg", "pyiceberg"), ("files", "pyarrow")],
+    [
+        ("delta", "deltalake"),
+        ("iceberg", "pyiceberg"),
+        ("files", "pyarrow"),
+        ("http", "pyarrow"),
+        ("mqtt", "pyarrow"),
+    ],
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 def test_page(page: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

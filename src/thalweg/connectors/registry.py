@@ -83,6 +83,11 @@ def nats_and_name(rest: str) -> Sequence[str]:
     return [f"nats://{host}", name]
 
 
+def whole_address(scheme: str) -> Arguments:
+    """The address ``//host:port/path`` with its scheme in front."""
+    return lambda rest: [f"{scheme}:{rest}"]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Connector:
     """What stands behind a scheme.
@@ -141,6 +146,27 @@ BUILT_IN: Final[dict[str, Connector]] = {
         nats_and_name,
         "nats://localhost:4222/ORDERS",
     ),
+    "mqtt": Connector(
+        source="thalweg.connectors.live:mqtt",
+        arguments=host_and_name,
+        example="mqtt://localhost:1883/sensors/#",
+    ),
+    **{
+        scheme: Connector(
+            source="thalweg.connectors.live:websocket",
+            arguments=whole_address(scheme),
+            example=f"{scheme}://host/feed",
+        )
+        for scheme in ("ws", "wss")
+    },
+    **{
+        scheme: Connector(
+            sink="thalweg.connectors.live:to_http",
+            arguments=whole_address(scheme),
+            example=f"{scheme}://host/rows",
+        )
+        for scheme in ("http", "https")
+    },
 }
 
 
