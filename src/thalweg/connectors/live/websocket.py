@@ -155,8 +155,8 @@ def websocket(
     """Receives the messages of a WebSocket as the input of a source, for :func:`run` and :func:`start`.
 
     Needs the package websockets (``pip install 'thalweg[websocket]'``). A message is a row; one that is an array of
-    JSON is a row an item. Messages come at most once: what is sent while the connection is lost is lost, and said. A full
-    buffer makes the server wait.
+    JSON is a row an item. Messages come at most once: what is sent while the connection is lost is lost, and said. A
+    full buffer makes the server wait.
 
     Args:
         url: ``ws://…`` or ``wss://…``; what stands behind ``?`` is shown nowhere.
