@@ -101,7 +101,10 @@ class NatsConnection:
         wait = PeerWait(f"NATS at {self.servers.place}", self.servers.patience_s, stop)
         package = library()
         try:
-            return answered(wait, lambda: self._run(self._with_client(function), stop), may_pass)
+            found: T = answered(
+                wait, lambda: self._run(self._with_client(function), stop), may_pass
+            )
+            return found
         except package.errors.Error as error:
             raise EnvironmentProblem(f"NATS at {self.servers.place}: {error}") from error
 

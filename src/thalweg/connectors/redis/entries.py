@@ -25,7 +25,7 @@ class EntryParser(MessageParser):
     def decoder(self, made_by: str) -> Callable[[Sequence[Any]], MessageContent]:
         json, record = self.read, self.value
         # An empty text is a text: what is null was left out of the entry.
-        options = {
+        options: dict[str, Any] = {
             "epoch_unit": json.epoch_unit,
             "nanoseconds": json.nanoseconds,
             "null_values": (),
