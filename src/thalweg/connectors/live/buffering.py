@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from thalweg.connectors.contracts import LINGER_S, Feed, Stop
@@ -116,6 +116,20 @@ def tell_left(source: Source, buffer: Handover) -> None:
         _LOG.warning(
             "source %r: %d rows had come and were not read: the run is over", source.name, left
         )
+
+
+def header_pairs(verb: str, headers: Any) -> tuple[tuple[str, str], ...]:
+    """A verb's ``headers=`` as pairs; what came is not shown, as it may be secret.
+
+    Raises:
+        BuildError: they are no dict of texts.
+    """
+    given = {} if headers is None else headers
+    if not isinstance(given, Mapping) or not all(
+        isinstance(one, str) for pair in given.items() for one in pair
+    ):
+        raise BuildError(f"{verb}: headers: expected a dict of texts by name")
+    return tuple(given.items())
 
 
 def values_in(body: bytes) -> list[bytes]:

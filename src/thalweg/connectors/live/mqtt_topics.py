@@ -7,14 +7,14 @@ import itertools
 import logging
 from typing import Any, Final
 
-from thalweg.checks import refuse, require_optional_text, require_rows, require_text
+from thalweg.checks import refuse, require_flag, require_optional_text, require_rows, require_text
 from thalweg.connectors.contracts import POLL_S, Stop
 from thalweg.connectors.handover import Handover
 from thalweg.connectors.live.buffering import CAPACITY, LiveClient, LiveMessage, LiveSource
 from thalweg.connectors.messages import Decode, ValueFormat, message_options
 from thalweg.connectors.sockets import check_address
 from thalweg.connectors.waiting import PeerWait, patience_of
-from thalweg.errors import EnvironmentProblem
+from thalweg.errors import BuildError, EnvironmentProblem
 
 _LOG: Final = logging.getLogger("thalweg")
 #: MQTT's own number for a subscription that is refused, and above.
@@ -196,6 +196,9 @@ def mqtt(
     check_address("mqtt", host, port)
     require_text("mqtt", topic=topic)
     require_optional_text("mqtt", client_id=client_id, username=username)
+    require_flag("mqtt", tls=tls)
+    if password is not None and (not isinstance(password, str) or not password):
+        raise BuildError("mqtt: password: expected a text that is not empty, or None")
     if qos not in (0, 1, 2) or isinstance(qos, bool):
         raise refuse("mqtt", "qos", "0, 1 or 2", qos)
     require_rows("mqtt", capacity=capacity)

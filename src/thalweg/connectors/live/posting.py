@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from thalweg.checks import refuse, require_seconds, require_text
+from thalweg.checks import require_seconds, require_text
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.encode import check_fields, encoder
+from thalweg.connectors.live.buffering import header_pairs
 from thalweg.connectors.once import shown_row
 from thalweg.connectors.targets import TargetWriter
 from thalweg.connectors.waiting import PeerWait, answered, patience_of
@@ -148,9 +149,5 @@ def to_http(
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
         raise BuildError("to_http: url: expected http://HOST/… or https://HOST/…")
     require_seconds("to_http", above=True, timeout_s=timeout_s)
-    given = {} if headers is None else headers
-    if not isinstance(given, Mapping) or not all(
-        isinstance(one, str) for pair in given.items() for one in pair
-    ):
-        raise refuse("to_http", "headers", "a dict of texts by name", type(given).__name__)
-    return HttpTarget(url, tuple(given.items()), float(timeout_s), patience_of("to_http", patience))
+    pairs = header_pairs("to_http", headers)
+    return HttpTarget(url, pairs, float(timeout_s), patience_of("to_http", patience))

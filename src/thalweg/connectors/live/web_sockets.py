@@ -17,6 +17,7 @@ from thalweg.connectors.live.buffering import (
     LiveClient,
     LiveMessage,
     LiveSource,
+    header_pairs,
     values_in,
 )
 from thalweg.connectors.messages import Decode, ValueFormat, message_options
@@ -175,13 +176,13 @@ def websocket(
     require_text("websocket", url=url)
     if urlsplit(url).scheme not in ("ws", "wss"):
         raise BuildError("websocket: url: expected ws://HOST/… or wss://HOST/…")
-    texts = (send,) if isinstance(send, str) else tuple(send)
-    if not all(isinstance(one, str) for one in texts):
+    texts = (send,) if isinstance(send, str) else send
+    if not isinstance(texts, Sequence) or not all(isinstance(one, str) for one in texts):
         raise refuse("websocket", "send", "a text, or several", send)
     require_rows("websocket", max_bytes=max_bytes, capacity=capacity)
     made = message_options("websocket", {}, format=format, decode=decode, **options)
     settings = {
-        "url": url, "send": texts, "headers": tuple((headers or {}).items()), "max_bytes": max_bytes,
+        "url": url, "send": tuple(texts), "headers": header_pairs("websocket", headers), "max_bytes": max_bytes,
         "split": format == "json" and decode is None, "patience_s": patience_of("websocket", patience),
     }  # fmt: skip
     return WebSocketSource(settings, made, capacity)
