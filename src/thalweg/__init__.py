@@ -56,7 +56,10 @@ if TYPE_CHECKING:
     from thalweg.connectors.files import files
     from thalweg.connectors.iceberg import to_iceberg
     from thalweg.connectors.kafka import kafka, to_kafka
+    from thalweg.connectors.live import http_post, mqtt, to_http, websocket
+    from thalweg.connectors.nats import nats, to_nats
     from thalweg.connectors.postgres import postgres, postgres_changes, to_postgres
+    from thalweg.connectors.redis import redis_stream, to_redis
     from thalweg.embedded import run, start
     from thalweg.workers.options import Options
 
@@ -77,16 +80,24 @@ _LAZY = {
     "files": _IO,
     "from_iterable": _IO,
     "kafka": "thalweg.connectors.kafka",
+    "http_post": "thalweg.connectors.live",
+    "mqtt": "thalweg.connectors.live",
+    "nats": "thalweg.connectors.nats",
     "postgres": "thalweg.connectors.postgres",
     "postgres_changes": "thalweg.connectors.postgres",
     "push_source": _IO,
+    "redis_stream": "thalweg.connectors.redis",
     "tcp_lines": _IO,
     "to_delta": "thalweg.connectors.delta",
     "to_files": _IO,
     "to_kafka": "thalweg.connectors.kafka",
     "to_iceberg": "thalweg.connectors.iceberg",
+    "to_http": "thalweg.connectors.live",
+    "to_nats": "thalweg.connectors.nats",
     "to_postgres": "thalweg.connectors.postgres",
+    "to_redis": "thalweg.connectors.redis",
     "to_tcp": _IO,
+    "websocket": "thalweg.connectors.live",
 }
 
 
@@ -148,14 +159,18 @@ __all__ = [
     "files",
     "from_iterable",
     "hours",
+    "http_post",
     "kafka",
     "locality",
     "microseconds",
     "milliseconds",
     "minutes",
+    "mqtt",
+    "nats",
     "postgres",
     "postgres_changes",
     "push_source",
+    "redis_stream",
     "run",
     "scheduling",
     "seconds",
@@ -170,8 +185,12 @@ __all__ = [
     "to_files",
     "to_kafka",
     "to_iceberg",
+    "to_http",
+    "to_nats",
     "to_postgres",
+    "to_redis",
     "to_tcp",
     "wait_for_all",
     "wait_for_any",
+    "websocket",
 ]

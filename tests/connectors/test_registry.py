@@ -129,3 +129,20 @@ def test_addresses_of_tables() -> None:
         assert described(address, role, options) == wanted  # type: ignore[arg-type]
     with pytest.raises(tw.BuildError, match="expected //USER@HOST:PORT/DATABASE/TABLE"):
         described("postgres://h/d", "sink")
+
+
+def test_addresses_of_servers() -> None:
+    """Each scheme is the call that its page names."""
+    for address, role, expected in (
+        ("redis://h:1/orders?follow=no", "source", tw.redis_stream("redis://h:1", "orders", follow=False)),
+        ("redis://me:pw@h:1/3/out?maxlen=9", "sink", tw.to_redis("redis://me:pw@h:1/3", "out", maxlen=9)),
+        ("nats://h:1/S?subject=a.*&start=earliest", "source", tw.nats("nats://h:1", "S", subject="a.*")),
+        ("nats://h:1/a.b", "sink", tw.to_nats("nats://h:1", "a.b")),
+        ("https://h/rows?timeout_s=3", "sink", tw.to_http("https://h/rows", timeout_s=3)),
+    ):  # fmt: skip
+        assert described(address, role) == expected  # type: ignore[arg-type]
+    assert repr(described("mqtt://h:7/a/+?qos=0", "source")) == "<tw.mqtt at mqtt://h:7/a/+>"
+    assert repr(described("wss://h/feed", "source")) == "<tw.websocket at wss://h/feed>"
+    for address in ("redis://h:1", "nats://h:1/", "mqtt://h"):
+        with pytest.raises(tw.BuildError, match=r"expected //HOST:PORT/.* behind the scheme, like"):
+            described(address, "source")

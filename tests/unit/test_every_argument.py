@@ -293,6 +293,47 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
             "confirm": "read", "max_rows": 3,
         },
     ),
+    "tw.redis_stream": lambda: (
+        tw.redis_stream,
+        {
+            "url": "redis://h", "stream": "s", "value": "v", "format": "json", "follow": False, "max_rows": 3,
+            "start": "earliest", "on_loss": "skip", "entry_id": "i", "timestamp": "t", "patience": "1 s",
+        },
+    ),
+    "tw.to_redis": lambda: (
+        tw.to_redis, {"url": "redis://h", "stream": "s", "value": "v", "maxlen": 3, "patience": "1 s"},
+    ),
+    "tw.nats": lambda: (
+        tw.nats,
+        {
+            "url": "nats://h", "stream": "s", "subject": "a", "follow": False, "max_rows": 3, "start": "earliest",
+            "on_loss": "skip", "format": "json", "subject_field": "f", "sequence": "n", "timestamp": "t",
+            "patience": "1 s", "config": {},
+        },
+    ),
+    "tw.to_nats": lambda: (
+        tw.to_nats, {"url": "nats://h", "subject": "s", "patience": "1 s", "config": {}},
+    ),
+    "tw.http_post": lambda: (
+        tw.http_post, {"port": 0, "host": "127.0.0.1", "token": "t", "max_bytes": 3, "capacity": 3},
+    ),
+    "tw.to_http": lambda: (
+        tw.to_http, {"url": "http://h", "headers": {}, "timeout_s": 1.0, "patience": "1 s"},
+    ),
+    "tw.mqtt": lambda: (
+        tw.mqtt,
+        {
+            "host": "h", "topic": "t", "port": 1883, "qos": 0, "client_id": "c", "username": "u", "password": "p",
+            "tls": False, "format": "json", "topic_field": "f", "capacity": 3, "patience": "1 s",
+        },
+    ),
+    "tw.websocket": lambda: (
+        tw.websocket,
+        {
+            "url": "ws://h", "send": "s", "headers": {}, "format": "json", "max_bytes": 3, "capacity": 3,
+            "patience": "1 s",
+        },
+    ),
     "tw.each": lambda: (tw.each, {"function": keep}),
     "tw.batches": lambda: (tw.batches, {"function": put}),
     "tw.from_iterable": lambda: (tw.from_iterable, {"items": [], "linger_s": 0.1}),
@@ -437,6 +478,21 @@ ACCEPTS: Final[Mapping[str, set[str]]] = {
     "timestamp": {"None"},
     "key": {"None"},
     "headers": {"None"},
+    "tw.redis_stream(value)": {"None"},
+    "tw.redis_stream(start)": {"0"},
+    "tw.redis_stream(entry_id)": {"None"},
+    "tw.to_redis(value)": {"None"},
+    "tw.to_redis(maxlen)": {"None"},
+    "tw.nats(subject)": {"None"},
+    "tw.nats(subject_field)": {"None"},
+    "tw.nats(sequence)": {"None"},
+    "token": {"None"},
+    "client_id": {"None"},
+    "username": {"None"},
+    "password": {"None"},
+    "tw.http_post(port)": {"0"},
+    "tw.mqtt(qos)": {"0"},
+    "tw.websocket(send)": {"empty"},
 }
 #: Where an argument that is None elsewhere must be something, although it is None by default somewhere.
 NEVER_NONE: Final = (

@@ -95,7 +95,7 @@ def _json_encoder(schema: Schema) -> Encoder:
 
     def encode(chunk: Chunk) -> bytes:
         pairs = zip(chunk.columns, plains, strict=True)
-        columns = [_plain_values(column, plain) for column, plain in pairs]
+        columns = [plain_values(column, plain) for column, plain in pairs]
         names = schema.names
         rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
         if any_json or not _all_finite(chunk):
@@ -121,7 +121,7 @@ def _all_finite(chunk: Chunk) -> bool:
     return all(bool(np.isfinite(values).all()) for values in floats)
 
 
-def _plain_values(column: Column, plain: Callable[[Any], Any] | None) -> Sequence[Any]:
+def plain_values(column: Column, plain: Callable[[Any], Any] | None) -> Sequence[Any]:
     if column.type.kind is Kind.TIMESTAMP:
         return _time_texts(column)
     values = column.to_python()

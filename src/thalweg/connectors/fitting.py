@@ -205,6 +205,17 @@ def kept(source: Source, bad: list[BadRow]) -> list[BadRow]:
     return bad
 
 
+def cut_fed(fed: Fed, rows: int) -> Feed:
+    """A chunk as several of at most so many rows; what does not fit stands with the last."""
+    chunk, bad = fed
+    if len(chunk) <= rows:
+        yield fed
+        return
+    for start in range(0, len(chunk), rows):
+        stop = min(start + rows, len(chunk))
+        yield chunk.slice(start, stop), bad if stop == len(chunk) else []
+
+
 #: What to do about rows that do not fit.
 GO_ON = (
     "  to go on without such rows, set errors='reject' on the source and read its .rejected stream"

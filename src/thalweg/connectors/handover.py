@@ -33,6 +33,20 @@ class Handover:
         self._closed = False
         self._error: BaseException | None = None
 
+    @property
+    def waiting_rows(self) -> int:
+        """How many rows lie here."""
+        with self._room:
+            return self._rows
+
+    def offer(self, item: Any, rows: int = 1) -> bool:
+        """Adds an item if there is room now; False: it was not taken."""
+        with self._room:
+            if self._closed or self._rows >= self._capacity:
+                return False
+            self._add(item, rows)
+        return True
+
     def put(self, item: Any, rows: int = 1) -> bool:
         """Adds an item, waiting for room; False: it was not taken, as the hand-over is closed."""
         with self._room:
@@ -40,12 +54,7 @@ class Handover:
                 self._room.wait()
             if self._closed:
                 return False
-            if not self._items:
-                self._since = time.monotonic()
-            self._items.append((item, max(rows, 1)))
-            self._rows += max(rows, 1)
-            if self._rows >= self._wanted:
-                self._filled.notify()
+            self._add(item, rows)
         return True
 
     def take(self, rows: int, stop: Stop) -> list[Any]:
@@ -80,6 +89,14 @@ class Handover:
         with self._room:
             self._error = error
         self.close()
+
+    def _add(self, item: Any, rows: int) -> None:
+        if not self._items:
+            self._since = time.monotonic()
+        self._items.append((item, max(rows, 1)))
+        self._rows += max(rows, 1)
+        if self._rows >= self._wanted:
+            self._filled.notify()
 
     def _wait(self, rows: int, deadline: float | None, stop: Stop) -> None:
         self._wanted = rows

@@ -110,7 +110,7 @@ def message_options(
     )
 
 
-class _Content(NamedTuple):
+class MessageContent(NamedTuple):
     """What the values gave: rows by their number among the messages, and those that do not fit."""
 
     table: pa.Table
@@ -139,12 +139,12 @@ class MessageParser:
                 raise BuildError(
                     f"input {source.name!r}: {made_by}: {what}={field!r}: {record} has no such field"
                 )
-        self._read = options.read.of_source(record)
+        self.read = options.read.of_source(record)
         inside = [one for one in record.fields if one.name not in fields.values()]
-        self._value = Schema.make_record(record.name, inside).read_as(record.reading)
+        self.value = Schema.make_record(record.name, inside).read_as(record.reading)
         beside = [Field(name, record.field(name).type) for name in fields.values()]
         self._beside = Schema.make_record(record.name, beside)
-        self._decode = self._decoder(made_by)
+        self._decode = self.decoder(made_by)
 
     def parse(
         self,
@@ -223,18 +223,18 @@ class MessageParser:
 
     # -- values ----------------------------------------------------------------------------------------
 
-    def _decoder(self, made_by: str) -> Callable[[Sequence[bytes | None]], _Content]:
+    def decoder(self, made_by: str) -> Callable[[Sequence[bytes | None]], MessageContent]:
         options, where = self._options, f"input {self._source.name!r}: {made_by}"
         if options.decode is not None:
             return functools.partial(self._by_function, options.decode)
         if options.format == "json":
-            parse = record_parser(self._value, self._read)
+            parse = record_parser(self.value, self.read)
             return functools.partial(self._json, parse)
         if options.format == "avro":
             return functools.partial(self._by_function, _avro_decoder(str(options.schema)))
         kind = Kind.STR if options.format == "text" else Kind.BYTES
         kinds = (kind, Kind.CATEGORY) if kind is Kind.STR else (kind,)
-        fields = self._value.fields
+        fields = self.value.fields
         if len(fields) != 1 or fields[0].type.kind not in kinds:
             wanted = "str" if kind is Kind.STR else "bytes"
             raise BuildError(
@@ -243,7 +243,7 @@ class MessageParser:
             )
         return self._plain
 
-    def _json(self, parse: Callable[[Any], Any], values: Sequence[bytes | None]) -> _Content:
+    def _json(self, parse: Callable[[Any], Any], values: Sequence[bytes | None]) -> MessageContent:
         texts = [b"null" if one is None else one for one in values]
         empty = [row for row, text in enumerate(texts) if not text or text.isspace()]
         for row in empty:
@@ -255,7 +255,7 @@ class MessageParser:
         lines = Lines(data + b"\n", ends, 0)
         if None in values:
             return self._nulls_apart(values, parse)
-        parts = list(parse_json(lines, self._value, self._read, parse)) if texts else []
+        parts = list(parse_json(lines, self.value, self.read, parse)) if texts else []
         bad = [
             dataclasses.replace(one, reason="an empty message", text="")
             if one.position in empty
@@ -264,36 +264,38 @@ class MessageParser:
             for one in part.bad
         ]
         tables = [part.table for part in parts]
-        table = pa.concat_tables(tables) if tables else self._value.arrow.empty_table()
+        table = pa.concat_tables(tables) if tables else self.value.arrow.empty_table()
         rows = (
             np.concatenate([part.positions for part in parts]) if parts else np.zeros(0, np.int64)
         )
-        return _Content(table, rows, bad)
+        return MessageContent(table, rows, bad)
 
-    def _nulls_apart(self, values: Sequence[bytes | None], parse: Callable[[Any], Any]) -> _Content:
+    def _nulls_apart(
+        self, values: Sequence[bytes | None], parse: Callable[[Any], Any]
+    ) -> MessageContent:
         """JSON among messages without values, each of which is a row of nulls."""
         return self._json(parse, [b"{}" if one is None else one for one in values])
 
-    def _plain(self, values: Sequence[bytes | None]) -> _Content:
-        field = self._value.fields[0]
-        array = _as_text_where_asked(pa.array(values, pa.binary()), self._value, field.name)
-        fitted = fit_table(pa.table({field.name: array}), self._value, self._source.name, 0)
-        return _Content(fitted.table, fitted.positions, fitted.bad)
+    def _plain(self, values: Sequence[bytes | None]) -> MessageContent:
+        field = self.value.fields[0]
+        array = _as_text_where_asked(pa.array(values, pa.binary()), self.value, field.name)
+        fitted = fit_table(pa.table({field.name: array}), self.value, self._source.name, 0)
+        return MessageContent(fitted.table, fitted.positions, fitted.bad)
 
-    def _by_function(self, decode: Decode, values: Sequence[bytes | None]) -> _Content:
+    def _by_function(self, decode: Decode, values: Sequence[bytes | None]) -> MessageContent:
         good: list[Any] = []
         rows: list[int] = []
         bad: list[BadRow] = []
-        nothing = dict.fromkeys(self._value.columns)
+        nothing = dict.fromkeys(self.value.columns)
         for row, value in enumerate(values):
             try:
-                good.append(self._value.take(nothing if value is None else decode(value)))
+                good.append(self.value.take(nothing if value is None else decode(value)))
                 rows.append(row)
             except Exception as error:
                 reason = f"{type(error).__name__}: {error}"
                 bad.append(bad_row(row, reason, b"" if value is None else value))
-        table = pa.Table.from_batches([Chunk.from_rows(self._value, good).to_arrow()])
-        return _Content(table, np.array(rows, np.int64), bad)
+        table = pa.Table.from_batches([Chunk.from_rows(self.value, good).to_arrow()])
+        return MessageContent(table, np.array(rows, np.int64), bad)
 
 
 def _as_text_where_asked(array: Any, record: Schema, name: str) -> Any:

@@ -59,6 +59,35 @@ def server_and_table(rest: str) -> Sequence[str]:
     return [f"postgresql:{server}", table]
 
 
+def redis_and_stream(rest: str) -> Sequence[str]:
+    """The address ``//user@host:port/stream`` or ``//host:port/0/stream``, as the server's address and the stream.
+
+    Raises:
+        BuildError: a part is missing.
+    """
+    server, _, stream = rest.rpartition("/")
+    if not rest.startswith("//") or server.count("/") < 2 or not stream:
+        raise BuildError(
+            "expected //HOST:PORT/STREAM or //HOST:PORT/DATABASE/STREAM behind the scheme"
+        )
+    return [f"redis:{server}", stream]
+
+
+def nats_and_name(rest: str) -> Sequence[str]:
+    """The address ``//host:port/name`` of NATS, as the server's address and the stream or subject.
+
+    Raises:
+        BuildError: a part is missing.
+    """
+    host, name = host_and_name(rest)
+    return [f"nats://{host}", name]
+
+
+def whole_address(scheme: str) -> Arguments:
+    """The address ``//host:port/path`` with its scheme in front."""
+    return lambda rest: [f"{scheme}:{rest}"]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Connector:
     """What stands behind a scheme.
@@ -105,6 +134,39 @@ BUILT_IN: Final[dict[str, Connector]] = {
         arguments=server_and_table,
         example="postgres-changes://user@host:5432/database/publication?slot=name",
     ),
+    "redis": Connector(
+        "thalweg.connectors.redis:redis_stream",
+        "thalweg.connectors.redis:to_redis",
+        redis_and_stream,
+        "redis://localhost:6379/orders",
+    ),
+    "nats": Connector(
+        "thalweg.connectors.nats:nats",
+        "thalweg.connectors.nats:to_nats",
+        nats_and_name,
+        "nats://localhost:4222/ORDERS",
+    ),
+    "mqtt": Connector(
+        source="thalweg.connectors.live:mqtt",
+        arguments=host_and_name,
+        example="mqtt://localhost:1883/sensors/#",
+    ),
+    **{
+        scheme: Connector(
+            source="thalweg.connectors.live:websocket",
+            arguments=whole_address(scheme),
+            example=f"{scheme}://host/feed",
+        )
+        for scheme in ("ws", "wss")
+    },
+    **{
+        scheme: Connector(
+            sink="thalweg.connectors.live:to_http",
+            arguments=whole_address(scheme),
+            example=f"{scheme}://host/rows",
+        )
+        for scheme in ("http", "https")
+    },
 }
 
 

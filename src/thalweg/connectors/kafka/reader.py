@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from thalweg.connectors.contracts import Fed, Feed, Stop
+from thalweg.connectors.fitting import cut_fed
 from thalweg.connectors.kafka.fetching import Fetcher, lost
 from thalweg.connectors.kafka.lanes import Lane, Message, lane_of, leaving
 from thalweg.connectors.kafka.topics import EARLIEST, LATEST, Stopped, Topics
@@ -160,7 +161,7 @@ class KafkaReader:
                     self._fetcher.end(lanes)
                     return
                 for block in _blocks(messages, max(BLOCK_ROWS, chunk_rows)):
-                    yield from _cut(self._rows(parse, block), chunk_rows)
+                    yield from cut_fed(self._rows(parse, block), chunk_rows)
         except Stopped:
             return
 
@@ -225,16 +226,6 @@ def _blocks(messages: Sequence[Message], rows: int) -> Iterator[Sequence[Message
             to = max(at + 1, int(np.searchsorted(ends, limit, side="right")))
             yield block[at:to] if to - at < len(block) else block
             at = to
-
-
-def _cut(fed: Fed, rows: int) -> Iterator[Fed]:
-    chunk, bad = fed
-    if len(chunk) <= rows:
-        yield fed
-        return
-    for start in range(0, len(chunk), rows):
-        stop = min(start + rows, len(chunk))
-        yield chunk.slice(start, stop), bad if stop == len(chunk) else []
 
 
 def _beside(what: str, messages: Sequence[Message]) -> Any:

@@ -272,6 +272,12 @@ def record_parser(schema: Schema, options: ReadOptions) -> Parser:
     return parse
 
 
+def json_cell_parser(kind: FieldType, options: ReadOptions) -> Parser:
+    """The function from the bytes of one JSON value to the field's value; it raises Unfit."""
+    parse = _parser(kind, options)
+    return lambda cell: parse(_decode(cell))
+
+
 def _expected(name: str, kind: FieldType, value: Any, error: Unfit) -> str:
     why = f" ({error})" if str(error) else ""
     return f"{name}: expected {kind}, got {_shown(value)}{why}"
