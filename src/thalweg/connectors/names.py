@@ -7,6 +7,7 @@ from typing import Any
 
 from thalweg.checks import meant, refuse
 from thalweg.errors import BuildError
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.plan.plan import Plan
 
 
@@ -45,3 +46,15 @@ def field_names(where: str, argument: str, given: str | Sequence[str] | None) ->
     if len(set(names)) < len(names):
         raise refuse(where, argument, "each field once", given)
     return tuple(map(str, names))
+
+
+def is_kind(kind: FieldType, kinds: Sequence[Kind]) -> bool:
+    """Whether a field that tells rows apart is of one of the kinds; JSON has many texts for one value."""
+    return kind.kind in kinds and (kind.shape is None or kind.shape.name != "json")
+
+
+def named_kinds(kinds: Sequence[Kind]) -> str:
+    """The kinds for messages, with the types that are such inside."""
+    also = ["date", "timedelta", "Decimal"] if Kind.INT in kinds else []
+    also += ["datetime"] if Kind.TIMESTAMP in kinds else []
+    return ", ".join([*(one.value for one in kinds), *also])

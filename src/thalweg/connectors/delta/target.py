@@ -17,8 +17,8 @@ import pyarrow as pa
 from thalweg.checkpoint.paths import absolute
 from thalweg.checks import path_of, refuse, require_seconds
 from thalweg.connectors.delta import tables
-from thalweg.connectors.fitting_columns import cast_rows, check_columns, with_nulls
-from thalweg.connectors.names import field_names
+from thalweg.connectors.fitting_columns import cast_rows, check_columns, refuse_durations, with_nulls
+from thalweg.connectors.names import field_names, is_kind, named_kinds
 from thalweg.connectors.once import Left, Numbers, last_of_each, patiently, shown_row
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
 from thalweg.flow.field_types import Kind
@@ -62,6 +62,7 @@ class DeltaTarget:
             raise BuildError(
                 f"{where}: {sink.record.name} has no fields, so there is nothing to write"
             )
+        refuse_durations(where, sink.record, "Delta Lake")
         for what, names, kinds in (
             ("partition_by", self.partition_by, _IN_PATHS),
             ("key", self.key, _KEYS),
@@ -97,8 +98,8 @@ def _check_field(
     if name not in sink.record.names:
         raise BuildError(f"{where}: {sink.record} has no field {name!r}")
     kind = sink.record.field(name).type
-    if kind.kind not in kinds or (kind.optional and not optional):
-        known = ", ".join(one.value for one in kinds)
+    if not is_kind(kind, kinds) or (kind.optional and not optional):
+        known = named_kinds(kinds)
         none = "" if optional else ", and not Optional"
         raise BuildError(f"{where}: {name} is {kind}; expected one of {known}{none}")
 
