@@ -14,7 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thalweg.checks import require_flag, require_seconds, require_text
-from thalweg.connectors.fitting_columns import cast_rows, check_columns, refuse_durations, with_nulls
+from thalweg.connectors.fitting_columns import (
+    cast_rows,
+    check_columns,
+    refuse_durations,
+    with_nulls,
+)
 from thalweg.connectors.names import field_names, is_kind, named_kinds
 from thalweg.connectors.once import Left, Numbers, last_of_each, patiently, shown_row
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
@@ -24,6 +29,7 @@ from thalweg.time_texts import FIRST, LAST
 
 #: Kinds by which rows can be told apart.
 _KEYS: Final = (Kind.INT, Kind.STR, Kind.CATEGORY, Kind.BOOL, Kind.TIMESTAMP, Kind.TIMER)
+_KEY_SHAPES: Final = ("date", "Decimal", "datetime")
 _RETRIES: Final = "commit.retry.num-retries"
 
 
@@ -72,8 +78,8 @@ class IcebergTarget:
             if name not in sink.record.names:
                 raise BuildError(f"{where}: key: {sink.record} has no field {name!r}")
             kind = sink.record.field(name).type
-            if not is_kind(kind, _KEYS) or kind.optional:
-                known = named_kinds(_KEYS)
+            if not is_kind(kind, _KEYS, _KEY_SHAPES) or kind.optional:
+                known = named_kinds(_KEYS, _KEY_SHAPES)
                 raise BuildError(
                     f"{where}: key: {name} is {kind}; expected one of {known}, and not Optional"
                 )

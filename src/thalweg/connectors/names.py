@@ -48,13 +48,11 @@ def field_names(where: str, argument: str, given: str | Sequence[str] | None) ->
     return tuple(map(str, names))
 
 
-def is_kind(kind: FieldType, kinds: Sequence[Kind]) -> bool:
-    """Whether a field that tells rows apart is of one of the kinds; JSON has many texts for one value."""
-    return kind.kind in kinds and (kind.shape is None or kind.shape.name != "json")
+def is_kind(kind: FieldType, kinds: Sequence[Kind], shapes: Sequence[str]) -> bool:
+    """Whether a field is of one of the kinds; of those that users see as Python's own types one of the shapes."""
+    return kind.kind in kinds and (kind.shape is None or kind.shape.name in shapes)
 
 
-def named_kinds(kinds: Sequence[Kind]) -> str:
-    """The kinds for messages, with the types that are such inside."""
-    also = ["date", "timedelta", "Decimal"] if Kind.INT in kinds else []
-    also += ["datetime"] if Kind.TIMESTAMP in kinds else []
-    return ", ".join([*(one.value for one in kinds), *also])
+def named_kinds(kinds: Sequence[Kind], shapes: Sequence[str]) -> str:
+    """Both for messages."""
+    return ", ".join([*(one.value for one in kinds), *shapes])

@@ -13,7 +13,8 @@ from thalweg.flow.records import Schema
 #: The table that has the last batch of each query's sink.
 BATCHES = "thalweg_batches"
 _COLUMNS = """
-select a.attname, t.typname, a.atttypmod, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.atthasdef or a.attidentity <> '' or a.attgenerated <> ''
+select a.attname, t.typname, a.atttypmod, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+    a.atthasdef or a.attidentity <> '' or a.attgenerated <> ''
 from pg_attribute a join pg_type t on t.oid = a.atttypid
 where a.attrelid = to_regclass(%s) and a.attnum > 0 and not a.attisdropped order by a.attnum
 """

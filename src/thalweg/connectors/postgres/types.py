@@ -112,9 +112,9 @@ def made_sql(kind: FieldType) -> str:
 def takes(column: TableColumn, kind: FieldType) -> bool:
     """Whether a column takes a field's values as they are, or refuses them."""
     wanted = made(kind)
-    return (
-        column.type == wanted or column.type in _TAKEN.get(wanted, ())
-    ) and not _rounds(column, kind)
+    return (column.type == wanted or column.type in _TAKEN.get(wanted, ())) and not _rounds(
+        column, kind
+    )
 
 
 def _rounds(column: TableColumn, kind: FieldType) -> bool:
@@ -125,7 +125,7 @@ def _rounds(column: TableColumn, kind: FieldType) -> bool:
         return column.limit < _MICROSECONDS
     if column.type == "interval":
         fields, precision = column.limit >> 16 & 0x7FFF, column.limit & 0xFFFF
-        return fields != _ALL_FIELDS or _MICROSECONDS != min(precision, _MICROSECONDS)
+        return fields != _ALL_FIELDS or min(precision, _MICROSECONDS) != _MICROSECONDS
     if column.type == "numeric" and kind.kind is not Kind.FLOAT:
         scale = ((column.limit - 4 & 0x7FF) ^ 1024) - 1024
         return scale < (kind.shape.scale if kind.shape is not None else 0)

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any, Final
 
 import orjson
 
+from thalweg.connectors.encode import has_json
 from thalweg.connectors.postgres.pgoutput import Unchanged
+from thalweg.connectors.postgres.words import interval_word
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
 from thalweg.times import timestamp
+
+#: Of a session whose texts are read.
+TEXT_SETTINGS: Final = {
+    "timezone": "UTC",
+    "datestyle": "ISO",
+    "intervalstyle": "postgres",
+    "extra_float_digits": "1",
+}
 
 
 def _bool(text: str) -> bool:
@@ -35,6 +47,20 @@ _CONVERT: Final[dict[Kind, Callable[[str], Any]]] = {
     Kind.LIST: orjson.loads,
     Kind.RECORD: orjson.loads,
 }
+
+
+def _converter(kind: FieldType) -> Callable[[str], Any]:
+    """The function from a text to what a field takes; texts of dates and Decimals it takes as they are."""
+    shape = kind.shape
+    if shape is None:
+        # orjson makes floats of ints beyond 64 bits
+        return json.loads if has_json(kind) else _CONVERT[kind.kind]
+    if shape.name == "datetime":
+        outward = shape.outward
+        return lambda text: outward(timestamp(text))
+    if shape.name == "timedelta":
+        return lambda text: timedelta(microseconds=interval_word(text))
+    return json.loads if shape.name == "json" else str
 
 
 def row_of(record: Schema, texts: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,6 +90,6 @@ def value_of(name: str, kind: FieldType, text: Any) -> Any:
             " ALTER TABLE … REPLICA IDENTITY FULL"
         )
     try:
-        return _CONVERT[kind.kind](text)
-    except (ValueError, KeyError) as error:
+        return _converter(kind)(text)
+    except (ValueError, KeyError, OverflowError) as error:
         raise ValueError(f"{name}: {text[:60]!r} is no {kind}: {error}") from None

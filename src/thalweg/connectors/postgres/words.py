@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -89,3 +90,8 @@ def interval_word(text: str) -> int:
     if not -(2**63) <= word < 2**63:
         raise Unfit("does not fit 64 bits of microseconds")
     return word
+
+
+def word_reader(shape: ValueShape) -> Callable[[str], Any]:
+    """The function from a text of PostgreSQL to what is inside; raises Unfit."""
+    return interval_word if shape.name == "timedelta" else shape.read
