@@ -63,6 +63,17 @@ def _kinds(kind: FieldType) -> list[Kind]:
     return [kind.kind, *(one for part in inner for one in _kinds(part))]
 
 
+def as_named(column: pa.ChunkedArray, kind: FieldType) -> Any:
+    """A column whose values name a folder or are keys of messages: days, durations and Decimals as their texts."""
+    shape = kind.shape
+    if shape is None:
+        return column
+    words = Column.from_arrow(kind, column).to_python()
+    return pa.chunked_array(
+        [[None if one is None else shape.text(one) for one in words]], pa.string()
+    )
+
+
 # -- times ---------------------------------------------------------------------------------------------
 
 

@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 
 from thalweg.checkpoint import durable
 from thalweg.checkpoint.paths import is_local, resolve, write_atomic
-from thalweg.columns.chunks import Chunk, Column
-from thalweg.connectors.encode import FileFormat, check_fields, csv_header, encoder
+from thalweg.columns.chunks import Chunk
+from thalweg.connectors.encode import FileFormat, as_named, check_fields, csv_header, encoder
 from thalweg.connectors.names import is_kind, named_kinds
 from thalweg.connectors.once import shown_row
 from thalweg.connectors.readers.partitions import NULL, folder_name
 from thalweg.errors import BuildError, DataError, EnvironmentProblem, ThalwegError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.field_types import Kind
 from thalweg.flow.operators.nodes import Sink
 from thalweg.flow.records import Schema
 
@@ -77,15 +77,6 @@ def _inside(record: Schema, partition_by: tuple[str, ...]) -> Schema:
     return Schema.make_record(record.name, fields)
 
 
-def _in_paths(column: pa.ChunkedArray, kind: FieldType) -> Any:
-    """A column's values as folders are named by them: days, durations and Decimals as text."""
-    shape = kind.shape
-    if shape is None:
-        return column
-    words = Column.from_arrow(kind, column).to_python()
-    return pa.array([None if one is None else shape.text(one) for one in words], pa.string())
-
-
 class PartitionedWriter:
     """Writes the batches of one sink as files."""
 
@@ -127,7 +118,7 @@ class PartitionedWriter:
         """The rows of each partition in their order, with its folder."""
         by = list(self._target.partition_by)
         kinds = [self._sink.record.field(name).type for name in by]
-        named = [_in_paths(table.column(name), kind) for name, kind in zip(by, kinds, strict=True)]
+        named = [as_named(table.column(name), kind) for name, kind in zip(by, kinds, strict=True)]
         numbers: pa.Array = pa.array(range(len(table)), pa.int64())
         numbered = pa.table([*named, numbers], names=[*by, ""])
         groups = numbered.group_by(by, use_threads=False).aggregate([("", "list")])

@@ -98,7 +98,7 @@ class DeltaTarget:
                 f"sink {sink.name!r}: {self.place} is partitioned by ({', '.join(found)}), and partition_by says"
                 f" ({', '.join(self.partition_by)}); leave partition_by out, or name another table"
             )
-        for name in set(found) & set(sink.record.names):
+        for name in (one for one in found if one in sink.record.names):
             shape = sink.record.field(name).type.shape
             if shape is not None and shape.name == "Decimal":
                 raise BuildError(

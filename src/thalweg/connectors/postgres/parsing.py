@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
-import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -13,11 +13,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from thalweg.columns.chunks import Column
-from thalweg.connectors.encode import has_json
 from thalweg.connectors.once import shown_row
 from thalweg.connectors.postgres.words import word_reader
 from thalweg.connectors.readers import BadRow, Parsed, rows_from_table
+from thalweg.connectors.readers.cells import column
+from thalweg.connectors.readers.json_lines import value_parser
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import Field, Schema
 from thalweg.time_texts import Unfit
@@ -70,8 +70,8 @@ def _read(table: pa.Table, fields: Sequence[Field]) -> tuple[pa.Table, _Wrong]:
         if _is_shaped(field.type):
             made = _words
         if made is not None:
-            column = made(field, table.column(place).to_pylist(), wrong)
-            table = table.set_column(place, field.name, column)
+            read = made(field, table.column(place).to_pylist(), wrong)
+            table = table.set_column(place, field.name, read)
     return table, wrong
 
 
@@ -94,21 +94,28 @@ def _bytes(field: Field, texts: list[str | None], wrong: _Wrong) -> pa.Array:
 def _words(field: Field, texts: list[str | None], wrong: _Wrong) -> pa.Array:
     shape = field.type.shape
     assert shape is not None
-    words = _each(field, texts, word_reader(shape), wrong)
-    return Column.from_python(dataclasses.replace(field.type, optional=True), words).to_arrow()
+    words = _each(field, texts, functools.cache(word_reader(shape)), wrong)
+    return column(words, field.type)
 
 
 def _json(field: Field, texts: list[str | None], wrong: _Wrong) -> pa.Array:
-    try:
-        values = [None if one is None else orjson.loads(one) for one in texts]
-        if not has_json(field.type):
-            return pa.array(values, field.type.arrow)
-    except (orjson.JSONDecodeError, pa.ArrowException, OverflowError, TypeError, ValueError):
-        pass
-    # Texts of times and Decimals, ints beyond 64 bits, and rows that do not fit.
-    taken = dataclasses.replace(field.type, optional=True)
-    values = _each(field, texts, lambda text: taken.take(json.loads(text)), wrong)
-    return Column.from_python(taken, values).to_arrow()
+    kind = dataclasses.replace(field.type, optional=True)
+    if not _holds_shapes(kind):
+        try:
+            return pa.array(
+                [None if one is None else orjson.loads(one) for one in texts], kind.arrow
+            )
+        except (pa.ArrowException, OverflowError, TypeError, ValueError):
+            pass  # times as text, or rows that do not fit
+    parse = value_parser(kind)
+    return column(_each(field, texts, lambda text: parse(text.encode()), wrong), kind)
+
+
+def _holds_shapes(kind: FieldType) -> bool:
+    """Whether a type has values inside that users see as Python's own types: Arrow takes ints for days."""
+    inner = [kind.item] if kind.item is not None else []
+    inner += [field.type for field in kind.record.fields] if kind.record is not None else []
+    return kind.shape is not None or any(map(_holds_shapes, inner))
 
 
 def _each(
