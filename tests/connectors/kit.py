@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import random
 import subprocess
 import sys
 import time
+from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -43,6 +45,33 @@ class Every(NamedTuple):
     inner: Inner | None
 
 
+class Bill(NamedTuple):
+    day: datetime.date
+    total: tw.Money
+    at: datetime.datetime | None
+    more: dict[str, Any] | None
+
+
+class Shaped(NamedTuple):
+    """A field of each type that users see as one of Python's own, but timedelta, which not all tables have."""
+
+    key: int
+    at: datetime.datetime | None
+    day: datetime.date | None
+    total: tw.Money | None
+    tiny: Annotated[Decimal, tw.decimal(18, 18)] | None
+    whole: Annotated[Decimal, tw.decimal(18, 0)] | None
+    odd: Annotated[Decimal, tw.decimal(7, 3)] | None
+    more: dict[str, Any] | None
+    bills: list[Bill]
+
+
+class Spans(NamedTuple):
+    key: int
+    wait: datetime.timedelta | None
+    waits: list[datetime.timedelta]
+
+
 class Pair(NamedTuple):
     name: str
     n: int
@@ -64,6 +93,33 @@ EVERY = [
 ]  # fmt: skip
 
 
+_FIRST = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+_LAST = datetime.datetime(9999, 12, 31, 23, 59, 59, 999_999, datetime.UTC)
+_BILLS = [
+    Bill(datetime.date(1, 1, 1), Decimal("-0.01"), _FIRST, {"n": 10**30}),
+    Bill(datetime.date(1999, 12, 31), Decimal("1.10"), None, None),
+]
+SHAPED = [
+    Shaped(0, None, None, None, None, None, None, None, []),
+    Shaped(
+        1, _FIRST, datetime.date(1, 1, 1), Decimal("-9999999999999999.99"), Decimal("1e-18"), Decimal(10**18 - 1),
+        Decimal("-1234.567"), {"a": [1, 2.5, None, {"b": True}], "ü": "\"\\\n"}, _BILLS,
+    ),
+    Shaped(
+        2, _LAST, datetime.date(9999, 12, 31), Decimal("0.01"), Decimal("-0.999999999999999999"), Decimal(-10_000),
+        Decimal("0.001"), {"n": 10**30}, _BILLS[:1],
+    ),
+    Shaped(
+        3, _FIRST.replace(year=1969), datetime.date(2000, 1, 1), Decimal(0), Decimal("0.1"), Decimal(0),
+        Decimal("9999.999"), {}, [],
+    ),
+]  # fmt: skip
+_WAITS = [
+    datetime.timedelta(microseconds=one) for one in (2**63 - 1, -(2**63), 0, -1, 86_400_000_000)
+]
+SPANS = [Spans(0, None, []), *(Spans(at, one, _WAITS) for at, one in enumerate(_WAITS, 1))]
+
+
 def node(record: type, name: str = "out") -> Sink:
     """A sink as a target gets it."""
     flow = tw.Flow("kit")
@@ -73,7 +129,16 @@ def node(record: type, name: str = "out") -> Sink:
 
 def table(record: type, rows: list[Any]) -> pa.Table:
     """Rows as a host gives them to a target."""
-    return pa.Table.from_batches([Chunk.from_rows(Schema.of(record), rows).to_arrow()])
+    schema = Schema.of(record)
+    inside = rows if schema.user is None else [schema.take(row) for row in rows]
+    return pa.Table.from_batches([Chunk.from_rows(schema, inside).to_arrow()])
+
+
+def taken(given: Any, record: type) -> list[Any]:
+    """The rows of an input as users see them."""
+    flow = tw.Flow("taken")
+    flow.source("in", record).sink("out")
+    return list(tw.run(flow, {"in": given}).rows("out"))
 
 
 def plain(rows: list[Any]) -> list[Any]:

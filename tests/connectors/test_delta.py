@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +46,59 @@ def test_every_type_comes_back(place: Path) -> None:
         writer = target.open(node(Every), "q")
         writer.write(0, table(Every, EVERY))
         assert plain(rows_of(target.path, Every)) == plain(EVERY), at
+    for key in (["total", "day"], ["at", "total"]):
+        shaped = f"{place}{key[0]}"
+        target = tw.to_delta(shaped, mode="upsert", key=key)
+        writer = target.open(node(Sum), "q")
+        for batch in (0, 1):
+            writer.write(batch, table(Sum, SUMS))
+        assert sorted(kit.taken(tw.delta(shaped, follow=False), Sum)) == sorted(SUMS)
+
+
+class Sum(NamedTuple):
+    total: tw.Money
+    day: datetime.date
+    at: datetime.datetime
+
+
+SUMS = [
+    Sum(Decimal(total), datetime.date(*day), datetime.datetime(*day, tzinfo=datetime.UTC))
+    for total in ("-0.01", "1.50")
+    for day in ((1, 1, 1), (2026, 1, 31))
+]
+
+
+def test_decimals_and_durations(place: Path) -> None:
+    """A wider column takes Decimals; those that it cannot hold are named. What Delta has not is refused in time."""
+    for target, record, said in (
+        (tw.to_delta(str(place)), kit.Spans, r"wait: timedelta \| None; make it a float"),
+        (tw.to_delta(str(place), partition_by="total"), Sum, r"total is Decimal\(18, 2\); expected one of"),
+        (tw.to_delta(str(place), mode="upsert", key="more"), kit.Bill, r"more is json"),
+    ):  # fmt: skip
+        with pytest.raises(tw.BuildError, match=said):
+            target.check(node(record))
+    assert not place.exists()
+    rows = table(Sum, SUMS)
+    for digits, scale, said in (
+        (38, 4, ""),
+        (38, 1, "total is decimal128"),
+        (4, 3, "batch 0, row"),
+    ):
+        there, total = f"{place}{digits}{scale}", pa.decimal128(digits, scale)
+        columns = [pa.array([], total), *(one.slice(0, 0) for one in rows.columns[1:])]
+        deltalake.write_deltalake(there, pa.table(columns, names=rows.column_names))
+        big = table(Sum, [*SUMS, SUMS[0]._replace(total=Decimal(123456))])
+        if said:
+            with pytest.raises((tw.BuildError, tw.DataError), match=said):
+                tw.to_delta(there).open(node(Sum), "q").write(0, big)
+        else:
+            tw.to_delta(there).open(node(Sum), "q").write(0, big)
+            assert len(kit.taken(tw.delta(there, follow=False), Sum)) == len(SUMS) + 1
+    parted = f"{place}p"
+    deltalake.write_deltalake(parted, rows.slice(2), partition_by=["total"])
+    with pytest.raises(tw.BuildError, match="is partitioned by total, a Decimal"):
+        tw.to_delta(parted).open(node(Sum), "q")
+    assert kit.taken(tw.delta(parted, follow=False), Sum) == SUMS[2:]
 
 
 def test_a_batch_counts_once(place: Path) -> None:

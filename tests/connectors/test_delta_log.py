@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
-from tests.connectors.kit import EVERY, Every, Pair, node, plain, table
+from tests.connectors.kit import EVERY, SHAPED, Every, Pair, Shaped, node, plain, table
 from tests.connectors.toy import ToyTarget
 
 import thalweg as tw
@@ -47,6 +47,10 @@ def test_every_type_comes_back(place: str) -> None:
     """What a sink wrote a source reads: a row of every type."""
     tw.to_delta(place).open(node(Every), "q").write(0, table(Every, EVERY))
     assert plain(read(tw.delta(place, follow=False), Every)) == plain(EVERY)
+    for shaped in (tw.to_delta(f"{place}s"), tw.to_delta(f"{place}d", partition_by="day")):
+        shaped.open(node(Shaped), "q").write(0, table(Shaped, SHAPED))
+        found = read(tw.delta(shaped.path, follow=False), Shaped)
+        assert sorted(found, key=lambda row: row.key) == SHAPED
 
 
 class Parted(NamedTuple):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
 from tests.connectors import kit
-from tests.connectors.kit import EVERY, Every, Pair, node, plain, table
+from tests.connectors.kit import EVERY, SHAPED, Every, Pair, Shaped, node, plain, table
 
 import thalweg as tw
 from thalweg.columns.chunks import Chunk
@@ -62,6 +64,26 @@ def test_every_type_comes_back(place: Place) -> None:
         writer.write(0, table(Every, EVERY))
     writer.write(0, table(Every, rows))
     assert plain(place.rows(Every)) == plain(rows)
+    for name, key in (("n.s", None), ("n.k", ["key"])):
+        writer = place.target(name, key=key).open(node(Shaped), "q")
+        for batch in range(1 if key is None else 2):
+            writer.write(batch, table(Shaped, SHAPED))
+        found = place.catalog().load_table(name).scan().to_arrow()
+        assert sorted(kit.taken(found, Shaped), key=lambda row: row.key) == SHAPED
+    with pytest.raises(tw.BuildError, match=r"wait: timedelta \| None; make it a float"):
+        place.target("n.w").check(node(kit.Spans))
+    writer = place.target("n.b", key=["day", "total"]).open(node(Day), "q")
+    days = [Day(datetime.date(one, 1, 1), Decimal(one), one) for one in (1, 2026)]
+    writer.write(0, table(Day, days))
+    writer.write(1, table(Day, [days[0]._replace(n=5)]))
+    found = place.catalog().load_table("n.b").scan().to_arrow()
+    assert sorted(kit.taken(found, Day)) == [days[0]._replace(n=5), days[1]]
+
+
+class Day(NamedTuple):
+    day: datetime.date
+    total: tw.Money
+    n: int
 
 
 def test_a_batch_counts_once(place: Place) -> None:

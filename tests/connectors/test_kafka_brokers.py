@@ -20,6 +20,7 @@ import pytest
 
 pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 
+from tests.connectors import kit
 from thalweg_lab import brokers
 from thalweg_lab.brokers import Broker
 
@@ -89,6 +90,25 @@ def test_there_and_back(mock: Broker) -> None:
     assert sorted((int(row.batch), int(row.serial)) for row in found) == [
         (0, n) for n in range(2_000)
     ]
+
+
+def test_pythons_own_types_there_and_back(mock: Broker) -> None:
+    """In JSON; a key is the text that stands there, too."""
+    for topic, record, rows, key in (
+        ("shaped", kit.Shaped, kit.SHAPED, "day"),
+        ("spans", kit.Spans, kit.SPANS, "wait"),
+    ):
+        mock.producer.list_topics(topic, timeout=10)
+        tw.run(copied(record), {"rows": rows}, {"out": tw.to_kafka(mock.servers, topic, key=key)})
+        found = kit.taken(tw.kafka(mock.servers, topic, follow=False), record)
+        assert sorted(found, key=lambda row: row.key) == rows
+    keys = kit.taken(tw.kafka(mock.servers, "shaped", follow=False, key="day", format="json"), Day)
+    assert {row.day for row in keys} == {None, "0001-01-01", "9999-12-31", "2000-01-01"}
+
+
+class Day(NamedTuple):
+    key: int
+    day: str | None
 
 
 class Numbers(NamedTuple):
@@ -263,7 +283,8 @@ def test_options_are_checked() -> None:
         (Row, {"key": "k"}, "key='k': Row.* has no such field"),
         (Row, {"format": "text"}, "format='text' takes one field, of type str, beside the key"),
         (Keyed, {}, "JSON cannot hold key: bytes; use format='bytes'"),
-        (InLane, {"key": "at"}, "key='at' is Timestamp; a key is str, bytes or int"),
+        (kit.Bill, {"key": "more"}, "key='more' is json"),
+        (InLane, {"key": "at"}, "key='at' is Timestamp; a key is str, bytes, int, date"),
     ):
         with pytest.raises(tw.BuildError, match="sink 'out': tw.to_kafka.*" + told):
             tw.run(copied(record), {"rows": []}, {"out": tw.to_kafka("a:1", "t", **given)})

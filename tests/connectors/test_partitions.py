@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import datetime
 import gzip
 import os
+from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pyarrow.dataset as ds
 import pytest
 from tests.connectors import kit
-from tests.connectors.kit import EVERY, Every, Pair, node, plain, table
+from tests.connectors.kit import (
+    EVERY,
+    SHAPED,
+    SPANS,
+    Every,
+    Pair,
+    Shaped,
+    Spans,
+    node,
+    plain,
+    table,
+)
 
 import thalweg as tw
 from thalweg.connectors import partitioned
@@ -71,6 +84,34 @@ def test_every_type_comes_back(tmp_path: Path) -> None:
     writer.write(0, table(Every, EVERY))
     found = read(tw.files(tmp_path, partitions=True), Every)
     assert plain(sorted(found, key=lambda row: row.key)) == plain(EVERY)
+    for format in ("parquet", "json", "csv"):
+        for by in (["day", "total"], ["odd", "tiny"]):
+            folder = tmp_path / f"{format}{by[0]}"
+            record, rows = (Flat, FLAT) if format == "csv" else (Shaped, SHAPED)
+            writer = tw.to_files(folder, format, partition_by=by).open(node(record), "q")  # type: ignore[call-arg]
+            writer.write(0, table(record, rows))
+            found = read(tw.files(folder, partitions=True), record)
+            assert sorted(found, key=lambda row: row.key) == rows, format
+    waits = tmp_path / "waits"
+    writer = tw.to_files(waits, partition_by="wait").open(node(Spans), "q")  # type: ignore[call-arg]
+    writer.write(0, table(Spans, SPANS))
+    found = read(tw.files(waits, partitions=True), Spans)
+    assert sorted(found, key=lambda row: row.key) == SPANS
+
+
+class Flat(NamedTuple):
+    """What CSV holds."""
+
+    key: int
+    at: datetime.datetime | None
+    day: datetime.date | None
+    total: tw.Money | None
+    tiny: Annotated[Decimal, tw.decimal(18, 18)] | None
+    odd: Annotated[Decimal, tw.decimal(7, 3)] | None
+    more: dict[str, Any] | None
+
+
+FLAT = [Flat(*row[:5], row.odd, row.more) for row in SHAPED]
 
 
 def test_a_batch_counts_once(tmp_path: Path) -> None:
@@ -135,8 +176,9 @@ def test_what_is_refused(tmp_path: Path) -> None:
         ({"partition_by": "none"}, "has no field 'none'"),
         ({"partition_by": "share"}, r"share is float \| None; a folder is named by"),
         ({"partition_by": ["key", "what"]}, "has no field 'what'"),
+        ({"partition_by": "more"}, r"more is json \| None; a folder is named by"),
     ):
-        record = Every
+        record = Shaped if options["partition_by"] == "more" else Every
         with pytest.raises(tw.BuildError, match=said):
             tw.to_files(tmp_path / "x", **options).check(node(record))  # type: ignore[union-attr]
     with pytest.raises(tw.BuildError, match="all fields are in partition_by"):

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import json
 import sys
 import threading
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
 from tests.connectors import kit, postgres_server
-from tests.connectors.kit import EVERY, Every, Inner, Pair, node, plain, table
+from tests.connectors.kit import (
+    EVERY,
+    SHAPED,
+    SPANS,
+    Every,
+    Inner,
+    Pair,
+    Shaped,
+    Spans,
+    node,
+    plain,
+    table,
+)
 from tests.connectors.postgres_server import Server
 
 import thalweg as tw
@@ -60,6 +74,66 @@ def test_every_type_comes_back(server: Server, name: str, key: str | None) -> No
     writer.close()
     found = [_every(row) for row in server.query(_BACK.format(name))]
     assert plain(found) == plain(EVERY)
+    for more, record, rows in (("s", Shaped, SHAPED), ("w", Spans, SPANS)):
+        writer = tw.to_postgres(server.dsn, name + more, key=key).open(node(record), "q")
+        writer.write(0, table(record, rows))
+        writer.close()
+        wanted = [row[:-1] for row in rows]  # the lists are compared where they are read
+        names = ", ".join(record._fields[:-1])
+        found = server.query(f"select {names} from {name}{more} order by key")
+        assert [tuple(row) for row in found] == wanted
+
+
+class Paid(NamedTuple):
+    day: datetime.date
+    wait: datetime.timedelta
+    total: tw.Money
+    at: datetime.datetime
+    more: dict[str, Any] | None
+
+
+def test_columns_of_the_users(server: Server, name: str) -> None:
+    """Columns that hold the values are filled, those that would round them are named; values are keys."""
+    day, wait, total = datetime.date(2026, 1, 31), datetime.timedelta(days=1), Decimal("12.34")
+    at = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
+    rows = [Paid(day, wait, total, at, {"a": 1}), Paid(day, wait, -total, at, None)]
+    server.query(
+        f"create table {name} (day date, wait interval(6), total numeric, at timestamptz(6), more json,"
+        " primary key (day, wait, total))"
+    )
+    target = tw.to_postgres(server.dsn, name, key=["day", "wait", "total"])
+    writer = target.open(node(Paid), "q")
+    writer.write(0, table(Paid, [*rows, rows[0]._replace(more={})]))
+    writer.write(1, table(Paid, [rows[1]._replace(more={"b": []})]))
+    writer.close()
+    found = server.query(f"select day, wait, total, more from {name} order by total")
+    assert found == [(day, wait, -total, {"b": []}), (day, wait, total, {})]
+    server.query(
+        f"create table {name}r (day timestamp, wait interval second(0), total numeric(9, 1),"
+        " at timestamptz(3), more text)"
+    )
+    with pytest.raises(tw.BuildError) as caught:
+        tw.to_postgres(server.dsn, f"{name}r").open(node(Paid), "q")
+    for said in (
+        "day is timestamp without time zone, the field date", "wait is interval second(0), the field timedelta",
+        "total is numeric(9,1), the field Decimal(18, 2)", "at is timestamp(3) with time zone, the field datetime",
+        "more is text, the field json | None",
+    ):  # fmt: skip
+        assert said in str(caught.value)
+    server.query(
+        f"create table {name}n (day date, wait interval, total numeric(4, 2), at timestamptz, more jsonb)"
+    )
+    writer = tw.to_postgres(server.dsn, f"{name}n").open(node(Paid), "q")
+    for row, said in (
+        (rows[0]._replace(total=Decimal(100)), "numeric field overflow"),
+        (rows[0]._replace(more={"a": float("nan")}), "json"),
+        (rows[0]._replace(more={"a": "\0"}), "Unicode"),
+    ):
+        with pytest.raises(tw.DataError, match=f"row 1 is refused: .*{said}"):
+            writer.write(0, table(Paid, [rows[0], row]))
+    writer.close()
+    with pytest.raises(tw.BuildError, match=r"more is json \| None; expected one of"):
+        tw.to_postgres("host=h", "t", key="more").check(node(Paid))
 
 
 def test_a_batch_counts_once(server: Server, name: str) -> None:

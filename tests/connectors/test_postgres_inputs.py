@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import random
+import re
 import time
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pytest
 from tests.connectors import postgres_server
-from tests.connectors.kit import EVERY, Every, Inner, Pair, node, plain, table
+from tests.connectors.kit import (
+    EVERY,
+    SHAPED,
+    SPANS,
+    Bill,
+    Every,
+    Inner,
+    Pair,
+    Shaped,
+    Spans,
+    node,
+    plain,
+    table,
+)
 from tests.connectors.postgres_server import Server
 from tests.connectors.toy import ToyTarget
 
@@ -56,6 +72,90 @@ def test_every_type_comes_back(server: Server, name: str) -> None:
     writer.write(0, table(Every, EVERY))
     writer.close()
     assert plain(read(tw.postgres(server.dsn, name, order_by="key"), Every)) == plain(EVERY)
+    for more, record, rows in (("s", Shaped, SHAPED), ("w", Spans, SPANS)):
+        for key in (None, "key"):
+            made = f"{name}{more}{key or ''}"
+            writer = tw.to_postgres(server.dsn, made, key=key).open(node(record), "q")
+            writer.write(0, table(record, rows))
+            writer.close()
+            assert read(tw.postgres(server.dsn, made, order_by="key"), record) == rows
+
+
+class Span(NamedTuple):
+    n: int
+    wait: datetime.timedelta
+    total: tw.Money | None
+    day: datetime.date
+    more: Any
+    bill: Bill | None
+
+
+#: Intervals, numerics, dates, anything, and JSON of a bill, and what is said of them.
+ODD = (
+    ("'-1 day +02:00:00.5'", "1.5", "'2024-02-03'", "array[1, 2]", "null", ""),
+    ("'00:00:00'", "12", "'0001-01-01'", "null::int[]", """'{"day": "2024-01-01", "total": 0.10}'""", ""),
+    ("'0'", "0", "'2000-01-01'", "null", "'null'", ""),
+    ("'1 month'", "1", "'2024-01-01'", "null", "null", "wait='1 mon' is no timedelta: it has months"),
+    ("'1 day'", "1.005", "'2024-01-01'", "null", "null", "total='1.005' is no Decimal.*more than 2 digits"),
+    ("'1 day'", "'NaN'", "'2024-01-01'", "null", "null", "total='NaN' is no Decimal.*not a number"),
+    ("'1 day'", "1e16", "'2024-01-01'", "null", "null", "total=.*17 digits in front of the point"),
+    ("'1 day'", "1", "'0044-03-15 BC'", "null", "null", "day='0044-03-15 BC' is no date"),
+    ("'1 day'", "1", "'infinity'", "null", "null", "day='infinity' is no date"),
+    ("'150000000 days'", "1", "'2024-01-01'", "null", "null", "wait=.*does not fit 64 bits"),
+    ("'1 day'", "1", "'2024-01-01'", "null", """'{"day": "x", "total": 1}'""", "bill=.*day.*not a date"),
+    ("'1 day'", "1", "'2024-01-01'", "null", """'{"day": 5, "total": 1}'""", "bill=.*day: expected date, got 5"),
+    ("'1 day'", "1", "'2024-01-01'", "null", """'{"total": 1}'""", "bill=.*day is missing"),
+)  # fmt: skip
+
+
+def test_values_of_the_server_that_python_has_not(server: Server, name: str) -> None:
+    """Each row that does not fit is named, the others come: from a query, and from changes."""
+    rows = ODD
+    server.query(
+        f"create table {name} (n int primary key, wait interval, total numeric, day date, more int[], bill jsonb)"
+    )
+    server.query(f"create publication p{name} for table {name}")
+    log = log_of(server, name)
+    begin(log)
+    for n, (*values, _) in enumerate(rows):
+        server.query(f"insert into {name} values ({n}, {', '.join(values)})")
+    good = [n for n, one in enumerate(rows) if not one[-1]]
+    table_ = tw.postgres(server.dsn, name, order_by="n")
+    found = read(table_, Span, errors="reject")
+    assert [row.n for row in found] == good
+    assert found[0][1:5] == (
+        datetime.timedelta(days=-1, hours=2, seconds=0.5), Decimal("1.50"), datetime.date(2024, 2, 3), [1, 2]
+    )  # fmt: skip
+    assert found[1].bill == Bill(datetime.date(2024, 1, 1), Decimal("0.10"), None, None)
+    changed = read(log, Change, errors="reject")
+    assert [row.bill for row in changed] == [row.bill for row in found]
+    assert [row[:-1] for row in changed] == [(row.n, row.wait, row.total, row.day) for row in found]
+    flow = tw.Flow("rejected")
+    source = flow.source("in", Span, errors="reject")
+    source.sink("out")
+    source.rejected.sink("bad")
+    bad = tw.run(flow, {"in": table_}).rows("bad")
+    said = [(n, one[-1]) for n, one in enumerate(rows) if one[-1]]
+    assert len(bad) == len(said)
+    for (n, wanted), one in zip(said, bad, strict=True):
+        assert one.position.endswith(f"row {n}") and re.search(str(wanted), one.reason), one
+        assert f"n={n}, " in one.row
+    with pytest.raises(
+        tw.BuildError, match=r"column day is date, but Wait.day is timedelta, which takes interval"
+    ):
+        read(table_, Wait)
+
+
+class Change(NamedTuple):
+    n: int
+    wait: datetime.timedelta
+    total: tw.Money | None
+    day: datetime.date
+    bill: Bill | None
+
+
+class Wait(NamedTuple):
+    day: datetime.timedelta
 
 
 class Other(NamedTuple):
@@ -192,6 +292,25 @@ class Typed(NamedTuple):
     at: tw.Timestamp
     flag: bool
     inner: Inner | None
+
+
+class After(NamedTuple):
+    after: Shaped | None
+
+
+def test_pythons_own_types_of_changes(server: Server, name: str) -> None:
+    """What a sink writes comes as changes, alone and in the image of the row."""
+    for more, record, rows in (("s", Shaped, SHAPED), ("w", Spans, SPANS)):
+        made = f"{name}{more}"
+        writer = tw.to_postgres(server.dsn, made).open(node(record), "q")
+        server.query(f"create publication p{made} for table {made}")
+        log = log_of(server, made)
+        begin(log)
+        writer.write(0, table(record, rows))
+        writer.close()
+        assert read(log, record) == rows
+        if record is Shaped:
+            assert [row.after for row in read(log, After)] == rows
 
 
 def test_types_of_changes(server: Server, name: str) -> None:

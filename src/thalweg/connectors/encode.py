@@ -63,6 +63,17 @@ def _kinds(kind: FieldType) -> list[Kind]:
     return [kind.kind, *(one for part in inner for one in _kinds(part))]
 
 
+def as_named(column: pa.ChunkedArray, kind: FieldType) -> Any:
+    """A column whose values name a folder or are keys of messages: days, durations and Decimals as their texts."""
+    shape = kind.shape
+    if shape is None:
+        return column
+    words = Column.from_arrow(kind, column).to_python()
+    return pa.chunked_array(
+        [[None if one is None else shape.text(one) for one in words]], pa.string()
+    )
+
+
 # -- times ---------------------------------------------------------------------------------------------
 
 
@@ -91,7 +102,7 @@ def _json_encoder(schema: Schema) -> Encoder:
     plains = [plainer(field.type) for field in schema.fields]
     nested = [field.type for field in schema.fields if field.type.kind in _NESTED]
     floats_inside = any(kind is Kind.FLOAT for one in nested for kind in _kinds(one))
-    any_json = floats_inside or any(_has_json(field.type) for field in schema.fields)
+    any_json = floats_inside or any(has_json(field.type) for field in schema.fields)
 
     def encode(chunk: Chunk) -> bytes:
         pairs = zip(chunk.columns, plains, strict=True)
@@ -105,10 +116,11 @@ def _json_encoder(schema: Schema) -> Encoder:
     return encode
 
 
-def _has_json(kind: FieldType) -> bool:
+def has_json(kind: FieldType) -> bool:
+    """Whether a type is JSON, or holds some."""
     inner = [kind.item] if kind.item is not None else []
     inner += [field.type for field in kind.record.fields] if kind.record is not None else []
-    return (kind.shape is not None and kind.shape.name == "json") or any(map(_has_json, inner))
+    return (kind.shape is not None and kind.shape.name == "json") or any(map(has_json, inner))
 
 
 def _dump_any(row: dict[str, Any]) -> bytes:

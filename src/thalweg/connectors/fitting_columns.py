@@ -17,6 +17,26 @@ _SIGNED: Final = (pa.int8(), pa.int16(), pa.int32())
 _SMALL: Final = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
 
+def refuse_durations(where: str, record: Schema, format: str) -> None:
+    """Refuses a record with a timedelta, also inside a list or record, for a format that has no such type.
+
+    Raises:
+        BuildError: names the field, and says what to write in its place.
+    """
+    for field in record.fields:
+        if _has_duration(field.type.arrow):
+            raise BuildError(
+                f"{where}: {format} has no type for {field.name}: {field.type}; make it a float,"
+                f" {field.name}.total_seconds(), or an int of microseconds,"
+                f" {field.name} // timedelta(microseconds=1)"
+            )
+
+
+def _has_duration(kind: pa.DataType) -> bool:
+    inner = [kind.field(place) for place in range(kind.num_fields)]
+    return bool(pa.types.is_duration(kind)) or any(_has_duration(one.type) for one in inner)
+
+
 def check_columns(place: str, record: Schema, found: pa.Schema) -> None:
     """Refuses a table that does not take the rows of a record as they are.
 
@@ -66,6 +86,8 @@ def _fits(field: pa.DataType, column: pa.DataType) -> bool:
         )
     if field == pa.int64() and column in _SIGNED:
         return True
+    if types.is_decimal(field) and types.is_decimal(column):
+        return bool(column.scale >= field.scale)
     return bool(_SMALL.get(column, column) == field)
 
 

@@ -14,8 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thalweg.checks import require_flag, require_seconds, require_text
-from thalweg.connectors.fitting_columns import cast_rows, check_columns, with_nulls
-from thalweg.connectors.names import field_names
+from thalweg.connectors.fitting_columns import (
+    cast_rows,
+    check_columns,
+    refuse_durations,
+    with_nulls,
+)
+from thalweg.connectors.names import field_names, is_kind, named_kinds
 from thalweg.connectors.once import Left, Numbers, last_of_each, patiently, shown_row
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
 from thalweg.flow.field_types import Kind
@@ -24,6 +29,7 @@ from thalweg.time_texts import FIRST, LAST
 
 #: Kinds by which rows can be told apart.
 _KEYS: Final = (Kind.INT, Kind.STR, Kind.CATEGORY, Kind.BOOL, Kind.TIMESTAMP, Kind.TIMER)
+_KEY_SHAPES: Final = ("date", "Decimal", "datetime")
 _RETRIES: Final = "commit.retry.num-retries"
 
 
@@ -67,12 +73,13 @@ class IcebergTarget:
             raise BuildError(
                 f"{where}: {sink.record.name} has no fields, so there is nothing to write"
             )
+        refuse_durations(where, sink.record, "Iceberg")
         for name in self.key:
             if name not in sink.record.names:
                 raise BuildError(f"{where}: key: {sink.record} has no field {name!r}")
             kind = sink.record.field(name).type
-            if kind.kind not in _KEYS or kind.optional:
-                known = ", ".join(one.value for one in _KEYS)
+            if not is_kind(kind, _KEYS, _KEY_SHAPES) or kind.optional:
+                known = named_kinds(_KEYS, _KEY_SHAPES)
                 raise BuildError(
                     f"{where}: key: {name} is {kind}; expected one of {known}, and not Optional"
                 )

@@ -7,6 +7,7 @@ from typing import Any
 
 from thalweg.checks import meant, refuse
 from thalweg.errors import BuildError
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.plan.plan import Plan
 
 
@@ -45,3 +46,13 @@ def field_names(where: str, argument: str, given: str | Sequence[str] | None) ->
     if len(set(names)) < len(names):
         raise refuse(where, argument, "each field once", given)
     return tuple(map(str, names))
+
+
+def is_kind(kind: FieldType, kinds: Sequence[Kind], shapes: Sequence[str]) -> bool:
+    """Whether a field is of one of the kinds; of those that users see as Python's own types one of the shapes."""
+    return kind.kind in kinds and (kind.shape is None or kind.shape.name in shapes)
+
+
+def named_kinds(kinds: Sequence[Kind], shapes: Sequence[str]) -> str:
+    """Both for messages."""
+    return ", ".join([*(one.value for one in kinds), *shapes])

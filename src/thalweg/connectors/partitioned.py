@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 from thalweg.checkpoint import durable
 from thalweg.checkpoint.paths import is_local, resolve, write_atomic
 from thalweg.columns.chunks import Chunk
-from thalweg.connectors.encode import FileFormat, check_fields, csv_header, encoder
+from thalweg.connectors.encode import FileFormat, as_named, check_fields, csv_header, encoder
+from thalweg.connectors.names import is_kind, named_kinds
 from thalweg.connectors.once import shown_row
 from thalweg.connectors.readers.partitions import NULL, folder_name
 from thalweg.errors import BuildError, DataError, EnvironmentProblem, ThalwegError
@@ -30,6 +31,7 @@ from thalweg.flow.records import Schema
 
 #: Kinds whose values name a folder, and come back from its name as they were.
 _IN_PATHS: Final = (Kind.INT, Kind.STR, Kind.CATEGORY, Kind.BOOL)
+_SHAPES_IN_PATHS: Final = ("date", "timedelta", "Decimal")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,10 +53,12 @@ class PartitionedTarget:
         for name in self.partition_by:
             if name not in sink.record.names:
                 raise BuildError(f"{where}: {sink.record} has no field {name!r}")
-            if sink.record.field(name).type.kind not in _IN_PATHS or name.startswith("_"):
+            kind = sink.record.field(name).type
+            if not is_kind(kind, _IN_PATHS, _SHAPES_IN_PATHS) or name.startswith("_"):
+                known = named_kinds(_IN_PATHS, _SHAPES_IN_PATHS)
                 raise BuildError(
-                    f"{where}: {name} is {sink.record.field(name).type}; a folder is named by an int, str, Category or"
-                    " bool, of a field whose name does not start with _"
+                    f"{where}: {name} is {kind}; a folder is named by one of {known}, of a field whose name does not"
+                    " start with _"
                 )
         inside = _inside(sink.record, self.partition_by)
         if not inside.fields:
@@ -113,7 +117,10 @@ class PartitionedWriter:
     def _parts(self, table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         """The rows of each partition in their order, with its folder."""
         by = list(self._target.partition_by)
-        numbered = table.select(by).append_column("", pa.array(range(len(table)), pa.int64()))
+        kinds = [self._sink.record.field(name).type for name in by]
+        named = [as_named(table.column(name), kind) for name, kind in zip(by, kinds, strict=True)]
+        numbers: pa.Array = pa.array(range(len(table)), pa.int64())
+        numbered = pa.table([*named, numbers], names=[*by, ""])
         groups = numbered.group_by(by, use_threads=False).aggregate([("", "list")])
         inside = table.select(list(self._inside.names))
         for group in groups.to_batches():

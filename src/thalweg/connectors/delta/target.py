@@ -10,15 +10,20 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
 from thalweg.checkpoint.paths import absolute
 from thalweg.checks import path_of, refuse, require_seconds
 from thalweg.connectors.delta import tables
-from thalweg.connectors.fitting_columns import cast_rows, check_columns, with_nulls
-from thalweg.connectors.names import field_names
+from thalweg.connectors.fitting_columns import (
+    cast_rows,
+    check_columns,
+    refuse_durations,
+    with_nulls,
+)
+from thalweg.connectors.names import field_names, is_kind, named_kinds
 from thalweg.connectors.once import Left, Numbers, last_of_each, patiently, shown_row
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
 from thalweg.flow.field_types import Kind
@@ -27,10 +32,15 @@ from thalweg.flow.operators.nodes import Sink
 Mode = Literal["append", "upsert"]
 
 _LOG: Final = logging.getLogger("thalweg")
-#: Kinds whose values name a folder, and come back from its name as they were.
-_IN_PATHS: Final = (Kind.INT, Kind.STR, Kind.CATEGORY, Kind.BOOL)
-#: Kinds that are equal, or not, to themselves and to nothing else.
-_KEYS: Final = (*_IN_PATHS, Kind.BYTES, Kind.TIMESTAMP, Kind.TIMER)
+#: Kinds, and Python's own types that are such inside.
+_Kinds: TypeAlias = tuple[tuple[Kind, ...], tuple[str, ...]]
+#: Those whose values name a folder, and come back from its name as they were. deltalake writes the Decimal -0.01 as
+#: the text 0.-1.
+_IN_PATHS: Final[_Kinds] = ((Kind.INT, Kind.STR, Kind.CATEGORY, Kind.BOOL), ("date",))
+#: Those that are equal, or not, to themselves and to nothing else.
+_KEYS: Final[_Kinds] = (
+    (*_IN_PATHS[0], Kind.BYTES, Kind.TIMESTAMP, Kind.TIMER), ("date", "Decimal", "datetime"),
+)  # fmt: skip
 #: From so many files on a reader notices them; looked at once in so many batches.
 MANY_FILES: Final = 1000
 _LOOK_BATCHES: Final = 256
@@ -62,12 +72,11 @@ class DeltaTarget:
             raise BuildError(
                 f"{where}: {sink.record.name} has no fields, so there is nothing to write"
             )
-        for what, names, kinds in (
-            ("partition_by", self.partition_by, _IN_PATHS),
-            ("key", self.key, _KEYS),
-        ):
-            for name in names:
-                _check_field(f"{where}: {what}", sink, name, kinds, optional=what != "key")
+        refuse_durations(where, sink.record, "Delta Lake")
+        for name in self.partition_by:
+            _check_field(f"{where}: partition_by", sink, name, _IN_PATHS, optional=True)
+        for name in self.key:
+            _check_field(f"{where}: key", sink, name, _KEYS, optional=False)
         if len(self.partition_by) == len(sink.record.fields):
             raise BuildError(
                 f"{where}: partition_by has all fields; one must be left for the files"
@@ -89,16 +98,21 @@ class DeltaTarget:
                 f"sink {sink.name!r}: {self.place} is partitioned by ({', '.join(found)}), and partition_by says"
                 f" ({', '.join(self.partition_by)}); leave partition_by out, or name another table"
             )
+        for name in (one for one in found if one in sink.record.names):
+            shape = sink.record.field(name).type.shape
+            if shape is not None and shape.name == "Decimal":
+                raise BuildError(
+                    f"sink {sink.name!r}: {self.place} is partitioned by {name}, a {shape}, which deltalake cannot"
+                    " write; name another table"
+                )
 
 
-def _check_field(
-    where: str, sink: Sink, name: str, kinds: Sequence[Kind], *, optional: bool
-) -> None:
+def _check_field(where: str, sink: Sink, name: str, kinds: _Kinds, *, optional: bool) -> None:
     if name not in sink.record.names:
         raise BuildError(f"{where}: {sink.record} has no field {name!r}")
     kind = sink.record.field(name).type
-    if kind.kind not in kinds or (kind.optional and not optional):
-        known = ", ".join(one.value for one in kinds)
+    if not is_kind(kind, *kinds) or (kind.optional and not optional):
+        known = named_kinds(*kinds)
         none = "" if optional else ", and not Optional"
         raise BuildError(f"{where}: {name} is {kind}; expected one of {known}{none}")
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from thalweg.checks import refuse, require_optional_text
 from thalweg.columns.chunks import Chunk
-from thalweg.connectors.encode import check_fields, encoder
+from thalweg.connectors.encode import as_named, check_fields, encoder
 from thalweg.connectors.kafka.client import (
     CALL_S,
     Brokers,
@@ -24,6 +24,7 @@ from thalweg.connectors.kafka.client import (
     library,
 )
 from thalweg.connectors.kafka.topics import GONE
+from thalweg.connectors.names import is_kind
 from thalweg.connectors.targets import TargetWriter
 from thalweg.errors import BuildError, DataError, EnvironmentProblem, SchemaError
 from thalweg.flow.field_types import Kind
@@ -39,6 +40,7 @@ SERIAL: Final = "thalweg-serial"
 
 #: What can be a key: as text, and bytes as they are.
 _KEYS: Final = (Kind.STR, Kind.CATEGORY, Kind.BYTES, Kind.INT)
+_KEY_SHAPES: Final = ("date", "timedelta", "Decimal")
 #: Leaves the partition to the hash of the key.
 _BY_KEY: Final = -1
 #: How long is waited for deliveries before it is looked whether all is well, seconds.
@@ -72,8 +74,10 @@ class KafkaTarget:
             if self.key not in record.names:
                 raise BuildError(f"{where}: key={self.key!r}: {record} has no such field")
             kind = record.field(self.key).type
-            if kind.kind not in _KEYS:
-                raise BuildError(f"{where}: key={self.key!r} is {kind}; a key is str, bytes or int")
+            if not is_kind(kind, _KEYS, _KEY_SHAPES):
+                raise BuildError(
+                    f"{where}: key={self.key!r} is {kind}; a key is str, bytes, int, date, timedelta or Decimal"
+                )
         if self.format == "json":
             try:
                 check_fields("json", record, where)
@@ -151,7 +155,7 @@ class _KafkaWriter:
     """Sends the batches of one sink."""
 
     def __init__(self, target: KafkaTarget, sink: Sink, query: str) -> None:
-        self._target, self._query = target, query
+        self._target, self._query, self._record = target, query, sink.record
         self._encode = target.encode(sink.record)
         self._where = f"sink {sink.name!r}: topic {target.topic!r}"
         self._trouble = Trouble()
@@ -177,7 +181,9 @@ class _KafkaWriter:
         self._failed = None
         values = self._encode(table)
         key = self._target.key
-        keys = [None] * len(values) if key is None else _bytes_of(table.column(key))
+        keys: list[bytes | None] = [None] * len(values)
+        if key is not None:
+            keys = _bytes_of(as_named(table.column(key), self._record.field(key).type))
         numbered = [(QUERY, self._query.encode()), (BATCH, b"%d" % batch)]
         if None in keys and not self._partitions:
             self._partitions = self._count_partitions()

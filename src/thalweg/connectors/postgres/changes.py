@@ -20,7 +20,7 @@ from thalweg.connectors.logs import Positions
 from thalweg.connectors.once import patiently
 from thalweg.connectors.postgres import connection as pg
 from thalweg.connectors.postgres.pgoutput import RowChange, changes, commit_of
-from thalweg.connectors.postgres.values import row_of
+from thalweg.connectors.postgres.values import TEXT_SETTINGS, row_of
 from thalweg.errors import BuildError, DataError
 from thalweg.flow.field_types import Kind
 from thalweg.flow.operators.nodes import Source
@@ -182,9 +182,7 @@ class ChangesReader:
         """The first value of a statement's row; None where there is no row."""
         if self._connection is None or self._connection.closed:
             self._copy = ""
-            self._connection = pg.connect(
-                self._log.dsn, timezone="UTC", datestyle="ISO", extra_float_digits="1"
-            )
+            self._connection = pg.connect(self._log.dsn, **TEXT_SETTINGS)
         row = self._connection.execute(statement, values).fetchone()
         return None if row is None else row[0]
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from thalweg.columns.chunks import Column
 from thalweg.connectors.encode import plainer
+from thalweg.connectors.postgres.words import binary_words
 from thalweg.errors import DataError
 from thalweg.flow.field_types import INT_MIN, FieldType, Kind
 from thalweg.flow.records import Schema
@@ -75,6 +76,8 @@ def _content(array: Any) -> bytes:
 
 
 def _pieces(kind: FieldType, array: pa.Array, start: int) -> list[Any]:
+    if kind.shape is not None and kind.shape.name == "json":
+        return _with_lengths(_versioned(array.cast(pa.large_string()).cast(pa.large_binary())))
     if kind.kind in (Kind.STR, Kind.CATEGORY, Kind.BYTES):
         is_bytes = kind.kind is Kind.BYTES
         return _with_lengths(array.cast(pa.large_binary() if is_bytes else pa.large_string()))
@@ -82,6 +85,11 @@ def _pieces(kind: FieldType, array: pa.Array, start: int) -> list[Any]:
     if kind.kind in (Kind.LIST, Kind.RECORD):
         return _with_lengths(_json(column, start))
     return [_fixed(column)]
+
+
+def _versioned(texts: Any) -> Any:
+    empty, version = (pa.scalar(one, pa.large_binary()) for one in (b"", _JSONB))
+    return pc.binary_join_element_wise(version, texts, empty)
 
 
 def _with_lengths(array: Any) -> list[Any]:
@@ -93,16 +101,19 @@ def _with_lengths(array: Any) -> list[Any]:
 
 def _fixed(column: Column) -> Any:
     """One piece: the length, and a value of always so many bytes."""
-    kind = column.type.kind
+    kind, shape = column.type.kind, column.type.shape
     values = np.asarray(column.values)
     if kind is Kind.TIMESTAMP:
         # What is below -infinity is as far out as anything that PostgreSQL refuses.
         low = values < INT_MIN + _EPOCH_US
         values = np.where(low, INT_MIN + 1, np.where(low, 0, values) - _EPOCH_US)
-    form = {Kind.FLOAT: ">f8", Kind.BOOL: "u1"}.get(kind, ">i8")
-    words = np.empty(len(values), [("length", ">i4"), ("value", form)])
-    words["length"] = words.dtype["value"].itemsize
-    words["value"] = values
+    if shape is not None and kind is not Kind.TIMESTAMP:
+        words = binary_words(shape, values)
+    else:
+        form = {Kind.FLOAT: ">f8", Kind.BOOL: "u1"}.get(kind, ">i8")
+        words = np.empty(len(values), [("length", ">i4"), ("value", form)])
+        words["length"] = words.dtype["value"].itemsize
+        words["value"] = values
     array = _binaries(words, words.dtype.itemsize)
     if column.valid is None or column.valid.all():
         return array

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
-
-import orjson
-import pyarrow as pa
-import pyarrow.csv as pacsv
 
 from thalweg.checks import require_text
 from thalweg.connectors.contracts import Feed, Stop
@@ -19,10 +14,12 @@ from thalweg.connectors.logs import Positions
 from thalweg.connectors.names import field_names
 from thalweg.connectors.once import patiently
 from thalweg.connectors.postgres import connection as pg
+from thalweg.connectors.postgres.parsing import parsed
 from thalweg.connectors.postgres.tables import identifier
-from thalweg.connectors.readers import BadRow, rows_from_table
+from thalweg.connectors.postgres.values import TEXT_SETTINGS
+from thalweg.connectors.readers import BadRow
 from thalweg.errors import BuildError, DataError
-from thalweg.flow.field_types import Kind
+from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.operators.nodes import Source
 from thalweg.flow.records import Field
 
@@ -30,7 +27,6 @@ from thalweg.flow.records import Field
 _LANE: Final = "rows"
 #: Bytes of CSV that are parsed at once.
 _PART_BYTES: Final = 1 << 20
-_CSV: Final = pacsv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
 #: What stands for a column in the query, by the name of its type and the kind of the field.
 _MICROS: Final = "(extract(epoch from {0}) * 1000000)::bigint"
 _EXPRESSIONS: Final[dict[Kind, dict[str, str]]] = {
@@ -45,6 +41,14 @@ _EXPRESSIONS: Final[dict[Kind, dict[str, str]]] = {
         "timestamptz": _MICROS, "timestamp": _MICROS, "date": _MICROS, "int8": "{0}",
     },
 }  # fmt: skip
+#: The same for what users see as Python's own types.
+_SHAPED: Final = {
+    "date": dict.fromkeys(("date",), "{0}::text"),
+    "timedelta": dict.fromkeys(("interval",), "{0}::text"),
+    "Decimal": dict.fromkeys(("numeric", "int8", "int4", "int2"), "{0}::text"),
+}
+#: Columns that hold JSON as text; of others the server makes it.
+_JSON_TEXTS: Final = ("json", "jsonb", "text", "varchar")
 _PATIENCE_S: Final = 60.0
 
 
@@ -97,11 +101,11 @@ class PostgresRowsReader:
         where, row = f"source {source.name!r}: {self._log.place}", 0
         with self._failures(where), contextlib.closing(self._connected()) as connection:
             statement = self._statement(connection, source, where)
-            for table in _tables(connection, statement, source.record.fields, chunk_rows):
+            for text in _texts(connection, statement, chunk_rows):
                 if stop.is_set():
                     return
-                part = rows_from_table(table, source.record, row)
-                row += table.num_rows
+                rows, part = parsed(text, source.record, row)
+                row += rows
                 yield part_chunk(source, part, place=self._place_of)
 
     def close(self) -> None:
@@ -111,8 +115,9 @@ class PostgresRowsReader:
         return f"{self._log.place}: row {row.position}"
 
     def _connected(self) -> Any:
-        settings = {"timezone": "UTC", "extra_float_digits": "1"}
-        return patiently(lambda: pg.connect(self._log.dsn, **settings), pg.may_pass, _PATIENCE_S)
+        return patiently(
+            lambda: pg.connect(self._log.dsn, **TEXT_SETTINGS), pg.may_pass, _PATIENCE_S
+        )
 
     @contextlib.contextmanager
     def _failures(self, where: str) -> Iterator[None]:
@@ -159,14 +164,14 @@ def _expression(sql: Any, where: str, field: Field, types: Any, record: str) -> 
     kind = types[field.name]
     name, is_array = (kind.name, False) if kind is not None else ("text", False)
     column = sql.Identifier("given", field.name)
-    if field.type.kind in (Kind.STR, Kind.CATEGORY):
+    if _is_text(field.type, name) and not (is_array and field.type.shape is not None):
         return sql.SQL("{0}::text").format(column)
-    if field.type.kind in (Kind.LIST, Kind.RECORD):
+    if field.type.kind in (Kind.LIST, Kind.RECORD, Kind.STR):
         return sql.SQL("to_json({0})::text").format(column)
-    wanted = Kind.INT if field.type.kind is Kind.TIMER else field.type.kind
-    form = _EXPRESSIONS[wanted].get(name)
+    forms = _forms(field.type)
+    form = forms.get(name)
     if form is None or is_array:
-        known = ", ".join(_EXPRESSIONS[wanted])
+        known = ", ".join(forms)
         raise BuildError(
             f"{where}: column {field.name} is {name}, but {record}.{field.name} is {field.type}, which takes {known};"
             " cast it in a query"
@@ -174,9 +179,21 @@ def _expression(sql: Any, where: str, field: Field, types: Any, record: str) -> 
     return sql.SQL(form).format(column)
 
 
-def _tables(
-    connection: Any, statement: Any, fields: Sequence[Field], chunk_rows: int
-) -> Iterator[pa.Table]:
+def _is_text(kind: FieldType, column: str) -> bool:
+    """Whether a column's text is what the field is read from."""
+    texts = kind.kind in (Kind.STR, Kind.CATEGORY)
+    return texts and (kind.shape is None or column in _JSON_TEXTS)
+
+
+def _forms(kind: FieldType) -> dict[str, str]:
+    """What stands for a column of each type that a field takes."""
+    if kind.shape is not None and kind.kind is not Kind.TIMESTAMP:
+        return _SHAPED[kind.shape.name]
+    return _EXPRESSIONS[Kind.INT if kind.kind is Kind.TIMER else kind.kind]
+
+
+def _texts(connection: Any, statement: Any, chunk_rows: int) -> Iterator[bytes]:
+    """The rows as CSV, in parts."""
     held: list[bytes] = []
     size = 0
     with connection.cursor().copy(statement) as copy:
@@ -184,60 +201,10 @@ def _tables(
             held.append(bytes(row))
             size += len(row)
             if size >= _PART_BYTES or len(held) >= chunk_rows:
-                yield _parsed(b"".join(held), fields)
+                yield b"".join(held)
                 held, size = [], 0
     if held:
-        yield _parsed(b"".join(held), fields)
-
-
-def _parsed(text: bytes, fields: Sequence[Field]) -> pa.Table:
-    """Rows of CSV as PostgreSQL writes it: a null is nothing, an empty text two quotes."""
-    names = [one.name for one in fields]
-    convert = pacsv.ConvertOptions(
-        column_types={one.name: _cell_type(one) for one in fields},
-        null_values=[""],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-        true_values=["t"],
-        false_values=["f"],
-    )
-    read = pacsv.ReadOptions(column_names=names, block_size=len(text) + 1, use_threads=False)
-    table = pacsv.read_csv(io.BytesIO(text), read, _CSV, convert)
-    for place, field in enumerate(fields):
-        made = _MADE.get(field.type.kind)
-        if made is not None:
-            table = table.set_column(
-                place, field.name, made(field, table.column(place).to_pylist())
-            )
-    return table
-
-
-def _cell_type(field: Field) -> pa.DataType:
-    kind = field.type.kind
-    if kind in (Kind.INT, Kind.TIMER, Kind.TIMESTAMP):
-        return pa.int64()
-    return {Kind.FLOAT: pa.float64(), Kind.BOOL: pa.bool_()}.get(kind, pa.string())
-
-
-def _bytes(field: Field, texts: list[str | None]) -> pa.Array:
-    return pa.array([None if one is None else bytes.fromhex(one) for one in texts], pa.binary())
-
-
-def _json(field: Field, texts: list[str | None]) -> pa.Array:
-    try:
-        values = [None if one is None else orjson.loads(one) for one in texts]
-        return pa.array(values, field.type.arrow)
-    except (orjson.JSONDecodeError, pa.ArrowException, OverflowError, TypeError) as error:
-        raise DataError(
-            f"column {field.name} is JSON that does not fit {field.type}: {error}"
-        ) from None
-
-
-_MADE: Final[dict[Kind, Callable[[Field, list[Any]], pa.Array]]] = {
-    Kind.BYTES: _bytes,
-    Kind.LIST: _json,
-    Kind.RECORD: _json,
-}
+        yield b"".join(held)
 
 
 def postgres(dsn: str, table: str, *, order_by: str | Sequence[str] | None = None) -> PostgresRows:

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from thalweg.connectors.postgres.connection import package
-from thalweg.connectors.postgres.types import MADE, takes
+from thalweg.connectors.postgres.types import TableColumn, made, made_sql, takes
 from thalweg.errors import BuildError
 from thalweg.flow.records import Schema
 
 #: The table that has the last batch of each query's sink.
 BATCHES = "thalweg_batches"
 _COLUMNS = """
-select a.attname, t.typname, a.attnotnull, a.atthasdef or a.attidentity <> '' or a.attgenerated <> ''
+select a.attname, t.typname, a.atttypmod, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+    a.atthasdef or a.attidentity <> '' or a.attgenerated <> ''
 from pg_attribute a join pg_type t on t.oid = a.atttypid
 where a.attrelid = to_regclass(%s) and a.attnum > 0 and not a.attisdropped order by a.attnum
 """
-
-
-class TableColumn(NamedTuple):
-    """A column that a table has."""
-
-    name: str
-    type: str
-    required: bool
-    filled: bool
 
 
 def identifier(name: str) -> Any:
@@ -59,7 +51,7 @@ class PgTable:
         parts = [
             sql.SQL("{} {}{}").format(
                 sql.Identifier(field.name),
-                sql.SQL(MADE[field.type.kind]),
+                sql.SQL(made_sql(field.type)),
                 sql.SQL("" if field.type.optional else " not null"),
             )
             for field in self.record.fields
@@ -85,7 +77,7 @@ class PgTable:
                 f"{where}: its columns do not fit {self.record.name}:\n  " + "\n  ".join(problems)
             )
         types = {one.name: one.type for one in found}
-        same = all(types[one.name] == MADE[one.type.kind] for one in self.record.fields)
+        same = all(types[one.name] == made(one.type) for one in self.record.fields)
         self.direct = same and not self.key
         if self.key:
             self._check_key(connection, where)
@@ -96,9 +88,9 @@ class PgTable:
         for field in self.record.fields:
             column = columns.pop(field.name, None)
             if column is None:
-                said.append(f"it has no column {field.name} ({MADE[field.type.kind]})")
-            elif not takes(column.type, field.type):
-                said.append(f"its column {field.name} is {column.type}, the field {field.type}")
+                said.append(f"it has no column {field.name} ({made_sql(field.type)})")
+            elif not takes(column, field.type):
+                said.append(f"its column {field.name} is {column.shown}, the field {field.type}")
             elif column.required and field.type.optional:
                 said.append(f"its column {field.name} is not null, the field may be None")
         for column in columns.values():
@@ -133,11 +125,11 @@ class PgTable:
             return
         sql, stage = self._sql, self._sql.Identifier("thalweg_stage")
         columns = [
-            sql.SQL("{} {}").format(sql.Identifier(one.name), sql.SQL(MADE[one.type.kind]))
+            sql.SQL("{} {}").format(sql.Identifier(one.name), sql.SQL(made_sql(one.type)))
             for one in self.record.fields
         ]
-        made = sql.SQL("create temporary table {} ({}) on commit drop")
-        connection.execute(made.format(stage, sql.SQL(", ").join(columns)))
+        statement = sql.SQL("create temporary table {} ({}) on commit drop")
+        connection.execute(statement.format(stage, sql.SQL(", ").join(columns)))
         self._copy(connection, stage, parts)
         rows = sql.SQL("select {} from {}").format(_names(sql, self.record.names), stage)
         connection.execute(self._upsert(rows))
@@ -151,7 +143,7 @@ class PgTable:
 
     def _nothing(self) -> Any:
         nulls = (
-            self._sql.SQL("null::{}").format(self._sql.SQL(MADE[one.type.kind]))
+            self._sql.SQL("null::{}").format(self._sql.SQL(made_sql(one.type)))
             for one in self.record.fields
         )
         return self._sql.SQL("select {} where false").format(self._sql.SQL(", ").join(nulls))

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from thalweg.checks import require_flag, require_seconds, require_text
-from thalweg.connectors.names import field_names
+from thalweg.connectors.names import field_names, is_kind, named_kinds
 from thalweg.connectors.once import Left, Numbers, last_of_each, patiently, shown_row
 from thalweg.connectors.postgres import connection as pg
 from thalweg.connectors.postgres.copying import NoJson, copy_parts
@@ -29,6 +29,8 @@ from thalweg.flow.operators.nodes import Sink
 _KEYS: Final = (
     Kind.INT, Kind.BOOL, Kind.STR, Kind.CATEGORY, Kind.BYTES, Kind.TIMESTAMP, Kind.TIMER,
 )  # fmt: skip
+#: The same of Python's own types; JSON has many texts for one value.
+_KEY_SHAPES: Final = ("date", "timedelta", "Decimal", "datetime")
 _MINE: Final = "query = %s and sink = %s and target = %s"
 _LINE: Final = re.compile(r"COPY .*, line (\d+)")
 
@@ -57,8 +59,8 @@ class PostgresTarget:
             if name not in sink.record.names:
                 raise BuildError(f"{where}: key: {sink.record} has no field {name!r}")
             kind = sink.record.field(name).type
-            if kind.kind not in _KEYS or kind.optional:
-                known = ", ".join(one.value for one in _KEYS)
+            if not is_kind(kind, _KEYS, _KEY_SHAPES) or kind.optional:
+                known = named_kinds(_KEYS, _KEY_SHAPES)
                 raise BuildError(
                     f"{where}: key: {name} is {kind}; expected one of {known}, and not Optional"
                 )

@@ -9,20 +9,27 @@ bool                boolean
 str, Category       text              varchar, char, citext (too long a text is named)
 bytes               bytea
 Timestamp           timestamptz       timestamp, in UTC
+datetime            timestamptz       timestamp, in UTC
+date                date
+timedelta           interval
+Decimal             numeric           numeric with as many digits behind the point, or without limits
 list, a record      jsonb             json
+dict, for JSON      jsonb             json
 =================== ================= ===============================================================
+
+A column that would round what it is given (``numeric(9, 0)`` for cents, ``timestamptz(0)``) is not taken.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from thalweg.errors import BuildError
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
 
 #: The column that is made for a kind, by the name that the catalogue has for its type.
-MADE: Final = {
+_MADE: Final = {
     Kind.INT: "int8",
     Kind.TIMER: "int8",
     Kind.FLOAT: "float8",
@@ -34,6 +41,14 @@ MADE: Final = {
     Kind.LIST: "jsonb",
     Kind.RECORD: "jsonb",
 }
+#: The same for the values that users see as Python's own types.
+_SHAPED: Final = {
+    "datetime": "timestamptz",
+    "date": "date",
+    "timedelta": "interval",
+    "Decimal": "numeric",
+    "json": "jsonb",
+}
 _TAKEN: Final = {
     "int8": ("int4", "int2", "numeric"),
     "float8": ("numeric",),
@@ -41,6 +56,9 @@ _TAKEN: Final = {
     "timestamptz": ("timestamp",),
     "jsonb": ("json",),
 }
+#: The digits of seconds that a Timestamp has, and the mark of intervals that have years as well as seconds.
+_MICROSECONDS: Final = 6
+_ALL_FIELDS: Final = 0x7FFF
 
 
 def check_record(where: str, record: Schema) -> None:
@@ -64,7 +82,51 @@ def _has_bytes(kind: FieldType) -> bool:
     return any(_has_bytes(one) for one in inner)
 
 
-def takes(column: str, kind: FieldType) -> bool:
-    """Whether a column of a type takes a field's values."""
-    made = MADE[kind.kind]
-    return column == made or column in _TAKEN.get(made, ())
+class TableColumn(NamedTuple):
+    """A column that a table has."""
+
+    name: str
+    #: as the catalogue names it
+    type: str
+    #: its digits or precision, packed as the catalogue has them; -1: no limit
+    limit: int
+    #: its type as people write it
+    shown: str
+    required: bool
+    filled: bool
+
+
+def made(kind: FieldType) -> str:
+    """The type of the column that is made for a field, by its name in the catalogue."""
+    return _MADE[kind.kind] if kind.shape is None else _SHAPED[kind.shape.name]
+
+
+def made_sql(kind: FieldType) -> str:
+    """The same as SQL has it: ``numeric(18, 2)``."""
+    shape = kind.shape
+    if shape is None or shape.name != "Decimal":
+        return made(kind)
+    return f"numeric({shape.precision}, {shape.scale})"
+
+
+def takes(column: TableColumn, kind: FieldType) -> bool:
+    """Whether a column takes a field's values as they are, or refuses them."""
+    wanted = made(kind)
+    return (column.type == wanted or column.type in _TAKEN.get(wanted, ())) and not _rounds(
+        column, kind
+    )
+
+
+def _rounds(column: TableColumn, kind: FieldType) -> bool:
+    """Whether a column would drop digits of a field's values in silence."""
+    if column.limit < 0:
+        return False
+    if column.type in ("timestamptz", "timestamp"):
+        return column.limit < _MICROSECONDS
+    if column.type == "interval":
+        fields, precision = column.limit >> 16 & 0x7FFF, column.limit & 0xFFFF
+        return fields != _ALL_FIELDS or min(precision, _MICROSECONDS) != _MICROSECONDS
+    if column.type == "numeric" and kind.kind is not Kind.FLOAT:
+        scale = ((column.limit - 4 & 0x7FF) ^ 1024) - 1024
+        return scale < (kind.shape.scale if kind.shape is not None else 0)
+    return False

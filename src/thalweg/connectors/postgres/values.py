@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import json
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any, Final
 
 import orjson
 
 from thalweg.connectors.postgres.pgoutput import Unchanged
+from thalweg.connectors.postgres.words import interval_word
+from thalweg.connectors.readers.json_lines import value_parser
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
+from thalweg.flow.user_rows import null_safe, outward_of
 from thalweg.times import timestamp
+
+#: Of a session whose texts are read.
+TEXT_SETTINGS: Final = {
+    "timezone": "UTC",
+    "datestyle": "ISO",
+    "intervalstyle": "postgres",
+    "extra_float_digits": "1",
+}
 
 
 def _bool(text: str) -> bool:
@@ -35,6 +50,32 @@ _CONVERT: Final[dict[Kind, Callable[[str], Any]]] = {
     Kind.LIST: orjson.loads,
     Kind.RECORD: orjson.loads,
 }
+
+
+@functools.lru_cache(maxsize=256)
+def _converter(kind: FieldType) -> Callable[[str], Any]:
+    """The function from a text to what a field takes; texts of dates and Decimals it takes as they are."""
+    shape = kind.shape
+    if shape is None:
+        return _nested(kind) or _CONVERT[kind.kind]
+    if shape.name == "datetime":
+        outward = shape.outward
+        return lambda text: outward(timestamp(text))
+    if shape.name == "timedelta":
+        return lambda text: timedelta(microseconds=interval_word(text))
+    return json.loads if shape.name == "json" else str
+
+
+def _nested(kind: FieldType) -> Callable[[str], Any] | None:
+    """The function for a list or record with values that users see as Python's own types; None for others."""
+    outward = outward_of(kind) if kind.kind in (Kind.LIST, Kind.RECORD) else None
+    if outward is None:
+        return None
+    parse, convert = (
+        value_parser(kind),
+        null_safe(dataclasses.replace(kind, optional=True), outward),
+    )
+    return lambda text: convert(parse(text.encode()))
 
 
 def row_of(record: Schema, texts: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,6 +105,6 @@ def value_of(name: str, kind: FieldType, text: Any) -> Any:
             " ALTER TABLE … REPLICA IDENTITY FULL"
         )
     try:
-        return _CONVERT[kind.kind](text)
-    except (ValueError, KeyError) as error:
+        return _converter(kind)(text)
+    except (ValueError, KeyError, OverflowError) as error:
         raise ValueError(f"{name}: {text[:60]!r} is no {kind}: {error}") from None

@@ -243,6 +243,17 @@ def _decode(line: bytes) -> Any:
         raise Unfit("not JSON: nested too deep") from None
 
 
+def value_parser(kind: FieldType) -> Callable[[bytes], Any]:
+    """The function from the text of one JSON value to a field's value, None for null; it raises Unfit."""
+    parse = _parser(kind, ReadOptions(format="json"))
+
+    def read(text: bytes) -> Any:
+        value = _decode(text)
+        return None if value is None else parse(value)
+
+    return read
+
+
 def record_parser(schema: Schema, options: ReadOptions) -> Parser:
     """The function from a decoded object to the values of the record; it raises Unfit."""
     parsers = [

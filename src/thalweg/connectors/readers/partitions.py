@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from thalweg.connectors.readers.cells import column
 from thalweg.connectors.readers.parsed import Parsed
 from thalweg.errors import DataError
 from thalweg.flow.field_types import INT_MAX, INT_MIN, FieldType, Kind
@@ -72,7 +73,7 @@ class Folders:
         for name, text in found.items():
             kind = record.field(name).type
             try:
-                values[name] = pa.array([_value(kind, text)], kind.arrow)
+                values[name] = column([_value(kind, text)], kind)
             except (ValueError, TypeError, pa.ArrowException) as error:
                 raise DataError(f"{path}: {name}={text} is no {kind}: {error}") from None
         return cls(record, Schema.make_record(record.name, fields), values)
@@ -99,9 +100,13 @@ def _value(kind: FieldType, text: str) -> Any:
         if kind.optional:
             return None
         raise ValueError("the field may not be None")
+    if kind.shape is not None and kind.kind is not Kind.TIMESTAMP:
+        return kind.shape.read(text)
     convert = _CONVERT.get(kind.kind)
     if convert is None:
-        raise ValueError("expected int, float, bool, str, Category or Timestamp")
+        raise ValueError(
+            "expected int, float, bool, str, Category, Timestamp, datetime, date, timedelta or Decimal"
+        )
     return convert(text)
 
 
