@@ -291,6 +291,30 @@ def test_log(follow: bool, tmp_path: Path) -> None:
     assert latest(tmp_path / "ck").finished != follow
 
 
+def test_a_list_that_ends_beside_a_log(tmp_path: Path) -> None:
+    """An input that is over holds back no live one, and is over after a restart, too."""
+    flow = tw.Flow("beside", compile="never")
+    listed = flow.source("listed", Number, order_by="n")
+    listed.union(flow.source("log", Number, order_by="n"), name="both").sink("out")
+    rows = [Number(n, 9) for n in range(0, 10, 3)]
+    crashes = Crashes()
+    sink = Database(crashes)
+    with rounds_of(4), tw.start(threads=1) as running:
+        for many in (20, 35):
+            given = {"listed": rows, "log": ToyLog((many,), follow=True)}
+            run = running.add(flow, given, {"out": sink}, checkpoint=tmp_path / "ck", every=0)
+            # The row of the newest time waits for others of that time.
+            _wait_for(lambda many=many: len(sink.rows) >= many - 1 + len(rows))
+            run.end()
+            run.result(30)
+    given = {"listed": rows, "log": ToyLog((35,))}
+    tw.run(flow, given, {"out": sink}, checkpoint=tmp_path / "ck")
+    numbers = [Number(n, 0) for n in range(35)]
+    expected = testing.reference(flow, {"listed": rows, "log": numbers})
+    assert sink.rows == expected.sinks["out"]
+    assert latest(tmp_path / "ck").finished
+
+
 def _wait_for(what: Any) -> None:
     for _ in range(3000):
         if what():
