@@ -195,3 +195,17 @@ def test_what_does_not_fit_is_named(feed: Any) -> None:
     rows = nobody.rows
     with pytest.raises(tw.BuildError, match="is read by one run only"):
         rows(make_plan(copied()).sources[0], 10, never())
+
+
+def test_spark_refuses_them_by_name() -> None:
+    """They cannot be read again; the message says what can be done."""
+    inputs = pytest.importorskip("thalweg.spark.inputs")
+    for live, name in (
+        (tw.mqtt("a", "t"), "tw.mqtt"),
+        (tw.websocket("ws://a"), "tw.websocket"),
+        (tw.http_post(port=0), "tw.http_post"),
+    ):
+        told = rf"input 'rows': {name}\(...\) cannot be read again .*tw.run, or put a log"
+        with pytest.raises(tw.BuildError, match=told):
+            inputs.inputs_of({"rows": live}, follow=True)
+        live.close()

@@ -7,11 +7,12 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 import pytest
-from tests.connectors import small_servers
+from tests.connectors import kit, small_servers
 from tests.connectors.kit import node, table
 from tests.connectors.small_servers import NatsServer
 
@@ -195,6 +196,15 @@ def test_the_server_drops_repeats(server: NatsServer) -> None:
     large.close()
     with pytest.raises(tw.EnvironmentProblem, match="no stream takes this subject"):
         tw.run(copied(), {"rows": [Row(1)]}, {"out": tw.to_nats(server.url, "nowhere")})
+
+
+@pytest.mark.slow
+def test_kill_9_in_the_middle(server: NatsServer, tmp_path: Path) -> None:
+    """A host that is killed at random leaves each row once, in order, within the duplicate window."""
+    name = make(server)
+    kit.run_killed(f"tw.to_nats({server.url!r}, '{name}.out')", tmp_path, kills=4)
+    log = tw.nats(server.url, name, follow=False)
+    assert tw.run(copied(kit.Pair), {"rows": log}).rows("out") == kit.all_rows()
 
 
 @pytest.mark.merge
