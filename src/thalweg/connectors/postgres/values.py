@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ from thalweg.connectors.postgres.words import interval_word
 from thalweg.connectors.readers.json_lines import value_parser
 from thalweg.flow.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
-from thalweg.flow.user_rows import null_safe, outward_of
+from thalweg.flow.user_rows import outward_of
 from thalweg.times import timestamp
 
 #: Of a session whose texts are read.
@@ -71,11 +70,13 @@ def _nested(kind: FieldType) -> Callable[[str], Any] | None:
     outward = outward_of(kind) if kind.kind in (Kind.LIST, Kind.RECORD) else None
     if outward is None:
         return None
-    parse, convert = (
-        value_parser(kind),
-        null_safe(dataclasses.replace(kind, optional=True), outward),
-    )
-    return lambda text: convert(parse(text.encode()))
+    parse, shown = value_parser(kind), outward
+
+    def convert(text: str) -> Any:
+        value = parse(text.encode())
+        return None if value is None else shown(value)
+
+    return convert
 
 
 def row_of(record: Schema, texts: Mapping[str, Any]) -> dict[str, Any]:
