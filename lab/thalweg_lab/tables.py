@@ -15,7 +15,7 @@ import psutil
 import pyarrow as pa
 
 import thalweg as tw
-from thalweg.connectors.target_sink import BATCH_ROWS
+from thalweg.connectors.embedded.target_sink import BATCH_ROWS
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import make_plan
 from thalweg_lab.measure import LabReport

@@ -199,7 +199,7 @@ def test_what_does_not_fit_is_named(feed: Any) -> None:
 
 def test_spark_refuses_them_by_name() -> None:
     """They cannot be read again; the message says what can be done."""
-    inputs = pytest.importorskip("thalweg.spark.inputs")
+    inputs = pytest.importorskip("thalweg.spark.reading.inputs")
     for live, name in (
         (tw.mqtt("a", "t"), "tw.mqtt"),
         (tw.websocket("ws://a"), "tw.websocket"),

@@ -26,8 +26,8 @@ from tests.connectors.kit import (
 )
 
 import thalweg as tw
-from thalweg.connectors import partitioned
 from thalweg.connectors.readers.partitions import folder_name
+from thalweg.connectors.written import partitioned
 
 
 class Visit(NamedTuple):

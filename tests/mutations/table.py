@@ -260,7 +260,7 @@ MUTATIONS = [
     ),
     Mutation(
         "sink: a file of a run that failed does not appear",
-        "connectors/file_sink.py",
+        "connectors/written/file_sink.py",
         "if not failed:",
         "if True:",
         "unit/test_io_sinks.py",

@@ -31,11 +31,11 @@ from thalweg.columns.chunks import Chunk
 from thalweg.engine.build import prepare
 from thalweg.plan.plan import Plan, make_plan
 from thalweg.slots.pairs import PAIRS, Read
-from thalweg.spark import inputs as io
 from thalweg.spark.checkpoint.store import Store
 from thalweg.spark.keys.locality import followed
 from thalweg.spark.keys.pairs import pairs_body
 from thalweg.spark.progress import sum_counts
+from thalweg.spark.reading import inputs as io
 from thalweg.spark.tasks import one_job, tasks, worker
 from thalweg.spark.tasks.pickling import pickled_plan
 from thalweg.spark.tasks.transport import Blob, decode, from_batch, to_batches

@@ -17,8 +17,8 @@ import thalweg as tw
 from thalweg.checkpoint import record as records
 from thalweg.engine.build import prepare
 from thalweg.plan.plan import make_plan
-from thalweg.spark import inputs as io
 from thalweg.spark.checkpoint.store import Store
+from thalweg.spark.reading import inputs as io
 from thalweg.spark.tasks import tasks, worker
 from thalweg.spark.tasks.pickling import pickled_plan
 from thalweg.spark.tasks.transport import from_batch

@@ -17,7 +17,7 @@ import thalweg as tw
 from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint.hosts.plan_manifest import manifest_of
 from thalweg.plan.plan import make_plan
-from thalweg.spark.arrival import arrival_order
+from thalweg.spark.reading.arrival import arrival_order
 
 
 class Entry(NamedTuple):

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.locality import RoutingTable, decode_table, encode_table
 from thalweg.locality.key_hash import KeyTypes
 from thalweg.locality.reconfiguration import (

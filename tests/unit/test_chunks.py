@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from thalweg.columns import chunks
 from thalweg.columns.chunks import Chunk, Column
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import thalweg as tw
-from thalweg.compiler import modules
+from thalweg.compiler.code import modules
 from thalweg.flow.operators.windows import make_functions
 
 

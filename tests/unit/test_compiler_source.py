@@ -15,10 +15,10 @@ import pytest
 
 from thalweg import times
 from thalweg.columns.chunks import Chunk
-from thalweg.compiler import modules
-from thalweg.compiler import source as found
+from thalweg.compiler.code import modules
+from thalweg.compiler.code import source as found
+from thalweg.compiler.code.source import Const, Frozen, FunctionSource, describe
 from thalweg.compiler.freeze import freeze
-from thalweg.compiler.source import Const, Frozen, FunctionSource, describe
 from thalweg.compiler.stateless import Step, check_stateless, stateless_kernel
 from thalweg.errors import BuildError
 from thalweg.flow.records import Schema

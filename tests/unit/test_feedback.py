@@ -340,7 +340,7 @@ def test_refused(make: Callable[[], None], message: str) -> None:
 
 def test_refused_on_spark() -> None:
     """The message says what to do instead."""
-    from thalweg.spark.inputs import refuse_embedded_only
+    from thalweg.spark.reading.inputs import refuse_embedded_only
 
     with pytest.raises(
         tw.BuildError, match=r"'limited' reads a feedback.*run this flow with tw.run"

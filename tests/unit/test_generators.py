@@ -252,7 +252,7 @@ def test_takes_no_input() -> None:
 
 def test_refused_on_spark() -> None:
     """Spark must be able to read a batch again: the message says what to give it instead."""
-    from thalweg.spark.inputs import refuse_embedded_only
+    from thalweg.spark.reading.inputs import refuse_embedded_only
 
     flow = tw.Flow("made")
     flow.operator("numbers", count_to).sink("out")

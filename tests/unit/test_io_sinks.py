@@ -271,7 +271,7 @@ def test_no_rows(name: str, tmp_path: Path) -> None:
 
 def test_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small chunks are gathered to row groups."""
-    monkeypatch.setattr("thalweg.connectors.file_sink.GROUP_ROWS", 4)
+    monkeypatch.setattr("thalweg.connectors.written.file_sink.GROUP_ROWS", 4)
     write(tw.to_files(tmp_path / "x.parquet"), Pair, *[[row] for row in ROWS])
     file = pq.ParquetFile(tmp_path / "x.parquet")
     assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [4, 4, 2]

@@ -50,7 +50,7 @@ def test_tcp_rows_are_not_held_back() -> None:
 
 def test_tcp_connects(monkeypatch: pytest.MonkeyPatch) -> None:
     """It connects to a peer; with reconnect to the next one, and lines are counted on."""
-    monkeypatch.setattr("thalweg.connectors.tcp_source.RETRY_S", (0.0, 0.0))
+    monkeypatch.setattr("thalweg.connectors.tcp.source.RETRY_S", (0.0, 0.0))
     texts = [b"1,x\n2", b"3,y\nno\n", b"4,z\n"]
 
     def serve(peer: socket.socket) -> None:

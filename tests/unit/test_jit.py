@@ -25,7 +25,7 @@ from thalweg import hashing
 from thalweg.jit.digest import digest_of
 from thalweg.workers.native.keyed_run import run_partition
 from thalweg.workers.loop import work
-from thalweg.compiler.modules import load
+from thalweg.compiler.code.modules import load
 kernel = load("probe", '''@kernel
 def run(columns, n, out):
     return divide_int(columns, need((True, n)))

@@ -19,7 +19,7 @@ from thalweg.columns.categories import CATEGORIES
 from thalweg.columns.chunks import Column
 from thalweg.columns.keys import KeyRows, KeySpec
 from thalweg.errors import SchemaError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.records import Field
 
 QUICK = settings(max_examples=sized(150), deadline=None, derandomize=True)

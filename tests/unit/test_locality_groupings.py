@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import thalweg as tw
 from thalweg.errors import BuildError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.hashing import Int64s, UInt64s
 from thalweg.locality import (
     FieldsByHash,

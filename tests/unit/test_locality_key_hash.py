@@ -11,7 +11,7 @@ from test_keys import QUICK, keyed
 from thalweg.columns.chunks import Column
 from thalweg.columns.keys import KeySpec
 from thalweg.errors import SchemaError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.locality.key_hash import canonical_key, hash_key, require_hashable
 
 TEXT, FLOAT, WHOLE = FieldType(Kind.STR), FieldType(Kind.FLOAT), FieldType(Kind.INT)

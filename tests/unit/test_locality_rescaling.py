@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import locality_kit as kit
 import pytest
 
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.locality import Decision, History, Online, RoutingTable, evaluate, partition
 from thalweg.locality.key_hash import KeyTypes
 from thalweg.locality.statistics import Statistics

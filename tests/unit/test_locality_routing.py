@@ -16,7 +16,7 @@ from tests.sizes import sized
 
 import thalweg as tw
 from thalweg.errors import BuildError, CheckpointError, SchemaError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.hashing import UInt64s, bucket_of
 from thalweg.locality import (
     Assignment,

@@ -15,8 +15,8 @@ import thalweg as tw
 from thalweg.brief import counted
 from thalweg.checkpoint import manifest
 from thalweg.checkpoint.paths import resolve
-from thalweg.spark.sink_writes import _call
-from thalweg.spark.sinks import refuse_inside
+from thalweg.spark.writing.sink_writes import _call
+from thalweg.spark.writing.sinks import refuse_inside
 
 
 class Row(NamedTuple):

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thalweg.columns.chunks import Chunk
-from thalweg.compiler.columns import address
+from thalweg.compiler.code.columns import address
 from thalweg.compiler.kinds import NO_VALUE
 from thalweg.compiler.runtime import calls
 from thalweg.flow.records import Category, Schema, Timestamp

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import thalweg as tw
 from thalweg.columns.chunks import Chunk
-from thalweg.compiler.columns import address
+from thalweg.compiler.code.columns import address
 from thalweg.compiler.runtime.calls import call3, get_i
 from thalweg.compiler.stateless import Step, stateless_kernel
 from thalweg.engine.build import Builder, prepare

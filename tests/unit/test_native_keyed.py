@@ -35,7 +35,7 @@ from thalweg.columns.categories import CATEGORIES
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.ordering import keyed_chunk, with_columns
 from thalweg.columns.state_units import StateUnits
-from thalweg.compiler.columns import address
+from thalweg.compiler.code.columns import address
 from thalweg.compiler.keyed.code import KeyedSpec
 from thalweg.compiler.keyed.operator import CompiledKeyed, keyed_kernel
 from thalweg.compiler.stateless import CompiledChain

@@ -27,7 +27,7 @@ _READS: Final = re.compile(
 #: Where they may stand: what the driver and its own tasks send each other inside Spark, and no file of ours holds.
 ALLOWED: Final = {
     "spark/tasks/worker.py": "the plan, which the driver put into the task",
-    "spark/log_stream.py": "what describes an input, which the driver put into the query and the task",
+    "spark/reading/log_stream.py": "what describes an input, which the driver put into the query and the task",
     "spark/told.py": "the error that a task reports to its driver",
     "jit/kernels.py": "compiled functions, from a folder that only its owner, or an administrator, can write",
 }

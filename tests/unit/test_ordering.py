@@ -22,7 +22,7 @@ from thalweg.columns.ordering import (
     serials,
     with_columns,
 )
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.records import Field, Schema
 from thalweg.plan.plan import KEY, LEVEL, SEQ, TIME
 

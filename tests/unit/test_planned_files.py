@@ -10,8 +10,8 @@ import pytest
 from thalweg.checkpoint.identity import Folder
 from thalweg.connectors.readers import read_options
 from thalweg.errors import EnvironmentProblem
-from thalweg.spark.inputs import InputOptions
-from thalweg.spark.planned_files import FileInputs, planned_files
+from thalweg.spark.reading.inputs import InputOptions
+from thalweg.spark.reading.planned_files import FileInputs, planned_files
 
 NAMES = ["a b.csv", "c%d.csv", "e\u2028f.csv", "g.csv"]
 

@@ -20,7 +20,7 @@ from thalweg.cli import app
 from thalweg.cli.failures import CLOSED
 from thalweg.flow.records import Schema
 from thalweg.printing import OutputClosed, Table, Terminal, plain, say
-from thalweg.spark.sinks import ConsoleSink
+from thalweg.spark.writing.sinks import ConsoleSink
 
 SOURCE = Path(thalweg.__file__).parent
 #: What rich, and terminals, take for orders; each line whole, as it is to be seen.

@@ -12,8 +12,8 @@ import pytest
 import thalweg as tw
 from thalweg.plan.plan import make_plan
 from thalweg.spark.arguments import check, warn
-from thalweg.spark.sinks import FrameSink, sinks_of
-from thalweg.spark.writer_options import writer_options
+from thalweg.spark.writing.sinks import FrameSink, sinks_of
+from thalweg.spark.writing.writer_options import writer_options
 
 
 class Row(NamedTuple):

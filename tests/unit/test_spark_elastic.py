@@ -20,7 +20,7 @@ from thalweg.elasticity import (
     Utilization,
 )
 from thalweg.errors import BuildError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.locality import RoutingTable
 from thalweg.spark import Elastic
 from thalweg.spark.arguments import (

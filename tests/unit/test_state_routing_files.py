@@ -15,7 +15,7 @@ from thalweg.checkpoint.routing_files import (
     write_table,
 )
 from thalweg.errors import CheckpointError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.locality import Routes, RoutingTable
 
 ROUTES = {"at": Routes((FieldType(Kind.STR),), (0, 1, 1), {"ä": 1})}

@@ -23,7 +23,7 @@ from thalweg.columns.chunks import Column
 from thalweg.columns.contracts import BucketState
 from thalweg.columns.keys import KeySpec
 from thalweg.errors import SchemaError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.records import Category, Field, Timer
 from thalweg.flow.state_class import state, state_spec
 from thalweg.hashing import bucket_of

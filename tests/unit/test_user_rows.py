@@ -19,8 +19,8 @@ import pytest
 import thalweg as tw
 from thalweg.checkpoint.manifest import Manifest, ManifestField, ManifestSource
 from thalweg.engine.build import functions_of, prepare, verdicts
+from thalweg.flow.fields.shapes import ValueShape
 from thalweg.flow.records import Schema
-from thalweg.flow.shapes import ValueShape
 from thalweg.plan.plan import make_plan
 from thalweg.spark.tasks.pickling import pickled_plan
 from thalweg.time_texts import Unfit

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from thalweg.checkpoint import heap_code
 from thalweg.columns.chunks import Column, Int64s
 from thalweg.errors import SchemaError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 
 DATA: Final = 0
 ROOM: Final = 8

@@ -15,7 +15,7 @@ from thalweg.columns.categories import CATEGORIES
 from thalweg.columns.chunks import Bools, Column, numpy_dtype
 from thalweg.columns.keys import KeySpec
 from thalweg.errors import SchemaError
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.records import Field
 from thalweg.flow.state_class import StateSpec
 from thalweg.hashing import UInt64s

@@ -49,7 +49,7 @@ from thalweg.checkpoint.table_rows import ARENA_SIZE, CAPACITY
 from thalweg.columns.chunks import Bools, Column, Int64s
 from thalweg.columns.contracts import no_rows
 from thalweg.columns.keys import KeyBytes, KeySpec
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.state_class import StateSpec
 from thalweg.hashing import UInt64s
 from thalweg.times import NEVER

@@ -255,7 +255,7 @@ def _output(given: Given) -> Given:
 
 
 def _check_written(format: str, given: Given) -> None:
-    from thalweg.spark.writer_options import writer_options  # here, since it loads Spark
+    from thalweg.spark.writing.writer_options import writer_options  # here, since it loads Spark
 
     try:
         writer_options(format, given.options)  # type: ignore[arg-type]

@@ -22,8 +22,8 @@ from thalweg.cli.arguments import Given
 from thalweg.cli.interrupts import interrupts
 from thalweg.cli.progress import Display, embedded_line
 from thalweg.columns.chunks import Chunk
-from thalweg.connectors.batch_folders import batch_folder, batches_in
 from thalweg.connectors.shown import shown_table
+from thalweg.connectors.written.batch_folders import batch_folder, batches_in
 from thalweg.embedded.entry import host_of
 from thalweg.embedded.running import FlowRun
 from thalweg.errors import BuildError, ThalwegError

@@ -132,7 +132,7 @@ def _run_on_spark(
     when: str | None,
     display: Display,
 ) -> Mapping[str, Mapping[str, int]]:
-    from thalweg.spark.inputs import refuse_embedded_only
+    from thalweg.spark.reading.inputs import refuse_embedded_only
 
     refuse_embedded_only(make_plan(flow))
     with _checkpoint(asked.checkpoint, display) as folder:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from thalweg.columns.categories import CATEGORIES
 from thalweg.columns.chunks import Bools, Column, Int64s
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.hashing import NAN_BITS
 
 #: Kinds of variable width.

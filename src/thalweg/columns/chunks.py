@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from thalweg.columns.categories import CATEGORIES
 from thalweg.columns.nested import nested_values, unnested
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
 
 Int64s = npt.NDArray[np.int64]

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from thalweg.columns.chunks import Column, numpy_dtype
-from thalweg.flow.field_types import PYTHON, FieldType, Kind
+from thalweg.flow.fields.field_types import PYTHON, FieldType, Kind
 from thalweg.flow.records import Schema
 
 _NONE: Final = type(None)

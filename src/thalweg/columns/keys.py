@@ -22,7 +22,7 @@ from thalweg.columns.canonical import bits_of, nulls_of, python_values, ranks_of
 from thalweg.columns.chunks import Column, Int64s
 from thalweg.columns.ordered_bytes import binary_array
 from thalweg.errors import SchemaError
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.records import Field
 from thalweg.hashing import Bytes, UInt64s, hash_texts, hash_words, text_buffers
 

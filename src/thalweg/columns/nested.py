@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 
 
 def unnested(kind: FieldType, values: Sequence[Any]) -> Sequence[Any]:

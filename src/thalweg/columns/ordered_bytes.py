@@ -18,7 +18,7 @@ from thalweg.brief import counted
 from thalweg.columns.canonical import TEXT, bits_of, flip, nulls_of, values_of
 from thalweg.columns.categories import CATEGORIES
 from thalweg.columns.chunks import Bools, Column, Int64s
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.records import Field
 from thalweg.hashing import Bytes, UInt64s, text_buffers
 from thalweg.jit import njit

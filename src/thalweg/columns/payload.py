@@ -11,7 +11,7 @@ from xxhash import xxh64_intdigest
 
 from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.columns.keys import MAX_FIELDS, KeySpec
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 
 
 def digests(chunk: Chunk, places: Sequence[int]) -> Int64s:

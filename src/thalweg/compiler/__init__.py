@@ -6,13 +6,13 @@ The path of a function: ``source`` captures its text and free values on the driv
 was refused is interpreted, with functions that ``freeze`` has cut off from later changes.
 """
 
+from thalweg.compiler.code.modules import on_compile
+from thalweg.compiler.code.reasons import NotCompilable
+from thalweg.compiler.code.source import FunctionSource, describe
 from thalweg.compiler.freeze import freeze
 from thalweg.compiler.key_function import key_step
 from thalweg.compiler.keyed.code import KeyedSpec
 from thalweg.compiler.keyed.operator import CompiledKeyed, check_keyed, keyed_kernel
-from thalweg.compiler.modules import on_compile
-from thalweg.compiler.reasons import NotCompilable
-from thalweg.compiler.source import FunctionSource, describe
 from thalweg.compiler.stateless import (
     CompiledChain,
     Step,

@@ -6,9 +6,7 @@ import ast
 from collections.abc import Sequence
 from typing import Final
 
-from thalweg.compiler.kinds import BOOL, FLOAT, INT, Type
-from thalweg.compiler.operations import Expr, real, whole
-from thalweg.compiler.source import (
+from thalweg.compiler.code.source import (
     Captured,
     Const,
     FunctionSource,
@@ -17,6 +15,8 @@ from thalweg.compiler.source import (
     Unusable,
     dotted,
 )
+from thalweg.compiler.kinds import BOOL, FLOAT, INT, Type
+from thalweg.compiler.operations import Expr, real, whole
 from thalweg.compiler.text.methods import TextMethods
 from thalweg.compiler.text.values import EXTREMES
 from thalweg.flow.records import MISSING

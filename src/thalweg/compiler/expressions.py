@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Final
 
 from thalweg.compiler.calls import Calls
+from thalweg.compiler.code.source import Const, Unusable, dotted
 from thalweg.compiler.kinds import BOOL, FLOAT, INT, NONE, Type, join
 from thalweg.compiler.operations import REFUSED, SYMBOLS, Expr, an, tuple_code, whole
-from thalweg.compiler.source import Const, Unusable, dotted
 
 #: Operators that are computed for literals only, with so large a second operand.
 _OF_LITERALS: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {

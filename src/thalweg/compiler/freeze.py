@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from thalweg.errors import BuildError
-from thalweg.flow.user_rows import adapter_of
+from thalweg.flow.fields.user_rows import adapter_of
 
 _IMMUTABLE: Final = (
     bool,

@@ -14,12 +14,12 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from thalweg.compiler.code.reasons import NotCompilable
+from thalweg.compiler.code.source import Const, FunctionNode, FunctionSource, Known, RecordClass
+from thalweg.compiler.code.unit import ModuleParts, identifier
 from thalweg.compiler.kinds import NONE, Type, join
 from thalweg.compiler.list_results import ListResults
 from thalweg.compiler.operations import Expr, an
-from thalweg.compiler.reasons import NotCompilable
-from thalweg.compiler.source import Const, FunctionNode, FunctionSource, Known, RecordClass
-from thalweg.compiler.unit import ModuleParts, identifier
 
 #: Types only grow, so they settle long before.
 _PASSES: Final = 8

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from thalweg.compiler.source import FunctionSource, describe
+from thalweg.compiler.code.source import FunctionSource, describe
 from thalweg.compiler.stateless import Step
 from thalweg.flow.records import Schema
 from thalweg.syntax import parse

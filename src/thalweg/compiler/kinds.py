@@ -12,7 +12,7 @@ import dataclasses
 from typing import Final, Literal, TypeAlias
 
 from thalweg.compiler.runtime.handles import NO_VALUE as NO_VALUE
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
 
 Tag: TypeAlias = Literal[

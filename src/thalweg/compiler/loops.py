@@ -7,13 +7,13 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from thalweg.compiler import cell_code
+from thalweg.compiler.code import cell_code
+from thalweg.compiler.code.source import Captured, Known
 from thalweg.compiler.containers.calls import ContainerCalls
 from thalweg.compiler.containers.list_functions import is_plain_display
 from thalweg.compiler.kinds import INT, TEXT, Type
 from thalweg.compiler.math_calls import MathCalls
 from thalweg.compiler.operations import Expr, an
-from thalweg.compiler.source import Captured, Known
 from thalweg.compiler.time_calls import TimeCalls
 
 #: enumerate() may start so far from 0: a sum with the length of a list fits 64 bits.

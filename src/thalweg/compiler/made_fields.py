@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from thalweg.compiler.code.source import FunctionSource
+from thalweg.compiler.code.unit import ModuleParts
 from thalweg.compiler.functions import Emit, write_function
 from thalweg.compiler.kinds import Type
-from thalweg.compiler.source import FunctionSource
-from thalweg.compiler.unit import ModuleParts
 
 
 def made_fields(

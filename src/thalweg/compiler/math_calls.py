@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from typing import Final
 
+from thalweg.compiler.code.names import ONE_FLOAT
 from thalweg.compiler.containers.expressions import Containers
 from thalweg.compiler.kinds import FLOAT, INT, Type
-from thalweg.compiler.names import ONE_FLOAT
 from thalweg.compiler.operations import Expr, an, real, whole
 
 _TWO_FLOATS: Final = {

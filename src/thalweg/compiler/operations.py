@@ -12,11 +12,11 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
-from thalweg.compiler.cell_code import load
+from thalweg.compiler.code.cell_code import load
+from thalweg.compiler.code.reasons import NotCompilable
+from thalweg.compiler.code.source import FunctionSource
+from thalweg.compiler.code.unit import ModuleParts, category_code
 from thalweg.compiler.kinds import BOOL, FLOAT, INT, LITERAL, NO_VALUE, NONE, Type
-from thalweg.compiler.reasons import NotCompilable
-from thalweg.compiler.source import FunctionSource
-from thalweg.compiler.unit import ModuleParts, category_code
 
 _MISSING: Final = object()
 _EXACT: Final = 2**53

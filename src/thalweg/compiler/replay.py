@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Iterable
 from typing import Any, cast
 
-from thalweg.compiler.source import FunctionSource
+from thalweg.compiler.code.source import FunctionSource
 from thalweg.errors import OperatorError
 from thalweg.flow import failures
 from thalweg.flow.operators.functions import Function

@@ -15,8 +15,8 @@ import numpy as np
 
 from thalweg.columns.chunks import Chunk, Column, Int64s
 from thalweg.columns.contracts import RejectedRow, StatelessResult
-from thalweg.compiler import modules
-from thalweg.compiler.columns import (
+from thalweg.compiler.code import modules
+from thalweg.compiler.code.columns import (
     Buffers,
     address,
     addresses,
@@ -27,17 +27,17 @@ from thalweg.compiler.columns import (
     with_texts,
     word,
 )
+from thalweg.compiler.code.reasons import NotCompilable
+from thalweg.compiler.code.source import FunctionSource, describe
+from thalweg.compiler.code.unit import ModuleParts
+from thalweg.compiler.code.written import written_once
 from thalweg.compiler.functions import Emit, write_function
 from thalweg.compiler.kinds import Type
 from thalweg.compiler.made_fields import made_fields, with_made
-from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.replay import consume, operator_error
 from thalweg.compiler.runtime.arena import ARENA_WORDS, free_arena
 from thalweg.compiler.runtime.support import DONE, FULL
-from thalweg.compiler.source import FunctionSource, describe
 from thalweg.compiler.text.use import TextUse, text_use_lines
-from thalweg.compiler.unit import ModuleParts
-from thalweg.compiler.written import written_once
 from thalweg.flow.failures import reason_of, shorten
 from thalweg.flow.records import Schema
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from thalweg.compiler import cell_code
+from thalweg.compiler.code import cell_code
+from thalweg.compiler.code.source import Known
 from thalweg.compiler.kinds import NONE, TEXT, TEXTS, Type, join
 from thalweg.compiler.loops import Loops
 from thalweg.compiler.operations import Expr, an
-from thalweg.compiler.source import Known
 from thalweg.syntax import parse_expression
 
 

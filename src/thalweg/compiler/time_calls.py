@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from typing import Final
 
+from thalweg.compiler.code.names import TIME_PARTS
+from thalweg.compiler.code.source import Frozen, table_digest
 from thalweg.compiler.containers.expressions import Containers
 from thalweg.compiler.kinds import INT
-from thalweg.compiler.names import TIME_PARTS
 from thalweg.compiler.operations import Expr, an, whole
-from thalweg.compiler.source import Frozen, table_digest
 from thalweg.zones import known_pieces
 
 _ARGUMENTS: Final = ("time", "zone")

@@ -10,7 +10,6 @@ from thalweg.connectors.contracts import (
     Stop,
     never,
 )
-from thalweg.connectors.file_sink import to_files
 from thalweg.connectors.files import files
 from thalweg.connectors.iterables import from_iterable
 from thalweg.connectors.logs import Log, LogReader, Positions, spread
@@ -28,8 +27,9 @@ from thalweg.connectors.sinks import (
 )
 from thalweg.connectors.sources import as_source
 from thalweg.connectors.targets import Target, TargetWriter
-from thalweg.connectors.tcp_sink import to_tcp
-from thalweg.connectors.tcp_source import TcpSource, tcp_lines
+from thalweg.connectors.tcp.sink import to_tcp
+from thalweg.connectors.tcp.source import TcpSource, tcp_lines
+from thalweg.connectors.written.file_sink import to_files
 
 __all__ = [
     "BadRow",

@@ -15,11 +15,11 @@ from thalweg.connectors.contracts import BadRow, Fed, Feed
 from thalweg.connectors.readers import BadRow as Misfit
 from thalweg.connectors.readers import Parsed, far_out, rows_from_table, times_within, without
 from thalweg.errors import DataError
-from thalweg.flow.field_types import FieldType, Kind
-from thalweg.flow.fit_code import is_plain
+from thalweg.flow.fields.field_types import FieldType, Kind
+from thalweg.flow.fields.fit_code import is_plain
+from thalweg.flow.fields.reading import ReadRules
 from thalweg.flow.operators.lanes import not_declared
 from thalweg.flow.operators.nodes import Source
-from thalweg.flow.reading import ReadRules
 from thalweg.times import EXTREME
 
 

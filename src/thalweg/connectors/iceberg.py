@@ -23,7 +23,7 @@ from thalweg.connectors.fitting_columns import (
 from thalweg.connectors.names import field_names, is_kind, named_kinds
 from thalweg.connectors.once import Left, Numbers, last_of_each, patiently, shown_row
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators.nodes import Sink
 from thalweg.time_texts import FIRST, LAST
 

@@ -25,7 +25,7 @@ from thalweg.connectors.readers.parsed import Int64s, bad_row
 from thalweg.connectors.readers.streams import Lines
 from thalweg.connectors.readers.tables import fit_table
 from thalweg.errors import BuildError, EnvironmentProblem
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators.nodes import Source
 from thalweg.flow.records import Field, Schema
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from thalweg.checks import meant, refuse
 from thalweg.errors import BuildError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.plan.plan import Plan
 
 

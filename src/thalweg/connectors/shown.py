@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from thalweg.columns.chunks import Chunk
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
 from thalweg.printing import Table
 from thalweg.times import text

@@ -13,10 +13,10 @@ from thalweg.brief import counted
 from thalweg.checks import kind_of, meant, require_function
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.contracts import RowSink
-from thalweg.connectors.file_sink import FileSink
-from thalweg.connectors.target_sink import TargetSink
+from thalweg.connectors.embedded.target_sink import TargetSink
 from thalweg.connectors.targets import Target
-from thalweg.connectors.tcp_sink import TcpSink
+from thalweg.connectors.tcp.sink import TcpSink
+from thalweg.connectors.written.file_sink import FileSink
 from thalweg.errors import BuildError, OperatorError
 from thalweg.flow.failures import reason_of, shorten
 from thalweg.flow.operators.functions import Function, check_parameters

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from thalweg.checks import kind_of
 from thalweg.connectors.contracts import RowSource
+from thalweg.connectors.embedded.log_source import LogSource
 from thalweg.connectors.iterables import CollectionSource, IterableSource, TableSource
-from thalweg.connectors.log_source import LogSource
 from thalweg.connectors.logs import Log
 from thalweg.errors import BuildError
 

@@ -13,7 +13,7 @@ from thalweg.columns.ordering import row_order, with_columns
 from thalweg.columns.payload import digests
 from thalweg.engine.combine import combined
 from thalweg.engine.units import Given, Moment, Setting
-from thalweg.flow.field_types import FieldType
+from thalweg.flow.fields.field_types import FieldType
 from thalweg.flow.operators.built_in import BuiltIn, Combine, Digest, OwnTime, Stamp, Tag
 from thalweg.flow.operators.nodes import Ref
 from thalweg.plan.plan import OWN, TIME, counter

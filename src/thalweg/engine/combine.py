@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from thalweg.columns.chunks import Bools, Chunk, Column
 from thalweg.columns.ordering import row_order
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.built_in import Combine
 from thalweg.hashing import Int64s, UInt64s, hash_words

@@ -18,7 +18,7 @@ from thalweg.columns.chunks import Chunk, Column, Int64s
 from thalweg.columns.contracts import RejectedRow, StatelessResult
 from thalweg.columns.encoding import try_column, try_columns
 from thalweg.flow.failures import operator_error, reason_of, shorten
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.nodes import Keyed, Stateless
 
 #: So many rows of an operator are checked one by one before it is trusted to give plain values only: an object that

@@ -22,7 +22,7 @@ from thalweg.columns.keys import KeySpec
 from thalweg.columns.state_units import StateUnits
 from thalweg.engine.answers import Answers
 from thalweg.engine.row_loop import at_once, held_fields, make_loop
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.flow.records import Schema
 from thalweg.times import NEVER

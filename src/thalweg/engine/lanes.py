@@ -18,7 +18,7 @@ import pyarrow as pa
 from thalweg.columns.chunks import Chunk, Column, Int64s
 from thalweg.columns.ordering import serials
 from thalweg.engine.ingress import Gate, minus
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators.lanes import lane_order
 from thalweg.flow.operators.nodes import Source
 from thalweg.plan.plan import SEQ, TIME

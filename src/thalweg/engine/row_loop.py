@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from thalweg.flow.field_types import FieldType, encodes
-from thalweg.flow.fit_code import fits, is_plain
+from thalweg.flow.fields.field_types import FieldType, encodes
+from thalweg.flow.fields.fit_code import fits, is_plain
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.flow.state_class import StateSpec
 from thalweg.times import NEVER

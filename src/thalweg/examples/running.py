@@ -15,7 +15,7 @@ import thalweg as tw
 from thalweg.brief import counted
 from thalweg.checkpoint.paths import resolve
 from thalweg.connectors.readers import Format, ReadOptions, list_files, read_file
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators.nodes import Sink
 from thalweg.flow.records import Schema
 from thalweg.printing import Table, Terminal, say

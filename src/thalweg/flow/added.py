@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.built_in import Combine, Digest, Stamp, Tag
 from thalweg.flow.operators.combining import Partial
 from thalweg.flow.operators.join_nodes import JoinSide

@@ -16,7 +16,7 @@ from thalweg.brief import counted
 from thalweg.checks import is_int_from, meant
 from thalweg.errors import BuildError, SchemaError
 from thalweg.flow.feedback import Feedback
-from thalweg.flow.field_types import FieldType
+from thalweg.flow.fields.field_types import FieldType
 from thalweg.flow.operators.coroutines import Control, Input, Output
 from thalweg.flow.operators.functions import Function, hints_of
 from thalweg.flow.operators.kept import kept_state

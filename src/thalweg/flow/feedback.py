@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Generic, NoReturn
 
 from thalweg.errors import BuildError
-from thalweg.flow.field_types import FieldType
+from thalweg.flow.fields.field_types import FieldType
 from thalweg.flow.generics import Row
 from thalweg.flow.operators.feedback import fed_back, loops_of, path_between
 from thalweg.flow.operators.nodes import Coroutine, Node, Ref

@@ -22,7 +22,8 @@ from thalweg.errors import BuildError
 from thalweg.flow.barriers import SeveralVerbs
 from thalweg.flow.coroutine_verb import check_times, coroutine_node
 from thalweg.flow.feedback import Feedback
-from thalweg.flow.field_types import FieldType
+from thalweg.flow.fields.field_types import FieldType
+from thalweg.flow.fields.reading import PLAIN, reading_of
 from thalweg.flow.generics import Row
 from thalweg.flow.operators import key_order
 from thalweg.flow.operators import lanes as lane_rules
@@ -48,7 +49,6 @@ from thalweg.flow.operators.nodes import (
     Sink,
     Source,
 )
-from thalweg.flow.reading import PLAIN, reading_of
 from thalweg.flow.streams import Stream
 from thalweg.time_texts import EpochUnit
 

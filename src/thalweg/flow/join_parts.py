@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from thalweg.checks import refuse, require_text
 from thalweg.errors import BuildError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
+from thalweg.flow.fields.user_rows import Adapter
 from thalweg.flow.operators.arguments import Duration, span
 from thalweg.flow.operators.functions import Function, check_parameters, returns_of
 from thalweg.flow.operators.join_nodes import How, JoinSide, OfPair
@@ -16,7 +17,6 @@ from thalweg.flow.operators.joins import Combiner
 from thalweg.flow.operators.windows import make_functions, spare_name
 from thalweg.flow.records import Field, Schema
 from thalweg.flow.stateless import StatelessVerbs
-from thalweg.flow.user_rows import Adapter
 
 if TYPE_CHECKING:
     from thalweg.flow.streams import Stream

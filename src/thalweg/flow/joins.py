@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args, overloa
 from thalweg.checks import refuse, require_flag, require_text
 from thalweg.errors import BuildError
 from thalweg.flow import added
+from thalweg.flow.fields.user_rows import Adapter
 from thalweg.flow.generics import Other, Out, Row
 from thalweg.flow.join_parts import (
     check_order,
@@ -29,7 +30,6 @@ from thalweg.flow.operators.join_nodes import BUCKETS, How, Join
 from thalweg.flow.operators.nodes import Key
 from thalweg.flow.outputs import Branches, Gated, Throttled, Zipped
 from thalweg.flow.records import Schema
-from thalweg.flow.user_rows import Adapter
 
 if TYPE_CHECKING:
     from thalweg.flow.flow import Flow

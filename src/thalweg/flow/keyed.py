@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 from thalweg.checks import refuse
 from thalweg.errors import BuildError, SchemaError
 from thalweg.flow import added
+from thalweg.flow.fields.user_rows import Adapter
 from thalweg.flow.generics import KeyValue, Out, Row, Several, State
 from thalweg.flow.keyed_parts import timing_of
 from thalweg.flow.operators import windows
@@ -17,7 +18,6 @@ from thalweg.flow.operators.functions import Function, Returns, check_parameters
 from thalweg.flow.operators.nodes import Compile, Errors, Keyed, Ref
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import state_spec
-from thalweg.flow.user_rows import Adapter
 from thalweg.flow.windowed import WindowVerbs
 
 if TYPE_CHECKING:

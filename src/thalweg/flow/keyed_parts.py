@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from thalweg.errors import BuildError
 from thalweg.flow import added
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
+from thalweg.flow.fields.user_rows import Adapter
 from thalweg.flow.generics import KeyValue, Row
 from thalweg.flow.operators import combining, key_order, windows
 from thalweg.flow.operators.built_in import OwnTime
 from thalweg.flow.operators.functions import Function, Returns, check_parameters, returns_of
 from thalweg.flow.operators.nodes import Grouping, Key, Keyed, Timing
 from thalweg.flow.records import Field
-from thalweg.flow.user_rows import Adapter
 
 if TYPE_CHECKING:
     from thalweg.flow.streams import Stream

@@ -2,7 +2,7 @@
 
 One :class:`Schema` describes a record in all its forms: the user's NamedTuple, the columns of a chunk, the
 Arrow schema at the edges and in state files. Field types are closed: what is not listed in
-:class:`~thalweg.flow.field_types.Kind` is refused when the flow is built.
+:class:`~thalweg.flow.fields.field_types.Kind` is refused when the flow is built.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any, Final
 import pyarrow as pa
 
 from thalweg.errors import SchemaError
-from thalweg.flow.field_types import INT_MAX, INT_MIN, PYTHON, FieldType, Kind
-from thalweg.flow.fit_code import fitting, is_plain
-from thalweg.flow.hints import Category as Category
-from thalweg.flow.hints import Timer as Timer
-from thalweg.flow.hints import Timestamp as Timestamp
-from thalweg.flow.hints import field_type, from_arrow_type, hints_of, is_user_class
-from thalweg.flow.reading import PLAIN, ReadRules, renamed
-from thalweg.flow.user_rows import (
+from thalweg.flow.fields.field_types import INT_MAX, INT_MIN, PYTHON, FieldType, Kind
+from thalweg.flow.fields.fit_code import fitting, is_plain
+from thalweg.flow.fields.hints import Category as Category
+from thalweg.flow.fields.hints import Timer as Timer
+from thalweg.flow.fields.hints import Timestamp as Timestamp
+from thalweg.flow.fields.hints import field_type, from_arrow_type, hints_of, is_user_class
+from thalweg.flow.fields.reading import PLAIN, ReadRules, renamed
+from thalweg.flow.fields.user_rows import (
     UserClass,
     inward,
     outward,

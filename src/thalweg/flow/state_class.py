@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar, dataclass_transform
 
 from thalweg.checks import meant
 from thalweg.errors import SchemaError
-from thalweg.flow.field_types import FieldType, Kind
-from thalweg.flow.hints import hints_of
+from thalweg.flow.fields.field_types import FieldType, Kind
+from thalweg.flow.fields.hints import hints_of
 from thalweg.flow.records import MISSING, Field, Schema
 from thalweg.flow.state_types import needs_revival, revived, state_field_type
 from thalweg.times import NEVER

@@ -14,10 +14,10 @@ import typing
 from typing import Any, Final
 
 from thalweg.errors import SchemaError
-from thalweg.flow.field_types import FieldType, Kind
-from thalweg.flow.hints import field_type
+from thalweg.flow.fields.field_types import FieldType, Kind
+from thalweg.flow.fields.hints import field_type
+from thalweg.flow.fields.user_rows import outward_of
 from thalweg.flow.records import Field, Schema
-from thalweg.flow.user_rows import outward_of
 
 #: The kinds that a dict's keys may have.
 _KEYS: Final = {Kind.INT, Kind.FLOAT, Kind.BOOL, Kind.STR, Kind.TIMESTAMP, Kind.CATEGORY}

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 from thalweg.errors import BuildError
-from thalweg.flow.field_types import FieldType
+from thalweg.flow.fields.field_types import FieldType
+from thalweg.flow.fields.user_rows import Adapter
 from thalweg.flow.generics import Out, Row, Several
 from thalweg.flow.operators import key_order
 from thalweg.flow.operators.arguments import label_of, record_of
 from thalweg.flow.operators.functions import Function, Returns, check_parameters, returns_of
 from thalweg.flow.operators.nodes import Batches, Compile, Errors, Ref, Stateless
 from thalweg.flow.records import Schema
-from thalweg.flow.user_rows import Adapter
 
 if TYPE_CHECKING:
     import pyarrow as pa

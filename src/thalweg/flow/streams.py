@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 from thalweg.checks import refuse, require_flag, require_function, require_text
 from thalweg.errors import BuildError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
+from thalweg.flow.fields.user_rows import Adapter
 from thalweg.flow.generics import KeyValue, Out, Row, Several, State
 from thalweg.flow.joins import JoinVerbs
 from thalweg.flow.keyed import KeyedStream
@@ -40,7 +41,6 @@ from thalweg.flow.operators.nodes import (
 from thalweg.flow.operators.rejected import REJECTED, Rejected
 from thalweg.flow.records import Schema
 from thalweg.flow.stateless import StatelessVerbs
-from thalweg.flow.user_rows import Adapter
 
 if TYPE_CHECKING:
     from thalweg.flow.flow import Flow

@@ -15,7 +15,7 @@ from xxhash import xxh64_intdigest
 
 from thalweg.brief import counted
 from thalweg.errors import SchemaError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.hashing import NAN_BITS
 
 #: Types of a key's fields; none is the one key ``()``.

@@ -16,7 +16,7 @@ from typing import Any, Final
 import orjson
 
 from thalweg.errors import BuildError, CheckpointError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.locality.key_hash import canonical_key
 from thalweg.locality.routing import Routes, RoutingTable
 from thalweg.locality.statistics import Key

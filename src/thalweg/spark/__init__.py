@@ -3,11 +3,13 @@
 from thalweg.spark.cluster.java import prepare_java
 from thalweg.spark.cluster.session import session
 from thalweg.spark.elastic import Elastic
-from thalweg.spark.inputs import Files, files
 from thalweg.spark.lower import lower
 from thalweg.spark.query import Query
+from thalweg.spark.reading.inputs import Files, files
 from thalweg.spark.scheduler import BatchPlace, Scheduler, SchedulerProgress
-from thalweg.spark.sinks import (
+from thalweg.spark.starting import start
+from thalweg.spark.true_progress import progress_of
+from thalweg.spark.writing.sinks import (
     console,
     csv,
     foreach_batch,
@@ -16,8 +18,6 @@ from thalweg.spark.sinks import (
     memory,
     parquet,
 )
-from thalweg.spark.starting import start
-from thalweg.spark.true_progress import progress_of
 
 __all__ = [
     "Elastic",

@@ -24,8 +24,8 @@ from thalweg.connectors.logs import Log
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.plan.plan import Plan, make_plan
-from thalweg.spark import inputs as io
 from thalweg.spark.elastic import Adaptation, Elastic, elastic
+from thalweg.spark.reading import inputs as io
 from thalweg.times import duration
 
 log = logging.getLogger("thalweg")

@@ -31,7 +31,6 @@ from thalweg.connectors.target_writes import TargetWrites
 from thalweg.connectors.targets import Target
 from thalweg.engine.build import prepare
 from thalweg.plan.plan import Plan
-from thalweg.spark import inputs as io
 from thalweg.spark.batch_thread import query_here
 from thalweg.spark.checkpoint.store import Store
 from thalweg.spark.cluster.exchanges import Exchange, exchanges, exchanges_here, tagged
@@ -42,18 +41,9 @@ from thalweg.spark.failures import write_failed
 from thalweg.spark.keys.locality import Asked, KeyRouting, Routed, followed
 from thalweg.spark.keys.locality_progress import locality_progress, table_changes
 from thalweg.spark.keys.pairs import read_pairs
-from thalweg.spark.planned_files import FileInputs
 from thalweg.spark.progress import RECENT, batch_progress, sum_counts
-from thalweg.spark.sink_writes import Writing, write
-from thalweg.spark.sinks import (
-    ConsoleSink,
-    FolderSink,
-    FrameSink,
-    MemorySink,
-    TableSink,
-    refuse_used_folders,
-    sinks_of,
-)
+from thalweg.spark.reading import inputs as io
+from thalweg.spark.reading.planned_files import FileInputs
 from thalweg.spark.tasks.mailboxes import WORKS
 from thalweg.spark.tasks.map_in_arrow import import_names, map_in_arrow
 from thalweg.spark.tasks.one_job import all_stages
@@ -63,6 +53,16 @@ from thalweg.spark.tasks.tasks import first_stage, last_merge, later_stage, whol
 from thalweg.spark.tasks.transport import FRAME, from_batch
 from thalweg.spark.tasks.worker import StageJob, segment_of
 from thalweg.spark.told import Told, require_all
+from thalweg.spark.writing.sink_writes import Writing, write
+from thalweg.spark.writing.sinks import (
+    ConsoleSink,
+    FolderSink,
+    FrameSink,
+    MemorySink,
+    TableSink,
+    refuse_used_folders,
+    sinks_of,
+)
 from thalweg.version import __version__
 from thalweg.workers.warm import is_warm
 

@@ -16,12 +16,12 @@ from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Coroutine, Keyed, OrderBy, Source
 from thalweg.plan.plan import Plan
-from thalweg.spark import inputs as io
 from thalweg.spark.arguments import check_flow, threads_of
 from thalweg.spark.batches import BatchRunner
 from thalweg.spark.cluster.session import refuse_connect
 from thalweg.spark.elastic import Adaptation
-from thalweg.spark.sinks import decode_frame
+from thalweg.spark.reading import inputs as io
+from thalweg.spark.writing.sinks import decode_frame
 
 
 def lower(

@@ -20,8 +20,8 @@ from thalweg.flow.flow import Flow
 from thalweg.spark.batches import BatchRunner
 from thalweg.spark.deaths import jvm_is_gone
 from thalweg.spark.failures import cause_to_show, ending, readable, tell_once
-from thalweg.spark.listing import listing_on_driver
 from thalweg.spark.patience import told_if_slow
+from thalweg.spark.reading.listing import listing_on_driver
 from thalweg.spark.scheduler import BatchPlace, Scheduler, place_for
 from thalweg.spark.true_progress import know
 from thalweg.times import duration

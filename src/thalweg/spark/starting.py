@@ -10,7 +10,6 @@ from thalweg.connectors.logs import Log
 from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
-from thalweg.spark import inputs as io
 from thalweg.spark.arguments import (
     check,
     check_flow,
@@ -28,9 +27,10 @@ from thalweg.spark.elastic import Elastic, elastic
 from thalweg.spark.keys.locality import Asked
 from thalweg.spark.patience import told_if_slow
 from thalweg.spark.query import End, Query
+from thalweg.spark.reading import inputs as io
 from thalweg.spark.scheduler import Scheduler
-from thalweg.spark.sinks import check_targets, refuse_inside, sinks_of
 from thalweg.spark.tasks.worker import compile_all
+from thalweg.spark.writing.sinks import check_targets, refuse_inside, sinks_of
 from thalweg.workers.warm import is_warm, warm_beside
 
 

@@ -17,11 +17,11 @@ from thalweg.connectors.names import check_names
 from thalweg.connectors.readers import rows_from_table
 from thalweg.embedded.generators import made_rows
 from thalweg.engine.contract import CHUNK_ROWS
+from thalweg.flow.fields.reading import PLAIN
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import (
     Source,
 )
-from thalweg.flow.reading import PLAIN
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import make_plan
 from thalweg.testing.reference import run_reference

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from thalweg.compiler.columns import address
+from thalweg.compiler.code.columns import address
 from thalweg.engine.keyed_unit import Parts
 from thalweg.engine.units import Moment
 from thalweg.times import BEFORE_ALL

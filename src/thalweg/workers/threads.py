@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from thalweg.compiler.modules import announce
+from thalweg.compiler.code.modules import announce
 from thalweg.jit import when_compiling
 from thalweg.scheduling.rounds import Policy, RoundPolicy
 from thalweg.workers.contract import FlowEngine

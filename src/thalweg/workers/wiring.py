@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from thalweg.columns.chunks import Chunk
-from thalweg.compiler.columns import address
+from thalweg.compiler.code.columns import address
 from thalweg.compiler.stateless import CompiledChain
 from thalweg.engine.base import works_without_rows
 from thalweg.engine.coroutines.unit import CoroutineUnit

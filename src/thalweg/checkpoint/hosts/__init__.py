@@ -1,1 +1,1 @@
-"""What a host needs to own a checkpoint and go on with it: the lock, the manifest, what is planned, what Spark has logged."""
+"""What hosts keep beside state and records: the lease, plans of batches, Spark's log, moves from host to host."""

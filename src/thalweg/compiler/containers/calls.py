@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Final
 
-from thalweg.compiler import cell_code
+from thalweg.compiler.code import cell_code
 from thalweg.compiler.containers.dict_calls import DictCalls
 from thalweg.compiler.kinds import INT, NONE, Type
 from thalweg.compiler.operations import Expr, an, whole

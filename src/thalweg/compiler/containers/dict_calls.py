@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from thalweg.compiler import cell_code
+from thalweg.compiler.code import cell_code
 from thalweg.compiler.containers.list_functions import ListFunctions
 from thalweg.compiler.containers.values import held_type
 from thalweg.compiler.kinds import INT, LITERAL, NONE, TEXT, Type

@@ -6,13 +6,13 @@ import ast
 from collections.abc import Sequence
 from typing import Final
 
+from thalweg.compiler.code.source import Captured, Frozen, Known, dotted
 from thalweg.compiler.containers.making import MadeContainers
 from thalweg.compiler.containers.tables import table_of
 from thalweg.compiler.kinds import Type
 from thalweg.compiler.operations import Expr
-from thalweg.compiler.source import Captured, Frozen, Known, dotted
 from thalweg.errors import SchemaError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 
 #: Calls of functions that may be about lists, and the method of the class that writes them.
 _FUNCTIONS: Final = {

@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from thalweg.compiler import cell_code
+from thalweg.compiler.code import cell_code
+from thalweg.compiler.code.unit import ModuleParts
 from thalweg.compiler.kinds import Type
-from thalweg.compiler.unit import ModuleParts
 
 #: Since 3.12 Python's sum() of floats makes up for what rounding loses.
 _COMPENSATED: Final = sys.version_info >= (3, 12)

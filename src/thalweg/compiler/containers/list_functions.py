@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from thalweg.compiler import cell_code
+from thalweg.compiler.code import cell_code
 from thalweg.compiler.containers.expressions import Containers
 from thalweg.compiler.containers.values import VARIABLE, held_type
 from thalweg.compiler.kinds import FLOAT, INT, NONE, Type

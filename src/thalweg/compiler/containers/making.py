@@ -6,10 +6,10 @@ import ast
 from collections.abc import Callable
 from typing import Final
 
+from thalweg.compiler.code.source import Known
 from thalweg.compiler.containers.values import ContainerValues
 from thalweg.compiler.kinds import BOOL, Type
 from thalweg.compiler.operations import Expr, an
-from thalweg.compiler.source import Known
 
 #: What one loops over, and lists.
 _TURNS: Final = (Known("enumerate"), Known("reversed"))

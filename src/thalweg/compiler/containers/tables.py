@@ -16,10 +16,10 @@ import numpy as np
 from thalweg.checkpoint import heap_code
 from thalweg.checkpoint.cells import HEADER_WORDS, ROOM, words_of
 from thalweg.columns.chunks import Column, Int64s
+from thalweg.compiler.code.source import Frozen
 from thalweg.compiler.runtime.frozen import fill_table, name_address
-from thalweg.compiler.source import Frozen
 from thalweg.errors import SchemaError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.records import Field, Schema
 
 _KINDS: Final = {bool: Kind.BOOL, int: Kind.INT, float: Kind.FLOAT, str: Kind.STR}

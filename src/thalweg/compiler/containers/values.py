@@ -13,13 +13,13 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from thalweg.compiler.code.source import Captured
 from thalweg.compiler.containers.list_code import ListCode
 from thalweg.compiler.expressions import Expressions
 from thalweg.compiler.kinds import LITERAL, NONE, Type
 from thalweg.compiler.operations import Expr, an
 from thalweg.compiler.runtime.arena import SCRATCH
 from thalweg.compiler.runtime.undo import IN_SCRATCH
-from thalweg.compiler.source import Captured
 
 #: The variables of generated code.
 VARIABLE: Final = re.compile(r"\b(?:[vt]_\w+|_a\b)")

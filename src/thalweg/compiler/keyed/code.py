@@ -13,17 +13,17 @@ from typing import Any, Final
 from thalweg.checkpoint.table_form import ALIVE, DIRTY, filled_places, record_dtype
 from thalweg.checkpoint.table_rows import TABLE_WIDTH
 from thalweg.columns.keys import KeySpec
-from thalweg.compiler.columns import put_word, row_code, store_codes, word
+from thalweg.compiler.code.columns import put_word, row_code, store_codes, word
+from thalweg.compiler.code.source import FunctionSource, describe
+from thalweg.compiler.code.unit import ModuleParts
+from thalweg.compiler.code.written import written_once
 from thalweg.compiler.functions import Emit, write_function
 from thalweg.compiler.kinds import INT, Type, field_type
 from thalweg.compiler.made_fields import made_fields, with_made
 from thalweg.compiler.runtime.arena import ARENA_WORDS
 from thalweg.compiler.runtime.lookup import RANGE_WIDTH
-from thalweg.compiler.source import FunctionSource, describe
 from thalweg.compiler.text.use import text_use_lines
-from thalweg.compiler.unit import ModuleParts
-from thalweg.compiler.written import written_once
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import StateSpec
 from thalweg.times import NEVER

@@ -22,8 +22,8 @@ from thalweg.columns.keys import KeyBytes
 from thalweg.columns.ordered_bytes import binary_array
 from thalweg.columns.ordering import places_by_row
 from thalweg.columns.state_units import StateUnits
-from thalweg.compiler import modules
-from thalweg.compiler.columns import address, addresses, gather, with_texts
+from thalweg.compiler.code import modules
+from thalweg.compiler.code.columns import address, addresses, gather, with_texts
 from thalweg.compiler.keyed import code as layout
 from thalweg.compiler.keyed.code import KeyedSpec, write_keyed
 from thalweg.compiler.keyed.replay import Replay, ReplayPlace
@@ -32,7 +32,7 @@ from thalweg.compiler.kinds import NO_VALUE
 from thalweg.compiler.runtime.lookup import BUCKET, END, RANGE_WIDTH, TableOfTables
 from thalweg.compiler.runtime.support import DONE
 from thalweg.compiler.text.use import TextUse
-from thalweg.flow.field_types import FieldType
+from thalweg.flow.fields.field_types import FieldType
 from thalweg.hashing import text_buffers
 
 #: All rows as they stand.

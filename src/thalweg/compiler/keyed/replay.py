@@ -16,12 +16,12 @@ import numpy as np
 from thalweg.checkpoint.table_form import ALIVE, DIRTY, set_value, state_values
 from thalweg.checkpoint.tables import BucketTable
 from thalweg.columns.contracts import RejectedRow
-from thalweg.compiler.columns import Buffers
+from thalweg.compiler.code.columns import Buffers
+from thalweg.compiler.code.source import FunctionSource
 from thalweg.compiler.keyed import code as layout
 from thalweg.compiler.keyed.code import KeyedSpec
 from thalweg.compiler.kinds import NO_VALUE, field_type
 from thalweg.compiler.replay import operator_error, results
-from thalweg.compiler.source import FunctionSource
 from thalweg.errors import OperatorError
 from thalweg.flow.failures import reason_of, shorten
 from thalweg.flow.records import Field

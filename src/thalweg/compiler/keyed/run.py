@@ -12,7 +12,7 @@ import numpy.typing as npt
 from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.columns.contracts import RejectedRow
 from thalweg.columns.keys import KeyBytes, KeyRows
-from thalweg.compiler.columns import Buffers, address
+from thalweg.compiler.code.columns import Buffers, address
 from thalweg.compiler.keyed import code as layout
 from thalweg.compiler.keyed.code import KeyedSpec
 from thalweg.compiler.runtime.arena import free_arena

@@ -6,7 +6,7 @@ import dataclasses
 import types
 from collections.abc import Collection
 
-from thalweg.compiler.unit import ModuleParts
+from thalweg.compiler.code.unit import ModuleParts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

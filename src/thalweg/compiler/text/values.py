@@ -10,6 +10,7 @@ import ast
 from collections.abc import Sequence
 from typing import Final
 
+from thalweg.compiler.code.unit import category_code
 from thalweg.compiler.kinds import (
     BOOL,
     CATEGORY,
@@ -21,7 +22,6 @@ from thalweg.compiler.kinds import (
     Type,
 )
 from thalweg.compiler.operations import Expr, Operations, an, whole
-from thalweg.compiler.unit import category_code
 
 #: The functions behind ``min`` and ``max``.
 EXTREMES: Final = {"min": "lesser", "max": "greater"}

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from thalweg.checks import refuse, require_optional_text
 from thalweg.columns.chunks import Chunk
-from thalweg.connectors.encode import as_named, check_fields, encoder
 from thalweg.connectors.kafka.client import (
     CALL_S,
     Brokers,
@@ -26,8 +25,9 @@ from thalweg.connectors.kafka.client import (
 from thalweg.connectors.kafka.topics import GONE
 from thalweg.connectors.names import is_kind
 from thalweg.connectors.targets import TargetWriter
+from thalweg.connectors.written.encode import as_named, check_fields, encoder
 from thalweg.errors import BuildError, DataError, EnvironmentProblem, SchemaError
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators.nodes import Sink
 from thalweg.flow.records import Field, Schema
 

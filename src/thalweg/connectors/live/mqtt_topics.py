@@ -12,7 +12,7 @@ from thalweg.connectors.contracts import POLL_S, Stop
 from thalweg.connectors.handover import Handover
 from thalweg.connectors.live.buffering import CAPACITY, LiveClient, LiveMessage, LiveSource
 from thalweg.connectors.messages import Decode, ValueFormat, message_options
-from thalweg.connectors.sockets import check_address
+from thalweg.connectors.tcp.sockets import check_address
 from thalweg.connectors.waiting import PeerWait, patience_of
 from thalweg.errors import BuildError, EnvironmentProblem
 

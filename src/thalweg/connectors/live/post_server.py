@@ -21,7 +21,7 @@ from thalweg.connectors.fitting import cut_fed
 from thalweg.connectors.handover import Handover
 from thalweg.connectors.live.buffering import CAPACITY, tell_left, values_in
 from thalweg.connectors.messages import MessageOptions, MessageParser, message_options
-from thalweg.connectors.sockets import check_address, problem_of
+from thalweg.connectors.tcp.sockets import check_address, problem_of
 from thalweg.errors import BuildError, DataError
 from thalweg.flow.operators.nodes import Source
 

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from thalweg.checks import require_seconds, require_text
 from thalweg.columns.chunks import Chunk
-from thalweg.connectors.encode import check_fields, encoder
 from thalweg.connectors.live.buffering import header_pairs
 from thalweg.connectors.once import shown_row
 from thalweg.connectors.targets import TargetWriter
 from thalweg.connectors.waiting import PeerWait, answered, patience_of
+from thalweg.connectors.written.encode import check_fields, encoder
 from thalweg.errors import BuildError, DataError, EnvironmentProblem, SchemaError
 from thalweg.flow.operators.nodes import Sink
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from thalweg.checks import require_text
 from thalweg.columns.chunks import Chunk
-from thalweg.connectors.encode import check_fields, encoder
 from thalweg.connectors.nats.client import CALL_S, NatsConnection, NatsServers, library, servers_at
 from thalweg.connectors.once import shown_row
 from thalweg.connectors.targets import TargetWriter
+from thalweg.connectors.written.encode import check_fields, encoder
 from thalweg.errors import BuildError, DataError, EnvironmentProblem, SchemaError
 from thalweg.flow.operators.nodes import Sink
 

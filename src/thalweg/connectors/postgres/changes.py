@@ -22,7 +22,7 @@ from thalweg.connectors.postgres import connection as pg
 from thalweg.connectors.postgres.pgoutput import RowChange, changes, commit_of
 from thalweg.connectors.postgres.values import TEXT_SETTINGS, row_of
 from thalweg.errors import BuildError, DataError
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators.nodes import Source
 
 T = TypeVar("T")

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thalweg.columns.chunks import Column
-from thalweg.connectors.encode import plainer
 from thalweg.connectors.postgres.words import binary_words
+from thalweg.connectors.written.encode import plainer
 from thalweg.errors import DataError
-from thalweg.flow.field_types import INT_MIN, FieldType, Kind
+from thalweg.flow.fields.field_types import INT_MIN, FieldType, Kind
 from thalweg.flow.records import Schema
 
 HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)

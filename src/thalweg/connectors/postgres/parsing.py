@@ -18,7 +18,7 @@ from thalweg.connectors.postgres.words import word_reader
 from thalweg.connectors.readers import BadRow, Parsed, rows_from_table
 from thalweg.connectors.readers.cells import column
 from thalweg.connectors.readers.json_lines import value_parser
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.records import Field, Schema
 from thalweg.time_texts import Unfit
 

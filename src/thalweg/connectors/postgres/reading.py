@@ -19,7 +19,7 @@ from thalweg.connectors.postgres.tables import identifier
 from thalweg.connectors.postgres.values import TEXT_SETTINGS
 from thalweg.connectors.readers import BadRow
 from thalweg.errors import BuildError, DataError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.nodes import Source
 from thalweg.flow.records import Field
 

@@ -22,7 +22,7 @@ from thalweg.connectors.postgres.copying import NoJson, copy_parts
 from thalweg.connectors.postgres.tables import BATCHES, PgTable, beside
 from thalweg.connectors.postgres.types import check_record
 from thalweg.errors import BuildError, DataError
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators.nodes import Sink
 
 #: Kinds that an index tells apart as Python does.

@@ -25,7 +25,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from thalweg.errors import BuildError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
 
 #: The column that is made for a kind, by the name that the catalogue has for its type.

@@ -13,9 +13,9 @@ import orjson
 from thalweg.connectors.postgres.pgoutput import Unchanged
 from thalweg.connectors.postgres.words import interval_word
 from thalweg.connectors.readers.json_lines import value_parser
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
+from thalweg.flow.fields.user_rows import outward_of
 from thalweg.flow.records import Schema
-from thalweg.flow.user_rows import outward_of
 from thalweg.times import timestamp
 
 #: Of a session whose texts are read.

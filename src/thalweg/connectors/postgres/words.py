@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from thalweg.flow.shapes import ValueShape
+from thalweg.flow.fields.shapes import ValueShape
 from thalweg.time_texts import Unfit
 
 #: Days from 1970 to 2000, where PostgreSQL's dates begin.

@@ -31,8 +31,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thalweg.connectors.readers.options import ReadOptions
-from thalweg.flow.field_types import FieldType, Kind
-from thalweg.flow.shapes import ValueShape
+from thalweg.flow.fields.field_types import FieldType, Kind
+from thalweg.flow.fields.shapes import ValueShape
 from thalweg.time_texts import (
     FIRST,
     LAST,

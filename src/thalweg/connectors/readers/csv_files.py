@@ -30,7 +30,7 @@ from thalweg.connectors.readers.shaped import by_unique
 from thalweg.connectors.readers.steady import Look
 from thalweg.connectors.readers.streams import BLOCK_BYTES, Lines, newlines, no_row, read_bytes
 from thalweg.errors import DataError
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.records import Field, Schema
 from thalweg.time_texts import Unfit
 

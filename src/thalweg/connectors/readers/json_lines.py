@@ -41,10 +41,10 @@ from thalweg.connectors.readers.streams import (
     read_lines,
 )
 from thalweg.connectors.readers.tables import fit_table
-from thalweg.flow.field_types import FieldType, Kind
-from thalweg.flow.reading import renamed
+from thalweg.flow.fields.field_types import FieldType, Kind
+from thalweg.flow.fields.reading import renamed
+from thalweg.flow.fields.shapes import ValueShape
 from thalweg.flow.records import Schema
-from thalweg.flow.shapes import ValueShape
 from thalweg.time_texts import Unfit, in_64_bits, in_calendar, micros, no_time
 
 Parser = Callable[[Any], Any]

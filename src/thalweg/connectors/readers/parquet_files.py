@@ -16,7 +16,7 @@ from thalweg.connectors.readers.steady import Look, steady
 from thalweg.connectors.readers.streams import told
 from thalweg.connectors.readers.tables import check_types, fit_table
 from thalweg.errors import DataError
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.records import Schema
 
 _NOT_PARQUET: Final = "not Parquet, or damaged"

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from thalweg.brief import brief_repr
 from thalweg.errors import DataError
-from thalweg.flow.reading import renamed
+from thalweg.flow.fields.reading import renamed
 from thalweg.flow.records import Schema
 from thalweg.times import EXTREME
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from thalweg.connectors.readers.cells import column
 from thalweg.connectors.readers.parsed import Parsed
 from thalweg.errors import DataError
-from thalweg.flow.field_types import INT_MAX, INT_MIN, FieldType, Kind
+from thalweg.flow.fields.field_types import INT_MAX, INT_MIN, FieldType, Kind
 from thalweg.flow.records import Schema
 from thalweg.times import timestamp
 

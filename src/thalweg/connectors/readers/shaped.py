@@ -1,4 +1,4 @@
-"""Fields that users see as Python's own types, from texts and from Arrow: see :mod:`thalweg.flow.shapes`."""
+"""Fields that users see as Python's own types, from texts and from Arrow: see :mod:`thalweg.flow.fields.shapes`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thalweg.flow.arrow_types import is_text
-from thalweg.flow.shapes import ValueShape, decimal_word, json_text
+from thalweg.flow.fields.arrow_types import is_text
+from thalweg.flow.fields.shapes import ValueShape, decimal_word, json_text
 from thalweg.time_texts import UNIT_NS, Unfit
 
 _DAY_MS = 86_400_000

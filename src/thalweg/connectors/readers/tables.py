@@ -49,8 +49,8 @@ from thalweg.connectors.readers.parsed import TEXT_LIMIT, BadRow, Parsed, find_c
 from thalweg.connectors.readers.shaped import shaped, takes, within
 from thalweg.connectors.readers.streams import is_utf8
 from thalweg.errors import DataError
-from thalweg.flow.arrow_types import is_binary_like, is_list_like, is_text, plain, plain_type
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.arrow_types import is_binary_like, is_list_like, is_text, plain, plain_type
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
 from thalweg.time_texts import INT_MAX, TOO_FINE, UNIT_NS, EpochUnit, Nanoseconds
 

@@ -17,7 +17,7 @@ from thalweg.connectors.readers.parsed import Int64s, Parsed, bad_row
 from thalweg.connectors.readers.steady import Look
 from thalweg.connectors.readers.streams import MAX_ROW_BYTES, Lines, is_utf8, no_row, read_lines
 from thalweg.errors import DataError
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.records import Schema
 
 

@@ -13,7 +13,7 @@ from thalweg.connectors.readers import ReadOptions, read_options
 from thalweg.connectors.readers.cells import cell_parser, column
 from thalweg.connectors.readers.json_lines import json_cell_parser
 from thalweg.connectors.readers.parsed import BadRow, bad_row
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.time_texts import Unfit
 
 _NESTED: Final = (Kind.LIST, Kind.RECORD)

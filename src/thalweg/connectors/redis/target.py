@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from thalweg.checks import require_optional_text, require_rows, require_text
 from thalweg.columns.chunks import Chunk
-from thalweg.connectors.encode import check_fields, encoder, plain_values, plainer
 from thalweg.connectors.once import Left, Numbers
 from thalweg.connectors.redis.client import RedisServer, library, server_at
 from thalweg.connectors.targets import TargetWriter
+from thalweg.connectors.written.encode import check_fields, encoder, plain_values, plainer
 from thalweg.errors import BuildError, EnvironmentProblem, SchemaError
 from thalweg.flow.operators.nodes import Sink
 from thalweg.flow.records import Schema

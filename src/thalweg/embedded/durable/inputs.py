@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from thalweg.connectors import as_source
 from thalweg.connectors.contracts import Feed, RowSource, Stop
+from thalweg.connectors.embedded.log_source import LogSource
 from thalweg.connectors.files import FileSource, Found, file_chunks, find
 from thalweg.connectors.iterables import CollectionSource, TableSource
-from thalweg.connectors.log_source import LogSource
 from thalweg.connectors.logs import Confirming
 from thalweg.connectors.readers.steady import Look
 from thalweg.embedded.durable.reels import Count, Reel

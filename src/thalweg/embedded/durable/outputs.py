@@ -12,11 +12,11 @@ import pyarrow as pa
 from thalweg.checkpoint.paths import absolute
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors import CollectSink, RowSink, choose_sinks, opened
-from thalweg.connectors.batch_files import BatchFiles, refuse_used
-from thalweg.connectors.file_sink import FileSink
-from thalweg.connectors.target_sink import TargetSink
+from thalweg.connectors.embedded.target_sink import TargetSink
 from thalweg.connectors.target_writes import TargetWrites
 from thalweg.connectors.targets import Target
+from thalweg.connectors.written.batch_files import BatchFiles, refuse_used
+from thalweg.connectors.written.file_sink import FileSink
 from thalweg.engine.contract import Leaving
 from thalweg.errors import BuildError
 from thalweg.flow.operators.nodes import Sink

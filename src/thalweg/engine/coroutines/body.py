@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from thalweg.errors import OperatorError
 from thalweg.flow.failures import coroutine_error, refusal
+from thalweg.flow.fields.user_rows import is_library
 from thalweg.flow.operators.coroutines import Input, Output, Push, Wait
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.nodes import Coroutine as Node
 from thalweg.flow.operators.nodes import OutPort
-from thalweg.flow.user_rows import is_library
 
 #: So many answers in a row (twice as many at most) without progress are a loop that does not end.
 WITHOUT_PROGRESS: Final = 1_000

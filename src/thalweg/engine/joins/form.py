@@ -12,7 +12,7 @@ import pyarrow as pa
 from thalweg.checkpoint.table_form import arrow_schema
 from thalweg.columns.chunks import Bools, Chunk, Column, Int64s
 from thalweg.columns.keys import KeySpec
-from thalweg.flow.field_types import FieldType
+from thalweg.flow.fields.field_types import FieldType
 from thalweg.flow.operators.join_nodes import Join
 from thalweg.flow.records import Field, Schema
 from thalweg.times import NEVER

@@ -17,7 +17,7 @@ from typing import Literal
 from thalweg.brief import brief_repr
 from thalweg.checks import meant, require_rows, require_text
 from thalweg.errors import BuildError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.records import Field, Schema
 
 Verb = Literal["count", "sum", "min", "max", "mean", "top_k"]

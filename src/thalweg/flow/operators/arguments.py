@@ -7,7 +7,7 @@ from typing import Any
 
 from thalweg.checks import require_optional_text, shown
 from thalweg.errors import BuildError, SchemaError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.records import Field, Schema
 from thalweg.times import EXTREME, duration

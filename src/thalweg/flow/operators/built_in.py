@@ -10,7 +10,7 @@ import abc
 import dataclasses
 from typing import Final
 
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.nodes import OperatorKind, Reader, Ref
 from thalweg.flow.records import Schema

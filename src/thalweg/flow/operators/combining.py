@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from thalweg.errors import BuildError
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators import agg
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.records import Field, Schema

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from thalweg.checks import meant
 from thalweg.errors import BuildError, SchemaError
+from thalweg.flow.fields.user_rows import Adapter, adapter_of
 from thalweg.flow.records import Schema
-from thalweg.flow.user_rows import Adapter, adapter_of
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

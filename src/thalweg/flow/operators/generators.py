@@ -10,7 +10,7 @@ import dataclasses
 from typing import Any
 
 from thalweg.errors import BuildError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.nodes import Coroutine, Errors, OutPort, Ref, Source, Stateless
 from thalweg.flow.records import Field, Schema

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from thalweg.errors import BuildError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.coroutines import Control, Input, Output, wait_for_all, wait_for_any
 from thalweg.flow.operators.join_nodes import JoinSide
 from thalweg.flow.operators.windows import make_functions

@@ -7,12 +7,12 @@ import inspect
 from collections.abc import Sequence
 from typing import Any, Final
 
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
+from thalweg.flow.fields.user_rows import is_library
 from thalweg.flow.operators.nodes import Coroutine, InPort
 from thalweg.flow.operators.windows import spare_name
 from thalweg.flow.records import Field
 from thalweg.flow.state_class import StateSpec, make_state
-from thalweg.flow.user_rows import is_library
 from thalweg.times import BEFORE_ALL
 
 #: Fields that are kept behind the user's: the event time of the last row, and whether the operator has returned.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from thalweg.errors import BuildError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.built_in import OwnTime
 from thalweg.flow.operators.nodes import Coroutine, Key, Node, Ref, Source, Union
 from thalweg.flow.operators.windows import MadeFunctions, make_functions, spare_name

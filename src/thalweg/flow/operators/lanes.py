@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from thalweg.errors import BuildError
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.records import Field
 
 #: What a source says of its lanes: their values in order; that they count from their first row, in the order of

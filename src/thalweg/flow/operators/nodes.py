@@ -10,10 +10,10 @@ import dataclasses
 import enum
 from typing import Any, ClassVar, Final, Literal
 
+from thalweg.flow.fields.reading import PLAIN
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.lanes import Lanes
 from thalweg.flow.operators.rejected import REJECTED
-from thalweg.flow.reading import PLAIN
 from thalweg.flow.records import Field, Schema
 from thalweg.flow.state_class import StateSpec
 

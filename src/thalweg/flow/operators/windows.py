@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from xxhash import xxh64_intdigest
 
 from thalweg.errors import BuildError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.agg import Aggregate, Part, bind
 from thalweg.flow.operators.nodes import Collects
 from thalweg.flow.records import Field, Schema

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from thalweg.engine.build import Prepared
+from thalweg.flow.fields.user_rows import users_own
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.nodes import Coroutine, Keyed
-from thalweg.flow.user_rows import users_own
 from thalweg.plan.plan import Plan
 from thalweg.spark.by_value import pickled
 

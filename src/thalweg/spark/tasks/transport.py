@@ -19,7 +19,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 from thalweg.columns.categories import CATEGORIES
 from thalweg.columns.chunks import Chunk, Column, Int64s
 from thalweg.columns.ordering import empty_order
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import KEY, TIME
 from thalweg.spark.tasks.numbers import narrowed, widened

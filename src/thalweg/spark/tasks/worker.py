@@ -50,7 +50,7 @@ class StageJob:
         previous_attempt: the attempt that this record must be of; "" where that is not known.
         slots: how many slots there are.
         ends: whether the input ends with this batch (batch frames).
-        options: the inputs, by source name (see :mod:`thalweg.spark.inputs`).
+        options: the inputs, by source name (see :mod:`thalweg.spark.reading.inputs`).
         defaults: by operator, the values of state fields that older files lack.
         chunk_rows: rows a step.
         threads: of the engine of each task; 1 is the serial engine.

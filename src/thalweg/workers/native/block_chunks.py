@@ -12,8 +12,8 @@ import numpy.typing as npt
 from thalweg.columns.canonical import TEXT
 from thalweg.columns.chunks import Chunk, Column, Int64s, numpy_dtype, take_order
 from thalweg.columns.ordering import with_columns
-from thalweg.compiler.columns import TEXT_WORDS, address, addresses, gather, text_words
-from thalweg.flow.field_types import FieldType
+from thalweg.compiler.code.columns import TEXT_WORDS, address, addresses, gather, text_words
+from thalweg.flow.fields.field_types import FieldType
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import OWN, TIME
 from thalweg.workers.native.blocks import (

@@ -35,7 +35,7 @@ from typing import Final
 import numpy as np
 
 from thalweg.columns.chunks import Int64s
-from thalweg.compiler.columns import address
+from thalweg.compiler.code.columns import address
 from thalweg.compiler.kinds import field_type
 from thalweg.compiler.runtime.calls import copy_bytes, free, get_i, malloc, put_i, words_at
 from thalweg.flow.records import Schema

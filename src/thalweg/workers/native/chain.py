@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from thalweg.compiler.columns import address
+from thalweg.compiler.code.columns import address
 from thalweg.compiler.kinds import NO_VALUE, field_type
 from thalweg.compiler.runtime.arena import ARENA_WORDS, free_arena
 from thalweg.compiler.runtime.calls import address_of, call3, copy_bytes, get_i, put_i, words_at

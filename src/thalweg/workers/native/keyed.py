@@ -19,7 +19,7 @@ from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.columns.contracts import KeyedResult
 from thalweg.columns.keys import KeyBytes, KeyRows
 from thalweg.columns.state_units import StateUnits
-from thalweg.compiler.columns import TEXT_TAIL, Buffers, address
+from thalweg.compiler.code.columns import TEXT_TAIL, Buffers, address
 from thalweg.compiler.keyed import code as code
 from thalweg.compiler.keyed.operator import CompiledKeyed
 from thalweg.compiler.keyed.run import Run, Split
@@ -27,7 +27,7 @@ from thalweg.compiler.runtime.calls import address_of
 from thalweg.compiler.runtime.lookup import BUCKET, END, RANGE_WIDTH, START
 from thalweg.compiler.runtime.undo import UndoLog
 from thalweg.compiler.stateless import CompiledChain
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import TIME
 from thalweg.times import NEVER

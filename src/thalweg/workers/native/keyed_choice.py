@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from thalweg.compiler.keyed.operator import CompiledKeyed
 from thalweg.compiler.stateless import CompiledChain
 from thalweg.engine.keyed_unit import KeyedUnit
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.plan.plan import expands
 from thalweg.workers.native import keyed_layout as at

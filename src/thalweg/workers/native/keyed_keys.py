@@ -14,7 +14,7 @@ import numba
 import numpy as np
 
 from thalweg.columns.state_units import pin_units
-from thalweg.compiler.columns import TEXT_BYTES, TEXT_ENDS, TEXT_NULLS, TEXT_WIDE, TEXT_WORDS
+from thalweg.compiler.code.columns import TEXT_BYTES, TEXT_ENDS, TEXT_NULLS, TEXT_WIDE, TEXT_WORDS
 from thalweg.compiler.kinds import NO_VALUE
 from thalweg.compiler.runtime.calls import copy_bytes, malloc, types
 from thalweg.compiler.runtime.support import get_b, get_i, get_u, pointer, put_i, put_u

@@ -14,7 +14,7 @@ from typing import Final
 
 from thalweg.compiler.keyed.code import CONTROL_SIZE
 from thalweg.compiler.kinds import field_type
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 
 # -- context ---------------------------------------------------------------------------------------------------
 KERNEL: Final = 0  # address of the generated kernel

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from thalweg.columns.categories import CATEGORIES
 from thalweg.columns.chunks import Int64s
-from thalweg.compiler.columns import address
+from thalweg.compiler.code.columns import address
 from thalweg.compiler.runtime.calls import get_i
 from thalweg.jit import njit
 from thalweg.workers.lockfree.atomics import shared

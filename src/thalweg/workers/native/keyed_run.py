@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from thalweg.checkpoint.table_rows import ARENA, BOUNDS, OFFSETS, RECORDS, TABLE_WIDTH
-from thalweg.compiler.columns import TEXT_TAIL
+from thalweg.compiler.code.columns import TEXT_TAIL
 from thalweg.compiler.keyed import code as code
 from thalweg.compiler.runtime.arena import free_arena
 from thalweg.compiler.runtime.calls import call3, copy_bytes, free, get_i, malloc, put_i

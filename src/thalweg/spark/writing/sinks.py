@@ -20,19 +20,19 @@ from thalweg.brief import counted
 from thalweg.checkpoint.paths import absolute, delete_folder, resolve
 from thalweg.checks import kind_of, path_of, require_function, require_rows
 from thalweg.connectors import RowSink
-from thalweg.connectors.batch_files import refuse_used
-from thalweg.connectors.batch_folders import batch_folder
-from thalweg.connectors.file_sink import FileSink
 from thalweg.connectors.shown import shown_table
 from thalweg.connectors.target_writes import OnDriver
 from thalweg.connectors.targets import Target
+from thalweg.connectors.written.batch_files import refuse_used
+from thalweg.connectors.written.batch_folders import batch_folder
+from thalweg.connectors.written.file_sink import FileSink
 from thalweg.errors import BuildError
-from thalweg.flow.field_types import FieldType
+from thalweg.flow.fields.field_types import FieldType
 from thalweg.flow.operators.functions import Function, check_parameters
 from thalweg.flow.operators.nodes import Sink as SinkNode
 from thalweg.flow.records import Field, Schema
 from thalweg.printing import Terminal
-from thalweg.spark.writer_options import FileFormat, writer_options
+from thalweg.spark.writing.writer_options import FileFormat, writer_options
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from thalweg.compiler.reasons import NotCompilable
-from thalweg.compiler.source import Captured, FunctionSource, RecordClass
+from thalweg.compiler.code.reasons import NotCompilable
+from thalweg.compiler.code.source import Captured, FunctionSource, RecordClass
 
 #: By all that a text depends on, the text or the refusal.
 _known: Final[dict[str, str | NotCompilable]] = {}

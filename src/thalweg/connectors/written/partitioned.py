@@ -20,12 +20,18 @@ import pyarrow.parquet as pq
 from thalweg.checkpoint import durable
 from thalweg.checkpoint.paths import is_local, resolve, write_atomic
 from thalweg.columns.chunks import Chunk
-from thalweg.connectors.encode import FileFormat, as_named, check_fields, csv_header, encoder
 from thalweg.connectors.names import is_kind, named_kinds
 from thalweg.connectors.once import shown_row
 from thalweg.connectors.readers.partitions import NULL, folder_name
+from thalweg.connectors.written.encode import (
+    FileFormat,
+    as_named,
+    check_fields,
+    csv_header,
+    encoder,
+)
 from thalweg.errors import BuildError, DataError, EnvironmentProblem, ThalwegError
-from thalweg.flow.field_types import Kind
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators.nodes import Sink
 from thalweg.flow.records import Schema
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from thalweg.flow.field_types import INT_MAX, INT_MIN, FieldType, Kind, encodes
+from thalweg.flow.fields.field_types import INT_MAX, INT_MIN, FieldType, Kind, encodes
 
 _WHOLE: Final = "(type({0}) is int and %d <= {0} <= %d)" % (INT_MIN, INT_MAX)  # noqa: UP031
 _TEXT: Final = "(type({0}) is str and ({0}.isascii() or encodes({0})))"

@@ -19,7 +19,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from thalweg.compiler.reasons import NotCompilable
+from thalweg.compiler.code.reasons import NotCompilable
 from thalweg.jit import when_compiling
 from thalweg.syntax import compiled, parse
 

@@ -19,7 +19,7 @@ from thalweg.checkpoint.hosts.spark_log import file_lists, log_lines, log_offset
 from thalweg.checkpoint.identity import Folder
 from thalweg.checkpoint.paths import FileSystem, resolve
 from thalweg.errors import EnvironmentProblem
-from thalweg.spark.inputs import InputOptions
+from thalweg.spark.reading.inputs import InputOptions
 
 _WILD = re.compile(r"[\[\]{}*?\\]")
 #: Files that an error names before it says how many more there are.

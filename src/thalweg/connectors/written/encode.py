@@ -19,7 +19,7 @@ import pyarrow.csv as pacsv
 
 from thalweg.columns.chunks import Chunk, Column
 from thalweg.errors import DataError, SchemaError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
 from thalweg.time_texts import FIRST, LAST
 

@@ -17,11 +17,11 @@ import types
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from thalweg.compiler.names import KNOWN
+from thalweg.compiler.code.names import KNOWN
 from thalweg.errors import SchemaError
-from thalweg.flow.hints import is_user_class
+from thalweg.flow.fields.hints import is_user_class
+from thalweg.flow.fields.user_rows import users_own
 from thalweg.flow.records import Schema
-from thalweg.flow.user_rows import users_own
 from thalweg.syntax import compiled, parse
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.Lambda

@@ -12,9 +12,9 @@ from thalweg.brief import counted
 from thalweg.checkpoint import durable
 from thalweg.checkpoint.paths import delete_folder, resolve
 from thalweg.columns.chunks import Chunk
-from thalweg.connectors.batch_folders import batch_folder, batches_in
-from thalweg.connectors.encode import FileFormat, check_fields
-from thalweg.connectors.file_sink import FileSink
+from thalweg.connectors.written.batch_folders import batch_folder, batches_in
+from thalweg.connectors.written.encode import FileFormat, check_fields
+from thalweg.connectors.written.file_sink import FileSink
 from thalweg.errors import BuildError, CheckpointError
 from thalweg.flow.operators.nodes import Sink
 

@@ -13,7 +13,7 @@ from thalweg.connectors.fitting import kept, part_chunk
 from thalweg.connectors.readers import LineCutter, LineParser, ReadOptions, read_options
 from thalweg.connectors.readers.parsed import cut
 from thalweg.connectors.readers.streams import Lines
-from thalweg.connectors.sockets import accept, check_address, connect, listen_at, problem_of
+from thalweg.connectors.tcp.sockets import accept, check_address, connect, listen_at, problem_of
 from thalweg.errors import BuildError, DataError, EnvironmentProblem, SchemaError
 from thalweg.flow.operators.nodes import Source
 

@@ -17,7 +17,9 @@ from thalweg.errors import ThalwegError
 from thalweg.flow.operators.nodes import Sink
 from thalweg.plan.plan import Plan
 from thalweg.spark.failures import function_failed, write_failed
-from thalweg.spark.sinks import (
+from thalweg.spark.tasks.transport import decode
+from thalweg.spark.told import Told
+from thalweg.spark.writing.sinks import (
     ConsoleSink,
     FolderSink,
     FrameSink,
@@ -25,8 +27,6 @@ from thalweg.spark.sinks import (
     TableSink,
     decode_frame,
 )
-from thalweg.spark.tasks.transport import decode
-from thalweg.spark.told import Told
 
 
 class Writing(NamedTuple):

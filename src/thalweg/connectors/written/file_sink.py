@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 from thalweg.checkpoint.paths import TEMPORARY, absolute
 from thalweg.checks import path_of, refuse
 from thalweg.columns.chunks import Chunk
-from thalweg.connectors.batch_folders import batches_in
 from thalweg.connectors.contracts import RowSink
-from thalweg.connectors.encode import Encoder, FileFormat, check_fields, csv_header, encoder
 from thalweg.connectors.files import Location, format_of
 from thalweg.connectors.names import field_names
-from thalweg.connectors.partitioned import PartitionedTarget
 from thalweg.connectors.readers.packed import codec_of, compressed
+from thalweg.connectors.written.batch_folders import batches_in
+from thalweg.connectors.written.encode import Encoder, FileFormat, check_fields, csv_header, encoder
+from thalweg.connectors.written.partitioned import PartitionedTarget
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
 from thalweg.flow.operators.nodes import Sink
 from thalweg.flow.records import Schema

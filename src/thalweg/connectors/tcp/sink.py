@@ -8,8 +8,8 @@ from typing import get_args
 
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.contracts import RowSink
-from thalweg.connectors.encode import Encoder, LineFormat, encoder
-from thalweg.connectors.sockets import check_address, connect, problem_of, reset
+from thalweg.connectors.tcp.sockets import check_address, connect, problem_of, reset
+from thalweg.connectors.written.encode import Encoder, LineFormat, encoder
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
 from thalweg.flow.operators.nodes import Sink
 

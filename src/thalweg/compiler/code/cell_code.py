@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from thalweg.compiler.code.reasons import NotCompilable
+from thalweg.compiler.code.unit import ModuleParts
 from thalweg.compiler.kinds import Type
-from thalweg.compiler.reasons import NotCompilable
-from thalweg.compiler.unit import ModuleParts
 
 _SCALARS = ("int", "float", "bool", "category", "word")
 

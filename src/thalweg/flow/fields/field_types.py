@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from thalweg.flow.reading import PLAIN, ReadRules
-from thalweg.flow.shapes import ValueShape
+from thalweg.flow.fields.reading import PLAIN, ReadRules
+from thalweg.flow.fields.shapes import ValueShape
 from thalweg.time_texts import Unfit
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class FieldType:
     record: Schema | None = None
     form: str = ""
     maxlen: int | None = None
-    #: what users' functions see in place of the value, see :mod:`thalweg.flow.shapes`
+    #: what users' functions see in place of the value, see :mod:`thalweg.flow.fields.shapes`
     shape: ValueShape | None = None
 
     @property

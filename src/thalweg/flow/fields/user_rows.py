@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from thalweg.errors import SchemaError
 
 if TYPE_CHECKING:
-    from thalweg.flow.field_types import FieldType
+    from thalweg.flow.fields.field_types import FieldType
     from thalweg.flow.records import Field, Schema
 
 Convert = Callable[[Any], Any]

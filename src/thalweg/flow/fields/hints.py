@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import pyarrow as pa
 
 from thalweg.errors import SchemaError
-from thalweg.flow.arrow_types import is_binary_like, is_list_like, is_text, plain_type
-from thalweg.flow.field_types import FieldType, Kind
-from thalweg.flow.shapes import MOST_DIGITS, ValueShape
-from thalweg.flow.user_rows import is_typed_dict
+from thalweg.flow.fields.arrow_types import is_binary_like, is_list_like, is_text, plain_type
+from thalweg.flow.fields.field_types import FieldType, Kind
+from thalweg.flow.fields.shapes import MOST_DIGITS, ValueShape
+from thalweg.flow.fields.user_rows import is_typed_dict
 
 if TYPE_CHECKING:
     from thalweg.flow.records import Schema
@@ -78,7 +78,7 @@ _PLAIN: Final = {
 _MARKED: Final = {_TIMESTAMP: Kind.TIMESTAMP, _CATEGORY: Kind.CATEGORY, _TIMER: Kind.TIMER}
 
 
-#: Python's own types: how they are inside, see :mod:`thalweg.flow.shapes`.
+#: Python's own types: how they are inside, see :mod:`thalweg.flow.fields.shapes`.
 _SHAPED: Final = {
     datetime.datetime: FieldType(Kind.TIMESTAMP, shape=ValueShape("datetime")),
     datetime.date: FieldType(Kind.INT, shape=ValueShape("date")),

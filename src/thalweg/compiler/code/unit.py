@@ -9,8 +9,8 @@ from typing import Final
 
 from thalweg.checkpoint.table_form import default_record, record_dtype
 from thalweg.columns.categories import CATEGORIES
+from thalweg.compiler.code.reasons import NotCompilable
 from thalweg.compiler.kinds import LETTERS, Type, field_type, record_type
-from thalweg.compiler.reasons import NotCompilable
 from thalweg.compiler.runtime import (
     arena,
     calendar,
@@ -25,7 +25,7 @@ from thalweg.compiler.runtime import (
     undo,
 )
 from thalweg.errors import SchemaError
-from thalweg.flow.field_types import FieldType, Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import StateSpec
 

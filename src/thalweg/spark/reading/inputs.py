@@ -43,9 +43,9 @@ from thalweg.errors import BuildError, DataError, SchemaError
 from thalweg.flow.operators.lanes import unknown_until_the_end
 from thalweg.flow.operators.nodes import Source
 from thalweg.plan.plan import Plan
-from thalweg.spark.arrival import Places, arrival_order
-from thalweg.spark.listing import files_of, is_listed_by_path, listable, listed_by_path
-from thalweg.spark.log_stream import SharedLog, log_frame, span_chunks
+from thalweg.spark.reading.arrival import Places, arrival_order
+from thalweg.spark.reading.listing import files_of, is_listed_by_path, listable, listed_by_path
+from thalweg.spark.reading.log_stream import SharedLog, log_frame, span_chunks
 
 #: What makes Arrow's times UTC; in Spark 4.1 they are.
 _UTC: Final[dict[str, Any]] = (
@@ -404,7 +404,7 @@ def source_chunks(
     """The rows of one source of a batch in arrival order, as chunks with the rows that do not fit.
 
     Args:
-        last: the last places in the order of arrival, see :func:`thalweg.spark.arrival.arrival_order`.
+        last: the last places in the order of arrival, see :func:`thalweg.spark.reading.arrival.arrival_order`.
     """
     if options.read is not None:
         paths = pa.concat_tables(tables)

@@ -1,0 +1,1 @@
+"""Logs and targets in an embedded run."""

@@ -1,0 +1,1 @@
+"""Lines over TCP, in and out."""

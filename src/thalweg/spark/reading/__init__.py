@@ -1,0 +1,1 @@
+"""How inputs come to Spark's tasks: frames, files and logs."""

@@ -1,0 +1,1 @@
+"""How a batch's rows leave a query: files, tables, functions and targets."""
