@@ -18,7 +18,7 @@ from thalweg.checkpoint.hosts.opened import OpenCheckpoint
 from thalweg.checkpoint.paths import resolve
 from thalweg.columns.chunks import Chunk
 from thalweg.embedded.durable import reading
-from thalweg.embedded.durable.outputs import Outputs
+from thalweg.embedded.durable.outputs import DurableOutputs
 from thalweg.flow.operators.nodes import Sink
 from thalweg.plan.plan import make_plan
 from thalweg.slots import slot_state
@@ -54,8 +54,8 @@ class Crashes:
             self._wrap(patch, planned, "write")
             self._wrap(patch, planned, "clean")
             self._wrap(patch, slot_state, "save")
-            self._wrap(patch, Outputs, "take")
-            self._wrap(patch, Outputs, "write", before=True)
+            self._wrap(patch, DurableOutputs, "take")
+            self._wrap(patch, DurableOutputs, "write", before=True)
             self._wrap(patch, OpenCheckpoint, "commit", before=True)
             yield self
 

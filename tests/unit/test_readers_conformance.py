@@ -21,7 +21,8 @@ from thalweg.connectors.readers import LineCutter, LineParser, read_options
 from thalweg.connectors.readers.streams import Lines, newlines
 from thalweg.errors import DataError, SchemaError
 from thalweg.flow.operators.nodes import Source
-from thalweg.spark.reading.inputs import InputOptions, source_chunks
+from thalweg.spark.reading.inputs import InputOptions
+from thalweg.spark.reading.received import source_chunks
 from thalweg.testing.reference import run_reference
 
 #: The forms in which a value of a case comes.

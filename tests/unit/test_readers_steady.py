@@ -22,7 +22,8 @@ from thalweg.connectors import never
 from thalweg.connectors.readers import Parsed, ReadOptions, inspect_file, read_file
 from thalweg.errors import BuildError, DataError
 from thalweg.flow.records import Schema
-from thalweg.spark.reading.inputs import InputOptions, source_chunks
+from thalweg.spark.reading.inputs import InputOptions
+from thalweg.spark.reading.received import source_chunks
 
 LOCAL = pafs.LocalFileSystem()
 #: Enough that a reader has not read all of it when it gives its first rows.

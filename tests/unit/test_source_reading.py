@@ -15,7 +15,8 @@ from io_kit import source_node
 
 import thalweg as tw
 from thalweg.connectors.messages import MessageParser, message_options
-from thalweg.spark.reading.inputs import InputOptions, source_chunks
+from thalweg.spark.reading.inputs import InputOptions
+from thalweg.spark.reading.received import source_chunks
 from thalweg.time_texts import likely_formats
 
 NAMES = {"station": "start station id", "id": "_id"}

@@ -1,7 +1,7 @@
 """The generated kernel of a keyed operator: timers and rows of many ranges in one compiled loop.
 
-Before each call of a user's function the key's state is copied aside. So a call whose outputs did not
-fit, or that raised, leaves no trace, and the interpreted function can be shown the state it saw.
+Before each call of a user's function the key's state is copied aside: one whose outputs did not fit, or that raised,
+leaves no trace.
 """
 
 from __future__ import annotations

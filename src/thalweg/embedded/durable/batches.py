@@ -28,8 +28,8 @@ from thalweg.checkpoint.record import CommitRecord
 from thalweg.checkpoint.store import SegmentPlace
 from thalweg.connectors.contracts import Stop
 from thalweg.embedded.durable.inputs import ReadFor, repeatable
-from thalweg.embedded.durable.outputs import Outputs
-from thalweg.embedded.durable.reading import Reading
+from thalweg.embedded.durable.outputs import DurableOutputs
+from thalweg.embedded.durable.reading import InputReading
 from thalweg.engine.contract import Leaving
 from thalweg.plan.plan import Plan
 from thalweg.slots import slot_state
@@ -58,7 +58,7 @@ class Durable:
     end: End = "drain"
 
 
-class Work(NamedTuple):
+class BatchWork(NamedTuple):
     """What the batches of a run have in common.
 
     Attributes:
@@ -74,7 +74,7 @@ class Work(NamedTuple):
 
     plan: Plan
     inputs: Mapping[str, Any]
-    outputs: Outputs
+    outputs: DurableOutputs
     durable: Durable
     rows: int
     held: HeldEngine
@@ -87,7 +87,7 @@ class DurableBatches:
 
     def __init__(
         self,
-        work: Work,
+        work: BatchWork,
         store: OpenCheckpoint,
         latest: CommitRecord | None,
         defaults: Mapping[str, Mapping[str, Any]],
@@ -118,7 +118,7 @@ class DurableBatches:
             store = self._store
             planned.write(store.fs, store.root, Planned(0, self._reading.places, []))
 
-    def _opened_inputs(self, places: Mapping[str, Any]) -> Reading:
+    def _opened_inputs(self, places: Mapping[str, Any]) -> InputReading:
         work = self._work
         with contextlib.ExitStack() as stack:
             opened = {}
@@ -128,7 +128,7 @@ class DurableBatches:
                 opened[node.name] = repeatable(node.name, given, made, places.get(node.name))
                 stack.callback(opened[node.name].close)
             stack.pop_all()
-        return Reading(work.held.engine, opened)
+        return InputReading(work.held.engine, opened)
 
     def close(self) -> None:
         self._reading.close()

@@ -22,9 +22,9 @@ from thalweg.checkpoint.paths import join, list_files
 from thalweg.checkpoint.record import CommitRecord
 from thalweg.connectors import as_source
 from thalweg.connectors.contracts import Stop
-from thalweg.embedded.durable.batches import Durable, DurableBatches, Work, query_of
+from thalweg.embedded.durable.batches import BatchWork, Durable, DurableBatches, query_of
 from thalweg.embedded.durable.inputs import refuse_unrepeatable
-from thalweg.embedded.durable.outputs import Outputs
+from thalweg.embedded.durable.outputs import DurableOutputs
 from thalweg.embedded.lanes import refuse_unknown_lanes, tell_lanes
 from thalweg.embedded.result import Result
 from thalweg.engine.build import prepare
@@ -69,13 +69,13 @@ class DurableHost:
         refuse_unknown_lanes(plan, sources)
         if durable.end == "keep":
             _refuse_unknown_lanes(plan)
-        outputs = Outputs(plan, sinks)
+        outputs = DurableOutputs(plan, sinks)
         outputs.refuse_inside(durable.checkpoint)
         rows = CHUNK_ROWS if chunk_rows is None else chunk_rows
         engine = make_engine(prepare(plan), None, chunk_rows=rows, threads=threads)
         tell_lanes(engine, inputs)
         routes = SlotRoutes(plan, 1, spreads=True)
-        self._work = Work(
+        self._work = BatchWork(
             plan, inputs, outputs, durable, rows, HeldEngine(engine), routes, threading.Event()
         )
         self._began = time.monotonic()

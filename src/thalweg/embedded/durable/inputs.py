@@ -220,7 +220,7 @@ class FileSpan(NamedTuple):
     whole: bool
 
 
-class _Open(NamedTuple):
+class _OpenFile(NamedTuple):
     """The file that is being read."""
 
     path: str
@@ -241,7 +241,7 @@ class FileInput:
         self.live, self.is_over = given.live, False
         self._done: dict[str, None] = dict.fromkeys(_paths(at["done"]) if at else ())
         self._waiting: collections.deque[Found] = collections.deque()
-        self._file: _Open | None = None
+        self._file: _OpenFile | None = None
         self._spans: list[FileSpan] = []
         self._known: FileSpan | None = None
         self._looked = float("-inf")
@@ -320,7 +320,7 @@ class FileInput:
             )
         self._waiting.extend(one for one in found if one.info.path not in self._done)
 
-    def _open(self, one: FileSpan) -> _Open:
+    def _open(self, one: FileSpan) -> _OpenFile:
         """Opens a file that the checkpoint names, as it was."""
         self.close()
         found = next((f for f in self._waiting if f.info.path == one.path), None)
@@ -331,13 +331,13 @@ class FileInput:
             )
         return self._begin(found, Look(one.length, one.mtime_us))
 
-    def _begin(self, found: Found, look: Look) -> _Open:
+    def _begin(self, found: Found, look: Look) -> _OpenFile:
         source, rows, stop = self._made
         path = found.info.path
         feed = file_chunks(source, found.fs, path, self._given.options, rows, listed=look)
         if found.info.length >= _MUCH_BYTES and usable_processors() > 1:
             feed = read_ahead(source.name, feed, rows, stop)
-        self._file = _Open(path, look, Reel(feed, f"source {source.name!r}: {path}"))
+        self._file = _OpenFile(path, look, Reel(feed, f"source {source.name!r}: {path}"))
         self._known = None
         return self._file
 

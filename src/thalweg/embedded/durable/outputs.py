@@ -25,7 +25,7 @@ from thalweg.plan.plan import Plan
 _LOG: Final = logging.getLogger("thalweg")
 
 
-class Outputs:
+class DurableOutputs:
     """The sinks of a run, with the rows of the batch that runs.
 
     Args:

@@ -15,7 +15,7 @@ from thalweg.flow.operators.nodes import Source
 ROUND_ROWS: Final = CHUNK_ROWS
 
 
-class Reading:
+class InputReading:
     """Feeds the inputs of a flow to an engine, and remembers what it read.
 
     Args:

@@ -18,7 +18,7 @@ from thalweg.engine.gate_state import GateState, set_gate_facts
 from thalweg.engine.serial import SerialEngine
 from thalweg.errors import ThalwegError
 from thalweg.slots.pairs import PAIRS, PairReader, Read
-from thalweg.spark.reading.inputs import receive, source_chunks
+from thalweg.spark.reading.received import receive, source_chunks
 from thalweg.spark.tasks.map_in_arrow import map_in_arrow
 from thalweg.spark.tasks.worker import StageJob, plan_of
 

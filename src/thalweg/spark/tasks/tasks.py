@@ -26,7 +26,7 @@ from thalweg.flow.operators.nodes import Source
 from thalweg.plan.plan import Edge
 from thalweg.slots.runner import StageRunner
 from thalweg.slots.slot_state import clocks_of
-from thalweg.spark.reading.inputs import receive, source_chunks
+from thalweg.spark.reading.received import receive, source_chunks
 from thalweg.spark.tasks.sender import Sender, merge_phases, sink_blobs
 from thalweg.spark.tasks.transport import DRIVER, Blob, decode, from_batch, report, to_batches
 from thalweg.spark.tasks.worker import StageJob, hot_engine, plan_of, routes_of, save
