@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
@@ -165,6 +166,7 @@ RUN: Final[dict[str, Any]] = {"inputs": {"rows": [Row(1, "a")]}, "sinks": {"out"
 THREADS: Final[dict[str, Any]] = {
     "threads": None, "threading": "dynamic", "policy": None, "controller": None, "period_s": 1.0, "options": None,
 }  # fmt: skip
+DURABLE: Final = ("checkpoint", "every", "end")
 FUNCTION: Final[dict[str, Any]] = {"name": "op", "into": None, "errors": "fail", "compile": "auto"}
 WINDOW: Final[dict[str, Any]] = {"function": None, "name": "op", "into": None, "n": agg.count()}
 READ: Final[dict[str, Any]] = {
@@ -243,6 +245,13 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
         {
             "flow": whole_flow(), **RUN, "classes": None, **THREADS, "chunk_rows": 10, "slots": None,
             "routing": None,
+        },
+    ),
+    "tw.run with a checkpoint": lambda: (
+        tw.run,
+        {
+            "flow": whole_flow(), **RUN, "chunk_rows": 10, "checkpoint": tempfile.mkdtemp(), "every": "1 second",
+            "end": "drain",
         },
     ),
     "tw.run of slots": lambda: (
@@ -424,6 +433,8 @@ ACCEPTS: Final[Mapping[str, set[str]]] = {
     "lateness": {"0"},
     "within": {"0", "None"},
     "before": {"0", "None"},
+    "tw.run with a checkpoint(every)": {"0"},
+    "tw.run with a checkpoint(end)": {"None"},
     "after": {"0", "None"},
     "timeout": {"0"},
     "gap": {"0"},
@@ -595,8 +606,13 @@ def test_no_function_is_left_out() -> None:
 #: Parameters that others test: of lanes, and of what one kind of call does not have.
 LEFT: Final[Mapping[str, set[str]]] = {
     "Flow.source": {"lane", "lanes"},
-    "tw.run of slots": {*THREADS, "classes"},
-    "tw.run of several": {*THREADS, "slots", "routing"},
+    "tw.run": {*DURABLE},
+    "tw.websocket": {"decode"},  # of all messages, see tw.kafka
+    "tw.mqtt": {"decode"},  # of all messages, see tw.kafka
+    "tw.nats": {"decode", "schema"},  # of all messages, see tw.kafka
+    "tw.run with a checkpoint": {*THREADS, "classes", "slots", "routing"},
+    "tw.run of slots": {*THREADS, *DURABLE, "classes"},
+    "tw.run of several": {*THREADS, *DURABLE, "slots", "routing"},
     "testing.run": {"cuts", "options", "restart_every"},
     "testing.Session": {"chunk_rows", "options", "restart_every"},
 }

@@ -395,8 +395,6 @@ def _kernel(spec: KeyedSpec, shape: _Shape) -> str:
         "        p += 1",
         "    p = -1",
         put_word("ctl", RANGE, word("ctl", LAST)),
-        f"{put_word('ctl', PLACE, '-1')}",
-        f"{put_word('ctl', OUT, 'n')}",
-        "return DONE",
+        *[put_word("ctl", PLACE, "-1"), put_word("ctl", OUT, "n"), "return DONE"],
     ]
     return "\n".join(["@kernel", "def kernel(chunk, out, ctl):", *_indent(body, 1)]) + "\n"
