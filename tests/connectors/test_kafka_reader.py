@@ -11,7 +11,8 @@ from tests.sizes import sized
 
 pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 
-from tests.connectors.kafka_fake import FakeBroker
+from confluent_kafka import TopicPartition
+from tests.connectors.kafka_fake import FakeBroker, FakeClient
 
 import thalweg as tw
 from thalweg.connectors.contracts import never
@@ -105,6 +106,28 @@ def test_the_order_of_a_span_follows_from_the_span(
         assert sorted(rows) == sorted(whole)
         # And again, by another reader: the same rows in the same order.
         assert read(opened(), start, end) == whole
+
+
+def test_the_broker_in_memory_hands_over_all_that_it_counts_as_read(broker: FakeBroker) -> None:
+    """However few messages are asked for at once: a client's place never moves past one that it keeps."""
+    broker.create("t", 4)
+    sent = [(n % 4, n // 4) for n in range(40)]
+    for n in range(40):
+        broker.send("t", n % 4, b"%d" % n)
+    for most in (1, 2, 3, 8_192):
+        client = FakeClient(broker)
+        client.incremental_assign([TopicPartition("t", part, 0) for part in range(4)])
+        found: list[Any] = []
+        ended: set[int] = set()
+        for _ in range(1_000):
+            got = client.consume(most, 0.0)
+            assert len(got) <= most
+            found += [(one.partition(), one.offset()) for one in got if one.error() is None]
+            ended |= {one.partition() for one in got if one.error() is not None}
+        assert ended == set(range(4))
+        assert sorted(found) == sorted(sent)
+        for part in range(4):
+            assert [offset for one, offset in found if one == part] == list(range(10))
 
 
 def test_a_tail_without_messages_ends(broker: FakeBroker) -> None:
