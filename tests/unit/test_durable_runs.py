@@ -127,7 +127,7 @@ def test_planned_rows_only(tmp_path: Path) -> None:
     sink = Database(crashes)
     rows = make_rows(50)
     with crashes.installed(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("thalweg.embedded.durable.outputs.Outputs.write", _raise)
+        patch.setattr("thalweg.embedded.durable.outputs.DurableOutputs.write", _raise)
         with pytest.raises(Crash):
             tw.run(
                 make_flow(),
@@ -403,7 +403,7 @@ def test_hosts_that_cannot_take_over(tmp_path: Path) -> None:
     flow.source("log", Number).sink("out")
     tw.run(flow, log, checkpoint=ck, end="keep")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("thalweg.embedded.durable.outputs.Outputs.write", _raise)
+        patch.setattr("thalweg.embedded.durable.outputs.DurableOutputs.write", _raise)
         with pytest.raises(Crash):
             tw.run(flow, {"log": ToyLog((40,))}, checkpoint=ck, end="keep")
     with pytest.raises(tw.CheckpointError, match="has planned batch 1"):

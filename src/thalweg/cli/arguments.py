@@ -13,7 +13,7 @@ from thalweg.checkpoint.paths import resolve
 from thalweg.checks import meant
 from thalweg.connectors.files import FORMATS
 from thalweg.connectors.readers import Format, ReadOptions, list_files
-from thalweg.connectors.registry import Role, described, scheme_of
+from thalweg.connectors.registry import Role, described, require_known, scheme_of
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
 from thalweg.flow.operators.nodes import Sink, Source
 
@@ -127,6 +127,10 @@ def parse(text: str, names: Sequence[str] = ()) -> Given:
 def _described(given: Given, flag: str) -> Given:
     """An address of a connector's scheme with what it stands for; a path as it is."""
     if scheme_of(given.path) is None:
+        try:
+            require_known(given.path)
+        except BuildError as error:
+            raise typer.BadParameter(f"{given.name}: {error}", param_hint=flag) from None
         return given
     role: Role = "source" if flag == "--input" else "sink"
     options = {**given.options, **({"format": given.format} if given.format else {})}

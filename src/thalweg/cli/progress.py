@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import logging
 import sys
 from collections.abc import Mapping
@@ -124,7 +125,9 @@ def totals_table(plan: Plan, counts: Mapping[str, Mapping[str, int]]) -> Table:
     out.column("operator")
     for what in COUNTS:
         out.column(what, right=True, wraps=False)
+    names = collections.Counter(node.name for node in plan.nodes)
     for node in plan.nodes:
-        mine = counts.get(node.name, counts.get(f"sink:{node.name}", {}))
-        out.row(node.name, *[f"{mine.get(what, 0):,}" for what in COUNTS])
+        mine = counts.get(node.label, {})
+        shown = node.label if names[node.name] > 1 else node.name
+        out.row(shown, *[f"{mine.get(what, 0):,}" for what in COUNTS])
     return out

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import os
 import re
 import types
 import typing
@@ -180,6 +181,28 @@ def scheme_of(address: str) -> str | None:
     """The scheme of an address, if it is a connector's; None: it is a path."""
     found = _ADDRESS.fullmatch(address)
     return found[1] if found is not None and found[1] in schemes() else None
+
+
+#: Schemes of file systems, whose addresses are paths.
+_FILE_SYSTEMS: Final = (
+    "file", "hdfs", "viewfs", "s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "wasb", "wasbs", "dbfs",
+)  # fmt: skip
+
+
+def require_known(address: str) -> None:
+    """Refuses an address with a scheme that nobody has; a path may have a colon where something lies there.
+
+    Raises:
+        BuildError: naming the schemes.
+    """
+    found = _ADDRESS.fullmatch(address)
+    if found is None or found[1] in (*schemes(), *_FILE_SYSTEMS) or os.path.exists(address):
+        return
+    known = sorted(schemes())
+    raise BuildError(
+        f"{address}: there is no scheme {found[1]!r}; there are {', '.join(known)}{meant(found[1], known)}, and for"
+        f" paths {', '.join(_FILE_SYSTEMS)}"
+    )
 
 
 def connector(scheme: str) -> Connector:

@@ -31,6 +31,9 @@ def patience_of(verb: str, patience: Any) -> float:
     Raises:
         BuildError: it is no duration above 0.
     """
+    if isinstance(patience, int):
+        # Elsewhere an int counts microseconds of event time; here nobody means that.
+        raise refuse(verb, "patience", 'a duration such as "30 seconds" or a timedelta', patience)
     try:
         patience_s = duration(patience) / 1e6
     except ValueError as error:

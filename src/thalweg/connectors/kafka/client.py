@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 
 from thalweg.checks import refuse, shown
 from thalweg.connectors.contracts import Stop, never
+from thalweg.connectors.waiting import patience_of
 from thalweg.errors import BuildError, EnvironmentProblem
-from thalweg.times import duration
 
 Result = TypeVar("Result")
 
@@ -74,12 +74,7 @@ def brokers_of(verb: str, servers: Any, config: Any, patience: Any) -> Brokers:
     """
     if not isinstance(servers, str) or not all(map(_SERVER.fullmatch, re.split(r",\s*", servers))):
         raise refuse(verb, "servers", "'host:port', or several with commas between", servers)
-    try:
-        patience_s = duration(patience) / 1e6
-    except ValueError as error:
-        raise BuildError(f"{verb}: patience: {error}") from None
-    if patience_s <= 0:
-        raise refuse(verb, "patience", "a duration above 0", patience)
+    patience_s = patience_of(verb, patience)
     return Brokers(servers, patience_s, _config(verb, config))
 
 

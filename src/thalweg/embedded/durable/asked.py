@@ -37,6 +37,9 @@ def durable_of(where: str, checkpoint: Checkpoint, every: Every, end: End | None
     place = path_of(where, "checkpoint", checkpoint)
     if end not in (None, *get_args(End)):
         raise refuse(where, "end", '"drain" or "keep"', end)
+    if isinstance(every, int) and every != 0:
+        # Elsewhere an int counts microseconds of event time; here nobody means that.
+        raise refuse(where, "every", 'a duration such as "10 seconds" or a timedelta', every)
     try:
         every_us = duration(EVERY if every is None else every)
     except ValueError as error:
