@@ -135,7 +135,7 @@ def run_with_crashes(
             patch.setattr(reading, "ROUND_ROWS", chooser.choice((1, 2, 5, 17, 1000)))
             try:
                 tw.run(
-                    flow, inputs, sinks, checkpoint=checkpoint, every=chooser.choice((0, 0, 0, 2000)),
+                    flow, inputs, sinks, checkpoint=checkpoint, every=chooser.choice((0, 0, 0, "2 ms")),
                     chunk_rows=chooser.choice((1, 3, 16, 65_536)),
                     threads=chooser.randint(1, threads),
                 )  # fmt: skip
