@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import thalweg as tw
 from thalweg.scheduling import OperatorStats, RoundView
+from thalweg.spark.reading.inputs import unbounded as unbounded_inputs
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -279,7 +280,7 @@ def test_a_warning_where_nothing_bounds_a_batch(
         "bounded rate": (rate.option("rowsPerBatch", 5).load(), False),
     }
     for name, (given, unbounded) in inputs.items():
-        found = list(tw.spark.inputs.unbounded({name: given}))
+        found = list(unbounded_inputs({name: given}))
         assert found == ([name] if unbounded else []), name
     scheduler = tw.spark.Scheduler(classes=CLASSES)
     scheduler.check(spark, "urgent", "files")

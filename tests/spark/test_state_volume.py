@@ -16,6 +16,7 @@ from tests.spark.task_host import TaskHost
 
 import thalweg as tw
 from thalweg.checkpoint import store
+from thalweg.slots import slot_state
 from thalweg.spark.tasks import worker
 
 
@@ -68,7 +69,7 @@ def test_state_in_proportion(keys: int, tmp_path: Path, monkeypatch: pytest.Monk
         read.append(sum(one.bytes_read for one in loaded.values()))
         return loaded
 
-    monkeypatch.setattr(worker, "load_buckets", load)
+    monkeypatch.setattr(slot_state, "load_buckets", load)
     random = np.random.default_rng(keys)
     process = psutil.Process()
     gc.collect()
@@ -96,7 +97,7 @@ def test_tables_given_up_are_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     """Tables of buckets that another slot owned for a batch, and that were too large to keep, come back whole."""
-    monkeypatch.setattr(worker, "_ASIDE_BYTES", -1)
+    monkeypatch.setattr(slot_state, "_ASIDE_BYTES", -1)
     host = TaskHost(make_flow(), str(tmp_path), threads)
     host.run(tables(np.arange(1_000), np.random.default_rng(1)))
     job = host.job()

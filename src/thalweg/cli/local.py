@@ -183,7 +183,7 @@ def _sink(given: Given) -> Any:
     compression = next((str(v).lower() for k, v in given.options.items()), "none")
     end = "" if given.format == "parquet" else _ENDS[compression]
     folder = batch_folder(resolve(given.path)[1], 0)
-    return tw.to_files(os.path.join(folder, f"part-00000.{given.format}{end}"), given.format)  # type: ignore[arg-type]
+    return tw.to_files(os.path.join(folder, f"part-00000.{given.format}{end}"), given.format)  # type: ignore[call-overload]
 
 
 def _refuse_used_folders(outputs: Mapping[str, Given]) -> None:

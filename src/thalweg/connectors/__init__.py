@@ -4,7 +4,6 @@ from thalweg.connectors.contracts import (
     BadRow,
     Fed,
     Feed,
-    GivenSink,
     RowSink,
     RowSource,
     Stop,
@@ -26,7 +25,7 @@ from thalweg.connectors.sinks import (
     runs_user_code,
 )
 from thalweg.connectors.sources import as_source
-from thalweg.connectors.targets import Target, TargetWriter
+from thalweg.connectors.targets import GivenSink, Target, TargetWriter
 from thalweg.connectors.tcp.sink import to_tcp
 from thalweg.connectors.tcp.source import TcpSource, tcp_lines
 from thalweg.connectors.written.file_sink import to_files

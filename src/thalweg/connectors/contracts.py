@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
-
-import pyarrow as pa
+from collections.abc import Generator
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from thalweg.columns.chunks import Chunk
 from thalweg.flow.operators.nodes import Sink, Source
@@ -84,7 +82,3 @@ class RowSink(Protocol):
 
     def close(self, *, failed: bool) -> None:
         """Ends the output: completes it, or, where the run failed, makes sure that nobody takes it for whole."""
-
-
-#: What ``tw.run`` takes for a sink; a bare function gets record batches.
-GivenSink: TypeAlias = RowSink | Callable[[pa.RecordBatch], Any]

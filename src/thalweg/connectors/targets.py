@@ -7,10 +7,12 @@ cannot do that marks the rows, so that a reader can leave out repeats.
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
+from thalweg.connectors.contracts import RowSink
 from thalweg.flow.operators.nodes import Sink
 
 
@@ -67,3 +69,7 @@ class Target(Protocol):
             BuildError: the target is there already and its columns do not fit the record.
             EnvironmentProblem: it cannot be reached, or the package that it needs is not installed.
         """
+
+
+#: What ``tw.run`` takes for a sink; a bare function gets record batches.
+GivenSink: TypeAlias = RowSink | Target | Callable[[pa.RecordBatch], Any]

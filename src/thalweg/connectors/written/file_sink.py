@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal, Protocol, get_args
+from typing import Any, Final, Literal, Protocol, get_args, overload
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -150,6 +150,18 @@ class _ParquetWriter:
         table = pa.Table.from_batches(self._held, schema=self._record.arrow)
         self._out.write_table(table, row_group_size=len(table))
         self._held, self._rows = [], 0
+
+
+@overload
+def to_files(
+    path: Location, format: FileFormat | None = None, *, partition_by: None = None
+) -> FileSink: ...
+
+
+@overload
+def to_files(
+    path: Location, format: FileFormat | None = None, *, partition_by: str | Sequence[str]
+) -> PartitionedTarget: ...
 
 
 def to_files(
