@@ -190,8 +190,8 @@ def test_a_fast_source_waits_for_a_slow_one(threads: int, caplog: pytest.LogCapt
         logging.getLogger("thalweg").removeHandler(told)
     assert len(result.rows("out")) == 3_000
     assert 50 <= given[1] < 1_500
-    if threads == 1:  # with rows on their way an input may grow when the other source has ended
-        assert result.counts["pairs"].get("grown", 0) == 0
+    # An input may grow where both sources look held, as one has not looked again yet; many times it must not.
+    assert threads == 2 or result.counts["pairs"].get("grown", 0) <= 2
 
 
 def test_growth_is_named_and_may_be_an_error(caplog: pytest.LogCaptureFixture) -> None:
