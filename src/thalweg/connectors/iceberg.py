@@ -20,7 +20,7 @@ from thalweg.connectors.fitting_columns import (
     refuse_durations,
     with_nulls,
 )
-from thalweg.connectors.names import field_names, is_kind, named_kinds
+from thalweg.connectors.names import check_field, field_names
 from thalweg.connectors.once import Left, Numbers, last_of_each, patiently, shown_row
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
 from thalweg.flow.fields.field_types import Kind
@@ -75,14 +75,7 @@ class IcebergTarget:
             )
         refuse_durations(where, sink.record, "Iceberg")
         for name in self.key:
-            if name not in sink.record.names:
-                raise BuildError(f"{where}: key: {sink.record} has no field {name!r}")
-            kind = sink.record.field(name).type
-            if not is_kind(kind, _KEYS, _KEY_SHAPES) or kind.optional:
-                known = named_kinds(_KEYS, _KEY_SHAPES)
-                raise BuildError(
-                    f"{where}: key: {name} is {kind}; expected one of {known}, and not Optional"
-                )
+            check_field(f"{where}: key", sink.record, name, _KEYS, _KEY_SHAPES, optional=False)
 
     def open(self, sink: Sink, query: str) -> IcebergWriter:
         package()

@@ -244,8 +244,9 @@ class MessageParser:
         return self._plain
 
     def _json(self, parse: Callable[[Any], Any], values: Sequence[bytes | None]) -> MessageContent:
-        texts = [b"null" if one is None else one for one in values]
-        empty = [row for row, text in enumerate(texts) if not text or text.isspace()]
+        # A message without a value, where such are rows, has null in all fields.
+        texts = [b"{}" if one is None else one for one in values]
+        empty = {row for row, text in enumerate(texts) if not text or text.isspace()}
         for row in empty:
             texts[row] = b"null"  # a blank line would be no row
         data = b"\n".join(texts)
@@ -253,8 +254,6 @@ class MessageParser:
             data = b"\n".join([one.translate(_ONE_LINE) for one in texts])
         ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)) + 1) - 1
         lines = Lines(data + b"\n", ends, 0)
-        if None in values:
-            return self._nulls_apart(values, parse)
         parts = list(parse_json(lines, self.value, self.read, parse)) if texts else []
         bad = [
             dataclasses.replace(one, reason="an empty message", text="")
@@ -269,12 +268,6 @@ class MessageParser:
             np.concatenate([part.positions for part in parts]) if parts else np.zeros(0, np.int64)
         )
         return MessageContent(table, rows, bad)
-
-    def _nulls_apart(
-        self, values: Sequence[bytes | None], parse: Callable[[Any], Any]
-    ) -> MessageContent:
-        """JSON among messages without values, each of which is a row of nulls."""
-        return self._json(parse, [b"{}" if one is None else one for one in values])
 
     def _plain(self, values: Sequence[bytes | None]) -> MessageContent:
         field = self.value.fields[0]

@@ -8,6 +8,7 @@ from typing import Any
 from thalweg.checks import meant, refuse
 from thalweg.errors import BuildError
 from thalweg.flow.fields.field_types import FieldType, Kind
+from thalweg.flow.records import Schema
 from thalweg.plan.plan import Plan
 
 
@@ -56,3 +57,27 @@ def is_kind(kind: FieldType, kinds: Sequence[Kind], shapes: Sequence[str]) -> bo
 def named_kinds(kinds: Sequence[Kind], shapes: Sequence[str]) -> str:
     """Both for messages."""
     return ", ".join([*(one.value for one in kinds), *shapes])
+
+
+def check_field(
+    where: str,
+    record: Schema,
+    name: str,
+    kinds: Sequence[Kind],
+    shapes: Sequence[str],
+    *,
+    optional: bool,
+) -> None:
+    """Refuses a field that an output names and cannot use: a key, or a column of folders.
+
+    Raises:
+        BuildError: there is none of the name, it is of another kind, or it may be None and must not.
+    """
+    if name not in record.names:
+        raise BuildError(f"{where}: {record} has no field {name!r}")
+    kind = record.field(name).type
+    if not is_kind(kind, kinds, shapes) or (kind.optional and not optional):
+        none = "" if optional else ", and not Optional"
+        raise BuildError(
+            f"{where}: {name} is {kind}; expected one of {named_kinds(kinds, shapes)}{none}"
+        )

@@ -23,7 +23,7 @@ from thalweg.connectors.fitting_columns import (
     refuse_durations,
     with_nulls,
 )
-from thalweg.connectors.names import field_names, is_kind, named_kinds
+from thalweg.connectors.names import check_field, field_names
 from thalweg.connectors.once import Left, Numbers, last_of_each, patiently, shown_row
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
 from thalweg.flow.fields.field_types import Kind
@@ -74,9 +74,9 @@ class DeltaTarget:
             )
         refuse_durations(where, sink.record, "Delta Lake")
         for name in self.partition_by:
-            _check_field(f"{where}: partition_by", sink, name, _IN_PATHS, optional=True)
+            check_field(f"{where}: partition_by", sink.record, name, *_IN_PATHS, optional=True)
         for name in self.key:
-            _check_field(f"{where}: key", sink, name, _KEYS, optional=False)
+            check_field(f"{where}: key", sink.record, name, *_KEYS, optional=False)
         if len(self.partition_by) == len(sink.record.fields):
             raise BuildError(
                 f"{where}: partition_by has all fields; one must be left for the files"
@@ -105,16 +105,6 @@ class DeltaTarget:
                     f"sink {sink.name!r}: {self.place} is partitioned by {name}, a {shape}, which deltalake cannot"
                     " write; name another table"
                 )
-
-
-def _check_field(where: str, sink: Sink, name: str, kinds: _Kinds, *, optional: bool) -> None:
-    if name not in sink.record.names:
-        raise BuildError(f"{where}: {sink.record} has no field {name!r}")
-    kind = sink.record.field(name).type
-    if not is_kind(kind, *kinds) or (kind.optional and not optional):
-        known = named_kinds(*kinds)
-        none = "" if optional else ", and not Optional"
-        raise BuildError(f"{where}: {name} is {kind}; expected one of {known}{none}")
 
 
 class DeltaWriter:

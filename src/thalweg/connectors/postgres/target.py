@@ -15,13 +15,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 from thalweg.checks import require_flag, require_seconds, require_text
-from thalweg.connectors.names import field_names, is_kind, named_kinds
+from thalweg.connectors.names import check_field, field_names
 from thalweg.connectors.once import Left, Numbers, last_of_each, patiently, shown_row
 from thalweg.connectors.postgres import connection as pg
 from thalweg.connectors.postgres.copying import NoJson, copy_parts
 from thalweg.connectors.postgres.tables import BATCHES, PgTable, beside
 from thalweg.connectors.postgres.types import check_record
-from thalweg.errors import BuildError, DataError
+from thalweg.errors import DataError
 from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators.nodes import Sink
 
@@ -56,14 +56,7 @@ class PostgresTarget:
         where = f"sink {sink.name!r}: {self.made_by}"
         check_record(where, sink.record)
         for name in self.key:
-            if name not in sink.record.names:
-                raise BuildError(f"{where}: key: {sink.record} has no field {name!r}")
-            kind = sink.record.field(name).type
-            if not is_kind(kind, _KEYS, _KEY_SHAPES) or kind.optional:
-                known = named_kinds(_KEYS, _KEY_SHAPES)
-                raise BuildError(
-                    f"{where}: key: {name} is {kind}; expected one of {known}, and not Optional"
-                )
+            check_field(f"{where}: key", sink.record, name, _KEYS, _KEY_SHAPES, optional=False)
 
     def open(self, sink: Sink, query: str) -> PostgresWriter:
         pg.package()
