@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ from slots_host import SlotsHost, check
 from tests.sizes import sized
 
 from thalweg.checkpoint.routing_files import epochs, write_table
+from thalweg.engine.build import Prepared
+from thalweg.engine.contract import Engine, Leaving
+from thalweg.engine.serial import SerialEngine
 from thalweg.locality import RoutingTable, keyed_operators
 from thalweg.spark.tasks import worker
 from thalweg.workers.engine import ParallelEngine
@@ -176,3 +181,37 @@ def test_machine_code_with_a_table(tmp_path: Path) -> None:
         check(FLOW, made.host, tmp_path, rows)
     finally:
         made.host.forget()
+
+
+class StepsBehind(SerialEngine):
+    """Gives what leaves a step many steps later, as an engine of several threads may."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._behind: deque[Leaving] = deque()
+
+    def step(self, *args: Any, **kwargs: Any) -> Leaving:
+        self._behind.append(super().step(*args, **kwargs))
+        return self._behind.popleft() if len(self._behind) > 25 else {}
+
+    def settle(self) -> Iterator[Leaving]:
+        while self._behind:
+            yield self._behind.popleft()
+
+
+@pytest.mark.short
+def test_steps_wait_for_rows_on_their_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slot behind is told of a time only when all rows up to it have left the first stage."""
+
+    def make(prepared: Prepared, stage: int | None, *, chunk_rows: int, threads: int) -> Engine:
+        kind = SerialEngine if stage else StepsBehind
+        return kind(prepared, stage=stage, chunk_rows=chunk_rows)
+
+    monkeypatch.setattr(worker, "make_engine", make)
+    rows = driver.make_rows(0, 360)
+    made = Driver(tmp_path)
+    made.host.chunk_rows = 1
+    for place in range(6):
+        part = rows[60 * place : 60 * place + 60]
+        made.run(part, (3, False, False, False), place, ends=place == 5)
+    check(FLOW, made.host, tmp_path, rows)

@@ -99,14 +99,20 @@ class Sender:
             return
         yield from pieces(chunk) if places is None else taken(chunk, places)
 
+    @property
+    def rows(self) -> int:
+        """How many were sent since the last step."""
+        return self._rows.total()
+
     def step(self, moment: Moment) -> Iterator[Blob]:
-        """Says that the rows of a step are sent: the next stage may run them, if no other one sends it rows."""
+        """Says that all rows up to a moment are sent: the next stage may run them, if no other one sends it rows."""
         data = to_json(sorted(moment.watermarks.items()))
         stage = self._stage + 1
         # Last the one that runs here: the others need not wait until it has.
         for slot in sorted(range(self._routes.slots), key=lambda slot: (stage, slot) == self._held):
-            if rows := self._rows.pop((stage, slot), 0):
+            if rows := self._rows[stage, slot]:
                 yield Blob(stage, slot, "step", 0, rows, 0, data)
+        self._rows.clear()
 
     def clocks(self, phases: Sequence[Moment]) -> Iterator[Blob]:
         """The punctuations: the phases for every later stage and slot, also those without rows."""

@@ -192,7 +192,10 @@ def run_first_stage(
             if not engine.moment.ending:
                 # The slots behind take all steps of a batch as one, whose clock is the furthest of theirs.
                 rows = rows.later(engine.moment.watermarks)
-                if job.mailboxes and leaving and engine.plan.depth > 1:
+                if job.mailboxes and engine.plan.depth > 1 and sender.rows >= job.chunk_rows:
+                    # Rows of steps up to this clock may still be on their way through an engine of several threads.
+                    for leaving in engine.settle():
+                        yield from sender.send(leaving)
                     yield from sender.step(rows)
         ends = engine.plan.closings if facts["ends"] else ()
         yield from sender.clocks([rows, *(Moment({}, frozenset([at]), n) for at, n in ends)])

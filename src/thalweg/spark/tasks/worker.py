@@ -168,6 +168,8 @@ def _keep(place: tuple[str, int | None], hot: HotEngine) -> None:
         # a fifth of a short batch. What is there now stays, so it need not be looked at again.
         gc.freeze()
     hot.batches += 1
+    if (other := _ENGINES.pop(place, None)) is not None:
+        other.engine.stop()
     while len(_ENGINES) >= _KEPT:
         _ENGINES.pop(next(iter(_ENGINES))).engine.stop()
     _ENGINES[place] = hot
