@@ -8,6 +8,7 @@ Category travels as the 64-bit stable hash of its text (:mod:`thalweg.columns.ca
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
@@ -208,7 +209,7 @@ class Chunk:
     @classmethod
     def empty(cls, schema: Schema, order: Iterable[str] = ()) -> Chunk:
         """No rows, with these order columns."""
-        columns = [Column.from_arrow(f.type, pa.array([], f.type.arrow)) for f in schema.fields]
+        columns = [Column(f.type, _no_values(f.type)) for f in schema.fields]
         hidden = {n: _empty_order(n) for n in order}
         return cls(schema, columns, 0, hidden)
 
@@ -297,6 +298,12 @@ class Chunk:
 
 #: The order column that holds the keys of timers, as bytes that sort like the keys.
 KEY_ORDER: Final = "_key"
+
+
+@functools.lru_cache(maxsize=256)
+def _no_values(kind: FieldType) -> Any:
+    """What a column without rows has; nobody can write to it."""
+    return Column.from_arrow(kind, pa.array([], kind.arrow)).values
 
 
 def _empty_order(name: str) -> Any:

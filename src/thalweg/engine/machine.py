@@ -10,8 +10,10 @@ used. Version 1 and version 2 of control groups are read where they are usually 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
+import time
 from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Final
@@ -110,7 +112,12 @@ class _Use:
 
 
 def usable_processors() -> int:
-    """Logical processors that this process may use: :meth:`Machine.processors`."""
+    """Logical processors that this process may use: :meth:`Machine.processors`, looked at once a second."""
+    return _processors_in(int(time.monotonic()))
+
+
+@functools.lru_cache(maxsize=1)
+def _processors_in(second: int) -> int:
     return Machine().processors()
 
 

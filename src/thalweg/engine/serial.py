@@ -7,7 +7,9 @@ A host that runs several slots gives each engine one stage of the plan and carri
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.base import UnitsEngine, works_without_rows
@@ -49,16 +51,24 @@ class SerialEngine(UnitsEngine):
         streams, arriving = dict(given), arriving or {}
         moment = Moment(dict(watermarks), ending, round)
         self.moment = moment
-        for unit, runner in self.units:
-            if isinstance(self.plan.node(unit.nodes[0]), (Sink, Source)):
+        for runner, inputs_of, always in self._runners:
+            if not always and not any(
+                ref in streams or edge in arriving for ref, edge in inputs_of
+            ):
                 continue
-            inputs = [
-                self._input(streams, arriving, ref, edge)
-                for ref, edge in self.plan.inputs_of(unit.nodes)
-            ]
-            if any(map(len, inputs)) or works_without_rows(self.plan, unit):
+            inputs = [self._input(streams, arriving, ref, edge) for ref, edge in inputs_of]
+            if always or any(map(len, inputs)):
                 streams.update(runner.run(inputs, moment))
         return self._leaving(streams)
+
+    @functools.cached_property
+    def _runners(self) -> list[tuple[Any, list[tuple[Ref, Edge]], bool]]:
+        """The units with what they read, and whether they run without rows; without sources and sinks."""
+        return [
+            (runner, list(self.plan.inputs_of(unit.nodes)), works_without_rows(self.plan, unit))
+            for unit, runner in self.units
+            if not isinstance(self.plan.node(unit.nodes[0]), (Sink, Source))
+        ]
 
     def operators(self) -> list[OperatorProgress]:
         """What each operator has done; nobody measures the time of a serial run's operators."""
