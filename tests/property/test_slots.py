@@ -106,3 +106,10 @@ def test_idle_keys(step: str) -> None:
     """With lateness 0 nothing waits at the end of the input; timers of idle keys and slots fire in order."""
     recipe = Recipe((SourceStep(0),), (Step(step, (0,), 3), Step("running", (1,), 0, 4)), (1,))
     check((recipe, {"in0": idle_rows(3)}), [1, 2, 3])
+
+
+def test_a_join_whose_state_is_on_its_way() -> None:
+    """A join takes the rows of a step in the order of their times: none of them before state that is to come."""
+    steps = (Step("running", (0,), 1, 1), Step("join", (2, 1), 2, 4))
+    recipe = Recipe((SourceStep(2), SourceStep(0)), steps)
+    assert check((recipe, {"in0": random_rows(146, 60), "in1": random_rows(1146, 60)}), [146]) > 10
