@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -333,12 +337,18 @@ def test_run_to_the_terminal(flow_file: Path) -> None:
 def test_what_this_process_cannot_do(flow_file: Path) -> None:
     """Each option that only Spark has is named, all at once, and the exit code is that of a wrong call."""
     for more, said in (
-        (["--checkpoint", "c"], "--checkpoint: of the command that is Spark's"),
+        (["--checkpoint", "c", "--slots", 2], "--slots 2: with --checkpoint it has one"),
         (["--master", "local[2]"], "--master: that is Spark's"),
-        (["--follow"], "--follow, which is the default: it reads what there is and ends"),
+        (
+            ["--follow"],
+            "--follow, which is the default: without --checkpoint it reads what there is and ends",
+        ),
         (["--follow"], "ends add --once, or leave out --engine local"),
-        (["--follow", "--checkpoint", "c"], "leave these out and add --once, or leave"),
-        (["--follow", "--trigger", "1 second"], "--trigger: it has no batches"),
+        (["--follow", "--master", "m"], "leave these out and add --once, or leave"),
+        (
+            ["--follow", "--trigger", "1 second"],
+            "--trigger: without --checkpoint it has no batches",
+        ),
         (["--output", "s3a://bucket/out"], "s3a://bucket/out is not on a disk of this machine"),
         (["--output", "x,format=csv,quoteAll=true"], "option 'quoteAll': it has only compression"),
         (["--output", "x,compression=zstd"], "its Parquet is compressed by snappy"),
@@ -348,11 +358,11 @@ def test_what_this_process_cannot_do(flow_file: Path) -> None:
     words = flow_file.with_name("words.csv")
     code, text = command(
         "run", flow_file, "--input", f"{words},max_files_per_trigger=1", "--once", "--engine",
-        "local", "--checkpoint", "c",
+        "local", "--checkpoint", "c", "--slots", 2,
     )  # fmt: skip
     assert code == 2
     assert "max_files_per_trigger: it has no batches" in text
-    assert "--checkpoint" in text
+    assert "--slots 2" in text
     asked = local_engine.Asked(once=True, drain=True)
     assert not list(local_engine.why_not(asked, {}, {}))
 
@@ -369,3 +379,35 @@ def test_a_run_that_fails_leaves_no_output(flow_file: Path) -> None:
     assert not [*out.glob("*")]
     flow_file.write_text(FLOW)
     assert local(flow_file, "--engine", "local", "--output", out)[0] == 0
+
+
+@pytest.mark.slow
+def test_a_checkpoint_in_this_process(flow_file: Path) -> None:
+    """Starts go on where the last one stopped, and each row is written once; followed until Ctrl-C it commits."""
+    words = flow_file.parent / "words"
+    words.mkdir()
+    out, state = flow_file.with_name("out"), flow_file.with_name("state")
+    given = [
+        "run", flow_file, "--input", f"{words},format=csv", "--output", f"{out},format=json",
+        "--checkpoint", state, "--engine", "local",
+    ]  # fmt: skip
+    for number, name in enumerate(("river", "delta")):
+        (words / f"{number}.csv").write_text(f"text\n{name}\n")
+        code, text = command(*given, "--once")
+        assert code == 0, text
+    assert len(list(out.glob("batch=*"))) == 2
+    (words / "2.csv").write_text("text\nbank\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "thalweg", *map(str, given), "--trigger", "1 second"],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 60
+        while len(list(out.glob("batch=*"))) < 3 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0, process.stderr and process.stderr.read()
+    finally:
+        process.kill()
+    found = [row for batch in sorted(out.glob("batch=*")) for row in read_back(batch, "json")]
+    assert found == ["river", "delta", "bank"]

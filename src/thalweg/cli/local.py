@@ -1,7 +1,8 @@
-"""``thalweg run --engine local``: the flow in this process, without Spark and without a checkpoint.
+"""``thalweg run --engine local``: the flow in this process, without Spark.
 
-Inputs are read once, to their end, and the end is the end: open windows close. Files are written as Spark's host
-writes a first batch, ``batch=0/``, so that who reads them need not know which engine it was.
+Without a checkpoint inputs are read once, to their end, and the end is the end: open windows close. Files are written
+as Spark's host writes a first batch, ``batch=0/``, so that who reads them need not know which engine it was. With it
+the run goes on where it stopped, and can follow its inputs.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ from thalweg.printing import Terminal
 _LOOK_S: Final = 0.25
 _SAY_S: Final = 2.0
 #: The reason where no option is too many, but one is missing.
-_FOLLOWS: Final = "--follow, which is the default: it reads what there is and ends"
+_FOLLOWS: Final = (
+    "--follow, which is the default: without --checkpoint it reads what there is and ends"
+)
 #: The ends of the names of texts by what compresses them.
 _ENDS: Final = {"none": "", "uncompressed": "", "gzip": ".gz", "bzip2": ".bz2", "zstd": ".zst"}
 
@@ -57,16 +60,17 @@ def why_not(
 ) -> Iterator[str]:
     """What of all that only Spark can do; nothing where one process is enough."""
     if asked.checkpoint:
-        yield "--checkpoint: of the command that is Spark's; in Python tw.run(checkpoint=) keeps one in a process"
-    if asked.trigger:
-        yield "--trigger: it has no batches"
+        if asked.slots > 1:
+            yield f"--slots {asked.slots}: with --checkpoint it has one"
+    elif asked.trigger:
+        yield "--trigger: without --checkpoint it has no batches"
     elif not asked.once:
         yield _FOLLOWS
     if asked.master:
         yield "--master: that is Spark's"
     for name, one in inputs.items():
         if one.described is not None:
-            if getattr(one.described, "follow", False):
+            if asked.once and getattr(one.described, "follow", False):
                 yield f"--input {name}: {one.path} is followed: add ,follow=false"
             continue
         if "max_files_per_trigger" in one.options:
@@ -75,7 +79,15 @@ def why_not(
             yield f"--input {name}: {one.path} is not on a disk of this machine"
     for name, one in outputs.items():
         if one.format != "console" and one.described is None:
-            yield from (f"--output {name}: {why}" for why in _why_not_written(one))
+            why_not = _why_not_in_batches if asked.checkpoint else _why_not_written
+            yield from (f"--output {name}: {why}" for why in why_not(one))
+
+
+def _why_not_in_batches(given: Given) -> Iterator[str]:
+    if not is_here(given.path):
+        yield f"{given.path} is not on a disk of this machine"
+    for key in given.options:
+        yield f"option {key!r}: with --checkpoint it has none"
 
 
 def _why_not_written(given: Given) -> Iterator[str]:
@@ -116,15 +128,17 @@ def run_local(
     inputs: Mapping[str, Given],
     outputs: Mapping[str, Given],
     display: Display,
-    *,
-    slots: int = 1,
+    asked: Asked,
 ) -> Mapping[str, Mapping[str, int]]:
     """Runs the flow to the end of its inputs, and gives the counts by operator.
 
     Raises:
-        ThalwegError: what stopped it, Ctrl-C included: then no output appears.
+        ThalwegError: what stopped it; without a checkpoint Ctrl-C, too: then no output appears.
     """
+    if asked.checkpoint:
+        return _run_on_checkpoint(flow, inputs, outputs, display, asked)
     _refuse_used_folders(outputs)
+    slots = asked.slots
     sinks: dict[str, Any] = {
         node.name: Uncollected() for node in flow.nodes if isinstance(node, Sink)
     }
@@ -142,6 +156,59 @@ def run_local(
         if isinstance(sink, TerminalSink):
             sink.show()
     return counts
+
+
+def _run_on_checkpoint(
+    flow: Flow,
+    inputs: Mapping[str, Given],
+    outputs: Mapping[str, Given],
+    display: Display,
+    asked: Asked,
+) -> Mapping[str, Mapping[str, int]]:
+    """Goes on from the checkpoint until the inputs end, or Ctrl-C ends it behind a commit."""
+    sinks: dict[str, Any] = {
+        node.name: Uncollected() for node in flow.nodes if isinstance(node, Sink)
+    }
+    sinks |= {name: _batch_sink(one, asked) for name, one in outputs.items()}
+    sources = {name: _source(one) if asked.once else _followed(one) for name, one in inputs.items()}
+    with tw.start() as running:
+        run = running.add(
+            flow, sources, sinks, checkpoint=asked.checkpoint, every=asked.trigger or None,
+            end="drain" if asked.drain else "keep",
+        )  # fmt: skip
+        with interrupts() as stop:
+            looks = 0
+            while not run.wait(_LOOK_S):
+                looks += 1
+                if looks % round(_SAY_S / _LOOK_S) == 0:
+                    display.say(embedded_line(run.progress()))
+                if stop.is_set():
+                    display.say("stopping behind a commit …")
+                    run.end()
+                    stop.clear()
+        counts = run.result().counts
+    for sink in sinks.values():
+        if isinstance(sink, TerminalSink):
+            sink.show()
+    return counts
+
+
+def _batch_sink(given: Given, asked: Asked) -> Any:
+    """An output that gets the rows of batch after batch."""
+    if given.described is not None:
+        return given.described
+    if given.format == "console":
+        most = given.options.get("max_rows", 20)
+        return TerminalSink(most) if asked.once else BatchesOnTerminal(most)
+    return tw.to_files(resolve(given.path)[1], given.format)  # type: ignore[call-overload]
+
+
+def _followed(given: Given) -> Any:
+    """An input whose further rows are waited for."""
+    if given.described is not None:
+        return given.described
+    options: Any = given.options
+    return tw.files(resolve(given.path)[1], given.format, follow=True, **options)  # type: ignore[arg-type]
 
 
 def _is_folder(given: Given) -> bool:
@@ -240,3 +307,12 @@ class TerminalSink:
                 f"{self._node.name}: {counted(self._total, 'row')}", record, rows, self._total
             )
         )
+
+
+class BatchesOnTerminal(TerminalSink):
+    """Prints rows as they come."""
+
+    def write(self, chunk: Chunk) -> None:
+        super().write(chunk)
+        self.show()
+        self._kept, self._total = [], 0

@@ -56,8 +56,8 @@ def run(
     engine: Annotated[
         Literal["spark", "local", "auto"],
         typer.Option(
-            help="spark; local: this process, no Java, no checkpoint, needs --once and ends the input as --drain does;"
-            " auto: local where that gives what Spark would."
+            help="spark; local: this process, no Java; without --checkpoint it needs --once, and ends the input as"
+            " --drain does; auto: local where that gives what Spark would."
         ),
     ] = "spark",
     checkpoint: Annotated[
@@ -84,7 +84,7 @@ def run(
     display = open_display(verbose=verbose, live=not on_console)
     try:
         if _is_local(engine, asked, inputs, outputs, display):
-            counts = run_local(flow, inputs, outputs, display, slots=slots)
+            counts = run_local(flow, inputs, outputs, display, asked)
         else:
             counts = _run_on_spark(flow, inputs, outputs, asked, when, display)
     finally:
@@ -107,9 +107,11 @@ def _is_local(
     reasons = list(why_not(asked, inputs, outputs))
     if engine == "local":
         refuse_local(reasons)
-        if not asked.drain:
+        if not asked.drain and not asked.checkpoint:
             display.say("the input ends with its last row, as with --drain: open windows close")
         return True
+    if asked.checkpoint:
+        reasons.insert(0, "--checkpoint: it may be Spark's")
     if engine == "spark":
         if not reasons:
             ends = "" if asked.drain else "; it ends the input, as --drain does"
