@@ -206,6 +206,12 @@ class Chunk:
     def __len__(self) -> int:
         return self.length
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values, hidden ones included."""
+        values = [*(one.values for one in self.columns), *self.order.values()]
+        return sum(one.nbytes for one in values)
+
     @classmethod
     def empty(cls, schema: Schema, order: Iterable[str] = ()) -> Chunk:
         """No rows, with these order columns."""

@@ -36,8 +36,11 @@ from thalweg.slots import slot_state
 from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.slot_state import Before, HeldEngine, clocks_of, resume
 
-#: A batch ends early where so many rows for sinks have gathered.
-_MOST_ROWS: Final = 4_000_000
+#: A batch ends early where so many bytes of rows for sinks have gathered: of these as soon as commits take a small share
+#: of the time, of those at once.
+_MANY_BYTES, _MOST_BYTES = 96 << 20, 256 << 20
+#: The share, one in so many.
+_SHARE: Final = 20
 #: How long a run that found nothing to read waits before it looks again, seconds: at first, and at most.
 _LOOK_S: Final = (0.005, 0.2)
 End: TypeAlias = Literal["drain", "keep"]
@@ -94,6 +97,8 @@ class DurableBatches:
     ) -> None:
         self._work, self._store, self._latest, self._defaults = work, store, latest, defaults
         self._query = query_of(store, latest)
+        #: how long the last commit took, seconds
+        self._commit_s = 0.0
         self._batch = 0 if latest is None else latest.batch + 1
         self._plan = planned.read(store.fs, store.root, self._batch)
         resume(work.held, self._before(), 0, work.routes)
@@ -186,7 +191,7 @@ class DurableBatches:
         return plan
 
     def _read_rounds(self, stop: Stop) -> None:
-        until = time.monotonic() + self._work.durable.every_s
+        began = time.monotonic()
         wait_s, longest_s = _LOOK_S
         while not (self._reading.is_over or stop.is_set() or self._work.halted.is_set()):
             rows = self._rows_in()
@@ -196,10 +201,17 @@ class DurableBatches:
                 wait_s = min(2 * wait_s, longest_s)
             else:
                 wait_s = _LOOK_S[0]
-            if self._reading.rounds and (
-                time.monotonic() >= until or self._work.outputs.rows >= _MOST_ROWS
-            ):
+            if self._reading.rounds and self._is_time(time.monotonic() - began):
                 return
+
+    def _is_time(self, passed_s: float) -> bool:
+        """Whether to commit, so many seconds after the batch has begun."""
+        held = self._work.outputs.nbytes
+        return (
+            passed_s >= self._work.durable.every_s
+            or held >= _MOST_BYTES
+            or (held >= _MANY_BYTES and passed_s >= _SHARE * self._commit_s)
+        )
 
     def _rows_in(self) -> int:
         counts = self._work.held.engine.counts
@@ -224,6 +236,7 @@ class DurableBatches:
 
     def _commit(self, before: Before, plan: Planned) -> None:
         work, store, batch = self._work, self._store, self._batch
+        began = time.monotonic()
         attempt = uuid.uuid4().hex[:8]
         place = SegmentPlace(batch, 0, 0, attempt)
         saved = slot_state.save(work.held, before, 0, place, attempt)
@@ -248,6 +261,7 @@ class DurableBatches:
         )
         store.commit(record, found)
         self._committed(record, rows)
+        self._commit_s = time.monotonic() - began
 
     def _closed(self, plan: Planned) -> list[str]:
         """The sources that hold back no other any more."""
