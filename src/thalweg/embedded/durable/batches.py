@@ -36,8 +36,8 @@ from thalweg.slots import slot_state
 from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.slot_state import Before, HeldEngine, clocks_of, resume
 
-#: A batch ends early where so many bytes of rows for sinks have gathered: of these as soon as commits take a small share
-#: of the time, of those at once.
+#: A batch ends early where so many bytes of rows for sinks have gathered: at the first number as soon as commits take a
+#: small share of the time, at the second at once.
 _MANY_BYTES, _MOST_BYTES = 96 << 20, 256 << 20
 #: The share, one in so many.
 _SHARE: Final = 20
