@@ -281,25 +281,27 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
         tw.to_delta,
         {
             "path": "a", "partition_by": "n", "mode": "upsert", "key": ["n"], "storage_options": {},
-            "patience_s": 1.0,
+            "patience": "1 second",
         },
     ),
     "tw.to_postgres": lambda: (
         tw.to_postgres,
-        {"dsn": "host=h", "table": "t", "key": "n", "create": False, "patience_s": 1.0},
+        {"dsn": "host=h", "table": "t", "key": "n", "create": False, "patience": "1 second"},
     ),
     "tw.to_iceberg": lambda: (
         tw.to_iceberg,
         {
-            "catalog": "c", "table": "n.t", "key": "n", "create": False, "properties": {}, "patience_s": 1.0,
+            "catalog": "c", "table": "n.t", "key": "n", "create": False, "properties": {}, "patience": "1 second",
         },
     ),
-    "tw.postgres": lambda: (tw.postgres, {"dsn": "host=h", "table": "t", "order_by": "n"}),
+    "tw.postgres": lambda: (
+        tw.postgres, {"dsn": "host=h", "table": "t", "order_by": "n", "patience": "1 s"},
+    ),
     "tw.postgres_changes": lambda: (
         tw.postgres_changes,
         {
             "dsn": "host=h", "publication": "p", "slot": "s", "table": "t", "follow": False, "create": False,
-            "confirm": "read", "max_rows": 3,
+            "confirm": "read", "max_rows": 3, "patience": "1 s",
         },
     ),
     "tw.redis_stream": lambda: (
@@ -474,7 +476,6 @@ ACCEPTS: Final[Mapping[str, set[str]]] = {
     "partition_by": {"None"},
     "storage_options": {"None"},
     "max_rows": {"None"},
-    "patience_s": {"0"},
     "tw.to_postgres(key)": {"None"},
     "tw.to_iceberg(key)": {"None"},
     "tw.to_iceberg(properties)": {"None"},
