@@ -69,7 +69,7 @@ def test_options_of_files(tmp_path: Path) -> None:
         tw.files(path, "csv", sep=";")
     with pytest.raises(tw.BuildError, match="delimiter is an option of csv, not of json"):
         tw.files(path, "json", delimiter=";")
-    with pytest.raises(tw.BuildError, match="format is one of"):
+    with pytest.raises(tw.BuildError, match="format: expected one of"):
         tw.files(path, "xml")  # type: ignore[arg-type]
     with pytest.raises(tw.BuildError, match="expected a path, a glob or several"):
         tw.files([])

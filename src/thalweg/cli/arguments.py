@@ -121,7 +121,7 @@ def parse(text: str, names: Sequence[str] = ()) -> Given:
     name, equals, path = first.partition("=")
     if not equals or not (name in names or _NAME.fullmatch(name)):
         name, path = "", first
-    return Given(name, path, options.pop("format", ""), options)
+    return Given(name, path, options.pop("format", "").lower(), options)
 
 
 def _described(given: Given, flag: str) -> Given:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thalweg.checks import require_flag, require_text
+from thalweg.checks import known_keywords, require_flag, require_text
 from thalweg.connectors.fitting_columns import (
     cast_rows,
     check_columns,
@@ -185,6 +185,7 @@ def _unreachable(place: str, error: Exception) -> EnvironmentProblem:
     )
 
 
+@known_keywords
 def to_iceberg(
     catalog: str,
     table: str,

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import numpy as np
 import pyarrow as pa
 
-from thalweg.checks import path_of, refuse, require_function
+from thalweg.checks import one_of, path_of, refuse, require_function
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.contracts import Fed
 from thalweg.connectors.fitting import part_chunk
@@ -37,7 +37,8 @@ Decode = Callable[[bytes], Any]
 _ONE_LINE: Final = bytes.maketrans(b"\n\r", b"  ")
 #: Confluent's framing of Avro: a zero byte and the number of a schema.
 _FRAME_BYTES: Final = 5
-
+#: The options of JSON that make sense of a message.
+MESSAGE_OPTIONS: Final = ("epoch_unit", "timestamp_formats", "nanoseconds")
 
 _JSON: Final = ReadOptions(format="json")
 
@@ -84,12 +85,8 @@ def message_options(
     Raises:
         BuildError: one is not known, or they do not go together.
     """
-    for name, given, known in (
-        ("format", format, get_args(ValueFormat)),
-        ("tombstones", tombstones, get_args(Tombstones)),
-    ):
-        if given not in known:
-            raise refuse(verb, name, f"one of {', '.join(known)}", given)
+    format = one_of(verb, "format", format, get_args(ValueFormat))
+    tombstones = one_of(verb, "tombstones", tombstones, get_args(Tombstones))
     if decode is not None:
         require_function(verb, decode=decode)
     if (schema is not None) != (format == "avro"):
@@ -105,7 +102,7 @@ def message_options(
         decode,
         None if schema is None else path_of(verb, "schema", schema),
         tombstones,
-        read_options(verb, "json", options, tuple(fields)),
+        read_options(verb, "json", options, tuple(fields), MESSAGE_OPTIONS),
         tuple(named.items()),
     )
 

@@ -12,7 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from thalweg.checkpoint.paths import absolute
-from thalweg.checks import is_int_from, path_of, refuse, require_count, require_flag
+from thalweg.checks import (
+    is_int_from,
+    known_keywords,
+    one_of,
+    path_of,
+    refuse,
+    require_count,
+    require_flag,
+)
 from thalweg.connectors.contracts import Feed, Stop
 from thalweg.connectors.delta import tables
 from thalweg.connectors.delta.versions import DataFile, Versions
@@ -253,6 +261,7 @@ def _repeated(value: Any, kind: pa.DataType, rows: int) -> pa.Array:
     return pa.repeat(scalar.cast(kind), rows)
 
 
+@known_keywords
 def delta(
     path: str,
     *,
@@ -282,8 +291,7 @@ def delta(
         BuildError: an argument cannot be meant.
     """
     require_flag("delta", follow=follow)
-    if on_change not in get_args(OnChange):
-        raise refuse("delta", "on_change", f"one of {', '.join(get_args(OnChange))}", on_change)
+    on_change = one_of("delta", "on_change", on_change, get_args(OnChange))
     if max_rows is not None:
         require_count("delta: max_rows", max_rows)
     first, first_us = _start(start)

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import pyarrow as pa
 
 from thalweg.checkpoint.paths import absolute
-from thalweg.checks import path_of, refuse
+from thalweg.checks import known_keywords, one_of, path_of
 from thalweg.connectors.delta import tables
 from thalweg.connectors.fitting_columns import (
     cast_rows,
@@ -239,6 +239,7 @@ def _refuse_empty_texts(place: str, batch: int, table: pa.Table, names: Sequence
             )
 
 
+@known_keywords
 def to_delta(
     path: str,
     *,
@@ -263,8 +264,7 @@ def to_delta(
     Raises:
         BuildError: an argument cannot be meant.
     """
-    if mode not in get_args(Mode):
-        raise refuse("to_delta", "mode", f"one of {', '.join(get_args(Mode))}", mode)
+    mode = one_of("to_delta", "mode", mode, get_args(Mode))
     keys = field_names("to_delta", "key", key)
     if bool(keys) != (mode == "upsert"):
         raise BuildError(

@@ -9,6 +9,8 @@ from typing import Any, Literal, get_args
 
 from thalweg.checks import (
     is_int_from,
+    known_keywords_and,
+    one_of,
     refuse,
     require_flag,
     require_optional_text,
@@ -17,6 +19,7 @@ from thalweg.checks import (
 )
 from thalweg.connectors.logs import LogReader
 from thalweg.connectors.messages import (
+    MESSAGE_OPTIONS,
     Decode,
     MessageOptions,
     MessageParser,
@@ -58,6 +61,7 @@ class NatsLog:
         return NatsReader(self)
 
 
+@known_keywords_and(*MESSAGE_OPTIONS)
 def nats(
     url: str,
     stream: str,
@@ -110,8 +114,7 @@ def nats(
     require_flag("nats", follow=follow)
     if max_rows is not None:
         require_rows("nats", max_rows=max_rows)
-    if on_loss not in get_args(OnLoss):
-        raise refuse("nats", "on_loss", f"one of {', '.join(get_args(OnLoss))}", on_loss)
+    on_loss = one_of("nats", "on_loss", on_loss, get_args(OnLoss))
     beside = {"subject_field": subject_field, "sequence": sequence, "timestamp": timestamp}
     made = message_options("nats", beside, format=format, decode=decode, schema=schema, **options)
     servers = servers_at("nats", url, config, patience)

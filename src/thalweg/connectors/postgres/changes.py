@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args
 
-from thalweg.checks import refuse, require_count, require_flag, require_text
+from thalweg.checks import known_keywords, one_of, require_count, require_flag, require_text
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.contracts import BadRow, Feed, Stop
 from thalweg.connectors.fitting import fitted, kept
@@ -294,6 +294,7 @@ def _fields(source: Source, change: RowChange) -> dict[str, Any]:
     return out
 
 
+@known_keywords
 def postgres_changes(
     dsn: str,
     publication: str,
@@ -332,8 +333,7 @@ def postgres_changes(
     require_flag("postgres_changes", follow=follow, create=create)
     if table is not None:
         require_text("postgres_changes", table=table)
-    if confirm not in get_args(Confirm):
-        raise refuse("postgres_changes", "confirm", "commit or read", confirm)
+    confirm = one_of("postgres_changes", "confirm", confirm, get_args(Confirm))
     if max_rows is not None:
         require_count("postgres_changes: max_rows", max_rows)
     return PostgresChanges(

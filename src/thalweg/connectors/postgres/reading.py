@@ -8,7 +8,7 @@ import datetime
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from thalweg.checks import require_text
+from thalweg.checks import known_keywords, require_text
 from thalweg.connectors.contracts import Feed, Stop
 from thalweg.connectors.fitting import part_chunk
 from thalweg.connectors.logs import Positions
@@ -210,6 +210,7 @@ def _texts(connection: Any, statement: Any, chunk_rows: int) -> Iterator[bytes]:
         yield b"".join(held)
 
 
+@known_keywords
 def postgres(
     dsn: str,
     table: str,

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from thalweg.checks import require_flag, require_text
+from thalweg.checks import known_keywords, require_flag, require_text
 from thalweg.connectors.names import check_field, field_names
 from thalweg.connectors.once import Left, Numbers, last_of_each, shown_row
 from thalweg.connectors.postgres import connection as pg
@@ -198,6 +198,7 @@ class PostgresWriter:
         return False
 
 
+@known_keywords
 def to_postgres(
     dsn: str,
     table: str,

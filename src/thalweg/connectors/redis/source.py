@@ -9,6 +9,8 @@ from typing import Any, Final, Literal, get_args
 
 from thalweg.checks import (
     is_int_from,
+    known_keywords_and,
+    one_of,
     refuse,
     require_flag,
     require_optional_text,
@@ -17,6 +19,7 @@ from thalweg.checks import (
 )
 from thalweg.connectors.logs import LogReader
 from thalweg.connectors.messages import (
+    MESSAGE_OPTIONS,
     MessageOptions,
     MessageParser,
     ValueFormat,
@@ -70,6 +73,7 @@ class RedisLog:
         return RedisReader(self)
 
 
+@known_keywords_and(*MESSAGE_OPTIONS)
 def redis_stream(
     url: str,
     stream: str,
@@ -116,8 +120,7 @@ def redis_stream(
     require_flag(verb, follow=follow)
     if max_rows is not None:
         require_rows(verb, max_rows=max_rows)
-    if on_loss not in get_args(OnLoss):
-        raise refuse(verb, "on_loss", f"one of {', '.join(get_args(OnLoss))}", on_loss)
+    on_loss = one_of(verb, "on_loss", on_loss, get_args(OnLoss))
     if value is None and format != "json":
         raise refuse(verb, "format", "'json' where value= does not name a field", format)
     if format == "avro":
