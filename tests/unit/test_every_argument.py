@@ -308,7 +308,8 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
         tw.redis_stream,
         {
             "url": "redis://h", "stream": "s", "value": "v", "format": "json", "follow": False, "max_rows": 3,
-            "start": "earliest", "on_loss": "skip", "entry_id": "i", "timestamp": "t", "patience": "1 s",
+            "start": "earliest", "on_loss": "skip", "missing": "fail", "entry_id": "i", "timestamp": "t",
+            "patience": "1 s",
         },
     ),
     "tw.to_redis": lambda: (
@@ -318,8 +319,8 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
         tw.nats,
         {
             "url": "nats://h", "stream": "s", "subject": "a", "follow": False, "max_rows": 3, "start": "earliest",
-            "on_loss": "skip", "format": "json", "subject_field": "f", "sequence": "n", "timestamp": "t",
-            "patience": "1 s", "config": {},
+            "on_loss": "skip", "missing": "fail", "format": "json", "subject_field": "f", "sequence": "n",
+            "timestamp": "t", "patience": "1 s", "config": {},
         },
     ),
     "tw.to_nats": lambda: (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import io
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, get_args
 
@@ -31,8 +32,11 @@ from thalweg.flow.records import Field, Schema
 
 ValueFormat = Literal["json", "text", "bytes", "avro"]
 Tombstones = Literal["reject", "skip", "null"]
+#: What becomes of a log that is not there, or has nothing of what is asked for.
+Missing = Literal["warn", "fail"]
 Decode = Callable[[bytes], Any]
 
+_LOG: Final = logging.getLogger("thalweg")
 #: JSON has line ends only between its tokens.
 _ONE_LINE: Final = bytes.maketrans(b"\n\r", b"  ")
 #: Confluent's framing of Avro: a zero byte and the number of a schema.
@@ -105,6 +109,19 @@ def message_options(
         read_options(verb, "json", options, tuple(fields), MESSAGE_OPTIONS),
         tuple(named.items()),
     )
+
+
+def told_missing(told: str, missing: Missing) -> None:
+    """Says that there is nothing to read yet, where a wrong name looks the same.
+
+    Raises:
+        EnvironmentProblem: that is to end the run.
+    """
+    if missing == "fail":
+        raise EnvironmentProblem(
+            f"{told}\n  to begin with nothing all the same, set missing='warn'"
+        )
+    _LOG.warning("%s; it is read as empty (missing='fail' refuses that)", told)
 
 
 class MessageContent(NamedTuple):

@@ -27,7 +27,7 @@ from thalweg.connectors.delta.versions import DataFile, Versions
 from thalweg.connectors.fitting import part_chunk
 from thalweg.connectors.logs import Positions
 from thalweg.connectors.readers import BadRow, rows_from_table
-from thalweg.errors import DataError
+from thalweg.errors import BuildError, DataError
 from thalweg.flow.operators.nodes import Source
 from thalweg.times import timestamp
 
@@ -112,6 +112,12 @@ class DeltaReader:
             at = VersionPlace(versions.newest() + 1)
         else:
             at = VersionPlace(0 if log.start == "earliest" else int(log.start))
+            newest = versions.newest()
+            if at.version > newest + 1:
+                raise BuildError(
+                    f"{self._log.place}: start={at.version}: its newest version is {newest}; give a version up to"
+                    f" {newest + 1}, the next one, or start='latest'"
+                )
         return {LANE: str(at)}
 
     def end(self, since: Positions) -> Positions:

@@ -23,6 +23,7 @@ from thalweg.connectors.messages import (
     Decode,
     MessageOptions,
     MessageParser,
+    Missing,
     ValueFormat,
     message_options,
 )
@@ -47,6 +48,7 @@ class NatsLog:
     start: str | int | tuple[int]
     on_loss: OnLoss
     options: MessageOptions
+    missing: Missing = "warn"
 
     made_by = "tw.nats(...)"
 
@@ -71,6 +73,7 @@ def nats(
     max_rows: int | None = None,
     start: str | int | datetime.datetime = "earliest",
     on_loss: OnLoss = "fail",
+    missing: Missing = "warn",
     format: ValueFormat = "json",
     decode: Decode | None = None,
     schema: str | None = None,
@@ -96,6 +99,8 @@ def nats(
             at a time (ISO 8601 text, or a datetime).
         on_loss: messages that were removed before they were read end the run with an error (``"fail"``), or are
             skipped with a warning that counts them (``"skip"``).
+        missing: a stream without a message of the subject is said in the log when a run begins and read as an empty one
+            (``"warn"``), or ends it (``"fail"``); one without the stream itself always does.
         format: of the values: ``"json"``, ``"text"``, ``"bytes"`` or ``"avro"``.
         decode: a function from the value's bytes to a row, in place of a format.
         schema: the path of an Avro schema.
@@ -115,10 +120,13 @@ def nats(
     if max_rows is not None:
         require_rows("nats", max_rows=max_rows)
     on_loss = one_of("nats", "on_loss", on_loss, get_args(OnLoss))
+    missing = one_of("nats", "missing", missing, get_args(Missing))
     beside = {"subject_field": subject_field, "sequence": sequence, "timestamp": timestamp}
     made = message_options("nats", beside, format=format, decode=decode, schema=schema, **options)
     servers = servers_at("nats", url, config, patience)
-    return NatsLog(servers, stream, subject, follow, max_rows, _start(start), on_loss, made)
+    return NatsLog(
+        servers, stream, subject, follow, max_rows, _start(start), on_loss, made, missing
+    )
 
 
 def _start(given: Any) -> str | int | tuple[int]:
