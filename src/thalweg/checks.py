@@ -7,13 +7,20 @@ on to others is checked there.
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import math
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeGuard
+import types
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ParamSpec, TypeGuard, TypeVar
 
 from thalweg.brief import brief
 from thalweg.errors import BuildError
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+Class = TypeVar("Class")
 
 #: Characters of a value that a message shows.
 _SHOWN = 80
@@ -45,8 +52,22 @@ def refuse(where: str, name: str, expected: str, value: Any) -> BuildError:
 
 def meant(name: Any, known: Iterable[str]) -> str:
     """``; did you mean 'header'?`` where one of the names is near to what came, else nothing."""
-    near = difflib.get_close_matches(str(name), [str(one) for one in known], n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    lowered = {str(one).lower(): str(one) for one in known}
+    near = difflib.get_close_matches(str(name).lower(), lowered, n=1, cutoff=0.6)
+    return f"; did you mean {lowered[near[0]]!r}?" if near else ""
+
+
+def one_of(where: str, name: str, value: Any, known: Iterable[str]) -> Any:
+    """The word of those that is meant, whatever the case of its letters.
+
+    Raises:
+        BuildError: it is none of them.
+    """
+    words = tuple(known)
+    if isinstance(value, str) and value.lower() in words:
+        return value.lower()
+    error = refuse(where, name, f"one of {', '.join(words)}", value)
+    raise BuildError(f"{error}{meant(value, words) if isinstance(value, str) else ''}")
 
 
 def is_int_from(value: Any, least: int) -> TypeGuard[int]:
@@ -162,3 +183,60 @@ def require_seconds(
     for name, value in values.items():
         if not is_length(value, above=above):
             raise refuse(where, name, f"{unit} {'above 0' if above else 'from 0 on'}", value)
+
+
+def known_keywords(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """The function, with an error of ours for a keyword that it does not have, in place of a bare TypeError.
+
+    Example::
+
+        >>> @known_keywords
+        ... def to_table(path: str) -> None: ...
+        >>> to_table(pth="out")
+        Traceback (most recent call last):
+        thalweg.errors.BuildError: to_table: there is no option 'pth'; there are path; did you mean 'path'?
+    """
+    parameters = inspect.signature(function).parameters.values()
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return function  # it looks at them itself
+    return _keywords_of(function, ())
+
+
+def known_keywords_and(
+    *more: str,
+) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
+    """As :func:`known_keywords`, of a function that passes on these keywords besides its own."""
+    return lambda function: _keywords_of(function, more)
+
+
+def _keywords_of(
+    function: Callable[Given, Result], more: tuple[str, ...]
+) -> Callable[Given, Result]:
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = inspect.signature(function).parameters.values()
+    names = [one.name for one in parameters if one.kind in named and one.name != "self"]
+    names += more
+
+    @functools.wraps(function)
+    def checked(*args: Given.args, **given: Given.kwargs) -> Result:
+        for name in given:
+            if name not in names:
+                raise no_option(function.__qualname__.removesuffix(".__init__"), name, names)
+        return function(*args, **given)
+
+    return checked
+
+
+def no_option(where: str, name: str, names: Iterable[str]) -> BuildError:
+    """The error of a keyword that a function does not have."""
+    known = list(names)
+    there = f"there are {', '.join(known)}" if known else "there are none"
+    return BuildError(f"{where}: there is no option {name!r}; {there}{meant(name, known)}")
+
+
+def known_keywords_of(owner: type[Class]) -> type[Class]:
+    """The class, whose public methods and constructor are as :func:`known_keywords` makes them."""
+    for name, one in list(vars(owner).items()):
+        if isinstance(one, types.FunctionType) and (name == "__init__" or name[0] != "_"):
+            setattr(owner, name, known_keywords(one))
+    return owner

@@ -127,6 +127,8 @@ def test_a_flow_that_is_wrong(tmp_path: Path) -> None:
         (["--input", "{words},header=maybe"], "header is true or yes or 1, or false or no or 0"),
         (["--input", "{words},max_files_per_trigger=x"], "max_files_per_trigger is a whole number"),
         (["--input", "{words},max_files_per_trigger=0"], "max_files_per_trigger is a whole number"),
+        (["--input", "{folder}"], "1 in folders below, such as "),
+        (["--input", "{folder},recursive=yes", "--output", "x.orc"], "format is one of parquet"),
         (["--input", "wrds=x"], "did you mean 'words'?"),
         (["--input", "{words},delimeter=;"], "did you mean 'delimiter'?"),
         (["--input", "{words}", "--output", "x,partitionBy=a"], "no option 'partitionBy'"),
@@ -149,7 +151,10 @@ def test_wrong_calls_of_run(flow_file: Path, arguments: list[str], said: str) ->
     """A wrong argument is found before Spark starts, and exit code 2 says it was the call."""
     words = flow_file.with_name("words.csv")
     words.write_text("text\nriver\n")
-    filled = [one.format(words=words, flow=flow_file) for one in arguments]
+    folder = flow_file.with_name("deep")
+    (folder / "batch=0").mkdir(parents=True)
+    (folder / "batch=0" / "part.csv").write_text("text\nriver\n")
+    filled = [one.format(words=words, flow=flow_file, folder=folder) for one in arguments]
     code, text = command("run", flow_file, *filled)
     text = " ".join(text.split())
     assert said in text

@@ -252,3 +252,11 @@ def test_arguments_that_cannot_be_meant(place: str) -> None:
     with pytest.raises(tw.EnvironmentProblem, match="there is no Delta table"):
         read(tw.delta(place, follow=False))
     assert "hidden" not in repr(tw.delta(place, storage_options={"secret": "hidden"}))
+
+
+def test_a_version_that_is_far_ahead(place: str) -> None:
+    """A start behind the next version is refused with the newest one; the next one itself is where a log goes on."""
+    append(place, ("a", 1))
+    with pytest.raises(tw.BuildError, match=r"start=99: its newest version is 0; give .* up to 1,"):
+        read(tw.delta(place, follow=False, start=99))
+    assert len(read(tw.delta(place, follow=False, start=1))) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import logging
 import threading
@@ -266,3 +267,20 @@ def test_options_are_checked() -> None:
     url = "nats://me:secret@host:4222"
     for one in (tw.nats(url, "s", config={"token": "secret"}), tw.to_nats(url, "s")):
         assert "secret" not in repr(one) and "host:4222" in repr(one)
+
+
+def test_a_subject_that_no_message_has(
+    server: NatsServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said with the subjects that there are, or ends the run; one with messages is neither."""
+    name = make(server)
+    send(server, name, [0, 3])
+    for missing in ("warn", "fail"):
+        log = tw.nats(server.url, name, subject=f"{name}.0", follow=False, missing=missing)
+        assert tw.run(copied(), {"rows": log}).rows("out") == [Row(0), Row(3)]
+    assert caplog.text == ""
+    wrong = tw.nats(server.url, name, subject=f"{name}.zero", follow=False)
+    assert tw.run(copied(), {"rows": wrong}).rows("out") == []
+    assert f"no message of subject '{name}.zero' yet, and takes {name}.*" in caplog.text
+    with pytest.raises(tw.EnvironmentProblem, match="no message of subject"):
+        tw.run(copied(), {"rows": dataclasses.replace(wrong, missing="fail")})

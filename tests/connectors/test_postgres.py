@@ -344,16 +344,26 @@ def test_a_commit_whose_answer_was_lost_counts(
     assert rows_of(server, name) == [("a", 1), ("b", 2), ("c", 3)]
 
 
-def test_a_server_that_cannot_be_reached(server: Server) -> None:
-    """The message has the place and no password; what no patience helps fails at once."""
+def test_a_server_that_cannot_be_reached(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """Waiting is said at once; the error has the place and no password; what no patience helps fails."""
     with pytest.raises(
         tw.EnvironmentProblem,
-        match=r"postgresql://127.0.0.1:1/db/t cannot be reached.*tried for 0.1 s",
+        match=r"(?s)postgresql://127.0.0.1:1/db/t has not answered for .* patience=",
     ) as caught:
-        tw.to_postgres("postgresql://u:hidden@127.0.0.1:1/db", "t", patience_s=0.1).open(
+        tw.to_postgres("postgresql://u:hidden@127.0.0.1:1/db", "t", patience="0.1 seconds").open(
             node(Pair), "q"
         )
     assert "hidden" not in str(caught.value)
+    flow = tw.Flow("unreachable")
+    flow.source("in", Pair).sink("out")
+    for given in (
+        tw.postgres("host=127.0.0.1 port=1", "t", patience="0.1 seconds"),
+        tw.postgres_changes("host=127.0.0.1 port=1", "p", slot="s", patience="0.1 seconds"),
+    ):
+        with pytest.raises(tw.EnvironmentProblem, match=r"127.0.0.1:1/.* has not answered"):
+            tw.run(flow, {"in": given})
+    assert all("is waited for 0 s more" in one.message for one in caplog.records)
+    assert len(caplog.records) == 3  # said with the first try, not when patience is over
     nowhere = server.dsn.replace("/postgres", "/nowhere")
     with pytest.raises(
         tw.EnvironmentProblem, match=r'written: .*"nowhere" does not exist'

@@ -341,3 +341,30 @@ def test_options_are_checked() -> None:
     target = tw.to_redis(url, "s")
     for one in (tw.redis_stream(url, "s"), target, target.place):
         assert "secret" not in repr(one) and "host:6379/3" in repr(one)
+
+
+def test_a_stream_that_is_not_there(
+    server: Valkey, stream: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said, not read as empty without a word; or it ends the run. An empty one is neither."""
+    log = tw.redis_stream(server.url, stream, follow=False)
+    assert tw.run(copied(), {"rows": log}).rows("out") == []
+    assert f"has no stream {stream!r}; it is read as empty" in caplog.text
+    refused = tw.redis_stream(server.url, stream, follow=False, missing="fail")
+    with pytest.raises(tw.EnvironmentProblem, match=f"has no stream {stream!r}"):
+        tw.run(copied(), {"rows": refused})
+    send(server, stream, range(1))
+    server.client.xtrim(stream, maxlen=0)
+    caplog.clear()
+    assert (
+        tw.run(
+            copied(),
+            {
+                "rows": tw.redis_stream(
+                    server.url, stream, follow=False, missing="fail", start="latest"
+                )
+            },
+        ).rows("out")
+        == []
+    )
+    assert caplog.text == ""

@@ -163,7 +163,9 @@ def test_a_function_in_machine_code_gives_what_python_gives() -> None:
         rows = [Made(*one) for one in values]
         testing.assert_same(flow, {"a": rows, "b": rows}, seeds=[1], compile=("auto",))
         with pytest.raises(
-            tw.OperatorError, match=r"ZeroDivisionError.*\n  function: .*raised at line"
+            tw.OperatorError,
+            match=r"ZeroDivisionError.*\n  function: .*raised at line .*\n"
+            r"  row:      Made\(.*\n  row:      Made\(",
         ):
             tw.run(flow, {"a": [Made(0, 0)], "b": [Made(0, 0)]})
 

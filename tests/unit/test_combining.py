@@ -260,7 +260,9 @@ def test_other_mistakes() -> None:
     rows = flow.source("rows", Row, order_by="ts")
     with pytest.raises(BuildError, match="put the key into a field by map"):
         rows.key_by(lambda one: one.amount, into=int, grouping="partial")
-    with pytest.raises(BuildError, match="grouping is one of 'fields', 'partial', got 'shuffle'"):
+    with pytest.raises(
+        BuildError, match="grouping: expected one of fields, partial, got 'shuffle'"
+    ):
         rows.key_by("key", grouping="shuffle")  # type: ignore[arg-type]
     with pytest.raises(BuildError, match="say what to compute"):
         by_key().window(5)

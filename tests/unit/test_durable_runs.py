@@ -475,3 +475,24 @@ def test_beside_others(tmp_path: Path) -> None:
     )
     expected = testing.reference(make_flow(), {"sales": rows}).sinks["sums"]
     assert [one["shop"] for one in seen] == [row.shop for row in expected]
+
+
+def test_an_output_that_moves_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A checkpoint that goes on with another place says both, once; the same place, however written, says nothing."""
+    (tmp_path / "in").mkdir()
+    rows = make_rows(9)
+
+    def go(place: Path, count: int) -> None:
+        write_csv(tmp_path / "in" / f"{count}.csv", rows[count - 3 : count], count)
+        outputs = {"sums": tw.to_files(place, "csv")}
+        inputs = {"sales": tw.files(tmp_path / "in")}
+        tw.run(make_flow(), inputs, outputs, checkpoint=tmp_path / "ckpt", end="keep")
+
+    go(tmp_path / "one.csv", 3)
+    go(tmp_path / "in" / ".." / "one.csv", 6)
+    assert "from here on" not in caplog.text
+    for _ in range(2):
+        go(tmp_path / "two.csv", 9)
+    said = f"sink 'sums': the checkpoint has written to {tmp_path}/one.csv until now"
+    assert caplog.text.count(said) == caplog.text.count("from here on") == 1
+    assert f"writes to {tmp_path}/two.csv;" in caplog.text

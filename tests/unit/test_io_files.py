@@ -69,7 +69,7 @@ def test_options_of_files(tmp_path: Path) -> None:
         tw.files(path, "csv", sep=";")
     with pytest.raises(tw.BuildError, match="delimiter is an option of csv, not of json"):
         tw.files(path, "json", delimiter=";")
-    with pytest.raises(tw.BuildError, match="format is one of"):
+    with pytest.raises(tw.BuildError, match="format: expected one of"):
         tw.files(path, "xml")  # type: ignore[arg-type]
     with pytest.raises(tw.BuildError, match="expected a path, a glob or several"):
         tw.files([])
@@ -83,6 +83,15 @@ def test_no_files(tmp_path: Path) -> None:
         tw.files(tmp_path / "*.csv").rows(source_node(), 1, never())
     with pytest.raises(tw.BuildError, match=r"files: there are no files at .*give format="):
         tw.files(tmp_path)
+    put(tmp_path / "batch=0" / "x.csv", "a,b\n1,x\n", 0)
+    below = (
+        r"no files at .* itself, but 1 in folders below, such as .*batch=0/x.csv; recursive=True"
+    )
+    with pytest.raises(tw.BuildError, match=rf"^files: there are {below} reads these$"):
+        tw.files(tmp_path)
+    with pytest.raises(tw.BuildError, match=rf"input 'pairs': there are {below}"):
+        tw.files(tmp_path, "csv").rows(source_node(), 1, never())
+    assert read_files(tw.files(tmp_path, recursive=True)) == [1]
 
 
 def test_compressed_text(tmp_path: Path) -> None:

@@ -133,7 +133,9 @@ def test_lines_that_would_be_several() -> None:
 
 def test_arguments() -> None:
     """A format and an address that cannot be are refused at once; a record when the run begins."""
-    with pytest.raises(tw.BuildError, match="to_tcp: format is one of json, csv, not 'parquet'"):
+    with pytest.raises(
+        tw.BuildError, match="to_tcp: format: expected one of json, csv, got 'parquet'"
+    ):
         tw.to_tcp("here", 1, "parquet")  # type: ignore[arg-type]
     with pytest.raises(tw.BuildError, match="to_tcp: port is a number from 1 to 65535, not 0"):
         tw.to_tcp("here", 0, "csv")

@@ -127,7 +127,7 @@ def test_tcp_arguments() -> None:
         (("", 1, "csv"), "host is a name"),
         (("here", 0, "csv"), "port is a number from 1 to 65535, not 0"),
         (("here", "1", "csv"), "port is a number"),
-        (("here", 1, "parquet"), "format is one of csv, json, text, not 'parquet'"),
+        (("here", 1, "parquet"), "format: expected one of csv, json, text, got 'parquet'"),
     ):
         with pytest.raises(tw.BuildError, match=message):
             tw.tcp_lines(*wrong)  # type: ignore[arg-type]

@@ -267,7 +267,7 @@ def test_refused_sources() -> None:
     for options in ({}, {"order_by": "ts", "lane": "n"}):
         with pytest.raises(tw.BuildError, match="order='key' needs order_by, and no lane"):
             flow.source("clicks", Click, order="key", **options)
-    with pytest.raises(tw.BuildError, match="order is one of 'total', 'key'"):
+    with pytest.raises(tw.BuildError, match="order: expected one of total, key"):
         flow.source("clicks", Click, order_by="ts", order="user")  # type: ignore[arg-type]
     flow.source("clicks", Click, order_by="ts", order="key").sink("all")
     with pytest.raises(tw.BuildError, match="no operator by key reads it"):

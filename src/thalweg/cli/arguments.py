@@ -11,7 +11,7 @@ import typer
 
 from thalweg.checkpoint.paths import resolve
 from thalweg.checks import meant
-from thalweg.connectors.files import FORMATS
+from thalweg.connectors.files import BELOW, FORMATS, nothing_at
 from thalweg.connectors.readers import Format, ReadOptions, list_files
 from thalweg.connectors.registry import Role, described, require_known, scheme_of
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
@@ -27,7 +27,7 @@ _COMPRESSED: Final = re.compile(r"\.(gz|bz2|zst|xz)$")
 _OPTION: Final = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 _NAME: Final = re.compile(r"[A-Za-z_][\w-]*")
 _OUTPUT_FORMATS: Final = ("parquet", "json", "csv")
-_FLAGS: Final = ("header", "recursive", "growing")
+_FLAGS: Final = ("header", "recursive", "growing", "partitions")
 _YES: Final = ("true", "yes", "1")
 _NO: Final = ("false", "no", "0")
 _NUMBERS: Final = ("max_files_per_trigger", "max_rows")
@@ -121,7 +121,7 @@ def parse(text: str, names: Sequence[str] = ()) -> Given:
     name, equals, path = first.partition("=")
     if not equals or not (name in names or _NAME.fullmatch(name)):
         name, path = "", first
-    return Given(name, path, options.pop("format", ""), options)
+    return Given(name, path, options.pop("format", "").lower(), options)
 
 
 def _described(given: Given, flag: str) -> Given:
@@ -155,7 +155,7 @@ def _input(given: Given, source: Source) -> Given:
     format = given.format
     more: dict[str, Any] = {}
     if not format:
-        format, more = _found_format(given, source)
+        format, more = _found_format(given, source, options)
     elif format not in get_args(Format):
         raise typer.BadParameter(
             f"{given.name}: format is one of {', '.join(get_args(Format))}, not {format!r}",
@@ -193,11 +193,14 @@ def _number(key: str, text: str, flag: str) -> int:
     return int(text)
 
 
-def _found_format(given: Given, source: Source) -> tuple[str, dict[str, Any]]:
+def _found_format(
+    given: Given, source: Source, options: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
     """The format that the names of the files say, or text where the record is one of lines."""
     try:
         fs, path = resolve(given.path)
-        names = [file.path for file in list_files(fs, path)]
+        deep = bool(options.get("recursive") or options.get("partitions"))
+        names = [file.path for file in list_files(fs, path, recursive=deep)]
     except DataError as error:
         raise typer.BadParameter(f"{given.name}: {error}", param_hint="--input") from None
     found = {extension_of(name) for name in names}
@@ -209,7 +212,7 @@ def _found_format(given: Given, source: Source) -> tuple[str, dict[str, Any]]:
     said = (
         f"the files there end in {', '.join(sorted(found))}"
         if names
-        else "there are no files there"
+        else nothing_at([given.path]).replace(BELOW, ",recursive=yes")
     )
     raise typer.BadParameter(
         f"{given.name}: the format of {given.path} is not clear ({said});"

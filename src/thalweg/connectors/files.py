@@ -49,6 +49,8 @@ def format_of(path: str) -> Format | None:
     return FORMATS.get(end.lower())
 
 
+#: The option that reads files in folders below.
+BELOW: Final = "recursive=True"
 #: How long a look for new files is put off that found none, seconds.
 _LOOK_S: Final = 0.5
 
@@ -84,9 +86,7 @@ class FileSource:
         except DataError as error:
             raise BuildError(f"input {source.name!r}: {error}") from None
         if not found and not self.follow:
-            raise BuildError(
-                f"input {source.name!r}: there are no files at {', '.join(self.paths)}"
-            )
+            raise BuildError(f"input {source.name!r}: {nothing_at(self.paths)}")
         return self._read(source, found, chunk_rows, stop)
 
     def close(self) -> None:
@@ -130,6 +130,21 @@ def find(paths: Sequence[str], *, recursive: bool) -> list[Found]:
         for one in list_files(fs, inner, recursive=recursive):
             found[one.path] = Found(fs, one)
     return sorted(found.values(), key=lambda one: (one.info.mtime_us, one.info.path))
+
+
+def nothing_at(paths: Sequence[str]) -> str:
+    """What to say where there are no files: maybe they lie in folders below, as those of batches do."""
+    places = ", ".join(paths)
+    try:
+        below = find(paths, recursive=True)
+    except DataError:
+        below = []
+    if not below:
+        return f"there are no files at {places}"
+    return (
+        f"there are no files at {places} itself, but {len(below)} in folders below, such as {below[0].info.path};"
+        f" {BELOW} reads these"
+    )
 
 
 def file_chunks(
@@ -213,7 +228,8 @@ def _format_of_all(paths: Sequence[str], *, recursive: bool) -> Format:
             raise BuildError(f"files: {error}") from None
     formats = {name: format_of(name) for name in names}
     if not formats:
-        raise BuildError(f"files: there are no files at {', '.join(paths)}; give format=")
+        said = nothing_at(paths)
+        raise BuildError(f"files: {said}{'' if BELOW in said else '; give format='}")
     chosen = next(iter(formats.values()))
     odd = next((name for name, one in formats.items() if one is None or one != chosen), None)
     if chosen is None or odd is not None:

@@ -7,13 +7,14 @@ so its own repeats are switched off here, and each try begins with the table as 
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thalweg.checks import require_flag, require_seconds, require_text
+from thalweg.checks import known_keywords, require_flag, require_text
 from thalweg.connectors.fitting_columns import (
     cast_rows,
     check_columns,
@@ -21,7 +22,8 @@ from thalweg.connectors.fitting_columns import (
     with_nulls,
 )
 from thalweg.connectors.names import check_field, field_names
-from thalweg.connectors.once import Left, Numbers, last_of_each, patiently, shown_row
+from thalweg.connectors.once import Left, Numbers, last_of_each, shown_row
+from thalweg.connectors.waiting import CONFLICT, PeerWait, answered, patience_of
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
 from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators.nodes import Sink
@@ -125,10 +127,10 @@ class IcebergWriter:
             errors.ServiceUnavailableError, errors.ValidationException,
         )  # fmt: skip
         try:
-            patiently(
+            answered(
+                PeerWait(self._target.place, self._target.patience_s, trouble=CONFLICT),
                 lambda: self._try(batch, table),
                 lambda error: isinstance(error, passing),
-                self._target.patience_s,
             )
         except (EnvironmentProblem, BuildError, DataError):
             raise
@@ -183,6 +185,7 @@ def _unreachable(place: str, error: Exception) -> EnvironmentProblem:
     )
 
 
+@known_keywords
 def to_iceberg(
     catalog: str,
     table: str,
@@ -190,7 +193,7 @@ def to_iceberg(
     key: str | Sequence[str] | None = None,
     create: bool = True,
     properties: Mapping[str, str] | None = None,
-    patience_s: float = 60.0,
+    patience: str | datetime.timedelta = "1 minute",
 ) -> IcebergTarget:
     """Writes a sink's rows to an Iceberg table, each batch once, in every host.
 
@@ -203,7 +206,7 @@ def to_iceberg(
         key: fields by which a row takes the place of another, the last one of a batch; None: rows are appended.
         create: whether a table that is missing is made, without partitions.
         properties: of the catalog: ``{"type": "rest", "uri": …}``.
-        patience_s: how long a batch is tried that meets the commits of others, in seconds.
+        patience: how long a batch is tried that meets the commits of others.
 
     Raises:
         BuildError: an argument cannot be meant.
@@ -212,7 +215,6 @@ def to_iceberg(
     if "." not in table:
         raise BuildError(f"to_iceberg: table: expected 'namespace.table', got {table!r}")
     require_flag("to_iceberg", create=create)
-    require_seconds("to_iceberg", patience_s=patience_s)
     pairs: Any = () if properties is None else properties
     if isinstance(pairs, Mapping):
         pairs = tuple(sorted(pairs.items()))
@@ -221,4 +223,4 @@ def to_iceberg(
     ):
         raise BuildError("to_iceberg: properties: expected a dict of texts by name")
     keys = field_names("to_iceberg", "key", key)
-    return IcebergTarget(catalog, table, keys, create, pairs, float(patience_s))
+    return IcebergTarget(catalog, table, keys, create, pairs, patience_of("to_iceberg", patience))

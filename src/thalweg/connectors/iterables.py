@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from thalweg.checks import refuse, require_seconds
+from thalweg.checks import known_keywords, refuse, require_seconds
 from thalweg.connectors.contracts import LINGER_S, Feed, Stop
 from thalweg.connectors.fitting import Fitter
 from thalweg.connectors.handover import Handover
@@ -134,6 +134,7 @@ def _read_ahead(name: str, items: Iterable[Any], handover: Handover) -> None:
         handover.close()
 
 
+@known_keywords
 def from_iterable(items: Iterable[Any], *, linger_s: float = LINGER_S) -> IterableSource:
     """Reads an iterable, which may be endless, as the input of a source.
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import io
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
 
-from thalweg.checks import path_of, refuse, require_function
+from thalweg.checks import one_of, path_of, refuse, require_function
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.contracts import Fed
 from thalweg.connectors.fitting import part_chunk
@@ -31,13 +32,17 @@ from thalweg.flow.records import Field, Schema
 
 ValueFormat = Literal["json", "text", "bytes", "avro"]
 Tombstones = Literal["reject", "skip", "null"]
+#: What becomes of a log that is not there, or has nothing of what is asked for.
+Missing = Literal["warn", "fail"]
 Decode = Callable[[bytes], Any]
 
+_LOG: Final = logging.getLogger("thalweg")
 #: JSON has line ends only between its tokens.
 _ONE_LINE: Final = bytes.maketrans(b"\n\r", b"  ")
 #: Confluent's framing of Avro: a zero byte and the number of a schema.
 _FRAME_BYTES: Final = 5
-
+#: The options of JSON that make sense of a message.
+MESSAGE_OPTIONS: Final = ("epoch_unit", "timestamp_formats", "nanoseconds")
 
 _JSON: Final = ReadOptions(format="json")
 
@@ -84,12 +89,8 @@ def message_options(
     Raises:
         BuildError: one is not known, or they do not go together.
     """
-    for name, given, known in (
-        ("format", format, get_args(ValueFormat)),
-        ("tombstones", tombstones, get_args(Tombstones)),
-    ):
-        if given not in known:
-            raise refuse(verb, name, f"one of {', '.join(known)}", given)
+    format = one_of(verb, "format", format, get_args(ValueFormat))
+    tombstones = one_of(verb, "tombstones", tombstones, get_args(Tombstones))
     if decode is not None:
         require_function(verb, decode=decode)
     if (schema is not None) != (format == "avro"):
@@ -105,9 +106,22 @@ def message_options(
         decode,
         None if schema is None else path_of(verb, "schema", schema),
         tombstones,
-        read_options(verb, "json", options, tuple(fields)),
+        read_options(verb, "json", options, tuple(fields), MESSAGE_OPTIONS),
         tuple(named.items()),
     )
+
+
+def told_missing(told: str, missing: Missing) -> None:
+    """Says that there is nothing to read yet, where a wrong name looks the same.
+
+    Raises:
+        EnvironmentProblem: that is to end the run.
+    """
+    if missing == "fail":
+        raise EnvironmentProblem(
+            f"{told}\n  to begin with nothing all the same, set missing='warn'"
+        )
+    _LOG.warning("%s; it is read as empty (missing='fail' refuses that)", told)
 
 
 class MessageContent(NamedTuple):

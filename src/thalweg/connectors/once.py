@@ -1,4 +1,4 @@
-"""Batches that count once: which of them a target has, whose they are, and how often one is tried.
+"""Batches that count once: which of them a target has, and whose they are.
 
 A writer asks the target, inside the transaction of a batch, which batch of this query and sink it has. What it finds
 is what the writer itself left, or another process writes the same batches.
@@ -6,19 +6,13 @@ is what the writer itself left, or another process writes the same batches.
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from thalweg.errors import EnvironmentProblem
 
-T = TypeVar("T")
-
-#: The pauses between tries, seconds: the first, and the longest.
-PAUSES_S: Final = (0.05, 5.0)
 #: Characters of a row that a message shows.
 _ROW: Final = 300
 
@@ -79,26 +73,6 @@ class Numbers:
             f" {left}, and it is {have}. This one ends, the other goes on; nothing was written twice.\n"
             "Let one process at a time run the query."
         )
-
-
-def patiently(
-    call: Callable[[], T], is_passing: Callable[[Exception], bool], patience_s: float
-) -> T:
-    """Calls until it succeeds, with growing pauses while what it raises may pass.
-
-    Raises:
-        Exception: of the last try, or one that will not pass.
-    """
-    pause, longest = PAUSES_S
-    deadline = time.monotonic() + patience_s
-    while True:
-        try:
-            return call()
-        except Exception as error:
-            if not is_passing(error) or time.monotonic() + pause > deadline:
-                raise
-        time.sleep(pause)
-        pause = min(2 * pause, longest)
 
 
 def last_of_each(table: pa.Table, key: tuple[str, ...]) -> pa.Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Final
 
-from thalweg.checks import require_flag, require_rows, require_seconds
+from thalweg.checks import known_keywords, require_flag, require_rows, require_seconds
 from thalweg.connectors.contracts import LINGER_S, Feed, Stop
 from thalweg.connectors.fitting import Fitter
 from thalweg.connectors.handover import Handover
@@ -82,6 +82,7 @@ class PushSource:
             self.close()
 
 
+@known_keywords
 def push_source(
     *, capacity: int = CAPACITY, linger_s: float = LINGER_S, record: bool = False
 ) -> PushSource:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from thalweg.brief import counted
-from thalweg.checks import kind_of, meant, require_function
+from thalweg.checks import kind_of, known_keywords, meant, require_function
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.contracts import RowSink
 from thalweg.connectors.embedded.target_sink import TargetSink
@@ -104,6 +104,7 @@ def _failure(sink: str, function: Function, row: str, error: Exception) -> Opera
     return OperatorError(text, operator=f"sink:{sink}", row=row)
 
 
+@known_keywords
 def each(function: Callable[[Any], Any]) -> EachSink:
     """Calls ``function(record)`` for each row of a sink, in order; what it returns is ignored.
 
@@ -113,6 +114,7 @@ def each(function: Callable[[Any], Any]) -> EachSink:
     return EachSink(_checked(function, "each", "record"))
 
 
+@known_keywords
 def batches(function: Callable[[pa.RecordBatch], Any]) -> BatchSink:
     """Calls ``function(batch)`` with the rows of a sink, in order, as they come: a pyarrow.RecordBatch at a time.
 

@@ -1,11 +1,14 @@
-"""How long a peer that does not answer is waited for: with growing pauses, said in the log, and not for ever."""
+"""How long a peer that does not answer, or a table that others write, is waited for.
+
+With growing pauses, said in the log with the first failure and every ten seconds, and not for ever.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from thalweg.checks import refuse
 from thalweg.connectors.contracts import Stop, never
@@ -43,6 +46,21 @@ def patience_of(verb: str, patience: Any) -> float:
     return patience_s
 
 
+class Trouble(NamedTuple):
+    """How messages call what is waited for to be over: now, when patience is over, and when it is over."""
+
+    now: str
+    still: str
+    over: str
+
+
+SILENCE: Final = Trouble("does not answer", "has not answered", "answers again")
+#: Others write the same table, and a commit finds theirs before it.
+CONFLICT: Final = Trouble(
+    "takes no commit, as others commit", "has met commits of others", "takes commits again"
+)
+
+
 class PeerWait:
     """Waits for one peer: a pause for each failure, longer each time, until it has answered again.
 
@@ -50,11 +68,18 @@ class PeerWait:
         place: the peer, as messages call it.
         patience_s: how long it is waited for.
         stop: ends a pause.
+        trouble: what is waited for to be over.
     """
 
-    def __init__(self, place: str, patience_s: float, stop: Stop | None = None) -> None:
+    def __init__(
+        self,
+        place: str,
+        patience_s: float,
+        stop: Stop | None = None,
+        trouble: Trouble = SILENCE,
+    ) -> None:
         self._place, self._patience_s = place, patience_s
-        self._stop = stop or never()
+        self._stop, self._trouble = stop or never(), trouble
         self._since = time.monotonic()
         self._told: float | None = None
         self._pause_s, self._longest_s = PAUSE_S
@@ -69,14 +94,18 @@ class PeerWait:
         waited = time.monotonic() - self._since
         if waited >= self._patience_s:
             raise EnvironmentProblem(
-                f"{self._place} has not answered for {waited:.0f} s: {reason}\n"
+                f"{self._place} {self._trouble.still} for {waited:.0f} s: {reason}\n"
                 "  patience= says how long it is waited for"
             )
         if self._told is None or waited - self._told >= TELL_S:
             self._told = waited
             left = self._patience_s - waited
             _LOG.warning(
-                "%s does not answer (%s); it is waited for %.0f s more", self._place, reason, left
+                "%s %s (%s); it is waited for %.0f s more",
+                self._place,
+                self._trouble.now,
+                reason,
+                left,
             )
         if self._stop.wait(self._pause_s):
             raise WaitEnded
@@ -85,15 +114,24 @@ class PeerWait:
     def worked(self) -> None:
         """It answers."""
         if self._told is not None:
-            _LOG.warning("%s answers again", self._place)
+            _LOG.warning("%s %s", self._place, self._trouble.over)
         self._told, self._since = None, time.monotonic()
         self._pause_s = PAUSE_S[0]
 
 
 def answered(
-    wait: PeerWait, call: Callable[[], Result], may_pass: Callable[[Exception], bool]
+    wait: PeerWait,
+    call: Callable[[], Result],
+    may_pass: Callable[[Exception], bool],
+    told: Callable[[Exception], str] = str,
 ) -> Result:
     """What the call gives, once it succeeds.
+
+    Args:
+        wait: for whom the call asks.
+        call: may be made again.
+        may_pass: whether the same again may succeed.
+        told: what an error says, without secrets.
 
     Raises:
         Exception: of the call, one that will not pass.
@@ -106,7 +144,7 @@ def answered(
         except Exception as error:
             if not may_pass(error):
                 raise
-            wait.failed(str(error) or type(error).__name__)
+            wait.failed(told(error) or type(error).__name__)
         else:
             wait.worked()
             return found

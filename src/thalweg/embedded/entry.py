@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, overload
 
-from thalweg.checks import meant, require_mapping
+from thalweg.checks import known_keywords, meant, require_mapping
 from thalweg.connectors import GivenSink
 from thalweg.elasticity import Controller
 from thalweg.embedded.amount import SMALL, rows_at_most
@@ -68,6 +68,7 @@ def run(
 ) -> dict[str, Result]: ...
 
 
+@known_keywords
 def run(
     flow: Flow | Sequence[Flow],
     inputs: Mapping[str, Any],

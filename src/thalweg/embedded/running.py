@@ -7,7 +7,13 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Literal
 
 from thalweg.brief import counted
-from thalweg.checks import require_class, require_count, require_instance, require_mapping
+from thalweg.checks import (
+    known_keywords,
+    require_class,
+    require_count,
+    require_instance,
+    require_mapping,
+)
 from thalweg.connectors import GivenSink
 from thalweg.elasticity import Controller
 from thalweg.embedded.durable import (
@@ -271,6 +277,7 @@ class Running:
         self.stop()
 
 
+@known_keywords
 def start(
     *,
     threads: int | Literal["auto"] | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
-from thalweg.checks import meant, require_flag, require_text
+from thalweg.checks import known_keywords_of, meant, require_flag, require_text
 from thalweg.errors import BuildError
 from thalweg.flow import added
 from thalweg.flow.generics import Out, Row
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _ARGUMENTS = ("by_time", "name", "into", "max_waiting")
 
 
+@known_keywords_of
 class SeveralVerbs:
     """The verbs of a flow over several streams."""
 

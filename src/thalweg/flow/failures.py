@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final
 
@@ -76,14 +77,21 @@ def operator_error(
     return made
 
 
-def coroutine_error(operator: str, function: Function, error: BaseException) -> OperatorError:
-    """The error that stops a query when an operator with its own driver loop raised."""
+def coroutine_error(
+    operator: str, function: Function, error: BaseException, rows: Sequence[Any] = ()
+) -> OperatorError:
+    """The error that stops a query when an operator with its own driver loop, or on several rows, raised.
+
+    ``rows`` are those that the function was called with, where they are known.
+    """
     of_asyncio = isinstance(error, RuntimeError) and str(error) == _NO_LOOP
     hint = f"\n  {_NO_ASYNCIO}" if of_asyncio else ""
+    told = [f"\n  row:      {shorten(one)}" for one in rows]
     return OperatorError(
         f"operator {operator!r} failed: {reason_of(error)}\n"
-        f"{_place(function)}{_raised_at(function, error)}{hint}",
+        f"{_place(function)}{_raised_at(function, error)}{hint}{''.join(told)}",
         operator=operator,
+        row=", ".join(map(shorten, rows)),
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from thalweg.brief import counted
 from thalweg.checks import (
+    known_keywords_of,
     refuse,
     require_flag,
     require_optional_text,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from thalweg.flow.records import Schema
 
 
+@known_keywords_of
 class Flow(SeveralVerbs):
     """A named graph of operators.
 

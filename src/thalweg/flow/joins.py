@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args, overload
 
-from thalweg.checks import refuse, require_flag, require_text
+from thalweg.checks import known_keywords_of, refuse, require_flag, require_text
 from thalweg.errors import BuildError
 from thalweg.flow import added
 from thalweg.flow.fields.user_rows import Adapter
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from thalweg.flow.streams import Stream
 
 
+@known_keywords_of
 class JoinVerbs(Generic[Row]):
     """The verbs of a stream."""
 
@@ -180,7 +181,7 @@ class JoinVerbs(Generic[Row]):
         time = event_time(label, left, right)
         check_order(name, left, right)
         pairs = key_pairs(label, on)
-        choice("how", how, get_args(How), name)
+        how = choice("how", how, get_args(How), name)
         reach = reach_of(label, time, within, before, after)
         tagged = tagged_rows(label, left.schema, right.schema, time, pairs, reach, how)
         kept, instead, record = flat(left.schema, right.schema, pairs, how)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
-from thalweg.checks import refuse
+from thalweg.checks import known_keywords_of, refuse
 from thalweg.errors import BuildError, SchemaError
 from thalweg.flow import added
 from thalweg.flow.fields.user_rows import Adapter
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from thalweg.flow.streams import Deduped, Stream
 
 
+@known_keywords_of
 class KeyedStream(WindowVerbs[Row, KeyValue]):
     """A stream grouped by key: its verbs see each key's rows in order, with a state for each key."""
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
+from thalweg.checks import known_keywords_of
 from thalweg.errors import BuildError
 from thalweg.flow import added
 from thalweg.flow.fields.field_types import FieldType, Kind
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from thalweg.flow.streams import Stream
 
 
+@known_keywords_of
 class KeyedParts(Generic[Row, KeyValue]):
     """A stream and the key of its rows."""
 

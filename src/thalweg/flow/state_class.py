@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar, dataclass_transform
 
-from thalweg.checks import meant
+from thalweg.checks import known_keywords, meant
 from thalweg.errors import SchemaError
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.fields.hints import hints_of
@@ -107,6 +107,7 @@ _STATE: Final = "__thalweg_state__"
 _Class = TypeVar("_Class")
 
 
+@known_keywords
 @dataclass_transform(kw_only_default=True)
 def state(cls: type[_Class]) -> type[_Class]:
     """Declares a state class: annotated fields, each with a default (a Timer's is NEVER).

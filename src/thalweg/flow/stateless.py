@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, overload
 
+from thalweg.checks import known_keywords_of
 from thalweg.errors import BuildError
 from thalweg.flow.fields.field_types import FieldType
 from thalweg.flow.fields.user_rows import Adapter
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from thalweg.flow.streams import Stream
 
 
+@known_keywords_of
 class StatelessVerbs(Generic[Row]):
     """The verbs of a stream whose functions see a row, or a batch, and nothing else."""
 

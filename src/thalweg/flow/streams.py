@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from thalweg.checks import refuse, require_flag, require_function, require_text
+from thalweg.checks import known_keywords_of, refuse, require_flag, require_function, require_text
 from thalweg.errors import BuildError
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.fields.user_rows import Adapter
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from thalweg.flow.flow import Flow
 
 
+@known_keywords_of
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Stream(JoinVerbs[Row], StatelessVerbs[Row]):
     """An ordered stream of records; the verbs append operators to its flow.
@@ -183,7 +184,7 @@ class Stream(JoinVerbs[Row], StatelessVerbs[Row]):
                 aggregates that merge exactly (count, min, max, sum of an int): rows of a key become parts of its
                 aggregates where they are, which are merged in the key's slot, so that a hot key is no hot slot.
         """
-        choice("grouping", grouping, ("fields", "partial"), "key_by")
+        grouping = choice("grouping", grouping, ("fields", "partial"), "key_by")
         if not isinstance(buckets, int) or isinstance(buckets, bool) or not 1 <= buckets <= 65_536:
             raise BuildError(f"key_by: buckets is a number from 1 to 65536, got {buckets!r}")
         if not keys:

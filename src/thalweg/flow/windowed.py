@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
+from thalweg.checks import known_keywords_of
 from thalweg.errors import BuildError
 from thalweg.flow import added
 from thalweg.flow.generics import KeyValue, Out, Row, Several
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from thalweg.flow.streams import Stream
 
 
+@known_keywords_of
 class WindowVerbs(KeyedParts[Row, KeyValue]):
     """The verbs of windows."""
 

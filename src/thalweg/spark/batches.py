@@ -29,6 +29,7 @@ from thalweg.checkpoint.hosts.opened import require_unfinished
 from thalweg.checkpoint.hosts.plan_manifest import manifest_of
 from thalweg.connectors.target_writes import TargetWrites
 from thalweg.connectors.targets import Target
+from thalweg.connectors.written.known_places import tell_moved
 from thalweg.engine.build import prepare
 from thalweg.plan.plan import Plan
 from thalweg.spark.batch_thread import query_here
@@ -129,6 +130,7 @@ class BatchRunner:
             refuse_used_folders(self.sinks)
         carried = manifests.reconcile(store.fs, store.root, manifest_of(self.plan))
         self._defaults = {name: carried.defaults(name) for name in carried.operators}
+        tell_moved(store.fs, store.root, self.sinks)
         latest = records.latest(store.fs, store.root)
         require_unfinished(latest, store.location)
         self.counts = {k: dict(v) for k, v in latest.counters.items()} if latest else {}

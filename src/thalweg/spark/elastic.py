@@ -14,7 +14,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-from thalweg.checks import is_int_from
+from thalweg.checks import is_int_from, known_keywords_of
 from thalweg.elasticity import (
     BatchCosts,
     Combined,
@@ -33,6 +33,7 @@ _LOG: Final = logging.getLogger("thalweg")
 LEAST_ROWS: Final = 10_000
 
 
+@known_keywords_of
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Elastic:
     """A number of ``slots`` or ``threads`` for :func:`thalweg.spark.start` that adapts while the query runs.

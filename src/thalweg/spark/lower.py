@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from thalweg.checks import path_of, require_rows
+from thalweg.checks import known_keywords, path_of, require_rows
 from thalweg.connectors.names import check_names
 from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.errors import BuildError
@@ -24,6 +24,7 @@ from thalweg.spark.reading import inputs as io
 from thalweg.spark.writing.sinks import decode_frame
 
 
+@known_keywords
 def lower(
     flow: Flow,
     inputs: Mapping[str, Any],

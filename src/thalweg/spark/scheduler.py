@@ -19,7 +19,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from thalweg.brief import brief, brief_repr
-from thalweg.checks import require_int, require_seconds, require_text
+from thalweg.checks import known_keywords_of, require_int, require_seconds, require_text
 from thalweg.errors import SchedulingError
 from thalweg.scheduling.admission import Admission, Admitted, MostUrgentFirst, QueryStats
 from thalweg.scheduling.rounds import RoundPolicy
@@ -78,6 +78,7 @@ class SchedulerProgress:
     decisions: tuple[Admitted, ...]
 
 
+@known_keywords_of
 class Scheduler:
     """Admits the batches of several queries by a policy: give it to each ``start``, or :meth:`admit` by hand.
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from thalweg.checks import known_keywords
 from thalweg.connectors.logs import Log
 from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.errors import BuildError
@@ -34,6 +35,7 @@ from thalweg.spark.writing.sinks import check_targets, refuse_inside, sinks_of
 from thalweg.workers.warm import is_warm, warm_beside
 
 
+@known_keywords
 def start(
     flow: Flow,
     inputs: Mapping[str, Any],

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from thalweg.checks import refuse
+from thalweg.checks import known_keywords, refuse
 from thalweg.times import NEVER
 
 
@@ -31,6 +31,7 @@ def know(query: Progressing) -> None:
         _QUERIES[query.id] = query
 
 
+@known_keywords
 def progress_of(event: Any) -> dict[str, Any] | None:
     """Spark's progress in its own form with true rows, watermarks and state, for a StreamingQueryListener.
 

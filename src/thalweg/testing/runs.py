@@ -7,11 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from thalweg.checks import (
-    require_flag,
-    require_instance,
-    require_mapping,
-)
+from thalweg.checks import known_keywords, require_flag, require_instance, require_mapping
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.names import check_names
 from thalweg.connectors.readers import rows_from_table
@@ -33,6 +29,7 @@ from thalweg.workers.options import Options
 Cuts = Sequence[int] | Mapping[str, Sequence[int]]
 
 
+@known_keywords
 def run(
     flow: Flow,
     inputs: Mapping[str, Any],
@@ -94,6 +91,7 @@ def run(
         session.close()
 
 
+@known_keywords
 def reference(
     flow: Flow, inputs: Mapping[str, Iterable[Any]], *, end: bool = True
 ) -> CheckedResult:

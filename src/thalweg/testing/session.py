@@ -9,12 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from thalweg.brief import brief, brief_repr
-from thalweg.checks import (
-    is_int_from,
-    refuse,
-    require_instance,
-    require_rows,
-)
+from thalweg.checks import is_int_from, known_keywords_of, refuse, require_instance, require_rows
 from thalweg.columns.chunks import Chunk, Column
 from thalweg.columns.keys import KeySpec
 from thalweg.connectors import BadRow, as_source, never
@@ -61,6 +56,7 @@ class CheckedResult:
         return found
 
 
+@known_keywords_of
 class Session:
     """Runs a flow by hand, with a manual clock, for unit tests.
 

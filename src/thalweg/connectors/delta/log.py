@@ -12,14 +12,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from thalweg.checkpoint.paths import absolute
-from thalweg.checks import is_int_from, path_of, refuse, require_count, require_flag
+from thalweg.checks import (
+    is_int_from,
+    known_keywords,
+    one_of,
+    path_of,
+    refuse,
+    require_count,
+    require_flag,
+)
 from thalweg.connectors.contracts import Feed, Stop
 from thalweg.connectors.delta import tables
 from thalweg.connectors.delta.versions import DataFile, Versions
 from thalweg.connectors.fitting import part_chunk
 from thalweg.connectors.logs import Positions
 from thalweg.connectors.readers import BadRow, rows_from_table
-from thalweg.errors import DataError
+from thalweg.errors import BuildError, DataError
 from thalweg.flow.operators.nodes import Source
 from thalweg.times import timestamp
 
@@ -104,6 +112,12 @@ class DeltaReader:
             at = VersionPlace(versions.newest() + 1)
         else:
             at = VersionPlace(0 if log.start == "earliest" else int(log.start))
+            newest = versions.newest()
+            if at.version > newest + 1:
+                raise BuildError(
+                    f"{self._log.place}: start={at.version}: its newest version is {newest}; give a version up to"
+                    f" {newest + 1}, the next one, or start='latest'"
+                )
         return {LANE: str(at)}
 
     def end(self, since: Positions) -> Positions:
@@ -253,6 +267,7 @@ def _repeated(value: Any, kind: pa.DataType, rows: int) -> pa.Array:
     return pa.repeat(scalar.cast(kind), rows)
 
 
+@known_keywords
 def delta(
     path: str,
     *,
@@ -282,8 +297,7 @@ def delta(
         BuildError: an argument cannot be meant.
     """
     require_flag("delta", follow=follow)
-    if on_change not in get_args(OnChange):
-        raise refuse("delta", "on_change", f"one of {', '.join(get_args(OnChange))}", on_change)
+    on_change = one_of("delta", "on_change", on_change, get_args(OnChange))
     if max_rows is not None:
         require_count("delta: max_rows", max_rows)
     first, first_us = _start(start)

@@ -8,6 +8,7 @@ conflict for rows that are appended; a MERGE that others overtook is made again 
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -15,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import pyarrow as pa
 
 from thalweg.checkpoint.paths import absolute
-from thalweg.checks import path_of, refuse, require_seconds
+from thalweg.checks import known_keywords, one_of, path_of
 from thalweg.connectors.delta import tables
 from thalweg.connectors.fitting_columns import (
     cast_rows,
@@ -24,7 +25,8 @@ from thalweg.connectors.fitting_columns import (
     with_nulls,
 )
 from thalweg.connectors.names import check_field, field_names
-from thalweg.connectors.once import Left, Numbers, last_of_each, patiently, shown_row
+from thalweg.connectors.once import Left, Numbers, last_of_each, shown_row
+from thalweg.connectors.waiting import CONFLICT, PeerWait, answered, patience_of
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
 from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators.nodes import Sink
@@ -138,13 +140,14 @@ class DeltaWriter:
         package = tables.package()
         conflict = package.exceptions.CommitFailedError
         try:
-            patiently(
+            answered(
+                PeerWait(self._target.place, self._target.patience_s, trouble=CONFLICT),
                 lambda: self._try(batch, table),
                 lambda error: isinstance(error, conflict),
-                self._target.patience_s,
+                tables.first_line,
             )
         except package.exceptions.DeltaError as error:
-            raise self._failed(batch, error, conflict) from error
+            raise self._failed(batch, error) from error
         except OSError as error:
             raise EnvironmentProblem(
                 f"{self._target.place} cannot be written: {tables.first_line(error)}"
@@ -207,13 +210,8 @@ class DeltaWriter:
         merge.when_matched_update(updates=values).when_not_matched_insert(updates=values).execute()
         self._written += 1
 
-    def _failed(self, batch: int, error: Exception, conflict: type[Exception]) -> Exception:
+    def _failed(self, batch: int, error: Exception) -> Exception:
         said = str(error)
-        if isinstance(error, conflict):
-            return EnvironmentProblem(
-                f"{self._target.place}: batch {batch} met commits of others for {self._target.patience_s:g} s:"
-                f" {tables.first_line(error)}"
-            )
         if "failed validation check" in said:
             return DataError(f"{self._where}: batch {batch} breaks a constraint: {said}")
         return EnvironmentProblem(f"{self._target.place} cannot be written: {said[:1000]}")
@@ -241,6 +239,7 @@ def _refuse_empty_texts(place: str, batch: int, table: pa.Table, names: Sequence
             )
 
 
+@known_keywords
 def to_delta(
     path: str,
     *,
@@ -248,7 +247,7 @@ def to_delta(
     mode: Mode = "append",
     key: str | Sequence[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
-    patience_s: float = 60.0,
+    patience: str | datetime.timedelta = "1 minute",
 ) -> DeltaTarget:
     """Writes a sink's rows to a Delta table, each batch once, in every host; made where it is missing.
 
@@ -260,24 +259,22 @@ def to_delta(
         mode: ``"append"``, or ``"upsert"``: a row takes the place of that with its key, the last one of a batch.
         key: the fields that tell rows apart, for ``"upsert"``.
         storage_options: of the object store, as deltalake has them.
-        patience_s: how long a batch is tried that meets the commits of others, in seconds.
+        patience: how long a batch is tried that meets the commits of others.
 
     Raises:
         BuildError: an argument cannot be meant.
     """
-    if mode not in get_args(Mode):
-        raise refuse("to_delta", "mode", f"one of {', '.join(get_args(Mode))}", mode)
+    mode = one_of("to_delta", "mode", mode, get_args(Mode))
     keys = field_names("to_delta", "key", key)
     if bool(keys) != (mode == "upsert"):
         raise BuildError(
             "to_delta: mode='upsert' and key=, the fields that tell rows apart, go together"
         )
-    require_seconds("to_delta", patience_s=patience_s)
     return DeltaTarget(
         absolute(path_of("to_delta", "path", path)),
         field_names("to_delta", "partition_by", partition_by),
         mode,
         keys,
         tables.storage_options("to_delta", storage_options),
-        float(patience_s),
+        patience_of("to_delta", patience),
     )

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, get_args
 
 import pyarrow as pa
 
-from thalweg.checks import refuse, require_optional_text
+from thalweg.checks import known_keywords, one_of, refuse, require_optional_text
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.kafka.client import (
     CALL_S,
@@ -115,6 +115,7 @@ class KafkaTarget:
         return lambda table: _bytes_of(table.column(name))
 
 
+@known_keywords
 def to_kafka(
     servers: str,
     topic: str,
@@ -146,8 +147,7 @@ def to_kafka(
     require_optional_text("to_kafka", key=key)
     if not isinstance(topic, str) or not topic:
         raise refuse("to_kafka", "topic", "the name of a topic", topic)
-    if format not in get_args(MessageFormat):
-        raise refuse("to_kafka", "format", f"one of {', '.join(get_args(MessageFormat))}", format)
+    format = one_of("to_kafka", "format", format, get_args(MessageFormat))
     return KafkaTarget(brokers_of("to_kafka", servers, config, patience), topic, key, format)
 
 

@@ -9,11 +9,20 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from thalweg.checks import is_int_from, refuse, require_flag, require_rows, shown
+from thalweg.checks import (
+    is_int_from,
+    known_keywords_and,
+    one_of,
+    refuse,
+    require_flag,
+    require_rows,
+    shown,
+)
 from thalweg.connectors.kafka.client import Brokers, brokers_of, library
 from thalweg.connectors.kafka.reader import HEADER, KafkaReader
 from thalweg.connectors.logs import LogReader
 from thalweg.connectors.messages import (
+    MESSAGE_OPTIONS,
     Decode,
     MessageOptions,
     MessageParser,
@@ -60,6 +69,7 @@ class KafkaLog:
         return KafkaReader(self)
 
 
+@known_keywords_and(*MESSAGE_OPTIONS)
 def kafka(
     servers: str,
     topic: str | Sequence[str],
@@ -120,8 +130,7 @@ def kafka(
     require_flag("kafka", follow=follow)
     if max_rows is not None:
         require_rows("kafka", max_rows=max_rows)
-    if on_loss not in get_args(OnLoss):
-        raise refuse("kafka", "on_loss", f"one of {', '.join(get_args(OnLoss))}", on_loss)
+    on_loss = one_of("kafka", "on_loss", on_loss, get_args(OnLoss))
     topics = _topics(topic)
     beside = {
         "topic_field": topic_field,

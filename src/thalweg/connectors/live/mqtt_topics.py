@@ -7,11 +7,18 @@ import itertools
 import logging
 from typing import Any, Final
 
-from thalweg.checks import refuse, require_flag, require_optional_text, require_rows, require_text
+from thalweg.checks import (
+    known_keywords_and,
+    refuse,
+    require_flag,
+    require_optional_text,
+    require_rows,
+    require_text,
+)
 from thalweg.connectors.contracts import POLL_S, Stop
 from thalweg.connectors.handover import Handover
 from thalweg.connectors.live.buffering import CAPACITY, LiveClient, LiveMessage, LiveSource
-from thalweg.connectors.messages import Decode, ValueFormat, message_options
+from thalweg.connectors.messages import MESSAGE_OPTIONS, Decode, ValueFormat, message_options
 from thalweg.connectors.tcp.sockets import check_address
 from thalweg.connectors.waiting import PeerWait, patience_of
 from thalweg.errors import BuildError, EnvironmentProblem
@@ -147,6 +154,7 @@ class _MqttClient:
             client.ack(message.mid, message.qos)
 
 
+@known_keywords_and(*MESSAGE_OPTIONS)
 def mqtt(
     host: str,
     topic: str,

@@ -14,13 +14,18 @@ import threading
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
-from thalweg.checks import require_optional_text, require_rows
+from thalweg.checks import known_keywords_and, require_optional_text, require_rows
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.contracts import LINGER_S, Feed, Stop
 from thalweg.connectors.fitting import cut_fed
 from thalweg.connectors.handover import Handover
 from thalweg.connectors.live.buffering import CAPACITY, tell_left, values_in
-from thalweg.connectors.messages import MessageOptions, MessageParser, message_options
+from thalweg.connectors.messages import (
+    MESSAGE_OPTIONS,
+    MessageOptions,
+    MessageParser,
+    message_options,
+)
 from thalweg.connectors.tcp.sockets import check_address, problem_of
 from thalweg.errors import BuildError, DataError
 from thalweg.flow.operators.nodes import Source
@@ -190,6 +195,7 @@ class HttpPostSource:
             tell_left(source, buffer)
 
 
+@known_keywords_and(*MESSAGE_OPTIONS)
 def http_post(
     *,
     port: int,

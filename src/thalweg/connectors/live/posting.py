@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from thalweg.checks import require_seconds, require_text
+from thalweg.checks import known_keywords, require_seconds, require_text
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.live.buffering import header_pairs
 from thalweg.connectors.once import shown_row
@@ -123,6 +123,7 @@ def _may_pass(error: Exception) -> bool:
     return isinstance(error, (OSError, http.client.HTTPException))
 
 
+@known_keywords
 def to_http(
     url: str,
     *,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from thalweg.checks import refuse, require_rows, require_text
+from thalweg.checks import known_keywords_and, refuse, require_rows, require_text
 from thalweg.connectors.contracts import POLL_S, Stop
 from thalweg.connectors.handover import Handover
 from thalweg.connectors.live.buffering import (
@@ -20,7 +20,7 @@ from thalweg.connectors.live.buffering import (
     header_pairs,
     values_in,
 )
-from thalweg.connectors.messages import Decode, ValueFormat, message_options
+from thalweg.connectors.messages import MESSAGE_OPTIONS, Decode, ValueFormat, message_options
 from thalweg.connectors.waiting import PeerWait, patience_of
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
 
@@ -141,6 +141,7 @@ class _WebSocketClient:
             ) from None
 
 
+@known_keywords_and(*MESSAGE_OPTIONS)
 def websocket(
     url: str,
     *,

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from thalweg.connectors.contracts import Fed, Feed, Stop
 from thalweg.connectors.logs import Positions
-from thalweg.connectors.messages import MessageParser
+from thalweg.connectors.messages import MessageParser, told_missing
 from thalweg.connectors.nats.client import NatsConnection, library
 from thalweg.connectors.nats.pulling import BATCH, NatsMessage, Pull
 from thalweg.connectors.waiting import WaitEnded
@@ -53,6 +53,7 @@ class NatsReader:
 
     def begin(self) -> Positions:
         info, start = self._info(), self._log.start
+        self._look_for_subject(info)
         if start == "earliest":
             return self._place(info, info.state.first_seq)
         if start == "latest":
@@ -100,6 +101,21 @@ class NatsReader:
                     f"NATS at {self._log.servers.place} has no {self._where}; make it before it is read"
                 ) from None
             raise
+
+    def _look_for_subject(self, info: Any) -> None:
+        """Says that no message has the subject that is asked for, or refuses it."""
+        name, subject = self._log.stream, self._log.subject
+        if subject is None:
+            return
+        found = self._connection.call(
+            lambda _, jetstream: jetstream.stream_info(name, subjects_filter=subject)
+        )
+        if not found.state.subjects:
+            taken = ", ".join(info.config.subjects or ())
+            told_missing(
+                f"{self._where} has no message of subject {subject!r} yet, and takes {taken or 'those of others'}",
+                self._log.missing,
+            )
 
     def _look_for_losses(self, since: Positions, info: Any) -> None:
         """Refuses positions from which messages are missing, or says what is skipped."""

@@ -9,6 +9,8 @@ from typing import Any, Literal, get_args
 
 from thalweg.checks import (
     is_int_from,
+    known_keywords_and,
+    one_of,
     refuse,
     require_flag,
     require_optional_text,
@@ -17,9 +19,11 @@ from thalweg.checks import (
 )
 from thalweg.connectors.logs import LogReader
 from thalweg.connectors.messages import (
+    MESSAGE_OPTIONS,
     Decode,
     MessageOptions,
     MessageParser,
+    Missing,
     ValueFormat,
     message_options,
 )
@@ -44,6 +48,7 @@ class NatsLog:
     start: str | int | tuple[int]
     on_loss: OnLoss
     options: MessageOptions
+    missing: Missing = "warn"
 
     made_by = "tw.nats(...)"
 
@@ -58,6 +63,7 @@ class NatsLog:
         return NatsReader(self)
 
 
+@known_keywords_and(*MESSAGE_OPTIONS)
 def nats(
     url: str,
     stream: str,
@@ -67,6 +73,7 @@ def nats(
     max_rows: int | None = None,
     start: str | int | datetime.datetime = "earliest",
     on_loss: OnLoss = "fail",
+    missing: Missing = "warn",
     format: ValueFormat = "json",
     decode: Decode | None = None,
     schema: str | None = None,
@@ -92,6 +99,8 @@ def nats(
             at a time (ISO 8601 text, or a datetime).
         on_loss: messages that were removed before they were read end the run with an error (``"fail"``), or are
             skipped with a warning that counts them (``"skip"``).
+        missing: a stream without a message of the subject is said in the log when a run begins and read as an empty one
+            (``"warn"``), or ends it (``"fail"``); one without the stream itself always does.
         format: of the values: ``"json"``, ``"text"``, ``"bytes"`` or ``"avro"``.
         decode: a function from the value's bytes to a row, in place of a format.
         schema: the path of an Avro schema.
@@ -110,12 +119,14 @@ def nats(
     require_flag("nats", follow=follow)
     if max_rows is not None:
         require_rows("nats", max_rows=max_rows)
-    if on_loss not in get_args(OnLoss):
-        raise refuse("nats", "on_loss", f"one of {', '.join(get_args(OnLoss))}", on_loss)
+    on_loss = one_of("nats", "on_loss", on_loss, get_args(OnLoss))
+    missing = one_of("nats", "missing", missing, get_args(Missing))
     beside = {"subject_field": subject_field, "sequence": sequence, "timestamp": timestamp}
     made = message_options("nats", beside, format=format, decode=decode, schema=schema, **options)
     servers = servers_at("nats", url, config, patience)
-    return NatsLog(servers, stream, subject, follow, max_rows, _start(start), on_loss, made)
+    return NatsLog(
+        servers, stream, subject, follow, max_rows, _start(start), on_loss, made, missing
+    )
 
 
 def _start(given: Any) -> str | int | tuple[int]:

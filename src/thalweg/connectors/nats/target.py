@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from thalweg.checks import require_text
+from thalweg.checks import known_keywords, require_text
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.nats.client import CALL_S, NatsConnection, NatsServers, library, servers_at
 from thalweg.connectors.once import shown_row
@@ -130,6 +130,7 @@ class NatsWriter:
                 )
 
 
+@known_keywords
 def to_nats(
     url: str,
     subject: str,

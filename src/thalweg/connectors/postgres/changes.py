@@ -8,19 +8,20 @@ can be read again. The slot is advanced behind what the host has committed.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args
 
-from thalweg.checks import refuse, require_count, require_flag, require_text
+from thalweg.checks import known_keywords, one_of, require_count, require_flag, require_text
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.contracts import BadRow, Feed, Stop
 from thalweg.connectors.fitting import fitted, kept
 from thalweg.connectors.logs import Positions
-from thalweg.connectors.once import patiently
 from thalweg.connectors.postgres import connection as pg
 from thalweg.connectors.postgres.pgoutput import RowChange, changes, commit_of
 from thalweg.connectors.postgres.values import TEXT_SETTINGS, row_of
+from thalweg.connectors.waiting import PeerWait, answered, patience_of
 from thalweg.errors import BuildError, DataError
 from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators.nodes import Source
@@ -29,7 +30,6 @@ T = TypeVar("T")
 Confirm = Literal["commit", "read"]
 
 _LANE: Final = "slot"
-_PATIENCE_S: Final = 60.0
 #: Log of others' tables, in bytes, that is passed by before positions follow, so that the slot can.
 _PASSED_BYTES: Final = 16 << 20
 #: Fields that say something of a change; other fields are the row's.
@@ -65,6 +65,7 @@ class PostgresChanges:
     confirm: Confirm = "commit"
     max_rows: int | None = 100_000
     server: str = ""
+    patience_s: float = 60.0
 
     made_by = "tw.postgres_changes(...)"
 
@@ -169,9 +170,10 @@ class ChangesReader:
     def _patiently(self, call: Callable[[], T]) -> T:
         psycopg = pg.package()
         try:
-            return patiently(call, self._may_pass, _PATIENCE_S)
+            wait = PeerWait(self._log.place, self._log.patience_s)
+            return answered(wait, call, self._may_pass, pg.essence)
         except psycopg.Error as error:
-            raise pg.unreachable(self._log.place, error, _PATIENCE_S) from None
+            raise pg.unreachable(self._log.place, error) from None
 
     def _may_pass(self, error: Exception) -> bool:
         if self._connection is not None and self._connection.closed:
@@ -292,6 +294,7 @@ def _fields(source: Source, change: RowChange) -> dict[str, Any]:
     return out
 
 
+@known_keywords
 def postgres_changes(
     dsn: str,
     publication: str,
@@ -302,6 +305,7 @@ def postgres_changes(
     create: bool = True,
     confirm: Confirm = "commit",
     max_rows: int | None = 100_000,
+    patience: str | datetime.timedelta = "1 minute",
 ) -> PostgresChanges:
     """Reads the changes of PostgreSQL's tables as the input of a source: logical replication by pgoutput.
 
@@ -320,6 +324,7 @@ def postgres_changes(
         confirm: when the server may forget: ``"commit"``: what a host has committed (Spark does; ``tw.run`` commits
             nothing, so that the slot stays), or ``"read"``: what was read, which a crash loses.
         max_rows: about how many changes are read at once, in whole transactions.
+        patience: how long a server that does not answer is waited for.
 
     Raises:
         BuildError: an argument cannot be meant.
@@ -328,10 +333,10 @@ def postgres_changes(
     require_flag("postgres_changes", follow=follow, create=create)
     if table is not None:
         require_text("postgres_changes", table=table)
-    if confirm not in get_args(Confirm):
-        raise refuse("postgres_changes", "confirm", "commit or read", confirm)
+    confirm = one_of("postgres_changes", "confirm", confirm, get_args(Confirm))
     if max_rows is not None:
         require_count("postgres_changes: max_rows", max_rows)
     return PostgresChanges(
-        dsn, publication, slot, table, follow, create, confirm, max_rows, pg.server_of(dsn)
-    )
+        dsn, publication, slot, table, follow, create, confirm, max_rows, pg.server_of(dsn),
+        patience_of("postgres_changes", patience),
+    )  # fmt: skip

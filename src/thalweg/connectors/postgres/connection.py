@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
+from thalweg.connectors import waiting
+from thalweg.connectors.waiting import PeerWait
 from thalweg.errors import BuildError, EnvironmentProblem
+
+Result = TypeVar("Result")
 
 #: Classes of SQLSTATE, or whole ones, whose cause may be over at the next try: lost connections, conflicts of
 #: transactions, too few resources, a server that starts, ends or is a standby yet, a table that others make just now.
@@ -16,6 +21,9 @@ _LASTING: Final = re.compile(
     r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry"
     r"|could not translate host name|permission denied|SSL (is required|was required)|not supported"
 )
+#: How long one try to connect takes, and one to get a lock, seconds: then it is said, and tried again.
+_CONNECT_S: Final = 5
+LOCK_S: Final = 5.0
 _SECRET: Final = re.compile(r"(?i)\b(password|sslpassword|passfile)\s*=\s*('(?:[^'\\]|\\.)*'|\S*)")
 _PAIR: Final = re.compile(r"(\w+)\s*=\s*('(?:[^'\\]|\\.)*'|\S*)")
 
@@ -65,7 +73,7 @@ def connect(dsn: str, **settings: str) -> Any:
         raise BuildError(  # what libpq says may show a part of the password
             "postgres: the address cannot be read; expected postgresql://user@host:5432/database"
         ) from None
-    given.setdefault("connect_timeout", "10")
+    given.setdefault("connect_timeout", str(_CONNECT_S))
     given.setdefault("application_name", "thalweg")
     given["client_encoding"] = "utf8"
     # Not as options of the start, nor prepared statements: poolers of connections know neither.
@@ -96,7 +104,16 @@ def essence(error: Exception) -> str:
     return _SECRET.sub(r"\1=…", "; ".join(lines[:3]))[:500]
 
 
-def unreachable(place: str, error: Exception, patience_s: float) -> EnvironmentProblem:
-    """The error of a server that a try after the other did not reach."""
-    tried = f", tried for {patience_s:g} s" if may_pass(error) else ""
-    return EnvironmentProblem(f"{place} cannot be reached or written{tried}: {essence(error)}")
+def answered(place: str, patience_s: float, call: Callable[[], Result]) -> Result:
+    """What the call gets from the server, tried again while its failures may pass.
+
+    Raises:
+        EnvironmentProblem: patience is over.
+        psycopg.Error: one that will not pass.
+    """
+    return waiting.answered(PeerWait(place, patience_s), call, may_pass, essence)
+
+
+def unreachable(place: str, error: Exception) -> EnvironmentProblem:
+    """The error of a server that more tries would not reach."""
+    return EnvironmentProblem(f"{place} cannot be reached or written: {essence(error)}")

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from thalweg.checks import require_text
+from thalweg.checks import known_keywords, require_text
 from thalweg.connectors.contracts import Feed, Stop
 from thalweg.connectors.fitting import part_chunk
 from thalweg.connectors.logs import Positions
 from thalweg.connectors.names import field_names
-from thalweg.connectors.once import patiently
 from thalweg.connectors.postgres import connection as pg
 from thalweg.connectors.postgres.parsing import parsed
 from thalweg.connectors.postgres.tables import identifier
 from thalweg.connectors.postgres.values import TEXT_SETTINGS
 from thalweg.connectors.readers import BadRow
+from thalweg.connectors.waiting import patience_of
 from thalweg.errors import BuildError, DataError
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.nodes import Source
@@ -49,7 +50,6 @@ _SHAPED: Final = {
 }
 #: Columns that hold JSON as text; of others the server makes it.
 _JSON_TEXTS: Final = ("json", "jsonb", "text", "varchar")
-_PATIENCE_S: Final = 60.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,6 +60,7 @@ class PostgresRows:
     table: str
     order_by: tuple[str, ...] = ()
     server: str = ""
+    patience_s: float = 60.0
 
     made_by = "tw.postgres(...)"
     follow = False
@@ -115,8 +116,10 @@ class PostgresRowsReader:
         return f"{self._log.place}: row {row.position}"
 
     def _connected(self) -> Any:
-        return patiently(
-            lambda: pg.connect(self._log.dsn, **TEXT_SETTINGS), pg.may_pass, _PATIENCE_S
+        return pg.answered(
+            self._log.place,
+            self._log.patience_s,
+            lambda: pg.connect(self._log.dsn, **TEXT_SETTINGS),
         )
 
     @contextlib.contextmanager
@@ -129,7 +132,7 @@ class PostgresRowsReader:
         except psycopg.ProgrammingError as error:
             raise BuildError(f"{where}: {pg.essence(error)}") from error
         except psycopg.Error as error:
-            raise pg.unreachable(where, error, _PATIENCE_S) from None
+            raise pg.unreachable(where, error) from None
 
     def _statement(self, connection: Any, source: Source, where: str) -> Any:
         """The query of the record's columns, in forms that CSV holds exactly."""
@@ -207,7 +210,14 @@ def _texts(connection: Any, statement: Any, chunk_rows: int) -> Iterator[bytes]:
         yield b"".join(held)
 
 
-def postgres(dsn: str, table: str, *, order_by: str | Sequence[str] | None = None) -> PostgresRows:
+@known_keywords
+def postgres(
+    dsn: str,
+    table: str,
+    *,
+    order_by: str | Sequence[str] | None = None,
+    patience: str | datetime.timedelta = "1 minute",
+) -> PostgresRows:
     """Reads a table or a query of PostgreSQL once, by COPY, as the input of a source.
 
     It is read in one statement, as it is then; a query on Spark that is started again reads it again. Needs the
@@ -217,11 +227,11 @@ def postgres(dsn: str, table: str, *, order_by: str | Sequence[str] | None = Non
         dsn: ``postgresql://user@host:5432/database``, or ``key=value`` pairs; what is missing comes from PG… variables.
         table: ``table``, ``schema.table``, or a query (what has a space in it).
         order_by: columns by which the rows come; None: as the server gives them.
+        patience: how long a server that does not answer is waited for.
 
     Raises:
         BuildError: an argument cannot be meant.
     """
     require_text("postgres", dsn=dsn, table=table)
-    return PostgresRows(
-        dsn, table, field_names("postgres", "order_by", order_by), pg.server_of(dsn)
-    )
+    names = field_names("postgres", "order_by", order_by)
+    return PostgresRows(dsn, table, names, pg.server_of(dsn), patience_of("postgres", patience))

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import re
 from collections.abc import Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 
-from thalweg.checks import require_flag, require_seconds, require_text
+from thalweg.checks import known_keywords, require_flag, require_text
 from thalweg.connectors.names import check_field, field_names
-from thalweg.connectors.once import Left, Numbers, last_of_each, patiently, shown_row
+from thalweg.connectors.once import Left, Numbers, last_of_each, shown_row
 from thalweg.connectors.postgres import connection as pg
 from thalweg.connectors.postgres.copying import NoJson, copy_parts
 from thalweg.connectors.postgres.tables import BATCHES, PgTable, beside
 from thalweg.connectors.postgres.types import check_record
+from thalweg.connectors.waiting import patience_of
 from thalweg.errors import DataError
 from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators.nodes import Sink
@@ -62,10 +64,10 @@ class PostgresTarget:
         pg.package()
         writer = PostgresWriter(self, sink, query)
         try:
-            patiently(writer.prepare, pg.may_pass, self.patience_s)
+            pg.answered(self.place, self.patience_s, writer.prepare)
         except pg.package().Error as error:
             writer.close()
-            raise pg.unreachable(self.place, error, self.patience_s) from None
+            raise pg.unreachable(self.place, error) from None
         except BaseException:
             writer.close()
             raise
@@ -107,16 +109,17 @@ class PostgresWriter:
         if self._target.key:
             table = last_of_each(table, self._target.key)
         psycopg = pg.package()
-        patience_s = self._target.patience_s
         try:
-            patiently(lambda: self._try(batch, table), pg.may_pass, patience_s)
+            pg.answered(
+                self._target.place, self._target.patience_s, lambda: self._try(batch, table)
+            )
         except NoJson as error:
             raise self._refused(batch, table, error.row, str(error)) from None
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             row = self._culprit(table, error)
             raise self._refused(batch, table, row, pg.essence(error)) from error
         except psycopg.Error as error:
-            raise pg.unreachable(self._target.place, error, patience_s) from None
+            raise pg.unreachable(self._target.place, error) from None
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -128,7 +131,7 @@ class PostgresWriter:
         if self._connection is None or self._connection.closed:
             self._connection = pg.connect(
                 self._target.dsn,
-                lock_timeout=str(int(1000 * self._target.patience_s)),
+                lock_timeout=str(int(1000 * min(pg.LOCK_S, self._target.patience_s))),
                 synchronous_commit="on",  # a commit that is told may not be lost
                 timezone="UTC",
             )
@@ -195,13 +198,14 @@ class PostgresWriter:
         return False
 
 
+@known_keywords
 def to_postgres(
     dsn: str,
     table: str,
     *,
     key: str | Sequence[str] | None = None,
     create: bool = True,
-    patience_s: float = 60.0,
+    patience: str | datetime.timedelta = "1 minute",
 ) -> PostgresTarget:
     """Writes a sink's rows to a table of PostgreSQL, each batch once, in every host.
 
@@ -213,13 +217,14 @@ def to_postgres(
         table: ``table`` or ``schema.table``, as it is written, case and all.
         key: fields by which a row takes the place of another, the last one of a batch; None: rows are added.
         create: whether a table that is missing is made.
-        patience_s: how long a batch is tried again while the server restarts or others are in the way, in seconds.
+        patience: how long a batch is tried again while the server restarts or others are in the way.
 
     Raises:
         BuildError: an argument cannot be meant.
     """
     require_text("to_postgres", dsn=dsn, table=table)
     require_flag("to_postgres", create=create)
-    require_seconds("to_postgres", patience_s=patience_s)
     keys = field_names("to_postgres", "key", key)
-    return PostgresTarget(dsn, table, keys, create, float(patience_s), pg.server_of(dsn))
+    return PostgresTarget(
+        dsn, table, keys, create, patience_of("to_postgres", patience), pg.server_of(dsn)
+    )

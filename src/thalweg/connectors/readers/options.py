@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Literal, get_args
 
 from thalweg.brief import brief_repr
-from thalweg.checks import meant, refuse, require_flag
+from thalweg.checks import no_option, one_of, refuse, require_flag
 from thalweg.errors import BuildError
 from thalweg.flow.records import Schema
 from thalweg.time_texts import EpochUnit, Nanoseconds
@@ -137,20 +137,33 @@ def _words(name: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+#: What there is beside the format.
+OPTIONS: Final = frozenset(one.name for one in dataclasses.fields(ReadOptions)) - {"format"}
+
+
 def read_options(
-    verb: str, format: Format, given: Mapping[str, Any], own: Sequence[str] = ()
+    verb: str,
+    format: Format,
+    given: Mapping[str, Any],
+    own: Sequence[str] = (),
+    taken: Collection[str] = OPTIONS,
 ) -> ReadOptions:
     """The options that a verb was given as keywords, beside its ``own``, which it takes itself.
+
+    Args:
+        verb: for messages.
+        format: of what is read.
+        given: the keywords.
+        own: names of others that the verb has.
+        taken: the options that make sense there.
 
     Raises:
         BuildError: there is no such option, or the format does not have it.
     """
-    known = {field.name for field in dataclasses.fields(ReadOptions)}
-    for unknown in sorted(given.keys() - known):
-        names = sorted({*known, *own} - {"format"})
-        raise BuildError(
-            f"{verb}: there is no option {unknown!r}; there are {', '.join(names)}{meant(unknown, names)}"
-        )
+    for unknown in given:
+        if unknown not in taken:
+            raise no_option(verb, unknown, sorted({*taken, *own}))
+    format = one_of(verb, "format", format, get_args(Format))
     if "header" in given:
         require_flag(verb, header=given["header"])
     for name in ("true_values", "false_values"):

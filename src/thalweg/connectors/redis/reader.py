@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from thalweg.connectors.contracts import Feed, Stop
 from thalweg.connectors.logs import Positions
-from thalweg.connectors.messages import MessageParser
+from thalweg.connectors.messages import MessageParser, told_missing
 from thalweg.connectors.redis.client import library
 from thalweg.connectors.waiting import WaitEnded
 from thalweg.errors import DataError, EnvironmentProblem
@@ -93,6 +93,10 @@ class RedisReader:
     def begin(self) -> Positions:
         start = self._log.start
         state, _ = self._ask(NOTHING, NOTHING, 1)
+        if state == RedisStreamState():
+            told_missing(
+                f"Redis at {self._log.server.place} has no {self._where}", self._log.missing
+            )
         if start == "earliest":
             return {_AT: NOTHING, _ADDED: state.gone}
         if start == "latest":

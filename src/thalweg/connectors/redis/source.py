@@ -9,6 +9,8 @@ from typing import Any, Final, Literal, get_args
 
 from thalweg.checks import (
     is_int_from,
+    known_keywords_and,
+    one_of,
     refuse,
     require_flag,
     require_optional_text,
@@ -17,8 +19,10 @@ from thalweg.checks import (
 )
 from thalweg.connectors.logs import LogReader
 from thalweg.connectors.messages import (
+    MESSAGE_OPTIONS,
     MessageOptions,
     MessageParser,
+    Missing,
     ValueFormat,
     message_options,
 )
@@ -47,6 +51,7 @@ class RedisLog:
     start: str | int
     on_loss: OnLoss
     options: MessageOptions
+    missing: Missing = "warn"
 
     made_by = "tw.redis_stream(...)"
 
@@ -70,6 +75,7 @@ class RedisLog:
         return RedisReader(self)
 
 
+@known_keywords_and(*MESSAGE_OPTIONS)
 def redis_stream(
     url: str,
     stream: str,
@@ -80,6 +86,7 @@ def redis_stream(
     max_rows: int | None = None,
     start: str | int | datetime.datetime = "earliest",
     on_loss: OnLoss = "fail",
+    missing: Missing = "warn",
     entry_id: str | None = None,
     timestamp: str | None = None,
     patience: str | int | datetime.timedelta = "1 minute",
@@ -87,8 +94,8 @@ def redis_stream(
 ) -> RedisLog:
     """Reads a stream of Redis or Valkey as the input of a source, in the order of its entries.
 
-    Needs Redis 7 or Valkey, and the package redis (``pip install 'thalweg[redis]'``). A stream that is not there is
-    empty. No consumer group takes part: the host remembers the id of the last entry.
+    Needs Redis 7 or Valkey, and the package redis (``pip install 'thalweg[redis]'``). No consumer group takes part:
+    the host remembers the id of the last entry.
 
     Args:
         url: ``redis://user:password@host:6379/0``, ``rediss://…`` or ``unix://…``; a password is shown nowhere.
@@ -102,6 +109,8 @@ def redis_stream(
             (``"1700000000000-0"``), or at a time (ISO 8601 text, a datetime, or a Timestamp).
         on_loss: entries that were trimmed before they were read end the run with an error (``"fail"``), or are
             skipped with a warning that counts them (``"skip"``).
+        missing: a stream that is not there when a run begins is said in the log and read as an empty one (``"warn"``),
+            or ends it (``"fail"``).
         entry_id: the record's field for the entry's id, a str.
         timestamp: the field for the time in it, a Timestamp.
         patience: how long a server that does not answer is waited for.
@@ -116,8 +125,8 @@ def redis_stream(
     require_flag(verb, follow=follow)
     if max_rows is not None:
         require_rows(verb, max_rows=max_rows)
-    if on_loss not in get_args(OnLoss):
-        raise refuse(verb, "on_loss", f"one of {', '.join(get_args(OnLoss))}", on_loss)
+    on_loss = one_of(verb, "on_loss", on_loss, get_args(OnLoss))
+    missing = one_of(verb, "missing", missing, get_args(Missing))
     if value is None and format != "json":
         raise refuse(verb, "format", "'json' where value= does not name a field", format)
     if format == "avro":
@@ -125,7 +134,7 @@ def redis_stream(
     beside = {"entry_id": entry_id, "timestamp": timestamp}
     made = message_options(verb, beside, format=format, **options)
     server = server_at(verb, url, patience)
-    return RedisLog(server, stream, value, follow, max_rows, _start(start), on_loss, made)
+    return RedisLog(server, stream, value, follow, max_rows, _start(start), on_loss, made, missing)
 
 
 def _start(given: Any) -> str | int:

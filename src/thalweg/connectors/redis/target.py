@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from thalweg.checks import require_optional_text, require_rows, require_text
+from thalweg.checks import known_keywords, require_optional_text, require_rows, require_text
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.once import Left, Numbers
 from thalweg.connectors.redis.client import RedisServer, library, server_at
@@ -154,6 +154,7 @@ def _cell(value: Any) -> Any:
     return value
 
 
+@known_keywords
 def to_redis(
     url: str,
     stream: str,

@@ -6,6 +6,7 @@ import socket
 import threading
 from typing import get_args
 
+from thalweg.checks import known_keywords, one_of
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.contracts import RowSink
 from thalweg.connectors.tcp.sockets import check_address, connect, problem_of, reset
@@ -90,6 +91,7 @@ class TcpSink(RowSink):
         )
 
 
+@known_keywords
 def to_tcp(host: str, port: int, format: LineFormat) -> TcpSink:
     """Sends a sink's rows, in order, over TCP: JSON objects or CSV without a header, one on each line.
 
@@ -100,8 +102,5 @@ def to_tcp(host: str, port: int, format: LineFormat) -> TcpSink:
         BuildError: an argument does not fit.
     """
     check_address("to_tcp", host, port)
-    if format not in get_args(LineFormat):
-        raise BuildError(
-            f"to_tcp: format is one of {', '.join(get_args(LineFormat))}, not {format!r}"
-        )
+    format = one_of("to_tcp", "format", format, get_args(LineFormat))
     return TcpSink(host, port, format)

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any, Final, Literal, get_args
 
-from thalweg.checks import require_flag, require_rows
+from thalweg.checks import one_of, require_flag, require_rows
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.contracts import Feed, Stop
 from thalweg.connectors.fitting import kept, part_chunk
@@ -180,10 +180,7 @@ def tcp_lines(
         BuildError: an argument does not fit, or the address cannot be listened at.
     """
     check_address("tcp_lines", host, port, any_port=listen is True)
-    if format not in get_args(LineFormat):
-        raise BuildError(
-            f"tcp_lines: format is one of {', '.join(get_args(LineFormat))}, not {format!r}"
-        )
+    format = one_of("tcp_lines", "format", format, get_args(LineFormat))
     require_flag("tcp_lines", listen=listen, reconnect=reconnect)
     require_rows("tcp_lines", max_line_bytes=max_line_bytes)
     if format == "csv":

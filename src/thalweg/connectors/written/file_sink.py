@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from thalweg.checkpoint.paths import TEMPORARY, absolute
-from thalweg.checks import path_of, refuse
+from thalweg.checks import known_keywords, one_of, path_of
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.contracts import RowSink
 from thalweg.connectors.files import Location, format_of
@@ -164,6 +164,7 @@ def to_files(
 ) -> PartitionedTarget: ...
 
 
+@known_keywords
 def to_files(
     path: Location,
     format: FileFormat | None = None,
@@ -191,19 +192,32 @@ def to_files(
             path_of("to_files", "path", path), "parquet" if format is None else format, by
         )
     place = os.path.abspath(path_of("to_files", "path", path))
-    chosen = format_of(place) if format is None else format
-    if chosen is None or chosen == "text" or chosen not in get_args(FileFormat):
-        raise BuildError(
-            f"to_files: format is one of {', '.join(get_args(FileFormat))}, not {chosen!r} ({place})"
-        )
     if os.path.isdir(place) and not batches_in(place):
         raise BuildError(f"to_files: {place} is a folder; name the file to write")
-    return FileSink(place, chosen)
+    return FileSink(place, _format_of_file(place, format))
+
+
+def _format_of_file(place: str, format: FileFormat | None) -> FileFormat:
+    """The format that is given, or that the file's name tells.
+
+    Raises:
+        BuildError: neither tells one that is written.
+    """
+    known = get_args(FileFormat)
+    told: Any = format_of(place)
+    if format is None and told not in known:
+        name = os.path.basename(place)
+        raise BuildError(
+            f"to_files: the name {name!r} tells no format; let it end with one, say"
+            f" {os.path.splitext(name)[0] + '.parquet'!r}, or give format=, one of {', '.join(known)};"
+            " a folder of files takes partition_by="
+        )
+    chosen: FileFormat = one_of("to_files", "format", told if format is None else format, known)
+    return chosen
 
 
 def _partitioned(path: str, format: FileFormat, by: tuple[str, ...]) -> PartitionedTarget:
-    if format not in get_args(FileFormat):
-        raise refuse("to_files", "format", f"one of {', '.join(get_args(FileFormat))}", format)
+    format = one_of("to_files", "format", format, get_args(FileFormat))
     place = absolute(path)
     if os.path.isfile(place):
         raise BuildError(f"to_files: {place} is a file; with partition_by name a folder")

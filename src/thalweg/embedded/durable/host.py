@@ -22,6 +22,7 @@ from thalweg.checkpoint.paths import join, list_files
 from thalweg.checkpoint.record import CommitRecord
 from thalweg.connectors import as_source
 from thalweg.connectors.contracts import Stop
+from thalweg.connectors.written.known_places import tell_moved
 from thalweg.embedded.durable.batches import BatchWork, Durable, DurableBatches, query_of
 from thalweg.embedded.durable.inputs import refuse_unrepeatable
 from thalweg.embedded.durable.outputs import DurableOutputs
@@ -176,6 +177,7 @@ class DurableHost:
 
     def _batches_of(self, store: OpenCheckpoint, latest: CommitRecord | None) -> DurableBatches:
         carried = manifests.reconcile(store.fs, store.root, manifest_of(self.plan))
+        tell_moved(store.fs, store.root, self._work.outputs.targets)
         defaults = {name: carried.defaults(name) for name in carried.operators}
         return DurableBatches(self._work, store, latest, defaults)
 

@@ -224,11 +224,11 @@ class ColumnJoin:
         call, node = self._node.combine.function, self._node
         made: list[Any] = []
         try:
-            for one, two in zip(lefts, rights, strict=True):
-                made.append(call(one, two))
+            for pair in zip(lefts, rights, strict=True):
+                made.append(call(*pair))
         except Exception as error:
             self._fitted([one for one in made if one is not None])
-            raise coroutine_error(node.name, node.told, error) from error
+            raise coroutine_error(node.name, node.told, error, pair) from error
         chosen = np.array([i for i, one in enumerate(made) if one is not None], np.int64)
         if len(chosen) < len(made):
             made = [one for one in made if one is not None]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import pyarrow as pa
 
+from thalweg.checks import known_keywords
 from thalweg.errors import SchemaError
 from thalweg.flow.fields.arrow_types import is_binary_like, is_list_like, is_text, plain_type
 from thalweg.flow.fields.field_types import FieldType, Kind
@@ -87,6 +88,7 @@ _SHAPED: Final = {
 }
 
 
+@known_keywords
 def decimal(precision: int, scale: int) -> Any:
     """Says of a ``Decimal`` field how many digits it has, and how many of them behind the point.
 

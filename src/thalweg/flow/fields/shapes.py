@@ -27,7 +27,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import pyarrow as pa
 
-from thalweg.time_texts import FIRST, LAST, Unfit
+from thalweg.time_texts import FIRST, LAST, Unfit, likely_formats
 from thalweg.times import DAY
 
 #: The most digits of a Decimal: so many fit 64 bits.
@@ -247,9 +247,18 @@ def decimal_word(value: Decimal, precision: int, scale: int) -> int:
     return -word if sign else word
 
 
+def _no_date(text: str) -> str:
+    """Why a text is no date, and what reads it: formats of times are for times."""
+    guess = next(likely_formats(text), "%d.%m.%Y")
+    return (
+        f"not a date like 2026-01-31; a tw.Timestamp field with timestamp_formats=[{guess!r}] reads others, or a str"
+        " field and datetime.strptime in map"
+    )
+
+
 def _date(text: str) -> int:
     if _DATE.fullmatch(text) is None:
-        raise Unfit("not a date like 2026-01-31")
+        raise Unfit(_no_date(text))
     try:
         return (dt.date.fromisoformat(text) - _FIRST_DAY).days
     except ValueError as error:

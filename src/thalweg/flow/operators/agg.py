@@ -15,7 +15,7 @@ import dataclasses
 from typing import Literal
 
 from thalweg.brief import brief_repr
-from thalweg.checks import meant, require_rows, require_text
+from thalweg.checks import known_keywords, meant, require_rows, require_text
 from thalweg.errors import BuildError
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.records import Field, Schema
@@ -43,11 +43,13 @@ class Part:
     value: str
 
 
+@known_keywords
 def count() -> Aggregate:
     """The number of rows, with or without nulls."""
     return Aggregate("count")
 
 
+@known_keywords
 def sum(field: str) -> Aggregate:
     """The sum of a number field; nulls are left out, and where the window has nothing else the sum is null.
 
@@ -57,6 +59,7 @@ def sum(field: str) -> Aggregate:
     return Aggregate("sum", field)
 
 
+@known_keywords
 def min(field: str) -> Aggregate:
     """The least value of a field; null only where the field is Optional and has no value in the window.
 
@@ -66,18 +69,21 @@ def min(field: str) -> Aggregate:
     return Aggregate("min", field)
 
 
+@known_keywords
 def max(field: str) -> Aggregate:
     """The greatest value of a field, NaN if the window has a NaN; null as for :func:`min`."""
     require_text("agg.max", field=field)
     return Aggregate("max", field)
 
 
+@known_keywords
 def mean(field: str) -> Aggregate:
     """The arithmetic mean of a number field as a float; nulls as for :func:`sum`."""
     require_text("agg.mean", field=field)
     return Aggregate("mean", field)
 
 
+@known_keywords
 def top_k(k: int, by: str) -> Aggregate:
     """The k rows with the greatest values of a field, greatest first, NaN before numbers; ties by first arrival.
 

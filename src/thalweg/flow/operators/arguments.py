@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from thalweg.checks import require_optional_text, shown
+from thalweg.checks import one_of, require_optional_text
 from thalweg.errors import BuildError, SchemaError
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.functions import Function
@@ -102,8 +102,5 @@ def lateness_span(time: FieldType, value: Duration, where: str) -> int:
 
 
 def choice(what: str, value: Any, allowed: tuple[str, ...], where: str) -> Any:
-    if not isinstance(value, str) or value not in allowed:
-        raise BuildError(
-            f"{where!r}: {what} is one of {', '.join(map(repr, allowed))}, got {shown(value)}"
-        )
-    return value
+    """The one of these words that is meant, whatever the case of its letters."""
+    return one_of(repr(where), what, value, allowed)

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from thalweg.brief import counted
 from thalweg.checkpoint.paths import absolute, delete_folder, resolve
-from thalweg.checks import kind_of, path_of, require_function, require_rows
+from thalweg.checks import kind_of, known_keywords, path_of, require_function, require_rows
 from thalweg.connectors import RowSink
 from thalweg.connectors.shown import shown_table
 from thalweg.connectors.target_writes import OnDriver
@@ -207,17 +207,20 @@ def _file_sink(
     return FolderSink(place, format, {**usual, **writer_options(format, options)})
 
 
+@known_keywords
 def console(max_rows: int = 20) -> ConsoleSink:
     """Prints each batch as a table of at most ``max_rows`` rows."""
     require_rows("console", max_rows=max_rows)
     return ConsoleSink(max_rows)
 
 
+@known_keywords
 def memory() -> MemorySink:
     """Keeps the output on the driver: ``sink.rows``, ``sink.table``."""
     return MemorySink()
 
 
+@known_keywords
 def foreach_batch(function: Callable[[DataFrame, int], Any]) -> FrameSink:
     """Calls ``function(frame, batch_id)``: for Kafka, JDBC, Delta and whatever else Spark writes.
 
@@ -226,6 +229,7 @@ def foreach_batch(function: Callable[[DataFrame, int], Any]) -> FrameSink:
     return FrameSink(_of_two("foreach_batch", function, "frame"))
 
 
+@known_keywords
 def foreach_table(function: Callable[[pa.Table, int], Any]) -> TableSink:
     """Calls ``function(table, batch_id)`` on the driver with a pyarrow table; repeats as for foreach_batch."""
     return TableSink(_of_two("foreach_table", function, "table"))
