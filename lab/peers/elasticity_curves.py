@@ -1,4 +1,4 @@
-"""How well ThreadLevels finds the best level of random curves: the figures of docs/elasticity.md.
+"""How well ThreadLevels finds the best level of random curves: the figures of docs/evidence/elasticity.md.
 
 ::
 
