@@ -42,7 +42,7 @@ from thalweg.times import (
 from thalweg.version import __version__
 
 if TYPE_CHECKING:
-    from thalweg import elasticity, locality, scheduling, spark, testing
+    from thalweg import checkpoint, elasticity, locality, scheduling, spark, testing
     from thalweg.connectors import (
         batches,
         each,
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 _IO = "thalweg.connectors"
 #: Loaded on first use: Spark, the test kit and the embedded host are not needed to build a flow.
 _LAZY = {
+    "checkpoint": None,
     "elasticity": None,
     "locality": None,
     "scheduling": None,
@@ -149,6 +150,7 @@ __all__ = [
     "__version__",
     "agg",
     "batches",
+    "checkpoint",
     "days",
     "decimal",
     "delta",

@@ -133,6 +133,20 @@ def path_of(where: str, name: str, value: Any) -> str:
     return str(os.fspath(value))
 
 
+def names_of(where: str, names: Any) -> tuple[str, ...]:
+    """The names of operators to be dropped.
+
+    Raises:
+        BuildError: they are no names.
+    """
+    given = [] if isinstance(names, str) or not isinstance(names, Iterable) else [*names]
+    if (not given and names not in ((), [], None)) or not all(
+        isinstance(name, str) and name for name in given
+    ):
+        raise refuse(where, "drop", 'names of operators, such as ("totals",)', names)
+    return tuple(given)
+
+
 def require_flag(where: str, **values: Any) -> None:
     """Refuses what is neither True nor False."""
     for name, value in values.items():

@@ -37,7 +37,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
         name: ManifestOperator("keyed", tuple(fields), 4, "Count", (ROWS,))
         for name, (fields, _) in OPERATORS.items()
     }
-    manifests.reconcile(fs, root, Manifest("words", "0.1", operators, {}))
+    manifests.write(fs, root, Manifest("words", "0.1", operators, {}))
     segments = [segment(fs, root, name) for name in OPERATORS]
     records.write(fs, root, next_record(None, 0, "a", segments, {}, slots=1))
     return folder
@@ -120,7 +120,7 @@ def test_clocks_in_their_unit(kinds: list[str], inside: bool, tmp_path: Path) ->
             operators[kind] = ManifestOperator("stateful", (), 1, "order_by ts", fields)
         sources[f"in{kind}"] = ManifestSource(fields, "" if inside else "ts")
     manifest = Manifest("times", "0.1", operators, sources)
-    manifests.reconcile(fs, root, manifest)
+    manifests.write(fs, root, manifest)
     records.write(fs, root, next_record(None, 0, "a", [], {}, slots=1, clock={"1": 125_000_000}))
     output = CliRunner().invoke(app, ["state", "show", str(tmp_path)]).output
     expected = TIMES[kinds[0]] if len(kinds) == 1 else "125000000 (1970-01-01T00:02:05Z where"

@@ -78,7 +78,7 @@ class SlotsHost:
         self._pickled = pickled_plan(prepare(self.plan))
         self._fingerprint = hashlib.sha256(self._pickled).hexdigest()
         self.store = Store.open(folder)
-        manifests.reconcile(self.store.fs, self.store.root, manifest_of(self.plan))
+        manifests.write(self.store.fs, self.store.root, manifest_of(self.plan))
         self.record: records.CommitRecord | None = None
         self.rows: dict[str, list[Any]] = {sink.name: [] for sink in self.plan.sinks}
         self.options = {source.name: io.InputOptions(None) for source in self.plan.sources}

@@ -227,7 +227,7 @@ def test_records_without_their_meaning(tmp_path: Path) -> None:
     """Without thalweg.json nobody can tell whether a flow reads the state as it was written."""
     checkpoint = used(tmp_path / "ck", 2)
     with pytest.raises(CheckpointError, match=r"thalweg\.json is missing"):
-        manifests.reconcile(FS, str(checkpoint / "thalweg"), Manifest("f", "0.1", {}))
+        manifests.write(FS, str(checkpoint / "thalweg"), Manifest("f", "0.1", {}))
 
 
 def test_sparks_list_of_files_is_lost(tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_looking_into_a_checkpoint_whose_state_is_elsewhere(tmp_path: Path) -> N
     """The checkpoint's folder is enough: it says where the state is."""
     state = tmp_path / "state"
     state.mkdir()
-    manifests.reconcile(FS, str(state), Manifest("f", "0.1", {}))
+    manifests.write(FS, str(state), Manifest("f", "0.1", {}))
     used(tmp_path / "ck", 2, state)
     assert (describe(str(tmp_path / "ck")).batch, describe(str(state)).batch) == (1, 1)
 

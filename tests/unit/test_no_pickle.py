@@ -66,7 +66,7 @@ def trace(tmp_path: Path) -> Path:
 def test_files_of_a_checkpoint(tmp_path: Path, trace: Path) -> None:
     """A pickle in place of the manifest, a commit record, a segment or a routing table is refused, and not run."""
     fs, root = pafs.LocalFileSystem(), f"{tmp_path}/ck/thalweg"
-    manifests.reconcile(
+    manifests.write(
         fs, root, Manifest("words", "0.1", {"n": ManifestOperator("keyed", (), 1, "S", ())}, {})
     )
     bomb = pickle.dumps(Bomb(trace))

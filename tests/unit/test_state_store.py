@@ -481,7 +481,7 @@ def checkpoint(tmp_path: Path) -> Path:
         "keyed", (fields[0],), 4, "Open", (fields[1], ManifestField("name", "str", "string", ""))
     )
     operators = {"track": track, "parse": ManifestOperator("stateless")}
-    manifests.reconcile(FS, root, Manifest("cart", "0.1", operators, {}))
+    manifests.write(FS, root, Manifest("cart", "0.1", operators, {}))
     process = Process(root, limits=TIGHT)
     writes: dict[int, Rows | dict[int, None]] = {
         b: {b + 4 * i: (i, f"n{i}") for i in range(10)} for b in BUCKETS

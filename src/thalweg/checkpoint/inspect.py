@@ -72,8 +72,8 @@ def describe(location: str) -> CheckpointInfo:
     Raises:
         CheckpointError: it is not a checkpoint of ours, or cannot be read.
     """
-    fs, root, manifest = _open(location)
-    record = records.latest(fs, root) or CommitRecord(-1, "", 0)
+    _, _, manifest, latest = _open(location)
+    record = latest or CommitRecord(-1, "", 0)
     names = [
         *manifest.sources,
         *(
@@ -132,8 +132,7 @@ def read_state(
     Raises:
         CheckpointError: there is no such operator or no state yet, or the key does not fit.
     """
-    fs, root, manifest = _open(location)
-    record = records.latest(fs, root)
+    fs, root, manifest, record = _open(location)
     if operator not in manifest.operators and operator not in manifest.sources:
         known = ", ".join(sorted({*manifest.operators, *manifest.sources}))
         raise CheckpointError(f"{location} has no operator {operator!r}; it has {known}")
@@ -160,8 +159,9 @@ def _merged(
     keys: int,
 ) -> list[pa.RecordBatch]:
     """The current rows of each bucket, all in the schema of the units that have the most columns."""
-    if operator in manifest.operators and not keys:
-        # One constant key: its last row is the state. (A source's rows have no keys and all count.)
+    one = manifest.operators.get(operator)
+    if one is not None and not keys and not one.waits:
+        # One constant key: its last row is the state. (Rows that wait have no keys, and all count.)
         chains = {bucket: chain[-1:] for bucket, chain in chains.items()}
     places = [(u.file, u.number) for chain in chains.values() for u in chain]
     units = read_units(fs, root, places)
@@ -203,7 +203,19 @@ def _equal(column: pa.ChunkedArray, wanted: pa.Scalar) -> pa.ChunkedArray:
     return pc.equal(column, wanted)
 
 
-def _open(location: str) -> tuple[FileSystem, str, Manifest]:
+def _open(location: str) -> tuple[FileSystem, str, Manifest, CommitRecord | None]:
+    fs, root, manifest = found_state(location)
+    record = records.latest(fs, root)
+    meant = manifests.in_force(manifest, {} if record is None else record.extra)
+    return fs, root, meant or manifest, record
+
+
+def found_state(location: str) -> tuple[FileSystem, str, Manifest]:
+    """The folder of a checkpoint's state, and its manifest; takes the checkpoint folder or the state's.
+
+    Raises:
+        CheckpointError: there is none.
+    """
     fs, path = resolve(location)
     places = [(fs, join(path, "thalweg")), (fs, path)]
     said = identity.read(Folder(location, fs, join(path, "thalweg")))

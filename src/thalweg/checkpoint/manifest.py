@@ -1,9 +1,8 @@
-"""``thalweg.json``: what a checkpoint's state means, and whether a flow may go on with it.
+"""``thalweg.json``: what a checkpoint's state means, by the names of operators and sources.
 
-Written when a checkpoint is new and again when a start adds state fields. A flow that would lose or misread
-state is refused; changed functions, new or removed stateless operators and new state fields
-with a default are not differences. A new operator with state is one: it would start in the middle
-of the stream, and no serial run gives its output.
+Written when a checkpoint is new, and again when a start changes what the state is
+(:mod:`thalweg.checkpoint.evolution`). State that was rewritten counts from the moment at which its commit record does,
+so that record says itself what it means; the file follows.
 """
 
 from __future__ import annotations
@@ -19,17 +18,16 @@ import pyarrow as pa
 
 from thalweg.checkpoint.paths import FileSystem, join, read_bytes, stems, write_atomic
 from thalweg.checkpoint.segments import DELETED
-from thalweg.errors import CheckpointError, CheckpointMismatch
+from thalweg.errors import CheckpointError
 from thalweg.flow.records import Field, Missing
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 FILE: Final = "thalweg.json"
 STATELESS: Final = "stateless"
 #: The name of an order_by's state begins like this; the field follows.
 ORDER_BY: Final = "order_by "
-
-#: Differences that an error shows before it says how many more there are.
-_SHOWN: Final = 6
+#: Where a commit record whose state was rewritten says what it means.
+MEANING: Final = "meaning"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,6 +62,8 @@ class ManifestOperator:
         state: the name of the state class.
         fields: the state fields.
         timer: the field that holds the timer, "" if none.
+        asked: of the library's operators, what was asked for that their state depends on; of coroutine operators also
+            the names of their inputs. Checkpoints of before this was written say nothing.
     """
 
     kind: str
@@ -72,6 +72,12 @@ class ManifestOperator:
     state: str = ""
     fields: tuple[ManifestField, ...] = ()
     timer: str = ""
+    asked: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def waits(self) -> bool:
+        """Whether its state are rows that wait for their time, all of which count."""
+        return self.state.startswith(ORDER_BY)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -179,76 +185,7 @@ def from_json(value: Any) -> Any:
     return [from_json(one) for one in value] if isinstance(value, list) else value
 
 
-# -- comparing -----------------------------------------------------------------------------------------
-
-
-def check(old: Manifest, new: Manifest) -> list[str]:
-    """What forbids a flow to go on with a checkpoint, one line each; empty when it may. Pure."""
-    found = []
-    if old.flow != new.flow:
-        found.append(_differs("the flow's name", old.flow, new.flow))
-    olds, news = _stateful(old), _stateful(new)
-    for name in sorted(olds.keys() | news.keys()):
-        found += _operator_differences(name, old, new)
-    for name in sorted(old.sources.keys() | new.sources.keys()):
-        found += _source_differences(name, old.sources.get(name), new.sources.get(name))
-    return found
-
-
-def _stateful(manifest: Manifest) -> dict[str, ManifestOperator]:
-    return {name: one for name, one in manifest.operators.items() if one.kind != STATELESS}
-
-
-def _differs(what: str, old: Any, new: Any) -> str:
-    return f"{what}: the checkpoint has {old}, the flow has {new}"
-
-
-def _operator_differences(name: str, old: Manifest, new: Manifest) -> list[str]:
-    one, other = old.operators.get(name), new.operators.get(name)
-    where = f"operator {name!r}"
-    kinds = [f"a {x.kind} operator" if x else "none of that name" for x in (one, other)]
-    if one is None or other is None or one.kind != other.kind:
-        return [_differs(where, *kinds)]
-    found = []
-    if one.state != other.state:
-        found.append(_differs(f"{where}, state class", one.state, other.state))
-    if one.buckets != other.buckets:
-        found.append(_differs(f"{where}, buckets", one.buckets, other.buckets))
-    if one.timer != other.timer:
-        found.append(_differs(f"{where}, timer", one.timer or "none", other.timer or "none"))
-    found += _field_differences(f"{where}, key", one.keys, other.keys)
-    kept = other.fields[: len(one.fields)]
-    found += _field_differences(f"{where}, state field", one.fields, kept)
-    return found
-
-
-def _source_differences(
-    name: str, old: ManifestSource | None, new: ManifestSource | None
-) -> list[str]:
-    where = f"source {name!r}"
-    if old is None or new is None:
-        return [_differs(where, *("it" if one else "none of that name" for one in (old, new)))]
-    found = _field_differences(f"{where}, field", old.record, new.record)
-    for what in ("order_by", "lateness", "lane", "lanes", "order"):
-        one, other = getattr(old, what), getattr(new, what)
-        if one != other:
-            found.append(_differs(f"{where}, {what}", one or "none", other or "none"))
-    return found
-
-
-def _field_differences(
-    where: str, old: Sequence[ManifestField], new: Sequence[ManifestField]
-) -> list[str]:
-    found = []
-    for i in range(max(len(old), len(new))):
-        one, other = (fields[i] if i < len(fields) else None for fields in (old, new))
-        shape = [(x.name, x.type, x.arrow) if x else None for x in (one, other)]
-        if shape[0] != shape[1]:
-            texts = [f"{x.name}: {x.type}" if x else "none" for x in (one, other)]
-            if texts[0] == texts[1]:
-                texts = [f"{x.name}: {x.arrow}" if x else "none" for x in (one, other)]
-            found.append(_differs(f"{where} {i + 1}", *texts))
-    return found
+# -- going on ------------------------------------------------------------------------------------------
 
 
 def carry(old: Manifest, new: Manifest) -> Manifest:
@@ -309,33 +246,17 @@ def require_new(fs: FileSystem, root: str) -> None:
         )
 
 
-def reconcile(fs: FileSystem, root: str, new: Manifest) -> Manifest:
-    """Opens a checkpoint for a flow: writes the manifest if the checkpoint is new or gains something.
+def write(fs: FileSystem, root: str, manifest: Manifest) -> None:
+    """Writes what the state means, unless the file says so already."""
+    content = manifest.encode()
+    if read_bytes(fs, join(root, FILE)) != content:
+        write_atomic(fs, join(root, FILE), content)
 
-    Gives the manifest to work with, whose defaults are those for :func:`migrate_batch`.
 
-    Raises:
-        CheckpointMismatch: the flow would lose or misread state; the message lists the differences.
-        CheckpointError: the manifest is torn, or newer than this library.
-    """
-    old = read(fs, root)
-    if old is None:
-        require_new(fs, root)
-    carried = new if old is None else carry(old, new)
-    found = [] if old is None else check(old, new)
-    if old is not None and found:
-        shown = found[:_SHOWN] + ([f"… and {len(found) - _SHOWN} more"] if found[_SHOWN:] else [])
-        raise CheckpointMismatch(
-            f"the checkpoint {root} was written by flow {old.flow!r} (Thalweg {old.version}) and does not fit"
-            f" flow {new.flow!r}:\n- "
-            + "\n- ".join(shown)
-            + "\nRestore the old definition, or start with a"
-            " new checkpoint folder (the state begins empty).\nAccepted are changed functions, new state"
-            " fields with a default after the old ones, and other stateless operators."
-        )
-    if old != carried:
-        write_atomic(fs, join(root, FILE), carried.encode())
-    return carried
+def in_force(written: Manifest | None, extra: Mapping[str, Any]) -> Manifest | None:
+    """What the state of a record means: what the record says itself, where its state was migrated, else the file."""
+    said = extra.get(MEANING)
+    return written if said is None else Manifest.decode(orjson.dumps(said))
 
 
 def migrate_batch(

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from thalweg.cli import cluster_demo, demo, lab, locality, plans, run, state
+from thalweg.cli import cluster_demo, demo, lab, locality, plans, run, state, state_changes
 from thalweg.cli.failures import told, when_nobody_reads
 from thalweg.datagen import cli as datagen
 
@@ -56,7 +56,10 @@ lab.register(app)
 _locality = _group("locality", "Bring keys that come together to one slot.")
 _command(_locality, "plan", locality.plan)
 _command(_locality, "demo", cluster_demo.demo)
-_command(_group("state", "Look into a checkpoint."), "show", state.show)
+_state = _group("state", "Look into a checkpoint, compare it with a flow, copy it.")
+_command(_state, "show", state.show)
+_command(_state, "diff", state_changes.diff)
+_command(_state, "copy", state_changes.copy)
 _datagen = _group("datagen", "Generate data of any size.")
 for _name, _does in datagen.commands().items():
     _command(_datagen, _name, _does)

@@ -6,7 +6,7 @@ import contextlib
 import math
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
@@ -71,11 +71,20 @@ def run(
     drain: Annotated[
         bool, typer.Option("--drain", help="With --once: end the input; open windows close.")
     ] = False,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="An operator of the checkpoint whose state may be given up; may be repeated.",
+        ),
+    ] = None,
     master: Annotated[str, typer.Option(help="Spark's master.", show_default="local[*]")] = "",
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the log.")] = False,
 ) -> None:
     """Run a flow over files, on Spark or in this process, until there are no more or Ctrl-C."""
     flow = load_flow(place)
+    if drop and not checkpoint:
+        raise typer.BadParameter("--drop needs --checkpoint FOLDER, whose state it gives up")
     plan = make_plan(flow)
     inputs, outputs = read_inputs(input, plan.sources), read_outputs(output, plan.sinks)
     asked = Asked(checkpoint, trigger, once=once, drain=drain, master=master, slots=slots)
@@ -86,7 +95,7 @@ def run(
         if _is_local(engine, asked, inputs, outputs, display):
             counts = run_local(flow, inputs, outputs, display, asked)
         else:
-            counts = _run_on_spark(flow, inputs, outputs, asked, when, display)
+            counts = _run_on_spark(flow, inputs, outputs, asked, when, display, drop or ())
     finally:
         display.close()
     Terminal().print(totals_table(plan, counts))
@@ -133,6 +142,7 @@ def _run_on_spark(
     asked: Asked,
     when: str | None,
     display: Display,
+    drop: Sequence[str] = (),
 ) -> Mapping[str, Mapping[str, int]]:
     from thalweg.spark.reading.inputs import refuse_embedded_only
 
@@ -142,7 +152,7 @@ def _run_on_spark(
         display.say("starting the query …")
         query = tw.spark.start(
             flow, spark_inputs(inputs), spark_sinks(outputs), checkpoint=folder, slots=asked.slots,
-            trigger=when, end="drain" if asked.drain else "keep",
+            trigger=when, end="drain" if asked.drain else "keep", drop=drop,
         )  # fmt: skip
         follow(query, display)
     return query.counts

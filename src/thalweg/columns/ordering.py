@@ -32,6 +32,11 @@ def serials(source: int, first: int, count: int) -> Int64s:
     return np.arange(first, first + count, dtype=np.int64) + (source << SOURCE_BITS)
 
 
+def renumbered(seq: Int64s, source: int) -> Int64s:
+    """The ``_seq`` column of rows of a source that has another number now."""
+    return (seq & ((1 << SOURCE_BITS) - 1)) + (source << SOURCE_BITS)
+
+
 def positions(source: Int64s) -> Int64s:
     """For each output row its number among the outputs of the same input row, from 0."""
     if not len(source):

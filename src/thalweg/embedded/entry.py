@@ -48,6 +48,7 @@ def run(
     checkpoint: Checkpoint = None,
     every: Every = None,
     end: End | None = None,
+    drop: Sequence[str] = (),
 ) -> Result: ...
 
 
@@ -87,6 +88,7 @@ def run(
     checkpoint: Checkpoint = None,
     every: Every = None,
     end: End | None = None,
+    drop: Sequence[str] = (),
 ) -> Result | dict[str, Result]:
     """Runs a flow, or several side by side, in this process until their inputs end, and returns their outputs.
 
@@ -124,6 +126,8 @@ def run(
         every: how often is committed: a duration such as ``"10 seconds"``, which is the default.
         end: of inputs that end with a checkpoint: ``"drain"`` (the default) ends the streams, and the checkpoint is
             finished; ``"keep"`` commits and returns, and a later run reads what has come since.
+        drop: operators and sources that the checkpoint has and whose state may be given up, where the flow has them no
+            more or cannot go on with it (docs/evolve.md).
 
     Raises:
         CheckpointError: the checkpoint is of another flow, in use, finished, or damaged.
@@ -137,7 +141,7 @@ def run(
             flow, inputs, sinks, classes=classes, threads=threads, threading=threading,
             policy=policy, controller=controller, period_s=period_s, chunk_rows=chunk_rows,
             options=options, slots=slots, routing=routing,
-            durable=durable_of("run", checkpoint, every, end),
+            durable=durable_of("run", checkpoint, every, end, drop),
         )  # fmt: skip
     except ThalwegError as error:
         _LOG.debug("the failure in full", exc_info=error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal
 
@@ -150,6 +150,7 @@ class Running:
         checkpoint: Checkpoint = None,
         every: Every = None,
         end: End | None = None,
+        drop: Sequence[str] = (),
     ) -> FlowRun:
         """Runs one more flow. When it has ended, or was stopped, its name may be used again.
 
@@ -159,8 +160,8 @@ class Running:
             sinks: by sink name, as for :func:`thalweg.run`.
             priority_class: of all its operators, for policies that ask for it; 0 is the most urgent.
             chunk_rows: as for :func:`thalweg.run`.
-            checkpoint, every, end: as for :func:`thalweg.run`. Such a flow runs in a thread of its own, not in those
-                that the others share.
+            checkpoint, every, end, drop: as for :func:`thalweg.run`. Such a flow runs in a thread of its own, not in
+                those that the others share.
 
         Raises:
             BuildError: something does not fit, or a flow of that name runs.
@@ -169,7 +170,7 @@ class Running:
         """
         run = self.prepare(
             flow, inputs, sinks, priority_class=priority_class, chunk_rows=chunk_rows,
-            checkpoint=checkpoint, every=every, end=end,
+            checkpoint=checkpoint, every=every, end=end, drop=drop,
         )  # fmt: skip
         run.begin()
         return run
@@ -185,6 +186,7 @@ class Running:
         checkpoint: Checkpoint = None,
         every: Every = None,
         end: End | None = None,
+        drop: Sequence[str] = (),
     ) -> FlowRun:
         """As :meth:`add`, but nothing of it runs until :meth:`begin`."""
         if self._is_stopped:
@@ -202,7 +204,7 @@ class Running:
             raise BuildError(
                 f"a flow {plan.flow!r} runs already: flows side by side need names of their own"
             )
-        durable = durable_of("add", checkpoint, every, end)
+        durable = durable_of("add", checkpoint, every, end, drop)
         host: FlowHost | DurableHost
         if durable is not None:
             host = durable_host(

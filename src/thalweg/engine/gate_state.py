@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from thalweg.columns.chunks import Chunk, Column
-from thalweg.columns.ordering import serials
+from thalweg.columns.ordering import renumbered, serials
 from thalweg.engine.ingress import Gate
 from thalweg.plan.plan import SEQ, TIME
 from thalweg.times import BEFORE_ALL
@@ -91,6 +91,8 @@ class GateState:
         columns = [Column.from_arrow(f.type, batch.column(f.name)) for f in self._schema.fields]
         names = self.gate.order_names
         order = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in names}
+        # The source may stand elsewhere in the flow than when they were saved.
+        order[SEQ] = renumbered(order[SEQ], self.gate.node.index)
         return Chunk(self._schema, columns, batch.num_rows, order)
 
 

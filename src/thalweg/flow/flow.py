@@ -32,6 +32,7 @@ from thalweg.flow.operators.arguments import (
     Duration,
     choice,
     lateness_span,
+    names_renamed,
     record_of,
     time_field,
 )
@@ -69,6 +70,9 @@ class Flow(SeveralVerbs):
             with an error that names it, ``"reject"`` sends it to the ``rejected`` stream and counts it.
         compile: ``"auto"`` compiles what can be compiled, ``"require"`` makes a fallback an error,
             ``"never"`` interprets everything. Operators can override both.
+        renamed: names that operators and sources had before, by which a checkpoint knows their state, and those that
+            they have now: ``{"totals": "totals by shop"}`` (docs/evolve.md). It stands here, since it is true of each
+            checkpoint of the older flow, whoever starts it; once all know the new name, it may go.
 
     Example::
 
@@ -80,12 +84,20 @@ class Flow(SeveralVerbs):
         >>> flow.source("lines", Word).filter(lambda w: w.text != "").sink("words")
     """
 
-    def __init__(self, name: str, *, errors: Errors = "fail", compile: Compile = "auto") -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        errors: Errors = "fail",
+        compile: Compile = "auto",
+        renamed: Mapping[str, str] | None = None,
+    ) -> None:
         if not isinstance(name, str) or not name or "/" in name:
             raise BuildError(f"a flow's name is a non-empty text without '/', got {name!r}")
         self.name = name
         self.errors: Errors = choice("errors", errors, ("fail", "reject"), name)
         self.compile: Compile = choice("compile", compile, ("auto", "require", "never"), name)
+        self.renamed = names_renamed(name, renamed)
         self._nodes: list[Node] = []
         #: by stream and key, the stream with each key's rows in order
         self._by_key: dict[tuple[Ref, Key, int], Stream[Any]] = {}

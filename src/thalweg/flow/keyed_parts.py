@@ -92,6 +92,7 @@ class KeyedParts(Generic[Row, KeyValue]):
             "auto" if flow.compile == "require" else flow.compile,
             timing or timing_of(stream),
             made.collects,
+            made.asked,
         )
         return flow._add(node, stream.time, stream._own_keeping(*kept))
 

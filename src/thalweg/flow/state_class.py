@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar, dataclass_transform
+from typing import Any, Final, TypeVar, dataclass_transform, overload
 
 from thalweg.checks import known_keywords, meant
 from thalweg.errors import SchemaError
@@ -33,6 +34,11 @@ class StateSpec:
     @property
     def name(self) -> str:
         return self.schema.name
+
+    @property
+    def migrate(self) -> Callable[[Any], Any] | None:
+        """What makes a state of one of an older class, where there is something."""
+        return _MIGRATIONS.get(self.cls)
 
     @functools.cached_property
     def timer(self) -> str | None:
@@ -105,16 +111,35 @@ class StateSpec:
 _NESTED: Final = (Kind.LIST, Kind.RECORD)
 _STATE: Final = "__thalweg_state__"
 _Class = TypeVar("_Class")
+#: By state class what makes states of older ones; beside the class, which is sent to other processes without it.
+_MIGRATIONS: Final[weakref.WeakKeyDictionary[type, Callable[[Any], Any]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+@overload
+def state(cls: type[_Class], /) -> type[_Class]: ...
+
+
+@overload
+def state(*, migrate: Callable[[Any], Any]) -> Callable[[type[_Class]], type[_Class]]: ...
 
 
 @known_keywords
 @dataclass_transform(kw_only_default=True)
-def state(cls: type[_Class]) -> type[_Class]:
+def state(cls: Any = None, /, *, migrate: Callable[[Any], Any] | None = None) -> Any:
     """Declares a state class: annotated fields, each with a default (a Timer's is NEVER).
 
     The instances are plain objects with slots; fields left out of ``__init__`` get their default, lists, deques
     and dicts a fresh copy of it. To a type checker a Timer without ``= tw.NEVER`` must be given where an instance is
     made.
+
+    Args:
+        cls: the class.
+        migrate: ``migrate(old)`` gives the state of a key that a checkpoint has in the form of an older class: an
+            instance, or a mapping of fields. ``old`` is a mapping of the old fields, or, where the parameter is
+            annotated with a NamedTuple, a dataclass or a state class, an instance of that. It is called once a key, at
+            the first start with other fields than the checkpoint's (docs/evolve.md).
 
     Example::
 
@@ -128,6 +153,14 @@ def state(cls: type[_Class]) -> type[_Class]:
     Raises:
         SchemaError: a field has no default, an unknown type, or there are two timers.
     """
+    if migrate is not None:
+        if not callable(migrate):
+            raise SchemaError(f"state: migrate is a function of the old state, got {migrate!r}")
+        return functools.partial(_declared, migrate=migrate)
+    return _declared(cls)
+
+
+def _declared(cls: Any, migrate: Callable[[Any], Any] | None = None) -> Any:
     if not isinstance(cls, type):
         raise SchemaError(f"state: cls is a class of annotated fields, got {cls!r}")
     hints = hints_of(cls)
@@ -149,7 +182,10 @@ def state(cls: type[_Class]) -> type[_Class]:
         fields.append(Field(name, kind, default))
     if sum(field.type.kind is Kind.TIMER for field in fields) > 1:
         raise SchemaError(f"state {cls.__name__} has two timers; a key has one")
-    return _state_class(cls, tuple(fields))
+    made = _state_class(cls, tuple(fields))
+    if migrate is not None:
+        _MIGRATIONS[made] = migrate
+    return made
 
 
 def _default(cls: type, name: str) -> Any:

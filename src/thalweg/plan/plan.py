@@ -13,6 +13,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from thalweg.checks import meant
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.built_in import BuiltIn
@@ -84,6 +85,8 @@ class Plan:
     stages: tuple[int, ...]
     domains: tuple[int, ...]
     units: tuple[Unit, ...]
+    #: names that operators had before, and those that they have now
+    renamed: tuple[tuple[str, str], ...] = ()
 
     def node(self, index: int) -> Node:
         return self.nodes[index - 1]
@@ -309,8 +312,30 @@ def make_plan(flow: Flow) -> Plan:
     if not any(isinstance(n, Sink) or (isinstance(n, Coroutine) and not n.main) for n in nodes):
         raise BuildError(f"flow {flow.name!r} has no sink; end a stream with .sink('name')")
     loops = loops_of(nodes)
-    plan = Plan(flow.name, nodes, _stages(nodes, loops), domains_of(nodes), ())
+    renamed = require_renamed(flow, nodes)
+    plan = Plan(flow.name, nodes, _stages(nodes, loops), domains_of(nodes), (), renamed)
     return dataclasses.replace(plan, units=tuple(_units(nodes, plan.stages, plan.merges, loops)))
+
+
+def require_renamed(flow: Flow, nodes: Sequence[Node]) -> tuple[tuple[str, str], ...]:
+    """The names that operators had before, with those that they have.
+
+    Raises:
+        BuildError: the flow has no operator of the new name, or one of the old.
+    """
+    names = {node.name for node in nodes if not isinstance(node, Sink)}
+    for old, new in flow.renamed.items():
+        if new not in names:
+            raise BuildError(
+                f"flow {flow.name!r}: renamed={{{old!r}: {new!r}}}, but there is no operator or source {new!r}"
+                f"{meant(new, names)}"
+            )
+        if old in names:
+            raise BuildError(
+                f"flow {flow.name!r}: renamed={{{old!r}: {new!r}}}, but there still is an operator {old!r}: its state"
+                " would be that of either; give it another name, or take the entry out"
+            )
+    return tuple(flow.renamed.items())
 
 
 def reroutes(node: Node) -> bool:

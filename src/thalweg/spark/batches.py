@@ -25,8 +25,9 @@ from thalweg.checkpoint import cleaning
 from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint import record as records
 from thalweg.checkpoint.history import CheckpointHistory
+from thalweg.checkpoint.hosts.evolution import go_on
+from thalweg.checkpoint.hosts.handing_over import is_of_process
 from thalweg.checkpoint.hosts.opened import require_unfinished
-from thalweg.checkpoint.hosts.plan_manifest import manifest_of
 from thalweg.connectors.target_writes import TargetWrites
 from thalweg.connectors.targets import Target
 from thalweg.connectors.written.known_places import tell_moved
@@ -81,8 +82,10 @@ class BatchRunner:
         numbers: Adaptation,
         chunk_rows: int,
         locality: Asked = "off",
+        drop: Sequence[str] = (),
     ) -> None:
         import_names(spark)
+        self._drop = drop
         self.spark = spark
         self.plan = plan
         self.store = store
@@ -102,7 +105,7 @@ class BatchRunner:
         self.prepared = prepare(plan)
         self._pickled = pickled_plan(self.prepared)
         self._fingerprint = hashlib.sha256(self._pickled + __version__.encode()).hexdigest()[:32]
-        self._defaults: dict[str, Any] = {}
+        self._defaults: Mapping[str, Any] = {}
         self.counts: dict[str, dict[str, int]] = {}
         self._one_machine = OneMachine(spark, can_pass=WORKS)
         self._placement = SlotPlacement(spark, zlib.crc32(plan.flow.encode()))
@@ -128,11 +131,13 @@ class BatchRunner:
         if manifests.read(store.fs, store.root) is None:
             manifests.require_new(store.fs, store.root)
             refuse_used_folders(self.sinks)
-        carried = manifests.reconcile(store.fs, store.root, manifest_of(self.plan))
-        self._defaults = {name: carried.defaults(name) for name in carried.operators}
+        latest = store.newest_of_spark()
+        require_unfinished(records.latest(store.fs, store.root), store.location)
+        is_by_place = not is_of_process(latest)
+        latest, self._defaults = go_on(
+            store.fs, store.root, self.plan, latest, drop=self._drop, by_place=is_by_place
+        )
         tell_moved(store.fs, store.root, self.sinks)
-        latest = records.latest(store.fs, store.root)
-        require_unfinished(latest, store.location)
         self.counts = {k: dict(v) for k, v in latest.counters.items()} if latest else {}
         context, slots = self.spark.sparkContext, self.numbers.slots
         self._routing = KeyRouting(

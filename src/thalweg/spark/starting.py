@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from thalweg.checks import known_keywords
+from thalweg.checkpoint.hosts.evolution import require_evolution
+from thalweg.checks import known_keywords, names_of
 from thalweg.connectors.logs import Log
 from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.errors import BuildError
@@ -50,6 +52,7 @@ def start(
     chunk_rows: int = CHUNK_ROWS,
     scheduler: Scheduler | None = None,
     locality: Asked = "off",
+    drop: Sequence[str] = (),
 ) -> Query:
     """Starts a flow on Spark and returns its query.
 
@@ -77,6 +80,8 @@ def start(
             has already. ``"online"``: keys that come together are brought together while the query runs
             (docs/locality.md), with other settings by ``tw.locality.Online(…)``. A path: by that table, which
             ``thalweg locality plan`` made.
+        drop: operators that the checkpoint has and whose state may be given up, where the flow has them no more or
+            cannot go on with it (docs/evolve.md).
 
     Raises:
         BuildError: names or arguments do not fit the flow.
@@ -104,6 +109,9 @@ def start(
         )
     asked = trigger_of(trigger)
     check_locality(locality)
+    drop = names_of("start", drop)
+    if drop and not (streaming and checkpoint is not None):
+        raise BuildError("start: drop= needs checkpoint=, the folder of the checkpoint")
     if scheduler is not None and not isinstance(scheduler, Scheduler):
         raise BuildError(
             f"scheduler: expected a tw.spark.Scheduler, which takes the policy, got {scheduler!r}"
@@ -122,11 +130,15 @@ def start(
             None if state is None else os.fspath(state),
             sources=[source.name for source in plan.sources],
             logs=[name for name, given in inputs.items() if isinstance(given, Log)],
+            was={now: before for before, now in plan.renamed},
+            require=functools.partial(require_evolution, plan=plan, drop=drop),
         )
     try:
         with told_if_slow(f"starting flow {plan.flow!r}"):
             frame = io.tagged_frame(spark, plan, inputs, store.control if store else None)
-            batches = BatchRunner(spark, plan, inputs, sinks, store, numbers, chunk_rows, locality)
+            batches = BatchRunner(
+                spark, plan, inputs, sinks, store, numbers, chunk_rows, locality, drop
+            )
             warn(spark, numbers.most_slots, inputs, plan)
             if str(spark.sparkContext.master).startswith("local"):
                 # The workers are on this machine: what is compiled here, with a message, they find in the cache.

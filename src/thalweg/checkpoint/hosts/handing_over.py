@@ -25,7 +25,8 @@ from thalweg.errors import CheckpointError
 
 _LOG: Final = "log"
 #: What Spark logs of a source of which it has read nothing: the control folder.
-_NOTHING: Final = "-"
+_NONE_READ: Final = "-"
+_NOTHING: Final[Mapping[str, str]] = {}
 
 
 def is_of_process(record: CommitRecord | None) -> bool:
@@ -79,7 +80,12 @@ def _place(spark: Folder, name: str, line: str) -> dict[str, Any]:
 
 
 def to_spark(
-    part: Folder, spark: Folder, record: CommitRecord, sources: Sequence[str], logs: Sequence[str]
+    part: Folder,
+    spark: Folder,
+    record: CommitRecord,
+    sources: Sequence[str],
+    logs: Sequence[str],
+    was: Mapping[str, str] = _NOTHING,
 ) -> None:
     """Writes the places of a process into Spark's log, so that Spark goes on behind its newest batch.
 
@@ -89,10 +95,14 @@ def to_spark(
         record: the newest, of a process.
         sources: of the flow, in its order.
         logs: those that are given a log now.
+        was: the names that sources had before, by those that they have.
 
     Raises:
         CheckpointError: an input is no log, or the process has planned a batch.
     """
+    known = record.extra[INPUTS]["places"]
+    logs = [name if name in known else was.get(name, name) for name in logs]
+    sources = [name if name in known else was.get(name, name) for name in sources]
     _require_logs(part, record, sources, logs)
     plan = planned.read(part.fs, part.root, record.batch + 1)
     if plan is not None and (plan.rounds or plan.over or plan.ends):
@@ -100,6 +110,7 @@ def to_spark(
             f"{part.location}: a run in one process has planned batch {plan.batch} and not finished it.\n"
             "Start it there once more, with end='keep', and then the query on Spark."
         )
+    _require_count(spark, sources)
     query = str(record.extra[QUERY])
     _write(spark, "metadata", orjson.dumps({"id": query}))
     control = _control(spark)
@@ -132,11 +143,22 @@ def _require_logs(
             )
 
 
+def _require_count(spark: Folder, sources: Sequence[str]) -> None:
+    """Spark knows inputs by their place, also the folder of commands, which is the last one."""
+    batches = _batches(spark, "offsets")
+    lines = log_lines(spark, f"offsets/{max(batches)}")[2:] if batches else []
+    if lines and len(lines) != len(sources) + 1:
+        raise CheckpointError(
+            f"{spark.location}: the query was on Spark with {len(lines) - 1} sources, and now has {len(sources)}; Spark"
+            " knows inputs by their place.\nGo on with tw.run(..., checkpoint=), or begin a new checkpoint folder here."
+        )
+
+
 def _control(spark: Folder) -> str:
     """Where Spark stands in the control folder."""
     batches = _batches(spark, "offsets")
     lines = log_lines(spark, f"offsets/{max(batches)}")[2:] if batches else []
-    return lines[-1] if lines else _NOTHING
+    return lines[-1] if lines else _NONE_READ
 
 
 def _entries(spark: Folder, batch: int) -> bool:

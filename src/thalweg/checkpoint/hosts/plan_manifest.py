@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from thalweg.checkpoint.manifest import (
     ORDER_BY,
     STATELESS,
@@ -10,6 +12,9 @@ from thalweg.checkpoint.manifest import (
     ManifestOperator,
     ManifestSource,
 )
+from thalweg.flow.fields.user_rows import is_library
+from thalweg.flow.operators.built_in import BuiltIn, Combine, Digest, Stamp
+from thalweg.flow.operators.join_nodes import Join
 from thalweg.flow.operators.lanes import meaning
 from thalweg.flow.operators.nodes import Coroutine, Keyed, Node, OrderBy, Sink, Source
 from thalweg.plan.plan import Plan
@@ -19,13 +24,15 @@ from thalweg.version import __version__
 def manifest_of(plan: Plan) -> Manifest:
     """The manifest of a plan: its stateful operators and sources by name, and the names of the others."""
     operators = {
-        node.name: _operator(node) for node in plan.nodes if not isinstance(node, (Source, Sink))
+        node.name: _operator(plan, node)
+        for node in plan.nodes
+        if not isinstance(node, (Source, Sink))
     }
     sources = {source.name: _source(source) for source in plan.sources}
     return Manifest(plan.flow, __version__, operators, sources)
 
 
-def _operator(node: Node) -> ManifestOperator:
+def _operator(plan: Plan, node: Node) -> ManifestOperator:
     if isinstance(node, Keyed):
         return ManifestOperator(
             node.kind.value,
@@ -34,14 +41,51 @@ def _operator(node: Node) -> ManifestOperator:
             node.state.name,
             tuple(ManifestField.of(field) for field in node.state.schema.fields),
             node.state.timer or "",
+            _asked(plan, node),
         )
     if isinstance(node, Coroutine):
         fields = tuple(ManifestField.of(field) for field in node.state.schema.fields)
-        return ManifestOperator("coroutine", (), 1, node.state.name, fields)
+        return ManifestOperator(
+            "coroutine", (), 1, node.state.name, fields, asked=_asked_of_loop(node)
+        )
     if isinstance(node, OrderBy):
         fields = tuple(ManifestField.of(field) for field in node.record.fields)
-        return ManifestOperator("stateful", (), 1, ORDER_BY + node.field, fields)
+        asked = {"lateness": node.lateness}
+        return ManifestOperator("stateful", (), 1, ORDER_BY + node.field, fields, asked=asked)
     return ManifestOperator(STATELESS)
+
+
+def _asked(plan: Plan, node: Keyed) -> dict[str, Any]:
+    """What was asked of one of the library's operators, also of those that it has put in front of itself."""
+    if isinstance(node, Join):
+        return {
+            "reach": [side.within for side in node.sides],
+            "keeps": [side.keeps for side in node.sides],
+        }
+    asked = dict(node.asked)
+    if not asked:
+        return asked
+    before = plan.node(node.input.node)
+    while isinstance(before, BuiltIn):
+        if isinstance(before, Stamp) and before.every is not None:
+            asked |= {"every": before.every, "start": before.origin}
+        if isinstance(before, Digest):
+            asked["content"] = [before.record.names[place] for place in before.places]
+        if isinstance(before, Combine):
+            parts = zip(asked["aggregates"].items(), before.parts, strict=True)
+            asked["aggregates"] = {
+                name: {**one, "does": part.described} for (name, one), (_, part) in parts
+            }
+        before = plan.node(before.input.node)
+    return asked
+
+
+def _asked_of_loop(node: Coroutine) -> dict[str, Any]:
+    """The inputs of a coroutine operator, and the numbers that a verb of the library gave it."""
+    asked: dict[str, Any] = {"inputs": [port.name for port in node.in_ports]}
+    if is_library(node.function.call):
+        asked |= {name: value for name, value in node.constants if isinstance(value, int)}
+    return asked
 
 
 def _source(node: Source) -> ManifestSource:

@@ -42,7 +42,7 @@ class Planned:
 def write(fs: FileSystem, root: str, planned: Planned) -> None:
     """Writes what a batch reads; it is on the disk when this returns."""
     plain = {"format": FORMAT, **dataclasses.asdict(planned)}
-    write_atomic(fs, _path(root, planned.batch), orjson.dumps(plain))
+    write_atomic(fs, path_of(root, planned.batch), orjson.dumps(plain))
 
 
 def read(fs: FileSystem, root: str, batch: int) -> Planned | None:
@@ -51,7 +51,7 @@ def read(fs: FileSystem, root: str, batch: int) -> Planned | None:
     Raises:
         CheckpointError: the file is torn, or newer than this library.
     """
-    path = _path(root, batch)
+    path = path_of(root, batch)
     content = read_bytes(fs, path)
     if content is None:
         return None
@@ -72,8 +72,9 @@ def clean(fs: FileSystem, root: str, before: int) -> None:
     """Deletes what was planned of batches before one; they are committed."""
     for name in stems(fs, join(root, _FOLDER), ".json"):
         if name.isdecimal() and int(name) < before:
-            delete(fs, _path(root, int(name)))
+            delete(fs, path_of(root, int(name)))
 
 
-def _path(root: str, batch: int) -> str:
+def path_of(root: str, batch: int) -> str:
+    """The file of a batch."""
     return join(root, _FOLDER, f"{batch}.json")

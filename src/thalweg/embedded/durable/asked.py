@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias, get_args
 
 from thalweg.checkpoint.paths import is_local, resolve
-from thalweg.checks import path_of, refuse, require_count
+from thalweg.checks import names_of, path_of, refuse, require_count
 from thalweg.embedded.durable.batches import Durable, End
 from thalweg.embedded.durable.host import DurableHost
 from thalweg.errors import BuildError
@@ -21,14 +21,16 @@ Every: TypeAlias = str | int | dt.timedelta | None
 EVERY: Final = "10 seconds"
 
 
-def durable_of(where: str, checkpoint: Checkpoint, every: Every, end: End | None) -> Durable | None:
+def durable_of(
+    where: str, checkpoint: Checkpoint, every: Every, end: End | None, drop: Sequence[str] = ()
+) -> Durable | None:
     """How a run is durable; None: it is not.
 
     Raises:
         BuildError: something is not what it is to be, or is said without a checkpoint.
     """
     if checkpoint is None:
-        for name, value in {"every": every, "end": end}.items():
+        for name, value in {"every": every, "end": end, "drop": drop or None}.items():
             if value is not None:
                 raise BuildError(
                     f"{where}: {name}= needs checkpoint=, the folder of the checkpoint"
@@ -49,7 +51,7 @@ def durable_of(where: str, checkpoint: Checkpoint, every: Every, end: End | None
     if not is_local(resolve(place)[0]):
         # Without locks two processes could write one batch's outputs before either sees the other's record.
         raise BuildError(f"{where}: checkpoint: {place} is not on a local file system")
-    return Durable(place, every_us * 1e-6, end or "drain")
+    return Durable(place, every_us * 1e-6, end or "drain", names_of(where, drop))
 
 
 def durable_host(

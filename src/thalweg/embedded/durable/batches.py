@@ -54,11 +54,13 @@ class Durable:
         checkpoint: the folder.
         every_s: after so many seconds a batch ends.
         end: whether inputs that end, end the streams, or the checkpoint waits for more.
+        drop: the operators whose state in the checkpoint may be given up.
     """
 
     checkpoint: str
     every_s: float
     end: End = "drain"
+    drop: tuple[str, ...] = ()
 
 
 class BatchWork(NamedTuple):

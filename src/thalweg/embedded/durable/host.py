@@ -14,9 +14,9 @@ import pyarrow as pa
 from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint import record as records
 from thalweg.checkpoint.history import require_files, require_ours
+from thalweg.checkpoint.hosts.evolution import go_on, meaning_of
 from thalweg.checkpoint.hosts.handing_over import is_of_process, to_process
 from thalweg.checkpoint.hosts.opened import OpenCheckpoint, open_checkpoint, require_unfinished
-from thalweg.checkpoint.hosts.plan_manifest import manifest_of
 from thalweg.checkpoint.identity import Folder
 from thalweg.checkpoint.paths import join, list_files
 from thalweg.checkpoint.record import CommitRecord
@@ -156,10 +156,10 @@ class DurableHost:
         return open_checkpoint(self._work.durable.checkpoint, require=_nothing)
 
     def _latest(self, store: OpenCheckpoint) -> CommitRecord | None:
-        """The record to go on from, of a checkpoint that fits the flow; the manifest is written where it is new.
+        """The newest record, of a checkpoint that can be gone on with; whether it fits the flow is looked at then.
 
         Raises:
-            CheckpointError: it does not fit, or is finished.
+            CheckpointError: it is finished, or damaged.
         """
         fs, root = store.fs, store.root
         if manifests.read(fs, root) is None:
@@ -168,7 +168,8 @@ class DurableHost:
         latest = records.latest(fs, root)
         spark = Folder.at(f"{store.location}/spark")
         if not is_of_process(latest) and list_files(spark.fs, join(spark.root, "offsets")):
-            latest = to_process(spark, latest, [source.name for source in self.plan.sources])
+            before = meaning_of(fs, root, latest)
+            latest = to_process(spark, latest, list(before.sources) if before else [])
         if latest is not None:
             require_ours(latest, root, store.id, query_of(store, latest))
             require_unfinished(latest, store.location)
@@ -176,10 +177,10 @@ class DurableHost:
         return latest
 
     def _batches_of(self, store: OpenCheckpoint, latest: CommitRecord | None) -> DurableBatches:
-        carried = manifests.reconcile(store.fs, store.root, manifest_of(self.plan))
+        drop = self._work.durable.drop
+        found = go_on(store.fs, store.root, self.plan, latest, drop=drop)
         tell_moved(store.fs, store.root, self._work.outputs.targets)
-        defaults = {name: carried.defaults(name) for name in carried.operators}
-        return DurableBatches(self._work, store, latest, defaults)
+        return DurableBatches(self._work, store, found.record, found.defaults)
 
 
 # -- what is refused ------------------------------------------------------------------------------------------

@@ -31,6 +31,14 @@ class Aggregate:
     field: str | None = None
     k: int = 0
 
+    @property
+    def described(self) -> str:
+        """What it does, in full: two that are described alike have the same state."""
+        said = [(one.name, getattr(self, one.name)) for one in dataclasses.fields(self)]
+        return ", ".join(
+            f"{name} {getattr(value, '__qualname__', value)}" for name, value in said if value
+        )
+
 
 @brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from typing import Any
 
 from thalweg.checks import one_of, require_optional_text
@@ -41,6 +42,29 @@ def key_field(function: Function, into: Any) -> Field:
     if shape is not None and shape.name == "json":
         raise BuildError(f"key_by: the key of {function.where} cannot be {hint!r}: make it a text")
     return schema.fields[0]
+
+
+def names_renamed(flow: str, renamed: Any) -> dict[str, str]:
+    """The names that operators had before, and those that they have.
+
+    Raises:
+        BuildError: it is no mapping of names, or two have the same new name.
+    """
+    if renamed is None:
+        return {}
+    if not isinstance(renamed, Mapping) or not all(
+        isinstance(name, str) and name for pair in renamed.items() for name in pair
+    ):
+        raise BuildError(
+            f"flow {flow!r}: renamed is a mapping of old names to new ones, got {renamed!r}"
+        )
+    names = [*renamed.values()]
+    twice = next((name for name in names if names.count(name) > 1 or name in renamed), None)
+    if twice is not None:
+        raise BuildError(
+            f"flow {flow!r}: renamed has {twice!r} twice: an operator has one name before and one now"
+        )
+    return dict(renamed)
 
 
 def label_of(name: Any, usual: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal
 
 from thalweg.flow.fields.reading import PLAIN
@@ -212,6 +213,8 @@ class Keyed(Reader):
     compile: Compile
     timing: Timing = "watermark"
     collects: Collects | None = None
+    #: of the library's operators, what was asked for that their state depends on (docs/evolve.md)
+    asked: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
 
     @property
     def kind(self) -> OperatorKind:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from xxhash import xxh64_intdigest
 
@@ -21,6 +21,8 @@ from thalweg.flow.records import Field, Schema
 from thalweg.flow.state_class import StateSpec, make_state
 from thalweg.times import EXTREME, NEVER
 
+_NOTHING: Final[Mapping[str, Any]] = {}
+
 
 class MadeFunctions(NamedTuple):
     """The functions, state and output record of a generated keyed operator."""
@@ -30,6 +32,8 @@ class MadeFunctions(NamedTuple):
     state: StateSpec
     out: Schema
     collects: Collects | None = None
+    #: what was asked for that the state depends on, as JSON values
+    asked: Mapping[str, Any] = _NOTHING
 
 
 def make_functions(name: str, text: str, scope: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,6 +72,21 @@ def _bind_all(aggregates: Mapping[str, Aggregate], row: Schema, operator: str) -
             f"operator {operator!r}: say what to compute, for example n=tw.agg.count(), or pass a function"
         )
     return {name: bind(name, one, row, operator) for name, one in aggregates.items()}
+
+
+def asked_of(
+    aggregates: Mapping[str, Aggregate], parts: Mapping[str, Part]
+) -> dict[str, dict[str, Any]]:
+    """By result, what its aggregate is, the state fields that it has, and whether it has a value of no row at all."""
+    empty = ("count", "sum", "top_k")
+    return {
+        name: {
+            "does": one.described,
+            "fields": [field.name for field in parts[name].state],
+            "of_nothing": one.verb in empty or parts[name].result.optional,
+        }
+        for name, one in aggregates.items()
+    }
 
 
 def _scope(item: Schema, out: Schema, **constants: int) -> dict[str, Any]:
@@ -109,7 +128,8 @@ def window(
         + f"def close(state, key, time):\n    return Out({values})\n"
     )
     made = make_functions(operator, text, _scope(item, out, SIZE=size))
-    return MadeFunctions(made["update"], made["close"], state, out)
+    asked = {"size": size, "aggregates": asked_of(aggregates, parts)}
+    return MadeFunctions(made["update"], made["close"], state, out, asked=asked)
 
 
 def sessions(
@@ -153,7 +173,8 @@ def sessions(
         + f"def close(state{', key' if key else ''}, time):\n    return Out({values})\n"
     )
     made = make_functions(operator, text, _scope(item, out, GAP=gap))
-    return MadeFunctions(made["update"], made["close"], state, out)
+    asked = {"gap": gap, "aggregates": asked_of(aggregates, parts)}
+    return MadeFunctions(made["update"], made["close"], state, out, asked=asked)
 
 
 def collect(
@@ -204,7 +225,8 @@ def collect(
     made = make_functions(operator, text, {"SIZE": size, "CALL": call, "ITEM": item.make})
     span = size if session else size - 1
     direct = Collects(item, span) if span <= EXTREME else None
-    return MadeFunctions(made["update"], made["close"], state, out, direct)
+    asked = {"gap" if session else "size": size}
+    return MadeFunctions(made["update"], made["close"], state, out, direct, asked)
 
 
 def dedupe(
@@ -242,7 +264,9 @@ def dedupe(
         + "def forget(state, key, time):\n    return None\n"
     )
     made = make_functions(operator, text, {"WITHIN": within, "Out": out.cls})
-    return MadeFunctions(made["keep"], made["forget"] if time is not None else None, state, out)
+    forget = made["forget"] if time is not None else None
+    asked = {"within": None if time is None else within}
+    return MadeFunctions(made["keep"], forget, state, out, asked=asked)
 
 
 def split_conflicts(operator: str, deduped: Schema, record: Schema) -> tuple[Any, Any, Any]:

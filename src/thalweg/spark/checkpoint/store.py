@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -20,6 +20,10 @@ from thalweg.checkpoint.hosts.spark_log import read_log, sync_log
 from thalweg.checkpoint.identity import Folder
 from thalweg.checkpoint.paths import absolute, join, write_atomic
 from thalweg.checkpoint.record import CommitRecord
+
+
+def _nothing(part: Folder, record: CommitRecord) -> None:
+    """Any flow fits."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class Store(OpenCheckpoint):
         *,
         sources: Sequence[str] = (),
         logs: Sequence[str] = (),
+        was: Mapping[str, str] | None = None,
+        require: Callable[[Folder, CommitRecord], None] = _nothing,
     ) -> Store:
         """The store of a checkpoint folder; see :func:`thalweg.checkpoint.hosts.opened.open_checkpoint`.
 
@@ -50,10 +56,19 @@ class Store(OpenCheckpoint):
             state: where the state is; None: in it.
             sources: of the flow, in its order, to go on from a run in one process.
             logs: those whose input is a log.
+            was: the names that sources had before, by those that they have.
+            require: refuses a record of a run in one process with which the flow cannot go on.
         """
         spark = folder_of(f"{absolute(location).rstrip('/')}/spark")
-        require = functools.partial(_require_history, spark=spark, sources=sources, logs=logs)
-        opened = open_checkpoint(location, state, require=require)
+        fits = functools.partial(
+            _require_history,
+            spark=spark,
+            sources=sources,
+            logs=logs,
+            was=was or {},
+            require=require,
+        )
+        opened = open_checkpoint(location, state, require=fits)
         try:
             opened.fs.create_dir(join(opened.root, "control"), recursive=True)
         except BaseException:
@@ -61,6 +76,14 @@ class Store(OpenCheckpoint):
             raise
         plain = {one.name: getattr(opened, one.name) for one in dataclasses.fields(opened)}
         return cls(**plain, spark=spark)
+
+    def newest_of_spark(self) -> CommitRecord | None:
+        """The record that the next batch starts from: where Spark has not logged the newest, the one before."""
+        newest = records.latest(self.fs, self.root)
+        if newest is None or self.spark is None:
+            return newest
+        before = read_log(self.spark).next_batch - 1
+        return newest if before == newest.batch else records.read(self.fs, self.root, before)
 
     @property
     def control(self) -> str:
@@ -87,15 +110,21 @@ class Store(OpenCheckpoint):
 
 
 def _require_history(
-    part: Folder, spark: Folder | None, sources: Sequence[str], logs: Sequence[str]
+    part: Folder,
+    spark: Folder | None,
+    sources: Sequence[str],
+    logs: Sequence[str],
+    was: Mapping[str, str],
+    require: Callable[[Folder, CommitRecord], None],
 ) -> None:
     """Refuses a start from which the first batch could not go on; where Spark's log cannot be read, that batch does."""
     if spark is None:
         return
     latest = records.latest(part.fs, part.root)
     if latest is not None and handing_over.is_of_process(latest):
+        require(part, latest)
         handing_over.to_spark(
-            part, spark, latest, sources or list(latest.extra[INPUTS]["places"]), logs
+            part, spark, latest, sources or list(latest.extra[INPUTS]["places"]), logs, was
         )
     log = read_log(spark)
     found = records.batches(part.fs, part.root)
