@@ -48,29 +48,26 @@ class Player:
         self.script: list[Entry] = []
         self._found: dict[str, list[Any]] = {sink.name: [] for sink in plan.sinks}
 
-    def take(self, entry: Entry, chunk_rows: int, *, advance: bool = True) -> None:
-        """The next rows, or a decision."""
+    def take(self, entry: Entry, chunk_rows: int) -> None:
+        """The next rows, or a decision; as hosts do, with all that follows from it."""
         if isinstance(entry, IdleDecision):
             self.script.append(entry)
             self.engine.decide(entry)
         else:
-            self._feed(*entry, chunk_rows, advance)
-        if advance:
-            self._collect(self.engine.advance())
+            self._feed(*entry, chunk_rows)
+        self._collect(self.engine.advance())
 
-    def _feed(self, name: str, start: int, stop: int, chunk_rows: int, advance: bool) -> None:
+    def _feed(self, name: str, start: int, stop: int, chunk_rows: int) -> None:
         node = next(one for one in self._plan.sources if one.name == name)
-        at, rows = len(self.script), self._inputs[name][start:stop]
+        rows = self._inputs[name][start:stop]
         for chunk, bad in as_source(name, rows).rows(node, chunk_rows, never()):
             moved = [(why, f"row {start + int(place[4:])}", text) for why, place, text in bad]
             self._collect([self.engine.feed(name, chunk, moved)])
-            if advance:
-                self._collect(self.engine.advance())
+            self._collect(self.engine.advance())
         # What follows from the rows being of idle lanes holds from before them.
         self.script += self.engine.woken
         self.engine.woken.clear()
-        self.script.insert(len(self.script), (name, start, stop))
-        assert len(self.script) > at
+        self.script.append((name, start, stop))
 
     def _collect(self, leaving: Iterator[Leaving] | list[Leaving]) -> None:
         for one in leaving:
@@ -132,7 +129,7 @@ def improvised(plan: Plan, recipe: Recipe, inputs: Inputs, chooser: random.Rando
         if stop == len(inputs[name]):
             del left[name]
         rows = chooser.choice([1, 2, 5, CHUNK_ROWS])
-        player.take((name, start, stop), rows, advance=chooser.random() < 0.8)
+        player.take((name, start, stop), rows)
         while chooser.random() < 0.4:
             _fall_silent(player, recipe, chooser)
     _fall_silent(player, recipe, chooser)
@@ -148,7 +145,7 @@ def _fall_silent(player: Player, recipe: Recipe, chooser: random.Random) -> None
                 top = max(gate.lanes.get(lane, BEFORE_ALL), gate.idle.get(lane, BEFORE_ALL))
                 time = top if top == BEFORE_ALL else top + chooser.choice((0, 1, 4, 15))
                 decision = IdleDecision(f"in{number}", lane, "idle", time, gate.arrived)
-                player.take(decision, 1, advance=chooser.random() < 0.8)
+                player.take(decision, 1)
 
 
 def _lanes_of(gate: Any, source: SourceStep, chooser: random.Random) -> list[Any]:
@@ -168,6 +165,6 @@ def repeated(
     """The same rows and decisions in another engine, in other chunks: nothing is left to decide."""
     player = Player(plan, make(plan, chooser), inputs)
     for entry in script:
-        player.take(entry, chooser.choice([1, 2, 5, CHUNK_ROWS]), advance=chooser.random() < 0.7)
+        player.take(entry, chooser.choice([1, 2, 5, CHUNK_ROWS]))
     assert player.script == script
     return player

@@ -182,8 +182,10 @@ class UnitsEngine(abc.ABC):
 
     def decide(self, decision: IdleDecision) -> None:
         """Takes a decision about a source of this engine; what follows from it comes with :meth:`advance`."""
-        if self.gates[decision.source].decide(decision):
+        gate = self.gates[decision.source]
+        if gate.decide(decision):
             self.setting.count(decision.source, idle=1)
+        self.ingresses[self.plan.domains[gate.node.index - 1]].give_out()
 
     def watermarks(self) -> dict[int, int]:
         """The watermark of each domain that begins at a source."""

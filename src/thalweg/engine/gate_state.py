@@ -121,6 +121,7 @@ def set_gate_facts(gate: Gate, facts: Mapping[str, Any] | None) -> None:
     gate.idle = {lane: time for lane, time in facts.get("idle", ())} if facts else {}
     gate.given_out = facts.get("given_out", gate.released) if facts else BEFORE_ALL
     gate.came.clear()
+    gate.wakes = False
     if gate.idle and not gate.may_be_idle:
         gate.activate_all()
     gate.facts = dict(facts or {})

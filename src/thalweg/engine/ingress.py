@@ -49,6 +49,8 @@ class Gate:
     idle: dict[Any, int] = dataclasses.field(default_factory=dict)
     #: of such a source, the greatest watermark that its domain has given out
     given_out: int = BEFORE_ALL
+    #: of such a source with lanes in the order of arrival, whether it was idle and a row is about to come
+    wakes: bool = False
     #: of such a source, the lanes to which rows have come since a host looked last
     came: set[Any] = dataclasses.field(default_factory=set)
 
@@ -113,7 +115,18 @@ class Gate:
     @property
     def is_idle(self) -> bool:
         """Whether all lanes are, or it has given no row and is."""
-        return bool(self.idle) and all(lane in self.idle for lane in self.known_lanes)
+        return (
+            bool(self.idle)
+            and not self.wakes
+            and all(lane in self.idle for lane in self.known_lanes)
+        )
+
+    @property
+    def sure(self) -> int:
+        """No row of any lane on time can have a time below it, also where lanes that are idle come again at once."""
+        if isinstance(self.node, Source) and self.node.lane is not None:
+            return self.passed if self.is_idle else self.watermark
+        return later(max(self.lanes.values(), default=BEFORE_ALL), self.node.lateness)
 
     def _taken_to_be(self) -> int:
         """The watermark where all lanes are idle: that of the one that is farthest."""
@@ -125,15 +138,21 @@ class Gate:
         if decision.what == "idle":
             begins = lane not in self.idle
             self.came.discard(lane)
+            self.wakes = False
             self.idle[lane] = max(time, self.idle.get(lane, BEFORE_ALL))
             return begins
         self._activate(lane, time)
         return False
 
+    def _pass(self) -> None:
+        """The watermark of the lanes that are left has been passed."""
+        self.passed = self.watermark
+
     def _activate(self, lane: Any, time: int) -> None:
         if isinstance(self.node, Source) and self.node.lane is not None:
             # Lanes in the order of arrival: the row itself says from where on which lane counts.
             self.passed = max(self.passed, later(time, self.node.lateness))
+            self.wakes = True
             return
         self.lanes[lane] = max(time, self.lanes.get(lane, BEFORE_ALL))
         self.idle.pop(lane, None)
@@ -159,7 +178,11 @@ class Gate:
         assert isinstance(self.node, Source)
         if self.node.lane is None:
             return [None]
-        return [chunk.column(self.node.lane).slice(0, 1).to_python()[0]] if self.is_idle else []
+        return (
+            chunk.column(self.node.lane).take(np.zeros(1, np.int64)).to_python()
+            if self.is_idle
+            else []
+        )
 
     def activate_all(self) -> None:
         """No lane is idle any more, since the source has no ``idle=`` now."""
@@ -167,6 +190,7 @@ class Gate:
             time = self.given_out
             self._activate(lane, time if time == BEFORE_ALL else time + self.node.lateness)
         self.idle.clear()
+        self.wakes = False
 
     def tick(self, now: int) -> None:
         """Every lane is at least so far; lanes that were not seen cannot be told from ones that never come."""
@@ -232,6 +256,7 @@ class Gate:
 
     def _woke(self) -> None:
         """Lanes with rows are idle no more."""
+        self.wakes = False
         for lane in self.came if self.idle else ():
             self.idle.pop(lane, None)
 
@@ -317,13 +342,21 @@ class Ingress:
 
     def _edge(self) -> tuple[int, int]:
         """The least (time, source) of a later row on time; gates that are idle may come with one of just that time."""
-        idle = [gate for gate in self.gates.values() if gate.is_idle and not gate.closed]
-        if not idle:
+        gates = [gate for gate in self.gates.values() if not gate.closed]
+        if not any(gate.idle for gate in gates):
             return min(gate.edge for gate in self.gates.values())
-        edges = [g.edge for g in self.gates.values() if not (g.closed or g.is_idle)]
-        time = min(edges)[0] if edges else max(gate.watermark for gate in idle)
+        edges = [gate.edge for gate in gates if not gate.is_idle]
+        time = min(edges)[0] if edges else max(gate.watermark for gate in gates)
         last = [index for watermark, index in edges if watermark == time]
-        return time, min([*last, *(gate.node.index for gate in idle)])
+        last += [gate.node.index for gate in gates if gate.idle and gate.sure <= time]
+        return time, min(last)
+
+    def give_out(self, watermark: int | None = None) -> None:
+        """Sources that are idle take note of a watermark that holds from here on, by default that of now."""
+        watermark = self.watermark if watermark is None else watermark
+        for gate in self.gates.values():
+            if gate.may_be_idle:
+                gate.given_out = max(gate.given_out, watermark)
 
     @property
     def ended(self) -> bool:
@@ -351,9 +384,7 @@ class Ingress:
             tops = [int(rows.order[TIME][-1]) for rows in taken.values()]
             watermark = max(tops, default=BEFORE_ALL)
         watermark = self.reached = max(watermark, self.reached)
-        for gate in self.gates.values():
-            if gate.may_be_idle:
-                gate.given_out = max(gate.given_out, watermark)
+        self.give_out(watermark)
         if not taken:
             return iter([({}, watermark)])
         if len(taken) == 1:

@@ -19,6 +19,7 @@ from thalweg.columns.chunks import Chunk, Column, Int64s
 from thalweg.columns.ordering import serials
 from thalweg.engine.ingress import Gate, minus
 from thalweg.flow.fields.field_types import Kind
+from thalweg.flow.operators.idle import later
 from thalweg.flow.operators.lanes import lane_order
 from thalweg.flow.operators.nodes import Source
 from thalweg.plan.plan import SEQ, TIME
@@ -91,6 +92,14 @@ class LaneGate(Gate):
         """Every lane is at least so far."""
         for lane in self.expected or tuple(self.lanes):
             self.lanes[lane] = max(self.lanes.get(lane, BEFORE_ALL), now)
+
+    @property
+    def sure(self) -> int:
+        tops = [self.lanes.get(lane, BEFORE_ALL) for lane in self.known_lanes]
+        return later(min(tops, default=BEFORE_ALL), self.node.lateness)
+
+    def _pass(self) -> None:
+        """Lanes that come again count from what the domain has given out."""
 
     def _activate(self, lane: Any, time: int) -> None:
         if time > BEFORE_ALL:
@@ -179,7 +188,7 @@ class LaneGate(Gate):
         More rows of the gate's own watermark may come, in lanes before those of rows that wait; in lanes that are idle
         also rows of the domain's.
         """
-        inclusive = inclusive and not self.idle and watermark < self.watermark
+        inclusive = inclusive and watermark < (self.sure if self.idle else self.watermark)
         first = self._held.order[TIME][0] if self._held else NEVER
         if min(first, self._least) > watermark:
             # Nothing need be put into order yet.

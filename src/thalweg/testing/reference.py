@@ -158,6 +158,10 @@ class _Run:
                 self.fire(time)
                 self.now = time
                 self.give(Ref(index), row)
+        if end and self.time.edge(domain)[0] > BEFORE_ALL:
+            self.fire(
+                self.time.edge(domain)[0]
+            )  # where all sources are idle, time goes beyond all rows
         self.fire(edge[0], ending=end)
         self.heap.clear()
 

@@ -127,7 +127,7 @@ class ReferenceArrivals:
     def edge(self, domain: int) -> tuple[int, int]:
         """The least (time, source) that a row still to come can have.
 
-        Sources that are idle hold nothing back, but may come again with a row of just that time. Where all are idle,
+        What is idle holds nothing back, but may come again with a row of just that time. Where all sources are idle,
         the one that is taken to be farthest says what time it is.
         """
         members = [
@@ -135,17 +135,25 @@ class ReferenceArrivals:
             for node in self.plan.nodes
             if isinstance(node, (Source, OrderBy)) and self.plan.domains[node.index - 1] == domain
         ]
-        idle = [node for node in members if self.is_idle(node)]
         active = [
             (self.watermark.get(node.index, BEFORE_ALL), node.index)
             for node in members
-            if node not in idle
+            if not self.is_idle(node)
         ]
-        if not idle:
-            return min(active)
-        time = min(active)[0] if active else max(map(self._taken_to_be, idle))
+        time = min(active)[0] if active else max(map(self._taken_to_be, members))
         last = [index for watermark, index in active if watermark == time]
-        return time, min([*last, *(node.index for node in idle)])
+        last += [
+            node.index
+            for node in members
+            if self._idle_lanes(node.index) and self._sure(node) <= time
+        ]
+        return time, min(last)
+
+    def _sure(self, node: Source | OrderBy) -> int:
+        """No row on time can be below it, also where all that is idle comes again at once."""
+        if node.index in self.lanes:
+            return self.lanes[node.index].watermark({})
+        return self.watermark.get(node.index, BEFORE_ALL)
 
     def is_idle(self, node: Source | OrderBy) -> bool:
         """Whether all lanes of a source are idle; of one that has given no row, whether that was said of it."""
@@ -175,5 +183,5 @@ class ReferenceArrivals:
             return time < watermark
         if index not in self.lanes:
             return True
-        # A source with lanes may give more rows of the time of its own watermark, in any lane; so may one that is idle.
-        return not self._idle_lanes(index) and time < self.watermark[index]
+        # A source with lanes may give more rows of the time of its own watermark, in any lane, also an idle one.
+        return time < self.lanes[index].watermark({})
