@@ -20,6 +20,7 @@ from typing import Final
 
 from thalweg.connectors.contracts import Fed, Feed, RowSource
 from thalweg.engine.contract import Engine, Leaving
+from thalweg.engine.hold_ups import HoldUps
 from thalweg.engine.idle_clock import IdleClock
 from thalweg.engine.port_room import PortRooms
 from thalweg.flow.operators.nodes import Source
@@ -80,6 +81,7 @@ class Feeding:
         self._told: set[str] = set()
         live = [name for name, one in self._live.items() if one]
         self._clock = IdleClock(engine.plan, live, time.monotonic())
+        self._hold_ups = HoldUps(engine, has_lanes_only=True)
         #: sources whose thread waits for rows: nothing of theirs waits to be fed
         self._asking: set[str] = set()
 
@@ -184,6 +186,11 @@ class Feeding:
     def _tell_idle(self) -> None:
         """Says once of each source that it holds back others, when it has for a while."""
         now = time.monotonic()
+        if self._turn.acquire(blocking=False):
+            try:
+                self._hold_ups.look([one for one in self._open if self._live.get(one)], now)
+            finally:
+                self._turn.release()
         self._idle_since = {name: self._idle_since.get(name, now) for name in self.idle()}
         for name, since in self._idle_since.items():
             if now - since >= _IDLE_S and name not in self._told:

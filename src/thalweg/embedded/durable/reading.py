@@ -11,6 +11,7 @@ from thalweg.connectors.contracts import Feed
 from thalweg.embedded.durable.inputs import Repeatable
 from thalweg.embedded.feeding import WAITING_ROWS
 from thalweg.engine.contract import CHUNK_ROWS, Engine, Leaving
+from thalweg.engine.hold_ups import HoldUps
 from thalweg.engine.idle_clock import IdleClock
 from thalweg.flow.operators.idle import IdleDecision
 from thalweg.flow.operators.nodes import Source
@@ -37,6 +38,7 @@ class InputReading:
         self.decisions: list[tuple[int, Sequence[Any]]] = []
         live = [name for name, one in inputs.items() if one.live]
         self._clock = IdleClock(engine.plan, live, time.monotonic())
+        self._hold_ups = HoldUps(engine)
 
     def begin_batch(self) -> None:
         """Nothing was read and decided yet."""
@@ -83,6 +85,8 @@ class InputReading:
             self._engine.decide(decision)
             self._note_decision(decision)
             yield from self._engine.advance()
+        live = [name for name, one in self._inputs.items() if one.live and not one.is_over]
+        self._hold_ups.look(live, time.monotonic())
 
     def again(
         self, rounds: Sequence[Mapping[str, Any]], decisions: Sequence[tuple[int, Sequence[Any]]]
