@@ -61,6 +61,7 @@ class OperatorProgress:
     queue_rows: int = 0
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SourceProgress:
     """How time stands at a source with event time.

@@ -140,6 +140,8 @@ class Gate:
             self.came.discard(lane)
             self.wakes = False
             self.idle[lane] = max(time, self.idle.get(lane, BEFORE_ALL))
+            if not self.is_idle:
+                self._pass()
             return begins
         self._activate(lane, time)
         return False
