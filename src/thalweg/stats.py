@@ -61,6 +61,30 @@ class OperatorProgress:
     queue_rows: int = 0
 
 
+@brief_repr
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SourceProgress:
+    """How time stands at a source with event time.
+
+    Attributes:
+        name: the source's name.
+        watermark: no later row on time is before it; None before the first row, and once the source has ended.
+        is_idle: whether it is idle now, so that nothing waits for it.
+        idle_lanes: of its lanes, those that are idle now.
+        pauses: how often it, or a lane of it, has been declared idle.
+        holds: whether the watermark of all that it meets in unions is its own: they wait for it.
+        slowest_lane: if so, the lane that is least far.
+    """
+
+    name: str
+    watermark: int | None
+    is_idle: bool = False
+    idle_lanes: tuple[object, ...] = ()
+    pauses: int = 0
+    holds: bool = False
+    slowest_lane: object = None
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Latency:
     """Times from the entry of tuples to their exit, in seconds; each of ``count`` tuples counts once."""
@@ -110,6 +134,7 @@ class RunProgress:
         threads: how many workers may run now; 1 where the calling thread runs all.
         changes: of threads and replicas by a controller, or of the routing table between slots, in order.
         stuck: the operators in which threads sit that were told to suspend.
+        sources: how time stands at those with event time, and which are idle.
     """
 
     rows_in: int
@@ -121,6 +146,7 @@ class RunProgress:
     threads: int = 1
     changes: Sequence[Change] = ()
     stuck: Sequence[str] = ()
+    sources: Sequence[SourceProgress] = ()
 
 
 def weighted_quantile(values: Int64s, weights: Int64s, q: float) -> int:

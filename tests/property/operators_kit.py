@@ -341,6 +341,7 @@ class SourceStep:
     lateness: int | None
     lanes: str = ""
     reject: bool = False
+    idle: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -375,6 +376,7 @@ class Recipe:
                     lateness=source.lateness or 0,
                     lane="lane" if source.lanes else None,
                     lanes=LANES[source.lanes],
+                    idle="10 seconds" if source.idle else None,
                     errors="reject" if source.reject else "fail",
                 )
             )

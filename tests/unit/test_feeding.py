@@ -126,7 +126,8 @@ def test_a_busy_source_waits_for_an_idle_one(way: str | None, told: Told) -> Non
     assert rows == [*ROWS, Row(2_000, 0, 0)]
     # On a machine that is busy otherwise the other one may be late as well.
     assert [one for one in told.messages if "source 'idle' gives no rows" in one] == [
-        "source 'idle' gives no rows: rows of other sources wait for its watermark"
+        "source 'idle' gives no rows: rows of other sources wait for its watermark; idle= says after how long"
+        " they go on without it"
     ]
 
 

@@ -20,6 +20,8 @@ from typing import Final
 
 from thalweg.connectors.contracts import Fed, Feed, RowSource
 from thalweg.engine.contract import Engine, Leaving
+from thalweg.engine.hold_ups import HoldUps
+from thalweg.engine.idle_clock import IdleClock
 from thalweg.engine.port_room import PortRooms
 from thalweg.flow.operators.nodes import Source
 
@@ -58,6 +60,7 @@ class Feeding:
     ) -> None:
         self._engine, self._beside = engine, engine.beside
         self._feeds = feeds
+        self._sources = sources
         self._live = {name: source.live for name, source in sources.items()}
         self._stop = stop
         self._write = write
@@ -76,6 +79,11 @@ class Feeding:
         self._idle: list[str] = []
         self._idle_since: dict[str, float] = {}
         self._told: set[str] = set()
+        live = [name for name, one in self._live.items() if one]
+        self._clock = IdleClock(engine.plan, live, time.monotonic())
+        self._hold_ups = HoldUps(engine, has_lanes_only=True)
+        #: sources whose thread waits for rows: nothing of theirs waits to be fed
+        self._asking: set[str] = set()
 
     def run(self) -> None:
         """Reads all sources to their end.
@@ -87,6 +95,7 @@ class Feeding:
             threading.Thread(
                 target=self._read, args=[name], name=f"source {name}", daemon=True
             ).start()
+        ticked = self._start_clock()
         try:
             # Not join: in Python 3.11 a thread whose join was interrupted counts as ended.
             for ended in self._ended.values():
@@ -103,11 +112,44 @@ class Feeding:
             deadline = time.monotonic() + _GRACE_S
             hanging = [
                 name
-                for name, ended in self._ended.items()
+                for name, ended in {**self._ended, **ticked}.items()
                 if not ended.wait(max(0.0, deadline - time.monotonic()))
             ]
             if hanging:
                 _LOG.warning("source %s: does not end, left behind", ", ".join(hanging))
+
+    def _start_clock(self) -> dict[str, threading.Event]:
+        """What declares sources idle has a thread of its own, as it may wait for room in the engine like a source."""
+        if not self._clock:
+            return {}
+        ended = threading.Event()
+        threading.Thread(
+            target=self._run_clock, args=[ended], name="idle sources", daemon=True
+        ).start()
+        return {"clock": ended}
+
+    def _run_clock(self, ended: threading.Event) -> None:
+        try:
+            while not self._stop.wait(min(self._clock.step_s, _LOOK_S)):
+                with self._turn:
+                    self._decide()
+        except BaseException as error:
+            if self._error is None:
+                self._error = error
+        finally:
+            ended.set()
+
+    def _decide(self) -> None:
+        """Declares idle what has been silent for long, and takes time on where all are."""
+        now = time.monotonic()
+        for name in self._clock.names:
+            if name in self._asking and getattr(self._sources[name], "caught_up", True):
+                self._clock.looked(name, now)
+        decisions = self._clock.decide(self._engine.gates)
+        for decision in decisions:
+            self._engine.decide(decision)
+        if decisions and self._open:
+            self._advance()
 
     def idle(self) -> list[str]:
         """The sources that hold back others: open, and last by event time in a domain where rows of others wait.
@@ -128,6 +170,7 @@ class Feeding:
             behind = [gate for gate in gates if gate.waiting_rows]
             for gate in gates:
                 last = gate.node.name in self._open and gate.watermark == ingress.watermark
+                last = last and not gate.is_idle
                 if last and any(other is not gate for other in behind):
                     found.append(gate.node.name)
         return found
@@ -143,20 +186,32 @@ class Feeding:
     def _tell_idle(self) -> None:
         """Says once of each source that it holds back others, when it has for a while."""
         now = time.monotonic()
+        if self._turn.acquire(blocking=False):
+            try:
+                self._hold_ups.look([one for one in self._open if self._live.get(one)], now)
+            finally:
+                self._turn.release()
         self._idle_since = {name: self._idle_since.get(name, now) for name in self.idle()}
         for name, since in self._idle_since.items():
             if now - since >= _IDLE_S and name not in self._told:
                 self._told.add(name)
-                _LOG.info(
-                    "source %r gives no rows: rows of other sources wait for its watermark", name
+                _LOG.warning(
+                    "source %r gives no rows: rows of other sources wait for its watermark%s",
+                    name,
+                    ""
+                    if self._nodes[name].idle
+                    else "; idle= says after how long they go on without it",
                 )
 
     def _read(self, name: str) -> None:
         node = self._nodes[name]
         try:
+            self._asking.add(name)
             for fed in self._feeds[name]:
+                self._asking.discard(name)
                 if not self._enter(node, fed):
                     return
+                self._asking.add(name)
             self._end(node)
         except BaseException as error:
             if self._error is None:
@@ -174,6 +229,8 @@ class Feeding:
                     return False
             self._write(self._engine.feed(node.name, chunk, bad))
             self._advance()
+            self._engine.woken.clear()
+            self._clock.came(self._engine.gates[node.name], time.monotonic())
         return not self._stop.is_set()
 
     def _advance(self) -> None:

@@ -34,6 +34,8 @@ from thalweg.embedded.read_ahead import is_worth_a_thread, read_ahead
 from thalweg.embedded.result import Result as Result
 from thalweg.engine.build import Prepared, prepare
 from thalweg.engine.contract import CHUNK_ROWS, Engine, Leaving
+from thalweg.engine.hold_ups import sources_of
+from thalweg.engine.idle_clock import refuse_useless
 from thalweg.engine.machine import usable_processors
 from thalweg.engine.port_room import PortRooms
 from thalweg.engine.serial import SerialEngine
@@ -313,6 +315,7 @@ class FlowHost:
             threads=1 if self.engine.beside is None else self.engine.beside.threads,
             changes=tuple(self._changes if self._elastic is None else self._elastic.changes),
             stuck=self._elastic.stuck if self._elastic is not None else (),
+            sources=sources_of(self.engine, self.engine.counts),
         )
 
 
@@ -341,6 +344,7 @@ def required_plan(flow: Flow, inputs: Mapping[str, Any]) -> Plan:
     require_mapping("run", "inputs by source name", inputs=inputs)
     plan = make_plan(flow)
     check_names(plan, inputs)
+    refuse_useless(plan)
     return plan
 
 

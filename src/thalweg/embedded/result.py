@@ -74,7 +74,7 @@ class Result:
             )
         if len(self.sinks) > _SHOWN:
             lines.append(f"  … {len(self.sinks) - _SHOWN:,} more sinks")
-        for what in ("late", "rejected"):
+        for what in ("late", "rejected", "idle"):
             some = {name: its[what] for name, its in self.counts.items() if its.get(what)}
             if some:
                 lines.append(f"  {what}: {brief(some)}")

@@ -54,7 +54,9 @@ class FlowRun:
 
     def __repr__(self) -> str:
         how = "active" if self.is_active else "failed" if self.exception else "ended"
-        return f"<FlowRun {self.name!r}, {how}, class {self.priority_class}>"
+        idle = [one.name for one in self._host.progress().sources if one.is_idle or one.idle_lanes]
+        pauses = f", idle: {', '.join(idle)}" if idle and self.is_active else ""
+        return f"<FlowRun {self.name!r}, {how}, class {self.priority_class}{pauses}>"
 
     def begin(self) -> None:
         """Begins, unless it has already, or was stopped."""

@@ -13,9 +13,10 @@ from thalweg.engine.built_in import BuiltInUnit
 from thalweg.engine.contract import CHUNK_ROWS, Leaving
 from thalweg.engine.coroutines.unit import CoroutineUnit
 from thalweg.engine.feedback_unit import LoopUnit
-from thalweg.engine.ingress import Gate, Ingress, cuts, event_columns
+from thalweg.engine.ingress import Gate, Ingress, event_columns
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.engine.lanes import gate_of
+from thalweg.engine.release import cuts
 from thalweg.engine.units import (
     BatchesUnit,
     ChainUnit,
@@ -28,6 +29,7 @@ from thalweg.engine.units import (
     late_order,
 )
 from thalweg.flow.operators.built_in import BuiltIn
+from thalweg.flow.operators.idle import IdleDecision
 from thalweg.flow.operators.nodes import (
     Batches,
     Coroutine,
@@ -70,6 +72,8 @@ class UnitsEngine(abc.ABC):
         self.ingresses = self._ingresses() if stage in (None, 0) else {}
         #: what the last step said about time
         self.moment = Moment({})
+        #: what was decided since rows came to lanes that were idle; a host that logs decisions takes them out
+        self.woken: list[IdleDecision] = []
 
     # -- state --------------------------------------------------------------------------------------------
 
@@ -148,6 +152,9 @@ class UnitsEngine(abc.ABC):
             rows = Chunk(chunk.schema, chunk.columns, len(chunk), order)
             rows = event_columns(rows, self.setting.columns(Ref(node.index)))
             return self._enter(given, Ref(node.index), rows)
+        for decision in gate.active_again(chunk):
+            self.decide(decision)
+            self.woken.append(decision)
         before = gate.late
         late = gate.accept(chunk)
         self.setting.count(node.name, late=gate.late - before)
@@ -172,6 +179,13 @@ class UnitsEngine(abc.ABC):
                 leaving.setdefault(edge, []).extend(chunks)
             given = {}
         return leaving
+
+    def decide(self, decision: IdleDecision) -> None:
+        """Takes a decision about a source of this engine; what follows from it comes with :meth:`advance`."""
+        gate = self.gates[decision.source]
+        if gate.decide(decision):
+            self.setting.count(decision.source, idle=1)
+        self.ingresses[self.plan.domains[gate.node.index - 1]].give_out()
 
     def watermarks(self) -> dict[int, int]:
         """The watermark of each domain that begins at a source."""

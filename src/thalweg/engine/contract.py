@@ -15,6 +15,7 @@ from thalweg.engine.coroutines.unit import CoroutineUnit
 from thalweg.engine.ingress import Gate, Ingress
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.engine.units import Counts, Given, Moment, Setting
+from thalweg.flow.operators.idle import IdleDecision
 from thalweg.flow.operators.nodes import Ref
 from thalweg.plan.plan import Edge, Plan
 from thalweg.stats import OperatorProgress
@@ -55,6 +56,7 @@ class Engine(Protocol):
         setting: where counts are added.
         moment: what the last step said about time.
         ingresses: the gates of its sources by time domain.
+        woken: what was decided since rows came to lanes that were idle; a host that logs decisions takes them out.
     """
 
     plan: Plan
@@ -64,6 +66,7 @@ class Engine(Protocol):
     setting: Setting
     moment: Moment
     ingresses: dict[int, Ingress]
+    woken: list[IdleDecision]
 
     @property
     def beside(self) -> Beside | None:
@@ -102,6 +105,9 @@ class Engine(Protocol):
         self, source: str, chunk: Chunk, rejected: Sequence[tuple[str, str, str]] = ()
     ) -> Leaving:
         """Rows of a source in arrival order, with rows that did not fit as (reason, position, text)."""
+
+    def decide(self, decision: IdleDecision) -> None:
+        """Takes a decision about a source; what follows from it comes with :meth:`advance`."""
 
     def advance(self, *, everything: bool = False) -> Iterator[Leaving]:
         """Releases what the watermarks allow (or everything) through the flow, a step at a time."""

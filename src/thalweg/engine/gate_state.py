@@ -104,6 +104,11 @@ def gate_facts(gate: Gate) -> dict[str, Any]:
         "passed": gate.passed,
         "released": gate.released,
         "arrivals": [[lane, place] for lane, place in gate.arrivals.items()],
+        **(
+            {"idle": list(gate.idle.items()), "given_out": gate.given_out}
+            if gate.may_be_idle
+            else {}
+        ),
         **gate.facts,
     }
 
@@ -115,4 +120,10 @@ def set_gate_facts(gate: Gate, facts: Mapping[str, Any] | None) -> None:
     gate.passed = facts.get("passed", BEFORE_ALL) if facts else BEFORE_ALL
     gate.released = facts.get("released", BEFORE_ALL) if facts else BEFORE_ALL
     gate.arrivals = dict(facts.get("arrivals", ())) if facts else {}
+    gate.idle = {lane: time for lane, time in facts.get("idle", ())} if facts else {}
+    gate.given_out = facts.get("given_out", gate.released) if facts else BEFORE_ALL
+    gate.came.clear()
+    gate.wakes = False
+    if gate.idle and not gate.may_be_idle:
+        gate.activate_all()
     gate.facts = dict(facts or {})

@@ -8,21 +8,18 @@ the watermark is the minimum over lanes of (maximum - L); rows with time up to t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from thalweg.columns.chunks import Bools, Chunk, Column, Int64s
 from thalweg.columns.ordering import empty_order, serials
+from thalweg.engine.release import Release, StepRows, cut_many, cut_one
+from thalweg.flow.operators.idle import IdleDecision, later
 from thalweg.flow.operators.nodes import OrderBy, Source
 from thalweg.plan.plan import SEQ, TIME
 from thalweg.times import BEFORE_ALL, NEVER
-
-#: Asked before each step: how many rows it should have, at least one.
-StepRows = Callable[[], int]
-#: A step of a domain: what each of its members releases, and the watermark behind it.
-Release = tuple[dict[int, Chunk], int]
 
 
 @dataclasses.dataclass(slots=True)
@@ -48,6 +45,14 @@ class Gate:
     late: int = 0
     #: by lane the last place in the source's own order of arrival, where a host looks at it
     arrivals: dict[Any, Any] = dataclasses.field(default_factory=dict)
+    #: of a source with ``idle=``, the lanes that are idle, with how far they are taken to be
+    idle: dict[Any, int] = dataclasses.field(default_factory=dict)
+    #: of such a source, the greatest watermark that its domain has given out
+    given_out: int = BEFORE_ALL
+    #: of such a source with lanes in the order of arrival, whether it was idle and a row is about to come
+    wakes: bool = False
+    #: of such a source, the lanes to which rows have come since a host looked last
+    came: set[Any] = dataclasses.field(default_factory=set)
 
     @property
     def order_names(self) -> tuple[str, ...]:
@@ -79,9 +84,10 @@ class Gate:
         """No later row on time can have a time below it; BEFORE_ALL until the first row."""
         if self.closed:
             return NEVER
-        if not self.lanes:
-            return self.passed
-        return max(self.passed, min(self.lanes.values()) - self.node.lateness)
+        if self.is_idle:
+            return max(self.passed, self._taken_to_be())
+        tops = [top for lane, top in self.lanes.items() if lane not in self.idle]
+        return max(self.passed, min(tops) - self.node.lateness) if tops else self.passed
 
     @property
     def edge(self) -> tuple[int, int]:
@@ -90,8 +96,103 @@ class Gate:
 
     @property
     def slowest(self) -> Any:
-        """The lane that holds the watermark back."""
-        return min(self.lanes, key=lambda lane: self.lanes[lane]) if self.lanes else None
+        """The lane that holds the watermark back; None also where all are idle."""
+        active = [lane for lane in self.lanes if lane not in self.idle]
+        return min(active, key=lambda lane: self.lanes[lane]) if active else None
+
+    # -- idle lanes (flow/operators/idle.py) --------------------------------------------------------------
+
+    @property
+    def may_be_idle(self) -> bool:
+        """Whether it is a source with ``idle=``."""
+        return isinstance(self.node, Source) and self.node.idle is not None
+
+    @property
+    def known_lanes(self) -> tuple[Any, ...]:
+        """The lanes that there are, as far as that is known."""
+        return tuple(self.lanes)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all lanes are, or it has given no row and is."""
+        return (
+            bool(self.idle)
+            and not self.wakes
+            and all(lane in self.idle for lane in self.known_lanes)
+        )
+
+    @property
+    def sure(self) -> int:
+        """No row of any lane on time can have a time below it, also where lanes that are idle come again at once."""
+        if isinstance(self.node, Source) and self.node.lane is not None:
+            return self.passed if self.is_idle else self.watermark
+        return later(max(self.lanes.values(), default=BEFORE_ALL), self.node.lateness)
+
+    def _taken_to_be(self) -> int:
+        """The watermark where all lanes are idle: that of the one that is farthest."""
+        return later(max([*self.lanes.values(), *self.idle.values()]), self.node.lateness)
+
+    def decide(self, decision: IdleDecision) -> bool:
+        """Takes a decision; whether a pause begins with it."""
+        lane, time = decision.lane, decision.time
+        if decision.what == "idle":
+            begins = lane not in self.idle
+            self.came.discard(lane)
+            self.wakes = False
+            self.idle[lane] = max(time, self.idle.get(lane, BEFORE_ALL))
+            if not self.is_idle:
+                self._pass()
+            return begins
+        self._activate(lane, time)
+        return False
+
+    def _pass(self) -> None:
+        """The watermark of the lanes that are left has been passed."""
+        self.passed = self.watermark
+
+    def _activate(self, lane: Any, time: int) -> None:
+        if isinstance(self.node, Source) and self.node.lane is not None:
+            # Lanes in the order of arrival: the row itself says from where on which lane counts.
+            self.passed = max(self.passed, later(time, self.node.lateness))
+            self.wakes = True
+            return
+        self.lanes[lane] = max(time, self.lanes.get(lane, BEFORE_ALL))
+        self.idle.pop(lane, None)
+
+    def active_again(self, chunk: Chunk) -> list[IdleDecision]:
+        """Decisions that rows of idle lanes call for, to be taken before them: they count from what was given out."""
+        if not self.idle or not len(chunk):
+            return []
+        floor = self.given_out
+        time = floor if floor == BEFORE_ALL else floor + self.node.lateness
+        return [
+            IdleDecision(
+                self.node.name,
+                lane,
+                "active",
+                max(time, self.lanes.get(lane, BEFORE_ALL)),
+                self.arrived,
+            )
+            for lane in self._waking(chunk)
+        ]
+
+    def _waking(self, chunk: Chunk) -> list[Any]:
+        assert isinstance(self.node, Source)
+        if self.node.lane is None:
+            return [None]
+        return (
+            chunk.column(self.node.lane).take(np.zeros(1, np.int64)).to_python()
+            if self.is_idle
+            else []
+        )
+
+    def activate_all(self) -> None:
+        """No lane is idle any more, since the source has no ``idle=`` now."""
+        for lane in list(self.idle):
+            time = self.given_out
+            self._activate(lane, time if time == BEFORE_ALL else time + self.node.lateness)
+        self.idle.clear()
+        self.wakes = False
 
     def tick(self, now: int) -> None:
         """Every lane is at least so far; lanes that were not seen cannot be told from ones that never come."""
@@ -105,6 +206,7 @@ class Gate:
         self.arrived += len(chunk)
         times = chunk.column(self.time_field).values
         late = self._late(chunk, times)
+        self._woke()
         rows = Chunk(chunk.schema, chunk.columns, len(chunk), {TIME: times, SEQ: seq})
         if not late.any():
             self._wait(rows)
@@ -130,16 +232,20 @@ class Gate:
             return self._late_in_lane(None, times)
         late = np.zeros(len(chunk), np.bool_)
         slowest = np.full(len(chunk), self._slowest_of_others(chunk.column(name)), np.int64)
-        started = self.watermark
+        started = self.passed if self.is_idle else self.watermark
         for lane, places in _groups(chunk.column(name)):
             top = self.lanes.get(lane, BEFORE_ALL)
             late[places] = self._late_in_lane(lane, times[places])
-            np.minimum(slowest, _running_top(top, places, times), out=slowest)
+            running = _running_top(top, places, times)
+            if lane in self.idle:
+                running[: places[0]] = NEVER
+            np.minimum(slowest, running, out=slowest)
         return late | self._passed_before(slowest, started, times)
 
     def _slowest_of_others(self, lanes: Column) -> int:
         """The least top of the lanes that the chunk does not name; NEVER when it names all."""
         named = set(lanes.to_python())
+        named.update(self.idle)
         return min((top for lane, top in self.lanes.items() if lane not in named), default=NEVER)
 
     def _passed_before(self, slowest: Int64s, started: int, times: Int64s) -> Bools:
@@ -150,9 +256,17 @@ class Gate:
         passed: Bools = times < watermarks[:-1]
         return passed
 
+    def _woke(self) -> None:
+        """Lanes with rows are idle no more."""
+        self.wakes = False
+        for lane in self.came if self.idle else ():
+            self.idle.pop(lane, None)
+
     def _late_in_lane(self, lane: Any, times: Int64s) -> Bools:
         if not len(times):
             return np.zeros(0, np.bool_)
+        if self.may_be_idle:
+            self.came.add(lane)
         top = self.lanes.get(lane, BEFORE_ALL)
         before = np.maximum.accumulate(np.concatenate([[top], times]))
         self.lanes[lane] = int(before[-1])
@@ -225,8 +339,26 @@ class Ingress:
 
     @property
     def watermark(self) -> int:
-        """The minimum over the domain's gates."""
-        return min(gate.watermark for gate in self.gates.values())
+        """The minimum over the domain's gates that are not idle; where all are, that of the farthest one."""
+        return self._edge()[0]
+
+    def _edge(self) -> tuple[int, int]:
+        """The least (time, source) of a later row on time; gates that are idle may come with one of just that time."""
+        gates = [gate for gate in self.gates.values() if not gate.closed]
+        if not any(gate.idle for gate in gates):
+            return min(gate.edge for gate in self.gates.values())
+        edges = [gate.edge for gate in gates if not gate.is_idle]
+        time = min(edges)[0] if edges else max(gate.watermark for gate in gates)
+        last = [index for watermark, index in edges if watermark == time]
+        last += [gate.node.index for gate in gates if gate.idle and gate.sure <= time]
+        return time, min(last)
+
+    def give_out(self, watermark: int | None = None) -> None:
+        """Sources that are idle take note of a watermark that holds from here on, by default that of now."""
+        watermark = self.watermark if watermark is None else watermark
+        for gate in self.gates.values():
+            if gate.may_be_idle:
+                gate.given_out = max(gate.given_out, watermark)
 
     @property
     def ended(self) -> bool:
@@ -243,9 +375,8 @@ class Ingress:
             step_rows: asked before each step, how many rows it should have.
             everything: also rows that still wait for the watermark.
         """
-        watermark = NEVER if everything else self.watermark
         # Of the rows at the watermark, those of later gates must wait for the first gate that may still give some.
-        last = max(self.gates) if everything else min(gate.edge for gate in self.gates.values())[1]
+        watermark, last = (NEVER, max(self.gates)) if everything else self._edge()
         taken = {
             i: rows
             for i, gate in self.gates.items()
@@ -255,45 +386,12 @@ class Ingress:
             tops = [int(rows.order[TIME][-1]) for rows in taken.values()]
             watermark = max(tops, default=BEFORE_ALL)
         watermark = self.reached = max(watermark, self.reached)
+        self.give_out(watermark)
         if not taken:
             return iter([({}, watermark)])
         if len(taken) == 1:
-            return _cut_one(*taken.popitem(), step_rows, watermark)
-        return _cut_many(taken, step_rows, watermark)
-
-
-def cuts(rows: int, step_rows: StepRows) -> Iterator[tuple[int, int]]:
-    """Cuts so many rows into steps: where each begins and ends. Of a single row there is nothing to ask."""
-    start = 0
-    while start < rows:
-        end = rows if rows - start == 1 else min(rows, start + step_rows())
-        yield start, end
-        start = end
-
-
-def _cut_one(index: int, rows: Chunk, step_rows: StepRows, watermark: int) -> Iterator[Release]:
-    for start, end in cuts(len(rows), step_rows):
-        part = rows.slice(start, end)
-        yield {index: part}, watermark if end == len(rows) else int(part.order[TIME][-1])
-
-
-def _cut_many(taken: dict[int, Chunk], step_rows: StepRows, watermark: int) -> Iterator[Release]:
-    """Cuts the merged sequence of several gates at the same places in all of them."""
-    indices = list(taken)
-    times = np.concatenate([taken[i].order[TIME] for i in indices])
-    owner = np.concatenate([np.full(len(taken[i]), i) for i in indices])
-    order = np.lexsort((owner, times))
-    times, owner = times[order], owner[order]
-    at = dict.fromkeys(indices, 0)
-    for start, end in cuts(len(owner), step_rows):
-        piece = owner[start:end]
-        step = {}
-        for i in indices:
-            count = int((piece == i).sum())
-            if count:
-                step[i] = taken[i].slice(at[i], at[i] + count)
-                at[i] += count
-        yield step, watermark if end == len(owner) else int(times[end - 1])
+            return cut_one(*taken.popitem(), step_rows, watermark)
+        return cut_many(taken, step_rows, watermark)
 
 
 def event_columns(rows: Chunk, names: Sequence[str]) -> Chunk:

@@ -19,6 +19,7 @@ from thalweg.columns.chunks import Chunk, Column, Int64s
 from thalweg.columns.ordering import serials
 from thalweg.engine.ingress import Gate, minus
 from thalweg.flow.fields.field_types import Kind
+from thalweg.flow.operators.idle import later
 from thalweg.flow.operators.lanes import lane_order
 from thalweg.flow.operators.nodes import Source
 from thalweg.plan.plan import SEQ, TIME
@@ -67,23 +68,48 @@ class LaneGate(Gate):
         """No later row on time can have a time below it; BEFORE_ALL until each lane has given a row."""
         if self.closed:
             return NEVER
-        expected = self.expected
-        if not expected or len(self.lanes) < len(expected):
-            return BEFORE_ALL
-        return min(self.lanes.values()) - self.node.lateness
+        if self.is_idle:
+            return self._taken_to_be()
+        active = [
+            self.lanes.get(lane, BEFORE_ALL) for lane in self.known_lanes if lane not in self.idle
+        ]
+        least = min(active, default=BEFORE_ALL)
+        return least if self.expected is None or least == BEFORE_ALL else least - self.node.lateness
+
+    @property
+    def known_lanes(self) -> tuple[Any, ...]:
+        return self.expected or ()
 
     @property
     def slowest(self) -> Any:
         """The lane that holds the watermark back: one that has given nothing yet, else the one that is least far."""
         if self.expected is None:
             return None
-        silent = (lane for lane in self.expected if lane not in self.lanes)
+        silent = (one for one in self.expected if one not in self.lanes and one not in self.idle)
         return next(silent, Gate.slowest.fget(self))  # type: ignore[attr-defined]
 
     def tick(self, now: int) -> None:
         """Every lane is at least so far."""
         for lane in self.expected or tuple(self.lanes):
             self.lanes[lane] = max(self.lanes.get(lane, BEFORE_ALL), now)
+
+    @property
+    def sure(self) -> int:
+        tops = [self.lanes.get(lane, BEFORE_ALL) for lane in self.known_lanes]
+        return later(min(tops, default=BEFORE_ALL), self.node.lateness)
+
+    def _pass(self) -> None:
+        """Lanes that come again count from what the domain has given out."""
+
+    def _activate(self, lane: Any, time: int) -> None:
+        if time > BEFORE_ALL:
+            self.lanes[lane] = max(time, self.lanes.get(lane, BEFORE_ALL))
+        self.idle.pop(lane, None)
+
+    def _waking(self, chunk: Chunk) -> list[Any]:
+        assert isinstance(self.node, Source) and self.node.lane is not None
+        names = _encoded(chunk.column(self.node.lane)).dictionary.to_pylist()
+        return sorted((name for name in names if name in self.idle), key=lane_order)
 
     # -- rows ---------------------------------------------------------------------------------------------
 
@@ -148,6 +174,8 @@ class LaneGate(Gate):
         for start, stop in itertools.pairwise([*starts, len(times)]):
             places = by_lane[start:stop]
             lane = names[lanes[places[0]]]
+            if self.may_be_idle:
+                self.came.add(lane)
             before = np.concatenate([[self.lanes.get(lane, BEFORE_ALL)], times[places]])
             running = np.maximum.accumulate(before)
             tops[places] = running[:-1]
@@ -157,9 +185,10 @@ class LaneGate(Gate):
     def take(self, watermark: int, *, inclusive: bool = True) -> Chunk | None:
         """Removes the waiting rows up to ``watermark``, or below it; gives those on time (not :meth:`take_late`).
 
-        More rows of the gate's own watermark may come, in lanes before those of rows that wait.
+        More rows of the gate's own watermark may come, in lanes before those of rows that wait; in lanes that are idle
+        also rows of the domain's.
         """
-        inclusive = inclusive and watermark < self.watermark
+        inclusive = inclusive and watermark < (self.sure if self.idle else self.watermark)
         first = self._held.order[TIME][0] if self._held else NEVER
         if min(first, self._least) > watermark:
             # Nothing need be put into order yet.

@@ -38,6 +38,7 @@ from thalweg.flow.operators.arguments import (
 )
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.generators import source_of
+from thalweg.flow.operators.idle import GivenIdle, idle_span
 from thalweg.flow.operators.lanes import GivenLanes
 from thalweg.flow.operators.nodes import (
     PORT_ROWS,
@@ -118,6 +119,7 @@ class Flow(SeveralVerbs):
         lateness: Duration = 0,
         lane: str | None = None,
         lanes: GivenLanes = None,
+        idle: GivenIdle = None,
         arrival: Sequence[str] = (),
         order: Order = "total",
         errors: Errors | None = None,
@@ -136,6 +138,7 @@ class Flow(SeveralVerbs):
         lateness: Duration = 0,
         lane: str | None = None,
         lanes: GivenLanes = None,
+        idle: GivenIdle = None,
         arrival: Sequence[str] = (),
         order: Order = "total",
         errors: Errors | None = None,
@@ -153,6 +156,7 @@ class Flow(SeveralVerbs):
         lateness: Duration = 0,
         lane: str | None = None,
         lanes: GivenLanes = None,
+        idle: GivenIdle = None,
         arrival: Sequence[str] = (),
         order: Order = "total",
         errors: Errors | None = None,
@@ -176,6 +180,11 @@ class Flow(SeveralVerbs):
                 whole input, whose rows wait for its end where it is not in memory. ``"arrival"``: for an input with
                 one whole order of arrival and lanes that nobody can list; a lane counts from its first row, ties are
                 in order of arrival, and rows that the watermark has passed before their lane appeared are late.
+            idle: after so long without a row the source, or with ``lane=`` each lane, is idle, such as ``"10 seconds"``
+                by the clock on the wall: it holds no other source or lane back until a row comes again. Where all
+                are idle, time runs on with the clock, from the greatest time and since the last row came, so that
+                sessions, windows and timers close without further input; an int ``order_by`` has no unit, and stands.
+                Rows behind the watermark are then late. Only live inputs are ever idle (docs/idle.md).
             arrival: fields that give the order of arrival where the source does not say (see the docs on order); of
                 a source with lanes, the order within each lane.
             order: ``"total"``: all rows in one order, and one watermark. ``"key"``: no point sorts all rows. Rows pass
@@ -232,7 +241,11 @@ class Flow(SeveralVerbs):
             self._errors(errors),
             chosen,
             known,
-        )
+            idle=idle_span(
+                name, idle, sorts=order_by is not None and chosen == "total",
+                knows_lanes=lane is None or known is not None,
+            ),
+        )  # fmt: skip
         own = key_order.Own(node.index, node.name, node.lateness) if chosen == "key" else None
         return self._add(node, time, own)
 

@@ -11,6 +11,7 @@ Nothing here needs Spark, threads or sleeping: time is what the rows say, or wha
 
 from typing import Any
 
+from thalweg.flow.operators.idle import IdleDecision
 from thalweg.renamed import warn_renamed
 from thalweg.testing.compare import (
     assert_same,
@@ -34,6 +35,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "CheckedResult",
+    "IdleDecision",
     "Session",
     "assert_recut",
     "assert_same",

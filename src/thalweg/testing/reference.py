@@ -7,7 +7,6 @@ heap ordered by (time, operator, key), and nothing is compiled, chunked or paral
 from __future__ import annotations
 
 import heapq
-import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,6 +17,7 @@ from thalweg.errors import DataError, OperatorError
 from thalweg.flow.failures import coroutine_error, reason_of, shorten
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.built_in import BuiltIn
+from thalweg.flow.operators.idle import IdleDecision
 from thalweg.flow.operators.join_nodes import Join
 from thalweg.flow.operators.nodes import (
     Batches,
@@ -33,10 +33,10 @@ from thalweg.flow.operators.nodes import (
 )
 from thalweg.flow.operators.rejected import Rejected
 from thalweg.plan.plan import Plan, make_plan
+from thalweg.testing.reference_arrivals import ReferenceArrivals
 from thalweg.testing.reference_built_in import made_of
 from thalweg.testing.reference_coroutine import ReferenceCoroutine, Took
-from thalweg.testing.reference_keys import KeyObserver, Nobody, canonical, key_of, sort_key
-from thalweg.testing.reference_lanes import ReferenceLanes
+from thalweg.testing.reference_keys import KeyObserver, Nobody, key_of, sort_key
 from thalweg.testing.reference_parts import Outputs, fits, timer_of
 from thalweg.times import BEFORE_ALL, NEVER
 
@@ -50,6 +50,7 @@ def run_reference(
     *,
     end: bool = True,
     observer: KeyObserver | None = None,
+    decisions: Iterable[IdleDecision] = (),
 ) -> Outputs:
     """Runs a flow over rows in arrival order, a sequence a source.
 
@@ -58,12 +59,13 @@ def run_reference(
         inputs: rows by source name, in arrival order.
         end: whether the streams end: waiting rows are released and the remaining timers fire.
         observer: is told the keys of tuples.
+        decisions: which sources and lanes are idle, those of each source in order.
     """
-    return _Run(make_plan(flow), observer or Nobody()).run(inputs, end)
+    return _Run(make_plan(flow), observer or Nobody(), list(decisions)).run(inputs, end)
 
 
 class _Run:
-    def __init__(self, plan: Plan, observer: KeyObserver) -> None:
+    def __init__(self, plan: Plan, observer: KeyObserver, decisions: list[IdleDecision]) -> None:
         self.plan = plan
         self.observer = observer
         self.out = Outputs(
@@ -72,22 +74,21 @@ class _Run:
             {},
         )
         self.waiting: dict[int, list[tuple[Any, ...]]] = {}
-        self.watermark: dict[int, int] = {}
-        self.greatest: dict[tuple[int, Any], int] = {}
-        self.lanes = {s.index: ReferenceLanes(s) for s in plan.sources if s.keeps_lanes}
+        self.time = ReferenceArrivals(plan, decisions)
         self.heap: Heap = []
         #: timers where time is each key's own
         self.own_heap: Heap = []
         self.now = 0
         self.ending = False
-        self.arrivals = itertools.count()
         self.coroutines = {node.index: ReferenceCoroutine(node) for node in plan.coroutines}
 
     def run(self, inputs: Mapping[str, Iterable[Any]], end: bool) -> Outputs:
         for source in self.plan.sources:
             for place, row in enumerate(inputs.get(source.name, ())):
+                self.decide(source)
                 self.enter(source, place, row)
-        for index in self.lanes:
+            self.decide(source)
+        for index in self.time.lanes:
             self.give_late(index, end)
         if end:
             self.end_own_time()
@@ -114,6 +115,12 @@ class _Run:
             self.reject(source, str(error), f"row {place}", shorten(row))
             return
         self.arrive(source, row)
+        self.time.took_row(source)
+
+    def decide(self, source: Source) -> None:
+        """What was decided of a source before its next row."""
+        for _ in self.time.decide_before_row(source):
+            self.count(source, "idle")
 
     def arrive(self, node: Source | OrderBy, row: Any) -> None:
         """A row reaches the place that orders it: late, or it waits until the watermark has passed it."""
@@ -127,68 +134,36 @@ class _Run:
             self.now = time
             self.give(Ref(node.index), row)
             return
-        if isinstance(node, Source) and node.keeps_lanes:
-            self.arrive_in_lane(node, row, time)
+        place = self.time.arrive(node, row, time)
+        if place is not None:
+            domain = self.plan.domains[node.index - 1]
+            self.waiting.setdefault(domain, []).append((*place, node.index, row))
             return
-        name = node.lane if isinstance(node, Source) else None
-        lane = (node.index, canonical(getattr(row, name)) if name else None)
-        greatest = self.greatest.get(lane, BEFORE_ALL)
-        watermark = self.watermark.get(node.index, BEFORE_ALL)
-        self.greatest[lane] = max(greatest, time)
-        tops = [top for (index, _), top in self.greatest.items() if index == node.index]
-        self.watermark[node.index] = max(watermark, min(tops) - node.lateness)
-        if time < greatest - node.lateness or time < watermark:
-            self.count(node, "late")
-            self.push(Ref(node.index, "late"), row)
-            return
-        domain = self.plan.domains[node.index - 1]
-        place = (time, node.index, next(self.arrivals))
-        self.waiting.setdefault(domain, []).append((*place, node.index, row))
-
-    def arrive_in_lane(self, node: Source, row: Any, time: int) -> None:
-        """A row of a source with lanes: late ones wait, too."""
-        lanes = self.lanes[node.index]
-        place = lanes.arrive(row, time)
-        self.watermark[node.index] = lanes.watermark
-        if place is None:
-            self.count(node, "late")
-            return
-        waiting = self.waiting.setdefault(self.plan.domains[node.index - 1], [])
-        waiting.append((time, node.index, place, node.index, row))
+        self.count(node, "late")
+        if node.index not in self.time.lanes:
+            self.push(Ref(node.index, "late"), row)  # those of lanes wait, too
 
     def give_late(self, index: int, end: bool) -> None:
         """The late rows of a source with lanes, as far as the watermark has passed their places."""
-        edge = (NEVER, 0) if end else self.domain_clock(self.plan.domains[index - 1])
-        for time, _, row in sorted(self.lanes[index].late, key=lambda one: one[:2]):
-            if self.has_passed(edge, time, index):
+        edge = (NEVER, 0) if end else self.time.edge(self.plan.domains[index - 1])
+        for time, _, row in sorted(self.time.lanes[index].late, key=lambda one: one[:2]):
+            if self.time.has_passed(edge, time, index):
                 self.push(Ref(index, "late"), row)
 
     def serve(self, domain: int, end: bool) -> None:
         """All rows of a domain by (time, source, lane, arrival), timers in between; then the end."""
-        edge = (NEVER, 0) if end else self.domain_clock(domain)
+        edge = (NEVER, 0) if end else self.time.edge(domain)
         for time, _, _, index, row in sorted(self.waiting.get(domain, ()), key=lambda one: one[:3]):
-            if self.has_passed(edge, time, index):
+            if self.time.has_passed(edge, time, index):
                 self.fire(time)
                 self.now = time
                 self.give(Ref(index), row)
+        if end and self.time.edge(domain)[0] > BEFORE_ALL:
+            self.fire(
+                self.time.edge(domain)[0]
+            )  # where all sources are idle, time goes beyond all rows
         self.fire(edge[0], ending=end)
         self.heap.clear()
-
-    def has_passed(self, edge: tuple[int, int], time: int, index: int) -> bool:
-        """Whether no row still to come can have a place before one of this time and source."""
-        watermark, last = edge
-        if time != watermark or index > last:
-            return time < watermark
-        # A source with lanes may give more rows of the time of its own watermark, in any lane.
-        return index not in self.lanes or time < self.watermark[index]
-
-    def domain_clock(self, domain: int) -> tuple[int, int]:
-        """The least (time, source) that a row still to come can have."""
-        watermarks = []
-        for node in self.plan.nodes:
-            if isinstance(node, (Source, OrderBy)) and self.plan.domains[node.index - 1] == domain:
-                watermarks.append((self.watermark.get(node.index, BEFORE_ALL), node.index))
-        return min(watermarks)
 
     def end_own_time(self) -> None:
         """Where time is each key's own: rows that wait are released key by key, then the timers left fire."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
+from thalweg.flow.operators.idle import later
 from thalweg.flow.operators.nodes import Source
 from thalweg.testing.reference_keys import canonical, sort_key
 from thalweg.times import BEFORE_ALL
@@ -36,10 +38,17 @@ class ReferenceLanes:
         self.late.append((top, place, row))
         return None
 
-    @property
-    def watermark(self) -> int:
-        """That of the lane that is least far, once all have come; lanes of the whole input are known at its end."""
+    def watermark(self, idle: Mapping[Any, int]) -> int:
+        """That of the lane that is least far of those that are not idle, once each of these has come.
+
+        Lanes of the whole input are known at its end.
+        """
         declared = self.source.lanes
-        if not isinstance(declared, tuple) or any(lane not in self.tops for lane in declared):
+        if not isinstance(declared, tuple):
             return BEFORE_ALL
-        return min(self.tops.values()) - self.source.lateness
+        active = [self.tops.get(lane, BEFORE_ALL) for lane in declared if lane not in idle]
+        if BEFORE_ALL in active:
+            return BEFORE_ALL
+        if active:
+            return min(active) - self.source.lateness
+        return later(max([*self.tops.values(), *idle.values()]), self.source.lateness)

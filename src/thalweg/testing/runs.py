@@ -15,6 +15,7 @@ from thalweg.embedded.generators import made_rows
 from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.flow.fields.reading import PLAIN
 from thalweg.flow.flow import Flow
+from thalweg.flow.operators.idle import IdleDecision
 from thalweg.flow.operators.nodes import (
     Source,
 )
@@ -93,11 +94,15 @@ def run(
 
 @known_keywords
 def reference(
-    flow: Flow, inputs: Mapping[str, Iterable[Any]], *, end: bool = True
+    flow: Flow,
+    inputs: Mapping[str, Iterable[Any]],
+    *,
+    end: bool = True,
+    decisions: Iterable[IdleDecision] = (),
 ) -> CheckedResult:
     """Runs the serial reference runner, one tuple at a time: what the result must be.
 
-    Arguments as for :func:`run`.
+    Arguments as for :func:`run`; ``decisions`` are those about idle sources and lanes that a run or session made.
 
     Example::
 
@@ -116,7 +121,7 @@ def reference(
     plan = make_plan(flow)
     check_names(plan, inputs)
     rows = {one.name: _rows(_data(one, inputs), one.record) for one in plan.sources}
-    return _of_outputs(run_reference(flow, rows, end=end))
+    return _of_outputs(run_reference(flow, rows, end=end, decisions=decisions))
 
 
 def _of_outputs(out: Outputs) -> CheckedResult:

@@ -20,6 +20,7 @@ from thalweg.engine.serial import SerialEngine
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.arguments import choice
+from thalweg.flow.operators.idle import IdleDecision
 from thalweg.flow.operators.nodes import (
     Coroutine,
     Keyed,
@@ -28,6 +29,7 @@ from thalweg.flow.operators.nodes import (
     Stateless,
 )
 from thalweg.plan.plan import Plan, make_plan
+from thalweg.times import BEFORE_ALL
 from thalweg.workers.engine import ParallelEngine
 from thalweg.workers.options import Options
 
@@ -113,6 +115,8 @@ class Session:
         self._taken = dict.fromkeys(self._out, 0)
         self._fed = {source.name: 0 for source in self.plan.sources}
         self._ended = False
+        #: what was decided of idle sources and lanes: by :meth:`decide`, and since their rows came again
+        self.decisions: list[IdleDecision] = []
 
     def push(self, source: str, *rows: Any) -> None:
         """Gives rows to a source, in arrival order."""
@@ -131,6 +135,23 @@ class Session:
         for gate in self._engine.gates.values():
             if isinstance(gate.node, Source) and gate.node.sorts:
                 gate.tick(time)
+        self.advance()
+
+    def decide(self, source: str, lane: Any = None, *, time: int | None = None) -> None:
+        """Declares a source, or a lane of it, idle, and advances; it has ``idle=`` (docs/idle.md).
+
+        Args:
+            source: its name.
+            lane: one of its lanes; None where it has none.
+            time: how far it is taken to be, which counts where all are idle: of a Timestamp, what the clock would have
+                made of the last row's time. None: the greatest time of its rows.
+        """
+        named({one.name: one for one in self.plan.sources if one.idle}, source, "source with idle=")
+        gate = self._engine.gates[source]
+        reached = gate.lanes.get(lane, BEFORE_ALL) if time is None else time
+        decision = IdleDecision(source, lane, "idle", reached, gate.arrived)
+        self.decisions.append(decision)
+        self._engine.decide(decision)
         self.advance()
 
     def end(self) -> None:
@@ -185,6 +206,8 @@ class Session:
         for chunk, bad in as_source(source, data).rows(node, self._chunk_rows, never()):
             self._fed[source] += len(chunk) + len(bad)
             leaving = self._engine.feed(source, chunk, _shifted(bad, first))
+            self.decisions += self._engine.woken
+            self._engine.woken.clear()
             collect(self.plan, leaving, self._out)
             if advance:
                 self.advance()

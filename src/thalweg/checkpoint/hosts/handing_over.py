@@ -105,7 +105,7 @@ def to_spark(
     sources = [name if name in known else was.get(name, name) for name in sources]
     _require_logs(part, record, sources, logs)
     plan = planned.read(part.fs, part.root, record.batch + 1)
-    if plan is not None and (plan.rounds or plan.over or plan.ends):
+    if plan is not None and plan.does_something:
         raise CheckpointError(
             f"{part.location}: a run in one process has planned batch {plan.batch} and not finished it.\n"
             "Start it there once more, with end='keep', and then the query on Spark."

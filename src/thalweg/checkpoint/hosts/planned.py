@@ -30,6 +30,7 @@ class Planned:
         rounds: what was read, by source, one round after the other.
         over: sources that end with the batch.
         ends: whether the streams end with it.
+        decisions: what was decided of idle sources and lanes: in front of which round, and the decision's values.
     """
 
     batch: int
@@ -37,6 +38,12 @@ class Planned:
     rounds: Sequence[Mapping[str, Any]]
     over: Sequence[str] = ()
     ends: bool = False
+    decisions: Sequence[tuple[int, Sequence[Any]]] = ()
+
+    @property
+    def does_something(self) -> bool:
+        """Whether there is anything to commit."""
+        return bool(self.rounds or self.over or self.ends or self.decisions)
 
 
 def write(fs: FileSystem, root: str, planned: Planned) -> None:

@@ -20,6 +20,8 @@ class LogSource:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.live = log.follow
+        #: whether the last look found nothing that has not been read
+        self.caught_up = False
 
     def __repr__(self) -> str:
         return repr(self.log)
@@ -53,6 +55,7 @@ class LogSource:
         while not stop.is_set():
             end = reader.end(at) if last is None else last
             upto = reader.upto(at, end, self.log.max_rows or ROUND_ROWS)
+            self.caught_up = upto == at
             if upto == at:
                 if last is not None:
                     return

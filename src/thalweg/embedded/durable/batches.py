@@ -156,12 +156,12 @@ class DurableBatches:
         resume(work.held, before, 0, work.routes)
         for node in work.plan.nodes:
             work.held.engine.setting.count(node.label)  # also those that no row will reach
-        self._reading.rounds.clear()
+        self._reading.begin_batch()
         plan = self._repeated() if self._plan is not None else self._read(stop)
         if work.halted.is_set():
             return True
         is_last = plan.ends or (self._reading.is_over and not self._reading.is_live)
-        if plan.rounds or plan.over or plan.ends:
+        if plan.does_something:
             self._commit(before, plan)
         return is_last
 
@@ -172,8 +172,7 @@ class DurableBatches:
         plan = self._plan
         assert plan is not None
         self._plan = None
-        for read in plan.rounds:
-            self._take(self._reading.again(read))
+        self._take(self._reading.again(plan.rounds, plan.decisions))
         self._settle(plan)
         return plan
 
@@ -186,9 +185,12 @@ class DurableBatches:
         drains = self._work.durable.end == "drain"
         ends = drains and self._reading.is_over
         over = new if drains and self._reading.is_live else []
-        plan = Planned(self._batch, start, list(self._reading.rounds), over, ends)
+        reading = self._reading
+        plan = Planned(
+            self._batch, start, list(reading.rounds), over, ends, list(reading.decisions)
+        )
         self._settle(plan)
-        if not self._work.halted.is_set() and (plan.rounds or over or ends):
+        if not self._work.halted.is_set() and plan.does_something:
             planned.write(self._store.fs, self._store.root, plan)
         return plan
 
@@ -198,12 +200,14 @@ class DurableBatches:
         while not (self._reading.is_over or stop.is_set() or self._work.halted.is_set()):
             rows = self._rows_in()
             self._take(self._reading.round())
+            self._take(self._reading.decide())
             if self._rows_in() == rows and not self._reading.is_over:
                 stop.wait(wait_s)
                 wait_s = min(2 * wait_s, longest_s)
             else:
                 wait_s = _LOOK_S[0]
-            if self._reading.rounds and self._is_time(time.monotonic() - began):
+            some = self._reading.rounds or self._reading.decisions
+            if some and self._is_time(time.monotonic() - began):
                 return
 
     def _is_time(self, passed_s: float) -> bool:

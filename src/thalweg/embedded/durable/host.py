@@ -30,6 +30,7 @@ from thalweg.embedded.lanes import refuse_unknown_lanes, tell_lanes
 from thalweg.embedded.result import Result
 from thalweg.engine.build import prepare
 from thalweg.engine.contract import CHUNK_ROWS
+from thalweg.engine.hold_ups import sources_of
 from thalweg.errors import BuildError
 from thalweg.flow.operators.lanes import unknown_until_the_end
 from thalweg.plan.plan import Plan
@@ -126,6 +127,7 @@ class DurableHost:
             latency={},
             operators=[self._counted(one) for one in self._work.held.engine.operators()],
             threads=1 if beside is None else beside.threads,
+            sources=sources_of(self._work.held.engine, self._counts()),
         )
 
     def _counts(self) -> dict[str, dict[str, int]]:

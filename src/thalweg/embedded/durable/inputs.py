@@ -45,6 +45,8 @@ class Repeatable(Protocol):
     live: bool
     #: whether no row will come any more
     is_over: bool
+    #: whether there was nothing more to read when :meth:`next` was called last
+    caught_up: bool
 
     @property
     def place(self) -> Any:
@@ -119,7 +121,7 @@ class LogInput:
         given.log.check(made.source)
         self._log, self._made = given.log, made
         self._reader = given.log.open()
-        self.live, self.is_over = given.log.follow, False
+        self.live, self.is_over, self.caught_up = given.log.follow, False, False
         try:
             self._at = self._reader.begin() if at is None else at["at"]
             self._last = None if self.live else self._reader.end(self._at)
@@ -135,6 +137,7 @@ class LogInput:
     def next(self, rows: int) -> Feed:
         end = self._reader.end(self._at) if self._last is None else self._last
         upto = self._reader.upto(self._at, end, min(rows, self._log.max_rows or rows))
+        self.caught_up = upto in (self._at, end)
         if upto == self._at:
             self.is_over = not self.live
             return
@@ -167,7 +170,7 @@ class RowsInput:
     """A table or a collection: how many rows were read."""
 
     kind = "rows"
-    live = False
+    live = caught_up = False
 
     def __init__(self, given: RowSource, made: ReadFor, at: Any) -> None:
         feed = given.rows(made.source, made.chunk_rows, made.stop)
@@ -250,6 +253,10 @@ class FileInput:
             one = FileSpan(*at["open"])
             self._open(one).reel.skip(Count(one.good, one.bad))
             self._known = one
+
+    @property
+    def caught_up(self) -> bool:
+        return self._file is None and not self._waiting
 
     @property
     def place(self) -> Any:

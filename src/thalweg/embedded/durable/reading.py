@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import collections
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from thalweg.connectors.contracts import Feed
 from thalweg.embedded.durable.inputs import Repeatable
 from thalweg.embedded.feeding import WAITING_ROWS
 from thalweg.engine.contract import CHUNK_ROWS, Engine, Leaving
+from thalweg.engine.hold_ups import HoldUps
+from thalweg.engine.idle_clock import IdleClock
+from thalweg.flow.operators.idle import IdleDecision
 from thalweg.flow.operators.nodes import Source
 
 #: About how many rows of a source a round reads: between rounds a batch may end.
@@ -29,6 +34,16 @@ class InputReading:
         self._nodes = {node.name: node for node in engine.plan.sources}
         #: of this batch, what each round read by source
         self.rounds: list[dict[str, Any]] = []
+        #: of this batch, what was decided of idle sources, each with the number of the round that it stands before
+        self.decisions: list[tuple[int, Sequence[Any]]] = []
+        live = [name for name, one in inputs.items() if one.live]
+        self._clock = IdleClock(engine.plan, live, time.monotonic())
+        self._hold_ups = HoldUps(engine)
+
+    def begin_batch(self) -> None:
+        """Nothing was read and decided yet."""
+        self.rounds.clear()
+        self.decisions.clear()
 
     @property
     def is_live(self) -> bool:
@@ -56,13 +71,38 @@ class InputReading:
         for name, given in self._inputs.items():
             if given.is_over or not self._has_turn(self._nodes[name]):
                 continue
+            looked = time.monotonic()
             yield from self._feed(name, given.next(ROUND_ROWS))
+            if given.caught_up:
+                self._clock.looked(name, looked)
             if (span := given.span()) is not None:
                 read[name] = span
         self._note(read)
 
-    def again(self, read: Mapping[str, Any]) -> Iterator[Leaving]:
-        """A round that was read before."""
+    def decide(self) -> Iterator[Leaving]:
+        """Declares idle what has been silent for long, and takes time on where all are; gives what leaves."""
+        for decision in self._clock.decide(self._engine.gates) if self._clock else ():
+            self._engine.decide(decision)
+            self._note_decision(decision)
+            yield from self._engine.advance()
+        live = [name for name, one in self._inputs.items() if one.live and not one.is_over]
+        self._hold_ups.look(live, time.monotonic())
+
+    def again(
+        self, rounds: Sequence[Mapping[str, Any]], decisions: Sequence[tuple[int, Sequence[Any]]]
+    ) -> Iterator[Leaving]:
+        """A batch that was planned before: its rounds, and what was decided between them."""
+        ahead = collections.deque(decisions)
+        for number in range(len(rounds) + 1):
+            while ahead and ahead[0][0] == number:
+                decision = IdleDecision(*ahead.popleft()[1])
+                self._engine.decide(decision)
+                self._note_decision(decision)
+                yield from self._engine.advance()
+            if number < len(rounds):
+                yield from self._round_again(rounds[number])
+
+    def _round_again(self, read: Mapping[str, Any]) -> Iterator[Leaving]:
         for name, span in read.items():
             yield from self._feed(name, self._inputs[name].again(span))
             self._inputs[name].span()
@@ -91,10 +131,20 @@ class InputReading:
         for chunk, bad in feed:
             yield self._engine.feed(name, chunk, bad)
             yield from self._engine.advance()
+        # What follows from rows of idle lanes holds from before their round.
+        for decision in self._engine.woken:
+            self._note_decision(decision)
+        self._engine.woken.clear()
+        self._clock.came(self._engine.gates[name], time.monotonic())
+
+    def _note_decision(self, decision: IdleDecision) -> None:
+        self.decisions.append((len(self.rounds), list(decision)))
 
     def _note(self, read: dict[str, Any]) -> None:
         """Of one and the same log or table a span goes on where the one before ended."""
         last = self.rounds[-1] if self.rounds else None
+        if self.decisions and self.decisions[-1][0] == len(self.rounds):
+            last = None
         if last is not None and read and last.keys() == read.keys() and len(read) == 1:
             (name,) = read
             last[name] = self._inputs[name].joined(last[name], read[name])

@@ -11,6 +11,7 @@ import enum
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal
 
+from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.fields.reading import PLAIN
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.lanes import Lanes
@@ -123,6 +124,8 @@ class Source(Node):
     lanes: Lanes = None
     #: the operator without inputs whose rows these are; None: they come from outside
     made_by: Coroutine | None = None
+    #: after so long without a row it, or a lane of it, is idle: microseconds of wall time; None: it never is
+    idle: int | None = None
 
     def column(self, field: str) -> str:
         """The name that a field of the record has where rows come from."""
@@ -137,6 +140,12 @@ class Source(Node):
     def keeps_lanes(self) -> bool:
         """Whether each lane has an order of its own, and their rows no order of arrival."""
         return self.lane is not None and self.lanes != "arrival"
+
+    @property
+    def is_clocked(self) -> bool:
+        """Whether its event time has a unit, so that it can run on with a clock."""
+        field = self.order_by and self.record.field(self.order_by)
+        return bool(field) and field.type.kind is Kind.TIMESTAMP
 
     KIND = OperatorKind.SOURCE
 

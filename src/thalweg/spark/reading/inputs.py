@@ -197,7 +197,7 @@ def _source_options(frame: DataFrame) -> Iterator[str]:
 
 
 def refuse_embedded_only(plan: Plan) -> None:
-    """Refuses what only the embedded host can do: operators without inputs, and feedback.
+    """Refuses what only the embedded host can do: operators without inputs, feedback, and idle sources.
 
     Raises:
         BuildError: there is some; it says what to do instead.
@@ -209,6 +209,11 @@ def refuse_embedded_only(plan: Plan) -> None:
             " and read that as a source, so that it holds from the next batch on"
         )
     for source in plan.sources:
+        if source.idle is not None:
+            raise BuildError(
+                f"source {source.name!r}: idle= is what tw.run and tw.start can do; Spark starts no batch while no row"
+                " comes. Leave idle= out here, and move time by query.tick(now), or run this flow with tw.run"
+            )
         if source.made_by is not None:
             raise BuildError(
                 f"operator {source.name!r}: {source.made_by.function.where} has no tw.Input: it makes its rows itself,"
