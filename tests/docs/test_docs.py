@@ -39,6 +39,7 @@ def run_page(path: Path, monkeypatch: pytest.MonkeyPatch, **given: object) -> No
     [
         pytest.param("signatures", marks=pytest.mark.merge),
         "coroutines",
+        "async",
         "order",
         "errors",
         "inputs",

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
+from tests.property import async_kit as calls
 from tests.property import coroutines_kit as loops
 from tests.property import user_rows_kit as users
 from tests.property.events import Event
@@ -544,6 +545,8 @@ OPERATORS: dict[str, Operator] = {
     "add_ten": _batches(add_ten),
     "even_twice": _batches(even_twice, grows=True),
     "batch_or_fail": _batches(batch_or_fail, "reject"),
+    "asked": Operator(calls.make_asked),
+    "asked_service": Operator(calls.make_service),
     "running": _keyed(running, Total),
     "greet": _keyed(greet, Total),
     "every_third": _keyed(every_third, Total),
@@ -590,7 +593,8 @@ OPERATORS: dict[str, Operator] = {
 SIDES = {"late", "rejected"}
 #: Operators whose rejected stream is worth reading, and those whose late stream is.
 REJECTING = {
-    "fail_some", "repeat_or_fail", "batch_or_fail", "count_or_fail", "failing_key", "alarms", "source",
+    "fail_some", "repeat_or_fail", "batch_or_fail", "count_or_fail", "failing_key", "alarms", "asked_service",
+    "source",
 }  # fmt: skip
 ORDERING = {"source", "order_by"}
 

@@ -166,6 +166,9 @@ UNTIMED = Recipe(
         Step("every_third", (3,), 0, 8),
         Step("dedupe", (3,), 0, 6),
         Step("rejected", (1,)),
+        Step("asked_service", (4,)),
+        Step("asked", (7,), 5),
+        Step("rejected", (7,)),
     ),
     (1, 3),
 )

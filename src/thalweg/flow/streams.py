@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from thalweg.checks import refuse, require_flag, require_function, require_text
 from thalweg.errors import BuildError
+from thalweg.flow.asynchronous import AsyncVerbs
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.fields.user_rows import Adapter
 from thalweg.flow.generics import KeyValue, Out, Row, Several, State
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Stream(JoinVerbs[Row], StatelessVerbs[Row]):
+class Stream(JoinVerbs[Row], AsyncVerbs[Row], StatelessVerbs[Row]):
     """An ordered stream of records; the verbs append operators to its flow.
 
     ``time`` is the type of the event time, None in a stream without one; ``own`` says so where time is each

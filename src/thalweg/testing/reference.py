@@ -17,6 +17,7 @@ from thalweg.columns.chunks import Chunk
 from thalweg.errors import DataError, OperatorError
 from thalweg.flow.failures import coroutine_error, reason_of, shorten
 from thalweg.flow.flow import Flow
+from thalweg.flow.operators.asynchronous import MapAsync
 from thalweg.flow.operators.built_in import BuiltIn
 from thalweg.flow.operators.join_nodes import Join
 from thalweg.flow.operators.nodes import (
@@ -33,6 +34,7 @@ from thalweg.flow.operators.nodes import (
 )
 from thalweg.flow.operators.rejected import Rejected
 from thalweg.plan.plan import Plan, make_plan
+from thalweg.testing.reference_async import ReferenceCalls
 from thalweg.testing.reference_built_in import made_of
 from thalweg.testing.reference_coroutine import ReferenceCoroutine, Took
 from thalweg.testing.reference_keys import KeyObserver, Nobody, canonical, key_of, sort_key
@@ -82,6 +84,7 @@ class _Run:
         self.ending = False
         self.arrivals = itertools.count()
         self.coroutines = {node.index: ReferenceCoroutine(node) for node in plan.coroutines}
+        self.calls = ReferenceCalls()
 
     def run(self, inputs: Mapping[str, Iterable[Any]], end: bool) -> Outputs:
         for source in self.plan.sources:
@@ -96,6 +99,7 @@ class _Run:
             self.serve(domain, end)
             if end:
                 self.close_coroutines(domain)
+        self.calls.close()
         for one in self.coroutines.values():
             self.out.states[one.node.name] = one.states()
         for sink in self.plan.sinks:
@@ -219,8 +223,7 @@ class _Run:
         assert node.on_timer is not None and node.state.timer is not None
         setattr(state, node.state.timer, NEVER)
         arguments = (state, key, time) if node.key.fields else (state, time)
-        fired = f"key {key!r}"
-        rows = self.call(node, node.on_timer.call, arguments, fired, node.timer_many)
+        rows = self.call(node, node.on_timer.call, arguments, f"key {key!r}", node.timer_many)
         again = timer_of(node.state, state)
         is_last = self.ending and not isinstance(node, Join)
         if again != NEVER and is_last:
@@ -278,6 +281,8 @@ class _Run:
             self.built_in(node, row)
         elif isinstance(node, Batches):
             self.batches(node, row)
+        elif isinstance(node, MapAsync):
+            self.give_all(node, self.call(node, self.calls.of(node), (row,), row, False))
         elif isinstance(node, Coroutine):
             self.coroutine(node, row, port)
 
