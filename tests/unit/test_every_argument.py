@@ -44,6 +44,10 @@ def count(state: Seen, row: Row) -> Row:
     return row
 
 
+async def asked(row: Row) -> Row:
+    return row
+
+
 def whole(batch: Any) -> Any:
     return batch
 
@@ -199,6 +203,13 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
     "Stream.flat_map": lambda: (rows_of().flat_map, {"function": several, **FUNCTION}),
     "Stream.map_batches": lambda: (
         rows_of().map_batches, {"function": whole, "name": "op", "into": None, "errors": None},
+    ),
+    "Stream.map_async": lambda: (
+        rows_of().map_async,
+        {
+            "function": asked, "concurrency": 3, "timeout": "1 s", "retries": 1, "backoff": "1 ms",
+            "retry_on": ValueError, "client": None, "name": "op", "into": None, "errors": "fail",
+        },
     ),
     "Stream.process": lambda: (
         rows_of().process, {"function": count, "state": Seen, "on_timer": None, **FUNCTION},
@@ -501,6 +512,10 @@ ACCEPTS: Final[Mapping[str, set[str]]] = {
     "client_id": {"None"},
     "username": {"None"},
     "password": {"None"},
+    "Stream.map_async(timeout)": {"None"},
+    "Stream.map_async(client)": {"None"},
+    "Stream.map_async(retries)": {"0"},
+    "Stream.map_async(backoff)": {"0"},
     "tw.http_post(port)": {"0"},
     "tw.mqtt(qos)": {"0"},
     "tw.websocket(send)": {"empty"},
@@ -513,6 +528,7 @@ NEVER_NONE: Final = (
     "Stream.throttle(name)",
     "Stream.delay(name)", "Stream.split(name)", "Stream.map(function)",
     "Stream.filter(function)", "Stream.flat_map(function)", "Stream.map_batches(function)",
+    "Stream.map_async(function)",
     "Stream.process(function)", "KeyedStream.process(function)", "Flow.operator(function)",
     "Stream.process(state)", "KeyedStream.process(state)", "tw.each(function)", "tw.batches(function)",
     "tw.tcp_lines(format)", "tw.to_tcp(format)", "tw.kafka(format)", "tw.kafka(follow)", "tw.to_kafka(format)",

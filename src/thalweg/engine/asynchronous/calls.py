@@ -35,7 +35,7 @@ class Open:
 
 
 @dataclasses.dataclass(slots=True)
-class Answers:
+class Awaited:
     """What the calls of some rows gave.
 
     Attributes:
@@ -52,7 +52,7 @@ class Answers:
         return min(self.failed, default=len(self.rows))
 
 
-class Calls:
+class OpenCalls:
     """Makes the calls of an operator, at most so many at a time over all steps that are on their way."""
 
     def __init__(self, node: MapAsync, loop: LoopThread) -> None:
@@ -63,7 +63,7 @@ class Calls:
         #: those that are open, by number
         self.open: dict[int, Open] = {}
 
-    async def of(self, rows: Sequence[Any]) -> Answers:
+    async def of(self, rows: Sequence[Any]) -> Awaited:
         """What comes of these rows; in the loop."""
         arguments: tuple[Any, ...] = ()
         if self._node.client is not None:
@@ -116,7 +116,7 @@ class _Step:
     """The calls of the rows of one step."""
 
     def __init__(
-        self, calls: Calls, node: MapAsync, rows: Sequence[Any], arguments: tuple[Any, ...]
+        self, calls: OpenCalls, node: MapAsync, rows: Sequence[Any], arguments: tuple[Any, ...]
     ) -> None:
         self._calls = calls
         self._rejects = node.errors == "reject"
@@ -124,12 +124,12 @@ class _Step:
         self._rows = rows
         self._arguments = arguments
         self._places: Iterator[int] = iter(range(len(rows)))
-        self._answers = Answers([None] * len(rows))
+        self._answers = Awaited([None] * len(rows))
         self._busy: dict[int, asyncio.Task[None]] = {}
         #: a row has failed that ends the run: no further ones are begun
         self._is_over = False
 
-    async def run(self) -> Answers:
+    async def run(self) -> Awaited:
         tasks = [asyncio.create_task(self._work()) for _ in range(self._most)]
         try:
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -173,7 +173,7 @@ class SlowCalls:
     It is asked by the thread that waits for them, so that it also sees calls that block the loop.
     """
 
-    def __init__(self, node: MapAsync, calls: Calls, loop: LoopThread) -> None:
+    def __init__(self, node: MapAsync, calls: OpenCalls, loop: LoopThread) -> None:
         self._node = node
         self._calls = calls
         self._loop = loop

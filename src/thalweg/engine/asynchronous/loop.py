@@ -26,7 +26,7 @@ class ClientFailed(Exception):
     """``client=`` raised, or gave nothing that can be entered; the cause says why."""
 
 
-class Stopped(Exception):
+class CallsGivenUp(Exception):
     """The calls were given up, since the run was."""
 
 
@@ -51,14 +51,14 @@ class LoopThread:
         """Runs a coroutine in the loop, and waits for it; calls ``look`` every second until then.
 
         Raises:
-            Stopped: the loop has ended before.
+            CallsGivenUp: the loop has ended before.
             BaseException: what the coroutine raised, or ``look``; it is cancelled then.
         """
         try:
             future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except RuntimeError:  # the loop has ended
             coroutine.close()
-            raise Stopped from None
+            raise CallsGivenUp from None
         try:
             while True:
                 try:
@@ -69,12 +69,12 @@ class LoopThread:
                     look()
         except BaseException:
             if future.cancelled():
-                raise Stopped from None
+                raise CallsGivenUp from None
             future.cancel()
             raise
 
     def beat(self, seen: Callable[[], object]) -> None:
-        """Calls a function in the loop as soon as it turns; it does not where a call blocks it."""
+        """OpenCalls a function in the loop as soon as it turns; it does not where a call blocks it."""
         self._loop.call_soon_threadsafe(seen)
 
     async def client(self) -> Any:

@@ -11,8 +11,8 @@ import numpy as np
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.contracts import RejectedRow
 from thalweg.columns.ordering import row_order, with_columns
-from thalweg.engine.asynchronous.calls import Answers, Calls, SlowCalls
-from thalweg.engine.asynchronous.loop import ClientFailed, LoopThread, Stopped
+from thalweg.engine.asynchronous.calls import Awaited, OpenCalls, SlowCalls
+from thalweg.engine.asynchronous.loop import ClientFailed, LoopThread, CallsGivenUp
 from thalweg.engine.units import Given, Moment, Setting
 from thalweg.errors import OperatorError
 from thalweg.flow.failures import operator_error, reason_of, shorten
@@ -34,7 +34,7 @@ class AsyncUnit:
         self._setting = setting
         self.node = node
         self._lock = threading.Lock()
-        self._running: tuple[LoopThread, Calls, SlowCalls] | None = None
+        self._running: tuple[LoopThread, OpenCalls, SlowCalls] | None = None
         self._is_over = False
 
     def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
@@ -54,11 +54,11 @@ class AsyncUnit:
         given[ref] = with_columns(made, columns)
         return given
 
-    def _answers(self, rows: Sequence[object]) -> Answers:
+    def _answers(self, rows: Sequence[object]) -> Awaited:
         try:
             loop, calls, slow = self._opened()
             return loop.run(calls.of(rows), slow.look)
-        except Stopped:
+        except CallsGivenUp:
             raise OperatorError(
                 f"operator {self.node.name!r}: the run was stopped while calls were open",
                 operator=self.node.name,
@@ -72,17 +72,17 @@ class AsyncUnit:
                 operator=self.node.name,
             ) from cause
 
-    def _opened(self) -> tuple[LoopThread, Calls, SlowCalls]:
+    def _opened(self) -> tuple[LoopThread, OpenCalls, SlowCalls]:
         with self._lock:
             if self._is_over:
-                raise Stopped
+                raise CallsGivenUp
             if self._running is None:
                 loop = LoopThread(self.node.name, self.node.client)
-                calls = Calls(self.node, loop)
+                calls = OpenCalls(self.node, loop)
                 self._running = loop, calls, SlowCalls(self.node, calls, loop)
             return self._running
 
-    def _rejected(self, rows: Sequence[object], answers: Answers) -> list[RejectedRow]:
+    def _rejected(self, rows: Sequence[object], answers: Awaited) -> list[RejectedRow]:
         """The rows whose calls failed.
 
         Raises:
