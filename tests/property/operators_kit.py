@@ -579,6 +579,7 @@ OPERATORS: dict[str, Operator] = {
         grows=True,
     ),
     "join": Operator(loops.make_join, timed=True, inputs=2, grows=True),
+    "asof": Operator(loops.make_asof, timed=True, inputs=2),
     "zip": Operator(loops.make_zip, timed=True, inputs=2, grows=True),
     "throttle": Operator(loops.make_throttle, timed=True),
     "delay": Operator(lambda on, step, name: on[0].delay(step.param, name=name), timed=True),

@@ -123,6 +123,13 @@ def joined() -> tuple[Callable[..., Any], dict[str, Any]]:
     return positional(call, "other", "combine"), given
 
 
+def one_row(verb: str, right: str, **more: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
+    flow = flow_of()
+    call = getattr(rows_of(flow), verb)
+    given = {right: rows_of(flow, "more"), "combine": pair, "on": "key", "name": "op", "into": None}
+    return positional(call, right, "combine"), {**given, **more}
+
+
 def zipped() -> tuple[Callable[..., Any], dict[str, Any]]:
     call, given = two("zip", combine=pair, timeout=3, name="zip", into=None)
     return positional(call, "other", "combine"), given
@@ -227,6 +234,8 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
     "Stream.apply": lambda: (rows_of().apply, {"composite": composite, "name": "op"}),
     "Stream.sink": lambda: (rows_of().sink, {"name": "out", "ordered": True}),
     "Stream.join": joined,
+    "Stream.join_asof": lambda: one_row("join_asof", "other", direction="nearest", within=3),
+    "Stream.lookup": lambda: one_row("lookup", "table"),
     "Stream.zip": zipped,
     "Stream.gate": gated,
     "Stream.throttle": lambda: (rows_of().throttle, {"rows": 3, "per": 5, "name": "op"}),
@@ -513,6 +522,7 @@ ACCEPTS: Final[Mapping[str, set[str]]] = {
     "username": {"None"},
     "password": {"None"},
     "Stream.map_async(timeout)": {"None"},
+    "Stream.join_asof(within)": {"None", "0"},
     "Stream.map_async(client)": {"None"},
     "Stream.map_async(retries)": {"0"},
     "Stream.map_async(backoff)": {"0"},

@@ -17,6 +17,7 @@ from thalweg.flow.fields.user_rows import Adapter
 from thalweg.flow.generics import KeyValue, Out, Row, Several, State
 from thalweg.flow.joins import JoinVerbs
 from thalweg.flow.keyed import KeyedStream
+from thalweg.flow.lookups import LookupVerbs
 from thalweg.flow.operators import key_order
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.arguments import (
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Stream(JoinVerbs[Row], AsyncVerbs[Row], StatelessVerbs[Row]):
+class Stream(JoinVerbs[Row], LookupVerbs[Row], AsyncVerbs[Row], StatelessVerbs[Row]):
     """An ordered stream of records; the verbs append operators to its flow.
 
     ``time`` is the type of the event time, None in a stream without one; ``own`` says so where time is each

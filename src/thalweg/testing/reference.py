@@ -225,12 +225,13 @@ class _Run:
         arguments = (state, key, time) if node.key.fields else (state, time)
         rows = self.call(node, node.on_timer.call, arguments, f"key {key!r}", node.timer_many)
         again = timer_of(node.state, state)
-        is_last = self.ending and not isinstance(node, Join)
-        if again != NEVER and is_last:
+        if again != NEVER and self.ending and not (isinstance(node, Join) or node.again):
             self.count(node, "disarmed")
-        if rows is None or again == NEVER or is_last or getattr(state, "_drop", False):
+            again = NEVER
+            setattr(state, node.state.timer, NEVER)
+        if rows is None or state._drop or (again == NEVER and not node.keeps):
             del self.out.states[node.name][key]
-        else:
+        elif again != NEVER:
             self.arm(node, key, state, max(again, time + 1))
         with self.observer.giving(node, key):
             self.give_all(node, rows)

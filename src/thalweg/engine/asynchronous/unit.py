@@ -12,7 +12,7 @@ from thalweg.columns.chunks import Chunk
 from thalweg.columns.contracts import RejectedRow
 from thalweg.columns.ordering import row_order, with_columns
 from thalweg.engine.asynchronous.calls import Awaited, OpenCalls, SlowCalls
-from thalweg.engine.asynchronous.loop import ClientFailed, LoopThread, CallsGivenUp
+from thalweg.engine.asynchronous.loop import CallsGivenUp, ClientFailed, LoopThread
 from thalweg.engine.units import Given, Moment, Setting
 from thalweg.errors import OperatorError
 from thalweg.flow.failures import operator_error, reason_of, shorten

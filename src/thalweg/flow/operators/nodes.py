@@ -212,6 +212,10 @@ class Keyed(Reader):
     compile: Compile
     timing: Timing = "watermark"
     collects: Collects | None = None
+    #: whether a key's state stays when its timer has fired and none is set
+    keeps: bool = False
+    #: whether a timer that a timer sets at the end of the stream fires, too; else it is counted as disarmed
+    again: bool = False
 
     @property
     def kind(self) -> OperatorKind:
