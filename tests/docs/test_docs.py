@@ -39,6 +39,8 @@ def run_page(path: Path, monkeypatch: pytest.MonkeyPatch, **given: object) -> No
     [
         pytest.param("signatures", marks=pytest.mark.merge),
         "coroutines",
+        "async",
+        "joins",
         "order",
         "errors",
         "inputs",

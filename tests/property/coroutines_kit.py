@@ -123,6 +123,20 @@ def make_join(streams: Sequence[tw.Stream], step: Any, name: str) -> tw.Stream:
     return streams[0].join(streams[-1], combine, on=on, how=how, name=name, **far)
 
 
+def make_asof(streams: Sequence[tw.Stream], step: Any, name: str) -> tw.Stream:
+    on: Any = ("key", "value", "maybe", ["tag", "lane"], {"key": "lane"})[step.key % 5]
+    direction: Any = ("backward", "forward", "nearest")[step.param % 3]
+    far: Any = {} if step.key % 2 else {"within": step.param}
+    return streams[0].join_asof(
+        streams[-1], odd_or_one, on=on, direction=direction, name=name, **far
+    )
+
+
+def odd_or_one(left: Event, right: Event | None) -> Event | None:
+    """A row whose match is missing goes on as it is; some pairs are left out."""
+    return left if right is None else odd_pairs(left, right)
+
+
 def make_zip(streams: Sequence[tw.Stream], step: Any, name: str) -> tw.Stream:
     made = streams[0].zip(streams[-1], both, timeout=step.param, name=name)
     out: tw.Stream = made.pairs.union(made.right_over, made.left_over, name=f"{name}_all")

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
+from tests.property import async_kit as calls
 from tests.property import coroutines_kit as loops
 from tests.property import user_rows_kit as users
 from tests.property.events import Event
@@ -546,6 +547,8 @@ OPERATORS: dict[str, Operator] = {
     "add_ten": _batches(add_ten),
     "even_twice": _batches(even_twice, grows=True),
     "batch_or_fail": _batches(batch_or_fail, "reject"),
+    "asked": Operator(calls.make_asked),
+    "asked_service": Operator(calls.make_service),
     "running": _keyed(running, Total),
     "greet": _keyed(greet, Total),
     "every_third": _keyed(every_third, Total),
@@ -578,6 +581,7 @@ OPERATORS: dict[str, Operator] = {
         grows=True,
     ),
     "join": Operator(loops.make_join, timed=True, inputs=2, grows=True),
+    "asof": Operator(loops.make_asof, timed=True, inputs=2),
     "zip": Operator(loops.make_zip, timed=True, inputs=2, grows=True),
     "throttle": Operator(loops.make_throttle, timed=True),
     "delay": Operator(lambda on, step, name: on[0].delay(step.param, name=name), timed=True),
@@ -592,7 +596,8 @@ OPERATORS: dict[str, Operator] = {
 SIDES = {"late", "rejected"}
 #: Operators whose rejected stream is worth reading, and those whose late stream is.
 REJECTING = {
-    "fail_some", "repeat_or_fail", "batch_or_fail", "count_or_fail", "failing_key", "alarms", "source",
+    "fail_some", "repeat_or_fail", "batch_or_fail", "count_or_fail", "failing_key", "alarms", "asked_service",
+    "source",
 }  # fmt: skip
 ORDERING = {"source", "order_by"}
 

@@ -149,6 +149,15 @@ SHAPES = {
     "union of two sources": Recipe(
         (SourceStep(0), SourceStep(3)), (Step("union", (0, 1)), Step("alarms", (2,), 3))
     ),
+    "calls before and behind keyed stages": Recipe(
+        (SourceStep(3),),
+        (
+            Step("asked", (0,), 4),
+            Step("quiet", (1,)),
+            Step("asked_service", (2,)),
+            Step("rejected", (3,)),
+        ),
+    ),
     "keyed stages in a row": Recipe(
         (SourceStep(3),), (Step("alarms", (0,), 3), Step("quiet", (1,), 4), Step("ticking", (2,)))
     ),

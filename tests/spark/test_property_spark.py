@@ -166,6 +166,9 @@ UNTIMED = Recipe(
         Step("every_third", (3,), 0, 8),
         Step("dedupe", (3,), 0, 6),
         Step("rejected", (1,)),
+        Step("asked_service", (4,)),
+        Step("asked", (7,), 5),
+        Step("rejected", (7,)),
     ),
     (1, 3),
 )
@@ -188,6 +191,8 @@ LOOPS = Recipe(
         Step("zip", (13, 4), 6),
         Step("delay", (14,), 3),
         Step("throttle", (15,), 1),
+        Step("asof", (0, 1), 2, 1),
+        Step("asof", (1, 0), 0, 2),
     ),
     (3, 5, 6),
 )

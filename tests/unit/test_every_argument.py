@@ -44,6 +44,10 @@ def count(state: Seen, row: Row) -> Row:
     return row
 
 
+async def asked(row: Row) -> Row:
+    return row
+
+
 def whole(batch: Any) -> Any:
     return batch
 
@@ -117,6 +121,13 @@ def joined() -> tuple[Callable[..., Any], dict[str, Any]]:
         into=None,
     )
     return positional(call, "other", "combine"), given
+
+
+def one_row(verb: str, right: str, **more: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
+    flow = flow_of()
+    call = getattr(rows_of(flow), verb)
+    given = {right: rows_of(flow, "more"), "combine": pair, "on": "key", "name": "op", "into": None}
+    return positional(call, right, "combine"), {**given, **more}
 
 
 def zipped() -> tuple[Callable[..., Any], dict[str, Any]]:
@@ -200,6 +211,13 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
     "Stream.map_batches": lambda: (
         rows_of().map_batches, {"function": whole, "name": "op", "into": None, "errors": None},
     ),
+    "Stream.map_async": lambda: (
+        rows_of().map_async,
+        {
+            "function": asked, "concurrency": 3, "timeout": "1 s", "retries": 1, "backoff": "1 ms",
+            "retry_on": ValueError, "client": None, "name": "op", "into": None, "errors": "fail",
+        },
+    ),
     "Stream.process": lambda: (
         rows_of().process, {"function": count, "state": Seen, "on_timer": None, **FUNCTION},
     ),
@@ -216,6 +234,8 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
     "Stream.apply": lambda: (rows_of().apply, {"composite": composite, "name": "op"}),
     "Stream.sink": lambda: (rows_of().sink, {"name": "out", "ordered": True}),
     "Stream.join": joined,
+    "Stream.join_asof": lambda: one_row("join_asof", "other", direction="nearest", within=3),
+    "Stream.lookup": lambda: one_row("lookup", "table"),
     "Stream.zip": zipped,
     "Stream.gate": gated,
     "Stream.throttle": lambda: (rows_of().throttle, {"rows": 3, "per": 5, "name": "op"}),
@@ -503,6 +523,11 @@ ACCEPTS: Final[Mapping[str, set[str]]] = {
     "client_id": {"None"},
     "username": {"None"},
     "password": {"None"},
+    "Stream.map_async(timeout)": {"None"},
+    "Stream.join_asof(within)": {"None", "0"},
+    "Stream.map_async(client)": {"None"},
+    "Stream.map_async(retries)": {"0"},
+    "Stream.map_async(backoff)": {"0"},
     "tw.http_post(port)": {"0"},
     "tw.mqtt(qos)": {"0"},
     "tw.websocket(send)": {"empty"},
@@ -515,6 +540,7 @@ NEVER_NONE: Final = (
     "Stream.throttle(name)",
     "Stream.delay(name)", "Stream.split(name)", "Stream.map(function)",
     "Stream.filter(function)", "Stream.flat_map(function)", "Stream.map_batches(function)",
+    "Stream.map_async(function)",
     "Stream.process(function)", "KeyedStream.process(function)", "Flow.operator(function)",
     "Stream.process(state)", "KeyedStream.process(state)", "tw.each(function)", "tw.batches(function)",
     "tw.tcp_lines(format)", "tw.to_tcp(format)", "tw.kafka(format)", "tw.kafka(follow)", "tw.to_kafka(format)",

@@ -265,6 +265,7 @@ class FlowHost:
         """What is on its way in other threads is dropped; waits for nothing."""
         if self.engine.beside is not None:
             self.engine.beside.halt()
+        self.engine.give_up()
 
     def close(self) -> None:
         """Gives up a run that was never begun."""

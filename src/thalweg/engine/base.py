@@ -8,6 +8,7 @@ from typing import Any
 
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.ordering import empty_order, serials
+from thalweg.engine.asynchronous.unit import ROWS_A_CALL, AsyncUnit
 from thalweg.engine.build import Builder, Prepared
 from thalweg.engine.built_in import BuiltInUnit
 from thalweg.engine.contract import CHUNK_ROWS, Leaving
@@ -28,6 +29,7 @@ from thalweg.engine.units import (
     UnionUnit,
     late_order,
 )
+from thalweg.flow.operators.asynchronous import MapAsync
 from thalweg.flow.operators.built_in import BuiltIn
 from thalweg.flow.operators.idle import IdleDecision
 from thalweg.flow.operators.nodes import (
@@ -63,7 +65,8 @@ class UnitsEngine(abc.ABC):
         self.plan = plan
         self._builder = Builder(prepared)
         self.stage = stage
-        self.chunk_rows = chunk_rows
+        called = [node.concurrency for node in plan.nodes if isinstance(node, MapAsync)]
+        self.chunk_rows = min([chunk_rows, *(most * ROWS_A_CALL for most in called)])
         self.counts: Counts = {}
         self.setting = Setting(plan, whole=stage is not None, counts=self.counts)
         self.units = [
@@ -256,6 +259,20 @@ class UnitsEngine(abc.ABC):
         made.order = {"_seq": serials(node.index, arrived, len(rows))}
         return event_columns(made, self.setting.columns(Ref(node.index, "rejected")))
 
+    # -- calls to others ------------------------------------------------------------------------------------
+
+    def give_up(self) -> None:
+        """Cancels the calls that operators have open; see :meth:`thalweg.engine.contract.Engine.give_up`."""
+        for unit in self._single():
+            if isinstance(unit, AsyncUnit):
+                unit.give_up()
+
+    def stop(self) -> None:
+        """As :meth:`give_up`, and leaves the clients of the calls."""
+        for unit in self._single():
+            if isinstance(unit, AsyncUnit):
+                unit.close()
+
     # -- making -------------------------------------------------------------------------------------------
 
     def _ingresses(self) -> dict[int, Ingress]:
@@ -281,6 +298,7 @@ class UnitsEngine(abc.ABC):
             Batches: BatchesUnit,
             Union: UnionUnit,
             OrderBy: OrderByUnit,
+            MapAsync: AsyncUnit,
         }
         make = simple.get(type(node))
         return make(self.setting, node) if make else None

@@ -153,6 +153,13 @@ def verdicts(prepared: Prepared) -> dict[int, Verdict]:
     return out
 
 
+def _beyond_one_timer(node: Keyed) -> str:
+    """Why machine code cannot treat the operator's timers; empty where it can."""
+    if node.keeps:
+        return "its state outlives its timer, which Python sees to"
+    return "timers that are set again at the end fire, which Python sees to" if node.again else ""
+
+
 def _not_collected(item: Schema) -> str:
     """Why machine code cannot keep the rows of a window; empty where it can."""
     fields = [f"{one.name}: {one.type}" for one in item.fields if not is_cell(one.type)]
@@ -285,6 +292,8 @@ class Builder:
             return self.pair_verdict(node)
         if node.compile == "never":
             return Verdict(False, _FORBIDDEN)
+        if reason := _beyond_one_timer(node):
+            return Verdict(False, reason)
         if node.collects is not None and (reason := _not_collected(node.collects.item)):
             return Verdict(False, reason)
         return Verdict(*check_keyed(self._spec(node)))

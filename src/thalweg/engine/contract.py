@@ -143,5 +143,8 @@ class Engine(Protocol):
     def operators(self) -> list[OperatorProgress]:
         """What each operator has done."""
 
+    def give_up(self) -> None:
+        """Operators wait for nobody outside any more: a step that waits for calls fails. Waits for nothing."""
+
     def stop(self) -> None:
-        """Ends what runs on its own, and drops what is on its way."""
+        """Ends what runs on its own, leaves what operators have opened, and drops what is on its way."""

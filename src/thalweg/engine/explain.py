@@ -12,6 +12,7 @@ from typing import Final
 
 from thalweg.engine.build import Verdict, prepare, verdicts
 from thalweg.flow.flow import Flow
+from thalweg.flow.operators.asynchronous import MapAsync
 from thalweg.flow.operators.built_in import BuiltIn, length_text
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.join_nodes import Join
@@ -149,6 +150,8 @@ class _Page:
         """Compiled, or interpreted and why."""
         if isinstance(node, Batches):
             return f"{_where(node.function)}, on Arrow batches"
+        if isinstance(node, MapAsync):
+            return f"{_where(node.function)} awaited, at most {node.concurrency} at once{node.tries.described()}"
         if isinstance(node, Join):
             return self.joined(node)
         if isinstance(node, Coroutine):
@@ -272,6 +275,8 @@ def _kind(node: Node) -> str:
         return f"{node.kind.value} ({node.verb})"
     if isinstance(node, Batches):
         return f"{node.kind.value} (map_batches)"
+    if isinstance(node, MapAsync):
+        return f"{node.kind.value} (map_async)"
     if isinstance(node, OrderBy):
         return f"{node.kind.value} (order_by)"
     if isinstance(node, Coroutine):

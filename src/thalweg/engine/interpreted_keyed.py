@@ -191,12 +191,13 @@ class InterpretedKeyed(KeyedRows):
             self._reject_timer(fired, key, time, error)
             table.drop(key)
             return
-        again = state_timer(state, self._timer)
-        out.disarmed += again != NEVER and ending
-        if again == NEVER or ending or state._drop:
+        again, is_last = state_timer(state, self._timer), ending and not node.again
+        out.disarmed += again != NEVER and is_last
+        is_over = again == NEVER or is_last
+        if state._drop or (is_over and not node.keeps):
             table.drop(key)
         else:
-            setattr(state, self._timer, max(again, time + 1))
+            setattr(state, self._timer, NEVER if is_over else max(again, time + 1))
             table.touch(key)
         out.rows += made
         out.time += [time] * len(made)

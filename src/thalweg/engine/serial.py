@@ -102,9 +102,6 @@ class SerialEngine(UnitsEngine):
         """Nothing is on its way."""
         yield from ()
 
-    def stop(self) -> None:
-        """Nothing is left to end."""
-
     def _input(self, streams: Given, arriving: Mapping[Edge, Chunk], ref: Ref, edge: Edge) -> Chunk:
         if edge in arriving:
             return arriving[edge]

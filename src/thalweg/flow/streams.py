@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, overload
 
 from thalweg.checks import known_keywords_of, refuse, require_flag, require_function, require_text
 from thalweg.errors import BuildError
+from thalweg.flow.asynchronous import AsyncVerbs
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.fields.user_rows import Adapter
 from thalweg.flow.generics import KeyValue, Out, Row, Several, State
 from thalweg.flow.joins import JoinVerbs
 from thalweg.flow.keyed import KeyedStream
+from thalweg.flow.lookups import LookupVerbs
 from thalweg.flow.operators import key_order
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.arguments import (
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 
 @known_keywords_of
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Stream(JoinVerbs[Row], StatelessVerbs[Row]):
+class Stream(JoinVerbs[Row], LookupVerbs[Row], AsyncVerbs[Row], StatelessVerbs[Row]):
     """An ordered stream of records; the verbs append operators to its flow.
 
     ``time`` is the type of the event time, None in a stream without one; ``own`` says so where time is each

@@ -253,7 +253,17 @@ class SlottedEngine(SerialEngine):
 
     def stop(self) -> None:
         """Ends the threads of the slots."""
+        self.give_up()
         self._transport.stop()
+        super().stop()
+        for place in self.places.values():
+            place.engine.stop()
+
+    def give_up(self) -> None:
+        """See :meth:`thalweg.engine.contract.Engine.give_up`, in all slots."""
+        super().give_up()
+        for place in list(self.places.values()):
+            place.engine.give_up()
 
     # -- reconfigurations ----------------------------------------------------------------------------------
 

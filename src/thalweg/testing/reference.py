@@ -16,6 +16,7 @@ from thalweg.columns.chunks import Chunk
 from thalweg.errors import DataError, OperatorError
 from thalweg.flow.failures import coroutine_error, reason_of, shorten
 from thalweg.flow.flow import Flow
+from thalweg.flow.operators.asynchronous import MapAsync
 from thalweg.flow.operators.built_in import BuiltIn
 from thalweg.flow.operators.idle import IdleDecision
 from thalweg.flow.operators.join_nodes import Join
@@ -34,6 +35,7 @@ from thalweg.flow.operators.nodes import (
 from thalweg.flow.operators.rejected import Rejected
 from thalweg.plan.plan import Plan, make_plan
 from thalweg.testing.reference_arrivals import ReferenceArrivals
+from thalweg.testing.reference_async import ReferenceCalls
 from thalweg.testing.reference_built_in import made_of
 from thalweg.testing.reference_coroutine import ReferenceCoroutine, Took
 from thalweg.testing.reference_keys import KeyObserver, Nobody, key_of, sort_key
@@ -81,6 +83,7 @@ class _Run:
         self.now = 0
         self.ending = False
         self.coroutines = {node.index: ReferenceCoroutine(node) for node in plan.coroutines}
+        self.calls = ReferenceCalls()
 
     def run(self, inputs: Mapping[str, Iterable[Any]], end: bool) -> Outputs:
         for source in self.plan.sources:
@@ -97,6 +100,7 @@ class _Run:
             self.serve(domain, end)
             if end:
                 self.close_coroutines(domain)
+        self.calls.close()
         for one in self.coroutines.values():
             self.out.states[one.node.name] = one.states()
         for sink in self.plan.sinks:
@@ -194,15 +198,15 @@ class _Run:
         assert node.on_timer is not None and node.state.timer is not None
         setattr(state, node.state.timer, NEVER)
         arguments = (state, key, time) if node.key.fields else (state, time)
-        fired = f"key {key!r}"
-        rows = self.call(node, node.on_timer.call, arguments, fired, node.timer_many)
+        rows = self.call(node, node.on_timer.call, arguments, f"key {key!r}", node.timer_many)
         again = timer_of(node.state, state)
-        is_last = self.ending and not isinstance(node, Join)
-        if again != NEVER and is_last:
+        if again != NEVER and self.ending and not (isinstance(node, Join) or node.again):
             self.count(node, "disarmed")
-        if rows is None or again == NEVER or is_last or getattr(state, "_drop", False):
+            again = NEVER
+            setattr(state, node.state.timer, NEVER)
+        if rows is None or state._drop or (again == NEVER and not node.keeps):
             del self.out.states[node.name][key]
-        else:
+        elif again != NEVER:
             self.arm(node, key, state, max(again, time + 1))
         with self.observer.giving(node, key):
             self.give_all(node, rows)
@@ -253,6 +257,8 @@ class _Run:
             self.built_in(node, row)
         elif isinstance(node, Batches):
             self.batches(node, row)
+        elif isinstance(node, MapAsync):
+            self.give_all(node, self.call(node, self.calls.of(node), (row,), row, False))
         elif isinstance(node, Coroutine):
             self.coroutine(node, row, port)
 

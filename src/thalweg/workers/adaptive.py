@@ -147,6 +147,8 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # who
         """Ends the threads, if there are any."""
         if self._is_set_up:
             super().stop()
+        else:
+            UnitsEngine.stop(self)
 
     def resume(self) -> None:
         """Goes on with state that a host has put into tables and gates."""

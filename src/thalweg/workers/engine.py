@@ -24,6 +24,7 @@ from thalweg.engine.contract import CHUNK_ROWS, Leaving
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.engine.units import Given, Moment
 from thalweg.errors import ThalwegError
+from thalweg.flow.operators.asynchronous import MapAsync
 from thalweg.flow.operators.nodes import Batches, Keyed, Ref, Sink
 from thalweg.plan.plan import Edge, stream_schema
 from thalweg.stats import OperatorProgress
@@ -129,7 +130,7 @@ class ParallelEngine(UnitsEngine):
         self._step_size = StepSize(
             self.mem, [task.spec.partitions for task in self.tasks], source=self.source,
             submitter=self.submitter, step_ms=self.options.step_ms,
-            by_batches=self._by_batches or any(isinstance(node, Batches) for node in self.plan.nodes),
+            by_batches=self._by_batches or any(isinstance(node, (Batches, MapAsync)) for node in self.plan.nodes),
         )  # fmt: skip
         self._share_bounds()
         self._sync_tables()
@@ -240,6 +241,7 @@ class ParallelEngine(UnitsEngine):
         self._is_dropping = True
         store(self.mem, self.op_at(0) + at.HALTED, 1)
         wake_all(self.mem)
+        self.give_up()
 
     def fail(self, error: BaseException) -> None:
         """This is why the flow ends, unless there has been another reason before."""
@@ -261,6 +263,7 @@ class ParallelEngine(UnitsEngine):
             return
         self._is_stopped = True
         self.halt()
+        super().stop()
         if self._owns_workers:
             self.workers.stop()
             return

@@ -9,6 +9,7 @@ from typing import Any, Final
 from thalweg.columns.chunks import Chunk
 from thalweg.compiler.code.columns import address
 from thalweg.compiler.stateless import CompiledChain
+from thalweg.engine.asynchronous.unit import AsyncUnit
 from thalweg.engine.base import works_without_rows
 from thalweg.engine.coroutines.unit import CoroutineUnit
 from thalweg.engine.feedback_unit import LoopUnit
@@ -369,11 +370,10 @@ def is_interpreted(runner: Any) -> bool:
     if isinstance(runner, ChainUnit):
         return any(isinstance(one, InterpretedChain) for _, one in runner.parts)
     if isinstance(runner, KeyedUnit):
-        interpreted = InterpretedChain, InterpretedKeyed
-        first = runner.operators[0]
+        interpreted, first = (InterpretedChain, InterpretedKeyed), runner.operators[0]
         calls = isinstance(first, ColumnJoin) and first.calls_python
         return calls or any(isinstance(o, interpreted) for o in (runner.key_function, first))
-    return isinstance(runner, (CoroutineUnit, LoopUnit))
+    return isinstance(runner, (CoroutineUnit, LoopUnit, AsyncUnit))
 
 
 def least_threads(tasks: Iterable[Task]) -> int:

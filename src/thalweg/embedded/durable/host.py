@@ -110,6 +110,7 @@ class DurableHost:
         self._work.halted.set()
         if self._work.held.engine.beside is not None:
             self._work.held.engine.beside.halt()
+        self._work.held.engine.give_up()
 
     def close(self) -> None:
         """Gives up a run that was never begun."""

@@ -279,6 +279,8 @@ class Adapter:
     gives: FieldType | None = None
     #: whether it gives several
     many: bool = False
+    #: whether what it gives is awaited
+    awaits: bool = False
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function of values inside; the user's itself where these are what users see, or it is the library's."""
@@ -321,7 +323,7 @@ def _adapted(
         name if one is None else f"T{i}({name})"
         for i, (name, one) in enumerate(zip(names, takes, strict=True))
     ]
-    answer = f"CALL({', '.join(given)})"
+    answer = f"{'await ' * adapter.awaits}CALL({', '.join(given)})"
     if gives is None:
         body = f"    return {answer}\n"
     elif adapter.many:
@@ -331,7 +333,9 @@ def _adapted(
         )
     else:
         body = f"    made = {answer}\n    return None if made is None else GIVE(made)\n"
-    made: Any = _function("adapted", f"def adapted({', '.join(names)}):\n{body}", scope)
+    made: Any = _function(
+        "adapted", f"{'async ' * adapter.awaits}def adapted({', '.join(names)}):\n{body}", scope
+    )
     made.__wrapped__ = function
     setattr(made, _ADAPTED, (adapter, function))
     return typing.cast("Callable[..., Any]", made)

@@ -58,8 +58,35 @@ class Function:
         ):
             raise BuildError(
                 f"operator {operator!r}: {label} is async def; this verb calls a plain function"
-                " for each tuple, write def instead of async def, or pass it to flow.operator"
+                " for each tuple, write def instead of async def, or pass it to stream.map_async or flow.operator"
             )
+        return cls._named(call)
+
+    @classmethod
+    def of_async(cls, call: Any, operator: str) -> Function:
+        """The function record of a coroutine function that is called for each row.
+
+        Raises:
+            BuildError: it is none.
+        """
+        if not callable(call):
+            raise BuildError(f"operator {operator!r}: expected an async def function, got {call!r}")
+        label = getattr(call, "__qualname__", call)
+        if inspect.isasyncgenfunction(call):
+            raise BuildError(
+                f"operator {operator!r}: {label} has a yield, which makes it an async generator; a call returns one"
+                " record, or None: give one that has a list, and flat_map behind it"
+            )
+        awaited = call if inspect.isroutine(call) else getattr(call, "__call__", call)  # noqa: B004
+        if not any(map(inspect.iscoroutinefunction, (call, awaited, inspect.unwrap(call)))):
+            raise BuildError(
+                f"operator {operator!r}: {label} is not async def, so calls would run one after the other; write"
+                " async def and await in it, or use map"
+            )
+        return cls._named(call)
+
+    @classmethod
+    def _named(cls, call: Any) -> Function:
         inner = inspect.unwrap(call)
         code = getattr(inner, "__code__", None)
         name = getattr(call, "__name__", type(call).__name__)

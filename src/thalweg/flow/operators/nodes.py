@@ -224,6 +224,10 @@ class Keyed(Reader):
     collects: Collects | None = None
     #: of the library's operators, what was asked for that their state depends on (docs/evolve.md)
     asked: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
+    #: whether a key's state stays when its timer has fired and none is set
+    keeps: bool = False
+    #: whether a timer that a timer sets at the end of the stream fires, too; else it is counted as disarmed
+    again: bool = False
 
     @property
     def kind(self) -> OperatorKind:
