@@ -143,8 +143,8 @@ class Source(Node):
     @property
     def is_clocked(self) -> bool:
         """Whether its event time has a unit, so that it can run on with a clock."""
-        field = self.order_by and self.record.field(self.order_by)
-        return bool(field) and field.type.kind is Kind.TIMESTAMP
+        name = self.order_by
+        return name is not None and self.record.field(name).type.kind is Kind.TIMESTAMP
 
     KIND = OperatorKind.SOURCE
 
