@@ -201,3 +201,26 @@ def test_a_checkpoint_goes_on_without_idle() -> None:
     then.rows("s0", 12.0, (6 * S, 1))
     assert then.engine.counts["s0"]["late"] == 1
     assert testing.IdleDecision("s0", 1, "idle", 3, 0).lane == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [{"threads": 1}, {"threads": 2}, {"slots": 2}])
+def test_a_session_closes_while_its_source_is_open(how: dict[str, int]) -> None:
+    """In every kind of run: nothing comes any more, one source never gave a row, and the session is out."""
+    flow = tw.Flow("live", compile="never")
+    order: dict[str, Any] = {"order_by": "ts", "idle": "50 ms"}
+    both = flow.source("a", Row, **order).union(flow.source("b", Row, **order), name="both")
+    both.key_by("lane").sessions("200 ms", rows=tw.agg.count()).sink("sessions")
+    given = {name: tw.push_source(linger_s=0) for name in ("a", "b")}
+    closed: list[Any] = []
+
+    def take(session: Any) -> None:
+        closed.append(session)
+        for one in given.values():
+            one.close()
+
+    given["a"].push(Row(7 * S, 3), Row(7 * S + 1, 3))
+    result = tw.run(flow, given, {"sessions": tw.each(take)}, **how)
+    assert [(one.lane, one.rows) for one in closed] == [(3, 2)]
+    assert (result.counts["a"]["idle"], result.counts["b"]["idle"]) == (1, 1)
+    assert "idle: {'a': 1, 'b': 1}" in repr(result)
