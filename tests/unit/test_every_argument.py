@@ -633,7 +633,8 @@ def test_no_function_is_left_out() -> None:
 
 #: Parameters that others test: of lanes, and of what one kind of call does not have.
 LEFT: Final[Mapping[str, set[str]]] = {
-    "Flow.source": {"lane", "lanes"},
+    "Flow.source": {"lane", "lanes", "idle"},
+    "testing.reference": {"decisions"},
     "tw.run": {*DURABLE},
     "tw.websocket": {"decode"},  # of all messages, see tw.kafka
     "tw.mqtt": {"decode"},  # of all messages, see tw.kafka

@@ -201,7 +201,7 @@ OBJECTS: Final[Mapping[str, tuple[Callable[[], Any], str]]] = {
 NOT_MADE: Final = {
     "Control", "Input", "Output",  # ports, given to a driver loop
     "Query", "FlowRun",  # of a run, below and in the tests of Spark
-    "FlowView", "PortView", "OperatorStats",  # named tuples of numbers, given to a policy
+    "FlowView", "PortView", "OperatorStats", "IdleDecision",  # named tuples of numbers, given to a policy
     "Phase", "FeatureKind",  # enumerations
     "Call", "Click", "KeyPair", "Sale",  # rows
     "LatencyHistogram", "MarkerLog", "ElasticHost", "Placement", "PickLike", "Controller",

@@ -54,8 +54,9 @@ class FlowRun:
 
     def __repr__(self) -> str:
         how = "active" if self.is_active else "failed" if self.exception else "ended"
-        idle = [one.name for one in self._host.progress().sources if one.is_idle or one.idle_lanes]
-        pauses = f", idle: {', '.join(idle)}" if idle and self.is_active else ""
+        sources = self._host.progress().sources if self.is_active else ()
+        idle = [one.name for one in sources if one.is_idle or one.idle_lanes]
+        pauses = f", idle: {', '.join(idle)}" if idle else ""
         return f"<FlowRun {self.name!r}, {how}, class {self.priority_class}{pauses}>"
 
     def begin(self) -> None:

@@ -165,16 +165,9 @@ class Gate:
             return []
         floor = self.given_out
         time = floor if floor == BEFORE_ALL else floor + self.node.lateness
-        return [
-            IdleDecision(
-                self.node.name,
-                lane,
-                "active",
-                max(time, self.lanes.get(lane, BEFORE_ALL)),
-                self.arrived,
-            )
-            for lane in self._waking(chunk)
-        ]
+        name, arrived = self.node.name, self.arrived
+        times = {one: max(time, self.lanes.get(one, BEFORE_ALL)) for one in self._waking(chunk)}
+        return [IdleDecision(name, one, "active", at, arrived) for one, at in times.items()]
 
     def _waking(self, chunk: Chunk) -> list[Any]:
         assert isinstance(self.node, Source)

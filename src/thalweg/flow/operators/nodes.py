@@ -144,8 +144,8 @@ class Source(Node):
     @property
     def is_clocked(self) -> bool:
         """Whether its event time has a unit, so that it can run on with a clock."""
-        field = self.record.field(self.order_by) if self.order_by else None
-        return field is not None and field.type.kind is Kind.TIMESTAMP
+        name = self.order_by
+        return name is not None and self.record.field(name).type.kind is Kind.TIMESTAMP
 
     KIND = OperatorKind.SOURCE
 
