@@ -41,6 +41,7 @@ def run_page(path: Path, monkeypatch: pytest.MonkeyPatch, **given: object) -> No
         "coroutines",
         "async",
         "joins",
+        "timers",
         "order",
         "errors",
         "inputs",

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from hypothesis import strategies as st
 from tests.property import async_kit as calls
 from tests.property import coroutines_kit as loops
+from tests.property import timers_kit as timers
 from tests.property import user_rows_kit as users
 from tests.property.events import Event
 
@@ -558,6 +559,7 @@ OPERATORS: dict[str, Operator] = {
     "quiet": _keyed(track, Timed, gone_quiet),
     "ticking": _keyed(pass_and_arm, Timed, tick_again, grows=True),
     "alarms": _keyed(arm_each, Timed, alarm_or_fail, "reject"),
+    "several_timers": Operator(timers.make_several, timed=True, grows=True),
     "count_all": _process(running, Total),
     "all_quiet": _process(track, Timed, all_quiet),
     "window": Operator(_tumbling, timed=True, grows=True),

@@ -191,6 +191,7 @@ LOOPS = Recipe(
         Step("zip", (13, 4), 6),
         Step("delay", (14,), 3),
         Step("throttle", (15,), 1),
+        Step("several_timers", (0,), 3),
         Step("asof", (0, 1), 2, 1),
         Step("asof", (1, 0), 0, 2),
     ),

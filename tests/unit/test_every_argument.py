@@ -27,6 +27,16 @@ class Seen:
     n: int = 0
 
 
+@tw.state
+class Timed:
+    timer: tw.Timer = tw.NEVER
+    n: int = 0
+
+
+def fired(state: Timed, key: str, time: int) -> Row:
+    return Row(time, key)
+
+
 def same(row: Row) -> Row:
     return row
 
@@ -244,7 +254,11 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
         rows_of().split, {"choose": named, "outputs": ["a", "b"], "name": "op"},
     ),
     "KeyedStream.process": lambda: (
-        rows_of().key_by("key").process, {"function": count, "state": Seen, "on_timer": None, **FUNCTION},
+        rows_of().key_by("key").process,
+        {
+            "function": count, "state": Timed, "on_timer": fired, "keep": True, "at_end": "fire",
+            **FUNCTION,
+        },
     ),
     "KeyedStream.window": lambda: (
         rows_of().key_by("key").window, {"size": 5, "every": 5, "start": 0, **WINDOW},

@@ -155,6 +155,8 @@ def verdicts(prepared: Prepared) -> dict[int, Verdict]:
 
 def _beyond_one_timer(node: Keyed) -> str:
     """Why machine code cannot treat the operator's timers; empty where it can."""
+    if node.timers:
+        return "its state has several timers, which Python sees to"
     if node.keeps:
         return "its state outlives its timer, which Python sees to"
     return "timers that are set again at the end fire, which Python sees to" if node.again else ""

@@ -300,7 +300,10 @@ def _source(node: Source) -> str:
 
 
 def _keyed(node: Keyed) -> Iterator[str]:
-    state = f"state {node.state.name}{' with timer' if node.state.timer else ''}"
+    timer = " with timer" if node.state.timer else ""
+    if node.timers:
+        timer = f" with timers {', '.join(node.timers)}{', which outlives them' * node.keeps}"
+    state = f"state {node.state.name}{timer}"
     if node.collects is not None:
         state = f"keeps rows of {node.collects.item.name} until their window ends"
     if node.key.fields:

@@ -18,6 +18,7 @@ from thalweg.engine.row_loop import at_once
 from thalweg.errors import OperatorError
 from thalweg.flow.failures import operator_error, reason_of, shorten
 from thalweg.flow.operators.nodes import Keyed
+from thalweg.flow.operators.timers import disarm, times_of
 from thalweg.times import NEVER
 
 
@@ -184,6 +185,7 @@ class InterpretedKeyed(KeyedRows):
         fired = f"key {key!r}"
         setattr(state, self._timer, NEVER)
         arguments = (state, key, time) if node.key.fields else (state, time)
+        before = times_of(state, node.timers) if ending and not node.again else []
         try:
             made = self._timer_rows(node.on_timer.call(*arguments))
             node.state.values(state)
@@ -191,7 +193,10 @@ class InterpretedKeyed(KeyedRows):
             self._reject_timer(fired, key, time, error)
             table.drop(key)
             return
-        again, is_last = state_timer(state, self._timer), ending and not node.again
+        if before:
+            out.disarmed += disarm(state, node.timers, self._timer, before, time)
+        again = state_timer(state, self._timer)
+        is_last = ending and not (node.again or node.timers)
         out.disarmed += again != NEVER and is_last
         is_over = again == NEVER or is_last
         if state._drop or (is_over and not node.keeps):

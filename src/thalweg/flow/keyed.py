@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from thalweg.checks import known_keywords_of, refuse
@@ -18,6 +18,7 @@ from thalweg.flow.operators.functions import Function, Returns, check_parameters
 from thalweg.flow.operators.nodes import Compile, Errors, Keyed, Ref
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import state_spec
+from thalweg.flow.timer_parts import AtEnd, BeyondOneTimer, several, timer_functions
 from thalweg.flow.windowed import WindowVerbs
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class KeyedStream(WindowVerbs[Row, KeyValue]):
         into: None = None,
         errors: Errors | None = None,
         compile: Compile | bool | None = None,
+        keep: bool = False,
+        at_end: AtEnd = "disarm",
     ) -> Stream[Out]: ...
 
     @overload
@@ -52,6 +55,8 @@ class KeyedStream(WindowVerbs[Row, KeyValue]):
         into: None = None,
         errors: Errors | None = None,
         compile: Compile | bool | None = None,
+        keep: bool = False,
+        at_end: AtEnd = "disarm",
     ) -> Stream[Out]: ...
 
     @overload
@@ -65,6 +70,8 @@ class KeyedStream(WindowVerbs[Row, KeyValue]):
         into: None = None,
         errors: Errors | None = None,
         compile: Compile | bool | None = None,
+        keep: bool = False,
+        at_end: AtEnd = "disarm",
     ) -> Stream[Out]: ...
 
     @overload
@@ -73,11 +80,30 @@ class KeyedStream(WindowVerbs[Row, KeyValue]):
         function: Callable[[State, Row], Any],
         *,
         state: type[State],
-        on_timer: Callable[[State, KeyValue, int], Any] | None = None,
+        on_timer: Mapping[str, Callable[..., Any]],
+        name: str | None = None,
+        into: None = None,
+        errors: Errors | None = None,
+        compile: Compile | bool | None = None,
+        keep: bool = False,
+        at_end: AtEnd = "disarm",
+    ) -> Stream[Any]: ...
+
+    @overload
+    def process(
+        self,
+        function: Callable[[State, Row], Any],
+        *,
+        state: type[State],
+        on_timer: Callable[[State, KeyValue, int], Any]
+        | Mapping[str, Callable[..., Any]]
+        | None = None,
         name: str | None = None,
         into: type[Out],
         errors: Errors | None = None,
         compile: Compile | bool | None = None,
+        keep: bool = False,
+        at_end: AtEnd = "disarm",
     ) -> Stream[Out]: ...
 
     def process(
@@ -85,22 +111,38 @@ class KeyedStream(WindowVerbs[Row, KeyValue]):
         function: Callable[..., Any],
         *,
         state: Any,
-        on_timer: Callable[..., Any] | None = None,
+        on_timer: Callable[..., Any] | Mapping[str, Callable[..., Any]] | None = None,
         name: str | None = None,
         into: Any = None,
         errors: Errors | None = None,
         compile: Compile | bool | None = None,
+        keep: bool = False,
+        at_end: AtEnd = "disarm",
     ) -> Stream[Any]:
         """Calls ``function(state, row)`` for each row with the state of its key.
 
         It returns None, R, R | None or yields several R. When the time in the state's ``timer`` field has
         passed, ``on_timer(state, key, time)`` is called, just before the first tuple with a greater time; then
         the state is dropped unless the timer was set again. ``key`` is a tuple if there are several key fields.
+
+        Args:
+            function: for each row.
+            state: the class of the state, declared by ``tw.state``.
+            on_timer: for the timer; where the state has several fields of type ``tw.Timer``, a dict of them to a
+                function each (docs/timers.md).
+            name: the operator's name.
+            into: the output record of functions without annotation.
+            errors: what becomes of a row on which the function raised.
+            compile: see :meth:`Stream.map`.
+            keep: the state outlives its timers: it stays when none is set, until ``tw.drop(state)``.
+            at_end: what becomes of a timer that a timer sets when the stream ends: it is counted as disarmed, or
+                (``"fire"``) it fires, too, until none is set.
         """
         self._need_whole_keys(
             label_of(name, "process"), "a function has state that only it understands"
         )
-        return self._process(function, state, on_timer, name, into, errors, compile)
+        beyond = BeyondOneTimer(keep, at_end)
+        return self._process(function, state, on_timer, name, into, errors, compile, beyond)
 
     def dedupe(self, *, within: Duration | None = None, name: str | None = None) -> Deduped[Row]:
         """Drops a row if a kept row of its key came at most ``within`` before it (without ``within``: ever).
@@ -142,8 +184,9 @@ class KeyedStream(WindowVerbs[Row, KeyValue]):
         into: Any,
         errors: Errors | None,
         compile: Compile | bool | None,
+        beyond: BeyondOneTimer | None = None,
     ) -> Stream[Any]:
-        flow = self._stream.flow
+        flow, beyond = self._stream.flow, beyond or BeyondOneTimer()
         made, label = self._stream._function(function, name, "process")
         if made.is_lambda and name is None:
             raise BuildError(
@@ -155,37 +198,43 @@ class KeyedStream(WindowVerbs[Row, KeyValue]):
             raise SchemaError(f"operator {label!r}: {error}") from None
         check_parameters(made, label, ["state", "row"])
         returns = returns_of(made, label, into, may_be_nothing=True)
-        timer = None
-        if on_timer is not None:
-            timer = Function.of(on_timer, label, argument="on_timer")
+        beyond.check(label, spec)
+        timers, several_of = timer_functions(label, spec, on_timer), set[str]()
+        for field, timer in timers.items():
             self._check_timer(timer, label, spec.timer)
-            returns = _both(
-                returns, returns_of(timer, label, into, may_be_nothing=True), label, timer
-            )
-        elif spec.timer is not None:
+            given = returns_of(timer, label, into, may_be_nothing=True)
+            several_of |= {field} if given.many else set()
+            returns = _both(returns, given, label, timer)
+        if not timers and spec.timer is not None:
             raise BuildError(
                 f"operator {label!r}: state {spec.name} has a timer, but there is no on_timer= to call"
             )
         stream = self._ordered(label)
         gives = None if returns.schema is None else returns.schema.whole
         made = made.adapted(Adapter((None, stream.schema.whole), gives, returns.many))
-        if timer is not None:
-            takes = (None, self._key_type, None) if self._key.fields else (None, None)
-            timer = timer.adapted(Adapter(takes, gives, returns.maybe))
+        takes = (None, self._key_type, None) if self._key.fields else (None, None)
+        fires = next(iter(timers.values()), None)
+        if spec.timers:
+            made, fires = several(
+                spec, made, timers, takes, gives, returns.many, frozenset(several_of)
+            )
+        elif fires is not None:
+            fires = fires.adapted(Adapter(takes, gives, bool(several_of)))
         node = Keyed(
             flow._next(),
             flow._stateful_name(label, "operator"),
             stream.ref,
             self._key,
             made,
-            timer,
+            fires,
             spec,
             returns.schema,
             returns.many,
-            timer is not None and returns.maybe,
+            bool(several_of or spec.timers),
             flow._errors(errors),
             flow._compile(compile),
             timing_of(stream),
+            **beyond.node_fields(spec),
         )
         own = stream._own_keeping()
         if returns.schema is None:
@@ -206,10 +255,10 @@ class KeyedStream(WindowVerbs[Row, KeyValue]):
 
 
 def _both(process: Returns, timer: Returns, label: str, function: Function) -> Returns:
-    """One output for process and on_timer; ``maybe`` of the answer says whether on_timer may give several."""
+    """One output for process and on_timer."""
     if process.schema is not None and timer.schema is not None and process.schema != timer.schema:
         raise BuildError(
             f"operator {label!r}: process gives {process.schema}, {function.where} gives {timer.schema};"
             " an operator has one output record"
         )
-    return Returns(process.schema or timer.schema, many=process.many, maybe=timer.many)
+    return Returns(process.schema or timer.schema, many=process.many)

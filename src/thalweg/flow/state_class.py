@@ -46,6 +46,12 @@ class StateSpec:
         return next((f.name for f in self.schema.fields if f.type.kind is Kind.TIMER), None)
 
     @functools.cached_property
+    def timers(self) -> tuple[str, ...]:
+        """The fields that are the key's timers where there are several: ``timer`` is the least of them then."""
+        found: tuple[str, ...] = getattr(self.cls, _TIMERS, ())
+        return found
+
+    @functools.cached_property
     def fixed_width(self) -> bool:
         """Whether the state fits a row of a compiled table: only fixed-width fields, none of them Optional."""
         return all(f.type.fixed_width and not f.type.optional for f in self.schema.fields)
@@ -110,6 +116,7 @@ class StateSpec:
 
 _NESTED: Final = (Kind.LIST, Kind.RECORD)
 _STATE: Final = "__thalweg_state__"
+_TIMERS: Final = "__thalweg_timers__"
 _Class = TypeVar("_Class")
 #: By state class what makes states of older ones; beside the class, which is sent to other processes without it.
 _MIGRATIONS: Final[weakref.WeakKeyDictionary[type, Callable[[Any], Any]]] = (
@@ -151,7 +158,7 @@ def state(cls: Any = None, /, *, migrate: Callable[[Any], Any] | None = None) ->
         0
 
     Raises:
-        SchemaError: a field has no default, an unknown type, or there are two timers.
+        SchemaError: a field has no default, or an unknown type.
     """
     if migrate is not None:
         if not callable(migrate):
@@ -180,12 +187,26 @@ def _declared(cls: Any, migrate: Callable[[Any], Any] | None = None) -> Any:
         except TypeError as error:
             raise SchemaError(f"the default of {cls.__name__}.{name}: {error}") from None
         fields.append(Field(name, kind, default))
-    if sum(field.type.kind is Kind.TIMER for field in fields) > 1:
-        raise SchemaError(f"state {cls.__name__} has two timers; a key has one")
-    made = _state_class(cls, tuple(fields))
+    timers = tuple(field.name for field in fields if field.type.kind is Kind.TIMER)
+    if len(timers) < 2:
+        made = _state_class(cls, tuple(fields))
+    else:
+        made = _state_class(cls, _with_first(fields, timers), hides=1)
+        setattr(made, _TIMERS, timers)
     if migrate is not None:
         _MIGRATIONS[made] = migrate
     return made
+
+
+def _with_first(fields: Sequence[Field], timers: Sequence[str]) -> tuple[Field, ...]:
+    """The fields with several timers as ints, and behind them the timer that stands at the first of these."""
+    names = {field.name for field in fields}
+    first = next(name for n in range(1, len(names) + 2) if (name := "timer" + n * "_") not in names)
+    plain = [
+        Field(one.name, FieldType(Kind.INT), one.default) if one.name in timers else one
+        for one in fields
+    ]
+    return (*plain, Field(first, FieldType(Kind.TIMER), NEVER))
 
 
 def _default(cls: type, name: str) -> Any:
@@ -198,8 +219,10 @@ def _default(cls: type, name: str) -> Any:
     return MISSING if value.default is dataclasses.MISSING else value.default
 
 
-def _state_class(cls: type[_Class], fields: tuple[Field, ...]) -> type[_Class]:
+def _state_class(cls: type[_Class], fields: tuple[Field, ...], *, hides: int = 0) -> type[_Class]:
+    """The class of these fields, the last ``hides`` of which are not shown."""
     names = tuple(field.name for field in fields)
+    seen = names[: len(names) - hides]
     plain = {f.name: f.default for f in fields if f.type.kind not in _NESTED}
     nested = {f.name: (f.type, f.default) for f in fields if f.name not in plain}
 
@@ -215,7 +238,7 @@ def _state_class(cls: type[_Class], fields: tuple[Field, ...]) -> type[_Class]:
         self._drop = False
 
     def show(self: Any) -> str:
-        return f"{cls.__name__}({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
+        return f"{cls.__name__}({', '.join(f'{n}={getattr(self, n)!r}' for n in seen)})"
 
     def equal(self: Any, other: Any) -> bool:
         return type(self) is type(other) and all(

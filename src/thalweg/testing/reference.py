@@ -39,7 +39,7 @@ from thalweg.testing.reference_async import ReferenceCalls
 from thalweg.testing.reference_built_in import made_of
 from thalweg.testing.reference_coroutine import ReferenceCoroutine, Took
 from thalweg.testing.reference_keys import KeyObserver, Nobody, key_of, sort_key
-from thalweg.testing.reference_parts import Outputs, fits, timer_of
+from thalweg.testing.reference_parts import Outputs, disarmed_of, fits, timer_of
 from thalweg.times import BEFORE_ALL, NEVER
 
 #: Timers by time, operator and key in sorting form, with the key.
@@ -197,13 +197,12 @@ class _Run:
     def on_timer(self, node: Keyed, key: Any, state: Any, time: int) -> None:
         assert node.on_timer is not None and node.state.timer is not None
         setattr(state, node.state.timer, NEVER)
+        before = {name: getattr(state, name) for name in node.timers}
         arguments = (state, key, time) if node.key.fields else (state, time)
         rows = self.call(node, node.on_timer.call, arguments, f"key {key!r}", node.timer_many)
+        if rows is not None and self.ending and not (isinstance(node, Join) or node.again):
+            self.count(node, "disarmed", disarmed_of(node, state, before, time))
         again = timer_of(node.state, state)
-        if again != NEVER and self.ending and not (isinstance(node, Join) or node.again):
-            self.count(node, "disarmed")
-            again = NEVER
-            setattr(state, node.state.timer, NEVER)
         if rows is None or state._drop or (again == NEVER and not node.keeps):
             del self.out.states[node.name][key]
         elif again != NEVER:
@@ -235,9 +234,9 @@ class _Run:
         for row in rows or ():
             self.give(Ref(node.index), row)
 
-    def count(self, node: Node, what: str) -> None:
+    def count(self, node: Node, what: str, number: int = 1) -> None:
         counts = self.out.counts.setdefault(node.label, {})
-        counts[what] = counts.get(what, 0) + 1
+        counts[what] = counts.get(what, 0) + number
 
     def receive(self, node: Node, row: Any, port: int = 0) -> None:
         """One tuple at one input of one operator."""

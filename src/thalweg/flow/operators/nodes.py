@@ -228,6 +228,8 @@ class Keyed(Reader):
     keeps: bool = False
     #: whether a timer that a timer sets at the end of the stream fires, too; else it is counted as disarmed
     again: bool = False
+    #: the user's timers where the state has several, of which the state's own is the least (``operators.timers``)
+    timers: tuple[str, ...] = ()
 
     @property
     def kind(self) -> OperatorKind:
