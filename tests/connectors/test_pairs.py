@@ -178,7 +178,7 @@ ON_SPARK = (
 )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_flows_on_spark(
     spark: Any, kinds: dict[str, Kind], inputs: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:
