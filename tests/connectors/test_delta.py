@@ -341,3 +341,14 @@ def test_killed_at_random(tmp_path: Path, place: Path, mode: str) -> None:
     assert sorted(found) == (
         sorted(kit.all_rows()) if mode == "append" else sorted(kit.last_rows().items())
     )
+
+
+def test_rows_in_their_order(tmp_path: Path) -> None:
+    """A batch of many parts, as a run gathers it, is one file in its order."""
+    place = str(tmp_path / "table")
+    rows = [Pair("a", n) for n in range(700)]
+    parts = pa.concat_tables([table(Pair, rows[at : at + 10]) for at in range(0, 700, 10)])
+    tw.to_delta(place).open(node(Pair), "q").write(0, parts)
+    flow = tw.Flow("back")
+    flow.source("in", Pair).sink("out")
+    assert tw.run(flow, {"in": tw.delta(place, follow=False)}).rows("out") == rows

@@ -192,6 +192,8 @@ class DeltaWriter:
         )
 
     def _append(self, batch: int, rows: pa.Table) -> None:
+        # The package writes the parts of a table side by side, in any order; one part stays as it is.
+        rows = rows.combine_chunks()
         tables.package().write_deltalake(
             self._table, rows, mode="append", commit_properties=self._properties(batch)
         )
