@@ -56,10 +56,13 @@ def test_types_of_flows(tmp_path: Path) -> None:
     """README and documentation pass mypy --strict; of typed_flows.py just the lines that are marked are refused."""
     modules = ["typed_flows.py"]
     (tmp_path / modules[0]).write_text(FLOWS.read_text(encoding="utf-8"))
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    docs = ROOT / "docs"
+    folders = (docs, docs / "coming-from", docs / "howto")
+    pages = [page for folder in folders for page in sorted(folder.glob("*.md"))]
+    for page in [ROOT / "README.md", *pages]:
         text = page.read_text(encoding="utf-8")
         if _BLOCK.search(text):
-            modules.append(f"page_{page.stem}.py")
+            modules.append(f"page_{page.parent.name}_{page.stem}.py".replace("-", "_"))
             (tmp_path / modules[-1]).write_text(as_module(text), encoding="utf-8")
     assert len(modules) > 10
     told = complaints(tmp_path, modules)
