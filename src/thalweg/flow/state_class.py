@@ -181,7 +181,7 @@ def _declared(cls: Any, migrate: Callable[[Any], Any] | None = None) -> Any:
         fields.append(Field(name, kind, default))
     if sum(field.type.kind is Kind.TIMER for field in fields) > 1:
         raise SchemaError(f"state {cls.__name__} has two timers; a key has one")
-    made = _state_class(cls, tuple(fields))
+    made: type = _state_class(cls, tuple(fields))
     if migrate is not None:
         _MIGRATIONS[made] = migrate
     return made
