@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 from thalweg.brief import brief
@@ -118,12 +118,11 @@ def names_of(where: str, names: Any) -> tuple[str, ...]:
     Raises:
         BuildError: they are no names.
     """
-    given = [] if isinstance(names, str) or not isinstance(names, Iterable) else [*names]
-    if (not given and names not in ((), [], None)) or not all(
-        isinstance(name, str) and name for name in given
+    if not isinstance(names, list | tuple | set | frozenset) or not all(
+        isinstance(name, str) and name for name in names
     ):
         raise refuse(where, "drop", 'names of operators, such as ("totals",)', names)
-    return tuple(given)
+    return tuple(names)
 
 
 def require_flag(where: str, **values: Any) -> None:

@@ -6,14 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
-from tests.connectors.toy import ToyLog
-from tests.unit.evolve_kit import Change, bytes_of, check_all
+from tests.unit.evolve_kit import Change, check_all
 
 import thalweg as tw
-from thalweg.checkpoint import record as records
-from thalweg.checkpoint.inspect import read_state
-from thalweg.checkpoint.paths import resolve
 
 SECOND = 1_000_000
 
