@@ -139,12 +139,11 @@ def names_of(where: str, names: Any) -> tuple[str, ...]:
     Raises:
         BuildError: they are no names.
     """
-    given = [] if isinstance(names, str) or not isinstance(names, Iterable) else [*names]
-    if (not given and names not in ((), [], None)) or not all(
-        isinstance(name, str) and name for name in given
+    if not isinstance(names, list | tuple | set | frozenset) or not all(
+        isinstance(name, str) and name for name in names
     ):
         raise refuse(where, "drop", 'names of operators, such as ("totals",)', names)
-    return tuple(given)
+    return tuple(names)
 
 
 def require_flag(where: str, **values: Any) -> None:

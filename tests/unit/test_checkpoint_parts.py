@@ -227,7 +227,7 @@ def test_records_without_their_meaning(tmp_path: Path) -> None:
     """Without thalweg.json nobody can tell whether a flow reads the state as it was written."""
     checkpoint = used(tmp_path / "ck", 2)
     with pytest.raises(CheckpointError, match=r"thalweg\.json is missing"):
-        manifests.write(FS, str(checkpoint / "thalweg"), Manifest("f", "0.1", {}))
+        manifests.require_new(FS, str(checkpoint / "thalweg"))
 
 
 def test_sparks_list_of_files_is_lost(tmp_path: Path) -> None:

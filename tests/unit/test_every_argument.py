@@ -187,7 +187,7 @@ RUN: Final[dict[str, Any]] = {"inputs": {"rows": [Row(1, "a")]}, "sinks": {"out"
 THREADS: Final[dict[str, Any]] = {
     "threads": None, "threading": "dynamic", "policy": None, "controller": None, "period_s": 1.0, "options": None,
 }  # fmt: skip
-DURABLE: Final = ("checkpoint", "every", "end")
+DURABLE: Final = ("checkpoint", "every", "end", "drop")
 FUNCTION: Final[dict[str, Any]] = {"name": "op", "into": None, "errors": "fail", "compile": "auto"}
 WINDOW: Final[dict[str, Any]] = {"function": None, "name": "op", "into": None, "n": agg.count()}
 READ: Final[dict[str, Any]] = {
@@ -199,7 +199,7 @@ Case = tuple[Callable[..., Any], dict[str, Any]]
 #: By public function: it, and arguments that fit.
 CALLS: Final[Mapping[str, Callable[[], Case]]] = {
     "tw.decimal": lambda: (tw.decimal, {"precision": 12, "scale": 2}),
-    "tw.Flow": lambda: (tw.Flow, {"name": "f", "errors": "fail", "compile": "auto"}),
+    "tw.Flow": lambda: (tw.Flow, {"name": "f", "errors": "fail", "compile": "auto", "renamed": {"a": "b"}}),
     "Flow.source": lambda: (
         flow_of().source,
         {
@@ -274,6 +274,7 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
     "agg.count": lambda: (agg.count, {}),
     "agg.top_k": lambda: (agg.top_k, {"k": 3, "by": "n"}),
     "tw.state": lambda: (positional(tw.state, "cls"), {"cls": Seen}),
+    "tw.state of an older": lambda: (tw.state, {"migrate": dict}),
     "tw.run": lambda: (
         tw.run,
         {
@@ -285,7 +286,7 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
         tw.run,
         {
             "flow": whole_flow(), **RUN, "chunk_rows": 10, "checkpoint": tempfile.mkdtemp(), "every": "1 second",
-            "end": "drain",
+            "end": "drain", "drop": ["old"],
         },
     ),
     "tw.run of slots": lambda: (
@@ -431,7 +432,7 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
         tw.spark.start,
         {
             "flow": whole_flow(), "inputs": {"rows": tw.spark.files("in", format="csv")}, "sinks": {},
-            "checkpoint": "c", "state": "s", "slots": 1, "threads": 1, "trigger": "1 s", "end": "keep",
+            "checkpoint": "c", "state": "s", "slots": 1, "threads": 1, "trigger": "1 s", "end": "keep", "drop": ["old"],
             "chunk_rows": 9, "scheduler": None,
             "locality": "off",
         },
@@ -470,7 +471,9 @@ ACCEPTS: Final[Mapping[str, set[str]]] = {
     "lateness": {"0"},
     "within": {"0", "None"},
     "before": {"0", "None"},
+    "tw.Flow(renamed)": {"None"},
     "tw.run with a checkpoint(end)": {"None"},
+    "tw.state of an older(migrate)": {"None"},
     "tw.run with a checkpoint(every)": {"0", "None"},
     "after": {"0", "None"},
     "timeout": {"0"},
@@ -650,6 +653,8 @@ LEFT: Final[Mapping[str, set[str]]] = {
     "Flow.source": {"lane", "lanes", "idle"},
     "testing.reference": {"decisions"},
     "tw.run": {*DURABLE},
+    "tw.state": {"migrate"},
+    "tw.state of an older": {"cls"},
     "tw.websocket": {"decode"},  # of all messages, see tw.kafka
     "tw.mqtt": {"decode"},  # of all messages, see tw.kafka
     "tw.nats": {"decode", "schema"},  # of all messages, see tw.kafka

@@ -189,7 +189,7 @@ def _declared(cls: Any, migrate: Callable[[Any], Any] | None = None) -> Any:
         fields.append(Field(name, kind, default))
     timers = tuple(field.name for field in fields if field.type.kind is Kind.TIMER)
     if len(timers) < 2:
-        made = _state_class(cls, tuple(fields))
+        made: type = _state_class(cls, tuple(fields))
     else:
         made = _state_class(cls, _with_first(fields, timers), hides=1)
         setattr(made, _TIMERS, timers)

@@ -22,7 +22,7 @@ from thalweg.checkpoint.evolution.compare import (
     source_verdict,
     stateful,
 )
-from thalweg.checkpoint.evolution.functions import Migration, MigrationFailed, OldClass
+from thalweg.checkpoint.evolution.functions import Migration, MigrationFailed, OldClass, told
 from thalweg.checkpoint.evolution.renaming import (
     GATES,
     new_names,
@@ -310,18 +310,22 @@ class Evolving:
             return verdict._replace(change=self._failed(verdict.change, f": migrate: {error}"))
         if wrong := migration.old.difference(own):
             return verdict._replace(change=self._failed(verdict.change, f": {wrong}"))
-        made = []
+        made, failed = [], []
         for bucket in rows:
             mine = bucket._replace(fields=bucket.fields[: len(own)])
             try:
                 columns, stay = migration.columns(mine, new.keys)
                 rest = [self._kept_column(bucket, form, one) for one in new.fields[len(columns) :]]
-                found = assembled(_only(bucket, stay), new, [*columns, *_taken(rest, stay)])
-            except (MigrationFailed, Unconvertible) as error:
-                return verdict._replace(
-                    change=self._failed(verdict.change, f": migrate fails: {error}")
-                )
+            except MigrationFailed as error:
+                failed += error.keys
+                continue
+            except Unconvertible as error:
+                return verdict._replace(change=self._failed(verdict.change, f", state {error}"))
+            found = assembled(_only(bucket, stay), new, [*columns, *_taken(rest, stay)])
             made.append(NewUnit(bucket.number, "snapshot", found))
+        if failed:
+            why = f": migrate fails: {told(failed)}"
+            return verdict._replace(change=self._failed(verdict.change, why))
         return self._held(verdict, made)
 
     def _kept_column(self, bucket: Bucket, form: OldForm, field: Any) -> pa.Array:

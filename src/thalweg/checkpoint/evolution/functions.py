@@ -23,7 +23,18 @@ _SHOWN: Final = 3
 
 
 class MigrationFailed(Exception):
-    """A function could not make all states; the text says for which keys and why."""
+    """A function could not make all states of a bucket."""
+
+    def __init__(self, keys: list[str]) -> None:
+        super().__init__(keys)
+        #: each key with its old state, and why
+        self.keys = keys
+
+
+def told(failed: Sequence[str]) -> str:
+    """Some of the keys that a function failed on, and how many more there are."""
+    more = f"; and {len(failed) - _SHOWN} more" if failed[_SHOWN:] else ""
+    return "; ".join(failed[:_SHOWN]) + more
 
 
 class OldClass(NamedTuple):
@@ -105,8 +116,7 @@ class Migration(NamedTuple):
                 made.append(state)
                 stay.append(row)
         if failed:
-            more = f"; and {len(failed) - _SHOWN} more keys" if failed[_SHOWN:] else ""
-            raise MigrationFailed("; ".join(failed[:_SHOWN]) + more)
+            raise MigrationFailed(failed)
         fields = self.spec.schema.fields
         columns = [
             Column.from_python(field.type, [one[i] for one in made]).to_arrow()
