@@ -25,16 +25,14 @@ class AggregateVerbs(KeyedParts[Row, KeyValue]):
     def aggregate(self, *, name: str | None = None, **aggregates: Aggregate) -> Stream[Any]:
         """Aggregates over all rows of a key: (key fields, results), once, when the input has ended.
 
-        An input that never ends gives nothing; :meth:`rolling` gives a result with each row.
+        An input that never ends gives nothing; :meth:`rolling` gives a result with each row. The stream needs event time.
         """
         label = label_of(name, "aggregate")
         self._need_whole_keys(label, "it has all rows of a key in one state")
+        self._event_time(label)
         stream = self._ordered(label)
         made = windows.whole(label, stream.schema, self._key.fields, EXTREME, aggregates)
-        timing = "end" if stream.time is None else None
-        return self._generated(
-            stream, label, made, Returns(made.out), kept=self._key_names(), timing=timing
-        )
+        return self._generated(stream, label, made, Returns(made.out), kept=self._key_names())
 
     def count_window(
         self, size: int, /, *, name: str | None = None, **aggregates: Aggregate
@@ -85,5 +83,7 @@ class AggregateVerbs(KeyedParts[Row, KeyValue]):
             read = added.stamp(stream, "event_time")
             time = read.schema.fields[-1]
         reach = rolling.Reach(rows, length)
-        made = rolling.rolling(label, stream.schema, time, reach, aggregates)
+        made = rolling.rolling(
+            label, stream.schema, time, reach, aggregates, keyed=bool(self._key.fields)
+        )
         return self._generated(read, label, made, Returns(made.out), kept=self._key_names())

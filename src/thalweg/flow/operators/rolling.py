@@ -47,6 +47,8 @@ def rolling(
     time: Field | None,
     reach: Reach,
     aggregates: Mapping[str, Aggregate],
+    *,
+    keyed: bool,
 ) -> MadeFunctions:
     """The user's row with the results behind, for each row.
 
@@ -56,6 +58,7 @@ def rolling(
         time: the field that holds the event time, None without.
         reach: how far the window goes back.
         aggregates: result name to aggregate.
+        keyed: whether there is a key.
     """
     parts = bind_all(aggregates, item, operator)
     made = _Rolling(operator, item, time, reach, parts)
@@ -64,7 +67,7 @@ def rolling(
     state = make_state("RollingState", made.fields())
     text = "def update(state, row):\n" + body(made.update())
     if reach.within is not None:
-        text += "def forget(state, key, time):\n    return None\n"
+        text += f"def forget(state{', key' if keyed else ''}, time):\n    return None\n"
     scope = scope_of(item, out, parts, ROWS=reach.rows, WITHIN=reach.within, Held=made.held.cls)
     functions = make_functions(operator, text, scope)
     return MadeFunctions(functions["update"], functions.get("forget"), state, out)
