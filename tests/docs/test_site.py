@@ -1,4 +1,4 @@
-"""The documentation as a site: links lead somewhere, each page has a place, and what is made of the code is up to date."""
+"""The documentation as a site: links lead somewhere, each page has a place, what is made from code is up to date."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
+from tests.property import aggregates_kit as aggregates
 from tests.property import async_kit as calls
 from tests.property import coroutines_kit as loops
 from tests.property import timers_kit as timers
@@ -568,6 +569,10 @@ OPERATORS: dict[str, Operator] = {
     "window_function": Operator(_window_function, timed=True, grows=True),
     "sessions": Operator(_sessions, timed=True),
     "top_k": Operator(_top_k, timed=True),
+    **{
+        name: Operator(make, timed=timed, grows=name == "aggregates_window")
+        for name, (make, timed) in aggregates.operators(_keyed_stream).items()
+    },
     "dedupe": Operator(_dedupe),
     "dedupe_within": Operator(_dedupe_within, timed=True),
     "order_by": Operator(

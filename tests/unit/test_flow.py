@@ -147,7 +147,7 @@ REFUSED: list[tuple[Build, str]] = [
     (lambda f, s: s.window(5, same), r"same \(test_flow.py:\d+\) is called with \(key, start, end, rows\)"),
     (lambda f, s: s.window("soon", **COUNT), "'window': size: not a duration: 'soon'"),
     (lambda f, s: s.window(5, n=5), "'window': n= wants an aggregate such as .*, got 5"),
-    (lambda f, s: s.window(5, total=tw.agg.sum("name")), "'window': sum needs a number, Row.name is str"),
+    (lambda f, s: s.window(5, total=tw.agg.sum("name")), "'window': total: sum needs a number, Row.name is str"),
     (lambda f, s: s.window(5, total=tw.agg.sum("nothing")), "Row has no field 'nothing'"),
     (lambda f, s: s.window(5, least=tw.agg.min("tags")), r"min cannot compare Row.tags"),
     (lambda f, s: s.key_by("key").window(5, key=tw.agg.count()), "'window': two output fields are called 'key'"),

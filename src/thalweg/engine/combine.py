@@ -104,10 +104,12 @@ def part(
     Raises:
         OverflowError: a sum leaves 64 bits, if only on its way.
     """
+    counts = _counting(aggregate, chunk)
     if aggregate.field is None:
-        return Column(kind, np.bincount(groups, minlength=len(firsts)))
+        taken = groups if counts is None else groups[counts]
+        return Column(kind, np.bincount(taken, minlength=len(firsts)))
     column = chunk.column(aggregate.field)
-    valid = _valid(column)
+    valid = _valid(column) if counts is None else _valid(column) & counts
     if aggregate.verb == "sum":
         sums = np.zeros(len(firsts), np.int64)
         if not _add(groups, column.values.astype(np.int64), valid, sums):
@@ -116,8 +118,19 @@ def part(
         return Column(kind, sums, None if has_value.all() else has_value)
     best = np.full(len(firsts), -1, np.int64)
     _best(groups, _comparable(column), valid, aggregate.verb == "max", best)
+    if counts is not None:
+        found = pa.array(best, mask=best < 0)
+        return Column.from_arrow(kind, column.to_arrow().take(found))
     # Without a value any row of the group will do: all are null.
     return column.take(np.where(best < 0, firsts, best))
+
+
+def _counting(aggregate: Aggregate, chunk: Chunk) -> Bools | None:
+    """The rows that ``where`` lets through; None: all of them."""
+    if not isinstance(aggregate.where, str):
+        return None
+    column = chunk.column(aggregate.where)
+    return _valid(column) & column.values.astype(np.bool_)
 
 
 def _valid(column: Column) -> Bools:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 from thalweg.checks import known_keywords_of, refuse
 from thalweg.errors import BuildError, SchemaError
 from thalweg.flow import added
+from thalweg.flow.aggregated import AggregateVerbs
 from thalweg.flow.fields.user_rows import Adapter
 from thalweg.flow.generics import KeyValue, Out, Row, Several, State
 from thalweg.flow.keyed_parts import timing_of
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @known_keywords_of
-class KeyedStream(WindowVerbs[Row, KeyValue]):
+class KeyedStream(AggregateVerbs[Row, KeyValue], WindowVerbs[Row, KeyValue]):
     """A stream grouped by key: its verbs see each key's rows in order, with a state for each key."""
 
     @overload

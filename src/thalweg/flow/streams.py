@@ -19,7 +19,6 @@ from thalweg.flow.joins import JoinVerbs
 from thalweg.flow.keyed import KeyedStream
 from thalweg.flow.lookups import LookupVerbs
 from thalweg.flow.operators import key_order
-from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.arguments import (
     Duration,
     choice,
@@ -43,6 +42,7 @@ from thalweg.flow.operators.nodes import (
 from thalweg.flow.operators.rejected import REJECTED, Rejected
 from thalweg.flow.records import Schema
 from thalweg.flow.stateless import StatelessVerbs
+from thalweg.flow.whole import WholeVerbs
 
 if TYPE_CHECKING:
     from thalweg.flow.flow import Flow
@@ -50,7 +50,9 @@ if TYPE_CHECKING:
 
 @known_keywords_of
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Stream(JoinVerbs[Row], LookupVerbs[Row], AsyncVerbs[Row], StatelessVerbs[Row]):
+class Stream(
+    WholeVerbs[Row], JoinVerbs[Row], LookupVerbs[Row], AsyncVerbs[Row], StatelessVerbs[Row]
+):
     """An ordered stream of records; the verbs append operators to its flow.
 
     ``time`` is the type of the event time, None in a stream without one; ``own`` says so where time is each
@@ -208,72 +210,6 @@ class Stream(JoinVerbs[Row], LookupVerbs[Row], AsyncVerbs[Row], StatelessVerbs[R
         if len({field.name for field in fields}) < len(fields):
             raise BuildError(f"key_by: a field is named twice in {keys}")
         return KeyedStream(self, Key(fields, None, buckets), grouping)
-
-    @overload
-    def window(
-        self,
-        size: Duration,
-        function: None = None,
-        *,
-        every: Duration | None = None,
-        start: Duration = 0,
-        name: str | None = None,
-        into: None = None,
-        **aggregates: Aggregate,
-    ) -> Stream[Any]: ...
-
-    @overload
-    def window(
-        self,
-        size: Duration,
-        function: Callable[[tuple[()], int, int, list[Row]], Several[Out]],
-        *,
-        every: Duration | None = None,
-        start: Duration = 0,
-        name: str | None = None,
-        into: None = None,
-    ) -> Stream[Out]: ...
-
-    @overload
-    def window(
-        self,
-        size: Duration,
-        function: Callable[[tuple[()], int, int, list[Row]], Out | None],
-        *,
-        every: Duration | None = None,
-        start: Duration = 0,
-        name: str | None = None,
-        into: None = None,
-    ) -> Stream[Out]: ...
-
-    @overload
-    def window(
-        self,
-        size: Duration,
-        function: Callable[[tuple[()], int, int, list[Row]], Any],
-        *,
-        every: Duration | None = None,
-        start: Duration = 0,
-        name: str | None = None,
-        into: type[Out],
-    ) -> Stream[Out]: ...
-
-    def window(
-        self,
-        size: Duration,
-        function: Callable[..., Any] | None = None,
-        *,
-        every: Duration | None = None,
-        start: Duration = 0,
-        name: str | None = None,
-        into: Any = None,
-        **aggregates: Aggregate,
-    ) -> Stream[Any]:
-        """Groups the whole stream into windows; see :meth:`KeyedStream.window`."""
-        keyed: KeyedStream[Row, Any] = KeyedStream(self, Key((), None, 1))
-        return keyed._window(
-            size, function, aggregates, every=every, start=start, name=name, into=into
-        )
 
     def dedupe(
         self,

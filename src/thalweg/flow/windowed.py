@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
-from thalweg.checks import known_keywords_of
+from thalweg.checks import known_keywords_of, refuse, require_rows
 from thalweg.errors import BuildError
 from thalweg.flow import added
+from thalweg.flow.fields.field_types import FieldType
+from thalweg.flow.fields.user_rows import Adapter
 from thalweg.flow.generics import KeyValue, Out, Row, Several
 from thalweg.flow.keyed_parts import KeyedParts
-from thalweg.flow.operators import combining, windows
+from thalweg.flow.operators import combining, counted, windows
 from thalweg.flow.operators.agg import Aggregate
+from thalweg.flow.operators.aggregates.own import inside
 from thalweg.flow.operators.arguments import Duration, label_of, span
-from thalweg.flow.operators.functions import Returns
+from thalweg.flow.operators.functions import Function, Returns, check_parameters
 from thalweg.flow.records import Schema
 
 if TYPE_CHECKING:
@@ -32,6 +36,8 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
         *,
         every: Duration | None = None,
         start: Duration = 0,
+        early: Duration | None = None,
+        early_rows: int | None = None,
         name: str | None = None,
         into: None = None,
         **aggregates: Aggregate,
@@ -80,6 +86,8 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
         *,
         every: Duration | None = None,
         start: Duration = 0,
+        early: Duration | None = None,
+        early_rows: int | None = None,
         name: str | None = None,
         into: Any = None,
         **aggregates: Aggregate,
@@ -94,13 +102,17 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
             function: instead of aggregates, ``function(key, start, end, rows) -> R``.
             every: the distance of two windows' starts; ``size`` without it.
             start: a point where a window starts.
+            early: also give what there is, with the first row of each stretch of this length behind a window's first;
+                results have a field ``early`` then.
+            early_rows: the same with every so many-th row of a window.
             name: the operator's name.
             into: the function's output record, where it has no annotation.
             aggregates: results by name, from ``tw.agg``.
         """
         return self._window(
-            size, function, aggregates, every=every, start=start, name=name, into=into
-        )
+            size, function, aggregates, every=every, start=start, early=early, early_rows=early_rows,
+            name=name, into=into,
+        )  # fmt: skip
 
     def _window(
         self,
@@ -110,6 +122,8 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
         *,
         every: Duration | None,
         start: Duration,
+        early: Duration | None,
+        early_rows: int | None,
         name: str | None,
         into: Any,
     ) -> Stream[Any]:
@@ -128,18 +142,27 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
                 f"operator {label!r}: every is greater than size, so rows between two windows would be lost"
             )
         origin = span(time, start, f"operator {label!r}: start")
-        stamped = added.stamp(self._stream, "window_start", length, hop, origin)
+        asked = self._early(label, time, early, early_rows)
+        read = self._stream if asked is None else added.stamp(self._stream, "event_time")
+        stamped = added.stamp(read, "window_start", length, hop, origin)
         field = stamped.schema.fields[-1]
         item = self._stream.schema
         if function is None:
             _refuse_into(label, into)
+            if asked is not None:
+                self._need_whole_keys(label, "an early result is of all rows before it")
+                asked = dataclasses.replace(asked, time=read.schema.names[-1])
             if self._grouping == "partial":
                 partial = combining.split(label, item, (*self._key.fields, field), aggregates)
                 stamped = added.combine(stamped, label, partial)
                 item, aggregates = partial.record, partial.merging
-            made = windows.window(label, item, self._key.fields, field, length, aggregates)
-            returns = Returns(made.out)
+            made = windows.window(label, item, self._key.fields, field, length, aggregates, asked)
+            returns = Returns(made.out, maybe=asked is not None)
         else:
+            if asked is not None:
+                raise BuildError(
+                    f"operator {label!r}: early results are of aggregates; a function sees whole windows"
+                )
             _refuse_both(label, aggregates)
             self._need_whole_keys(label, "a function sees all rows of a window")
             returns, function = self._rows_function(function, label, into)
@@ -149,10 +172,29 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
             )  # fmt: skip
         return self._generated(stamped, label, made, returns, extra=field)
 
+    def _early(
+        self, label: str, time: FieldType, every: Duration | None, rows: int | None
+    ) -> windows.Early | None:
+        """When there are early results; None: never."""
+        if every is None and rows is None:
+            return None
+        if every is not None and rows is not None:
+            raise BuildError(f"operator {label!r}: give early= or early_rows=, not both")
+        length = 0
+        if rows is not None:
+            require_rows(f"operator {label!r}", early_rows=rows)
+        else:
+            assert every is not None
+            length = span(time, every, f"operator {label!r}: early")
+            if length < 1:
+                raise refuse(f"operator {label!r}", "early", "above 0", every)
+        keys, scope = counted.keys_in_row(self._key, self._stream.schema)
+        return windows.Early(rows or 0, length, "", keys, scope)
+
     @overload
     def sessions(
         self,
-        gap: Duration,
+        gap: Duration | Callable[[Row], int],
         function: None = None,
         *,
         name: str | None = None,
@@ -163,7 +205,7 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
     @overload
     def sessions(
         self,
-        gap: Duration,
+        gap: Duration | Callable[[Row], int],
         function: Callable[[KeyValue, int, int, list[Row]], Several[Out]],
         *,
         name: str | None = None,
@@ -173,7 +215,7 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
     @overload
     def sessions(
         self,
-        gap: Duration,
+        gap: Duration | Callable[[Row], int],
         function: Callable[[KeyValue, int, int, list[Row]], Out | None],
         *,
         name: str | None = None,
@@ -183,7 +225,7 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
     @overload
     def sessions(
         self,
-        gap: Duration,
+        gap: Duration | Callable[[Row], int],
         function: Callable[[KeyValue, int, int, list[Row]], Any],
         *,
         name: str | None = None,
@@ -192,7 +234,7 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
 
     def sessions(
         self,
-        gap: Duration,
+        gap: Duration | Callable[[Row], int],
         function: Callable[..., Any] | None = None,
         *,
         name: str | None = None,
@@ -202,13 +244,28 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
         """Groups a key's rows into event-time sessions, which end after a pause longer than ``gap``.
 
         A session puts out (key fields, start, end, results) once ``gap`` has passed after its last row; ``end``
-        is the time of that row, and a row exactly ``gap`` later still joins. Arguments as for :meth:`window`.
+        is the time of that row, and a row exactly ``gap`` later still joins. A gap may be a function of the row, in
+        the unit of the event time (``tw.minutes(5)``): a session then lasts as long as one of its rows says. Without
+        aggregates a session is (key fields, start, end). Arguments as for :meth:`window`.
         """
+        return self._sessions(gap, function, aggregates, name=name, into=into)
+
+    def _sessions(
+        self,
+        gap: Any,
+        function: Any,
+        aggregates: dict[str, Aggregate],
+        *,
+        name: str | None,
+        into: Any,
+    ) -> Stream[Any]:
         label = label_of(name, "sessions")
         self._need_whole_keys(label, "a session ends by the gap between all rows of its key")
         time = self._event_time(label)
-        length = span(time, gap, f"operator {label!r}: gap")
-        if length < 0:
+        length: Any = (
+            self._gap(label, gap) if callable(gap) else span(time, gap, f"operator {label!r}: gap")
+        )
+        if not callable(length) and length < 0:
             raise BuildError(f"operator {label!r}: gap must not be negative, got {gap!r}")
         stream = self._ordered(label)
         stamped = added.stamp(stream, "event_time")
@@ -220,6 +277,11 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
             )
             returns = Returns(made.out)
         else:
+            if callable(length):
+                raise BuildError(
+                    f"operator {label!r}: a gap that is a function of the row goes with aggregates; collect the rows"
+                    " by rows=tw.agg.collect(last=1000)"
+                )
             _refuse_both(label, aggregates)
             returns, function = self._rows_function(function, label, into)
             made = windows.collect(
@@ -228,6 +290,11 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
             )  # fmt: skip
         kept = self._key_names() if function is None else ()
         return self._generated(stamped, label, made, returns, kept=kept)
+
+    def _gap(self, label: str, gap: Callable[..., Any]) -> Callable[..., Any]:
+        """A gap that is a function, of rows as they are inside."""
+        check_parameters(Function.of(gap, label, argument="gap"), label, ["row"])
+        return inside(Adapter((self._stream.schema.whole,))(gap))
 
 
 def _some(returns: Returns) -> Schema:

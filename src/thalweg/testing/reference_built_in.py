@@ -57,11 +57,17 @@ _LIFTED: Final[Mapping[str, Any]] = {
 }
 
 
+#: What an aggregate is of no row, where that is not null.
+_OF_NONE: Final = {"count": 0}
+
+
 def _combined(node: Combine, row: Any, time: int) -> Iterator[Made]:
     """The part of a single row."""
     values = [getattr(row, name) for name in node.by]
     for _, one in node.parts:
-        values.append(_LIFTED[one.verb](None if one.field is None else getattr(row, one.field)))
+        value = None if one.field is None else getattr(row, one.field)
+        counts = not isinstance(one.where, str) or getattr(row, one.where)
+        values.append(_LIFTED[one.verb](value) if counts else _OF_NONE.get(one.verb))
     yield Made(tuple(values), time)
 
 

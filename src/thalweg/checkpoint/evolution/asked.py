@@ -57,7 +57,7 @@ def asked_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> AskedDif
             _aggregates(one, other, found)
         elif name == "inputs" and one is not None and other is not None:
             _inputs(one, other, found)
-        elif name == "gap" and one is not None and other is not None:
+        elif name == "gap" and isinstance(one, int) and isinstance(other, int):
             _gap(one, other, found)
         elif name == "within" and is_dedupe:
             _within(one, other, found)

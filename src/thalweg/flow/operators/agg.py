@@ -1,222 +1,285 @@
 """Aggregates of windows and sessions: ``window("1 hour", total=tw.agg.sum("amount"), n=tw.agg.count())``.
 
-Each aggregate says which state fields it needs and gives the source text of its update and of its result;
+Here is what users write; :mod:`thalweg.flow.operators.aggregates` binds an aggregate to a record, and
 :mod:`thalweg.flow.operators.windows` puts the texts of all aggregates of a window into one function, so that a
-window with five aggregates is still one compiled pass.
+window with five aggregates is still one compiled pass. docs/aggregates.md has all of them in a table.
 
 Nulls and NaN are as in Spark SQL: what is computed from a field leaves its nulls out and is null where there is nothing
-else (a window has at least one row, so that needs an Optional field), and NaN is greater than every number. An extreme
-of -0.0 is given as 0.0, so that it does not depend on the order of the rows.
+else (a window has at least one row, so that needs an Optional field or ``where=``), and NaN is greater than every
+number. An extreme of -0.0 is given as 0.0, so that it does not depend on the order of the rows.
+
+``where=`` is the name of a bool field, or a function of the row: only rows for which it is true count.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias, TypeVar
 
-from thalweg.brief import brief_repr
-from thalweg.checks import known_keywords, meant, require_rows, require_text
+from thalweg.checks import (
+    known_keywords,
+    refuse,
+    require_flag,
+    require_function,
+    require_rows,
+    require_text,
+    shown,
+)
 from thalweg.errors import BuildError
-from thalweg.flow.fields.field_types import FieldType, Kind
-from thalweg.flow.records import Field, Schema
 
-Verb = Literal["count", "sum", "min", "max", "mean", "top_k"]
+Verb = Literal[
+    "count", "sum", "min", "max", "mean", "top_k", "first", "last", "min_by", "max_by", "variance", "stddev",
+    "collect", "count_distinct", "approx_count_distinct", "approx_quantile", "own",
+]  # fmt: skip
+#: Which rows count: the name of a bool field, or a function of the row.
+Where: TypeAlias = str | Callable[[Any], Any] | None
+_Acc = TypeVar("_Acc")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Own:
+    """The functions of a user's aggregate."""
+
+    init: Any
+    add: Callable[..., Any]
+    merge: Callable[..., Any] | None
+    retract: Callable[..., Any] | None
+    result: Callable[..., Any] | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One aggregate: its verb, the field it reads (None for count) and k for top_k."""
+    """One aggregate: its verb, the field it reads (None for count, or the whole row), and what its verb needs more.
+
+    ``k`` is a number of rows, or the size of a sketch; ``shares`` are those of quantiles.
+    """
 
     verb: Verb
     field: str | None = None
     k: int = 0
+    where: Where = None
+    by: str | None = None
+    ties: bool = False
+    population: bool = False
+    shares: float | tuple[float, ...] | None = None
+    own: Own | None = None
 
     @property
     def described(self) -> str:
         """What it does, in full: two that are described alike have the same state."""
         said = [(one.name, getattr(self, one.name)) for one in dataclasses.fields(self)]
-        return ", ".join(
-            f"{name} {getattr(value, '__qualname__', value)}" for name, value in said if value
-        )
+        return ", ".join(f"{name} {_told(value)}" for name, value in said if value)
 
 
-@brief_repr
-@dataclasses.dataclass(frozen=True, slots=True)
-class Part:
-    """An aggregate bound to a record: state fields, result type, and the texts of update and result."""
+def _told(value: Any) -> str:
+    """A value as text that is the same in every process."""
+    if isinstance(value, Own):
+        parts = [getattr(value, one.name) for one in dataclasses.fields(value)]
+        return " ".join(_told(one) for one in parts if one is not None)
+    return str(getattr(value, "__qualname__", value))
 
-    state: tuple[Field, ...]
-    result: FieldType
-    update: tuple[str, ...]
-    value: str
+
+def _checked(verb: str, where: Where, *, optional: str | None = None, **fields: str) -> None:
+    require_text(f"agg.{verb}", **fields)
+    if optional is not None:
+        require_text(f"agg.{verb}", field=optional)
+    if where is not None and (where == "" or not (isinstance(where, str) or callable(where))):
+        raise refuse(f"agg.{verb}", "where", "the name of a bool field, or a function", where)
 
 
 @known_keywords
-def count() -> Aggregate:
+def count(*, where: Where = None) -> Aggregate:
     """The number of rows, with or without nulls."""
-    return Aggregate("count")
+    _checked("count", where)
+    return Aggregate("count", where=where)
 
 
 @known_keywords
-def sum(field: str) -> Aggregate:
+def sum(field: str, *, where: Where = None) -> Aggregate:
     """The sum of a number field; nulls are left out, and where the window has nothing else the sum is null.
 
     The sum of ints and bools is an int; one beyond 64 bits is an error on the row that makes it so.
     """
-    require_text("agg.sum", field=field)
-    return Aggregate("sum", field)
+    _checked("sum", where, field=field)
+    return Aggregate("sum", field, where=where)
 
 
 @known_keywords
-def min(field: str) -> Aggregate:
-    """The least value of a field; null only where the field is Optional and has no value in the window.
+def min(field: str, *, where: Where = None) -> Aggregate:
+    """The least value of a field; null only where no row that counts has a value.
 
     NaN counts as greater than every number: it is the least only of nothing but NaN.
     """
-    require_text("agg.min", field=field)
-    return Aggregate("min", field)
+    _checked("min", where, field=field)
+    return Aggregate("min", field, where=where)
 
 
 @known_keywords
-def max(field: str) -> Aggregate:
+def max(field: str, *, where: Where = None) -> Aggregate:
     """The greatest value of a field, NaN if the window has a NaN; null as for :func:`min`."""
-    require_text("agg.max", field=field)
-    return Aggregate("max", field)
+    _checked("max", where, field=field)
+    return Aggregate("max", field, where=where)
 
 
 @known_keywords
-def mean(field: str) -> Aggregate:
+def mean(field: str, *, where: Where = None) -> Aggregate:
     """The arithmetic mean of a number field as a float; nulls as for :func:`sum`."""
-    require_text("agg.mean", field=field)
-    return Aggregate("mean", field)
+    _checked("mean", where, field=field)
+    return Aggregate("mean", field, where=where)
 
 
 @known_keywords
-def top_k(k: int, by: str) -> Aggregate:
+def variance(field: str, *, population: bool = False, where: Where = None) -> Aggregate:
+    """The variance of a number field, of a sample or of the ``population``; by Welford's method, which does not cancel.
+
+    That of a sample is null where there are fewer than two values.
+    """
+    _checked("variance", where, field=field)
+    require_flag("agg.variance", population=population)
+    return Aggregate("variance", field, where=where, population=population)
+
+
+@known_keywords
+def stddev(field: str, *, population: bool = False, where: Where = None) -> Aggregate:
+    """The standard deviation: the square root of :func:`variance`."""
+    _checked("stddev", where, field=field)
+    require_flag("agg.stddev", population=population)
+    return Aggregate("stddev", field, where=where, population=population)
+
+
+@known_keywords
+def first(field: str | None = None, *, where: Where = None) -> Aggregate:
+    """The first value of a field that is not null; without a field the first row, as a record."""
+    _checked("first", where, optional=field)
+    return Aggregate("first", field, where=where)
+
+
+@known_keywords
+def last(field: str | None = None, *, where: Where = None) -> Aggregate:
+    """The last value of a field that is not null; without a field the last row, as a record."""
+    _checked("last", where, optional=field)
+    return Aggregate("last", field, where=where)
+
+
+@known_keywords
+def min_by(by: str, field: str | None = None, *, where: Where = None) -> Aggregate:
+    """The row (or its ``field``) with the least value of ``by``; of equal ones the first (arg_min)."""
+    _checked("min_by", where, optional=field, by=by)
+    return Aggregate("min_by", field, where=where, by=by)
+
+
+@known_keywords
+def max_by(by: str, field: str | None = None, *, where: Where = None) -> Aggregate:
+    """The row (or its ``field``) with the greatest value of ``by``; of equal ones the first (arg_max).
+
+    Rows with a null in ``by`` are left out; NaN is greater than every number.
+    """
+    _checked("max_by", where, optional=field, by=by)
+    return Aggregate("max_by", field, where=where, by=by)
+
+
+@known_keywords
+def top_k(k: int, by: str, *, ties: bool = False, where: Where = None) -> Aggregate:
     """The k rows with the greatest values of a field, greatest first, NaN before numbers; ties by first arrival.
 
-    Rows with a null there are left out; of nothing else it is an empty list.
+    With ``ties`` also all rows as good as the k-th (SQL's ``rank() <= k``). Rows with a null there are left out; of
+    nothing else it is an empty list.
     """
     require_rows("agg.top_k", k=k)
-    require_text("agg.top_k", by=by)
-    return Aggregate("top_k", by, k)
+    _checked("top_k", where, by=by)
+    require_flag("agg.top_k", ties=ties)
+    return Aggregate("top_k", by, k, where=where, ties=ties)
 
 
-#: Arguments of windows that a misspelled aggregate may mean.
-_OF_WINDOWS = ("size", "gap", "function", "every", "start", "name", "into")
-_NUMBERS = (Kind.INT, Kind.FLOAT, Kind.BOOL)
+@known_keywords
+def collect(field: str | None = None, *, last: int, where: Where = None) -> Aggregate:
+    """The values of a field, without nulls, in order as a list: the ``last`` so many; without a field the rows."""
+    _checked("collect", where, optional=field)
+    require_rows("agg.collect", last=last)
+    return Aggregate("collect", field, last, where=where)
 
 
-def bind(name: str, aggregate: Aggregate, row: Schema, operator: str) -> Part:
-    """The aggregate's part in a window over records of ``row``, its result called ``name``.
+@known_keywords
+def count_distinct(field: str, *, where: Where = None) -> Aggregate:
+    """How many values of a field differ, exactly; its state has each of them. Nulls are left out, NaN is one value."""
+    _checked("count_distinct", where, field=field)
+    return Aggregate("count_distinct", field, where=where)
 
-    Raises:
-        BuildError: the field is missing or of a type that the aggregate cannot read.
+
+@known_keywords
+def approx_count_distinct(field: str, *, size: int = 12, where: Where = None) -> Aggregate:
+    """About how many values differ, by a HyperLogLog of ``2**size`` bytes: at 12 within 2 % two times of three.
+
+    Needs ``pip install 'thalweg[sketches]'``.
     """
-    if not isinstance(aggregate, Aggregate):
+    _checked("approx_count_distinct", where, field=field)
+    if isinstance(size, bool) or not isinstance(size, int) or not 4 <= size <= 21:
+        raise refuse("agg.approx_count_distinct", "size", "a whole number from 4 to 21", size)
+    return Aggregate("approx_count_distinct", field, size, where=where)
+
+
+@known_keywords
+def approx_quantile(
+    field: str, share: float | Sequence[float], *, size: int = 200, where: Where = None
+) -> Aggregate:
+    """About the value below which a ``share`` of the values lies (0.5: the median), by a t-digest of ``size``.
+
+    Several shares give a list. Nulls and NaN are left out. Needs ``pip install 'thalweg[sketches]'``.
+    """
+    _checked("approx_quantile", where, field=field)
+    if isinstance(size, bool) or not isinstance(size, int) or not 10 <= size <= 65_535:
+        raise refuse("agg.approx_quantile", "size", "a whole number from 10 to 65535", size)
+    shares = tuple(share) if isinstance(share, list | tuple) else (share,)
+    for one in shares:
+        if isinstance(one, bool) or not isinstance(one, int | float) or not 0 <= one <= 1:
+            raise refuse("agg.approx_quantile", "share", "a number from 0 to 1, or several", one)
+    if not shares:
+        raise refuse("agg.approx_quantile", "share", "a number from 0 to 1, or several", share)
+    several = tuple(float(one) for one in shares)
+    asked = several if isinstance(share, list | tuple) else several[0]
+    return Aggregate("approx_quantile", field, size, where=where, shares=asked)
+
+
+@known_keywords
+def aggregate(
+    *,
+    init: _Acc | Callable[[], _Acc],
+    add: Callable[[_Acc, Any], _Acc],
+    merge: Callable[[_Acc, _Acc], _Acc] | None = None,
+    retract: Callable[[_Acc, Any], _Acc] | None = None,
+    result: Callable[[_Acc], Any] | None = None,
+    where: Where = None,
+) -> Aggregate:
+    """An aggregate of your own, over an accumulator: a number, a text, a NamedTuple, a tuple, a list or a dict.
+
+    Args:
+        init: the first accumulator, or a function that makes it.
+        add: ``add(accumulator, row)`` gives the next; its return annotation is the accumulator's type.
+        merge: ``merge(earlier, later)`` gives that of both; rolling windows need it, or ``retract``.
+        retract: ``retract(accumulator, row)`` takes the oldest row out again, exactly.
+        result: ``result(accumulator)``, annotated; without it the accumulator is the result.
+        where: which rows count.
+    """
+    _checked("aggregate", where)
+    if init is None:
+        raise refuse("agg.aggregate", "init", "an accumulator, or a function that makes it", init)
+    require_function("agg.aggregate", add=add)
+    for name, call in (("merge", merge), ("retract", retract), ("result", result)):
+        if call is not None:
+            require_function("agg.aggregate", **{name: call})
+    return Aggregate("own", where=where, own=Own(init, add, merge, retract, result))
+
+
+@known_keywords
+def of_class(cls: type, *, where: Where = None) -> Aggregate:
+    """:func:`aggregate` of a class with the static methods ``init``, ``add`` and, if it has them, the others."""
+    lacking = [name for name in ("init", "add") if not callable(getattr(cls, name, None))]
+    if not isinstance(cls, type) or lacking:
         raise BuildError(
-            f"operator {operator!r}: {name}= wants an aggregate such as tw.agg.sum('field'), got"
-            f" {aggregate!r}{meant(name, _OF_WINDOWS)}"
+            f"agg.of_class: cls: expected a class with the static methods init() and add(accumulator, row),"
+            f" got {shown(cls)}"
         )
-    if aggregate.verb == "count":
-        field = Field(f"{name}_", FieldType(Kind.INT), 0)
-        return Part((field,), field.type, (f"state.{name}_ += 1",), f"state.{name}_")
-    assert aggregate.field is not None
-    kind = row.field(aggregate.field).type
-    _check_shape(operator, aggregate, kind)
-    if aggregate.verb in ("sum", "mean") and kind.kind not in _NUMBERS:
-        raise BuildError(
-            f"operator {operator!r}: {aggregate.verb} needs a number, {row.name}.{aggregate.field} is {kind}"
-        )
-    make = {"sum": _sum, "mean": _mean, "min": _extreme, "max": _extreme, "top_k": _top_k}[
-        aggregate.verb
-    ]
-    part = make(name, aggregate, kind, row)
-    if kind.optional:
-        guarded = (
-            f"if row.{aggregate.field} is not None:",
-            *(f"    {line}" for line in part.update),
-        )
-        return dataclasses.replace(part, update=guarded)
-    return part
-
-
-def _check_shape(operator: str, aggregate: Aggregate, kind: FieldType) -> None:
-    """Refuses what has no meaning for values that users see as Python's own types."""
-    shape = kind.shape.name if kind.shape is not None else ""
-    if aggregate.verb == "mean" and shape:
-        raise BuildError(
-            f"operator {operator!r}: mean gives a float, {aggregate.field} is {kind}; take sum and count, and divide"
-        )
-    if (aggregate.verb == "sum" and shape == "date") or shape == "json":
-        raise BuildError(
-            f"operator {operator!r}: {aggregate.verb} cannot compute with {aggregate.field}, which is {kind}"
-        )
-
-
-def _sum(name: str, aggregate: Aggregate, kind: FieldType, row: Schema) -> Part:
-    total = FieldType(Kind.FLOAT if kind.kind is Kind.FLOAT else Kind.INT)
-    field = Field(f"{name}_", total, 0.0 if total.kind is Kind.FLOAT else 0)
-    total = dataclasses.replace(total, shape=kind.shape)
-    add, value = f"state.{name}_ += row.{aggregate.field}", f"state.{name}_"
-    if not kind.optional:
-        return Part((field,), total, (add,), value)
-    seen = Field(f"{name}_seen", FieldType(Kind.BOOL), False)
-    return Part(
-        (field, seen),
-        dataclasses.replace(total, optional=True),
-        (add, f"state.{name}_seen = True"),
-        f"{value} if state.{name}_seen else None",
-    )
-
-
-def _mean(name: str, aggregate: Aggregate, kind: FieldType, row: Schema) -> Part:
-    total = Field(f"{name}_sum", FieldType(Kind.FLOAT), 0.0)
-    seen = Field(f"{name}_n", FieldType(Kind.INT), 0)
-    update = (f"state.{name}_sum += row.{aggregate.field}", f"state.{name}_n += 1")
-    value = f"state.{name}_sum / state.{name}_n"
-    if kind.optional:
-        value += f" if state.{name}_n else None"
-    return Part((total, seen), FieldType(Kind.FLOAT, kind.optional), update, value)
-
-
-_ZERO = {Kind.FLOAT: 0.0, Kind.BOOL: False, Kind.STR: "", Kind.CATEGORY: "", Kind.BYTES: b""}
-
-
-def _extreme(name: str, aggregate: Aggregate, kind: FieldType, row: Schema) -> Part:
-    plain = dataclasses.replace(kind, optional=False)
-    if kind.kind in (Kind.LIST, Kind.RECORD):
-        raise BuildError(
-            f"{aggregate.verb} cannot compare {row.name}.{aggregate.field}, which is {kind}"
-        )
-    value = Field(f"{name}_", plain, _ZERO.get(kind.kind, 0))
-    seen = Field(f"{name}_seen", FieldType(Kind.BOOL), False)
-    given, held = f"row.{aggregate.field}", f"state.{name}_"
-    if aggregate.verb == "min":
-        better, greater = f"{given} < {held}", held
-    else:
-        better, greater = f"{given} > {held}", given
-    if kind.kind is Kind.FLOAT:
-        better += f" or {greater} != {greater}"  # NaN
-    update = (
-        f"if not state.{name}_seen or {better}:",
-        f"    state.{name}_ = row.{aggregate.field}",
-        f"    state.{name}_seen = True",
-    )
-    text = f"{held} + 0.0" if kind.kind is Kind.FLOAT else held  # 0.0 for -0.0
-    if kind.optional:
-        text = f"{text} if state.{name}_seen else None"
-    return Part((value, seen), kind, update, text)
-
-
-def _top_k(name: str, aggregate: Aggregate, kind: FieldType, row: Schema) -> Part:
-    held = FieldType(Kind.LIST, item=FieldType(Kind.RECORD, record=row))
-    by = f"one.{aggregate.field}"
-    if kind.kind is Kind.FLOAT:
-        by = f"({by} != {by}, {by})"  # NaN first
-    update = (
-        f"state.{name}_.append(ITEM(row[:-1]))",  # without the stamp of the window or session
-        f"state.{name}_.sort(key=lambda one: {by}, reverse=True)",
-        f"del state.{name}_[{aggregate.k}:]",
-    )
-    return Part((Field(f"{name}_", held, []),), held, update, f"state.{name}_")
+    others = {name: getattr(cls, name, None) for name in ("merge", "retract", "result")}
+    made: Any = cls
+    return aggregate(init=made.init, add=made.add, where=where, **others)

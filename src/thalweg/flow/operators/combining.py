@@ -17,6 +17,7 @@ from thalweg.errors import BuildError
 from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators import agg
 from thalweg.flow.operators.agg import Aggregate
+from thalweg.flow.operators.aggregates import bind_all
 from thalweg.flow.records import Field, Schema
 
 #: The aggregates of which parts can be merged to the very value of the whole.
@@ -47,7 +48,7 @@ def split(
     Raises:
         BuildError: an aggregate cannot read its field, or its parts do not merge to the value of a serial run.
     """
-    bound = {name: agg.bind(name, one, row, operator) for name, one in aggregates.items()}
+    bound = bind_all(aggregates, row, operator)
     wrong = [
         f"{name} {reason}" for name, one in aggregates.items() if (reason := _reason(one, row))
     ]
@@ -71,10 +72,14 @@ def _reason(aggregate: Aggregate, row: Schema) -> str:
     """Why an aggregate's parts do not merge exactly; "" if they do."""
     if aggregate.verb == "sum" and row.field(str(aggregate.field)).type.kind is Kind.FLOAT:
         return "adds floats, and their sum depends on the order of additions"
+    if callable(aggregate.where):
+        return "has a function as where= (put its answer into a bool field by map, and name that)"
+    if aggregate.verb in MERGEABLE:
+        return ""
     return {
         "mean": "is a mean, which adds floats (take the sum of an int field and a count)",
         "top_k": "is a top_k, where the first of equal rows wins",
-    }.get(aggregate.verb, "")
+    }.get(aggregate.verb, f"is a {aggregate.verb}, whose parts do not merge exactly")
 
 
 def refusal(operator: str, reason: str) -> BuildError:

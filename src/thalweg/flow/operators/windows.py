@@ -7,7 +7,9 @@ text, so they compile like a user's and the reference runner executes them too.
 
 from __future__ import annotations
 
+import dataclasses
 import linecache
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +17,9 @@ from xxhash import xxh64_intdigest
 
 from thalweg.errors import BuildError
 from thalweg.flow.fields.field_types import FieldType, Kind
-from thalweg.flow.operators.agg import Aggregate, Part, bind
+from thalweg.flow.operators.agg import Aggregate
+from thalweg.flow.operators.aggregates import Part, bind_all
+from thalweg.flow.operators.aggregates.parts import whole_row
 from thalweg.flow.operators.nodes import Collects
 from thalweg.flow.records import Field, Schema
 from thalweg.flow.state_class import StateSpec, make_state
@@ -52,7 +56,7 @@ def spare_name(wanted: str, taken: Sequence[str]) -> str:
     return wanted
 
 
-def _output(operator: str, fields: Sequence[Field], name: str) -> Schema:
+def output(operator: str, fields: Sequence[Field], name: str) -> Schema:
     names = [field.name for field in fields]
     for one in names:
         if names.count(one) > 1:
@@ -62,16 +66,8 @@ def _output(operator: str, fields: Sequence[Field], name: str) -> Schema:
     return Schema.make_record(name, fields)
 
 
-def _body(lines: Sequence[str], indent: str = "    ") -> str:
+def body(lines: Sequence[str], indent: str = "    ") -> str:
     return "".join(f"{indent}{line}\n" for line in lines)
-
-
-def _bind_all(aggregates: Mapping[str, Aggregate], row: Schema, operator: str) -> dict[str, Part]:
-    if not aggregates:
-        raise BuildError(
-            f"operator {operator!r}: say what to compute, for example n=tw.agg.count(), or pass a function"
-        )
-    return {name: bind(name, one, row, operator) for name, one in aggregates.items()}
 
 
 def asked_of(
@@ -89,9 +85,27 @@ def asked_of(
     }
 
 
-def _scope(item: Schema, out: Schema, **constants: int) -> dict[str, Any]:
+def scope_of(
+    item: Schema, out: Schema, parts: Mapping[str, Part], **constants: Any
+) -> dict[str, Any]:
     """What the texts of aggregates may name."""
-    return {**constants, "ITEM": item.make, "Out": out.cls}
+    named = {name: one for part in parts.values() for name, one in part.scope.items()}
+    fixed = {"ITEM": item.make, "Row": item.cls, "Out": out.cls, "math": math}
+    return {**constants, **fixed, **named}
+
+
+def updates(parts: Mapping[str, Part]) -> list[str]:
+    """The lines by which a row goes into the aggregates."""
+    return [line for part in parts.values() for line in part.taking(part.update)]
+
+
+def state_fields(parts: Mapping[str, Part]) -> list[Field]:
+    return [field for part in parts.values() for field in part.state]
+
+
+def keys_of(key: Sequence[Field]) -> list[str]:
+    """The key's fields as expressions of a timer's ``key``."""
+    return ["key"] if len(key) == 1 else [f"key[{i}]" for i in range(len(key))]
 
 
 def window(
@@ -101,6 +115,7 @@ def window(
     start: Field,
     size: int,
     aggregates: Mapping[str, Aggregate],
+    early: Early | None = None,
 ) -> MadeFunctions:
     """A window with aggregates: gives (key fields, start, end, results) when the window ends.
 
@@ -111,25 +126,64 @@ def window(
         start: the field that holds the window's start.
         size: length of the window.
         aggregates: result name to aggregate.
+        early: when there are results before the window ends; each result then says whether it is one.
     """
-    parts = _bind_all(aggregates, item, operator)
+    parts = bind_all(aggregates, item, operator)
     time = start.type
-    bounds = [Field("start", time), Field("end", time)]
+    marked = [Field("early", FieldType(Kind.BOOL))] if early else []
+    bounds = [Field("start", time), Field("end", time), *marked]
     results = [Field(name, part.result) for name, part in parts.items()]
-    out = _output(operator, [*key, *bounds, *results], "Window")
-    state = make_state("WindowState", [_timer(), *(f for p in parts.values() for f in p.state)])
+    out = output(operator, [*key, *bounds, *results], "Window")
+    counted = [Field("early_", FieldType(Kind.INT), 0)] if early else []
+    state = make_state("WindowState", [timer_field(), *counted, *state_fields(parts)])
     keys = [f"key[{i}]" for i in range(len(key))] if key else []
     first = f"key[{len(key)}]" if key else "key"
-    values = ", ".join([*keys, first, "time + 1", *(part.value for part in parts.values())])
+    values = [part.value for part in parts.values()]
+    lines = [f"state.timer = row.{start.name} + SIZE - 1", *updates(parts)]
+    scope = scope_of(item, out, parts, SIZE=size)
+    if early is not None:
+        lines += early.lines(f"row.{start.name}", values)
+        scope |= early.scope
+    given = ", ".join([*keys, first, "time + 1", *(["False"] if early else []), *values])
     text = (
         "def update(state, row):\n"
-        + _body([f"state.timer = row.{start.name} + SIZE - 1"])
-        + _body([line for part in parts.values() for line in part.update])
-        + f"def close(state, key, time):\n    return Out({values})\n"
+        + body(lines)
+        + f"def close(state, key, time):\n    return Out({given})\n"
     )
-    made = make_functions(operator, text, _scope(item, out, SIZE=size))
+    made = make_functions(operator, text, scope)
     asked = {"size": size, "aggregates": asked_of(aggregates, parts)}
     return MadeFunctions(made["update"], made["close"], state, out, asked=asked)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Early:
+    """Early results of a window: with every so many-th row, or with the first row of each stretch of time.
+
+    Attributes:
+        rows: with every so many-th row.
+        every: with the first row in each stretch of this length but the window's first.
+        time: the field that has the row's time.
+        keys: the key's fields as expressions of a row.
+        scope: what these name.
+    """
+
+    rows: int
+    every: int
+    time: str
+    keys: Sequence[str]
+    scope: Mapping[str, Any]
+
+    def lines(self, start: str, values: Sequence[str]) -> list[str]:
+        """The lines that put one out behind a row."""
+        given = ", ".join([*self.keys, start, f"{start} + SIZE", "True", *values])
+        if self.rows:
+            mark = ["state.early_ += 1"]
+            test = f"state.early_ % {self.rows} == 0"
+        else:
+            mark = [f"stretch = (row.{self.time} - {start}) // {self.every}"]
+            test = "stretch > state.early_"
+        keep = [] if self.rows else ["    state.early_ = stretch"]
+        return [*mark, f"if {test}:", *keep, f"    return Out({given})", "return None"]
 
 
 def sessions(
@@ -137,43 +191,87 @@ def sessions(
     item: Schema,
     key: Sequence[Field],
     time: Field,
-    gap: int,
+    gap: int | Callable[[Any], Any],
     aggregates: Mapping[str, Aggregate],
 ) -> MadeFunctions:
     """Sessions with aggregates: gives (key fields, start, end, results) when ``gap`` has passed without a row.
 
-    ``end`` is the time of the last row; a row exactly ``gap`` after the last one still joins.
+    ``end`` is the time of the last row; a row exactly ``gap`` after the last one still joins. A gap may be a function
+    of the row: then a session goes on as long as the gap of one of its rows does.
     """
-    parts = _bind_all(aggregates, item, operator)
+    parts = bind_all(aggregates, item, operator, may_be_none=True)
     bounds = [Field("start", time.type), Field("end", time.type)]
     results = [Field(name, part.result) for name, part in parts.items()]
-    out = _output(operator, [*key, *bounds, *results], "Session")
-    # No aggregate's state can have these names: theirs end in _, _sum, _n or _seen.
+    out = output(operator, [*key, *bounds, *results], "Session")
+    # No aggregate's state can have these names: theirs end in _, _sum, _n, _by, _seen and the like.
     own = [
-        _timer(),
+        timer_field(),
         Field("first", time.type, 0),
         Field("last", time.type, 0),
         Field("open", FieldType(Kind.BOOL), False),
     ]
-    state = make_state("SessionState", [*own, *(f for p in parts.values() for f in p.state)])
-    keys = ["key"] if len(key) == 1 else [f"key[{i}]" for i in range(len(key))]
+    state = make_state("SessionState", [*own, *state_fields(parts)])
+    keys = keys_of(key)
     values = ", ".join([*keys, "state.first", "state.last", *(p.value for p in parts.values())])
     text = (
         "def update(state, row):\n"
-        + _body(
+        + body([*(_until(time, item) if callable(gap) else [])])
+        + body(
             [
                 "if not state.open:",
                 f"    state.first = row.{time.name}",
+                *(["    state.timer = until"] if callable(gap) else []),
                 "    state.open = True",
                 f"state.last = row.{time.name}",
-                f"state.timer = row.{time.name} + GAP",
+                *(_LATER if callable(gap) else [f"state.timer = row.{time.name} + GAP"]),
             ]
         )
-        + _body([line for part in parts.values() for line in part.update])
+        + body(updates(parts))
         + f"def close(state{', key' if key else ''}, time):\n    return Out({values})\n"
     )
-    made = make_functions(operator, text, _scope(item, out, GAP=gap))
-    asked = {"gap": gap, "aggregates": asked_of(aggregates, parts)}
+    made = make_functions(operator, text, scope_of(item, out, parts, GAP=gap))
+    asked = {
+        "gap": "a function" if callable(gap) else gap,
+        "aggregates": asked_of(aggregates, parts),
+    }
+    return MadeFunctions(made["update"], made["close"], state, out, asked=asked)
+
+
+#: A session's timer goes forward only.
+_LATER: Final = ("if until > state.timer:", "    state.timer = until")
+
+
+def _until(time: Field, item: Schema) -> list[str]:
+    """Lines that say until when the row's own gap lasts."""
+    return [
+        f"gap = GAP({whole_row(item)})",
+        "if gap < 0:",
+        '    raise ValueError("the gap of a session is negative")',
+        f"until = row.{time.name} + gap",
+    ]
+
+
+def whole(
+    operator: str,
+    item: Schema,
+    key: Sequence[Field],
+    end: int,
+    aggregates: Mapping[str, Aggregate],
+) -> MadeFunctions:
+    """Aggregates over all rows of a key: gives (key fields, results) at the end of the input."""
+    parts = bind_all(aggregates, item, operator)
+    results = [Field(name, part.result) for name, part in parts.items()]
+    out = output(operator, [*key, *results], "Total")
+    state = make_state("TotalState", [timer_field(), *state_fields(parts)])
+    values = ", ".join([*(keys_of(key) if key else []), *(p.value for p in parts.values())])
+    text = (
+        "def update(state, row):\n"
+        + body(["state.timer = END"])
+        + body(updates(parts))
+        + f"def close(state{', key' if key else ''}, time):\n    return Out({values})\n"
+    )
+    made = make_functions(operator, text, scope_of(item, out, parts, END=end))
+    asked = {"aggregates": asked_of(aggregates, parts)}
     return MadeFunctions(made["update"], made["close"], state, out, asked=asked)
 
 
@@ -196,7 +294,7 @@ def collect(
     """
     held = FieldType(Kind.LIST, item=FieldType(Kind.RECORD, record=item))
     fields = [
-        _timer(),
+        timer_field(),
         Field("first_", time.type, 0),
         Field("last_", time.type, 0),
         Field("rows_", held, []),
@@ -210,7 +308,7 @@ def collect(
     answer = f"CALL({key}, state.first_, {end}, state.rows_)"
     text = (
         "def update(state, row):\n"
-        + _body(
+        + body(
             [
                 "if not state.rows_:",
                 f"    state.first_ = {first}",
@@ -245,7 +343,7 @@ def dedupe(
         Field("content_", FieldType(Kind.INT), 0),
     ]
     if time is not None:
-        fields.insert(0, _timer())
+        fields.insert(0, timer_field())
     state = make_state("DedupeState", fields)
     values = ", ".join(f"row.{name}" for name in record.names)
     lines = [
@@ -259,9 +357,7 @@ def dedupe(
         f"return Out({values}, False)",
     ]
     text = (
-        "def keep(state, row):\n"
-        + _body(lines)
-        + "def forget(state, key, time):\n    return None\n"
+        "def keep(state, row):\n" + body(lines) + "def forget(state, key, time):\n    return None\n"
     )
     made = make_functions(operator, text, {"WITHIN": within, "Out": out.cls})
     forget = made["forget"] if time is not None else None
@@ -282,6 +378,5 @@ def split_conflicts(operator: str, deduped: Schema, record: Schema) -> tuple[Any
     return made["kept"], made["conflicting"], made["record"]
 
 
-def _timer() -> Field:
-
+def timer_field() -> Field:
     return Field("timer", FieldType(Kind.TIMER), NEVER)

@@ -1,0 +1,171 @@
+"""Aggregates that pick a row or a value: the least, the greatest, the first, the last, the best ``k``.
+
+NaN is greater than every number; of equal rows the first one wins.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from thalweg.flow.fields.field_types import FieldType, Kind
+from thalweg.flow.operators.aggregates.parts import (
+    Asked,
+    Part,
+    flag,
+    holder,
+    is_shaped,
+    whole_row,
+)
+from thalweg.flow.records import Field, Schema
+
+
+def need_order(asked: Asked, field: str) -> FieldType:
+    """The type of a field whose values are compared."""
+    kind = asked.row.field(field).type
+    if kind.kind in (Kind.LIST, Kind.RECORD):
+        raise asked.refuse(
+            f"{asked.aggregate.verb} cannot compare {asked.row.name}.{field}, which is {kind}"
+        )
+    if is_shaped(kind, "json"):
+        raise asked.refuse(f"{asked.aggregate.verb} cannot compute with {field}, which is {kind}")
+    return kind
+
+
+def _better(kind: FieldType, given: str, held: str, *, least: bool) -> str:
+    """The test that a value comes before the one that is held."""
+    better, greater = (f"{given} < {held}", held) if least else (f"{given} > {held}", given)
+    return f"{better} or {greater} != {greater}" if kind.kind is Kind.FLOAT else better
+
+
+def extreme(asked: Asked) -> Part:
+    """The least or the greatest value; 0.0 for -0.0, so that it does not depend on the order of the rows."""
+    kind, name = need_order(asked, str(asked.aggregate.field)), asked.name
+    least = asked.aggregate.verb == "min"
+    plain = dataclasses.replace(kind, optional=False)
+    held, seen = f"state.{name}_", f"state.{name}_seen"
+    text = f"{held} + 0.0" if kind.kind is Kind.FLOAT else held
+
+    def take(given: str, also: str = "") -> tuple[str, ...]:
+        test = f"not {seen} or {_better(kind, given, held, least=least)}"
+        return (
+            f"if {f'{also} and ({test})' if also else test}:",
+            f"    {held} = {given}",
+            f"    {seen} = True",
+        )
+
+    return Part(
+        (holder(f"{name}_", plain), flag(f"{name}_seen")),
+        dataclasses.replace(kind, optional=asked.may_lack),
+        take(asked.given),
+        f"{text} if {seen} else None" if asked.may_lack else text,
+        merge=take(f"other.{name}_", f"other.{name}_seen"),
+    )
+
+
+def _picked(asked: Asked) -> tuple[FieldType, str]:
+    """What is kept of a row: a field, or all of it."""
+    if asked.aggregate.field is None:
+        return FieldType(Kind.RECORD, record=asked.row), whole_row(asked.row)
+    return asked.kind, asked.given
+
+
+def edge(asked: Asked) -> Part:
+    """The first or the last value, or row."""
+    kind, given = _picked(asked)
+    name, first = asked.name, asked.aggregate.verb == "first"
+    held, seen = f"state.{name}_", f"state.{name}_seen"
+
+    def take(given: str, also: str = "") -> tuple[str, ...]:
+        tests = [*([also] if also else []), *([f"not {seen}"] if first else [])]
+        lines = (f"{held} = {given}", f"{seen} = True")
+        if not tests:
+            return lines
+        return (f"if {' and '.join(tests)}:", *(f"    {line}" for line in lines))
+
+    return Part(
+        (holder(f"{name}_", dataclasses.replace(kind, optional=False)), flag(f"{name}_seen")),
+        dataclasses.replace(kind, optional=asked.may_lack),
+        take(given),
+        f"{held} if {seen} else None" if asked.may_lack else held,
+        merge=take(f"other.{name}_", f"other.{name}_seen"),
+    )
+
+
+def by_extreme(asked: Asked) -> Part:
+    """A field of the row, or the row, whose value in another field is the least or the greatest."""
+    kind, given = _picked(asked)
+    by_name = str(asked.aggregate.by)
+    by, name, least = need_order(asked, by_name), asked.name, asked.aggregate.verb == "min_by"
+    held, best, seen = f"state.{name}_", f"state.{name}_by", f"state.{name}_seen"
+
+    def take(given: str, given_by: str, also: str = "") -> tuple[str, ...]:
+        test = f"not {seen} or {_strictly(by, given_by, best, least=least)}"
+        return (
+            f"if {f'{also} and ({test})' if also else test}:",
+            f"    {held} = {given}",
+            f"    {best} = {given_by}",
+            f"    {seen} = True",
+        )
+
+    may_lack = by.optional or asked.aggregate.where is not None
+    return Part(
+        (
+            holder(f"{name}_", kind),
+            holder(f"{name}_by", dataclasses.replace(by, optional=False)),
+            flag(f"{name}_seen"),
+        ),
+        dataclasses.replace(kind, optional=kind.optional or may_lack),
+        take(given, f"row.{by_name}"),
+        f"{held} if {seen} else None" if may_lack and not kind.optional else held,
+        present=f"row.{by_name} is not None" if by.optional else "",
+        merge=take(f"other.{name}_", f"other.{name}_by", f"other.{name}_seen"),
+        reads=asked.row.names if asked.aggregate.field is None else (asked.aggregate.field, by_name),
+    )  # fmt: skip
+
+
+def _strictly(kind: FieldType, given: str, held: str, *, least: bool) -> str:
+    """As :func:`_better`, but of two NaN none comes before the other."""
+    test = _better(kind, given, held, least=least)
+    if kind.kind is not Kind.FLOAT:
+        return test
+    plain, greater, other = (
+        (f"{given} < {held}", held, given) if least else (f"{given} > {held}", given, held)
+    )
+    return f"{plain} or ({greater} != {greater} and {other} == {other})"
+
+
+def top_k(asked: Asked) -> Part:
+    """The best ``k`` rows, best first; with ties all that are as good as the last of them."""
+    name, field, k = asked.name, str(asked.aggregate.field), asked.aggregate.k
+    kind = need_order(asked, field)
+    held = FieldType(Kind.LIST, item=FieldType(Kind.RECORD, record=asked.row))
+    rows, by = f"state.{name}_", f"one.{field}"
+    if kind.kind is Kind.FLOAT:
+        by = f"({by} != {by}, {by})"  # NaN first
+    worst = f"{rows}[len({rows}) - 1].{field}"
+    take = (
+        f"{rows}.append({whole_row(asked.row)})",
+        f"{rows}.sort(key=lambda one: {by}, reverse=True)",
+        *(_with_ties(rows, field, k, kind) if asked.aggregate.ties else (f"del {rows}[{k}:]",)),
+    )
+    below = f"{asked.given} < {worst}" if asked.aggregate.ties else f"{asked.given} <= {worst}"
+    update = (f"if len({rows}) < {k} or not {below}:", *(f"    {line}" for line in take))
+    return Part((Field(f"{name}_", held, []),), held, update, rows, reads=asked.row.names)
+
+
+def _with_ties(rows: str, field: str, k: int, kind: FieldType) -> tuple[str, ...]:
+    """Lines that drop the rows behind the k-th that are worse than it."""
+    kth, last = f"{rows}[{k - 1}].{field}", f"{rows}[len({rows}) - 1].{field}"
+    differ = f"{last} != {kth}"
+    if kind.kind is Kind.FLOAT:
+        differ += f" and ({last} == {last} or {kth} == {kth})"
+    return (f"while len({rows}) > {k} and {differ}:", f"    {rows}.pop()")
+
+
+def reads_of(asked: Asked) -> tuple[str, ...]:
+    """The fields that an aggregate reads: the named one, or all."""
+    return asked.row.names if asked.aggregate.field is None else (asked.aggregate.field,)
+
+
+def record_of(row: Schema) -> FieldType:
+    return FieldType(Kind.RECORD, record=row)
