@@ -37,7 +37,7 @@ class Change:
         state: by operator, what its state then is, as rows without field names.
         refused: or else what the refusal says, a pattern.
         drop: the argument.
-        rows: by source, before and all.
+        rows: of the other flow, the rows of each source, where they are others.
     """
 
     before: Make
@@ -46,13 +46,14 @@ class Change:
     state: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
     refused: str = ""
     drop: tuple[str, ...] = ()
+    rows: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
 
     def check(self, checkpoint: Path, inputs: Mapping[str, Sequence[Any]]) -> None:
         """Makes a checkpoint, and starts the other flow on it."""
         before = self.before()
         tw.run(before, _inputs(before, inputs), checkpoint=checkpoint, end="keep", every=0)
         there = bytes_of(checkpoint)
-        after = self.after()
+        after, inputs = self.after(), {**inputs, **self.rows}
         found = tw.checkpoint.diff(str(checkpoint), after, drop=self.drop)
         assert bytes_of(checkpoint) == there
         said = {change.name: change.kind for change in found.changes}

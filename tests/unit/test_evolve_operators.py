@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.unit.evolve_kit import Change, check_all
+import pytest
+from tests.unit.evolve_kit import Change, bytes_of, check_all
 
 import thalweg as tw
+from thalweg.checkpoint import record as records
+from thalweg.checkpoint.inspect import read_state
+from thalweg.checkpoint.paths import resolve
 
 SECOND = 1_000_000
 
@@ -83,12 +88,12 @@ def dedupe(within: Any, record: Any = Sale) -> Any:
     )
 
 
-def join(within: Any, **options: Any) -> Any:
+def join(within: Any, record: Any = Sale, **options: Any) -> Any:
     def body(made: tw.Flow, rows: Any) -> None:
         other = made.source("shops", Sale, order_by="ts")
         rows.join(other, on="shop", within=within, name="j", **options).sink("out")
 
-    return flow(body)
+    return flow(body, record=record)
 
 
 def two(names: tuple[str, ...], **options: Any) -> Any:
@@ -353,6 +358,199 @@ SOURCES = {
 }
 
 
+@tw.state
+class Kept:
+    seen: int = 0
+    last: str = ""
+
+
+async def counted(rows: tw.Input[Sale], out: tw.Output[Sale], kept: Kept) -> None:
+    """Of two rows the second one."""
+    while await tw.wait_for_all({rows: 2}):
+        rows.pop()
+        row = rows.pop()
+        kept.seen += 2
+        kept.last = row.shop
+        await out.push(row._replace(amount=kept.seen))
+
+
+def shorter(old: Any) -> Any:
+    return {"pairs": old["seen"] // 2}
+
+
+@tw.state(migrate=shorter)
+class Pairs:
+    pairs: int = 0
+
+
+async def paired(rows: tw.Input[Sale], out: tw.Output[Sale], kept: Pairs) -> None:
+    while await tw.wait_for_all({rows: 2}):
+        rows.pop()
+        kept.pairs += 1
+        await out.push(rows.pop()._replace(amount=kept.pairs))
+
+
+async def with_switch(
+    rows: tw.Input[Sale], switch: tw.Control[Sale], out: tw.Output[Sale], kept: Kept
+) -> None:
+    while await tw.wait_for_all({rows: 2}):
+        rows.pop()
+        await out.push(rows.pop())
+
+
+def coroutine(function: Any, **inputs: str) -> Any:
+    def body(made: tw.Flow, rows: Any) -> None:
+        more = {port: made.source(name, Sale, order_by="ts") for port, name in inputs.items()}
+        odd = rows.filter(lambda row: row.amount != 7)
+        made.operator("loop", function, rows=odd, **more).sink("out")
+
+    return flow(body)
+
+
+async def fed(
+    rows: tw.Input[Sale], back: tw.Control[Sale], out: tw.Output[Sale], kept: Kept
+) -> None:
+    while await tw.wait_for_all(rows):
+        while len(back):
+            kept.seen += back.pop().amount
+        await out.push(rows.pop())
+
+
+async def fed_pairs(
+    rows: tw.Input[Sale], back: tw.Control[Sale], out: tw.Output[Sale], kept: Pairs
+) -> None:
+    while await tw.wait_for_all(rows):
+        await out.push(rows.pop())
+
+
+def feedback(function: Any) -> Any:
+    def body(made: tw.Flow, rows: Any) -> None:
+        back = made.feedback("back", Sale)
+        out = made.operator("loop", function, rows=rows, back=back)
+        counts = out.key_by("shop").process(count, state=Count, name="sums")
+        back.connect(counts)
+        counts.sink("out")
+
+    return flow(body)
+
+
+@tw.state
+class Alarm:
+    timer: tw.Timer = tw.NEVER
+    n: int = 0
+
+
+@tw.state(migrate=lambda old: {"timer": old["timer"], "many": old["n"] > 3})
+class Later:
+    many: bool = False
+    timer: tw.Timer = tw.NEVER
+
+
+def arm(state: Any, row: Sale) -> None:
+    state.timer = row.ts + 100
+    if hasattr(state, "n"):
+        state.n += 1
+
+
+def fire(state: Any, key: str, time: int) -> Sale:
+    return Sale(time, key, int(getattr(state, "many", False)))
+
+
+def alarm(cls: Any, **timed: Any) -> Any:
+    return flow(
+        lambda _, rows: (
+            rows.key_by("shop").process(arm, state=cls, on_timer=fire, name="t").sink("out")
+        )
+    )
+
+
+def no_wait(record: Any, **options: Any) -> Any:
+    return flow(lambda _, rows: rows.sink("out"), record=record, **options)
+
+
+SIXTH = {"ts": dt.datetime(1970, 1, 1, 0, 0, 6, tzinfo=dt.UTC), "shop": "a", "amount": 6}
+WAITING = {
+    "a wider record": Change(
+        flow(by_shop(), lateness=3 * SECOND),
+        flow(by_shop(), record=Wide, lateness=3 * SECOND),
+        {"sales": "converted", "sums": "same"},
+        {"sums": [("a", 3), ("b", 2)]},
+        rows={"sales": WIDE},
+    ),
+    "a field that waiting rows lack": Change(
+        flow(by_shop(), lateness=3 * SECOND),
+        flow(by_shop(), record=Strict, lateness=3 * SECOND),
+        refused="source 'sales', field note: str: rows that wait do not have it",
+        rows={"sales": STRICT},
+    ),
+    "no rows wait": Change(
+        flow(by_shop()),
+        flow(by_shop(), record=Strict),
+        {"sales": "changed"},
+        rows={"sales": STRICT},
+    ),
+    "order_by": Change(
+        ordered("3 seconds"),
+        ordered("3 seconds", Wide),
+        {"o": "converted"},
+        rows={"sales": WIDE},
+    ),
+    "rows of windows": Change(
+        flow(
+            lambda _, rows: (
+                rows.key_by("shop").window("20 seconds", shown, name="w", into=Sale).sink("out")
+            )
+        ),
+        flow(
+            lambda _, rows: (
+                rows.key_by("shop").window("20 seconds", shown, name="w", into=Sale).sink("out")
+            ),
+            record=Wide,
+        ),
+        {"w": "converted"},
+        rows={"sales": WIDE},
+    ),
+    "rows of joins": Change(
+        join("9 seconds"), join("9 seconds", record=Wide), {"j": "converted"}, rows={"sales": WIDE}
+    ),
+    "what dedupe compares": Change(
+        dedupe("9 seconds"),
+        dedupe("9 seconds", Wide),
+        refused="'d', the fields that are compared: the checkpoint has",
+        rows={"sales": WIDE},
+    ),
+    "a coroutine": Change(
+        coroutine(counted),
+        coroutine(paired),
+        {"loop": "migrated"},
+        {"loop": [(3, [SIXTH], 6 * SECOND, False)]},
+    ),
+    "another input": Change(
+        coroutine(counted),
+        coroutine(with_switch, switch="shops"),
+        {"loop": "converted", "shops": "new"},
+    ),
+    "an input less": Change(
+        coroutine(with_switch, switch="shops"),
+        coroutine(counted),
+        refused="'loop', inputs: the checkpoint has rows, switch, the flow has rows",
+        drop=("shops",),
+    ),
+    "a loop of feedback": Change(
+        feedback(fed),
+        feedback(fed_pairs),
+        {"loop": "migrated", "sums": "same"},
+        {"sums": [("a", 4), ("b", 4)]},
+    ),
+    "a timer": Change(
+        alarm(Alarm),
+        alarm(Later),
+        {"t": "migrated"},
+        {"t": [("b", False, 7 * SECOND + 100)]},
+    ),
+}
+
+
 def test_operators(tmp_path: Path) -> None:
     """Operators are known by their name, and hold what they did."""
     check_all(OPERATORS, tmp_path, INPUTS)
@@ -364,5 +562,82 @@ def test_built_in(tmp_path: Path) -> None:
 
 
 def test_sources(tmp_path: Path) -> None:
-    """Sources, and the rows that wait at them."""
+    """Sources come and go; a new one that joins others begins where they are."""
     check_all(SOURCES, tmp_path, INPUTS)
+    checkpoint = tmp_path / "late"
+    before, after = with_sources(merged=True)(), with_sources("shops", merged=True)()
+    tw.run(before, {"sales": ROWS}, checkpoint=checkpoint, end="keep")
+    more = [*ROWS, Sale(20 * SECOND, "c", 0)]
+    inputs = {"sales": more, "shops": more}
+    result = tw.run(after, inputs, checkpoint=checkpoint)
+    # Those up to the last that had passed.
+    assert result.rows("more 0") == ROWS
+    assert [(row.shop, row.amount) for row in result.rows("out")] == [("c", 1), ("c", 2)]
+
+
+def test_waiting(tmp_path: Path) -> None:
+    """Rows that are held, states of loops, timers."""
+    check_all(WAITING, tmp_path, INPUTS)
+
+
+def test_sources_of_a_batch_that_was_begun(tmp_path: Path) -> None:
+    """Sources do not change where a batch of the old ones has been planned; what else changes is done."""
+    one = with_sources("shops")()
+    _begun(one, INPUTS_OF_TWO, tmp_path)
+    tw.run(one, INPUTS_OF_TWO, checkpoint=tmp_path, end="keep")
+    more = {name: [*rows, Sale(99 * SECOND, "a", 1)] for name, rows in INPUTS_OF_TWO.items()}
+    _begun(one, more, tmp_path)
+    there = bytes_of(tmp_path)
+    with pytest.raises(tw.CheckpointMismatch, match="batch 1 was begun with those that there were"):
+        tw.run(with_sources()(), {"sales": more["sales"]}, checkpoint=tmp_path, drop=("shops",))
+    assert bytes_of(tmp_path) == there
+    tw.run(one, more, checkpoint=tmp_path, end="keep")
+    tw.run(
+        with_sources()(), {"sales": more["sales"]}, checkpoint=tmp_path, drop=("shops",), end="keep"
+    )
+    assert read_state(str(tmp_path), "sums").to_pylist()[0] == {"shop": "a", "n": 5}
+
+
+INPUTS_OF_TWO = {"sales": ROWS, "shops": ROWS}
+
+
+def _begun(made: tw.Flow, inputs: Any, checkpoint: Path) -> None:
+    """A batch is planned, and its run ends."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("thalweg.embedded.durable.outputs.DurableOutputs.write", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tw.run(made, inputs, checkpoint=checkpoint, end="keep")
+
+
+def _interrupted(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_savepoints(tmp_path: Path) -> None:
+    """A copy is where the checkpoint was: it goes on alike; what is no place or no batch is refused."""
+    flow_one, checkpoint = flow(by_shop())(), tmp_path / "checkpoint"
+    for rows in (3, 5, 8):
+        tw.run(flow_one, {"sales": ROWS[:rows]}, checkpoint=checkpoint, end="keep", every=0)
+    there = bytes_of(checkpoint)
+    newest = records.batches(*resolve(f"{checkpoint}/thalweg"))
+    for batch, held in ((None, 4), (newest[0], 3)):
+        copy = tmp_path / f"copy {batch}"
+        made = tw.checkpoint.copy(str(checkpoint), str(copy), batch=batch)
+        assert made.batch == (newest[-1] if batch is None else batch)
+        assert made.files == len(bytes_of(copy))
+        assert bytes_of(checkpoint) == there
+        assert read_state(str(copy), "sums").to_pylist()[0] == {"shop": "a", "n": held}
+        result = tw.run(flow_one, {"sales": ROWS}, checkpoint=copy)
+        assert [row.amount for row in result.rows("out")][-2:] == ([] if batch is None else [4, 4])
+        with pytest.raises(tw.CheckpointError, match="has files; give a folder"):
+            tw.checkpoint.copy(str(checkpoint), str(copy))
+    with pytest.raises(tw.CheckpointError, match="has not the batch 77"):
+        tw.checkpoint.copy(str(checkpoint), str(tmp_path / "no"), batch=77)
+    with pytest.raises(tw.CheckpointError, match="lies in the checkpoint"):
+        tw.checkpoint.copy(str(checkpoint), str(checkpoint / "in"))
+    # A copy that was not finished is no checkpoint.
+    copy = tmp_path / "copy"
+    tw.checkpoint.copy(str(checkpoint), str(copy))
+    (copy / "thalweg" / "thalweg.json").unlink()
+    with pytest.raises(tw.CheckpointError, match=r"thalweg\.json is missing"):
+        tw.run(flow_one, {"sales": ROWS}, checkpoint=copy)
