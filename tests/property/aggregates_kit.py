@@ -88,7 +88,9 @@ def gap_of(row: Event) -> int:
 def _window(keyed: Any, param: int, name: str) -> Any:
     early: tuple[dict[str, Any], ...] = ({}, {"early": 2}, {"early_rows": 2}, {"early_rows": 1})
     every = 3 if param % 2 else None
-    return keyed.window(6, every=every, name=name, **early[param % 4], **(TOP if param % 3 else MANY))
+    return keyed.window(
+        6, every=every, name=name, **early[param % 4], **(TOP if param % 3 else MANY)
+    )
 
 
 def _sessions(keyed: Any, param: int, name: str) -> Any:

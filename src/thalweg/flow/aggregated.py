@@ -25,7 +25,7 @@ class AggregateVerbs(KeyedParts[Row, KeyValue]):
     def aggregate(self, *, name: str | None = None, **aggregates: Aggregate) -> Stream[Any]:
         """Aggregates over all rows of a key: (key fields, results), once, when the input has ended.
 
-        An input that never ends gives nothing; :meth:`rolling` gives a result with each row. The stream needs event time.
+        An input that never ends gives nothing; :meth:`rolling` gives a result with each row. It needs event time.
         """
         label = label_of(name, "aggregate")
         self._need_whole_keys(label, "it has all rows of a key in one state")

@@ -91,7 +91,8 @@ class KeyedParts(Generic[Row, KeyValue]):
             timing or timing_of(stream),
             made.collects,
         )
-        return flow._add(node, stream.time, stream._own_keeping(*kept))
+        given = flow._add(node, stream.time, stream._own_keeping(*kept))
+        return given if made.packs is None else added.pack(given, label, made.packs)
 
     def _ordered(self, label: str) -> Stream[Any]:
         """The stream as the operator ``label`` reads it: where time is each key's own, with its rows in order."""

@@ -9,13 +9,14 @@ from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.aggregates import bind_all
 from thalweg.flow.operators.aggregates.own import inside
-from thalweg.flow.operators.aggregates.parts import whole_row
+from thalweg.flow.operators.aggregates.parts import results_of, values_of, whole_row
 from thalweg.flow.operators.nodes import Key
 from thalweg.flow.operators.windows import (
     MadeFunctions,
     body,
     make_functions,
     output,
+    packs_of,
     scope_of,
     state_fields,
     updates,
@@ -38,14 +39,13 @@ def count_window(
     """
     parts = bind_all(aggregates, item, operator)
     bounds = [] if time is None else [Field("start", time.type), Field("end", time.type)]
-    results = [Field(name, part.result) for name, part in parts.items()]
-    out = output(operator, [*key.fields, *bounds, *results], "CountWindow")
+    out = output(operator, [*key.fields, *bounds, *results_of(parts)], "CountWindow")
     first = [] if time is None else [Field("first_", time.type, 0)]
     counted = Field("rows_", FieldType(Kind.INT), 0)
     state = make_state("CountState", [counted, *first, *state_fields(parts)])
     keys, scope = keys_in_row(key, item)
     ends = [] if time is None else ["state.first_", f"row.{time.name}"]
-    values = ", ".join([*keys, *ends, *(part.value for part in parts.values())])
+    values = ", ".join([*keys, *ends, *(one for part in parts.values() for one in values_of(part))])
     began = [] if time is None else ["if state.rows_ == 0:", f"    state.first_ = row.{time.name}"]
     lines = [
         *began,
@@ -58,7 +58,13 @@ def count_window(
     ]
     text = "def update(state, row):\n" + body(lines)
     named = scope_of(item, out, parts, ROWS=rows, drop=drop, **scope)
-    return MadeFunctions(make_functions(operator, text, named)["update"], None, state, out)
+    return MadeFunctions(
+        make_functions(operator, text, named)["update"],
+        None,
+        state,
+        out,
+        packs=packs_of(out, parts),
+    )
 
 
 def keys_in_row(key: Key, item: Schema) -> tuple[list[str], dict[str, Any]]:

@@ -15,12 +15,20 @@ from thalweg.errors import BuildError
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.aggregates import Part, bind_all
-from thalweg.flow.operators.aggregates.parts import all_renamed, flag, guarded, renamed
+from thalweg.flow.operators.aggregates.parts import (
+    all_renamed,
+    flag,
+    guarded,
+    renamed,
+    results_of,
+    values_of,
+)
 from thalweg.flow.operators.windows import (
     MadeFunctions,
     body,
     make_functions,
     output,
+    packs_of,
     scope_of,
     spare_name,
     timer_field,
@@ -62,15 +70,16 @@ def rolling(
     """
     parts = bind_all(aggregates, item, operator)
     made = _Rolling(operator, item, time, reach, parts)
-    results = [Field(name, part.result) for name, part in parts.items()]
-    out = output(operator, [*item.fields, *results], "Rolling")
+    out = output(operator, [*item.fields, *results_of(parts)], "Rolling")
     state = make_state("RollingState", made.fields())
     text = "def update(state, row):\n" + body(made.update())
     if reach.within is not None:
         text += f"def forget(state{', key' if keyed else ''}, time):\n    return None\n"
     scope = scope_of(item, out, parts, ROWS=reach.rows, WITHIN=reach.within, Held=made.held.cls)
     functions = make_functions(operator, text, scope)
-    return MadeFunctions(functions["update"], functions.get("forget"), state, out)
+    return MadeFunctions(
+        functions["update"], functions.get("forget"), state, out, packs=packs_of(out, parts)
+    )
 
 
 class _Rolling:
@@ -216,8 +225,9 @@ class _Rolling:
                 front += all_renamed(part.merge, state="r_", other="state.")
             lines += guarded("state.left_ > 0", front)
         values = [
-            renamed(part.value, state="r_") if name in self.stacked else part.value
+            renamed(one, state="r_") if name in self.stacked else one
             for name, part in self.parts.items()
+            for one in values_of(part)
         ]
         given = ", ".join([*(f"row.{name}" for name in self.item.names), *values])
         return [*lines, f"return Out({given})"]
