@@ -40,18 +40,18 @@ def count_window(
     parts = bind_all(aggregates, item, operator)
     bounds = [] if time is None else [Field("start", time.type), Field("end", time.type)]
     out = output(operator, [*key.fields, *bounds, *results_of(parts)], "CountWindow")
-    first = [] if time is None else [Field("first_", time.type, 0)]
-    counted = Field("rows_", FieldType(Kind.INT), 0)
+    first = [] if time is None else [Field("began", time.type, 0)]
+    counted = Field("number", FieldType(Kind.INT), 0)
     state = make_state("CountState", [counted, *first, *state_fields(parts)])
     keys, scope = keys_in_row(key, item)
-    ends = [] if time is None else ["state.first_", f"row.{time.name}"]
+    ends = [] if time is None else ["state.began", f"row.{time.name}"]
     values = ", ".join([*keys, *ends, *(one for part in parts.values() for one in values_of(part))])
-    began = [] if time is None else ["if state.rows_ == 0:", f"    state.first_ = row.{time.name}"]
+    began = [] if time is None else ["if state.number == 0:", f"    state.began = row.{time.name}"]
     lines = [
         *began,
-        "state.rows_ += 1",
+        "state.number += 1",
         *updates(parts),
-        "if state.rows_ == ROWS:",
+        "if state.number == ROWS:",
         "    drop(state)",
         f"    return Out({values})",
         "return None",

@@ -139,7 +139,7 @@ def window(
     marked = [Field("early", FieldType(Kind.BOOL))] if early else []
     bounds = [Field("start", time), Field("end", time), *marked]
     out = output(operator, [*key, *bounds, *results_of(parts)], "Window")
-    counted = [Field("early_", FieldType(Kind.INT), 0)] if early else []
+    counted = [Field("early", FieldType(Kind.INT), 0)] if early else []
     state = make_state("WindowState", [timer_field(), *counted, *state_fields(parts)])
     keys = [f"key[{i}]" for i in range(len(key))] if key else []
     first = f"key[{len(key)}]" if key else "key"
@@ -181,12 +181,12 @@ class Early:
         """The lines that put one out behind a row."""
         given = ", ".join([*self.keys, start, f"{start} + SIZE", "True", *values])
         if self.rows:
-            mark = ["state.early_ += 1"]
-            test = f"state.early_ % {self.rows} == 0"
+            mark = ["state.early += 1"]
+            test = f"state.early % {self.rows} == 0"
         else:
             mark = [f"stretch = (row.{self.time} - {start}) // {self.every}"]
-            test = "stretch > state.early_"
-        keep = [] if self.rows else ["    state.early_ = stretch"]
+            test = "stretch > state.early"
+        keep = [] if self.rows else ["    state.early = stretch"]
         return [*mark, f"if {test}:", *keep, f"    return Out({given})", "return None"]
 
 
