@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from thalweg.columns.chunks import Chunk, Column, Int64s
 from thalweg.columns.encoding import null_column
@@ -14,7 +15,7 @@ from thalweg.columns.payload import digests
 from thalweg.engine.combine import combined
 from thalweg.engine.units import Given, Moment, Setting
 from thalweg.flow.fields.field_types import FieldType
-from thalweg.flow.operators.built_in import BuiltIn, Combine, Digest, OwnTime, Stamp, Tag
+from thalweg.flow.operators.built_in import BuiltIn, Combine, Digest, OwnTime, Pack, Stamp, Tag
 from thalweg.flow.operators.nodes import Ref
 from thalweg.plan.plan import OWN, TIME, counter
 
@@ -53,6 +54,24 @@ def stamped(node: Stamp, chunk: Chunk) -> dict[str, Chunk]:
     made = Chunk(node.record, [*out.columns, Column(kind, values)], len(source))
     made.order = row_order(chunk, source, counter(node.index) if node.many else None)
     return {"out": made}
+
+
+def packed(node: Pack, chunk: Chunk) -> dict[str, Chunk]:
+    """The rows with a struct in place of the columns of each whole row."""
+    columns = [
+        _struct(field.type, chunk.columns, place) if place[1] else chunk.columns[place[0]]
+        for field, place in zip(node.record.fields, node.places, strict=True)
+    ]
+    source = np.arange(len(chunk))
+    return {"out": Chunk(node.record, columns, len(chunk), row_order(chunk, source, None))}
+
+
+def _struct(kind: FieldType, columns: Sequence[Column], place: tuple[int, int, bool]) -> Column:
+    first, width, may_lack = place
+    children = [one.to_arrow() for one in columns[first : first + width]]
+    mask = pa.array(~columns[first + width].values.astype(np.bool_)) if may_lack else None
+    fields = [kind.arrow.field(i) for i in range(width)]
+    return Column(kind, pa.StructArray.from_arrays(children, fields=fields, mask=mask))
 
 
 def _window_starts(node: Stamp, times: Int64s) -> tuple[Int64s, Int64s]:
@@ -106,4 +125,5 @@ _FORMS: Final[dict[type[BuiltIn], Callable[[Any, Chunk], dict[str, Chunk]]]] = {
     Combine: combined,
     OwnTime: timed,
     Tag: tagged,
+    Pack: packed,
 }

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from thalweg.flow.fields.field_types import FieldType, Kind
-from thalweg.flow.operators.built_in import Combine, Digest, Stamp, Tag
+from thalweg.flow.operators.built_in import Combine, Digest, Pack, Stamp, Tag
 from thalweg.flow.operators.combining import Partial
 from thalweg.flow.operators.join_nodes import JoinSide
 from thalweg.flow.operators.nodes import OrderBy, Source, Union
-from thalweg.flow.operators.windows import spare_name
+from thalweg.flow.operators.windows import Packs, spare_name
 from thalweg.flow.records import Field, Schema
 
 if TYPE_CHECKING:
@@ -26,6 +26,14 @@ def stamp(
     record = Schema.make_record("Stamped", [*stream.schema.fields, field])
     flow = stream.flow
     node = Stamp(flow._next(), flow._stateless_name(what), stream.ref, record, size, every, origin)
+    return flow._add(node, stream.time, stream.own)
+
+
+def pack(stream: Stream[Any], label: str, packs: Packs) -> Stream[Any]:
+    """Whole rows in place of their fields."""
+    flow = stream.flow
+    name = flow._stateless_name(f"{label}/rows")
+    node = Pack(flow._next(), name, stream.ref, packs.record, packs.places)
     return flow._add(node, stream.time, stream.own)
 
 

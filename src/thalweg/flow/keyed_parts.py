@@ -94,7 +94,8 @@ class KeyedParts(Generic[Row, KeyValue]):
             made.collects,
             made.asked,
         )
-        return flow._add(node, stream.time, stream._own_keeping(*kept))
+        given = flow._add(node, stream.time, stream._own_keeping(*kept))
+        return given if made.packs is None else added.pack(given, label, made.packs)
 
     def _ordered(self, label: str) -> Stream[Any]:
         """The stream as the operator ``label`` reads it: where time is each key's own, with its rows in order."""

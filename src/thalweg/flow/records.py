@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from thalweg.checks import meant
 from thalweg.errors import SchemaError
 from thalweg.flow.fields.field_types import INT_MAX, INT_MIN, PYTHON, FieldType, Kind
 from thalweg.flow.fields.fit_code import fitting, is_plain
@@ -128,7 +129,7 @@ class Schema:
             return self.names.index(name)
         except ValueError:
             raise SchemaError(
-                f"{self.name} has no field {name!r}; it has {', '.join(self.names)}"
+                f"{self.name} has no field {name!r}; it has {', '.join(self.names)}{meant(name, self.names)}"
             ) from None
 
     def field(self, name: str) -> Field:

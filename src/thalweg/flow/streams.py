@@ -27,6 +27,7 @@ from thalweg.flow.operators.arguments import (
     lateness_span,
     time_field,
 )
+from thalweg.flow.operators.built_in import Pack
 from thalweg.flow.operators.combining import refusal
 from thalweg.flow.operators.functions import Function, check_arguments, check_parameters
 from thalweg.flow.operators.nodes import (
@@ -82,7 +83,9 @@ class Stream(
     @property
     def rejected(self) -> Stream[Rejected]:
         """The rows that did not fit, or on which the function raised (``errors="reject"``)."""
-        return Stream(self.flow, Ref(self.ref.node, "rejected"), REJECTED, None)
+        made_by = self.flow._nodes[self.ref.node - 1]
+        node = made_by.input.node if isinstance(made_by, Pack) else self.ref.node
+        return Stream(self.flow, Ref(node, "rejected"), REJECTED, None)
 
     @overload
     def process(

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.payload import digests
-from thalweg.flow.operators.built_in import BuiltIn, Combine, Digest, OwnTime, Stamp, Tag
+from thalweg.flow.operators.built_in import BuiltIn, Combine, Digest, OwnTime, Pack, Stamp, Tag
 from thalweg.flow.records import Schema
 
 
@@ -71,6 +71,14 @@ def _combined(node: Combine, row: Any, time: int) -> Iterator[Made]:
     yield Made(tuple(values), time)
 
 
+def _packed(node: Pack, row: Any, time: int) -> Iterator[Made]:
+    values: list[Any] = []
+    for first, width, may_lack in node.places:
+        lacks = may_lack and not row[first + width]
+        values.append(None if lacks else tuple(row[first : first + width]) if width else row[first])
+    yield Made(tuple(values), time)
+
+
 def _timed(node: OwnTime, row: Any, time: int) -> Iterator[Made]:
     *values, own, late = row
     yield Made(tuple(values), time, "late") if late else Made(tuple(values), own)
@@ -90,4 +98,5 @@ _ROWS: Final[dict[type[BuiltIn], Callable[[Any, Any, int], Iterator[Made]]]] = {
     Combine: _combined,
     OwnTime: _timed,
     Tag: _tagged,
+    Pack: _packed,
 }

@@ -141,6 +141,21 @@ class Tag(BuiltIn):
         return f"tags rows as the {'right' if self.is_right else 'left'} side of a join"
 
 
+@dataclasses.dataclass(frozen=True)
+class Pack(BuiltIn):
+    """Makes one field of the fields of a whole row, which aggregates give field by field."""
+
+    input: Ref
+    record: Schema
+    #: by field of the record: the first column, the number of those of a whole row (0: it is a plain field), and
+    #: whether one more says if there is a row
+    places: tuple[tuple[int, int, bool], ...]
+
+    def described(self) -> str:
+        names = [n for n, place in zip(self.record.names, self.places, strict=True) if place[1]]
+        return f"makes whole rows of {', '.join(names)}"
+
+
 _UNITS: Final = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"), (1000, "ms"))
 
 

@@ -9,7 +9,7 @@ from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.aggregates import bind_all
 from thalweg.flow.operators.aggregates.own import inside
-from thalweg.flow.operators.aggregates.parts import whole_row
+from thalweg.flow.operators.aggregates.parts import results_of, values_of, whole_row
 from thalweg.flow.operators.nodes import Key
 from thalweg.flow.operators.windows import (
     MadeFunctions,
@@ -17,6 +17,7 @@ from thalweg.flow.operators.windows import (
     body,
     make_functions,
     output,
+    packs_of,
     scope_of,
     state_fields,
     updates,
@@ -39,20 +40,19 @@ def count_window(
     """
     parts = bind_all(aggregates, item, operator)
     bounds = [] if time is None else [Field("start", time.type), Field("end", time.type)]
-    results = [Field(name, part.result) for name, part in parts.items()]
-    out = output(operator, [*key.fields, *bounds, *results], "CountWindow")
-    first = [] if time is None else [Field("first_", time.type, 0)]
-    counted = Field("rows_", FieldType(Kind.INT), 0)
+    out = output(operator, [*key.fields, *bounds, *results_of(parts)], "CountWindow")
+    first = [] if time is None else [Field("began", time.type, 0)]
+    counted = Field("number", FieldType(Kind.INT), 0)
     state = make_state("CountState", [counted, *first, *state_fields(parts)])
     keys, scope = keys_in_row(key, item)
-    ends = [] if time is None else ["state.first_", f"row.{time.name}"]
-    values = ", ".join([*keys, *ends, *(part.value for part in parts.values())])
-    began = [] if time is None else ["if state.rows_ == 0:", f"    state.first_ = row.{time.name}"]
+    ends = [] if time is None else ["state.began", f"row.{time.name}"]
+    values = ", ".join([*keys, *ends, *(one for part in parts.values() for one in values_of(part))])
+    began = [] if time is None else ["if state.number == 0:", f"    state.began = row.{time.name}"]
     lines = [
         *began,
-        "state.rows_ += 1",
+        "state.number += 1",
         *updates(parts),
-        "if state.rows_ == ROWS:",
+        "if state.number == ROWS:",
         "    drop(state)",
         f"    return Out({values})",
         "return None",
@@ -61,7 +61,7 @@ def count_window(
     named = scope_of(item, out, parts, ROWS=rows, drop=drop, **scope)
     asked = {"rows": rows, "aggregates": asked_of(aggregates, parts)}
     made = make_functions(operator, text, named)
-    return MadeFunctions(made["update"], None, state, out, asked=asked)
+    return MadeFunctions(made["update"], None, state, out, asked=asked, packs=packs_of(out, parts))
 
 
 def keys_in_row(key: Key, item: Schema) -> tuple[list[str], dict[str, Any]]:

@@ -1,9 +1,9 @@
 """Rolling windows: each row gives the aggregates over the last rows of its key, itself among them.
 
 An aggregate that can take a row out exactly (counts, sums of ints) does so. Of the others two stacks are kept
-(Tangwongsan, Hirzel and Schneider, *Low-Latency Sliding-Window Aggregation*, 2017, section 3): ``front_`` has the
-aggregates of the oldest rows up to each of the younger ones, the state's own fields those of the rows behind. A row
-costs a constant number of merges on average, and nothing is ever subtracted from a float.
+(Tangwongsan, Hirzel and Schneider, *Low-Latency Sliding-Window Aggregation*, 2017, section 3): lists called ``front``
+have the aggregates of the oldest rows up to each of the younger ones, the state's own fields those of the rows behind. A
+row costs a constant number of merges on average, and nothing is ever subtracted from a float.
 """
 
 from __future__ import annotations
@@ -15,13 +15,21 @@ from thalweg.errors import BuildError
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.aggregates import Part, bind_all
-from thalweg.flow.operators.aggregates.parts import all_renamed, flag, guarded, renamed
+from thalweg.flow.operators.aggregates.parts import (
+    all_renamed,
+    flag,
+    guarded,
+    renamed,
+    results_of,
+    values_of,
+)
 from thalweg.flow.operators.windows import (
     MadeFunctions,
     asked_of,
     body,
     make_functions,
     output,
+    packs_of,
     scope_of,
     spare_name,
     timer_field,
@@ -63,8 +71,7 @@ def rolling(
     """
     parts = bind_all(aggregates, item, operator)
     made = _Rolling(operator, item, time, reach, parts)
-    results = [Field(name, part.result) for name, part in parts.items()]
-    out = output(operator, [*item.fields, *results], "Rolling")
+    out = output(operator, [*item.fields, *results_of(parts)], "Rolling")
     state = make_state("RollingState", made.fields())
     text = "def update(state, row):\n" + body(made.update())
     if reach.within is not None:
@@ -72,7 +79,14 @@ def rolling(
     scope = scope_of(item, out, parts, ROWS=reach.rows, WITHIN=reach.within, Held=made.held.cls)
     functions = make_functions(operator, text, scope)
     asked = {"rows": reach.rows, "within": reach.within, "aggregates": asked_of(aggregates, parts)}
-    return MadeFunctions(functions["update"], functions.get("forget"), state, out, asked=asked)
+    return MadeFunctions(
+        functions["update"],
+        functions.get("forget"),
+        state,
+        out,
+        asked=asked,
+        packs=packs_of(out, parts),
+    )
 
 
 class _Rolling:
@@ -100,6 +114,8 @@ class _Rolling:
             name: spare_name(f"{name}_counts_", list(self.reads))
             for name, part in parts.items() if part.where
         }  # fmt: skip
+        # No aggregate's state can have names without an underscore.
+        self.front = {f.name: f"front{i}" for i, f in enumerate(self._stacked_fields())}
         self.held = Schema.make_record("Held", self._held())
 
     def _held(self) -> list[Field]:
@@ -116,11 +132,11 @@ class _Rolling:
         if not self.reach.ends:
             return fields
         rows = FieldType(Kind.LIST, item=FieldType(Kind.RECORD, record=self.held), form="deque")
-        fields.append(Field("held_", rows, []))
+        fields.append(Field("held", rows, []))
         if self.stacked:
-            fields.append(Field("left_", FieldType(Kind.INT), 0))
+            fields.append(Field("left", FieldType(Kind.INT), 0))
             fields += [
-                Field(f"front_{f.name}", FieldType(Kind.LIST, item=f.type), [])
+                Field(self.front[f.name], FieldType(Kind.LIST, item=f.type), [])
                 for f in self._stacked_fields()
             ]
         return fields
@@ -137,13 +153,13 @@ class _Rolling:
         if self.reach.within is not None:
             assert self.time is not None
             lines += [f"edge = row.{self.time.name} - WITHIN"]
-            lines += [f"while len(state.held_) > 0 and state.held_[0].{self.at} < edge:"]
+            lines += [f"while len(state.held) > 0 and state.held[0].{self.at} < edge:"]
             lines += [f"    {one}" for one in self._evict()]
             lines += [f"state.timer = row.{self.time.name} + WITHIN"]
         elif self.reach.rows is not None:
-            lines += ["if len(state.held_) == ROWS:", *(f"    {one}" for one in self._evict())]
+            lines += ["if len(state.held) == ROWS:", *(f"    {one}" for one in self._evict())]
         if self.reach.ends:
-            lines += [f"state.held_.append(Held({', '.join(self._kept())}))"]
+            lines += [f"state.held.append(Held({', '.join(self._kept())}))"]
         for name, part in self.parts.items():
             lines += part.taking(part.update, self._test(name) if name in self.where else "")
         lines += self._results()
@@ -162,14 +178,14 @@ class _Rolling:
     # -- the oldest row leaves ----------------------------------------------------------------------------------
 
     def _evict(self) -> list[str]:
-        lines = [*self._flip(), "one = state.held_.popleft()"]
+        lines = [*self._flip(), "one = state.held.popleft()"]
         for name, part in self.parts.items():
             if name not in self.stacked:
                 where = f"one.{self.where[name]}" if name in self.where else ""
                 lines += all_renamed(part.taking(part.retract, where), row="one.")
         if self.stacked:
-            lines.append("state.left_ -= 1")
-            lines += [f"state.front_{f.name}.pop()" for f in self._stacked_fields()]
+            lines.append("state.left -= 1")
+            lines += [f"state.{self.front[f.name]}.pop()" for f in self._stacked_fields()]
         return lines
 
     def _flip(self) -> list[str]:
@@ -177,7 +193,7 @@ class _Rolling:
         if not self.stacked:
             return []
         fields = self._stacked_fields()
-        body = ["place -= 1", "one = state.held_[place]"]
+        body = ["place -= 1", "one = state.held[place]"]
         body += [f"b_{f.name} = {self._empty(f)}" for f in fields]
         for name, part in self.stacked.items():
             where = f"one.{self.where[name]}" if name in self.where else ""
@@ -185,13 +201,13 @@ class _Rolling:
         for part in self.stacked.values():
             body += all_renamed(part.merge, state="b_", other="c_")
         for f in fields:
-            body += [f"c_{f.name} = b_{f.name}", f"state.front_{f.name}.append(c_{f.name})"]
+            body += [f"c_{f.name} = b_{f.name}", f"state.{self.front[f.name]}.append(c_{f.name})"]
         return guarded(
-            "state.left_ == 0",
+            "state.left == 0",
             [
                 *(f"c_{f.name} = {self._empty(f)}" for f in fields),
-                "place = len(state.held_)",
-                "state.left_ = place",
+                "place = len(state.held)",
+                "state.left = place",
                 "while place > 0:",
                 *(f"    {line}" for line in body),
                 *(f"state.{f.name} = {self._empty(f)}" for f in fields),
@@ -212,14 +228,16 @@ class _Rolling:
         lines = [f"r_{f.name} = state.{f.name}" for f in fields]
         if fields:
             front = [
-                f"r_{f.name} = state.front_{f.name}[len(state.front_{f.name}) - 1]" for f in fields
+                f"r_{f.name} = state.{self.front[f.name]}[len(state.{self.front[f.name]}) - 1]"
+                for f in fields
             ]
             for part in self.stacked.values():
                 front += all_renamed(part.merge, state="r_", other="state.")
-            lines += guarded("state.left_ > 0", front)
+            lines += guarded("state.left > 0", front)
         values = [
-            renamed(part.value, state="r_") if name in self.stacked else part.value
+            renamed(one, state="r_") if name in self.stacked else one
             for name, part in self.parts.items()
+            for one in values_of(part)
         ]
         given = ", ".join([*(f"row.{name}" for name in self.item.names), *values])
         return [*lines, f"return Out({given})"]

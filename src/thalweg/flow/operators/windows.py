@@ -19,13 +19,37 @@ from thalweg.errors import BuildError
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.aggregates import Part, bind_all
-from thalweg.flow.operators.aggregates.parts import whole_row
+from thalweg.flow.operators.aggregates.parts import results_of, values_of, whole_row
 from thalweg.flow.operators.nodes import Collects
 from thalweg.flow.records import Field, Schema
 from thalweg.flow.state_class import StateSpec, make_state
 from thalweg.times import EXTREME, NEVER
 
 _NOTHING: Final[Mapping[str, Any]] = {}
+
+
+class Packs(NamedTuple):
+    """How fields of an output become fields of whole rows: the record, and for each of its fields where it stands.
+
+    A place is the first column, the number of columns, and whether a last one more says if there is a row.
+    """
+
+    record: Schema
+    places: tuple[tuple[int, int, bool], ...]
+
+
+def packs_of(out: Schema, parts: Mapping[str, Part]) -> Packs | None:
+    """How whole rows among the results, which stand behind all else, become a field each; None: there are none."""
+    if not any(part.flat for part in parts.values()):
+        return None
+    at = len(out.fields) - len(results_of(parts))
+    fields, places = list(out.fields[:at]), [(i, 0, False) for i in range(at)]
+    for name, part in parts.items():
+        width, may_lack = len(part.flat), part.result.optional
+        fields.append(Field(name, part.result))
+        places.append((at, width - may_lack if width else 0, may_lack and width > 0))
+        at += width or 1
+    return Packs(output(name, fields, out.name), tuple(places))
 
 
 class MadeFunctions(NamedTuple):
@@ -38,6 +62,7 @@ class MadeFunctions(NamedTuple):
     collects: Collects | None = None
     #: what was asked for that the state depends on, as JSON values
     asked: Mapping[str, Any] = _NOTHING
+    packs: Packs | None = None
 
 
 def make_functions(name: str, text: str, scope: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,13 +157,12 @@ def window(
     time = start.type
     marked = [Field("early", FieldType(Kind.BOOL))] if early else []
     bounds = [Field("start", time), Field("end", time), *marked]
-    results = [Field(name, part.result) for name, part in parts.items()]
-    out = output(operator, [*key, *bounds, *results], "Window")
-    counted = [Field("early_", FieldType(Kind.INT), 0)] if early else []
+    out = output(operator, [*key, *bounds, *results_of(parts)], "Window")
+    counted = [Field("early", FieldType(Kind.INT), 0)] if early else []
     state = make_state("WindowState", [timer_field(), *counted, *state_fields(parts)])
     keys = [f"key[{i}]" for i in range(len(key))] if key else []
     first = f"key[{len(key)}]" if key else "key"
-    values = [part.value for part in parts.values()]
+    values = [one for part in parts.values() for one in values_of(part)]
     lines = [f"state.timer = row.{start.name} + SIZE - 1", *updates(parts)]
     scope = scope_of(item, out, parts, SIZE=size)
     if early is not None:
@@ -152,7 +176,9 @@ def window(
     )
     made = make_functions(operator, text, scope)
     asked = {"size": size, "aggregates": asked_of(aggregates, parts)}
-    return MadeFunctions(made["update"], made["close"], state, out, asked=asked)
+    return MadeFunctions(
+        made["update"], made["close"], state, out, asked=asked, packs=packs_of(out, parts)
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -177,12 +203,12 @@ class Early:
         """The lines that put one out behind a row."""
         given = ", ".join([*self.keys, start, f"{start} + SIZE", "True", *values])
         if self.rows:
-            mark = ["state.early_ += 1"]
-            test = f"state.early_ % {self.rows} == 0"
+            mark = ["state.early += 1"]
+            test = f"state.early % {self.rows} == 0"
         else:
             mark = [f"stretch = (row.{self.time} - {start}) // {self.every}"]
-            test = "stretch > state.early_"
-        keep = [] if self.rows else ["    state.early_ = stretch"]
+            test = "stretch > state.early"
+        keep = [] if self.rows else ["    state.early = stretch"]
         return [*mark, f"if {test}:", *keep, f"    return Out({given})", "return None"]
 
 
@@ -201,8 +227,7 @@ def sessions(
     """
     parts = bind_all(aggregates, item, operator, may_be_none=True)
     bounds = [Field("start", time.type), Field("end", time.type)]
-    results = [Field(name, part.result) for name, part in parts.items()]
-    out = output(operator, [*key, *bounds, *results], "Session")
+    out = output(operator, [*key, *bounds, *results_of(parts)], "Session")
     # No aggregate's state can have these names: theirs end in _, _sum, _n, _by, _seen and the like.
     own = [
         timer_field(),
@@ -212,7 +237,9 @@ def sessions(
     ]
     state = make_state("SessionState", [*own, *state_fields(parts)])
     keys = keys_of(key)
-    values = ", ".join([*keys, "state.first", "state.last", *(p.value for p in parts.values())])
+    values = ", ".join(
+        [*keys, "state.first", "state.last", *(v for p in parts.values() for v in values_of(p))]
+    )
     text = (
         "def update(state, row):\n"
         + body([*(_until(time, item) if callable(gap) else [])])
@@ -234,7 +261,9 @@ def sessions(
         "gap": "a function" if callable(gap) else gap,
         "aggregates": asked_of(aggregates, parts),
     }
-    return MadeFunctions(made["update"], made["close"], state, out, asked=asked)
+    return MadeFunctions(
+        made["update"], made["close"], state, out, asked=asked, packs=packs_of(out, parts)
+    )
 
 
 #: A session's timer goes forward only.
@@ -260,10 +289,11 @@ def whole(
 ) -> MadeFunctions:
     """Aggregates over all rows of a key: gives (key fields, results) at the end of the input."""
     parts = bind_all(aggregates, item, operator)
-    results = [Field(name, part.result) for name, part in parts.items()]
-    out = output(operator, [*key, *results], "Total")
+    out = output(operator, [*key, *results_of(parts)], "Total")
     state = make_state("TotalState", [timer_field(), *state_fields(parts)])
-    values = ", ".join([*(keys_of(key) if key else []), *(p.value for p in parts.values())])
+    values = ", ".join(
+        [*(keys_of(key) if key else []), *(v for p in parts.values() for v in values_of(p))]
+    )
     text = (
         "def update(state, row):\n"
         + body(["state.timer = END"])
@@ -272,7 +302,9 @@ def whole(
     )
     made = make_functions(operator, text, scope_of(item, out, parts, END=end))
     asked = {"aggregates": asked_of(aggregates, parts)}
-    return MadeFunctions(made["update"], made["close"], state, out, asked=asked)
+    return MadeFunctions(
+        made["update"], made["close"], state, out, asked=asked, packs=packs_of(out, parts)
+    )
 
 
 def collect(

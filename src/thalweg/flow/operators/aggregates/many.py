@@ -51,7 +51,7 @@ def count_distinct(asked: Asked) -> Part:
     plain = dataclasses.replace(kind, optional=False, shape=None)
     entry = Schema.make_record("Entry", [Field("key", plain), Field("value", FieldType(Kind.INT))])
     seen = FieldType(Kind.LIST, item=FieldType(Kind.RECORD, record=entry), form="dict")
-    held, given, times = f"state.{name}_", asked.given, f"{name}_times"
+    held, given, times = f"state.{name}_", asked.given, f"times_of_{name}"
     is_float = kind.kind is Kind.FLOAT
     value = f"{given} + 0.0" if is_float else given
     put = [f"{held}[{value}] = {held}.get({value}, 0) + 1"]

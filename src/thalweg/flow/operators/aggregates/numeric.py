@@ -76,7 +76,7 @@ def variance(asked: Asked) -> Part:
     need_number(asked, plain=True)
     name, of_all = asked.name, asked.aggregate.population
     n, mid, off = f"state.{name}_n", f"state.{name}_mid", f"state.{name}_off"
-    more, step = f"other.{name}_n", f"{name}_step"
+    more, step = f"other.{name}_n", f"step_of_{name}"
     spread = f"{off} / {n}" if of_all else f"{off} / ({n} - 1)"
     spread = f"math.sqrt({spread})" if asked.aggregate.verb == "stddev" else spread
     may_lack = asked.may_lack or not of_all

@@ -6,17 +6,19 @@ NaN is greater than every number; of equal rows the first one wins.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any, NamedTuple
 
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.aggregates.parts import (
     Asked,
     Part,
     flag,
+    guarded,
     holder,
     is_shaped,
     whole_row,
 )
-from thalweg.flow.records import Field, Schema
+from thalweg.flow.records import Field
 
 
 def need_order(asked: Asked, field: str) -> FieldType:
@@ -62,65 +64,90 @@ def extreme(asked: Asked) -> Part:
     )
 
 
-def _picked(asked: Asked) -> tuple[FieldType, str]:
-    """What is kept of a row: a field, or all of it."""
-    if asked.aggregate.field is None:
-        return FieldType(Kind.RECORD, record=asked.row), whole_row(asked.row)
-    return asked.kind, asked.given
+def _picked(asked: Asked) -> Picked:
+    """What is kept of a row: a field, or all of it, field by field."""
+    name, row, field = asked.name, asked.row, asked.aggregate.field
+    if field is not None:
+        kind = asked.kind
+        return Picked(kind, (f"{name}_",), (holder(f"{name}_", kind),), (field,))
+    names = tuple(f"{name}_row_{one}" for one in row.names)
+    held = [holder(at, one.type) for at, one in zip(names, row.fields, strict=True)]
+    return Picked(FieldType(Kind.RECORD, record=row), names, tuple(held), row.names)
+
+
+class Picked(NamedTuple):
+    """Fields of a row, and those of the state that hold them."""
+
+    kind: FieldType
+    names: tuple[str, ...]
+    held: tuple[Field, ...]
+    reads: tuple[str, ...]
+
+    def take(self, source: str) -> list[str]:
+        """Lines that take over the fields of a row, or of another state."""
+        fields = self.reads if source == "row" else self.names
+        return [
+            f"state.{held} = {source}.{field}"
+            for held, field in zip(self.names, fields, strict=True)
+        ]
+
+    def result(self, name: str, seen: str) -> dict[str, Any]:
+        """What the result is; ``seen`` is the test that there is one, empty where there always is."""
+        kind = dataclasses.replace(self.kind, optional=self.kind.optional or bool(seen))
+        if self.names == (f"{name}_",):
+            value = f"state.{name}_"
+            guarded = seen and not self.kind.optional
+            return {"result": kind, "value": f"{value} if {seen} else None" if guarded else value}
+        flat = [Field(one.name, one.type) for one in self.held]
+        values = [f"state.{one}" for one in self.names]
+        if seen:
+            flat.append(Field(f"{name}_row", FieldType(Kind.BOOL)))
+            values.append(seen)
+        return {"result": kind, "value": "", "flat": tuple(flat), "values": tuple(values)}
 
 
 def edge(asked: Asked) -> Part:
     """The first or the last value, or row."""
-    kind, given = _picked(asked)
-    name, first = asked.name, asked.aggregate.verb == "first"
-    held, seen = f"state.{name}_", f"state.{name}_seen"
+    picked, first = _picked(asked), asked.aggregate.verb == "first"
+    seen = f"state.{asked.name}_seen"
 
-    def take(given: str, also: str = "") -> tuple[str, ...]:
+    def take(source: str, also: str = "") -> tuple[str, ...]:
         tests = [*([also] if also else []), *([f"not {seen}"] if first else [])]
-        lines = (f"{held} = {given}", f"{seen} = True")
-        if not tests:
-            return lines
-        return (f"if {' and '.join(tests)}:", *(f"    {line}" for line in lines))
+        return tuple(guarded(" and ".join(tests), [*picked.take(source), f"{seen} = True"]))
 
     return Part(
-        (holder(f"{name}_", dataclasses.replace(kind, optional=False)), flag(f"{name}_seen")),
-        dataclasses.replace(kind, optional=asked.may_lack),
-        take(given),
-        f"{held} if {seen} else None" if asked.may_lack else held,
-        merge=take(f"other.{name}_", f"other.{name}_seen"),
+        (*picked.held, flag(f"{asked.name}_seen")),
+        update=take("row"),
+        merge=take("other", f"other.{asked.name}_seen"),
+        reads=picked.reads,
+        **picked.result(asked.name, seen if asked.may_lack else ""),
     )
 
 
 def by_extreme(asked: Asked) -> Part:
     """A field of the row, or the row, whose value in another field is the least or the greatest."""
-    kind, given = _picked(asked)
-    by_name = str(asked.aggregate.by)
-    by, name, least = need_order(asked, by_name), asked.name, asked.aggregate.verb == "min_by"
-    held, best, seen = f"state.{name}_", f"state.{name}_by", f"state.{name}_seen"
+    picked, by_name, name = _picked(asked), str(asked.aggregate.by), asked.name
+    by, least = need_order(asked, by_name), asked.aggregate.verb == "min_by"
+    best, seen = f"state.{name}_by", f"state.{name}_seen"
 
-    def take(given: str, given_by: str, also: str = "") -> tuple[str, ...]:
-        test = f"not {seen} or {_strictly(by, given_by, best, least=least)}"
-        return (
-            f"if {f'{also} and ({test})' if also else test}:",
-            f"    {held} = {given}",
-            f"    {best} = {given_by}",
-            f"    {seen} = True",
-        )
+    def take(source: str, given: str, also: str = "") -> tuple[str, ...]:
+        test = f"not {seen} or {_strictly(by, given, best, least=least)}"
+        lines = [*picked.take(source), f"{best} = {given}", f"{seen} = True"]
+        return tuple(guarded(f"{also} and ({test})" if also else test, lines))
 
     may_lack = by.optional or asked.aggregate.where is not None
     return Part(
         (
-            holder(f"{name}_", kind),
+            *picked.held,
             holder(f"{name}_by", dataclasses.replace(by, optional=False)),
             flag(f"{name}_seen"),
         ),
-        dataclasses.replace(kind, optional=kind.optional or may_lack),
-        take(given, f"row.{by_name}"),
-        f"{held} if {seen} else None" if may_lack and not kind.optional else held,
+        update=take("row", f"row.{by_name}"),
         present=f"row.{by_name} is not None" if by.optional else "",
-        merge=take(f"other.{name}_", f"other.{name}_by", f"other.{name}_seen"),
-        reads=asked.row.names if asked.aggregate.field is None else (asked.aggregate.field, by_name),
-    )  # fmt: skip
+        merge=take("other", f"other.{name}_by", f"other.{name}_seen"),
+        reads=tuple(dict.fromkeys((*picked.reads, by_name))),
+        **picked.result(name, seen if may_lack else ""),
+    )
 
 
 def _strictly(kind: FieldType, given: str, held: str, *, least: bool) -> str:
@@ -165,7 +192,3 @@ def _with_ties(rows: str, field: str, k: int, kind: FieldType) -> tuple[str, ...
 def reads_of(asked: Asked) -> tuple[str, ...]:
     """The fields that an aggregate reads: the named one, or all."""
     return asked.row.names if asked.aggregate.field is None else (asked.aggregate.field,)
-
-
-def record_of(row: Schema) -> FieldType:
-    return FieldType(Kind.RECORD, record=row)

@@ -27,13 +27,15 @@ class Part:
         state: its fields of the state.
         result: the type of its result.
         update: lines that take in ``row.``; they run for the rows that ``where`` and ``present`` let through.
-        value: the result as an expression.
+        value: the result as an expression; of a flat part there are several ``values``.
         where: an expression that says which rows count; empty for all.
         present: one that leaves out rows without a value; empty where each has one.
         merge: lines by which ``state.`` takes in ``other.``, which is of later rows; none where parts do not merge.
         retract: lines that take out the oldest row; none where that is not exact.
         reads: the fields of the row that update and retract read.
         scope: what the texts name.
+        flat: of a whole row, which the state and the operator's output have field by field (and, where there may be no
+            row, whether there is one): what they are called; the operator behind makes one field of them.
         empty: by field of the state, the expression of its default where that is not its literal.
     """
 
@@ -48,6 +50,8 @@ class Part:
     reads: tuple[str, ...] = ()
     scope: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     empty: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    flat: tuple[Field, ...] = ()
+    values: tuple[str, ...] = ()
 
     def taking(self, lines: Sequence[str], where: str | None = None) -> list[str]:
         """Lines that run for the rows that count; ``where`` replaces the text that says so."""
@@ -137,3 +141,17 @@ def is_shaped(kind: FieldType, *names: str) -> bool:
     """Whether users see it as one of Python's own types, or as one of these."""
     shape = "" if kind.shape is None else kind.shape.name
     return shape in names if names else bool(shape)
+
+
+def results_of(parts: Mapping[str, Part]) -> list[Field]:
+    """The fields of the results, a whole row's field by field."""
+    return [
+        field
+        for name, part in parts.items()
+        for field in (part.flat or (Field(name, part.result),))
+    ]
+
+
+def values_of(part: Part) -> tuple[str, ...]:
+    """The expressions of a part's results."""
+    return part.values or (part.value,)
