@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
 import thalweg as tw
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -170,7 +170,9 @@ def test_the_tutorials_commands(tmp_path: Path) -> None:
     assert len(lines) == 2
     flow = _BLOCK.findall((ROOT / "docs" / "tutorial-spark.md").read_text(encoding="utf-8"))[0]
     (tmp_path / "alarms.py").write_text(flow, encoding="utf-8")
-    readings = "0,hall,20.5\n20,attic,25.0\n10,hall,21.0\n70,attic,27.5\n95,hall,24.5\n130,attic,26.0\n"
+    readings = (
+        "0,hall,20.5\n20,attic,25.0\n10,hall,21.0\n70,attic,27.5\n95,hall,24.5\n130,attic,26.0\n"
+    )
     (tmp_path / "readings.csv").write_text(f"ts,room,degrees\n{readings}", encoding="utf-8")
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *sys.path])}
     for line in lines:

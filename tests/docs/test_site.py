@@ -1,4 +1,4 @@
-"""The documentation as a site: every link leads somewhere, every page has a place, and what is made of the code is up to date."""
+"""The documentation as a site: links lead somewhere, pages have a place, what is made of the code is up to date."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-import thalweg
 from thalweg_lab.site.cli_page import page as cli_page
+
+import thalweg
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -52,7 +53,9 @@ def in_the_repository(heading: str) -> str:
 def anchors(page: Path) -> frozenset[str]:
     """Anchors that lead to a heading both on the site and in the repository."""
     texts = [re.sub(r"\]\([^)]*\)", "", one).strip() for one in _HEADING.findall(prose(page))]
-    return frozenset(on_the_site(one) for one in texts if on_the_site(one) == in_the_repository(one))
+    return frozenset(
+        on_the_site(one) for one in texts if on_the_site(one) == in_the_repository(one)
+    )
 
 
 def faults(page: Path) -> list[str]:
@@ -74,7 +77,7 @@ def faults(page: Path) -> list[str]:
 
 
 def test_links_and_anchors() -> None:
-    """Every relative link of every page leads to a file, and to a heading of it; pages of the site link pages of the site."""
+    """Every relative link leads to a file, and to a heading of it; pages of the site link pages of the site."""
     assert [one for page in pages() for one in faults(page)] == []
 
 
@@ -103,7 +106,7 @@ def in_navigation() -> tuple[list[str], list[str]]:
 
 
 def test_every_page_has_its_place() -> None:
-    """Each page stands in the navigation once, and all that stand there exist; one that is commented out does not exist yet."""
+    """Each page stands in the navigation once, and all that stand there exist; one commented out does not yet."""
     shown, waiting = in_navigation()
     assert len(shown) == len(set(shown))
     there = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
@@ -147,5 +150,7 @@ def test_the_site(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     made = sorted((tmp_path / "site").rglob("*.html"))
     assert len(made) > 50
-    loads = re.compile(r'<(?:script|img|iframe|source)[^>]*\ssrc="(?:https?:)?//|<link[^>]*href="(?:https?:)?//')
+    loads = re.compile(
+        r'<(?:script|img|iframe|source)[^>]*\ssrc="(?:https?:)?//|<link[^>]*href="(?:https?:)?//'
+    )
     assert [page.name for page in made if loads.search(page.read_text(encoding="utf-8"))] == []
