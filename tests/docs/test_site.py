@@ -1,4 +1,4 @@
-"""The documentation as a site: links lead somewhere, each page has a place, what is made from code is up to date."""
+"""The documentation as a site: links lead somewhere, pages have a place, what is made of the code is up to date."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def in_navigation() -> tuple[list[str], list[str]]:
 
 
 def test_every_page_has_its_place() -> None:
-    """Each page stands in the navigation once, and what stands there exists; one that is commented out does not yet."""
+    """Each page stands in the navigation once, and all that stand there exist; one commented out does not yet."""
     shown, waiting = in_navigation()
     assert len(shown) == len(set(shown))
     there = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}

@@ -1,1 +1,1 @@
-"""What the site of the documentation has besides its pages: the command line's help, and a correction of docstrings."""
+"""What the documentation's site has besides its pages: the command line's help, and one correction of docstrings."""

@@ -19,8 +19,9 @@ _COLUMNS: Final = 100
 _HEAD: Final = """\
 # Command line
 
-What `thalweg --help` and each command's `--help` say; `python -m thalweg_lab.site.cli_page docs/reference/cli.md` makes
-the page anew. What a command answers when it fails: [errors](../errors.md#on-the-command-line).
+What `thalweg --help` and each command's `--help` say. It is made anew by
+`python -m thalweg_lab.site.cli_page docs/reference/cli.md`.
+What a command answers when it fails: [errors](../errors.md#on-the-command-line).
 """
 
 
