@@ -43,6 +43,7 @@ def run_page(path: Path, monkeypatch: pytest.MonkeyPatch, **given: object) -> No
         "errors",
         "inputs",
         "runtime",
+        "evolve",
         "scheduling",
         "elasticity",
         pytest.param("simulator", marks=pytest.mark.merge),

@@ -446,6 +446,12 @@ class Later:
     timer: tw.Timer = tw.NEVER
 
 
+@tw.state(migrate=lambda old: {"timer": 5, "n": old["n"]})
+class Sooner:
+    n: int = 0
+    timer: tw.Timer = tw.NEVER
+
+
 def arm(state: Any, row: Sale) -> None:
     state.timer = row.ts + 100
     if hasattr(state, "n"):
@@ -547,6 +553,11 @@ WAITING = {
         alarm(Later),
         {"t": "migrated"},
         {"t": [("b", False, 7 * SECOND + 100)]},
+    ),
+    "a timer that has passed": Change(
+        alarm(Alarm),
+        alarm(Sooner),
+        refused="'t': migrate fails: key 'b': its new timer 5 lies before 7000000, which has passed",
     ),
 }
 

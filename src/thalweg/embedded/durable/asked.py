@@ -30,7 +30,11 @@ def durable_of(
         BuildError: something is not what it is to be, or is said without a checkpoint.
     """
     if checkpoint is None:
-        for name, value in {"every": every, "end": end, "drop": None if drop == () else drop}.items():
+        for name, value in {
+            "every": every,
+            "end": end,
+            "drop": None if drop == () else drop,
+        }.items():
             if value is not None:
                 raise BuildError(
                     f"{where}: {name}= needs checkpoint=, the folder of the checkpoint"
