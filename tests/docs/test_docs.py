@@ -62,6 +62,7 @@ PAGES = (
     "coroutines",
     "elasticity",
     "errors",
+    "evolve",
     "howto/late-data",
     "howto/order-by-key",
     "howto/policy",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import heapq
 import math
 import random
@@ -13,9 +12,9 @@ import pytest
 
 import thalweg as tw
 from thalweg import testing
+from thalweg.checkpoint.evolution.compare import operator_verdict
 from thalweg.checkpoint.hosts.plan_manifest import manifest_of
 from thalweg.checkpoint.manifest import ManifestOperator
-from thalweg.checkpoint.manifest import check as check_manifests
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.keys import KeySpec
 from thalweg.engine.joins import form
@@ -300,7 +299,8 @@ def test_a_checkpoint_of_a_join_in_one_slot_is_refused() -> None:
     new = manifest_of(make_plan(flow))
     fields = new.operators["join"].fields[:2]
     one_slot = ManifestOperator("coroutine", (), 1, "Within", fields)
-    old = dataclasses.replace(new, operators={**new.operators, "join": one_slot})
-    assert check_manifests(old, new) == [
-        "operator 'join': the checkpoint has a coroutine operator, the flow has a keyed operator"
-    ]
+    change = operator_verdict(
+        "join", one_slot, new.operators["join"], held=True, migrates=False
+    ).change
+    assert change.is_refused
+    assert "the checkpoint has a coroutine operator, the flow has a keyed operator" in change.why

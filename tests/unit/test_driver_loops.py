@@ -418,7 +418,7 @@ def test_errors_name_the_function(make: Any, function: Any, message: str, run: A
     make(a, function).sink("out")
     first = function.__code__.co_firstlineno
     raised = f", raised at line {first + 1}" if function is fails else ""
-    place = rf"\n  function: {function.__name__} in .*test_driver_loops.py:{first}{raised}$"
+    place = rf"\n  function: {function.__name__} in .*test_driver_loops.py:{first}{raised}(\n  row: .*)*$"
     with pytest.raises(tw.OperatorError, match=f"{message}.*{place}"):
         run(flow, {"a": values(1, 2)})
 

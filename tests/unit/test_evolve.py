@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 from tests.unit.evolve_kit import Change, check_all
 
 import thalweg as tw
@@ -274,6 +275,7 @@ STATES = {
 }
 
 
+@pytest.mark.slow
 def test_states(tmp_path: Path) -> None:
     """Fields by name, by rules or by a function."""
     check_all(STATES, tmp_path, INPUTS)

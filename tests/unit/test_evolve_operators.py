@@ -12,8 +12,11 @@ from tests.unit.evolve_kit import Change, bytes_of, check_all
 
 import thalweg as tw
 from thalweg.checkpoint import record as records
+from thalweg.checkpoint.hosts import copying
+from thalweg.checkpoint.hosts.evolution import go_on
 from thalweg.checkpoint.inspect import read_state
 from thalweg.checkpoint.paths import resolve
+from thalweg.plan.plan import make_plan
 
 SECOND = 1_000_000
 
@@ -105,8 +108,10 @@ def two(names: tuple[str, ...], **options: Any) -> Any:
 
 
 def with_sources(*names: str, merged: bool = False, **options: Any) -> Any:
+    lanes = {name: options.pop(name) for name in ("lane", "lanes") if name in options}
+
     def body(made: tw.Flow, rows: Any) -> None:
-        others = [made.source(name, Sale, order_by="ts") for name in names]
+        others = [made.source(name, Sale, order_by="ts", **lanes) for name in names]
         if merged and others:
             rows = rows.union(*others)
         rows.key_by("shop").process(count, state=Count, name="sums").sink("out")
@@ -330,6 +335,12 @@ SOURCES = {
         # Of its rows those before the last that had passed are late.
         {"sums": [("a", 4), ("b", 4)]},
     ),
+    "new, merged, with lanes": Change(
+        with_sources(merged=True),
+        with_sources("shops", merged=True, lane="shop", lanes=["a", "b"]),
+        {"shops": "new"},
+        {"sums": [("a", 4), ("b", 4)]},
+    ),
     "gone": Change(
         with_sources("shops"),
         with_sources(),
@@ -446,6 +457,12 @@ class Later:
     timer: tw.Timer = tw.NEVER
 
 
+@tw.state(migrate=lambda old: {"timer": 5, "n": old["n"]})
+class Sooner:
+    n: int = 0
+    timer: tw.Timer = tw.NEVER
+
+
 def arm(state: Any, row: Sale) -> None:
     state.timer = row.ts + 100
     if hasattr(state, "n"):
@@ -548,6 +565,11 @@ WAITING = {
         {"t": "migrated"},
         {"t": [("b", False, 7 * SECOND + 100)]},
     ),
+    "a timer that has passed": Change(
+        alarm(Alarm),
+        alarm(Sooner),
+        refused="'t': migrate fails: key 'b': its new timer 5 lies before 7000000, which has passed",
+    ),
 }
 
 
@@ -556,6 +578,7 @@ def test_operators(tmp_path: Path) -> None:
     check_all(OPERATORS, tmp_path, INPUTS)
 
 
+@pytest.mark.slow
 def test_built_in(tmp_path: Path) -> None:
     """The library's operators: each argument that their state depends on."""
     check_all(BUILT_IN, tmp_path, INPUTS)
@@ -567,6 +590,9 @@ def test_sources(tmp_path: Path) -> None:
     checkpoint = tmp_path / "late"
     before, after = with_sources(merged=True)(), with_sources("shops", merged=True)()
     tw.run(before, {"sales": ROWS}, checkpoint=checkpoint, end="keep")
+    lanes = with_sources("shops", merged=True, lane="shop", lanes=None)()
+    with pytest.raises(tw.CheckpointMismatch, match="so its lanes must be known; give it lanes="):
+        tw.run(lanes, {"sales": ROWS, "shops": ROWS}, checkpoint=checkpoint)
     more = [*ROWS, Sale(20 * SECOND, "c", 0)]
     inputs = {"sales": more, "shops": more}
     result = tw.run(after, inputs, checkpoint=checkpoint)
@@ -641,3 +667,109 @@ def test_savepoints(tmp_path: Path) -> None:
     (copy / "thalweg" / "thalweg.json").unlink()
     with pytest.raises(tw.CheckpointError, match=r"thalweg\.json is missing"):
         tw.run(flow_one, {"sales": ROWS}, checkpoint=copy)
+
+
+@pytest.mark.slow
+def test_a_savepoint_while_the_query_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that are deleted meanwhile are those of a newer batch then; of a batch that was asked for it is said."""
+    made, checkpoint = flow(by_shop())(), tmp_path / "checkpoint"
+    tw.run(made, {"sales": ROWS[:1]}, checkpoint=checkpoint, end="keep")
+    plain, seen = copying.read_bytes, []
+
+    def reading(fs: Any, path: str) -> bytes | None:
+        if "/state/" in path and len(seen) < 3:
+            seen.append(path)
+            for _ in range(3):
+                upto = len(seen) + len(records.batches(fs, f"{checkpoint}/thalweg"))
+                tw.run(made, {"sales": _many(checkpoint, upto)}, checkpoint=checkpoint, end="keep")
+        return plain(fs, path)
+
+    monkeypatch.setattr(copying, "read_bytes", reading)
+    copied = tw.checkpoint.copy(str(checkpoint), str(tmp_path / "copy"))
+    assert seen
+    state = read_state(str(tmp_path / "copy"), "sums").to_pylist()
+    assert sum(row["n"] for row in state) == copied.batch + 1
+    seen.clear()
+    newest = records.batches(*resolve(f"{checkpoint}/thalweg"))[0]
+    with pytest.raises(tw.CheckpointError, match="was deleted while it was copied"):
+        tw.checkpoint.copy(str(checkpoint), str(tmp_path / "old"), batch=newest)
+
+
+def _many(checkpoint: Path, _: int) -> list[Sale]:
+    """One row more than the checkpoint has read."""
+    read = sum(row["n"] for row in read_state(str(checkpoint), "sums").to_pylist())
+    return [Sale(SECOND * i, "ab"[i % 2], i) for i in range(read + 1)]
+
+
+def test_a_batch_that_spark_runs_again(tmp_path: Path) -> None:
+    """State is not rewritten behind a batch that is run again from the record before it."""
+    made, checkpoint = flow(by_shop())(), tmp_path / "checkpoint"
+    for rows in (3, 6):
+        tw.run(made, {"sales": ROWS[:rows]}, checkpoint=checkpoint, end="keep")
+    fs, root = resolve(f"{checkpoint}/thalweg")
+    before = records.read(fs, root, 0)
+    there = bytes_of(checkpoint)
+    renamed = make_plan(flow(by_shop("counts"), renamed={"sums": "counts"})())
+    with pytest.raises(
+        tw.CheckpointMismatch, match="Spark has not logged batch 1, and runs it again"
+    ):
+        go_on(fs, root, renamed, before)
+    assert bytes_of(checkpoint) == there
+    # What needs no other record may be.
+    assert go_on(fs, root, make_plan(two(("sums", "new"))()), before).record == before
+    # A record before one that was rewritten is of another form.
+    go_on(fs, root, renamed, records.read(fs, root, 1))
+    assert records.batches(fs, root) == [1]
+    records.write(fs, root, before)
+    with pytest.raises(tw.CheckpointMismatch, match="the state was rewritten behind batch 1"):
+        go_on(fs, root, renamed, before)
+
+
+def test_a_start_behind_a_kill_writes_what_the_record_says(tmp_path: Path) -> None:
+    """Between the record and thalweg.json: everybody reads the record, and the next start writes the file."""
+    checkpoint = tmp_path / "checkpoint"
+    tw.run(flow(by_shop())(), {"sales": ROWS}, checkpoint=checkpoint, end="keep")
+    file = checkpoint / "thalweg" / "thalweg.json"
+    old = file.read_bytes()
+    after = flow(by_shop("counts"), renamed={"sums": "counts"})()
+    tw.run(after, {"sales": ROWS}, checkpoint=checkpoint, end="keep")
+    new = file.read_bytes()
+    file.write_bytes(old)
+    assert read_state(str(checkpoint), "counts").num_rows == 2
+    assert {one.kind for one in tw.checkpoint.diff(str(checkpoint), after).changes} == {"same"}
+    assert not tw.checkpoint.diff(str(checkpoint), flow(by_shop())()).accepted
+    tw.run(after, {"sales": ROWS}, checkpoint=checkpoint, end="keep")
+    assert file.read_bytes() == new
+    # Also where the start changes what the state means once more, without a batch in between.
+    more = two(("counts", "new"))()
+    tw.run(more, {"sales": ROWS}, checkpoint=checkpoint, end="keep")
+    assert {one.kind for one in tw.checkpoint.diff(str(checkpoint), more).changes} == {"same"}
+
+
+def test_what_is_dropped_for_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A name that has nothing to give up is told, and harms nothing."""
+    made = flow(by_shop())()
+    tw.run(made, {"sales": ROWS[:5]}, checkpoint=tmp_path, end="keep")
+    tw.run(made, {"sales": ROWS}, checkpoint=tmp_path, end="keep", drop=["sums", "suns"])
+    assert [record.args[0] for record in caplog.records if "nothing was dropped" in record.msg] == [
+        "sums",
+        "suns",
+    ]
+    assert read_state(str(tmp_path), "sums").to_pylist()[0] == {"shop": "a", "n": 4}
+    with pytest.raises(tw.BuildError, match="drop= needs checkpoint="):
+        tw.run(made, {"sales": ROWS}, drop=["sums"])
+
+
+def test_names_that_cannot_be() -> None:
+    """Of renamed= each name is one operator's, before and now."""
+    for renamed, says in (
+        ({"sums": "other"}, "there is no operator or source 'other'"),
+        ({"sales": "sums"}, "there still is an operator 'sales'"),
+        ({"a": "sums", "b": "sums"}, "renamed has 'sums' twice"),
+        ({"a": "b", "b": "sums"}, "renamed has 'b' twice"),
+        ({"a": ""}, "renamed is a mapping of old names to new ones"),
+    ):
+        with pytest.raises(tw.BuildError, match=says):
+            make_plan(flow(by_shop(), renamed=renamed)())

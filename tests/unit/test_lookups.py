@@ -148,7 +148,7 @@ def test_a_function_that_raises_is_named() -> None:
 def test_refused() -> None:
     """Directions, limits and keys that cannot be."""
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"direction": "backwards"}, "direction is one of 'backward', 'forward', 'nearest'"),
+        ({"direction": "backwards"}, "direction: expected one of backward, forward, nearest"),
         ({"within": -1}, "within must not be negative"),
         ({"on": "kye"}, "kye"),
         ({"on": {"n": "price"}}, "a key is a plain value, of one type on both sides"),

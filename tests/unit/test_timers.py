@@ -136,7 +136,7 @@ def test_refused() -> None:
         ({"on_timer": limit}, "several timers; give on_timer={'idle': ..., 'limit': ...}"),
         ({"on_timer": None}, "has a timer idle, but on_timer= has no function"),
         ({"keep": 1}, "keep: expected True or False, got 1"),
-        ({"at_end": "fired"}, "at_end is one of 'disarm', 'fire'"),
+        ({"at_end": "fired"}, "at_end: expected one of disarm, fire"),
         ({"state": Plain, "on_timer": None, "keep": True}, "about timers, and state Plain has none"),
     ]  # fmt: skip
     for how, message in refused:

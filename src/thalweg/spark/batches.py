@@ -131,12 +131,17 @@ class BatchRunner:
         if manifests.read(store.fs, store.root) is None:
             manifests.require_new(store.fs, store.root)
             refuse_used_folders(self.sinks)
-        latest = store.newest_of_spark()
-        require_unfinished(records.latest(store.fs, store.root), store.location)
-        is_by_place = not is_of_process(latest)
-        latest, self._defaults = go_on(
-            store.fs, store.root, self.plan, latest, drop=self._drop, by_place=is_by_place
-        )
+        newest = records.latest(store.fs, store.root)
+        require_unfinished(newest, store.location)
+        before = store.newest_of_spark()
+        found = go_on(
+            store.fs, store.root, self.plan, before, drop=self._drop,
+            by_place=not is_of_process(before),
+        )  # fmt: skip
+        self._defaults = found.defaults
+        # A record that Spark has not logged is of a batch that is run again.
+        is_newest = before is not None and newest is not None and before.batch == newest.batch
+        latest = found.record if is_newest else newest
         tell_moved(store.fs, store.root, self.sinks)
         self.counts = {k: dict(v) for k, v in latest.counters.items()} if latest else {}
         context, slots = self.spark.sparkContext, self.numbers.slots

@@ -22,7 +22,13 @@ from thalweg.checkpoint.evolution.compare import (
     source_verdict,
     stateful,
 )
-from thalweg.checkpoint.evolution.functions import Migration, MigrationFailed, OldClass, told
+from thalweg.checkpoint.evolution.functions import (
+    Migration,
+    MigrationFailed,
+    OldClass,
+    key_text,
+    told,
+)
 from thalweg.checkpoint.evolution.renaming import (
     GATES,
     new_names,
@@ -321,12 +327,33 @@ class Evolving:
                 continue
             except Unconvertible as error:
                 return verdict._replace(change=self._failed(verdict.change, f", state {error}"))
+            failed += self._passed(name, bucket, new, columns, stay)
             found = assembled(_only(bucket, stay), new, [*columns, *_taken(rest, stay)])
             made.append(NewUnit(bucket.number, "snapshot", found))
         if failed:
             why = f": migrate fails: {told(failed)}"
             return verdict._replace(change=self._failed(verdict.change, why))
         return self._held(verdict, made)
+
+    def _passed(
+        self,
+        name: str,
+        bucket: Bucket,
+        new: NewForm,
+        columns: Sequence[pa.Array],
+        stay: Sequence[int],
+    ) -> list[str]:
+        """Keys whose new timer lies before what has passed: what it gave would come too late."""
+        spec = _spec(self._nodes[name])
+        floor = floor_of(self._plan, self._nodes[name], self._record)
+        if spec is None or spec.timer is None or floor is None:
+            return []
+        timers = columns[spec.schema.names.index(spec.timer)].to_pylist()
+        return [
+            f"{key_text(bucket, new.keys, stay[row])}: its new timer {time} lies before {floor - 1}, which has passed"
+            for row, time in enumerate(timers)
+            if time < floor - 1
+        ]
 
     def _kept_column(self, bucket: Bucket, form: OldForm, field: Any) -> pa.Array:
         """What the library keeps behind the user's fields of a coroutine operator."""

@@ -110,7 +110,7 @@ class Migration(NamedTuple):
             try:
                 state = self._made(values)
             except Exception as error:
-                failed.append(f"{_key(bucket, keys, row)}, {values}: {_reason(error)}")
+                failed.append(f"{key_text(bucket, keys, row)}, {values}: {_reason(error)}")
                 continue
             if state is not None:
                 made.append(state)
@@ -137,7 +137,8 @@ class Migration(NamedTuple):
         return None if getattr(found, "_drop", False) else self.spec.values(found)
 
 
-def _key(bucket: Bucket, keys: Sequence[Field], row: int) -> str:
+def key_text(bucket: Bucket, keys: Sequence[Field], row: int) -> str:
+    """A row's key, as messages show it."""
     if not keys:
         return "its state"
     spec = KeySpec(tuple(keys))

@@ -6,17 +6,17 @@ from typing import Any
 
 from thalweg.checkpoint.evolution.renaming import GATES
 from thalweg.checkpoint.record import CommitRecord
-from thalweg.flow.operators.nodes import OrderBy, Source
+from thalweg.flow.operators.nodes import Node, OrderBy, Source
 from thalweg.plan.plan import Plan
 from thalweg.times import BEFORE_ALL
 
 
-def floor_of(plan: Plan, node: Source | OrderBy, record: CommitRecord | None) -> int | None:
+def floor_of(plan: Plan, node: Node, record: CommitRecord | None) -> int | None:
     """The least time that a row of a new source may have; None where it has a time of its own, or nothing has passed.
 
     Args:
         plan: of the flow.
-        node: the source.
+        node: the source, or another node of its time.
         record: the newest, under the flow's names.
     """
     domain = plan.domains[node.index - 1]
