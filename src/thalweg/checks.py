@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeGuard, TypeVar
 
 from thalweg.brief import brief
-from thalweg.errors import BuildError
+from thalweg.errors import BuildError, ThalwegError
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -235,7 +235,12 @@ def _keywords_of(
         for name in given:
             if name not in names:
                 raise no_option(function.__qualname__.removesuffix(".__init__"), name, names)
-        return function(*args, **given)
+        try:
+            return function(*args, **given)
+        except ThalwegError as error:
+            # The message says it all; frames of the library would only stand between it and the caller's line.
+            failure = error
+        raise failure.with_traceback(None)
 
     return checked
 

@@ -28,7 +28,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Change:
+class StateChange:
     """A change of a flow.
 
     Attributes:
@@ -93,7 +93,7 @@ def _again(flow: tw.Flow, inputs: Any, checkpoint: Path, drop: tuple[str, ...]) 
 
 
 def check_all(
-    changes: Mapping[str, Change], folder: Path, inputs: Mapping[str, Sequence[Any]]
+    changes: Mapping[str, StateChange], folder: Path, inputs: Mapping[str, Sequence[Any]]
 ) -> None:
     """Each on a checkpoint of its own."""
     for name, change in changes.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.unit.evolve_kit import Change, check_all
+from tests.unit.evolve_kit import StateChange, check_all
 
 import thalweg as tw
 
@@ -132,110 +132,110 @@ def _without(old: Mapping[str, Any]) -> Any:
 
 # The totals are 1 + 3 + 5 and 2 + 4 + 6.
 STATES = {
-    "nothing": Change(BEFORE, flow(state(N_TOTAL), fn=quiet), {"sums": "same"}),
-    "appended": Change(
+    "nothing": StateChange(BEFORE, flow(state(N_TOTAL), fn=quiet), {"sums": "same"}),
+    "appended": StateChange(
         BEFORE,
         flow(state({**N_TOTAL, "far": (float, 0.5)})),
         {"sums": "appended"},
     ),
-    "reordered and in between": Change(
+    "reordered and in between": StateChange(
         BEFORE,
         flow(state({"total": (int, 0), "new": (str, "x"), "n": (int, 0)})),
         {"sums": "converted"},
         {"sums": [("a", 9, "x", 3), ("b", 12, "x", 3)]},
     ),
-    "int to float": Change(
+    "int to float": StateChange(
         BEFORE,
         flow(state({"n": (int, 0), "total": (float, 0.0)})),
         {"sums": "converted"},
         {"sums": [("a", 3, 9.0), ("b", 3, 12.0)]},
     ),
-    "may be None": Change(
+    "may be None": StateChange(
         BEFORE,
         flow(state({"n": (int | None, 0), "total": (float | None, 0.0)})),
         {"sums": "converted"},
         {"sums": [("a", 3, 9.0), ("b", 3, 12.0)]},
     ),
-    "removed": Change(
+    "removed": StateChange(
         BEFORE,
         flow(state(N)),
         refused=r"'sums', state field total: int would be lost; .*migrate=.*drop=\('sums',\).*--drop sums",
     ),
-    "retyped": Change(
+    "retyped": StateChange(
         BEFORE,
         flow(state({"n": (int, 0), "total": (str, "")})),
         refused="state field total: the checkpoint has int, the flow has str",
     ),
-    "not None any more": Change(
+    "not None any more": StateChange(
         flow(state({"n": (int, 0), "total": (int | None, None)}), fn=quiet),
         flow(state(N_TOTAL)),
         refused=r"total: the checkpoint has int \| None, the flow has int",
     ),
-    "another class": Change(
+    "another class": StateChange(
         BEFORE,
         flow(state(N_TOTAL, "Sum")),
         refused="state class: the checkpoint has Total, the flow has Sum",
     ),
-    "another class with dict": Change(
+    "another class with dict": StateChange(
         BEFORE,
         flow(state(N_TOTAL, "Sum", migrate=dict)),
         {"sums": "migrated"},
         {"sums": [("a", 3, 9), ("b", 3, 12)]},
     ),
-    "migrated": Change(
+    "migrated": StateChange(
         BEFORE,
         flow(state({"mean": (float, 0.0)}, migrate=mean), fn=quiet),
         {"sums": "migrated"},
         {"sums": [("a", 3.0), ("b", 4.0)]},
     ),
-    "migrated of a NamedTuple": Change(
+    "migrated of a NamedTuple": StateChange(
         BEFORE,
         flow(state(TEXT, migrate=of_class)),
         {"sums": "migrated"},
         {"sums": [("a", 3, "9é"), ("b", 3, "12é")]},
     ),
-    "migrated of a dataclass": Change(
+    "migrated of a dataclass": StateChange(
         BEFORE,
         flow(state(TEXT, migrate=of_data)),
         {"sums": "migrated"},
         {"sums": [("a", 3, "9"), ("b", 3, "12")]},
     ),
-    "migrated of a state class": Change(
+    "migrated of a state class": StateChange(
         BEFORE,
         flow(state(TEXT, migrate=of_state)),
         {"sums": "migrated"},
         {"sums": [("a", 3, "9"), ("b", 3, "12")]},
     ),
-    "migrated of another class": Change(
+    "migrated of another class": StateChange(
         BEFORE,
         flow(state(N, migrate=of_wrong)),
         refused=r"has n: int, total: int, the flow has a migrate of Wrong \(n: int, sum: int\)",
     ),
-    "a key dropped": Change(
+    "a key dropped": StateChange(
         BEFORE,
         flow(WITHOUT_B),
         {"sums": "migrated"},
         {"sums": [("a", 3)]},
     ),
-    "a function that raises": Change(
+    "a function that raises": StateChange(
         flow(state(N_TOTAL), key=()),
         flow(state(N, migrate=lambda old: 1 // 0), key=()),
         refused=r"'sums': migrate fails: its state, \{'n': 6, 'total': 21\}: ZeroDivisionError",
     ),
-    "a function that gives nothing": Change(
+    "a function that gives nothing": StateChange(
         BEFORE,
         flow(state(N, migrate=lambda old: None)),
         refused=r"key '[ab]', .*TypeError: expected a Total or a mapping .* got NoneType None; key '[ab]'",
     ),
-    "a function that gives another type": Change(
+    "a function that gives another type": StateChange(
         BEFORE,
         flow(state(N, migrate=lambda old: {"n": "three"})),
         refused="Total.n: expected int, got str 'three'",
     ),
-    "a function that gives another field": Change(
+    "a function that gives another field": StateChange(
         BEFORE, flow(state(N, migrate=lambda old: {"m": 1})), refused="Total has no field m"
     ),
-    "containers": Change(
+    "containers": StateChange(
         flow(
             state(
                 {
@@ -255,17 +255,17 @@ STATES = {
         {"sums": "migrated"},
         {"sums": [("a", "{'a': 5} [3, 5]"), ("b", "{'b': 6} [4, 6]")]},
     ),
-    "a key field": Change(
+    "a key field": StateChange(
         BEFORE,
         flow(state(N_TOTAL), key=("amount",)),
         refused="key field 1: the checkpoint has shop: str, the flow has amount: int",
     ),
-    "a second key field": Change(
+    "a second key field": StateChange(
         BEFORE,
         flow(state(N_TOTAL), key=("shop", "amount")),
         refused="key field 2: the checkpoint has none, the flow has amount: int",
     ),
-    "begun anew": Change(
+    "begun anew": StateChange(
         BEFORE,
         flow(state({"total": (str, "")}), fn=quiet),
         {"sums": "dropped"},
@@ -290,7 +290,7 @@ def test_a_number_that_no_float_is(tmp_path: Path) -> None:
             (7, ""),
         ):
             rows = [big[0]._replace(amount=amount), big[1]]
-            change = Change(
+            change = StateChange(
                 BEFORE,
                 flow(state({"n": (int, 0), "total": (float, 0.0)})),
                 state={} if refused else {"sums": [("a", 2, 7.0)]},

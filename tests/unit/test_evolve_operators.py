@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.unit.evolve_kit import Change, bytes_of, check_all
+from tests.unit.evolve_kit import StateChange, bytes_of, check_all
 
 import thalweg as tw
 from thalweg.checkpoint import record as records
@@ -151,49 +151,49 @@ MAX, MEAN = tw.agg.max("amount"), tw.agg.mean("amount")
 NEVER = tw.NEVER
 
 OPERATORS = {
-    "renamed": Change(
+    "renamed": StateChange(
         flow(by_shop()),
         flow(by_shop("counts"), renamed={"sums": "counts"}),
         {"counts": "same"},
         {"counts": [("a", 4), ("b", 4)]},
     ),
-    "renamed with nobody told": Change(
+    "renamed with nobody told": StateChange(
         flow(by_shop()),
         flow(by_shop("counts")),
         refused=r"'sums': the checkpoint has a keyed operator, the flow has none of that name; .*renamed=\{'sums': ",
     ),
-    "new": Change(
+    "new": StateChange(
         two(("one",)),
         two(("one", "two")),
         {"one": "same", "two": "new"},
         {"one": [("a", 4), ("b", 4)], "two": []},
     ),
-    "gone": Change(two(("one", "two")), two(("one",)), refused=r"'two'.*drop=\('two',\)"),
-    "dropped": Change(
+    "gone": StateChange(two(("one", "two")), two(("one",)), refused=r"'two'.*drop=\('two',\)"),
+    "dropped": StateChange(
         two(("one", "two")),
         two(("one",)),
         {"two": "dropped"},
         {"one": [("a", 4), ("b", 4)]},
         drop=("two",),
     ),
-    "another kind": Change(
+    "another kind": StateChange(
         flow(by_shop()),
         flow(lambda _, rows: rows.process(count, state=Count, name="sums").sink("out")),
         refused="'sums': the checkpoint has a keyed operator, the flow has a stateful operator",
     ),
-    "another kind, dropped": Change(
+    "another kind, dropped": StateChange(
         flow(by_shop()),
         flow(lambda _, rows: rows.process(count, state=Count, name="sums").sink("out")),
         {"sums": "dropped"},
         {"sums": []},
         drop=("sums",),
     ),
-    "without state any more": Change(
+    "without state any more": StateChange(
         flow(by_shop()),
         flow(lambda _, rows: rows.filter(lambda row: True, name="sums").sink("out")),
         refused="'sums': the checkpoint has a keyed operator, the flow has one without state",
     ),
-    "other buckets": Change(
+    "other buckets": StateChange(
         flow(by_shop()),
         flow(
             lambda _, rows: (
@@ -202,7 +202,7 @@ OPERATORS = {
         ),
         refused="buckets: the checkpoint has 128, the flow has 7",
     ),
-    "another branch and sink": Change(
+    "another branch and sink": StateChange(
         flow(by_shop()),
         flow(
             lambda made, rows: (
@@ -217,39 +217,39 @@ OPERATORS = {
 }
 
 BUILT_IN = {
-    "aggregates added and moved": Change(
+    "aggregates added and moved": StateChange(
         window(n=N),
         window(total=TOTAL, n=N),
         {"w": "converted"},
         {"w": [("a", 0, 20 * SECOND - 1, 0, 4), ("b", 0, 20 * SECOND - 1, 0, 4)]},
     ),
-    "aggregates removed": Change(
+    "aggregates removed": StateChange(
         window(total=TOTAL, top=MAX, n=N),
         window(n=N),
         {"w": "converted"},
         {"w": [("a", 0, 20 * SECOND - 1, 4), ("b", 0, 20 * SECOND - 1, 4)]},
     ),
-    "an aggregate without a value": Change(
+    "an aggregate without a value": StateChange(
         window(n=N),
         window(n=N, best=MAX),
         refused="'w', aggregate 'best' .* is new, and has no value in an open window",
     ),
-    "a mean": Change(window(n=N), window(n=N, m=MEAN), refused="aggregate 'm'"),
-    "another aggregate of its name": Change(
+    "a mean": StateChange(window(n=N), window(n=N, m=MEAN), refused="aggregate 'm'"),
+    "another aggregate of its name": StateChange(
         window(n=MAX),
         window(n=tw.agg.min("amount")),
         refused="aggregate 'n': the checkpoint has verb max, field amount, the flow has verb min, field amount",
     ),
-    "size": Change(
+    "size": StateChange(
         window(n=N), window(3600, n=N), refused="'w', .*size: the checkpoint has 20000000"
     ),
-    "every": Change(
+    "every": StateChange(
         window(n=N), window(every="10 seconds", n=N), refused="every: the checkpoint has 20000000"
     ),
-    "start": Change(
+    "start": StateChange(
         window(n=N), window(start="1 second", n=N), refused="start: the checkpoint has 0"
     ),
-    "a function": Change(
+    "a function": StateChange(
         window(n=N),
         flow(
             lambda _, rows: (
@@ -258,7 +258,7 @@ BUILT_IN = {
         ),
         refused="state class: the checkpoint has WindowState, the flow has WindowRows",
     ),
-    "a window by parts": Change(
+    "a window by parts": StateChange(
         window(n=N),
         flow(
             lambda _, rows: (
@@ -269,7 +269,7 @@ BUILT_IN = {
         ),
         {"w": "same"},
     ),
-    "a longer gap": Change(
+    "a longer gap": StateChange(
         sessions("5 seconds"),
         sessions("8 seconds"),
         {"s": "converted"},
@@ -280,39 +280,41 @@ BUILT_IN = {
             ]
         },
     ),
-    "a shorter gap": Change(
+    "a shorter gap": StateChange(
         sessions("5 seconds"),
         sessions("4 seconds"),
         refused="gap: the checkpoint has 5000000, the flow has 4",
     ),
-    "dedupe longer": Change(dedupe("9 seconds"), dedupe("20 seconds"), {"d": "converted"}),
-    "dedupe shorter": Change(dedupe("9 seconds"), dedupe("8 seconds"), {"d": "converted"}),
-    "dedupe for ever": Change(dedupe("9 seconds"), dedupe(None), {"d": "converted"}),
-    "dedupe no longer for ever": Change(
+    "dedupe longer": StateChange(dedupe("9 seconds"), dedupe("20 seconds"), {"d": "converted"}),
+    "dedupe shorter": StateChange(dedupe("9 seconds"), dedupe("8 seconds"), {"d": "converted"}),
+    "dedupe for ever": StateChange(dedupe("9 seconds"), dedupe(None), {"d": "converted"}),
+    "dedupe no longer for ever": StateChange(
         dedupe(None), dedupe("9 seconds"), refused="within: the checkpoint has none"
     ),
-    "join within": Change(
+    "join within": StateChange(
         join("9 seconds"),
         join("8 seconds"),
         refused="'j', within, before or after: the checkpoint has",
     ),
-    "join how": Change(
+    "join how": StateChange(
         join("9 seconds"), join("9 seconds", how="left"), refused="'j', how: the checkpoint has"
     ),
-    "throttle": Change(
+    "throttle": StateChange(
         loop("throttle", 2, "5 seconds"),
         loop("throttle", 1, "4 seconds"),
         {"loop": "changed"},
         {"loop": [([5 * SECOND, 6 * SECOND], [], 7 * SECOND, False)]},
     ),
-    "throttle longer": Change(
+    "throttle longer": StateChange(
         loop("throttle", 2, "5 seconds"),
         loop("throttle", 2, "9 seconds"),
         refused="'loop', per: the checkpoint has 5000000, the flow has 9000000",
     ),
-    "zip": Change(zipped("9 seconds"), zipped("1 hour"), {"loop": "changed"}),
-    "delay": Change(loop("delay", "2 seconds"), loop("delay", "1 second"), {"loop": "changed"}),
-    "order_by": Change(
+    "zip": StateChange(zipped("9 seconds"), zipped("1 hour"), {"loop": "changed"}),
+    "delay": StateChange(
+        loop("delay", "2 seconds"), loop("delay", "1 second"), {"loop": "changed"}
+    ),
+    "order_by": StateChange(
         ordered("3 seconds"),
         ordered("4 seconds"),
         refused="'o', lateness: the checkpoint has 3000000",
@@ -325,29 +327,31 @@ def shown(key: str, start: int, end: int, rows: list[Sale]) -> Sale:
 
 
 SOURCES = {
-    "new, by itself": Change(
+    "new, by itself": StateChange(
         with_sources(), with_sources("shops"), {"shops": "new", "sums": "same"}
     ),
-    "new, merged": Change(
+    "new, merged": StateChange(
         with_sources(merged=True),
         with_sources("shops", merged=True),
         {"shops": "new"},
         # Of its rows those before the last that had passed are late.
         {"sums": [("a", 4), ("b", 4)]},
     ),
-    "new, merged, with lanes": Change(
+    "new, merged, with lanes": StateChange(
         with_sources(merged=True),
         with_sources("shops", merged=True, lane="shop", lanes=["a", "b"]),
         {"shops": "new"},
         {"sums": [("a", 4), ("b", 4)]},
     ),
-    "gone": Change(
+    "gone": StateChange(
         with_sources("shops"),
         with_sources(),
         refused="source 'shops': the checkpoint has it, the flow has none",
     ),
-    "dropped": Change(with_sources("shops"), with_sources(), {"shops": "dropped"}, drop=("shops",)),
-    "renamed": Change(
+    "dropped": StateChange(
+        with_sources("shops"), with_sources(), {"shops": "dropped"}, drop=("shops",)
+    ),
+    "renamed": StateChange(
         with_sources("shops", lateness=3 * SECOND),
         flow(
             lambda made, rows: (
@@ -361,7 +365,7 @@ SOURCES = {
         {"orders": "same"},
         {"sums": [("a", 3), ("b", 2)]},
     ),
-    "lateness": Change(
+    "lateness": StateChange(
         with_sources(lateness=3 * SECOND),
         with_sources(lateness=4 * SECOND),
         refused="'sales', lateness: the checkpoint has 3000000",
@@ -487,32 +491,32 @@ def no_wait(record: Any, **options: Any) -> Any:
 
 SIXTH = {"ts": dt.datetime(1970, 1, 1, 0, 0, 6, tzinfo=dt.UTC), "shop": "a", "amount": 6}
 WAITING = {
-    "a wider record": Change(
+    "a wider record": StateChange(
         flow(by_shop(), lateness=3 * SECOND),
         flow(by_shop(), record=Wide, lateness=3 * SECOND),
         {"sales": "converted", "sums": "same"},
         {"sums": [("a", 3), ("b", 2)]},
         rows={"sales": WIDE},
     ),
-    "a field that waiting rows lack": Change(
+    "a field that waiting rows lack": StateChange(
         flow(by_shop(), lateness=3 * SECOND),
         flow(by_shop(), record=Strict, lateness=3 * SECOND),
         refused="source 'sales', field note: str: rows that wait do not have it",
         rows={"sales": STRICT},
     ),
-    "no rows wait": Change(
+    "no rows wait": StateChange(
         flow(by_shop()),
         flow(by_shop(), record=Strict),
         {"sales": "changed"},
         rows={"sales": STRICT},
     ),
-    "order_by": Change(
+    "order_by": StateChange(
         ordered("3 seconds"),
         ordered("3 seconds", Wide),
         {"o": "converted"},
         rows={"sales": WIDE},
     ),
-    "rows of windows": Change(
+    "rows of windows": StateChange(
         flow(
             lambda _, rows: (
                 rows.key_by("shop").window("20 seconds", shown, name="w", into=Sale).sink("out")
@@ -527,45 +531,45 @@ WAITING = {
         {"w": "converted"},
         rows={"sales": WIDE},
     ),
-    "rows of joins": Change(
+    "rows of joins": StateChange(
         join("9 seconds"), join("9 seconds", record=Wide), {"j": "converted"}, rows={"sales": WIDE}
     ),
-    "what dedupe compares": Change(
+    "what dedupe compares": StateChange(
         dedupe("9 seconds"),
         dedupe("9 seconds", Wide),
         refused="'d', the fields that are compared: the checkpoint has",
         rows={"sales": WIDE},
     ),
-    "a coroutine": Change(
+    "a coroutine": StateChange(
         coroutine(counted),
         coroutine(paired),
         {"loop": "migrated"},
         {"loop": [(3, [SIXTH], 6 * SECOND, False)]},
     ),
-    "another input": Change(
+    "another input": StateChange(
         coroutine(counted),
         coroutine(with_switch, switch="shops"),
         {"loop": "converted", "shops": "new"},
     ),
-    "an input less": Change(
+    "an input less": StateChange(
         coroutine(with_switch, switch="shops"),
         coroutine(counted),
         refused="'loop', inputs: the checkpoint has rows, switch, the flow has rows",
         drop=("shops",),
     ),
-    "a loop of feedback": Change(
+    "a loop of feedback": StateChange(
         feedback(fed),
         feedback(fed_pairs),
         {"loop": "migrated", "sums": "same"},
         {"sums": [("a", 4), ("b", 4)]},
     ),
-    "a timer": Change(
+    "a timer": StateChange(
         alarm(Alarm),
         alarm(Later),
         {"t": "migrated"},
         {"t": [("b", False, 7 * SECOND + 100)]},
     ),
-    "a timer that has passed": Change(
+    "a timer that has passed": StateChange(
         alarm(Alarm),
         alarm(Sooner),
         refused="'t': migrate fails: key 'b': its new timer 5 lies before 7000000, which has passed",

@@ -17,7 +17,7 @@ from state_fakes import FS, SCHEMA, StrictMoves
 from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint import paths
 from thalweg.checkpoint import record as records
-from thalweg.checkpoint.evolution.changes import Change, refusals
+from thalweg.checkpoint.evolution.changes import StateChange, refusals
 from thalweg.checkpoint.evolution.compare import operator_verdict, source_verdict
 from thalweg.checkpoint.inspect import read_state
 from thalweg.checkpoint.manifest import Manifest, ManifestField, ManifestOperator, ManifestSource
@@ -407,7 +407,7 @@ REFUSED = [
 ]
 
 
-def verdict(new: Manifest) -> Change:
+def verdict(new: Manifest) -> StateChange:
     """What becomes of the operator or the source."""
     if new.sources != BASE.sources:
         return source_verdict("clicks", CLICKS, new.sources["clicks"], held=True).change
@@ -427,7 +427,7 @@ def test_changes() -> None:
 
 def test_many_differences_stay_short() -> None:
     """Eight lines at most, however much differs."""
-    changes = [Change(f"o{i}", "operator", "refused", ": it is gone") for i in range(30)]
+    changes = [StateChange(f"o{i}", "operator", "refused", ": it is gone") for i in range(30)]
     assert len(refusals(changes).splitlines()) == 8
 
 

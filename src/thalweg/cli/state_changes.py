@@ -8,7 +8,7 @@ import orjson
 import typer
 
 from thalweg.brief import counted
-from thalweg.checkpoint.evolution.changes import Change
+from thalweg.checkpoint.evolution.changes import StateChange
 from thalweg.checkpoint.hosts import comparing, copying
 from thalweg.cli.loading import load_flow
 from thalweg.printing import Table, Terminal, plain
@@ -55,7 +55,7 @@ def _print(found: comparing.StateDiff) -> None:
     typer.echo(plain(f"\n{said}; nothing was written"))
 
 
-def _why(change: Change) -> str:
+def _why(change: StateChange) -> str:
     parts: list[Any] = [f"was {change.was!r}"] if change.was else []
     parts += [change.why.lstrip(":, "), change.todo]
     return "; ".join(part for part in parts if part)

@@ -46,7 +46,7 @@ def patience_of(verb: str, patience: Any) -> float:
     return patience_s
 
 
-class Trouble(NamedTuple):
+class PeerTrouble(NamedTuple):
     """How messages call what is waited for to be over: now, when patience is over, and when it is over."""
 
     now: str
@@ -54,9 +54,9 @@ class Trouble(NamedTuple):
     over: str
 
 
-SILENCE: Final = Trouble("does not answer", "has not answered", "answers again")
+SILENCE: Final = PeerTrouble("does not answer", "has not answered", "answers again")
 #: Others write the same table, and a commit finds theirs before it.
-CONFLICT: Final = Trouble(
+CONFLICT: Final = PeerTrouble(
     "takes no commit, as others commit", "has met commits of others", "takes commits again"
 )
 
@@ -76,7 +76,7 @@ class PeerWait:
         place: str,
         patience_s: float,
         stop: Stop | None = None,
-        trouble: Trouble = SILENCE,
+        trouble: PeerTrouble = SILENCE,
     ) -> None:
         self._place, self._patience_s = place, patience_s
         self._stop, self._trouble = stop or never(), trouble

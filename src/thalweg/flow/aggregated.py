@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from thalweg.checks import refuse, require_rows
+from thalweg.checks import known_keywords_of, refuse, require_rows
 from thalweg.errors import BuildError
 from thalweg.flow import added
 from thalweg.flow.generics import KeyValue, Row
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from thalweg.flow.streams import Stream
 
 
+@known_keywords_of
 class AggregateVerbs(KeyedParts[Row, KeyValue]):
     """The verbs of aggregates without windows of time."""
 

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from thalweg.checks import refuse, require_function, require_rows
+from thalweg.checks import known_keywords_of, refuse, require_function, require_rows
 from thalweg.errors import BuildError
 from thalweg.flow.fields.user_rows import Adapter
 from thalweg.flow.generics import Out, Row
@@ -28,6 +28,7 @@ Client = TypeVar("Client")
 RetryOn = type[Exception] | Sequence[type[Exception]]
 
 
+@known_keywords_of
 class AsyncVerbs(Generic[Row]):
     """The verb of a stream whose function is a coroutine."""
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, cast, get_args, overload
 
-from thalweg.checks import require_text
+from thalweg.checks import known_keywords_of, require_text
 from thalweg.flow import added
 from thalweg.flow.generics import Other, Out, Row
 from thalweg.flow.join_parts import (
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 On = str | Sequence[str] | Mapping[str, str]
 
 
+@known_keywords_of
 class LookupVerbs(Generic[Row]):
     """The verbs of a stream whose rows are each joined with one row, or none."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, overload
 
+from thalweg.checks import known_keywords_of
 from thalweg.flow.generics import Out, Row, Several
 from thalweg.flow.keyed import KeyedStream
 from thalweg.flow.operators.agg import Aggregate
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from thalweg.flow.streams import Stream
 
 
+@known_keywords_of
 class WholeVerbs(Generic[Row]):
     """The verbs that see all rows of a stream as those of one key."""
 

@@ -17,7 +17,7 @@ ChangeKind: TypeAlias = Literal[
 _SHOWN: Final = 6
 
 
-class Change(NamedTuple):
+class StateChange(NamedTuple):
     """What happens to the state of an operator or a source.
 
     Attributes:
@@ -56,9 +56,9 @@ class Change(NamedTuple):
         return f"{where}; {self.todo}" if self.todo else where
 
 
-def refused(name: str, why: Sequence[str], todo: str = "", *, source: bool = False) -> Change:
+def refused(name: str, why: Sequence[str], todo: str = "", *, source: bool = False) -> StateChange:
     """A refusal; ``why`` are parts that go behind the operator's name."""
-    return Change(name, "source" if source else "operator", "refused", "; ".join(why), todo)
+    return StateChange(name, "source" if source else "operator", "refused", "; ".join(why), todo)
 
 
 def differs(what: str, old: object, new: object) -> str:
@@ -66,7 +66,7 @@ def differs(what: str, old: object, new: object) -> str:
     return f"{what}: the checkpoint has {old}, the flow has {new}"
 
 
-def refusals(changes: Sequence[Change]) -> str:
+def refusals(changes: Sequence[StateChange]) -> str:
     """The refused ones as lines of an error, not too many."""
     lines = [change.refusal() for change in changes if change.is_refused]
     more = [f"… and {len(lines) - _SHOWN} more"] if lines[_SHOWN:] else []

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from thalweg.checkpoint.evolution.asked import AskedDifference, asked_difference
-from thalweg.checkpoint.evolution.changes import Change, ChangeKind, differs, refused
+from thalweg.checkpoint.evolution.changes import ChangeKind, StateChange, differs, refused
 from thalweg.checkpoint.manifest import (
     STATELESS,
     ManifestField,
@@ -29,7 +29,7 @@ _WIDER: Final = {
 _NULL: Final = " | None"
 
 
-class Verdict(NamedTuple):
+class StateVerdict(NamedTuple):
     """What is to be done with the state of an operator or source.
 
     Attributes:
@@ -38,7 +38,7 @@ class Verdict(NamedTuple):
         lossy: whether fields inside records may be left out.
     """
 
-    change: Change
+    change: StateChange
     shift: int = 0
     lossy: bool = False
 
@@ -63,7 +63,7 @@ def operator_verdict(
     *,
     held: bool,
     migrates: bool,
-) -> Verdict:
+) -> StateVerdict:
     """What a flow does to an operator's state.
 
     Args:
@@ -76,15 +76,15 @@ def operator_verdict(
     if not held:
         same = old == new
         why = "" if same else "it holds no state, so all of it may change"
-        return Verdict(Change(name, "operator", "same" if same else "changed", why))
+        return StateVerdict(StateChange(name, "operator", "same" if same else "changed", why))
     wrong = _shape(old, new)
     if wrong:
-        return Verdict(refused(name, wrong, give_up(name)))
+        return StateVerdict(refused(name, wrong, give_up(name)))
     asked = asked_difference(old.asked, new.asked)
     shapes = [[(f.name, f.type, f.arrow) for f in one.fields] for one in (old, new)]
     is_same = shapes[0] == shapes[1] and old.state == new.state
     if migrates and not is_same and not asked.wrong:
-        return Verdict(Change(name, "operator", "migrated", _note(asked)))
+        return StateVerdict(StateChange(name, "operator", "migrated", _note(asked)))
     todo = give_up(name)
     wrong = list(asked.wrong)
     if old.state != new.state:
@@ -93,10 +93,10 @@ def operator_verdict(
     if old.state != new.state or missing:
         todo = f"a function of the old state does it, @tw.state(migrate=...); {todo}"
     if wrong or missing:
-        return Verdict(refused(name, [*wrong, *missing], todo))
+        return StateVerdict(refused(name, [*wrong, *missing], todo))
     kind: ChangeKind = _kind(shapes[0], shapes[1], old, new, asked)
     lossy = bool(new.asked.keys() - {"inputs"})
-    return Verdict(Change(name, "operator", kind, _note(asked)), asked.shift, lossy)
+    return StateVerdict(StateChange(name, "operator", kind, _note(asked)), asked.shift, lossy)
 
 
 def _note(asked: AskedDifference) -> str:
@@ -183,7 +183,9 @@ def _widens(old: ManifestField, new: ManifestField) -> bool:
 # -- sources -------------------------------------------------------------------------------------------
 
 
-def source_verdict(name: str, old: ManifestSource, new: ManifestSource, *, held: bool) -> Verdict:
+def source_verdict(
+    name: str, old: ManifestSource, new: ManifestSource, *, held: bool
+) -> StateVerdict:
     """What a flow does to the rows that wait at a source.
 
     Args:
@@ -207,12 +209,12 @@ def source_verdict(name: str, old: ManifestSource, new: ManifestSource, *, held:
         found += _waiting(olds, news)
     if found:
         todo = "Restore the old definition, or give it another name, with which it begins anew"
-        return Verdict(refused(name, found, todo, source=True))
+        return StateVerdict(refused(name, found, todo, source=True))
     if shapes[0] == shapes[1]:
-        return Verdict(Change(name, "source", "same"))
+        return StateVerdict(StateChange(name, "source", "same"))
     kind: ChangeKind = "converted" if held else "changed"
     why = "" if held else "no rows wait"
-    return Verdict(Change(name, "source", kind, why), lossy=True)
+    return StateVerdict(StateChange(name, "source", kind, why), lossy=True)
 
 
 def _waiting(olds: Mapping[str, ManifestField], news: Mapping[str, ManifestField]) -> list[str]:

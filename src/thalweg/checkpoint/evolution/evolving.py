@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint.evolution.arrays import Unconvertible
-from thalweg.checkpoint.evolution.changes import Change, refused
+from thalweg.checkpoint.evolution.changes import StateChange, refused
 from thalweg.checkpoint.evolution.compare import (
-    Verdict,
+    StateVerdict,
     give_up,
     operator_verdict,
     source_verdict,
@@ -68,7 +68,7 @@ class Evolution:
         is_new_record: whether the record has to be written anew.
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[StateChange, ...]
     before: Manifest | None
     manifest: Manifest
     record: CommitRecord | None
@@ -140,17 +140,17 @@ class Evolving:
         operators = {n: one for n, one in self._before.operators.items() if n not in gone}
         return dataclasses.replace(self._before, operators=operators)
 
-    def _named(self, change: Change) -> Change:
+    def _named(self, change: StateChange) -> StateChange:
         return change._replace(was=self._were.get(change.name, ""))
 
     # -- by name -------------------------------------------------------------------------------------------
 
-    def _changes(self) -> Iterator[Change]:
+    def _changes(self) -> Iterator[StateChange]:
         if self._before.flow != self._new.flow:
             why = f"the flow's name: the checkpoint has {self._before.flow}, the flow has {self._new.flow}"
-            yield Change(self._new.flow, "flow", "refused", why, "give it its old name")
+            yield StateChange(self._new.flow, "flow", "refused", why, "give it its old name")
         if wrong := self._routed():
-            yield Change(
+            yield StateChange(
                 self._new.flow,
                 "flow",
                 "refused",
@@ -182,28 +182,30 @@ class Evolving:
         names = ", ".join(sorted(keyed[0] ^ keyed[1]))
         return f"keys are routed by a table (locality=), which names the operators by key, and {names} differs"
 
-    def _lost(self, name: str, old: ManifestOperator) -> Change:
+    def _lost(self, name: str, old: ManifestOperator) -> StateChange:
         kept = name in self._new.operators
         if not self._chains(name):
-            return Change(name, "operator", "dropped", "it holds no state")
+            return StateChange(name, "operator", "dropped", "it holds no state")
         if not kept or self._may_drop(name):
             return self._gone(name, "operator")
         why = f": the checkpoint has a {old.kind} operator, the flow has one without state"
         return refused(name, [why], give_up(name))
 
-    def _gone(self, name: str, what: Any) -> Change:
+    def _gone(self, name: str, what: Any) -> StateChange:
         was = self._before.sources.get(name) or self._before.operators[name]
         if self._may_drop(name) or self._record is None:
             self._dropped.add(name)
-            return Change(name, what, "dropped", "its state is given up")
+            return StateChange(name, what, "dropped", "its state is given up")
         kind = "it" if what == "source" else f"a {was.kind} operator"  # type: ignore[union-attr]
         todo = f'Flow(..., renamed={{{name!r}: "its new name"}}) keeps its state; {give_up(name)}'
         why = f": the checkpoint has {kind}, the flow has none of that name"
-        return Change(name, what, "refused", why, todo)
+        return StateChange(name, what, "refused", why, todo)
 
-    def _operator(self, name: str, old: ManifestOperator | None, new: ManifestOperator) -> Change:
+    def _operator(
+        self, name: str, old: ManifestOperator | None, new: ManifestOperator
+    ) -> StateChange:
         if old is None:
-            return Change(name, "operator", "new", "begins empty" + self._behind())
+            return StateChange(name, "operator", "new", "begins empty" + self._behind())
         node = self._nodes[name]
         own = _spec(node)
         held = bool(self._chains(name))
@@ -215,16 +217,16 @@ class Evolving:
             self._dropped.add(name)
             self._units.pop(name, None)
             why = "the state before is given up, and it begins empty" + self._behind()
-            return Change(name, "operator", "dropped", why)
+            return StateChange(name, "operator", "dropped", why)
         return verdict.change
 
-    def _source(self, name: str) -> Change:
+    def _source(self, name: str) -> StateChange:
         old, new = self._before.sources.get(name), self._new.sources[name]
         if old is None:
             return self._new_source(name)
         if self._record is None:
             same = old == new
-            return Change(
+            return StateChange(
                 name, "source", "same" if same else "changed", "" if same else "no batch yet"
             )
         rows = list(self._queue(name, old.record))
@@ -236,19 +238,19 @@ class Evolving:
             verdict = self._by_name(name, verdict, rows, form, NewForm((), self._fields(name)))
         return verdict.change
 
-    def _new_source(self, name: str) -> Change:
+    def _new_source(self, name: str) -> StateChange:
         node = self._nodes[name]
         assert isinstance(node, Source)
         floor = floor_of(self._plan, node, self._record)
         why = "begins where its input does"
         if floor is None:
-            return Change(name, "source", "new", why)
+            return StateChange(name, "source", "new", why)
         made = new_gate(node, floor)
         if made is None:
             why = ": it is new, and joins sources that are underway, so its lanes must be known"
             return refused(name, [why], "give it lanes=[...]", source=True)
         self._gates[name] = made
-        return Change(name, "source", "new", f"{why}; rows before {floor} are late")
+        return StateChange(name, "source", "new", f"{why}; rows before {floor} are late")
 
     def _may_drop(self, name: str) -> bool:
         """Whether its state may be given up; what a verb has put in front of an operator goes with it."""
@@ -277,7 +279,7 @@ class Evolving:
         form = OldForm(0, fields, True, facts.get("released"))
         return buckets(self._fs, self._root, self._chains(name), form)
 
-    def _rewritten(self, name: str, old: ManifestOperator, verdict: Verdict) -> Verdict:
+    def _rewritten(self, name: str, old: ManifestOperator, verdict: StateVerdict) -> StateVerdict:
         """The verdict behind a look at each row; what the rows become is kept."""
         node = self._nodes[name]
         if old.waits:
@@ -293,8 +295,8 @@ class Evolving:
         return self._by_name(name, verdict, rows, form, new)
 
     def _by_name(
-        self, name: str, verdict: Verdict, rows: Sequence[Bucket], form: OldForm, new: NewForm
-    ) -> Verdict:
+        self, name: str, verdict: StateVerdict, rows: Sequence[Bucket], form: OldForm, new: NewForm
+    ) -> StateVerdict:
         made = []
         for bucket in rows:
             try:
@@ -305,8 +307,8 @@ class Evolving:
         return self._held(verdict, made)
 
     def _by_function(
-        self, name: str, verdict: Verdict, rows: Sequence[Bucket], form: OldForm, new: NewForm
-    ) -> Verdict:
+        self, name: str, verdict: StateVerdict, rows: Sequence[Bucket], form: OldForm, new: NewForm
+    ) -> StateVerdict:
         spec = _spec(self._nodes[name])
         assert spec is not None and spec.migrate is not None
         own = _own_fields(self._nodes[name], form.fields)
@@ -360,13 +362,13 @@ class Evolving:
         one = NewForm((), (field,))
         return rewritten(bucket._replace(keys=[]), form, one).column(0)
 
-    def _held(self, verdict: Verdict, made: Sequence[NewUnit]) -> Verdict:
+    def _held(self, verdict: StateVerdict, made: Sequence[NewUnit]) -> StateVerdict:
         change = verdict.change
         rows = sum(unit.rows.num_rows for unit in made)
         self._units[change.name] = tuple(made)
         return verdict._replace(change=change._replace(rows=rows))
 
-    def _failed(self, change: Change, why: str) -> Change:
+    def _failed(self, change: StateChange, why: str) -> StateChange:
         todo = give_up(change.name) if change.what == "operator" else "Restore the old definition"
         return change._replace(kind="refused", why=why, todo=todo)
 

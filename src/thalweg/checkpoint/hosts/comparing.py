@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from thalweg.checkpoint import record as records
-from thalweg.checkpoint.evolution.changes import Change
+from thalweg.checkpoint.evolution.changes import StateChange
 from thalweg.checkpoint.hosts.evolution import evolution_of
 from thalweg.checkpoint.hosts.handing_over import is_of_process
 from thalweg.checkpoint.identity import Folder
@@ -37,7 +37,7 @@ class StateDiff:
     location: str
     flow: str
     batch: int
-    changes: tuple[Change, ...]
+    changes: tuple[StateChange, ...]
 
     @property
     def accepted(self) -> bool:
@@ -89,7 +89,10 @@ def _diff(
     changes = found.changes
     if record is not None and record.finished:
         why = f"the checkpoint is finished: its input was drained in batch {record.batch}"
-        changes = (*changes, Change(plan.flow, "flow", "refused", why, "start with a new folder"))
+        changes = (
+            *changes,
+            StateChange(plan.flow, "flow", "refused", why, "start with a new folder"),
+        )
     return StateDiff(location, plan.flow, -1 if record is None else record.batch, changes)
 
 

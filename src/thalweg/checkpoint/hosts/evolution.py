@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint import record as records
-from thalweg.checkpoint.evolution.changes import Change, refusals
+from thalweg.checkpoint.evolution.changes import StateChange, refusals
 from thalweg.checkpoint.evolution.committing import commit
 from thalweg.checkpoint.evolution.evolving import Evolution, Evolving
 from thalweg.checkpoint.hosts import planned
@@ -108,7 +108,7 @@ def evolution_of(
     return Evolution((*found.changes, *more), before, found.manifest, found.record)
 
 
-def _underway(fs: FileSystem, root: str, found: Evolution) -> list[Change]:
+def _underway(fs: FileSystem, root: str, found: Evolution) -> list[StateChange]:
     """Refuses other sources where a process has planned a batch of those that there were."""
     if found.record is None or not _sources_change(found):
         return []
@@ -117,7 +117,7 @@ def _underway(fs: FileSystem, root: str, found: Evolution) -> list[Change]:
         return []
     why = f"the sources change, but batch {plan.batch} was begun with those that there were, and not finished"
     todo = "start the old flow once more, and end it when it has committed"
-    return [Change(found.manifest.flow, "flow", "refused", why, todo)]
+    return [StateChange(found.manifest.flow, "flow", "refused", why, todo)]
 
 
 def _sources_change(found: Evolution) -> bool:
@@ -127,7 +127,7 @@ def _sources_change(found: Evolution) -> bool:
     )
 
 
-def _places(found: Evolution, by_place: bool) -> list[Change]:
+def _places(found: Evolution, by_place: bool) -> list[StateChange]:
     """Refuses sources in other places on Spark, whose log has no names."""
     if not by_place or found.before is None or found.record is None:
         return []
@@ -144,10 +144,10 @@ def _places(found: Evolution, by_place: bool) -> list[Change]:
         "sources can be added and dropped by tw.run(..., checkpoint=), where all inputs are logs;"
         " a new name in the old place is renamed="
     )
-    return [Change(found.manifest.flow, "flow", "refused", why, todo)]
+    return [StateChange(found.manifest.flow, "flow", "refused", why, todo)]
 
 
-def _repeated(fs: FileSystem, root: str, found: Evolution) -> list[Change]:
+def _repeated(fs: FileSystem, root: str, found: Evolution) -> list[StateChange]:
     """Refuses to rewrite state where Spark has yet to run the newest batch again."""
     newest = records.batches(fs, root)[-1:]
     record = found.record
@@ -163,10 +163,10 @@ def _repeated(fs: FileSystem, root: str, found: Evolution) -> list[Change]:
     else:
         why = f"Spark has not logged batch {newest[0]}, and runs it again from the state before it"
         todo = "start the old flow once more with trigger='available_now'"
-    return [Change(found.manifest.flow, "flow", "refused", why, todo)]
+    return [StateChange(found.manifest.flow, "flow", "refused", why, todo)]
 
 
-def _tell(change: Change) -> None:
+def _tell(change: StateChange) -> None:
     """Says what happens to state; nothing of it is silent."""
     if change.kind in ("converted", "migrated", "dropped", "new") or change.was:
         _LOG.info("checkpoint: %s", change)

@@ -38,7 +38,7 @@ _Acc = TypeVar("_Acc")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Own:
+class OwnFunctions:
     """The functions of a user's aggregate."""
 
     init: Any
@@ -63,7 +63,7 @@ class Aggregate:
     ties: bool = False
     population: bool = False
     shares: float | tuple[float, ...] | None = None
-    own: Own | None = None
+    own: OwnFunctions | None = None
 
     @property
     def described(self) -> str:
@@ -74,7 +74,7 @@ class Aggregate:
 
 def _told(value: Any) -> str:
     """A value as text that is the same in every process."""
-    if isinstance(value, Own):
+    if isinstance(value, OwnFunctions):
         parts = [getattr(value, one.name) for one in dataclasses.fields(value)]
         return " ".join(_told(one) for one in parts if one is not None)
     return str(getattr(value, "__qualname__", value))
@@ -268,7 +268,7 @@ def aggregate(
     for name, call in (("merge", merge), ("retract", retract), ("result", result)):
         if call is not None:
             require_function("agg.aggregate", **{name: call})
-    return Aggregate("own", where=where, own=Own(init, add, merge, retract, result))
+    return Aggregate("own", where=where, own=OwnFunctions(init, add, merge, retract, result))
 
 
 @known_keywords
