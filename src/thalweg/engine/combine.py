@@ -130,7 +130,8 @@ def _counting(aggregate: Aggregate, chunk: Chunk) -> Bools | None:
     if not isinstance(aggregate.where, str):
         return None
     column = chunk.column(aggregate.where)
-    return _valid(column) & column.values.astype(np.bool_)
+    counts: Bools = _valid(column) & column.values.astype(np.bool_)
+    return counts
 
 
 def _valid(column: Column) -> Bools:

@@ -114,7 +114,8 @@ def _hashed(value: Any) -> Any:
 
 
 def distinct(sketch: _Serialized) -> int:
-    return round(sketch.of.get_estimate())
+    estimate: float = sketch.of.get_estimate()
+    return round(estimate)
 
 
 # -- quantiles --------------------------------------------------------------------------------------------
