@@ -38,6 +38,8 @@ def run_page(path: Path, monkeypatch: pytest.MonkeyPatch, **given: object) -> No
     "page",
     [
         pytest.param("signatures", marks=pytest.mark.merge),
+        "aggregates",
+        "windows",
         "coroutines",
         "order",
         "errors",
