@@ -23,6 +23,7 @@ from thalweg.flow.fields.hints import Category, Money, Timer, Timestamp, decimal
 from thalweg.flow.flow import Flow
 from thalweg.flow.keyed import KeyedStream
 from thalweg.flow.operators import agg
+from thalweg.flow.operators.agg import aggregate
 from thalweg.flow.operators.coroutines import Control, Input, Output, wait_for_all, wait_for_any
 from thalweg.flow.operators.rejected import Rejected
 from thalweg.flow.state_class import drop, state
@@ -149,6 +150,7 @@ __all__ = [
     "Timestamp",
     "__version__",
     "agg",
+    "aggregate",
     "batches",
     "checkpoint",
     "days",

@@ -51,6 +51,7 @@ def _at_their_lines(text: str, blocks: list[re.Match[str]]) -> Iterator[str]:
 
 #: Pages that run by themselves. Others are in the tests that give them a server, or Spark.
 PAGES = (
+    "aggregates",
     "async",
     "coming-from/bytewax",
     "coming-from/faust",
@@ -79,6 +80,7 @@ PAGES = (
     "simulator",
     "state",
     "timers",
+    "windows",
 )
 #: Those that also say what is compiled.
 COMPILED = ("compiled", "tutorial")

@@ -197,6 +197,21 @@ LOOPS = Recipe(
     ),
     (3, 5, 6),
 )
+#: Aggregates of all kinds over windows with early results, sessions, so many rows, the last ones, and all of them.
+AGGREGATES = Recipe(
+    (SourceStep(3),),
+    (
+        Step("aggregates_window", (0,), 1, 1),
+        Step("aggregates_window", (0,), 3, 0),
+        Step("aggregates_sessions", (0,), 2, 2),
+        Step("rolling", (0,), 9, 7),
+        Step("rolling", (0,), 7, 8),
+        Step("count_window", (0,), 3, 3),
+        Step("aggregate", (0,), 1, 4),
+        Step("aggregate", (0,), 4, 0),
+        Step("aggregates_sessions", (0,), 3, 0),
+    ),
+)
 
 
 @pytest.mark.parametrize(
@@ -206,8 +221,9 @@ LOOPS = Recipe(
         (WINDOWS, [Run(3, 3, rescale=2, threads=1), Run(1, 2), Run(1, 1, threads=3)]),
         (UNTIMED, [Run(1, 2), Run(2, 2)]),
         (LOOPS, [Run(2, 2), Run(3, 2, rescale=2, threads=1), Run(1, 1)]),
+        (AGGREGATES, [Run(2, 2, threads=1), Run(3, 2)]),
     ],
-    ids=["timers", "windows", "untimed", "loops"],
+    ids=["timers", "windows", "untimed", "loops", "aggregates"],
 )
 def test_rich_flows(
     spark: SparkSession, recipe: Recipe, runs: Sequence[Run], tmp_path: Path

@@ -187,6 +187,23 @@ RUN: Final[dict[str, Any]] = {"inputs": {"rows": [Row(1, "a")]}, "sinks": {"out"
 THREADS: Final[dict[str, Any]] = {
     "threads": None, "threading": "dynamic", "policy": None, "controller": None, "period_s": 1.0, "options": None,
 }  # fmt: skip
+OWN: Final[dict[str, Any]] = {
+    "init": 0, "add": lambda held, row: held + 1, "merge": None, "retract": None, "result": None, "where": None,
+}  # fmt: skip
+
+
+class OwnClass:
+    """The least class of an aggregate."""
+
+    @staticmethod
+    def init() -> int:
+        return 0
+
+    @staticmethod
+    def add(held: int, row: Any) -> int:
+        return held + 1
+
+
 DURABLE: Final = ("checkpoint", "every", "end", "drop")
 FUNCTION: Final[dict[str, Any]] = {"name": "op", "into": None, "errors": "fail", "compile": "auto"}
 WINDOW: Final[dict[str, Any]] = {"function": None, "name": "op", "into": None, "n": agg.count()}
@@ -235,7 +252,6 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
         positional(rows_of().key_by, "keys"),
         {"keys": "key", "buckets": 8, "into": None, "grouping": "fields"},
     ),
-    "Stream.window": lambda: (rows_of().window, {"size": 5, "every": 5, "start": 0, **WINDOW}),
     "Stream.dedupe": lambda: (
         positional(rows_of().dedupe, "by"), {"by": "key", "within": 3, "name": "op", "buckets": 8},
     ),
@@ -261,18 +277,61 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
         },
     ),
     "KeyedStream.window": lambda: (
-        rows_of().key_by("key").window, {"size": 5, "every": 5, "start": 0, **WINDOW},
+        rows_of().key_by("key").window,
+        {"size": 5, "every": 5, "start": 0, "early": 2, "early_rows": None, **WINDOW},
     ),
+    "Stream.window": lambda: (
+        rows_of().window, {"size": 5, "every": 5, "start": 0, "early": None, "early_rows": 3, **WINDOW},
+    ),
+    **{
+        f"{owner}.{verb}": lambda verb=verb, made=made, given=given: (getattr(made(), verb), given)
+        for owner, made in {
+            "Stream": lambda: rows_of(), "KeyedStream": lambda: rows_of().key_by("key"),
+        }.items()
+        for verb, given in {
+            "aggregate": {"name": "op", "n_": agg.count()},
+            "rolling": {"rows": None, "within": 5, "name": "op", "n_": agg.count()},
+        }.items()
+    },
+    "Stream.rolling of rows": lambda: (
+        rows_of().rolling, {"rows": 3, "within": None, "name": "op", "n_": agg.count()},
+    ),
+    "Stream.count_window": lambda: (
+        positional(rows_of().count_window, "size"), {"size": 3, "name": "op", "n_": agg.count()},
+    ),
+    "KeyedStream.count_window": lambda: (
+        positional(rows_of().key_by("key").count_window, "size"),
+        {"size": 3, "name": "op", "n_": agg.count()},
+    ),
+    "Stream.sessions": lambda: (rows_of().sessions, {"gap": 5, **WINDOW}),
+    "tw.aggregate": lambda: (tw.aggregate, OWN),
+    "agg.aggregate": lambda: (agg.aggregate, OWN),
+    "agg.of_class": lambda: (agg.of_class, {"cls": OwnClass, "where": "ok"}),
     "KeyedStream.sessions": lambda: (rows_of().key_by("key").sessions, {"gap": 5, **WINDOW}),
     "KeyedStream.dedupe": lambda: (
         rows_of().key_by("key").dedupe, {"within": 3, "name": "op"},
     ),
-    "agg.sum": lambda: (agg.sum, {"field": "n"}),
-    "agg.min": lambda: (agg.min, {"field": "n"}),
-    "agg.max": lambda: (agg.max, {"field": "n"}),
-    "agg.mean": lambda: (agg.mean, {"field": "n"}),
-    "agg.count": lambda: (agg.count, {}),
-    "agg.top_k": lambda: (agg.top_k, {"k": 3, "by": "n"}),
+    **{
+        f"agg.{name}": lambda call=call, given=given: (call, {**given, "where": "ok"})
+        for name, (call, given) in {
+            "sum": (agg.sum, {"field": "n"}),
+            "min": (agg.min, {"field": "n"}),
+            "max": (agg.max, {"field": "n"}),
+            "mean": (agg.mean, {"field": "n"}),
+            "variance": (agg.variance, {"field": "n", "population": True}),
+            "stddev": (agg.stddev, {"field": "n", "population": True}),
+            "first": (agg.first, {"field": "n"}),
+            "last": (agg.last, {"field": "n"}),
+            "min_by": (agg.min_by, {"by": "n", "field": "n"}),
+            "max_by": (agg.max_by, {"by": "n", "field": "n"}),
+            "count": (agg.count, {}),
+            "count_distinct": (agg.count_distinct, {"field": "n"}),
+            "approx_count_distinct": (agg.approx_count_distinct, {"field": "n", "size": 12}),
+            "approx_quantile": (agg.approx_quantile, {"field": "n", "share": 0.5, "size": 100}),
+            "collect": (agg.collect, {"field": "n", "last": 3}),
+            "top_k": (agg.top_k, {"k": 3, "by": "n", "ties": True}),
+        }.items()
+    },
     "tw.state": lambda: (positional(tw.state, "cls"), {"cls": Seen}),
     "tw.state of an older": lambda: (tw.state, {"migrate": dict}),
     "tw.run": lambda: (
@@ -470,6 +529,23 @@ ACCEPTS: Final[Mapping[str, set[str]]] = {
     "max_waiting": {"None"},
     "lateness": {"0"},
     "within": {"0", "None"},
+    "early": {"None"},
+    "early_rows": {"None"},
+    "Stream.rolling(rows)": {"None"},
+    "KeyedStream.rolling(rows)": {"None"},
+    "Stream.rolling of rows(rows)": {"None"},
+    "where": {"None"},
+    "init": {"0", "-1", "thing", "empty"},
+    "merge": {"None"},
+    "retract": {"None"},
+    "result": {"None"},
+    "agg.approx_quantile(share)": {"0"},
+    "agg.first(field)": {"None"},
+    "agg.last(field)": {"None"},
+    "agg.min_by(field)": {"None"},
+    "agg.max_by(field)": {"None"},
+    "agg.collect(field)": {"None"},
+    "Stream.sessions(gap)": {"0"},
     "before": {"0", "None"},
     "tw.Flow(renamed)": {"None"},
     "tw.run with a checkpoint(end)": {"None"},

@@ -130,8 +130,8 @@ def _counting(aggregate: Aggregate, chunk: Chunk) -> Bools | None:
     if not isinstance(aggregate.where, str):
         return None
     column = chunk.column(aggregate.where)
-    counting: Bools = _valid(column) & column.values.astype(np.bool_)
-    return counting
+    counts: Bools = _valid(column) & column.values.astype(np.bool_)
+    return counts
 
 
 def _valid(column: Column) -> Bools:

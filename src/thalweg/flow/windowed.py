@@ -294,8 +294,8 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
     def _gap(self, label: str, gap: Callable[..., Any]) -> Callable[..., Any]:
         """A gap that is a function, of rows as they are inside."""
         check_parameters(Function.of(gap, label, argument="gap"), label, ["row"])
-        made: Callable[..., Any] = inside(Adapter((self._stream.schema.whole,))(gap))
-        return made
+        adapted: Callable[..., Any] = inside(Adapter((self._stream.schema.whole,))(gap))
+        return adapted
 
 
 def _some(returns: Returns) -> Schema:

@@ -210,6 +210,9 @@ class FieldType:
             if isinstance(value, (list, tuple)) and self.item is not None:
                 if self.item.holds(value):
                     return list(value)
+                if self.form == "dict" and self._holds_entries(value):
+                    assert self.item.record is not None
+                    return [*map(self.item.record.make, value)]
                 return [self.item.coerce(one) for one in value]
         elif self.record is not None:
             if isinstance(value, Mapping):
@@ -232,6 +235,12 @@ class FieldType:
         if self.form == "tuple" and type(value) is not dict:
             return value
         raise TypeError(f"expected {self}, got {type(value).__name__} {value!r:.60}")
+
+    def _holds_entries(self, items: Sequence[Any]) -> bool:
+        """Whether keys and values of a dict are of their types as they are."""
+        assert self.item is not None and self.item.record is not None
+        kinds = [field.type for field in self.item.record.fields]
+        return all(kind.holds([one[i] for one in items]) for i, kind in enumerate(kinds))
 
     def take(self, value: Any, reading: ReadRules = PLAIN) -> Any:
         """The value of an input as this type holds it: exactly, or not at all.

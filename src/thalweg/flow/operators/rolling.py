@@ -2,8 +2,8 @@
 
 An aggregate that can take a row out exactly (counts, sums of ints) does so. Of the others two stacks are kept
 (Tangwongsan, Hirzel and Schneider, *Low-Latency Sliding-Window Aggregation*, 2017, section 3): lists called ``front``
-have the aggregates of the oldest rows up to each of the younger ones, the state's own fields those of rows behind. A
-row costs a constant number of merges on average, and nothing is ever subtracted from a float.
+have the aggregates of the oldest rows up to each of the younger ones, the state's own fields those of the rows behind.
+A row costs a constant number of merges on average, and nothing is ever subtracted from a float.
 """
 
 from __future__ import annotations

@@ -114,8 +114,8 @@ def _hashed(value: Any) -> Any:
 
 
 def distinct(sketch: _Serialized) -> int:
-    found: int = round(sketch.of.get_estimate())
-    return found
+    estimate: float = sketch.of.get_estimate()
+    return round(estimate)
 
 
 # -- quantiles --------------------------------------------------------------------------------------------
