@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.connectors.toy import ToyLog
 from tests.unit.evolve_kit import Change, bytes_of, check_all
 
 import thalweg as tw
+from thalweg.checkpoint import identity
 from thalweg.checkpoint import record as records
 from thalweg.checkpoint.hosts import copying
 from thalweg.checkpoint.hosts.evolution import go_on
+from thalweg.checkpoint.identity import Folder
 from thalweg.checkpoint.inspect import read_state
 from thalweg.checkpoint.paths import resolve
 from thalweg.plan.plan import make_plan
+from thalweg.spark.checkpoint.store import Store
 
 SECOND = 1_000_000
 
@@ -25,6 +30,11 @@ class Sale(NamedTuple):
     ts: tw.Timestamp
     shop: str
     amount: int
+
+
+class Number(NamedTuple):
+    lane: int
+    n: int
 
 
 class Wide(NamedTuple):
@@ -773,3 +783,72 @@ def test_names_that_cannot_be() -> None:
     ):
         with pytest.raises(tw.BuildError, match=says):
             make_plan(flow(by_shop(), renamed=renamed)())
+
+
+def test_a_renamed_source_goes_to_spark(tmp_path: Path) -> None:
+    """Its place in the log is found under the name that it had in the process."""
+    made = tw.Flow("logs", compile="never")
+    made.source("one", Number).union(made.source("two", Number)).sink("out")
+    inputs = {name: ToyLog((rows,)) for name, rows in (("one", 3), ("two", 5))}
+    tw.run(made, inputs, checkpoint=tmp_path, end="keep")
+    for names, was in ((("one", "zwei"), {}), (("one", "zwei"), {"zwei": "two"})):
+        if not was:
+            with pytest.raises(tw.CheckpointError, match="source 'zwei' was no log there"):
+                Store.open(str(tmp_path), sources=names, logs=names)
+            continue
+        Store.open(str(tmp_path), sources=names, logs=names, was=was).lease.give_back()
+    lines = (tmp_path / "spark" / "offsets" / "0").read_text().splitlines()
+    assert lines[2:] == ['{"0":3}', '{"0":5}', "-"]
+
+
+def test_a_savepoint_of_state_elsewhere(tmp_path: Path) -> None:
+    """What lies in two folders is one in the copy."""
+    made, checkpoint = flow(by_shop())(), tmp_path / "checkpoint"
+    tw.run(made, {"sales": ROWS[:6]}, checkpoint=checkpoint, end="keep")
+    (checkpoint / "thalweg").rename(tmp_path / "state")
+    known = identity.read(Folder.at(str(tmp_path / "state")))
+    assert known is not None
+    apart = dataclasses.replace(known, state=str(tmp_path / "state"))
+    for folder in (tmp_path / "state", checkpoint / "thalweg"):
+        folder.mkdir(exist_ok=True)
+        (folder / identity.FILE).write_bytes(apart.encode())
+    copy = tmp_path / "copy"
+    tw.checkpoint.copy(str(checkpoint), str(copy))
+    result = tw.run(made, {"sales": ROWS}, checkpoint=copy)
+    assert [row.amount for row in result.rows("out")] == [4, 4]
+
+
+def test_rows_that_wait_at_an_order_by(tmp_path: Path) -> None:
+    """All of them are shown and brought over, not those of the newest batch only."""
+    for rows in (3, 5, 8):
+        tw.run(ordered("6 seconds")(), {"sales": ROWS[:rows]}, checkpoint=tmp_path, end="keep")
+    held = read_state(str(tmp_path), "o")
+    assert held.column("amount").to_pylist() == [2, 3, 4, 5, 6, 7]
+    wide = ordered("6 seconds", Wide)()
+    result = tw.run(wide, {"sales": WIDE}, checkpoint=tmp_path)
+    assert [row.amount for row in result.rows("out")] == [2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    assert {row.note for row in result.rows("out")} == {None}
+
+
+def test_rows_of_a_source_that_stands_elsewhere(tmp_path: Path) -> None:
+    """Rows that wait keep their order of arrival where operators are added in front of their source."""
+
+    def make(extra: int) -> tw.Flow:
+        made = tw.Flow("sales", compile="never")
+        one: Any = made.source("shops", Sale, order_by="ts")
+        for place in range(extra):
+            one = one.map(same, name=f"same {place}")
+        one.sink("one")
+        made.source("sales", Sale, order_by="ts", lateness=9 * SECOND).sink("two")
+        return made
+
+    ties = [Sale(SECOND, "a", number) for number in range(6)]
+    inputs = {"shops": ROWS[:1], "sales": ties[:3]}
+    tw.run(make(2), inputs, checkpoint=tmp_path, end="keep")
+    tw.run(make(0), {**inputs, "sales": ties[:5]}, checkpoint=tmp_path, end="keep")
+    result = tw.run(make(3), {**inputs, "sales": ties}, checkpoint=tmp_path)
+    assert result.rows("two") == ties
+
+
+def same(row: Sale) -> Sale:
+    return row
