@@ -163,7 +163,7 @@ def test_a_savepoint_of_files(spark: SparkSession, tmp_path: Path) -> None:
             checkpoint=place, trigger="available_now", slots=2,
         )  # fmt: skip
         query.await_termination()
-        return [row.n for row in sink.rows()]
+        return [row.n for row in sink.rows]
 
     checkpoint = str(tmp_path / "ckpt")
     sums: dict[int, int] = {}

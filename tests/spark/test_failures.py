@@ -421,7 +421,7 @@ def keyed(name: str = "kept", operator: str = "count", **changes: Any) -> tw.Flo
 
 CHANGES: dict[str, tuple[tw.Flow, str]] = {
     "another flow": (keyed("other"), "kept"),
-    "changed state": (keyed(function=widen, state=Wider), "total"),
+    "changed state": (keyed(function=widen, state=Wider), "Plain, the flow has Wider"),
     "removed operator": (keyed(operator="renamed"), "count"),
     "another key": (keyed(key="value"), "key"),
 }

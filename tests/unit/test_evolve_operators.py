@@ -3,152 +3,40 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from tests.unit.evolve_kit import StateChange, bytes_of, check_all
+from tests.unit.evolve_flows import (
+    INPUTS,
+    MAX,
+    MEAN,
+    ROWS,
+    SECOND,
+    STRICT,
+    TOTAL,
+    WIDE,
+    Count,
+    N,
+    Sale,
+    Strict,
+    Wide,
+    by_shop,
+    count,
+    dedupe,
+    flow,
+    join,
+    loop,
+    ordered,
+    sessions,
+    two,
+    window,
+    with_sources,
+    zipped,
+)
+from tests.unit.evolve_kit import StateChange, check_all
 
 import thalweg as tw
-from thalweg.checkpoint import record as records
-from thalweg.checkpoint.hosts import copying
-from thalweg.checkpoint.hosts.evolution import go_on
-from thalweg.checkpoint.inspect import read_state
-from thalweg.checkpoint.paths import resolve
-from thalweg.plan.plan import make_plan
-
-SECOND = 1_000_000
-
-
-class Sale(NamedTuple):
-    ts: tw.Timestamp
-    shop: str
-    amount: int
-
-
-class Wide(NamedTuple):
-    note: str | None
-    ts: tw.Timestamp
-    amount: float
-    shop: str
-
-
-class Strict(NamedTuple):
-    ts: tw.Timestamp
-    shop: str
-    amount: int
-    note: str
-
-
-@tw.state
-class Count:
-    n: int = 0
-
-
-def count(state: Count, row: Any) -> Sale:
-    state.n += 1
-    return Sale(row.ts, row.shop, state.n)
-
-
-ROWS = [Sale(SECOND * i, "ab"[i % 2], i) for i in range(8)]
-WIDE = [Wide(None, row.ts, float(row.amount), row.shop) for row in ROWS]
-STRICT = [Strict(*row, "x") for row in ROWS]
-INPUTS = {"sales": ROWS, "shops": ROWS, "orders": ROWS}
-
-Body = Callable[[tw.Flow, Any], Any]
-
-
-def flow(body: Body, *, name: str = "sales", record: Any = Sale, **options: Any) -> Any:
-    """What makes a flow of one source."""
-    lateness = options.pop("lateness", 0)
-
-    def make() -> tw.Flow:
-        made = tw.Flow("sales", compile="never", **options)
-        body(made, made.source(name, record, order_by="ts", lateness=lateness))
-        return made
-
-    return make
-
-
-def by_shop(name: str = "sums") -> Body:
-    return lambda _, rows: rows.key_by("shop").process(count, state=Count, name=name).sink("out")
-
-
-def window(size: Any = "20 seconds", name: str = "w", **asked: Any) -> Any:
-    return flow(lambda _, rows: rows.key_by("shop").window(size, name=name, **asked).sink("out"))
-
-
-def sessions(gap: Any, **asked: Any) -> Any:
-    asked = asked or {"n": tw.agg.count()}
-    return flow(lambda _, rows: rows.key_by("shop").sessions(gap, name="s", **asked).sink("out"))
-
-
-def dedupe(within: Any, record: Any = Sale) -> Any:
-    return flow(
-        lambda _, rows: rows.key_by("shop").dedupe(within=within, name="d").sink("out"),
-        record=record,
-    )
-
-
-def join(within: Any, record: Any = Sale, **options: Any) -> Any:
-    def body(made: tw.Flow, rows: Any) -> None:
-        other = made.source("shops", Sale, order_by="ts")
-        rows.join(other, on="shop", within=within, name="j", **options).sink("out")
-
-    return flow(body, record=record)
-
-
-def two(names: tuple[str, ...], **options: Any) -> Any:
-    def body(made: tw.Flow, rows: Any) -> None:
-        for name in names:
-            rows.key_by("shop").process(count, state=Count, name=name).sink(f"out {name}")
-
-    return flow(body, **options)
-
-
-def with_sources(*names: str, merged: bool = False, **options: Any) -> Any:
-    lanes = {name: options.pop(name) for name in ("lane", "lanes") if name in options}
-
-    def body(made: tw.Flow, rows: Any) -> None:
-        others = [made.source(name, Sale, order_by="ts", **lanes) for name in names]
-        if merged and others:
-            rows = rows.union(*others)
-        rows.key_by("shop").process(count, state=Count, name="sums").sink("out")
-        for place, other in enumerate(others):
-            (other.late if merged else other).sink(f"more {place}")
-
-    return flow(body, **options)
-
-
-def loop(verb: str, *arguments: Any, **named: Any) -> Any:
-    def body(made: tw.Flow, rows: Any) -> None:
-        found = getattr(rows, verb)(*arguments, **named, name="loop")
-        streams = found if isinstance(found, tuple) else (found,)
-        for place, stream in enumerate(streams):
-            stream.sink(f"out {place}")
-
-    return flow(body)
-
-
-def zipped(timeout: str) -> Any:
-    def body(made: tw.Flow, rows: Any) -> None:
-        other = made.source("shops", Sale, order_by="ts").filter(lambda row: row.amount < 5)
-        rows.zip(other, timeout=timeout, name="loop").pairs.sink("out")
-
-    return flow(body)
-
-
-def ordered(lateness: Any, record: Any = Sale) -> Any:
-    return flow(
-        lambda _, rows: rows.order_by("ts", lateness=lateness, name="o").sink("out"), record=record
-    )
-
-
-N, TOTAL = tw.agg.count(), tw.agg.sum("amount")
-MAX, MEAN = tw.agg.max("amount"), tw.agg.mean("amount")
-#: Of each shop four rows, all in the first window: 0 + 2 + 4 + 6 and 1 + 3 + 5 + 7.
-NEVER = tw.NEVER
 
 OPERATORS = {
     "renamed": StateChange(
@@ -608,172 +496,3 @@ def test_sources(tmp_path: Path) -> None:
 def test_waiting(tmp_path: Path) -> None:
     """Rows that are held, states of loops, timers."""
     check_all(WAITING, tmp_path, INPUTS)
-
-
-def test_sources_of_a_batch_that_was_begun(tmp_path: Path) -> None:
-    """Sources do not change where a batch of the old ones has been planned; what else changes is done."""
-    one = with_sources("shops")()
-    _begun(one, INPUTS_OF_TWO, tmp_path)
-    tw.run(one, INPUTS_OF_TWO, checkpoint=tmp_path, end="keep")
-    more = {name: [*rows, Sale(99 * SECOND, "a", 1)] for name, rows in INPUTS_OF_TWO.items()}
-    _begun(one, more, tmp_path)
-    there = bytes_of(tmp_path)
-    with pytest.raises(tw.CheckpointMismatch, match="batch 1 was begun with those that there were"):
-        tw.run(with_sources()(), {"sales": more["sales"]}, checkpoint=tmp_path, drop=("shops",))
-    assert bytes_of(tmp_path) == there
-    tw.run(one, more, checkpoint=tmp_path, end="keep")
-    tw.run(
-        with_sources()(), {"sales": more["sales"]}, checkpoint=tmp_path, drop=("shops",), end="keep"
-    )
-    assert read_state(str(tmp_path), "sums").to_pylist()[0] == {"shop": "a", "n": 5}
-
-
-INPUTS_OF_TWO = {"sales": ROWS, "shops": ROWS}
-
-
-def _begun(made: tw.Flow, inputs: Any, checkpoint: Path) -> None:
-    """A batch is planned, and its run ends."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("thalweg.embedded.durable.outputs.DurableOutputs.write", _interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            tw.run(made, inputs, checkpoint=checkpoint, end="keep")
-
-
-def _interrupted(*_: Any) -> None:
-    raise KeyboardInterrupt
-
-
-def test_savepoints(tmp_path: Path) -> None:
-    """A copy is where the checkpoint was: it goes on alike; what is no place or no batch is refused."""
-    flow_one, checkpoint = flow(by_shop())(), tmp_path / "checkpoint"
-    for rows in (3, 5, 8):
-        tw.run(flow_one, {"sales": ROWS[:rows]}, checkpoint=checkpoint, end="keep", every=0)
-    there = bytes_of(checkpoint)
-    newest = records.batches(*resolve(f"{checkpoint}/thalweg"))
-    for batch, held in ((None, 4), (newest[0], 3)):
-        copy = tmp_path / f"copy {batch}"
-        made = tw.checkpoint.copy(str(checkpoint), str(copy), batch=batch)
-        assert made.batch == (newest[-1] if batch is None else batch)
-        assert made.files == len(bytes_of(copy))
-        assert bytes_of(checkpoint) == there
-        assert read_state(str(copy), "sums").to_pylist()[0] == {"shop": "a", "n": held}
-        result = tw.run(flow_one, {"sales": ROWS}, checkpoint=copy)
-        assert [row.amount for row in result.rows("out")][-2:] == ([] if batch is None else [4, 4])
-        with pytest.raises(tw.CheckpointError, match="has files; give a folder"):
-            tw.checkpoint.copy(str(checkpoint), str(copy))
-    with pytest.raises(tw.CheckpointError, match="has not the batch 77"):
-        tw.checkpoint.copy(str(checkpoint), str(tmp_path / "no"), batch=77)
-    with pytest.raises(tw.CheckpointError, match="lies in the checkpoint"):
-        tw.checkpoint.copy(str(checkpoint), str(checkpoint / "in"))
-    # A copy that was not finished is no checkpoint.
-    copy = tmp_path / "copy"
-    tw.checkpoint.copy(str(checkpoint), str(copy))
-    (copy / "thalweg" / "thalweg.json").unlink()
-    with pytest.raises(tw.CheckpointError, match=r"thalweg\.json is missing"):
-        tw.run(flow_one, {"sales": ROWS}, checkpoint=copy)
-
-
-@pytest.mark.slow
-def test_a_savepoint_while_the_query_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files that are deleted meanwhile are those of a newer batch then; of a batch that was asked for it is said."""
-    made, checkpoint = flow(by_shop())(), tmp_path / "checkpoint"
-    tw.run(made, {"sales": ROWS[:1]}, checkpoint=checkpoint, end="keep")
-    plain, seen = copying.read_bytes, []
-
-    def reading(fs: Any, path: str) -> bytes | None:
-        if "/state/" in path and len(seen) < 3:
-            seen.append(path)
-            for _ in range(3):
-                upto = len(seen) + len(records.batches(fs, f"{checkpoint}/thalweg"))
-                tw.run(made, {"sales": _many(checkpoint, upto)}, checkpoint=checkpoint, end="keep")
-        return plain(fs, path)
-
-    monkeypatch.setattr(copying, "read_bytes", reading)
-    copied = tw.checkpoint.copy(str(checkpoint), str(tmp_path / "copy"))
-    assert seen
-    state = read_state(str(tmp_path / "copy"), "sums").to_pylist()
-    assert sum(row["n"] for row in state) == copied.batch + 1
-    seen.clear()
-    newest = records.batches(*resolve(f"{checkpoint}/thalweg"))[0]
-    with pytest.raises(tw.CheckpointError, match="was deleted while it was copied"):
-        tw.checkpoint.copy(str(checkpoint), str(tmp_path / "old"), batch=newest)
-
-
-def _many(checkpoint: Path, _: int) -> list[Sale]:
-    """One row more than the checkpoint has read."""
-    read = sum(row["n"] for row in read_state(str(checkpoint), "sums").to_pylist())
-    return [Sale(SECOND * i, "ab"[i % 2], i) for i in range(read + 1)]
-
-
-def test_a_batch_that_spark_runs_again(tmp_path: Path) -> None:
-    """State is not rewritten behind a batch that is run again from the record before it."""
-    made, checkpoint = flow(by_shop())(), tmp_path / "checkpoint"
-    for rows in (3, 6):
-        tw.run(made, {"sales": ROWS[:rows]}, checkpoint=checkpoint, end="keep")
-    fs, root = resolve(f"{checkpoint}/thalweg")
-    before = records.read(fs, root, 0)
-    there = bytes_of(checkpoint)
-    renamed = make_plan(flow(by_shop("counts"), renamed={"sums": "counts"})())
-    with pytest.raises(
-        tw.CheckpointMismatch, match="Spark has not logged batch 1, and runs it again"
-    ):
-        go_on(fs, root, renamed, before)
-    assert bytes_of(checkpoint) == there
-    # What needs no other record may be.
-    assert go_on(fs, root, make_plan(two(("sums", "new"))()), before).record == before
-    # A record before one that was rewritten is of another form.
-    go_on(fs, root, renamed, records.read(fs, root, 1))
-    assert records.batches(fs, root) == [1]
-    records.write(fs, root, before)
-    with pytest.raises(tw.CheckpointMismatch, match="the state was rewritten behind batch 1"):
-        go_on(fs, root, renamed, before)
-
-
-def test_a_start_behind_a_kill_writes_what_the_record_says(tmp_path: Path) -> None:
-    """Between the record and thalweg.json: everybody reads the record, and the next start writes the file."""
-    checkpoint = tmp_path / "checkpoint"
-    tw.run(flow(by_shop())(), {"sales": ROWS}, checkpoint=checkpoint, end="keep")
-    file = checkpoint / "thalweg" / "thalweg.json"
-    old = file.read_bytes()
-    after = flow(by_shop("counts"), renamed={"sums": "counts"})()
-    tw.run(after, {"sales": ROWS}, checkpoint=checkpoint, end="keep")
-    new = file.read_bytes()
-    file.write_bytes(old)
-    assert read_state(str(checkpoint), "counts").num_rows == 2
-    assert {one.kind for one in tw.checkpoint.diff(str(checkpoint), after).changes} == {"same"}
-    assert not tw.checkpoint.diff(str(checkpoint), flow(by_shop())()).accepted
-    tw.run(after, {"sales": ROWS}, checkpoint=checkpoint, end="keep")
-    assert file.read_bytes() == new
-    # Also where the start changes what the state means once more, without a batch in between.
-    more = two(("counts", "new"))()
-    tw.run(more, {"sales": ROWS}, checkpoint=checkpoint, end="keep")
-    assert {one.kind for one in tw.checkpoint.diff(str(checkpoint), more).changes} == {"same"}
-
-
-def test_what_is_dropped_for_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A name that has nothing to give up is told, and harms nothing."""
-    made = flow(by_shop())()
-    tw.run(made, {"sales": ROWS[:5]}, checkpoint=tmp_path, end="keep")
-    tw.run(made, {"sales": ROWS}, checkpoint=tmp_path, end="keep", drop=["sums", "suns"])
-    assert [record.args[0] for record in caplog.records if "nothing was dropped" in record.msg] == [
-        "sums",
-        "suns",
-    ]
-    assert read_state(str(tmp_path), "sums").to_pylist()[0] == {"shop": "a", "n": 4}
-    with pytest.raises(tw.BuildError, match="drop= needs checkpoint="):
-        tw.run(made, {"sales": ROWS}, drop=["sums"])
-
-
-def test_names_that_cannot_be() -> None:
-    """Of renamed= each name is one operator's, before and now."""
-    for renamed, says in (
-        ({"sums": "other"}, "there is no operator or source 'other'"),
-        ({"sales": "sums"}, "there still is an operator 'sales'"),
-        ({"a": "sums", "b": "sums"}, "renamed has 'sums' twice"),
-        ({"a": "b", "b": "sums"}, "renamed has 'b' twice"),
-        ({"a": ""}, "renamed is a mapping of old names to new ones"),
-    ):
-        with pytest.raises(tw.BuildError, match=says):
-            make_plan(flow(by_shop(), renamed=renamed)())

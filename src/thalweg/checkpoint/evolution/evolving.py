@@ -44,6 +44,7 @@ from thalweg.checkpoint.evolution.rows import (
     buckets,
     rewritten,
 )
+from thalweg.checkpoint.evolution.states import differs_from, own_fields, spec_of
 from thalweg.checkpoint.evolution.times import floor_of, new_gate
 from thalweg.checkpoint.manifest import Manifest, ManifestField, ManifestOperator
 from thalweg.checkpoint.paths import FileSystem
@@ -51,7 +52,6 @@ from thalweg.checkpoint.record import Chains, CommitRecord
 from thalweg.checkpoint.segments import NewUnit
 from thalweg.errors import SchemaError
 from thalweg.flow.operators.nodes import Coroutine, Keyed, OrderBy, Source
-from thalweg.flow.state_class import StateSpec
 from thalweg.plan.plan import Plan
 
 
@@ -207,9 +207,9 @@ class Evolving:
         if old is None:
             return StateChange(name, "operator", "new", "begins empty" + self._behind())
         node = self._nodes[name]
-        own = _spec(node)
+        own = spec_of(node)
         held = bool(self._chains(name))
-        migrates = own is not None and own.migrate is not None and _differs(node, own, old)
+        migrates = own is not None and own.migrate is not None and differs_from(node, own, old)
         verdict = operator_verdict(name, old, new, held=held, migrates=migrates)
         if verdict.rewrites:
             verdict = self._rewritten(name, old, verdict)
@@ -309,9 +309,9 @@ class Evolving:
     def _by_function(
         self, name: str, verdict: StateVerdict, rows: Sequence[Bucket], form: OldForm, new: NewForm
     ) -> StateVerdict:
-        spec = _spec(self._nodes[name])
+        spec = spec_of(self._nodes[name])
         assert spec is not None and spec.migrate is not None
-        own = _own_fields(self._nodes[name], form.fields)
+        own = own_fields(self._nodes[name], form.fields)
         try:
             migration = Migration(spec.migrate, OldClass.of(spec.migrate), own, spec)
         except SchemaError as error:
@@ -346,7 +346,7 @@ class Evolving:
         stay: Sequence[int],
     ) -> list[str]:
         """Keys whose new timer lies before what has passed: what it gave would come too late."""
-        spec = _spec(self._nodes[name])
+        spec = spec_of(self._nodes[name])
         floor = floor_of(self._plan, self._nodes[name], self._record)
         if spec is None or spec.timer is None or floor is None:
             return []
@@ -371,30 +371,6 @@ class Evolving:
     def _failed(self, change: StateChange, why: str) -> StateChange:
         todo = give_up(change.name) if change.what == "operator" else "Restore the old definition"
         return change._replace(kind="refused", why=why, todo=todo)
-
-
-def _spec(node: Any) -> StateSpec | None:
-    """The state class that the user wrote."""
-    if isinstance(node, Coroutine):
-        return node.own
-    return node.state if isinstance(node, Keyed) else None
-
-
-def _own_fields(node: Any, fields: tuple[ManifestField, ...]) -> tuple[ManifestField, ...]:
-    """The fields of the user's class, without those that the library keeps behind them."""
-    if not isinstance(node, Coroutine):
-        return fields
-    kept = 2
-    while kept < len(fields) and fields[-kept - 1].name.startswith("unread_"):
-        kept += 1
-    return fields[:-kept]
-
-
-def _differs(node: Any, own: StateSpec, old: ManifestOperator) -> bool:
-    """Whether the user's state class has other fields, or another name, than the checkpoint's."""
-    before = [(f.name, f.type, f.arrow) for f in _own_fields(node, old.fields)]
-    after = [ManifestField.of(field) for field in own.schema.fields]
-    return own.name != old.state or before != [(f.name, f.type, f.arrow) for f in after]
 
 
 def _only(bucket: Bucket, rows: Sequence[int]) -> Bucket:
