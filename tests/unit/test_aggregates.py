@@ -269,11 +269,11 @@ def test_variance_does_not_cancel() -> None:
         lambda s: s.aggregate(v=A.variance("x"), p=A.variance("x", population=True)), rows, "auto"
     )
     assert (one.v, one.p) == (30.0, 22.5)
-    more = [rows[i % 4]._replace(ts=i) for i in range(9)]
-    rolled = run(lambda s: s.rolling(rows=3, v=A.variance("x")), more, "auto")
-    for place, one in enumerate(rolled[2:], 2):
-        expected = statistics.variance(row.x for row in more[place - 2 : place + 1])
-        assert one.v == pytest.approx(expected, rel=1e-12)
+    more = [rows[i % 4]._replace(ts=i) for i in range(16)]
+    rolled = run(lambda s: s.rolling(rows=5, v=A.variance("x")), more, "auto")
+    for place, one in enumerate(rolled[4:], 4):
+        expected = statistics.variance(row.x for row in more[place - 4 : place + 1])
+        assert one.v == pytest.approx(expected, rel=1e-6)
 
 
 @dataclasses.dataclass

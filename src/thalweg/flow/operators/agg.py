@@ -30,7 +30,7 @@ _Acc = TypeVar("_Acc")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Own:
+class OwnFunctions:
     """The functions of a user's aggregate."""
 
     init: Any
@@ -55,7 +55,7 @@ class Aggregate:
     ties: bool = False
     population: bool = False
     shares: float | tuple[float, ...] | None = None
-    own: Own | None = None
+    own: OwnFunctions | None = None
 
 
 def _checked(verb: str, where: Where, *, optional: str | None = None, **fields: str) -> None:
@@ -229,7 +229,7 @@ def aggregate(
     for name, call in (("merge", merge), ("retract", retract), ("result", result)):
         if call is not None:
             require_function("agg.aggregate", **{name: call})
-    return Aggregate("own", where=where, own=Own(init, add, merge, retract, result))
+    return Aggregate("own", where=where, own=OwnFunctions(init, add, merge, retract, result))
 
 
 def of_class(cls: type, *, where: Where = None) -> Aggregate:
