@@ -330,6 +330,10 @@ def test_parts_of_aggregates_with_where() -> None:
         for grouping in ("fields", "partial")
     ]
     assert repr(found[0]) == repr(found[1])
+    flow = tw.Flow("parts")
+    keyed = flow.source("rows", Row, order_by="ts").key_by("key", grouping="partial")
+    keyed.window(10, **aggregates).sink("out")
+    tw.testing.assert_same(flow, {"rows": rows[:90]}, seeds=[1], compile=("never",))
     assert any(one.total is None for one in found[0])
 
 
@@ -409,3 +413,49 @@ def test_refused() -> None:
         stream = tw.Flow("refused").source("rows", Row, order_by="ts").key_by("key")
         with pytest.raises(tw.ThalwegError, match=f"(?s){words}"):
             build(stream)
+
+
+def put(held: list[str], row: Row) -> list[str]:
+    held.append(row.name)
+    return held
+
+
+def joined(earlier: list[str], later: list[str]) -> list[str]:
+    return earlier + later
+
+
+def tally(held: dict[str, int], row: Row) -> dict[str, int]:
+    held[row.name] = held.get(row.name, 0) + 1
+    return held
+
+
+def most_often(held: dict[str, int]) -> str:
+    return max(sorted(held), key=lambda name: held[name])
+
+
+def longest(held: str, row: Row) -> str:
+    return row.name if len(row.name) > len(held) else held
+
+
+def test_accumulators_that_change_in_place() -> None:
+    """Lists, dicts and texts as accumulators: in all engines, over restarts, in rolling windows with both stacks."""
+    names = tw.aggregate(init=list, add=put, merge=joined)
+    often = tw.aggregate(init=dict, add=tally, result=most_often, where="ok")
+    text = tw.aggregate(init="", add=longest, merge=lambda held, later: max(held, later, key=len))
+    flow = tw.Flow("own")
+    rows = flow.source("rows", Row, order_by="ts").key_by("key")
+    rows.rolling(rows=4, name="rolled", r_names=names, r_text=text).sink("rolled")
+    rows.window(10, name="windows", names=names, text=text).sink("windows")
+    given = rows_of(5, 80)
+    tw.testing.assert_same(flow, {"rows": given}, seeds=[1], compile=("never",))
+    before: dict[str, list[str]] = collections.defaultdict(list)
+    for row, one in zip(given, tw.run(flow, {"rows": given}).rows("rolled"), strict=True):
+        before[row.key].append(row.name)
+        assert one.r_names == before[row.key][-4:]
+        assert one.r_text == max(before[row.key][-4:], key=len)
+    found = run(lambda s: s.window(10, often=often), given, "auto")
+    for window in found:
+        its = collections.Counter(
+            r.name for r in given if r.ok and window.start <= r.ts < window.end
+        )
+        assert its[window.often] == max(its.values())
