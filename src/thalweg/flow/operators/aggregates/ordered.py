@@ -166,13 +166,14 @@ def top_k(asked: AskedAggregate) -> Part:
     name, field, k = asked.name, str(asked.aggregate.field), asked.aggregate.k
     kind = need_order(asked, field)
     held = FieldType(Kind.LIST, item=FieldType(Kind.RECORD, record=asked.row))
-    rows, by = f"state.{name}_", f"one.{field}"
-    if kind.kind is Kind.FLOAT:
-        by = f"({by} != {by}, {by})"  # NaN first
+    rows, place = f"state.{name}_", f"place_of_{name}"
     worst = f"{rows}[len({rows}) - 1].{field}"
+    above = _strictly(kind, asked.given, f"{rows}[{place} - 1].{field}", least=False)
     take = (
-        f"{rows}.append({whole_row(asked.row)})",
-        f"{rows}.sort(key=lambda one: {by}, reverse=True)",
+        f"{place} = len({rows})",
+        f"while {place} > 0 and ({above}):",
+        f"    {place} -= 1",
+        f"{rows}.insert({place}, {whole_row(asked.row)})",
         *(_with_ties(rows, field, k, kind) if asked.aggregate.ties else (f"del {rows}[{k}:]",)),
     )
     below = f"{asked.given} < {worst}" if asked.aggregate.ties else f"{asked.given} <= {worst}"
