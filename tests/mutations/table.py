@@ -287,6 +287,27 @@ MUTATIONS = [
         "unit/test_windows.py",
     ),
     Mutation(
+        "aggregates: an early result is of a new stretch of time",
+        "flow/operators/windows.py",
+        'test = "stretch > state.early"',
+        'test = "stretch >= state.early"',
+        "unit/test_aggregates.py",
+    ),
+    Mutation(
+        "aggregates: merged variances know how far their means are apart",
+        "flow/operators/aggregates/numeric.py",
+        'f"    {mid} += {step} * ({more} / ({n} + {more}))"',
+        'f"    {mid} += {step} * ({n} / ({n} + {more}))"',
+        "unit/test_aggregates.py",
+    ),
+    Mutation(
+        "aggregates: parts leave out rows that where= does not let through",
+        "engine/combine.py",
+        "_valid(column) if counts is None else _valid(column) & counts",
+        "_valid(column)",
+        "unit/test_aggregates.py",
+    ),
+    Mutation(
         "threads: they must be faster by a tenth",
         "elasticity/trial.py",
         "return cost * GAIN < self._before if self.in_threads",

@@ -17,6 +17,7 @@ from thalweg.engine.keyed_rows import KeyedRows, state_timer
 from thalweg.engine.row_loop import at_once
 from thalweg.errors import OperatorError
 from thalweg.flow.failures import operator_error, reason_of, shorten
+from thalweg.flow.fields.user_rows import is_library
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.flow.operators.timers import disarm, times_of
 from thalweg.times import NEVER
@@ -38,6 +39,10 @@ class InterpretedKeyed(KeyedRows):
 
     def __init__(self, node: Keyed) -> None:
         super().__init__(node)
+        #: whether the timer's function is the library's own and calls no user's, so that it leaves the state as it was
+        self._closes = (
+            node.on_timer is not None and node.collects is None and is_library(node.on_timer.call)
+        )
         self._fired = _Fired()
         self._ending = False
 
@@ -188,7 +193,8 @@ class InterpretedKeyed(KeyedRows):
         before = times_of(state, node.timers) if ending and not node.again else []
         try:
             made = self._timer_rows(node.on_timer.call(*arguments))
-            node.state.values(state)
+            if not self._closes:
+                node.state.values(state)
         except Exception as error:
             self._reject_timer(fired, key, time, error)
             table.drop(key)

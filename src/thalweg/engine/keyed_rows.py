@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -22,9 +23,10 @@ from thalweg.columns.keys import KeySpec
 from thalweg.columns.state_units import StateUnits
 from thalweg.engine.answers import Answers
 from thalweg.engine.row_loop import at_once, held_fields, make_loop
-from thalweg.flow.fields.field_types import Kind
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.flow.records import Schema
+from thalweg.flow.state_types import needs_revival
 from thalweg.times import NEVER
 
 #: A list of more items is not copied before each call that may be rejected.
@@ -153,12 +155,20 @@ class KeyedRows(abc.ABC):
         for place, field in enumerate(self._node.state.schema.fields):
             value = getattr(state, field.name)
             if place in self._held:
-                simple = field.type.kind is Kind.LIST and place not in self._deep
-                value = value.copy() if simple and type(value) is list else field.type.coerce(value)
+                value = self._copied_whole(place, field.type, value)
             values.append(value)
         return values
 
-    @property
+    def _copied_whole(self, place: int, kind: FieldType, value: Any) -> Any:
+        """A copy in the form of :meth:`FieldType.coerce`, of a value that is of its type."""
+        if kind.kind is Kind.LIST and place not in self._deep:
+            if type(value) is list:
+                return value.copy()
+            if type(value) is dict and kind.item is not None and not needs_revival(kind.item):
+                return list(value.items())
+        return kind.coerce(value)
+
+    @functools.cached_property
     def _deep(self) -> set[int]:
         """The places of lists whose items can be changed in place."""
         fields = self._node.state.schema.fields

@@ -1,7 +1,7 @@
 """What a web site sends: sizes by status, the last large answers of each client, and totals, from the bundled log.
 
-Aggregates of all kinds in one flow: filtered ones (``where=``), the client of the largest answer, counts of distinct
-clients, an aggregate of one's own, rolling windows, and a total over all rows.
+Aggregates of all kinds in one flow: filtered ones (``where=``), the client of the largest answer, exact counts of
+distinct clients, an aggregate of one's own, rolling windows, and a total over all rows.
 """
 
 from __future__ import annotations

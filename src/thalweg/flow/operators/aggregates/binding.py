@@ -11,7 +11,7 @@ from thalweg.errors import BuildError
 from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.aggregates import many, numeric, ordered, own, sketches
-from thalweg.flow.operators.aggregates.parts import AskedPart, Part, whole_row
+from thalweg.flow.operators.aggregates.parts import AskedAggregate, Part, whole_row
 from thalweg.flow.operators.functions import Function, check_parameters
 from thalweg.flow.records import Schema
 
@@ -19,7 +19,7 @@ from thalweg.flow.records import Schema
 _OF_WINDOWS: Final = (
     "size", "gap", "function", "every", "start", "name", "into", "early", "early_rows", "rows", "within",
 )  # fmt: skip
-_MAKERS: Final[Mapping[str, Callable[[AskedPart], Part]]] = {
+_MAKERS: Final[Mapping[str, Callable[[AskedAggregate], Part]]] = {
     "count": numeric.count,
     "sum": numeric.sum,
     "mean": numeric.mean,
@@ -68,7 +68,7 @@ def bind(name: str, aggregate: Aggregate, row: Schema, operator: str) -> Part:
             f"operator {operator!r}: {name}= wants an aggregate such as tw.agg.sum('field'), got"
             f" {aggregate!r}{meant(name, _OF_WINDOWS)}"
         )
-    asked = AskedPart(name, aggregate, row, operator)
+    asked = AskedAggregate(name, aggregate, row, operator)
     part = _MAKERS[aggregate.verb](asked)
     if aggregate.verb not in _ALL_ROWS and not part.present:
         part = dataclasses.replace(part, present=asked.present)
@@ -80,7 +80,7 @@ def bind(name: str, aggregate: Aggregate, row: Schema, operator: str) -> Part:
     return dataclasses.replace(part, where=test, scope={**part.scope, **scope})
 
 
-def _where(asked: AskedPart) -> tuple[str, dict[str, Any]]:
+def _where(asked: AskedAggregate) -> tuple[str, dict[str, Any]]:
     """The test that ``where`` stands for; as in SQL a null lets nothing through."""
     where = asked.aggregate.where
     if isinstance(where, str):

@@ -7,7 +7,13 @@ from typing import Final
 
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.aggregates.ordered import reads_of
-from thalweg.flow.operators.aggregates.parts import AskedPart, Part, counter, is_shaped, whole_row
+from thalweg.flow.operators.aggregates.parts import (
+    AskedAggregate,
+    Part,
+    counter,
+    is_shaped,
+    whole_row,
+)
 from thalweg.flow.records import Field, Schema
 
 _KEYS: Final = {
@@ -15,7 +21,7 @@ _KEYS: Final = {
 }  # fmt: skip
 
 
-def collect(asked: AskedPart) -> Part:
+def collect(asked: AskedAggregate) -> Part:
     """The last so many values, or rows, as a list."""
     name, field, most = asked.name, asked.aggregate.field, asked.aggregate.k
     item = FieldType(Kind.RECORD, record=asked.row)
@@ -41,7 +47,7 @@ def collect(asked: AskedPart) -> Part:
     )
 
 
-def count_distinct(asked: AskedPart) -> Part:
+def count_distinct(asked: AskedAggregate) -> Part:
     """How many values differ: one NaN, and 0.0 for -0.0, as in keys. A dict says how often each is there."""
     kind, name = asked.kind, asked.name
     if kind.kind not in _KEYS or is_shaped(kind, "json"):

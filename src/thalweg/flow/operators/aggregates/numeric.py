@@ -6,14 +6,14 @@ import dataclasses
 from typing import Final
 
 from thalweg.flow.fields.field_types import FieldType, Kind
-from thalweg.flow.operators.aggregates.parts import AskedPart, Part, counter, flag, is_shaped
+from thalweg.flow.operators.aggregates.parts import AskedAggregate, Part, counter, flag, is_shaped
 from thalweg.flow.records import Field
 
 _NUMBERS: Final = (Kind.INT, Kind.FLOAT, Kind.BOOL)
 _FLOAT: Final = FieldType(Kind.FLOAT)
 
 
-def count(asked: AskedPart) -> Part:
+def count(asked: AskedAggregate) -> Part:
     field = counter(f"{asked.name}_")
     held = f"state.{field.name}"
     return Part(
@@ -22,7 +22,7 @@ def count(asked: AskedPart) -> Part:
     )  # fmt: skip
 
 
-def need_number(asked: AskedPart, *, plain: bool) -> FieldType:
+def need_number(asked: AskedAggregate, *, plain: bool) -> FieldType:
     """The type of the field, which must be a number; ``plain``: one that Python computes with as it is inside."""
     kind, verb = asked.kind, asked.aggregate.verb
     if is_shaped(kind, "date", "json") or (plain and is_shaped(kind)):
@@ -38,7 +38,7 @@ def need_number(asked: AskedPart, *, plain: bool) -> FieldType:
     return kind
 
 
-def sum(asked: AskedPart) -> Part:
+def sum(asked: AskedAggregate) -> Part:
     kind, name = need_number(asked, plain=False), asked.name
     total = FieldType(Kind.FLOAT if kind.kind is Kind.FLOAT else Kind.INT)
     field = Field(f"{name}_", total, 0.0 if total.kind is Kind.FLOAT else 0)
@@ -58,7 +58,7 @@ def sum(asked: AskedPart) -> Part:
     )
 
 
-def mean(asked: AskedPart) -> Part:
+def mean(asked: AskedAggregate) -> Part:
     need_number(asked, plain=True)
     total, seen = f"{asked.name}_sum", f"{asked.name}_n"
     value = f"state.{total} / state.{seen}"
@@ -71,7 +71,7 @@ def mean(asked: AskedPart) -> Part:
     )
 
 
-def variance(asked: AskedPart) -> Part:
+def variance(asked: AskedAggregate) -> Part:
     """Welford's update, and the merge of Chan, Golub and LeVeque: no sum of squares, which cancels."""
     need_number(asked, plain=True)
     name, of_all = asked.name, asked.aggregate.population

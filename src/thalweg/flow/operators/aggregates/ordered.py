@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.aggregates.parts import (
-    AskedPart,
+    AskedAggregate,
     Part,
     flag,
     guarded,
@@ -21,7 +21,7 @@ from thalweg.flow.operators.aggregates.parts import (
 from thalweg.flow.records import Field
 
 
-def need_order(asked: AskedPart, field: str) -> FieldType:
+def need_order(asked: AskedAggregate, field: str) -> FieldType:
     """The type of a field whose values are compared."""
     kind = asked.row.field(field).type
     if kind.kind in (Kind.LIST, Kind.RECORD):
@@ -39,7 +39,7 @@ def _better(kind: FieldType, given: str, held: str, *, least: bool) -> str:
     return f"{better} or {greater} != {greater}" if kind.kind is Kind.FLOAT else better
 
 
-def extreme(asked: AskedPart) -> Part:
+def extreme(asked: AskedAggregate) -> Part:
     """The least or the greatest value; 0.0 for -0.0, so that it does not depend on the order of the rows."""
     kind, name = need_order(asked, str(asked.aggregate.field)), asked.name
     least = asked.aggregate.verb == "min"
@@ -64,7 +64,7 @@ def extreme(asked: AskedPart) -> Part:
     )
 
 
-def _picked(asked: AskedPart) -> Picked:
+def _picked(asked: AskedAggregate) -> Picked:
     """What is kept of a row: a field, or all of it, field by field."""
     name, row, field = asked.name, asked.row, asked.aggregate.field
     if field is not None:
@@ -106,7 +106,7 @@ class Picked(NamedTuple):
         return {"result": kind, "value": "", "flat": tuple(flat), "values": tuple(values)}
 
 
-def edge(asked: AskedPart) -> Part:
+def edge(asked: AskedAggregate) -> Part:
     """The first or the last value, or row."""
     picked, first = _picked(asked), asked.aggregate.verb == "first"
     seen = f"state.{asked.name}_seen"
@@ -124,7 +124,7 @@ def edge(asked: AskedPart) -> Part:
     )
 
 
-def by_extreme(asked: AskedPart) -> Part:
+def by_extreme(asked: AskedAggregate) -> Part:
     """A field of the row, or the row, whose value in another field is the least or the greatest."""
     picked, by_name, name = _picked(asked), str(asked.aggregate.by), asked.name
     by, least = need_order(asked, by_name), asked.aggregate.verb == "min_by"
@@ -161,18 +161,19 @@ def _strictly(kind: FieldType, given: str, held: str, *, least: bool) -> str:
     return f"{plain} or ({greater} != {greater} and {other} == {other})"
 
 
-def top_k(asked: AskedPart) -> Part:
+def top_k(asked: AskedAggregate) -> Part:
     """The best ``k`` rows, best first; with ties all that are as good as the last of them."""
     name, field, k = asked.name, str(asked.aggregate.field), asked.aggregate.k
     kind = need_order(asked, field)
     held = FieldType(Kind.LIST, item=FieldType(Kind.RECORD, record=asked.row))
-    rows, by = f"state.{name}_", f"one.{field}"
-    if kind.kind is Kind.FLOAT:
-        by = f"({by} != {by}, {by})"  # NaN first
+    rows, place = f"state.{name}_", f"place_of_{name}"
     worst = f"{rows}[len({rows}) - 1].{field}"
+    above = _strictly(kind, asked.given, f"{rows}[{place} - 1].{field}", least=False)
     take = (
-        f"{rows}.append({whole_row(asked.row)})",
-        f"{rows}.sort(key=lambda one: {by}, reverse=True)",
+        f"{place} = len({rows})",
+        f"while {place} > 0 and ({above}):",
+        f"    {place} -= 1",
+        f"{rows}.insert({place}, {whole_row(asked.row)})",
         *(_with_ties(rows, field, k, kind) if asked.aggregate.ties else (f"del {rows}[{k}:]",)),
     )
     below = f"{asked.given} < {worst}" if asked.aggregate.ties else f"{asked.given} <= {worst}"
@@ -189,6 +190,6 @@ def _with_ties(rows: str, field: str, k: int, kind: FieldType) -> tuple[str, ...
     return (f"while len({rows}) > {k} and {differ}:", f"    {rows}.pop()")
 
 
-def reads_of(asked: AskedPart) -> tuple[str, ...]:
+def reads_of(asked: AskedAggregate) -> tuple[str, ...]:
     """The fields that an aggregate reads: the named one, or all."""
     return asked.row.names if asked.aggregate.field is None else (asked.aggregate.field,)

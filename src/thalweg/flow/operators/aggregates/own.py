@@ -9,13 +9,13 @@ from thalweg.errors import BuildError, SchemaError
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.fields.hints import field_type
 from thalweg.flow.fields.user_rows import Adapter, users_own
-from thalweg.flow.operators.aggregates.parts import AskedPart, Part, whole_row
+from thalweg.flow.operators.aggregates.parts import AskedAggregate, Part, whole_row
 from thalweg.flow.operators.functions import Function, check_parameters, hints_of
 from thalweg.flow.records import Field
 from thalweg.flow.state_types import revived, state_field_type
 
 
-def own(asked: AskedPart) -> Part:
+def own(asked: AskedAggregate) -> Part:
     """The part of a user's aggregate: ``add`` for each row, ``merge`` and ``retract`` where they are given."""
     made = asked.aggregate.own
     assert made is not None
@@ -53,13 +53,13 @@ def own(asked: AskedPart) -> Part:
     )  # fmt: skip
 
 
-def _function(asked: AskedPart, call: Any, what: str, wanted: list[str]) -> Function:
+def _function(asked: AskedAggregate, call: Any, what: str, wanted: list[str]) -> Function:
     made = Function.of(call, asked.operator, argument=f"{asked.name}: {what}")
     check_parameters(made, asked.operator, wanted)
     return made
 
 
-def on_rows(asked: AskedPart, call: Any, place: int = 0) -> Any:
+def on_rows(asked: AskedAggregate, call: Any, place: int = 0) -> Any:
     """A user's function as it takes rows inside; one that needs other rows than these is never compiled."""
     takes = (*([None] * place), asked.row.whole)
     return inside(Adapter(takes)(call))
@@ -80,7 +80,7 @@ class _Interpreted:
         return self.call(*arguments)
 
 
-def _accumulator(asked: AskedPart, add: Function) -> tuple[FieldType, Any]:
+def _accumulator(asked: AskedAggregate, add: Function) -> tuple[FieldType, Any]:
     """The accumulator's type, by the annotation of ``add`` or else by ``init``; and the first one."""
     assert asked.aggregate.own is not None
     first = asked.aggregate.own.init
@@ -93,7 +93,7 @@ def _accumulator(asked: AskedPart, add: Function) -> tuple[FieldType, Any]:
     return kind, first
 
 
-def _typed(asked: AskedPart, function: Function, what: str) -> FieldType:
+def _typed(asked: AskedAggregate, function: Function, what: str) -> FieldType:
     hint = hints_of(function, asked.operator).get("return")
     if hint is None:
         raise asked.refuse(f"{what}: {function.where} does not say what it returns; annotate it")
@@ -103,7 +103,7 @@ def _typed(asked: AskedPart, function: Function, what: str) -> FieldType:
         raise SchemaError(f"operator {asked.operator!r}: {error}") from None
 
 
-def _empty(asked: AskedPart, kind: FieldType, first: Any, scope: dict[str, Any]) -> str:
+def _empty(asked: AskedAggregate, kind: FieldType, first: Any, scope: dict[str, Any]) -> str:
     """The expression of the first accumulator; what it names goes into ``scope``."""
     name = f"init_{asked.name}"
     if kind.record is None or kind.form or not kind.record.names:

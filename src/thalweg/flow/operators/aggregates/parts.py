@@ -60,7 +60,7 @@ class Part:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class AskedPart:
+class AskedAggregate:
     """An aggregate of a window: what it is called, of which record's rows, and whether there may be none."""
 
     name: str

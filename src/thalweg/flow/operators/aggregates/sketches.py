@@ -16,7 +16,7 @@ from thalweg.errors import EnvironmentProblem
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.aggregates.numeric import need_number
 from thalweg.flow.operators.aggregates.ordered import reads_of
-from thalweg.flow.operators.aggregates.parts import AskedPart, Part, is_shaped
+from thalweg.flow.operators.aggregates.parts import AskedAggregate, Part, is_shaped
 from thalweg.flow.records import Field
 
 #: So many values wait until they go into the sketch.
@@ -40,7 +40,7 @@ def library() -> Any:
 
 
 def _sketched(
-    asked: AskedPart,
+    asked: AskedAggregate,
     kind: FieldType,
     result: FieldType,
     value: str,
@@ -85,7 +85,7 @@ _KEYS: Final = {
 }
 
 
-def approx_count_distinct(asked: AskedPart) -> Part:
+def approx_count_distinct(asked: AskedAggregate) -> Part:
     kind = asked.kind
     if kind.kind not in _KEYS or is_shaped(kind, "json"):
         raise asked.refuse(
@@ -121,7 +121,7 @@ def distinct(sketch: _Serialized) -> int:
 # -- quantiles --------------------------------------------------------------------------------------------
 
 
-def approx_quantile(asked: AskedPart) -> Part:
+def approx_quantile(asked: AskedAggregate) -> Part:
     kind = need_number(asked, plain=True)
     shares = asked.aggregate.shares
     assert shares is not None
