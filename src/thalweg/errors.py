@@ -96,3 +96,14 @@ class EnvironmentProblem(ThalwegError):
 
 class SourceClosed(ThalwegError):
     """A row was pushed into a source that was closed, or whose run is over."""
+
+
+def missing_package(who_needs: str, package: str, extra: str) -> EnvironmentProblem:
+    """The error of a package that is not installed.
+
+    Args:
+        who_needs: the beginning of the message, such as ``"Kafka needs"``.
+        package: its name.
+        extra: the one of Thalweg's that brings it.
+    """
+    return EnvironmentProblem(f"{who_needs} the package {package}: pip install 'thalweg[{extra}]'")

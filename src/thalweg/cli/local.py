@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -139,22 +139,23 @@ def run_local(
         return _run_on_checkpoint(flow, inputs, outputs, display, asked)
     _refuse_used_folders(outputs)
     slots = asked.slots
-    sinks: dict[str, Any] = {
-        node.name: Uncollected() for node in flow.nodes if isinstance(node, Sink)
-    }
-    sinks |= {name: _sink(one) for name, one in outputs.items()}
+    sinks = _sinks(flow, {name: _sink(one) for name, one in outputs.items()})
     sources = {name: _source(one) for name, one in inputs.items()}
     run = FlowRun(host_of(flow, sources, sinks, slots=slots if slots > 1 else None), 0)
     run.begin()
+
+    def give_up() -> None:
+        display.say("stopping")
+        run.stop()
+        raise ThalwegError("stopped before the end of the input: nothing was written")
+
     try:
-        _follow(run, display)
+        _follow(run, display, give_up)
         counts = run.result().counts
     except BaseException:
         _remove_empty(outputs)
         raise
-    for sink in sinks.values():
-        if isinstance(sink, TerminalSink):
-            sink.show()
+    _show(sinks)
     return counts
 
 
@@ -166,31 +167,34 @@ def _run_on_checkpoint(
     asked: Asked,
 ) -> Mapping[str, Mapping[str, int]]:
     """Goes on from the checkpoint until the inputs end, or Ctrl-C ends it behind a commit."""
-    sinks: dict[str, Any] = {
-        node.name: Uncollected() for node in flow.nodes if isinstance(node, Sink)
-    }
-    sinks |= {name: _batch_sink(one, asked) for name, one in outputs.items()}
-    sources = {name: _source(one) if asked.once else _followed(one) for name, one in inputs.items()}
+    sinks = _sinks(flow, {name: _batch_sink(one, asked) for name, one in outputs.items()})
+    sources = {name: _source(one, follow=not asked.once) for name, one in inputs.items()}
     with tw.start() as running:
         run = running.add(
             flow, sources, sinks, checkpoint=asked.checkpoint, every=asked.trigger or None,
             end="drain" if asked.drain else "keep",
         )  # fmt: skip
-        with interrupts() as stop:
-            looks = 0
-            while not run.wait(_LOOK_S):
-                looks += 1
-                if looks % round(_SAY_S / _LOOK_S) == 0:
-                    display.say(embedded_line(run.progress()))
-                if stop.is_set():
-                    display.say("stopping behind a commit …")
-                    run.end()
-                    stop.clear()
+
+        def end() -> None:
+            display.say("stopping behind a commit …")
+            run.end()
+
+        _follow(run, display, end)
         counts = run.result().counts
+    _show(sinks)
+    return counts
+
+
+def _sinks(flow: Flow, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The sinks of all outputs; rows of those that nobody asked for are let go."""
+    nodes = (node for node in flow.nodes if isinstance(node, Sink))
+    return {node.name: given.get(node.name) or Uncollected() for node in nodes}
+
+
+def _show(sinks: Mapping[str, Any]) -> None:
     for sink in sinks.values():
         if isinstance(sink, TerminalSink):
             sink.show()
-    return counts
 
 
 def _batch_sink(given: Given, asked: Asked) -> Any:
@@ -201,14 +205,6 @@ def _batch_sink(given: Given, asked: Asked) -> Any:
         most = given.options.get("max_rows", 20)
         return TerminalSink(most) if asked.once else BatchesOnTerminal(most)
     return tw.to_files(resolve(given.path)[1], given.format)  # type: ignore[call-overload]
-
-
-def _followed(given: Given) -> Any:
-    """An input whose further rows are waited for."""
-    if given.described is not None:
-        return given.described
-    options: Any = given.options
-    return tw.files(resolve(given.path)[1], given.format, follow=True, **options)  # type: ignore[arg-type]
 
 
 def _is_folder(given: Given) -> bool:
@@ -223,7 +219,8 @@ def _remove_empty(outputs: Mapping[str, Given]) -> None:
                 os.rmdir(batch_folder(resolve(one.path)[1], 0))
 
 
-def _follow(run: FlowRun, display: Display) -> None:
+def _follow(run: FlowRun, display: Display, interrupted: Callable[[], None]) -> None:
+    """Says how it goes until it ends; ``interrupted`` does what Ctrl-C asks for."""
     looks = 0
     with interrupts() as stop:
         while not run.wait(_LOOK_S):
@@ -231,15 +228,15 @@ def _follow(run: FlowRun, display: Display) -> None:
             if looks % round(_SAY_S / _LOOK_S) == 0:
                 display.say(embedded_line(run.progress()))
             if stop.is_set():
-                display.say("stopping")
-                run.stop()
-                raise ThalwegError("stopped before the end of the input: nothing was written")
+                interrupted()
+                stop.clear()
 
 
-def _source(given: Given) -> Any:
+def _source(given: Given, *, follow: bool = False) -> Any:
     if given.described is not None:
         return given.described
-    return tw.files(resolve(given.path)[1], given.format, **given.options)  # type: ignore[arg-type]
+    options: Any = {**given.options, "follow": True} if follow else given.options
+    return tw.files(resolve(given.path)[1], given.format, **options)  # type: ignore[arg-type]
 
 
 def _sink(given: Given) -> Any:

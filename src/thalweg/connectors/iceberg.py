@@ -24,7 +24,7 @@ from thalweg.connectors.fitting_columns import (
 from thalweg.connectors.names import check_field, field_names
 from thalweg.connectors.once import Left, Numbers, last_of_each, shown_row
 from thalweg.connectors.waiting import CONFLICT, PeerWait, answered, patience_of
-from thalweg.errors import BuildError, DataError, EnvironmentProblem
+from thalweg.errors import BuildError, DataError, EnvironmentProblem, missing_package
 from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators.nodes import Sink
 from thalweg.time_texts import FIRST, LAST
@@ -45,9 +45,7 @@ def package() -> Any:
         import pyiceberg.catalog
         import pyiceberg.exceptions
     except ImportError:
-        raise EnvironmentProblem(
-            "Iceberg tables need the package pyiceberg: pip install 'thalweg[iceberg]'"
-        ) from None
+        raise missing_package("Iceberg tables need", "pyiceberg", "iceberg") from None
     return pyiceberg
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from thalweg.errors import BuildError, EnvironmentProblem
+from thalweg.errors import BuildError, EnvironmentProblem, missing_package
 
 
 def package() -> Any:
@@ -19,9 +19,7 @@ def package() -> Any:
     try:
         import deltalake
     except ImportError:
-        raise EnvironmentProblem(
-            "Delta tables need the package deltalake: pip install 'thalweg[delta]'"
-        ) from None
+        raise missing_package("Delta tables need", "deltalake", "delta") from None
     return deltalake
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from thalweg.checks import refuse, shown
 from thalweg.connectors.contracts import Stop, never
 from thalweg.connectors.waiting import patience_of
-from thalweg.errors import BuildError, EnvironmentProblem
+from thalweg.errors import BuildError, EnvironmentProblem, missing_package
 
 Result = TypeVar("Result")
 
@@ -123,9 +123,7 @@ def library() -> Any:
     try:
         import confluent_kafka
     except ImportError:
-        raise EnvironmentProblem(
-            "Kafka needs the package confluent-kafka: pip install 'thalweg[kafka]'"
-        ) from None
+        raise missing_package("Kafka needs", "confluent-kafka", "kafka") from None
     return confluent_kafka
 
 

@@ -21,7 +21,7 @@ from thalweg.connectors.live.buffering import CAPACITY, LiveClient, LiveMessage,
 from thalweg.connectors.messages import MESSAGE_OPTIONS, Decode, ValueFormat, message_options
 from thalweg.connectors.tcp.sockets import check_address
 from thalweg.connectors.waiting import PeerWait, patience_of
-from thalweg.errors import BuildError, EnvironmentProblem
+from thalweg.errors import BuildError, EnvironmentProblem, missing_package
 
 _LOG: Final = logging.getLogger("thalweg")
 #: MQTT's own number for a subscription that is refused, and above.
@@ -53,9 +53,7 @@ def _library() -> Any:
     try:
         import paho.mqtt.client
     except ImportError:
-        raise EnvironmentProblem(
-            "MQTT needs the package paho-mqtt: pip install 'thalweg[mqtt]'"
-        ) from None
+        raise missing_package("MQTT needs", "paho-mqtt", "mqtt") from None
     return paho.mqtt.client
 
 

@@ -22,7 +22,7 @@ from thalweg.connectors.live.buffering import (
 )
 from thalweg.connectors.messages import MESSAGE_OPTIONS, Decode, ValueFormat, message_options
 from thalweg.connectors.waiting import PeerWait, patience_of
-from thalweg.errors import BuildError, DataError, EnvironmentProblem
+from thalweg.errors import BuildError, DataError, EnvironmentProblem, missing_package
 
 _LOG: Final = logging.getLogger("thalweg")
 _CONNECT_S: Final = 10.0
@@ -57,9 +57,7 @@ def _library() -> Any:
     try:
         import websockets.sync.client
     except ImportError:
-        raise EnvironmentProblem(
-            "WebSockets need the package websockets: pip install 'thalweg[websocket]'"
-        ) from None
+        raise missing_package("WebSockets need", "websockets", "websocket") from None
     return websockets
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from thalweg.checks import refuse, require_text
 from thalweg.connectors.contracts import POLL_S, Stop, never
 from thalweg.connectors.waiting import PeerWait, WaitEnded, answered, patience_of
-from thalweg.errors import BuildError, EnvironmentProblem
+from thalweg.errors import BuildError, EnvironmentProblem, missing_package
 
 T = TypeVar("T")
 
@@ -64,9 +64,7 @@ def library() -> Any:
         import nats
         import nats.js
     except ImportError:
-        raise EnvironmentProblem(
-            "NATS needs the package nats-py: pip install 'thalweg[nats]'"
-        ) from None
+        raise missing_package("NATS needs", "nats-py", "nats") from None
     return nats
 
 

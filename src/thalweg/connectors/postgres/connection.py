@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from thalweg.connectors import waiting
 from thalweg.connectors.waiting import PeerWait
-from thalweg.errors import BuildError, EnvironmentProblem
+from thalweg.errors import BuildError, EnvironmentProblem, missing_package
 
 Result = TypeVar("Result")
 
@@ -37,9 +37,7 @@ def package() -> Any:
     try:
         import psycopg
     except ImportError:
-        raise EnvironmentProblem(
-            "PostgreSQL needs the package psycopg: pip install 'thalweg[postgres]'"
-        ) from None
+        raise missing_package("PostgreSQL needs", "psycopg", "postgres") from None
     return psycopg
 
 

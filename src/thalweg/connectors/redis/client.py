@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from thalweg.checks import require_text
 from thalweg.connectors.waiting import PeerWait, answered, patience_of
-from thalweg.errors import BuildError, EnvironmentProblem
+from thalweg.errors import BuildError, EnvironmentProblem, missing_package
 
 _SCHEMES: Final = ("redis", "rediss", "unix")
 #: How long one call waits for its answer, seconds.
@@ -88,9 +88,7 @@ def library() -> Any:
     try:
         import redis
     except ImportError:
-        raise EnvironmentProblem(
-            "Redis needs the package redis: pip install 'thalweg[redis]'"
-        ) from None
+        raise missing_package("Redis needs", "redis", "redis") from None
     return redis
 
 

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from thalweg.errors import EnvironmentProblem
+from thalweg.errors import missing_package
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.aggregates.numeric import need_number
 from thalweg.flow.operators.aggregates.ordered import reads_of
@@ -33,9 +33,7 @@ def library() -> Any:
     try:
         import datasketches
     except ImportError:
-        raise EnvironmentProblem(
-            "approximate aggregates need the package datasketches: pip install 'thalweg[sketches]'"
-        ) from None
+        raise missing_package("approximate aggregates need", "datasketches", "sketches") from None
     return datasketches
 
 
