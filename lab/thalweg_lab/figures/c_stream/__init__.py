@@ -1,0 +1,1 @@
+"""C-Stream, figures 4 to 13."""

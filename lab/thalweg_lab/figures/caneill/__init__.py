@@ -1,0 +1,1 @@
+"""Caneill, figures 7 to 14."""

@@ -1,0 +1,1 @@
+"""Haren, figures 4 to 9."""

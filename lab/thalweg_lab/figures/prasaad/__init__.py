@@ -1,0 +1,1 @@
+"""Prasaad, figures 8 to 14."""

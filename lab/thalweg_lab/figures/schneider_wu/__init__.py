@@ -1,0 +1,1 @@
+"""Schneider & Wu, figures 8 to 10."""
