@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from thalweg.cli.failures import told
+from thalweg_lab.figures.command import figures
 
 if TYPE_CHECKING:
     from thalweg_lab.measure import LabReport
@@ -290,6 +291,7 @@ def register(group: typer.Typer) -> None:
     """Adds the experiments to the group ``thalweg bench``."""
     for function in (prasaad, streams, haren, cstream, elastic, caneill, everyday, kafka, tables):
         group.command(function.__name__)(told(function))
+    group.command("figures")(told(figures))
     group.command("spark-queries")(told(spark_queries))
     passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
     group.command("peers", context_settings=passed_on)(told(peers))
