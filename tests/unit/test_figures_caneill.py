@@ -157,7 +157,7 @@ def test_turns_that_others_disturb_are_left_out() -> None:
 
 
 def test_flights_as_pairs() -> None:
-    """Each flight once before any twice, in an order by chance that is the same each time; numbers and places differ."""
+    """Each flight once before any twice, in an order by chance that is always the same; numbers and places differ."""
     made = flight_pairs(1_000)
     assert made.equals(flight_pairs(1_000)) and not made.equals(flight_pairs(1_000, seed=1))
     assert set(made["first"].to_pylist()).isdisjoint(made["second"].to_pylist())
@@ -190,7 +190,8 @@ with network(2) as made:
     for enter in made.machines.enter:
         print("rate 1Gbit" in subprocess.check_output([*enter, "tc", "qdisc", "show", "dev", "card"], text=True))
     made.limit([0.05, None])
-    shown = [subprocess.check_output([*enter, "tc", "qdisc", "show", "dev", "card"], text=True) for enter in made.machines.enter]
+    show = ["tc", "qdisc", "show", "dev", "card"]
+    shown = [subprocess.check_output([*enter, *show], text=True) for enter in made.machines.enter]
     print("rate 50Mbit" in shown[0], "tbf" in shown[1])
     made.cut(1, down=True)
     print("state DOWN" in subprocess.check_output(["ip", "link", "show", "port1"], text=True))

@@ -17,7 +17,9 @@ NAMES: Final = {
 #: The rate of a card: so slow that the network is what limits the workers, which share this machine's few processors.
 #: The paper's two networks had 50 and 500 Mbit/s for each of a server's processors, and limited its largest tuples.
 SLOW: Final = 0.01
-#: kB a batch: seconds on the way, beside which Spark's fixed cost of a batch is small.
+#: Where more workers are compared, which have no more processors than fewer: there the network must be all that limits.
+SLOWEST: Final = 0.002
+#: MB a batch: seconds on the way, beside which Spark's fixed cost of a batch is small.
 BATCH_MB: Final[dict[Effort, float]] = {"quick": 8.0, "full": 16.0}
 #: Where figures are measured in virtual networks of one machine.
 ON: Final = (
@@ -51,6 +53,11 @@ def ratio(found: Found, way: str = "table") -> float:
 def sent(found: Found, way: str = "table") -> float:
     """The bytes between executors of a way by those of hashing."""
     return found[way].remote_bytes / found["hashed"].remote_bytes
+
+
+def kept(found: Found, way: str = "table") -> float:
+    """Bytes a tuple that a way keeps from the network."""
+    return found["hashed"].remote_bytes - found[way].remote_bytes
 
 
 def order(label: str, found: Found) -> Iterator[ShapeCheck]:

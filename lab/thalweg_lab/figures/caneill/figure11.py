@@ -20,7 +20,7 @@ from thalweg.locality import (
     partition,
 )
 from thalweg.testing.sampling import SampledKeys
-from thalweg_lab.figures.caneill.checks import PAPER, SLOTS, within, wins
+from thalweg_lab.figures.caneill.checks import PAPER, SLOTS, wins, within
 from thalweg_lab.figures.caneill.samples import SAMPLES
 from thalweg_lab.figures.contract import (
     Effort,

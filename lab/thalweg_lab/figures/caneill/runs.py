@@ -46,7 +46,7 @@ MACHINES: Final = 4
 #: Rows a batch at most, where the padding is small.
 _MOST_ROWS: Final = 50_000
 #: Rows of the batch in front, which only warms up; and how often young executors are given it.
-_WARM_ROWS, _WARM_UPS = 300, 3
+_WARM_ROWS, _WARM_UPS = 300, 5
 _EXECUTOR_MEMORY: Final = "1g"
 #: The collector that a JVM takes where it sees one core. What executors do with a row is so little code that it is soon
 #: compiled, and fast then.
@@ -236,6 +236,8 @@ class Lab:
             self.kill(max(self._places))
         while len(self._places) < workers:
             self.say(f"a worker joins, {workers} there will be")
+            # Its executor is young.
+            self._is_warm = False
             self.add(min(set(range(MACHINES)) - set(self._places)))
         self.wait_for_executors()
 

@@ -54,6 +54,7 @@ from thalweg.locality.reconfiguration import (
     WriteTable,
 )
 from thalweg.locality.triggers import Decision, History, Propose
+from thalweg.locality.turns import Turn
 from thalweg.plan.plan import Plan
 from thalweg.spark.keys.counting import ToldParam, top_keys
 from thalweg.spark.keys.new_keys import NewKeysOfBatches, Placing
@@ -161,12 +162,14 @@ class KeyRouting:
         #: takes what tasks count; None where nobody wants to know
         learns = propose is not None and not isinstance(propose, Fixed)
         self.told: Any = context.accumulator([], ToldParam()) if learns else None
-        self._look = min(LOOK, propose.every or LOOK) if isinstance(propose, Online) else 1
+        self._turn = propose.turn if isinstance(propose, Online) else Turn(batches=1)
         self._recent = (propose if isinstance(propose, Online) else Online()).recent_counts()
         #: what the manager was told last, and what the table of now was made from
         self._shown: KeySummary | None = None
         self._learnt: KeySummary | None = None
-        self._batches = 0
+        #: since the last new table, batches and rows
+        self._batches = self._rows = 0
+        self._taken = 0
         #: what each task of the last batch counted
         self._counted: list[KeySummary] = []
 
@@ -259,7 +262,9 @@ class KeyRouting:
             self._batches += 1
             if self._new_keys is not None:
                 self._new_keys.committed(new_table=self._manager.is_moving)
-            self._done(self._manager.handle(BatchCommitted(batch)))
+            rows, self._taken = self._recent.taken - self._taken, self._recent.taken
+            self._rows += rows
+            self._done(self._manager.handle(BatchCommitted(batch, rows)))
 
     def _done(self, actions: Iterable[Action]) -> RunBatch | None:
         """Does what the manager wants; gives the batch to run, if there is one."""
@@ -275,7 +280,7 @@ class KeyRouting:
                 case RunBatch():
                     run = action
                 case ResetStatistics():
-                    self._learnt, self._batches = self._shown, 0
+                    self._learnt, self._batches, self._rows = self._shown, 0, 0
                     self._recent.clear()
                 case PruneTables():
                     for epoch in set(epochs(self._fs, self._root)) - action.keep:
@@ -308,7 +313,9 @@ class KeyRouting:
     def _is_due(self) -> bool:
         if self.told is None:
             return True
-        return bool(self._recent) and self._batches % self._look == 0
+        look = min(LOOK, self._turn.batches or LOOK)
+        by_rows = self._turn.rows is not None and self._rows >= self._turn.rows
+        return bool(self._recent) and (by_rows or self._batches % look == 0)
 
     def _is_rescaled(self, slots: int, follows: int | None) -> bool:
         """Whether a batch has other slots than its table, and it is known how keys lead to each other."""
