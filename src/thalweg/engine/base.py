@@ -70,6 +70,8 @@ class UnitsEngine(abc.ABC):
         self.ingresses = self._ingresses() if stage in (None, 0) else {}
         #: what the last step said about time
         self.moment = Moment({})
+        #: operators that Python runs though the compiler was to, by index, and why
+        self.fallen = self._builder.fallen
 
     # -- state --------------------------------------------------------------------------------------------
 
@@ -221,6 +223,14 @@ class UnitsEngine(abc.ABC):
     @abc.abstractmethod
     def settle(self) -> Iterator[Leaving]:
         """See :meth:`thalweg.engine.contract.Engine.settle`."""
+
+    def totals(self) -> Counts:
+        """See :meth:`thalweg.engine.contract.Engine.totals`."""
+        return {name: dict(its) for name, its in list(self.counts.items())}
+
+    def pressed(self) -> Sequence[str] | None:
+        """See :meth:`thalweg.engine.contract.Engine.pressed`."""
+        return None
 
     def edge_columns(self, ref: Ref, edge: Edge) -> tuple[str, ...]:
         """The order columns of a stream as one of its readers sees it."""

@@ -137,5 +137,11 @@ class Engine(Protocol):
     def operators(self) -> list[OperatorProgress]:
         """What each operator has done."""
 
+    def totals(self) -> Counts:
+        """The counts of now, also of what has not been added to ``counts`` yet; from any thread."""
+
+    def pressed(self) -> Sequence[str] | None:
+        """The operators that wait for room behind them now; None where none ever does. From any thread."""
+
     def stop(self) -> None:
         """Ends what runs on its own, and drops what is on its way."""
