@@ -25,7 +25,7 @@ from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow.failures import reason_of, told_once
 from thalweg.flow.flow import Flow
 from thalweg.scheduling.rounds import Policy
-from thalweg.stats import RunProgress
+from thalweg.snapshot import Snapshot
 from thalweg.workers.elastic import elastic_of
 from thalweg.workers.memory.reserve import Reserve
 from thalweg.workers.options import Options
@@ -74,7 +74,7 @@ class FlowRun:
         """Why it failed, if it has; the other flows go on."""
         return None if self._is_stopped else self._background.error
 
-    def progress(self) -> RunProgress:
+    def progress(self) -> Snapshot:
         """How it goes: rows, latency by sink, what each operator does."""
         return self._host.progress()
 

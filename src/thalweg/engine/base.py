@@ -228,6 +228,10 @@ class UnitsEngine(abc.ABC):
         """See :meth:`thalweg.engine.contract.Engine.totals`."""
         return {name: dict(its) for name, its in list(self.counts.items())}
 
+    def held_tables(self) -> dict[str, list[Any]]:
+        """See :meth:`thalweg.engine.contract.Engine.held_tables`."""
+        return {name: list(unit.tables.values()) for name, unit in self.keyed.items()}
+
     def pressed(self) -> Sequence[str] | None:
         """See :meth:`thalweg.engine.contract.Engine.pressed`."""
         return None

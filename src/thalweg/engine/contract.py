@@ -8,7 +8,7 @@ which one it has. What only some can do stands behind a property that is None fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.coroutines.unit import CoroutineUnit
@@ -139,6 +139,9 @@ class Engine(Protocol):
 
     def totals(self) -> Counts:
         """The counts of now, also of what has not been added to ``counts`` yet; from any thread."""
+
+    def held_tables(self) -> Mapping[str, Sequence[Any]]:
+        """By operator with state the tables that it has now. From any thread."""
 
     def pressed(self) -> Sequence[str] | None:
         """The operators that wait for room behind them now; None where none ever does. From any thread."""

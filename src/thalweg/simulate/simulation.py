@@ -13,6 +13,7 @@ from thalweg.brief import counted
 from thalweg.errors import BuildError
 from thalweg.scheduling.policy import WINDOW_NS, PickPolicy
 from thalweg.scheduling.rounds import RoundPolicy
+from thalweg.snapshot import Snapshot
 from thalweg.simulate.arrivals import Saturated
 from thalweg.simulate.board import Board
 from thalweg.simulate.dedicated import Dedicated, DedicatedThreads
@@ -32,6 +33,7 @@ from thalweg.simulate.result import (
     SimulatedSource,
 )
 from thalweg.simulate.rounds import RoundThreads
+from thalweg.simulate.snapshots import simulated_snapshot
 from thalweg.simulate.workers import SimulatedMachine, ThreadModel
 
 #: Who says what runs next: a policy that picks, one that plans rounds, or the operating system.
@@ -104,6 +106,7 @@ class Simulation:
             self._events, self._board, self._nodes, overhead or Overhead(), unit_tuples, hardware, grain
         )  # fmt: skip
         self._model = _model(policy, machine)
+        self._policy = type(policy).__name__
         for source in self._sources:
             self._plan_arrival(source)
             source.flush()
@@ -157,6 +160,10 @@ class Simulation:
             late=self.late(),
             rows_out=self._grain * sum(len(node.exits) // 2 for node in self._nodes if not node.ports),
         )  # fmt: skip
+
+    def snapshot(self) -> Snapshot:
+        """What it does now, as every host says it: docs/snapshot.md."""
+        return simulated_snapshot(self.graph, self.result(), self._model.level, self._policy)
 
     def result(self) -> Simulated:
         """What came of it so far."""

@@ -262,6 +262,14 @@ class SlottedEngine(SerialEngine):
             if self.plan.node(node).name == name
         )
 
+    def held_tables(self) -> dict[str, list[Any]]:
+        """Those of all slots."""
+        found = super().held_tables()
+        for place in list(self.places.values()):
+            for name, tables in place.engine.held_tables().items():
+                found.setdefault(name, []).extend(tables)
+        return found
+
     def totals(self) -> Counts:
         """The counts of all slots, also of steps that are on their way."""
         found = super().totals()

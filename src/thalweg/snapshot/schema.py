@@ -89,10 +89,16 @@ class SinkProgress:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StateSize:
-    """What an operator keeps: keys, and bytes of memory (on Spark: of state files)."""
+    """What an operator keeps.
+
+    Attributes:
+        operator: its name.
+        rows: keys that have a state, or that were dropped lately.
+        bytes: of memory, without what lists and texts in it own beside; on Spark and of a checkpoint of state files.
+    """
 
     operator: str
-    rows: int
+    rows: int | None
     bytes: int | None
 
 

@@ -181,6 +181,11 @@ class ParallelEngine(UnitsEngine):
         """Its time domains, and the one of rows without event time."""
         return len(self.domains)
 
+    @property
+    def shared_workers(self) -> Workers | None:
+        """The workers; None while there are none."""
+        return self.__dict__.get("workers")
+
     def op_at(self, index: int) -> int:
         """Where the words of one of its operators begin."""
         return int(op_at(self.mem, self.source + index))

@@ -20,6 +20,9 @@ class LogSource:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.live = log.follow
+        #: behind the last row that was given, and where the log ended at the last look; None before the first
+        self.read_upto: Positions | None = None
+        self.seen_end: Positions | None = None
 
     def __repr__(self) -> str:
         return repr(self.log)
@@ -52,6 +55,7 @@ class LogSource:
         wait_s, longest_s = LOOK_S
         while not stop.is_set():
             end = reader.end(at) if last is None else last
+            self.read_upto, self.seen_end = at, end
             upto = reader.upto(at, end, self.log.max_rows or ROUND_ROWS)
             if upto == at:
                 if last is not None:
@@ -61,4 +65,4 @@ class LogSource:
                 continue
             wait_s = LOOK_S[0]
             yield from reader.read(source, at, upto, chunk_rows, stop)
-            at = upto
+            at = self.read_upto = upto

@@ -9,6 +9,7 @@ any of it, and it is planned anew.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import itertools
@@ -32,6 +33,7 @@ from thalweg.embedded.durable.outputs import DurableOutputs
 from thalweg.embedded.durable.reading import InputReading
 from thalweg.engine.contract import Leaving
 from thalweg.plan.plan import Plan
+from thalweg.snapshot import BatchParts
 from thalweg.slots import slot_state
 from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.slot_state import Before, HeldEngine, clocks_of, resume
@@ -40,6 +42,8 @@ from thalweg.slots.slot_state import Before, HeldEngine, clocks_of, resume
 _MOST_ROWS: Final = 4_000_000
 #: How long a run that found nothing to read waits before it looks again, seconds: at first, and at most.
 _LOOK_S: Final = (0.005, 0.2)
+#: Batches that are remembered, for who looks.
+RECENT: Final = 20
 End: TypeAlias = Literal["drain", "keep"]
 
 
@@ -103,6 +107,8 @@ class DurableBatches:
         #: counts of all runs, and the rows of this one
         self.counts = {} if latest is None else _plain(latest.counters)
         self.rows_in = 0
+        #: the last batches
+        self.recent: collections.deque[BatchParts] = collections.deque(maxlen=RECENT)
         try:
             self._begin(said.get("over", []))
         except BaseException:
@@ -139,6 +145,11 @@ class DurableBatches:
             if self._run_batch(stop) or (stop.is_set() and self._plan is None):
                 return
 
+    @property
+    def places(self) -> dict[str, Any]:
+        """Where each input stands, also behind what is not committed yet."""
+        return self._reading.places
+
     def _before(self) -> Before:
         store = self._store
         return Before(store.fs, store.root, self._latest, self._defaults, self._work.routes)
@@ -146,6 +157,7 @@ class DurableBatches:
     def _run_batch(self, stop: Stop) -> bool:
         """One batch, from its rows to its record; whether it is the last one."""
         work, before = self._work, self._before()
+        began = time.monotonic()
         resume(work.held, before, 0, work.routes)
         for node in work.plan.nodes:
             work.held.engine.setting.count(node.label)  # also those that no row will reach
@@ -155,7 +167,15 @@ class DurableBatches:
             return True
         is_last = plan.ends or (self._reading.is_over and not self._reading.is_live)
         if plan.rounds or plan.over or plan.ends:
+            read = time.monotonic()
             self._commit(before, plan)
+            rows, done = self._rows_in(), time.monotonic()
+            self.recent.append(
+                BatchParts(
+                    batch=self._batch - 1, rows=rows, seconds=done - began, run_s=read - began,
+                    write_s=self._write_s, commit_s=done - read - self._write_s,
+                )
+            )  # fmt: skip
         return is_last
 
     # -- reading ----------------------------------------------------------------------------------------------
@@ -229,7 +249,9 @@ class DurableBatches:
         saved = slot_state.save(work.held, before, 0, place, attempt)
         found = CheckpointHistory(self._latest)
         store.require_alone(found, batch)
+        began = time.monotonic()
         work.outputs.write(batch, self._query)
+        self._write_s = time.monotonic() - began
         rows = self._rows_in()
         record = records.next_record(
             self._latest,
