@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any, Final, Literal, NoReturn
 
 from rich import console as _console
+from rich import live as _live
 from rich import progress as _progress
 from rich import status as _status
 from rich import table as _table
@@ -71,6 +72,15 @@ class Terminal:
             else:
                 self._console.print(what)
 
+    @property
+    def is_terminal(self) -> bool:
+        """Whether somebody sees it change in place."""
+        return self._console.is_terminal
+
+    def live(self) -> Screen:
+        """A part of the screen that changes in place."""
+        return Screen(self._console)
+
     def status(self) -> Status:
         """A line that changes in place."""
         return Status(self._console)
@@ -97,13 +107,33 @@ class Table(_table.Table):
         side: Literal["left", "right"] = "right" if right else "left"
         self.add_column(Text(plain(name)), justify=side, overflow="fold", no_wrap=not wraps)
 
-    def row(self, *cells: str) -> None:
-        """One more row, a text a column."""
-        self.add_row(*[Text(plain(cell)) for cell in cells])
+    def row(self, *cells: str, marked: bool = False) -> None:
+        """One more row, a text a column; a marked one stands out."""
+        style = "bold red" if marked else None
+        self.add_row(*[Text(plain(cell)) for cell in cells], style=style)
 
     def note(self, text: str) -> None:
         """What stands below the table."""
         self.caption = Text(plain(text))
+
+
+class Screen:
+    """Lines with a table below that replace the last ones, on a terminal; as a context manager it leaves the last."""
+
+    def __init__(self, console: _console.Console) -> None:
+        self._live = _live.Live(console=console, auto_refresh=False)
+
+    def show(self, lines: list[str], table: Table) -> None:
+        """What is to be seen from now on."""
+        head = [Text(plain(line)) for line in lines]
+        self._live.update(_console.Group(*head, table), refresh=True)
+
+    def __enter__(self) -> Screen:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
 
 
 class Status:

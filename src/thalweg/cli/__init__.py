@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from thalweg.cli import cluster_demo, demo, lab, locality, plans, run, state
+from thalweg.cli import cluster_demo, demo, lab, locality, plans, run, state, top
 from thalweg.cli.failures import told, when_nobody_reads
 from thalweg.datagen import cli as datagen
 
@@ -52,6 +52,7 @@ def _command(group: typer.Typer, name: str, does: Callable[..., None], **setting
 _command(app, "run", run.run)
 _command(app, "explain", plans.explain)
 _command(app, "demo", demo.demo)
+_command(app, "top", top.top)
 lab.register(app)
 _locality = _group("locality", "Bring keys that come together to one slot.")
 _command(_locality, "plan", locality.plan)

@@ -29,7 +29,8 @@ from thalweg.embedded.running import FlowRun
 from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Sink
-from thalweg.printing import Terminal
+from thalweg.metrics import MetricsServer, serve_metrics
+from thalweg.printing import Terminal, say
 
 #: How often the run is looked at, and how often it is said how it goes, seconds.
 _LOOK_S: Final = 0.25
@@ -50,6 +51,7 @@ class Asked:
     drain: bool = False
     master: str = ""
     slots: int = 1
+    metrics: str = ""
 
 
 def why_not(
@@ -118,6 +120,7 @@ def run_local(
     display: Display,
     *,
     slots: int = 1,
+    metrics: str = "",
 ) -> Mapping[str, Mapping[str, int]]:
     """Runs the flow to the end of its inputs, and gives the counts by operator.
 
@@ -131,17 +134,32 @@ def run_local(
     sinks |= {name: _sink(one) for name, one in outputs.items()}
     sources = {name: _source(one) for name, one in inputs.items()}
     run = FlowRun(host_of(flow, sources, sinks, slots=slots if slots > 1 else None), 0)
-    run.begin()
-    try:
-        _follow(run, display)
-        counts = run.result().counts
-    except BaseException:
-        _remove_empty(outputs)
-        raise
+    with contextlib.ExitStack() as stack:
+        if metrics:
+            stack.callback(_serve(run, metrics).close)
+        counts = _run_to_its_end(run, outputs, display)
     for sink in sinks.values():
         if isinstance(sink, TerminalSink):
             sink.show()
     return counts
+
+
+def _serve(run: FlowRun, address: str) -> MetricsServer:
+    server = serve_metrics(address, lambda: [run.progress()])
+    say(f"metrics: {server.url}")
+    return server
+
+
+def _run_to_its_end(
+    run: FlowRun, outputs: Mapping[str, Given], display: Display
+) -> Mapping[str, Mapping[str, int]]:
+    run.begin()
+    try:
+        _follow(run, display)
+        return run.result().counts
+    except BaseException:
+        _remove_empty(outputs)
+        raise
 
 
 def _is_folder(given: Given) -> bool:
@@ -161,6 +179,7 @@ def _follow(run: FlowRun, display: Display) -> None:
     with interrupts() as stop:
         while not run.wait(_LOOK_S):
             looks += 1
+            run.look()
             if looks % round(_SAY_S / _LOOK_S) == 0:
                 display.say(embedded_line(run.progress()))
             if stop.is_set():

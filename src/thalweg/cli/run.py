@@ -72,19 +72,26 @@ def run(
         bool, typer.Option("--drain", help="With --once: end the input; open windows close.")
     ] = False,
     master: Annotated[str, typer.Option(help="Spark's master.", show_default="local[*]")] = "",
+    metrics: Annotated[
+        str,
+        typer.Option(
+            metavar="[HOST:]PORT",
+            help="Answer /metrics for Prometheus there while it runs; a port alone is of this machine only.",
+        ),
+    ] = "",
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the log.")] = False,
 ) -> None:
     """Run a flow over files, on Spark or in this process, until there are no more or Ctrl-C."""
     flow = load_flow(place)
     plan = make_plan(flow)
     inputs, outputs = read_inputs(input, plan.sources), read_outputs(output, plan.sinks)
-    asked = Asked(checkpoint, trigger, once=once, drain=drain, master=master, slots=slots)
+    asked = Asked(checkpoint, trigger, once=once, drain=drain, master=master, slots=slots, metrics=metrics)
     when = "" if engine == "local" else _trigger(asked)
     on_console = any(one.format == "console" for one in outputs.values())
     display = open_display(verbose=verbose, live=not on_console)
     try:
         if _is_local(engine, asked, inputs, outputs, display):
-            counts = run_local(flow, inputs, outputs, display, slots=slots)
+            counts = run_local(flow, inputs, outputs, display, slots=slots, metrics=metrics)
         else:
             counts = _run_on_spark(flow, inputs, outputs, asked, when, display)
     finally:
@@ -140,8 +147,10 @@ def _run_on_spark(
         display.say("starting the query …")
         query = tw.spark.start(
             flow, spark_inputs(inputs), spark_sinks(outputs), checkpoint=folder, slots=asked.slots,
-            trigger=when, end="drain" if asked.drain else "keep",
+            trigger=when, end="drain" if asked.drain else "keep", metrics=asked.metrics or None,
         )  # fmt: skip
+        if query.metrics is not None:
+            say(f"metrics: {query.metrics.url}")
         follow(query, display)
     return query.counts
 

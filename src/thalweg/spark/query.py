@@ -20,6 +20,7 @@ from thalweg.engine.observer import Observer
 from thalweg.errors import BuildError, CheckpointError, ThalwegError
 from thalweg.flow.failures import reason_of
 from thalweg.flow.flow import Flow
+from thalweg.metrics import MetricsServer, serve_metrics
 from thalweg.snapshot import Snapshot
 from thalweg.spark.batches import BatchRunner
 from thalweg.spark.deaths import jvm_is_gone
@@ -68,6 +69,8 @@ class Query:
         self._began_s = time.monotonic()
         self._final: Snapshot | None = None
         self._observer: Observer | None = None
+        #: answers scrapes; None without metrics=
+        self.metrics: MetricsServer | None = None
 
     # -- life ---------------------------------------------------------------------------------------------
 
@@ -138,9 +141,9 @@ class Query:
                 self._batches.run(self._frame, 0, ends=True, admission_wait_s=place.wait_s)
             self._tell_dropped()
             self._final = self._snapshot()
-            self._batches.close()
+            self._ended()
         except BaseException as error:
-            self._batches.close()
+            self._ended()
             self._failure = readable(error, f"flow {self._flow.name!r}")
             raise self._failure from cause_to_show(self._failure)
 
@@ -296,6 +299,8 @@ class Query:
         self._final = self._final or self._snapshot()
         if self._observer is not None:
             self._observer.stop()
+        if self.metrics is not None:
+            self.metrics.close()
         self._batches.close()
         if self._batches.store is not None:
             self._batches.store.lease.give_back()
@@ -339,6 +344,10 @@ class Query:
     def progress(self) -> Snapshot:
         """What the query does, or did, as every host says it: docs/snapshot.md."""
         return self._final or self._snapshot()
+
+    def serve_metrics(self, address: str | int) -> None:
+        """Answers ``/metrics`` at an address until the query ends; see :func:`thalweg.spark.start`."""
+        self.metrics = serve_metrics(address, lambda: [self.progress()])
 
     def look(self) -> None:
         """Nothing of it changes between two batches."""

@@ -10,6 +10,7 @@ from thalweg.connectors.logs import Log
 from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
+from thalweg.metrics import address_of
 from thalweg.spark.arguments import (
     check,
     check_flow,
@@ -48,6 +49,7 @@ def start(
     chunk_rows: int = CHUNK_ROWS,
     scheduler: Scheduler | None = None,
     locality: Asked = "off",
+    metrics: str | int | None = None,
 ) -> Query:
     """Starts a flow on Spark and returns its query.
 
@@ -75,6 +77,8 @@ def start(
             has already. ``"online"``: keys that come together are brought together while the query runs
             (docs/locality.md), with other settings by ``tw.locality.Online(…)``. A path: by that table, which
             ``thalweg locality plan`` made.
+        metrics: an address such as ``"127.0.0.1:9464"`` at which the driver answers ``/metrics`` in Prometheus' text
+            form while the query runs (docs/metrics.md); a port alone is of this machine only.
 
     Raises:
         BuildError: names or arguments do not fit the flow.
@@ -101,6 +105,8 @@ def start(
             " inputs are a single batch"
         )
     asked = trigger_of(trigger)
+    if metrics is not None:
+        address_of(metrics)
     check_locality(locality)
     if scheduler is not None and not isinstance(scheduler, Scheduler):
         raise BuildError(
@@ -136,6 +142,8 @@ def start(
                 for count in {numbers.threads, numbers.most_threads}:
                     compile_all(batches.prepared, 1 if batches.waits_for_loop else count)
         query = Query(batches, flow, frame, asked, end, scheduler)
+        if metrics is not None:
+            query.serve_metrics(metrics)
         if store is None:
             query.run_now()
         else:
