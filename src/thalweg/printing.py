@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, Literal, NoReturn
 
 from rich import console as _console
@@ -107,10 +107,9 @@ class Table(_table.Table):
         side: Literal["left", "right"] = "right" if right else "left"
         self.add_column(Text(plain(name)), justify=side, overflow="fold", no_wrap=not wraps)
 
-    def row(self, *cells: str, marked: bool = False) -> None:
-        """One more row, a text a column; a marked one stands out."""
-        style = "bold red" if marked else None
-        self.add_row(*[Text(plain(cell)) for cell in cells], style=style)
+    def row(self, *cells: str) -> None:
+        """One more row, a text a column."""
+        self.add_row(*[Text(plain(cell)) for cell in cells])
 
     def note(self, text: str) -> None:
         """What stands below the table."""
@@ -118,15 +117,18 @@ class Table(_table.Table):
 
 
 class Screen:
-    """Lines with a table below that replace the last ones, on a terminal; as a context manager it leaves the last."""
+    """Lines that replace the last ones, on a terminal; as a context manager it leaves the last."""
 
     def __init__(self, console: _console.Console) -> None:
         self._live = _live.Live(console=console, auto_refresh=False)
 
-    def show(self, lines: list[str], table: Table) -> None:
-        """What is to be seen from now on."""
-        head = [Text(plain(line)) for line in lines]
-        self._live.update(_console.Group(*head, table), refresh=True)
+    def show(self, lines: Sequence[str], marked: Collection[int] = ()) -> None:
+        """What is to be seen from now on; marked lines stand out, and what is too wide is cut."""
+        texts = [
+            Text(plain(line), "bold red" if n in marked else "", no_wrap=True, overflow="ellipsis")
+            for n, line in enumerate(lines)
+        ]
+        self._live.update(_console.Group(*texts), refresh=True)
 
     def __enter__(self) -> Screen:
         self._live.start()

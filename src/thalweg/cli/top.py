@@ -11,9 +11,8 @@ import typer
 
 from thalweg.checkpoint.hosts.snapshot_file import FoundSnapshot, read_snapshot
 from thalweg.cli.interrupts import interrupts
-from thalweg.printing import Table, Terminal, plain
-from thalweg.snapshot import bottleneck
-from thalweg.snapshot.shown import COLUMNS, duration_text, head_lines, operator_cells, plain_table
+from thalweg.printing import Terminal, plain
+from thalweg.snapshot.shown import MARK, duration_text, head_lines, plain_table
 
 
 def top(
@@ -39,7 +38,8 @@ def top(
         return
     with interrupts() as stop, terminal.live() as screen:
         while True:
-            screen.show(lines_of(found), table_of(found))
+            lines = text_lines(found)
+            screen.show(lines, [n for n, line in enumerate(lines) if line.startswith(MARK)])
             if is_over(found) or stop.wait(every):
                 return
             found = read_snapshot(checkpoint)
@@ -62,16 +62,6 @@ def _fresh(found: FoundSnapshot) -> str:
     if found.is_alive is False:
         return f"{where} is gone: this is what it did {age} ago"
     return f"{where}, {age} ago"
-
-
-def table_of(found: FoundSnapshot) -> Table:
-    """The operators; the one that holds up the others stands out."""
-    table, culprit = Table(), bottleneck(found.snapshot)
-    for name, is_number in COLUMNS:
-        table.column(name, right=is_number, wraps=not is_number)
-    for one, cells in zip(found.snapshot.operators, operator_cells(found.snapshot), strict=True):
-        table.row(*cells, marked=one.name == culprit)
-    return table
 
 
 def text_lines(found: FoundSnapshot) -> Sequence[str]:

@@ -51,7 +51,7 @@ class Measured:
     """What an engine says of itself; the host adds the rest.
 
     Attributes:
-        rows_in, rows_per_s: of all sources, since the start.
+        rows_in: of all sources, since the run began.
     """
 
     rows_in: int
@@ -90,9 +90,11 @@ class Meter:
         self._state: tuple[StateSize, ...] = ()
         self._state_again_ns = 0
 
-    def begin(self) -> None:
-        """The run begins now."""
-        self._base = self._start = _Reading(time.monotonic_ns(), {}, {})
+    def begin(self, totals: Counts | None = None) -> None:
+        """The run begins now, with what was counted before it."""
+        rows = {name: its.get("in", 0) for name, its in (totals or {}).items()}
+        self._base = self._start = _Reading(time.monotonic_ns(), rows, {})
+        self._rates = None
 
     def look(self) -> None:
         """Looks which operators wait for room."""
@@ -131,7 +133,10 @@ class Meter:
         rates, shares, pressed = self._lately(totals, busy, ended)
         gates = {} if ended else engine.gates
         return Measured(
-            sum(totals.get(one.label, {}).get("in", 0) for one in plan.sources),
+            sum(
+                totals.get(one.label, {}).get("in", 0) - self._start.rows.get(one.label, 0)
+                for one in plan.sources
+            ),
             operators_of(self._prepared, found, totals, rates, shares, pressed, engine.fallen),
             edges_of(plan),
             tuple(

@@ -36,8 +36,8 @@ class SerialEngine(UnitsEngine):
     """
 
     @functools.cached_property
-    def busy_ns(self) -> dict[int, int]:
-        """By a unit's first node the time that it took, ns."""
+    def busy(self) -> dict[int, tuple[int, int]]:
+        """By a unit's first node the time that it took, ns, and for how many rows, since the engine was made."""
         return {}
 
     @property
@@ -66,7 +66,9 @@ class SerialEngine(UnitsEngine):
             if always or any(map(len, inputs)):
                 began = time.perf_counter_ns()
                 streams.update(runner.run(inputs, moment))
-                self.busy_ns[node] = self.busy_ns.get(node, 0) + time.perf_counter_ns() - began
+                ns, rows = self.busy.get(node, (0, 0))
+                ns += time.perf_counter_ns() - began
+                self.busy[node] = ns, rows + sum(map(len, inputs))
         return self._leaving(streams)
 
     @functools.cached_property
@@ -87,7 +89,7 @@ class SerialEngine(UnitsEngine):
                     continue
                 counts = self.counts.get(node.name, {})
                 rows_in, rows_out = counts.get("in", 0), counts.get("out", 0)
-                busy = self.busy_ns.get(node.index, 0) if node.index == unit.nodes[0] else None
+                ns, timed = self.busy.get(node.index, (0, 0))
                 found.append(
                     OperatorProgress(
                         name=node.name,
@@ -96,8 +98,8 @@ class SerialEngine(UnitsEngine):
                         rows_out=rows_out,
                         late=counts.get("late", 0),
                         rejected=counts.get("rejected", 0),
-                        busy_ns=busy,
-                        cost_ns=busy / rows_in if busy and rows_in else None,
+                        busy_ns=ns if node.index == unit.nodes[0] else None,
+                        cost_ns=ns / timed if timed else None,
                         selectivity=rows_out / rows_in if rows_in else 1.0,
                         queue_rows=self._waiting_at(node),
                     )

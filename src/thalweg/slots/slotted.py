@@ -242,25 +242,26 @@ class SlottedEngine(SerialEngine):
             for one in self.places[Instance(stage, 0)].engine.operators():
                 counts = totals.get(one.name, {})
                 rows_in, rows_out = counts.get("in", 0), counts.get("out", 0)
-                busy = None if one.busy_ns is None else self._busy_of(stage, one.name)
+                ns, timed = self._busy_of(stage, one.name)
                 found.append(
                     dataclasses.replace(
-                        one, busy_ns=busy, cost_ns=busy / rows_in if busy and rows_in else None, rows_in=rows_in, rows_out=rows_out, late=counts.get("late", 0),
+                        one, busy_ns=None if one.busy_ns is None else ns, cost_ns=ns / timed if timed else None, rows_in=rows_in, rows_out=rows_out, late=counts.get("late", 0),
                         rejected=counts.get("rejected", 0),
                         selectivity=rows_out / rows_in if rows_in else 1.0,
                     )
                 )  # fmt: skip
         return found
 
-    def _busy_of(self, stage: int, name: str) -> int:
-        """Time in an operator in all slots, ns."""
+    def _busy_of(self, stage: int, name: str) -> tuple[int, int]:
+        """Time in an operator in all slots, ns, and for how many rows."""
         mine = (one.engine for place, one in list(self.places.items()) if place.stage == stage)
-        return sum(
-            ns
+        found = [
+            busy
             for engine in mine
-            for node, ns in list(engine.busy_ns.items())
+            for node, busy in list(engine.busy.items())
             if self.plan.node(node).name == name
-        )
+        ]
+        return sum(ns for ns, _ in found), sum(rows for _, rows in found)
 
     def held_tables(self) -> dict[str, list[Any]]:
         """Those of all slots."""

@@ -26,6 +26,8 @@ COLUMNS: Final[tuple[tuple[str, bool], ...]] = (
     ("cost/row", True),
     ("state", True),
 )
+#: So many columns are there also where there are only zeros.
+_ALWAYS: Final = 4
 #: Stands in front of the operator that holds up the others.
 MARK: Final = "▶ "
 #: Changes and sources of which a head line says more.
@@ -128,8 +130,10 @@ def plain_table(snapshot: Snapshot) -> list[str]:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of cells as lines; columns without any text but their head are left out."""
-    used = [n for n in range(len(rows[0])) if any(row[n].strip() for row in rows[1:])]
+    """Rows of cells as lines; columns where nothing but zeros stands are left out."""
+    used = [
+        n for n in range(len(rows[0])) if n < _ALWAYS or any(row[n].strip(" 0%") for row in rows[1:])
+    ]
     widths = {n: max(len(row[n]) for row in rows) for n in used}
     return [
         "  ".join(

@@ -171,7 +171,7 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # who
     def _busy_alone(self, name: str) -> int:
         """What steps that ran alone took in a unit, which goes by the name of its last node, ns."""
         units = (unit for unit, _ in self.units if self.plan.node(unit.nodes[-1]).name == name)
-        return sum(self.busy_ns.get(unit.nodes[0], 0) for unit in units)
+        return sum(self.busy.get(unit.nodes[0], (0, 0))[0] for unit in units)
 
     def _counts_now(self) -> dict[str, tuple[int, int]]:
         return {name: (its.get("in", 0), its.get("out", 0)) for name, its in self.counts.items()}

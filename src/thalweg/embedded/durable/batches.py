@@ -107,6 +107,9 @@ class DurableBatches:
         #: counts of all runs, and the rows of this one
         self.counts = {} if latest is None else _plain(latest.counters)
         self.rows_in = 0
+        #: counts before this batch, and held while they become those before the next
+        self._earlier = self.counts
+        self._counting = threading.Lock()
         #: the last batches
         self.recent: collections.deque[BatchParts] = collections.deque(maxlen=RECENT)
         try:
@@ -145,6 +148,16 @@ class DurableBatches:
             if self._run_batch(stop) or (stop.is_set() and self._plan is None):
                 return
 
+    def totals(self) -> dict[str, dict[str, int]]:
+        """Counts of all runs, with those of the batch that is read now; from any thread."""
+        with self._counting:
+            found = {name: dict(its) for name, its in self._earlier.items()}
+            for name, its in self._work.held.engine.totals().items():
+                mine = found.setdefault(name, {})
+                for what, number in its.items():
+                    mine[what] = mine.get(what, 0) + number
+            return found
+
     @property
     def places(self) -> dict[str, Any]:
         """Where each input stands, also behind what is not committed yet."""
@@ -158,7 +171,9 @@ class DurableBatches:
         """One batch, from its rows to its record; whether it is the last one."""
         work, before = self._work, self._before()
         began = time.monotonic()
-        resume(work.held, before, 0, work.routes)
+        with self._counting:
+            resume(work.held, before, 0, work.routes)
+            self._earlier = self.counts
         for node in work.plan.nodes:
             work.held.engine.setting.count(node.label)  # also those that no row will reach
         self._reading.rounds.clear()

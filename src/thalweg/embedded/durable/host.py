@@ -110,6 +110,7 @@ class DurableHost:
             self._batches = self._batches_of(store, latest)
             stack.callback(self._batches.close)
             stack.enter_context(self._work.outputs.opened())
+            self._meter.begin(self._counts())
             stack.enter_context(self._written(store))
             self._batches.go_on(stop)
             self._final = self._snapshot("stopped" if self._work.halted.is_set() else "ended")
@@ -154,7 +155,7 @@ class DurableHost:
         self._work.held.engine.stop()
 
     def progress(self) -> Snapshot:
-        """How the run goes; counts are those of all runs on the checkpoint, as of the last commit."""
+        """How the run goes; counts are those of all runs on the checkpoint, with what the next commit will have."""
         return self._final or self._snapshot("running")
 
     def look(self) -> None:
@@ -166,12 +167,11 @@ class DurableHost:
         beside, batches = self._work.held.engine.beside, self._batches
         places = {} if batches is None else batches.places
         measured = self._meter.measured(
-            self._counts(),
+            {} if batches is None else batches.totals(),
             inputs={name: (place, None) for name, place in places.items()},
             ended=status != "running",
         )
-        rows_in = 0 if batches is None else batches.rows_in
-        return dataclasses.replace(measured, rows_in=rows_in).snapshot(
+        return measured.snapshot(
             flow=self.plan.flow,
             host="durable",
             status=status,
