@@ -149,16 +149,16 @@ class Running:
         #: answers scrapes; None without metrics=
         self.metrics: MetricsServer | None = None
         self._observer: Observer | None = None
-        if metrics is not None:
-            self.metrics = serve_metrics(metrics, lambda: self.progress().values())
-            self._observer = Observer(lambda: [run for run in self._runs if run.is_active])
-            self._observer.start()
         self._options = options
         self._workers = Workers(options, reserve=reserve)
         self._elastic = elastic_of(self._workers, options)
         self._has_begun = False
         self._flows: dict[str, FlowRun] = {}
         self._is_stopped = False
+        if metrics is not None:
+            self.metrics = serve_metrics(metrics, lambda: self.progress().values())
+            self._observer = Observer(lambda: [run for run in self._runs if run.is_active])
+            self._observer.start()
 
     def add(
         self,
@@ -253,7 +253,7 @@ class Running:
 
     @property
     def _runs(self) -> list[FlowRun]:
-        return list(getattr(self, "_flows", {}).values())
+        return list(self._flows.values())
 
     def progress(self) -> dict[str, Snapshot]:
         """What each flow does, or did, by name."""
