@@ -93,8 +93,9 @@ def _note(log: MarkerLog, leaving: Mapping[Edge, Sequence[Chunk]]) -> None:
 
 
 def _shares(operators: Sequence[OperatorProgress]) -> dict[str, float]:
-    total = sum(one.busy_ns for one in operators)
-    return {one.name: one.busy_ns / total for one in operators} if total else {}
+    busy = {one.name: one.busy_ns or 0 for one in operators}
+    total = sum(busy.values())
+    return {name: ns / total for name, ns in busy.items()} if total else {}
 
 
 def best(runs: Sequence[Measured]) -> Measured:

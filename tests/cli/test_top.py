@@ -21,7 +21,8 @@ sys.path[:0] = {path!r}
 import thalweg as tw
 from tests.unit.test_snapshot import a_flow
 
-tw.run(a_flow(), {{"rows": tw.files({folder!r}, "csv", follow=True, epoch_unit="us")}}, checkpoint={place!r}, every="50 milliseconds")
+rows = tw.files({folder!r}, "csv", follow=True, epoch_unit="us")
+tw.run(a_flow(), {{"rows": rows}}, checkpoint={place!r}, every="50 milliseconds")
 """
 
 
@@ -52,7 +53,12 @@ def test_over_another_process_alive_and_dead(tmp_path: Path) -> None:
     assert code == 0 and f"process {process.pid}" in text and "is gone: this is what it did" in text
     told = json.loads(call(str(place), "--json")[1])
     assert told["is_alive"] is False and told["age_s"] > 0
-    assert [one["name"] for one in told["snapshot"]["operators"]] == ["positive", "plus_one", "add", "last"]
+    assert [one["name"] for one in told["snapshot"]["operators"]] == [
+        "positive",
+        "plus_one",
+        "add",
+        "last",
+    ]
     assert told["snapshot"]["sources"][0]["rows_in"] == 100
 
 

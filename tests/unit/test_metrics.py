@@ -64,7 +64,9 @@ def test_a_scrape_of_flows_that_run() -> None:
     families = {one.name: one for one in text_string_to_metric_families(text)}
     assert {*families} == {metric.name for metric in METRICS}
     assert {name: one.type for name, one in families.items()} == {m.name: m.kind for m in METRICS}
-    rows = {one.labels["operator"]: one.value for one in families["thalweg_operator_rows_in"].samples}
+    rows = {
+        one.labels["operator"]: one.value for one in families["thalweg_operator_rows_in"].samples
+    }
     assert rows == {one.name: one.rows_in for one in run.progress().operators}
     with pytest.raises(OSError):
         urllib.request.urlopen(server.url, timeout=1)

@@ -99,7 +99,12 @@ HOSTS: dict[str, dict[str, Any]] = {
 def of_counts(snapshot: Snapshot) -> dict[str, dict[str, int]]:
     """The counts of a snapshot in the form of those of a result."""
     found = {
-        one.name: {"in": one.rows_in, "out": one.rows_out, "late": one.late, "rejected": one.rejected}
+        one.name: {
+            "in": one.rows_in,
+            "out": one.rows_out,
+            "late": one.late,
+            "rejected": one.rejected,
+        }
         for one in (*snapshot.operators, *snapshot.sources)
     }
     return found | {f"sink:{one.name}": {"in": one.rows} for one in snapshot.sinks}
@@ -285,7 +290,10 @@ def test_how_it_is_printed() -> None:
     assert (duration_text(7.24), duration_text(3_903)) == ("7.2 s", "1:05:03")
     assert (size_text(512), size_text(1_500_000)) == ("512 B", "1.5 MB")
     snapshot = Snapshot(
-        rows_in=1, seconds=1.0, rows_per_s=1.0, operators=tuple(operator(f"o{n}", 0.9) for n in range(30))
+        rows_in=1,
+        seconds=1.0,
+        rows_per_s=1.0,
+        operators=tuple(operator(f"o{n}", 0.9) for n in range(30)),
     )
     lines = plain_table(snapshot)
     assert "late" not in lines[0] and "busy" in lines[0] and lines[1].startswith("▶ o0")

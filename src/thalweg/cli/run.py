@@ -85,7 +85,9 @@ def run(
     flow = load_flow(place)
     plan = make_plan(flow)
     inputs, outputs = read_inputs(input, plan.sources), read_outputs(output, plan.sinks)
-    asked = Asked(checkpoint, trigger, once=once, drain=drain, master=master, slots=slots, metrics=metrics)
+    asked = Asked(
+        checkpoint, trigger, once=once, drain=drain, master=master, slots=slots, metrics=metrics
+    )
     when = "" if engine == "local" else _trigger(asked)
     on_console = any(one.format == "console" for one in outputs.values())
     display = open_display(verbose=verbose, live=not on_console)

@@ -1,4 +1,4 @@
-"""``thalweg top``: what a query does, seen from another process, or did, after a crash: by the file beside its checkpoint."""
+"""``thalweg top``: what a query does, or did before a crash, seen from any process by the file at its checkpoint."""
 
 from __future__ import annotations
 

@@ -29,14 +29,14 @@ from thalweg.elasticity import ThreadLevels
 from thalweg.embedded.dropped import tell_dropped
 from thalweg.embedded.feeding import Event, Feeding
 from thalweg.embedded.generators import generators
-from thalweg.embedded.measures import places_of, policy_of
 from thalweg.embedded.lanes import refuse_unknown_lanes, tell_lanes
+from thalweg.embedded.measures import places_of, policy_of
 from thalweg.embedded.read_ahead import is_worth_a_thread, read_ahead
 from thalweg.embedded.result import Result as Result
 from thalweg.engine.build import Prepared, prepare
 from thalweg.engine.contract import CHUNK_ROWS, Engine, Leaving
-from thalweg.engine.meter import Meter
 from thalweg.engine.machine import usable_processors
+from thalweg.engine.meter import Meter
 from thalweg.engine.port_room import PortRooms
 from thalweg.engine.serial import SerialEngine
 from thalweg.errors import BuildError
@@ -358,9 +358,7 @@ class FlowHost:
         )
 
 
-def _result(
-    plan: Plan, engine: Engine, sinks: Mapping[str, RowSink], progress: Snapshot
-) -> Result:
+def _result(plan: Plan, engine: Engine, sinks: Mapping[str, RowSink], progress: Snapshot) -> Result:
     kept = {name: sink.chunks for name, sink in sinks.items() if isinstance(sink, CollectSink)}
     tables = {
         sink.name: pa.Table.from_batches(

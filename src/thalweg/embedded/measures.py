@@ -26,7 +26,7 @@ def rows_between(start: Mapping[str, Any], end: Mapping[str, Any] | None) -> int
     """Rows between two places of a log; None where positions are no numbers."""
     if end is None or not all(isinstance(at, int) for at in (*start.values(), *end.values())):
         return None
-    return sum(max(0, at - start.get(lane, 0)) for lane, at in end.items())
+    return sum(max(0, int(at) - int(start.get(lane, 0))) for lane, at in end.items())
 
 
 def policy_of(engine: Engine) -> PolicyRound | None:

@@ -34,7 +34,6 @@ from thalweg.workers.memory.reserve import Reserve
 from thalweg.workers.options import Options
 from thalweg.workers.threads import Workers
 
-
 #: Lines of what prints.
 _LINES = 20
 
@@ -299,7 +298,9 @@ class Running:
         runs = self._runs
         lines = [repr(self), *(line for run in runs for line in str(run).splitlines())]
         over = len(lines) - _LINES
-        return "\n".join(lines if over <= 0 else [*lines[: _LINES - 1], f"… {over + 1:,} more lines"])
+        return "\n".join(
+            lines if over <= 0 else [*lines[: _LINES - 1], f"… {over + 1:,} more lines"]
+        )
 
     def __repr__(self) -> str:
         active = sum(run.is_active for run in self._flows.values())

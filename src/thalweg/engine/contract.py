@@ -55,6 +55,7 @@ class Engine(Protocol):
         setting: where counts are added.
         moment: what the last step said about time.
         ingresses: the gates of its sources by time domain.
+        fallen: by node, why Python runs it though the compiler was to.
     """
 
     plan: Plan
@@ -64,6 +65,7 @@ class Engine(Protocol):
     setting: Setting
     moment: Moment
     ingresses: dict[int, Ingress]
+    fallen: dict[int, str]
 
     @property
     def beside(self) -> Beside | None:

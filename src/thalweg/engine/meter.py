@@ -186,9 +186,7 @@ def again(read: Callable[[], T]) -> T:
     return read()
 
 
-def _rates(
-    base: _Reading, now: _Reading
-) -> tuple[Mapping[str, float], Mapping[str, float]]:
+def _rates(base: _Reading, now: _Reading) -> tuple[Mapping[str, float], Mapping[str, float]]:
     ns = max(now.at_ns - base.at_ns, 1)
     rows = {n: max(count - base.rows.get(n, 0), 0) * 1e9 / ns for n, count in now.rows.items()}
     busy = {n: max(spent - base.busy_ns.get(n, 0), 0) / ns for n, spent in now.busy_ns.items()}
@@ -211,7 +209,7 @@ def operators_of(
 
     Args:
         prepared: the plan.
-        measured: by the name of a unit what its engine says; a keyed operator may be two, the one that splits before it.
+        measured: by the name of a unit what its engine says; a keyed operator may be two, the first splits.
         totals: rows by node.
         rates: rows a second by node; None where nobody knows.
         shares: worker time a second by unit.
@@ -272,7 +270,11 @@ def runner_of(prepared: Prepared, node: Node, fallen: Mapping[int, str]) -> tupl
         return ("built in", "") if is_ours else ("Python", "on Arrow batches")
     if not verdict.compiled:
         return "Python", verdict.reason
-    return ("machine code", "") if verdict.key_compiled else ("Python", f"its key: {verdict.key_reason}")
+    return (
+        ("machine code", "")
+        if verdict.key_compiled
+        else ("Python", f"its key: {verdict.key_reason}")
+    )
 
 
 def edges_of(plan: Plan) -> tuple[StreamEdge, ...]:

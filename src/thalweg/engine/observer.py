@@ -45,7 +45,10 @@ class Observer:
     """
 
     def __init__(
-        self, flows: Callable[[], Sequence[Observed]], *, files: Mapping[str, Kept | None] | None = None
+        self,
+        flows: Callable[[], Sequence[Observed]],
+        *,
+        files: Mapping[str, Kept | None] | None = None,
     ) -> None:
         self._flows = flows
         self._files = {name: one for name, one in (files or {}).items() if one is not None}

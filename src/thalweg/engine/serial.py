@@ -73,9 +73,14 @@ class SerialEngine(UnitsEngine):
 
     @functools.cached_property
     def _runners(self) -> list[tuple[int, Any, list[tuple[Ref, Edge]], bool]]:
-        """The units by their first node with what they read, and whether they run without rows; no sources and sinks."""
+        """Units by their first node, with what they read and whether they run without rows; no sources and sinks."""
         return [
-            (unit.nodes[0], runner, list(self.plan.inputs_of(unit.nodes)), works_without_rows(self.plan, unit))
+            (
+                unit.nodes[0],
+                runner,
+                list(self.plan.inputs_of(unit.nodes)),
+                works_without_rows(self.plan, unit),
+            )
             for unit, runner in self.units
             if not isinstance(self.plan.node(unit.nodes[0]), (Sink, Source))
         ]

@@ -1,4 +1,4 @@
-"""Each metric: its name, unit and meaning, and where a snapshot has its numbers; docs/metrics.md is made of this table."""
+"""Each metric: its name, unit and meaning, and where a snapshot has its numbers; docs/metrics.md has the table."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ def _keys(value: str) -> Any:
 
 
 def _last(value: str) -> Any:
-    return _whole(lambda snapshot: getattr(snapshot.batches[-1], value) if snapshot.batches else None)
+    return _whole(
+        lambda snapshot: getattr(snapshot.batches[-1], value) if snapshot.batches else None
+    )
 
 
 def _status(snapshot: Snapshot) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -102,43 +104,205 @@ _OPERATOR: Final = ("operator",)
 _SOURCE: Final = ("source",)
 METRICS: Final[tuple[Metric, ...]] = (
     Metric("thalweg_up", "gauge", ("host",), "1 while the flow runs", _status),
-    Metric("thalweg_run_seconds", "gauge", (), "since the run began, s", _whole(lambda s: s.seconds)),
-    Metric("thalweg_operator_rows_in", "counter", _OPERATOR, "tuples that an operator took", _each("operators", "rows_in")),
-    Metric("thalweg_operator_rows_out", "counter", _OPERATOR, "tuples that it put out", _each("operators", "rows_out")),
-    Metric("thalweg_operator_late_rows", "counter", _OPERATOR, "of these, late", _each("operators", "late")),
-    Metric("thalweg_operator_rejected_rows", "counter", _OPERATOR, "of these, rejected", _each("operators", "rejected")),
-    Metric("thalweg_operator_rows_per_second", "gauge", _OPERATOR, "tuples taken a second, lately", _each("operators", "rows_per_s")),
+    Metric(
+        "thalweg_run_seconds", "gauge", (), "since the run began, s", _whole(lambda s: s.seconds)
+    ),
+    Metric(
+        "thalweg_operator_rows_in",
+        "counter",
+        _OPERATOR,
+        "tuples that an operator took",
+        _each("operators", "rows_in"),
+    ),
+    Metric(
+        "thalweg_operator_rows_out",
+        "counter",
+        _OPERATOR,
+        "tuples that it put out",
+        _each("operators", "rows_out"),
+    ),
+    Metric(
+        "thalweg_operator_late_rows",
+        "counter",
+        _OPERATOR,
+        "of these, late",
+        _each("operators", "late"),
+    ),
+    Metric(
+        "thalweg_operator_rejected_rows",
+        "counter",
+        _OPERATOR,
+        "of these, rejected",
+        _each("operators", "rejected"),
+    ),
+    Metric(
+        "thalweg_operator_rows_per_second",
+        "gauge",
+        _OPERATOR,
+        "tuples taken a second, lately",
+        _each("operators", "rows_per_s"),
+    ),
     Metric("thalweg_operator_busy_seconds", "counter", _OPERATOR, "worker time in it, s", _seconds),
-    Metric("thalweg_operator_busy_ratio", "gauge", _OPERATOR, "worker time a second, lately; 1 is one thread", _each("operators", "busy")),
-    Metric("thalweg_operator_back_pressured_ratio", "gauge", _OPERATOR, "share of looks that found it waiting for room", _each("operators", "back_pressured")),
-    Metric("thalweg_operator_queue_rows", "gauge", _OPERATOR, "tuples that wait in its inbox", _each("operators", "queue_rows")),
+    Metric(
+        "thalweg_operator_busy_ratio",
+        "gauge",
+        _OPERATOR,
+        "worker time a second, lately; 1 is one thread",
+        _each("operators", "busy"),
+    ),
+    Metric(
+        "thalweg_operator_back_pressured_ratio",
+        "gauge",
+        _OPERATOR,
+        "share of looks that found it waiting for room",
+        _each("operators", "back_pressured"),
+    ),
+    Metric(
+        "thalweg_operator_queue_rows",
+        "gauge",
+        _OPERATOR,
+        "tuples that wait in its inbox",
+        _each("operators", "queue_rows"),
+    ),
     Metric("thalweg_operator_cost_seconds", "gauge", _OPERATOR, "worker time a tuple, s", _cost),
-    Metric("thalweg_operator_in_python", "gauge", _OPERATOR, "1 where Python runs it, 0 machine code", _in_python),
-    Metric("thalweg_operator_bottleneck", "gauge", _OPERATOR, "1 of the operator that holds up the others", _culprit),
-    Metric("thalweg_operator_state_keys", "gauge", _OPERATOR, "keys that have a state", _each("state", "rows", "operator")),
-    Metric("thalweg_operator_state_bytes", "gauge", _OPERATOR, "their bytes", _each("state", "bytes", "operator")),
-    Metric("thalweg_source_rows", "counter", _SOURCE, "rows that a source read", _each("sources", "rows_in")),
-    Metric("thalweg_source_late_rows", "counter", _SOURCE, "rows that were late", _each("sources", "late")),
-    Metric("thalweg_source_rejected_rows", "counter", _SOURCE, "rows that did not fit its record", _each("sources", "rejected")),
-    Metric("thalweg_source_rows_per_second", "gauge", _SOURCE, "rows read a second, lately", _each("sources", "rows_per_s")),
-    Metric("thalweg_source_waiting_rows", "gauge", _SOURCE, "rows that wait for the watermark", _each("sources", "waiting_rows")),
-    Metric("thalweg_source_lag_rows", "gauge", _SOURCE, "rows of a log that are there and were not read", _each("sources", "lag_rows")),
-    Metric("thalweg_source_watermark", "gauge", _SOURCE, "the watermark, in the unit of the flow's time (µs)", _each("sources", "watermark")),
-    Metric("thalweg_source_idle", "gauge", _SOURCE, "1 while other sources wait for it", _each("sources", "idle")),
-    Metric("thalweg_sink_rows", "counter", ("sink",), "rows that a sink took", _each("sinks", "rows")),
-    Metric("thalweg_sink_latency_seconds", "gauge", ("sink", "quantile"), "from a row's release to its exit, s", _latency),
+    Metric(
+        "thalweg_operator_in_python",
+        "gauge",
+        _OPERATOR,
+        "1 where Python runs it, 0 machine code",
+        _in_python,
+    ),
+    Metric(
+        "thalweg_operator_bottleneck",
+        "gauge",
+        _OPERATOR,
+        "1 of the operator that holds up the others",
+        _culprit,
+    ),
+    Metric(
+        "thalweg_operator_state_keys",
+        "gauge",
+        _OPERATOR,
+        "keys that have a state",
+        _each("state", "rows", "operator"),
+    ),
+    Metric(
+        "thalweg_operator_state_bytes",
+        "gauge",
+        _OPERATOR,
+        "their bytes",
+        _each("state", "bytes", "operator"),
+    ),
+    Metric(
+        "thalweg_source_rows",
+        "counter",
+        _SOURCE,
+        "rows that a source read",
+        _each("sources", "rows_in"),
+    ),
+    Metric(
+        "thalweg_source_late_rows",
+        "counter",
+        _SOURCE,
+        "rows that were late",
+        _each("sources", "late"),
+    ),
+    Metric(
+        "thalweg_source_rejected_rows",
+        "counter",
+        _SOURCE,
+        "rows that did not fit its record",
+        _each("sources", "rejected"),
+    ),
+    Metric(
+        "thalweg_source_rows_per_second",
+        "gauge",
+        _SOURCE,
+        "rows read a second, lately",
+        _each("sources", "rows_per_s"),
+    ),
+    Metric(
+        "thalweg_source_waiting_rows",
+        "gauge",
+        _SOURCE,
+        "rows that wait for the watermark",
+        _each("sources", "waiting_rows"),
+    ),
+    Metric(
+        "thalweg_source_lag_rows",
+        "gauge",
+        _SOURCE,
+        "rows of a log that are there and were not read",
+        _each("sources", "lag_rows"),
+    ),
+    Metric(
+        "thalweg_source_watermark",
+        "gauge",
+        _SOURCE,
+        "the watermark, in the unit of the flow's time (µs)",
+        _each("sources", "watermark"),
+    ),
+    Metric(
+        "thalweg_source_idle",
+        "gauge",
+        _SOURCE,
+        "1 while other sources wait for it",
+        _each("sources", "idle"),
+    ),
+    Metric(
+        "thalweg_sink_rows", "counter", ("sink",), "rows that a sink took", _each("sinks", "rows")
+    ),
+    Metric(
+        "thalweg_sink_latency_seconds",
+        "gauge",
+        ("sink", "quantile"),
+        "from a row's release to its exit, s",
+        _latency,
+    ),
     Metric("thalweg_threads", "gauge", (), "workers that may run", _whole(lambda s: s.threads)),
     Metric("thalweg_slots", "gauge", (), "slots", _whole(lambda s: s.slots)),
-    Metric("thalweg_changes", "counter", ("what",), "changes of threads, slots, replicas and tables", _changes),
-    Metric("thalweg_policy_rounds", "counter", (), "rounds of the policy", _whole(lambda s: s.policy.rounds if s.policy else None)),
+    Metric(
+        "thalweg_changes",
+        "counter",
+        ("what",),
+        "changes of threads, slots, replicas and tables",
+        _changes,
+    ),
+    Metric(
+        "thalweg_policy_rounds",
+        "counter",
+        (),
+        "rounds of the policy",
+        _whole(lambda s: s.policy.rounds if s.policy else None),
+    ),
     Metric("thalweg_batch_number", "gauge", (), "the last batch", _last("batch")),
     Metric("thalweg_batch_rows", "gauge", (), "its rows", _last("rows")),
-    Metric("thalweg_batch_seconds", "gauge", (), "from its start to its commit, s", _last("seconds")),
+    Metric(
+        "thalweg_batch_seconds", "gauge", (), "from its start to its commit, s", _last("seconds")
+    ),
     Metric("thalweg_batch_part_seconds", "gauge", ("part",), "where its time went, s", _parts),
-    Metric("thalweg_keys_stay_ratio", "gauge", (), "share of tuples that stayed in their slot", _keys("stay")),
-    Metric("thalweg_keys_remote_bytes", "gauge", (), "bytes between executors in the last batch", _keys("remote_bytes")),
-    Metric("thalweg_keys_moved_bytes", "gauge", (), "state that moved in the last batch, bytes", _keys("bytes_moved")),
-)  # fmt: skip
+    Metric(
+        "thalweg_keys_stay_ratio",
+        "gauge",
+        (),
+        "share of tuples that stayed in their slot",
+        _keys("stay"),
+    ),
+    Metric(
+        "thalweg_keys_remote_bytes",
+        "gauge",
+        (),
+        "bytes between executors in the last batch",
+        _keys("remote_bytes"),
+    ),
+    Metric(
+        "thalweg_keys_moved_bytes",
+        "gauge",
+        (),
+        "state that moved in the last batch, bytes",
+        _keys("bytes_moved"),
+    ),
+)
 
 
 def samples_of(metric: Metric, snapshots: Iterable[Snapshot]) -> Iterator[Sample]:
@@ -146,4 +310,7 @@ def samples_of(metric: Metric, snapshots: Iterable[Snapshot]) -> Iterator[Sample
     for snapshot in snapshots:
         for labels, value in metric.read(snapshot):
             if value is not None:
-                yield {"flow": snapshot.flow, **dict(zip(metric.labels, labels, strict=True))}, float(value)
+                yield (
+                    {"flow": snapshot.flow, **dict(zip(metric.labels, labels, strict=True))},
+                    float(value),
+                )

@@ -51,7 +51,9 @@ def to_opentelemetry(snapshots: Snapshots, provider: Any = None) -> None:
     for metric in METRICS:
         is_counter = metric.kind == "counter"
         make = meter.create_observable_counter if is_counter else meter.create_observable_gauge
-        make(dotted(metric), callbacks=[_callback(metric, shared, metrics)], description=metric.help)
+        make(
+            dotted(metric), callbacks=[_callback(metric, shared, metrics)], description=metric.help
+        )
 
 
 def dotted(metric: Metric) -> str:

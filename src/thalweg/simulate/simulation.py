@@ -13,7 +13,6 @@ from thalweg.brief import counted
 from thalweg.errors import BuildError
 from thalweg.scheduling.policy import WINDOW_NS, PickPolicy
 from thalweg.scheduling.rounds import RoundPolicy
-from thalweg.snapshot import Snapshot
 from thalweg.simulate.arrivals import Saturated
 from thalweg.simulate.board import Board
 from thalweg.simulate.dedicated import Dedicated, DedicatedThreads
@@ -35,6 +34,7 @@ from thalweg.simulate.result import (
 from thalweg.simulate.rounds import RoundThreads
 from thalweg.simulate.snapshots import simulated_snapshot
 from thalweg.simulate.workers import SimulatedMachine, ThreadModel
+from thalweg.snapshot import Snapshot
 
 #: Who says what runs next: a policy that picks, one that plans rounds, or the operating system.
 Policy = PickPolicy | RoundPolicy | Dedicated

@@ -245,7 +245,8 @@ class SlottedEngine(SerialEngine):
                 ns, timed = self._busy_of(stage, one.name)
                 found.append(
                     dataclasses.replace(
-                        one, busy_ns=None if one.busy_ns is None else ns, cost_ns=ns / timed if timed else None, rows_in=rows_in, rows_out=rows_out, late=counts.get("late", 0),
+                        one, busy_ns=None if one.busy_ns is None else ns, cost_ns=ns / timed if timed else None,
+                        rows_in=rows_in, rows_out=rows_out, late=counts.get("late", 0),
                         rejected=counts.get("rejected", 0),
                         selectivity=rows_out / rows_in if rows_in else 1.0,
                     )

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 
 from thalweg.brief import brief_repr
 from thalweg.errors import BuildError
 from thalweg.stats import Change, Latency, OperatorProgress
+
+T = TypeVar("T")
 
 #: Of the schema.
 VERSION: Final = 1
@@ -109,7 +111,7 @@ class PolicyRound:
     Attributes:
         policy: its name.
         rounds: how many rounds there were, or picks (in the simulator); None where nobody counts.
-        assigned: by thread the operators that it was given, the most urgent first; on Spark the query that was admitted.
+        assigned: by thread the operators that it was given, the most urgent first; on Spark the query admitted.
         reason: why, where the policy says it.
         cost_s: what deciding has cost so far, CPU seconds.
     """
@@ -301,7 +303,7 @@ def _with_latency(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return given if latency is None else {**given, "latency": _known(Latency, latency)}
 
 
-def _known(cls: type, given: Mapping[str, Any]) -> Any:
+def _known(cls: type[T], given: Mapping[str, Any]) -> T:
     """A record of the fields that this release knows."""
     names = {one.name for one in dataclasses.fields(cls)}
     return cls(**{name: value for name, value in given.items() if name in names})

@@ -69,7 +69,11 @@ def head_lines(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.stuck:
         yield f"stuck in {', '.join(snapshot.stuck)}"
     if culprit := bottleneck(snapshot):
-        yield f"{MARK}{culprit} holds up the others" if len(snapshot.operators) > 1 else f"{MARK}{culprit}"
+        yield (
+            f"{MARK}{culprit} holds up the others"
+            if len(snapshot.operators) > 1
+            else f"{MARK}{culprit}"
+        )
 
 
 def _source(one: SourceProgress) -> str:
@@ -81,7 +85,11 @@ def _source(one: SourceProgress) -> str:
     if one.watermark is not None:
         held = f" held by {one.held_by}" if one.held_by else ""
         parts.append(f"watermark {one.watermark:,}{held}")
-    for number, what in ((one.waiting_rows, "waiting"), (one.late, "late"), (one.rejected, "rejected")):
+    for number, what in (
+        (one.waiting_rows, "waiting"),
+        (one.late, "late"),
+        (one.rejected, "rejected"),
+    ):
         if number:
             parts.append(f"{number:,} {what}")
     return ", ".join([*parts, *(["others wait for it"] if one.idle else [])])
@@ -89,7 +97,13 @@ def _source(one: SourceProgress) -> str:
 
 def _batch(snapshot: Snapshot) -> str:
     one = snapshot.batches[-1]
-    parts = (("wait", one.wait_s), ("plan", one.plan_s), ("run", one.run_s), ("write", one.write_s), ("commit", one.commit_s))
+    parts = (
+        ("wait", one.wait_s),
+        ("plan", one.plan_s),
+        ("run", one.run_s),
+        ("write", one.write_s),
+        ("commit", one.commit_s),
+    )
     said = ", ".join(f"{name} {value:.2f}" for name, value in parts if value)
     return f"batch {one.batch}: {counted(one.rows, 'row')} in {one.seconds:.2f} s ({said})"
 
@@ -132,7 +146,9 @@ def plain_table(snapshot: Snapshot) -> list[str]:
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows of cells as lines; columns where nothing but zeros stands are left out."""
     used = [
-        n for n in range(len(rows[0])) if n < _ALWAYS or any(row[n].strip(" 0%") for row in rows[1:])
+        n
+        for n in range(len(rows[0]))
+        if n < _ALWAYS or any(row[n].strip(" 0%") for row in rows[1:])
     ]
     widths = {n: max(len(row[n]) for row in rows) for n in used}
     return [

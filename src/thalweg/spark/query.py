@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from thalweg.brief import counted
+from thalweg.checkpoint.hosts.snapshot_file import snapshot_file
 from thalweg.checks import meant, refuse
 from thalweg.embedded import tell_dropped
-from thalweg.checkpoint.hosts.snapshot_file import snapshot_file
 from thalweg.engine.observer import Observer
 from thalweg.errors import BuildError, CheckpointError, ThalwegError
 from thalweg.flow.failures import reason_of
@@ -27,8 +27,8 @@ from thalweg.spark.deaths import jvm_is_gone
 from thalweg.spark.failures import cause_to_show, ending, readable, tell_once
 from thalweg.spark.patience import told_if_slow
 from thalweg.spark.reading.listing import listing_on_driver
-from thalweg.spark.snapshots import query_snapshot
 from thalweg.spark.scheduler import BatchPlace, Scheduler, place_for
+from thalweg.spark.snapshots import query_snapshot
 from thalweg.spark.true_progress import know
 from thalweg.times import duration
 

@@ -9,7 +9,14 @@ from typing import Any, Final
 from thalweg.engine.build import Prepared
 from thalweg.engine.meter import edges_of, known_time, operators_of, sinks_of
 from thalweg.plan.plan import Plan
-from thalweg.snapshot import BatchParts, KeyTraffic, PolicyRound, Snapshot, SourceProgress, StateSize
+from thalweg.snapshot import (
+    BatchParts,
+    KeyTraffic,
+    PolicyRound,
+    Snapshot,
+    SourceProgress,
+    StateSize,
+)
 from thalweg.spark.scheduler import Scheduler
 from thalweg.stats import Change, Latency
 
@@ -110,7 +117,9 @@ def query_latency(last: Mapping[str, Any]) -> Latency | None:
 
 def _waiting(last: Mapping[str, Any], name: str) -> int | None:
     """Rows that wait at an operator's inputs."""
-    found = [n for at, n in last.get("waiting", {}).items() if at == name or at.startswith(f"{name}.")]
+    found = [
+        n for at, n in last.get("waiting", {}).items() if at == name or at.startswith(f"{name}.")
+    ]
     return sum(found) if found else None
 
 

@@ -162,7 +162,10 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # who
         if not self._is_set_up:
             return SerialEngine.operators(self)
         alone = self._alone if self._trial.in_threads else self._counted_alone()
-        return [_with(one, *alone.get(one.name, (0, 0)), self._busy_alone(one.name)) for one in super().operators()]
+        return [
+            _with(one, *alone.get(one.name, (0, 0)), self._busy_alone(one.name))
+            for one in super().operators()
+        ]
 
     def pressed(self) -> Sequence[str] | None:
         """As in threads, while there are any."""

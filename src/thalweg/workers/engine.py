@@ -32,8 +32,8 @@ from thalweg.workers.lockfree.atomics import EMPTY, store
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.handles import HAS_OBJECT
 from thalweg.workers.memory.places import block_word, handle_at, op_at
-from thalweg.workers.memory.room import full_reader
 from thalweg.workers.memory.reserve import Reserve
+from thalweg.workers.memory.room import full_reader
 from thalweg.workers.native.block_chunks import chunk_of, payload_of
 from thalweg.workers.options import DEFAULTS, Options
 from thalweg.workers.progress import operator_progress

@@ -123,6 +123,6 @@ def _is_alive(process: dict[str, Any]) -> bool | None:
     try:
         found = psutil.Process(process["pid"])
         same = abs(found.create_time() - process["began_s"]) < 1.0
-        return same and found.status() != psutil.STATUS_ZOMBIE
+        return bool(same and found.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False

@@ -33,10 +33,10 @@ from thalweg.embedded.durable.outputs import DurableOutputs
 from thalweg.embedded.durable.reading import InputReading
 from thalweg.engine.contract import Leaving
 from thalweg.plan.plan import Plan
-from thalweg.snapshot import BatchParts
 from thalweg.slots import slot_state
 from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.slot_state import Before, HeldEngine, clocks_of, resume
+from thalweg.snapshot import BatchParts
 
 #: A batch ends early where so many rows for sinks have gathered.
 _MOST_ROWS: Final = 4_000_000

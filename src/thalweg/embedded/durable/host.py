@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -23,16 +22,16 @@ from thalweg.checkpoint.paths import join, list_files
 from thalweg.checkpoint.record import CommitRecord
 from thalweg.connectors import as_source
 from thalweg.connectors.contracts import Stop
+from thalweg.embedded.dropped import tell_dropped
 from thalweg.embedded.durable.batches import BatchWork, Durable, DurableBatches, query_of
 from thalweg.embedded.durable.inputs import refuse_unrepeatable
 from thalweg.embedded.durable.outputs import DurableOutputs
-from thalweg.embedded.dropped import tell_dropped
 from thalweg.embedded.lanes import refuse_unknown_lanes, tell_lanes
 from thalweg.embedded.result import Result
 from thalweg.engine.build import prepare
+from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.engine.meter import Meter
 from thalweg.engine.observer import Observer
-from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.errors import BuildError
 from thalweg.flow.failures import reason_of
 from thalweg.flow.operators.lanes import unknown_until_the_end
