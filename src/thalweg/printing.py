@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, Literal, NoReturn
 
@@ -147,6 +148,7 @@ class Status:
 
     def say(self, text: str) -> None:
         """What the line says from now on."""
+        _LAST_S[0] = time.monotonic()
         self._status.update(Text(plain(text)))
 
     def close(self) -> None:
@@ -168,8 +170,18 @@ def bar(text: str, total: int) -> Iterator[Any]:
         yield lambda done: progress.advance(task, done)
 
 
+def quiet_s() -> float:
+    """For how long nothing was printed here, seconds."""
+    return time.monotonic() - _LAST_S[0]
+
+
+#: When something was printed last, monotonic s.
+_LAST_S: Final = [time.monotonic()]
+
+
 @contextlib.contextmanager
 def _told_closed() -> Iterator[None]:
+    _LAST_S[0] = time.monotonic()
     try:
         yield
     except OutputClosed:

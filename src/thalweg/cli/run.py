@@ -20,6 +20,7 @@ from thalweg.cli.progress import Display, open_display, totals_table
 from thalweg.flow.flow import Flow
 from thalweg.plan.plan import make_plan
 from thalweg.printing import Terminal, say
+from thalweg.snapshot.shown import duration_text
 
 if TYPE_CHECKING:
     from thalweg.spark import Query
@@ -239,10 +240,15 @@ def follow(query: Query, display: Display) -> None:
                     display.batch(progress)
             if ended:
                 return
+            if math.isinf(said_s) and query.running_batch:
+                said_s = time.monotonic()
             if stop.is_set():
                 display.say("stopping; a batch that was not finished is repeated at the next start")
                 query.stop()
                 return
-            if time.monotonic() - said_s > _QUIET_S:
+            if time.monotonic() - said_s > _QUIET_S and (running := query.running_batch):
+                said_s = time.monotonic()
+                display.say(f"batch {running[0]} runs, {duration_text(running[1])} so far …")
+            elif time.monotonic() - said_s > _QUIET_S:
                 said_s = math.inf  # once, until the next batch
                 display.say("Spark looks for files …" if seen < 0 else "waiting for new files …")

@@ -227,30 +227,26 @@ def operators_of(
             its = totals.get(node.label, {})
             rows_in, rows_out = its.get("in", 0), its.get("out", 0)
             runs, reason = runner_of(prepared, node, fallen)
-            of_unit = list(dict.fromkeys(name for name in mine if name in measured))
+            parts = {name: measured[name] for name in dict.fromkeys(mine) if name in measured}
+            told = parts.values()
             out.append(
-                dataclasses.replace(
-                    _together([measured[name] for name in of_unit], node),
-                    rows_in=rows_in, rows_out=rows_out, late=its.get("late", 0), rejected=its.get("rejected", 0),
+                OperatorProgress(
+                    name=node.name, kind=node.kind.value, rows_in=rows_in, rows_out=rows_out,
+                    late=its.get("late", 0), rejected=its.get("rejected", 0),
+                    units=max([one.units for one in told], default=0),
+                    busy_ns=_sum([one.busy_ns for one in told]),
+                    cost_ns=_sum([one.cost_ns for one in told]),
                     selectivity=rows_out / rows_in if rows_in else 1.0,
+                    workers=_sum([one.workers for one in told]),
+                    queue_rows=_sum([one.queue_rows for one in told]),
                     fused_with=nodes[0].name if number else "", runs=runs, reason=reason,
                     rows_per_s=None if rates is None else rates.get(node.label, 0.0),
-                    busy=_sum([shares.get(name) for name in of_unit]),
-                    back_pressured=None if pressed is None or not of_unit
-                    else max(pressed.get(name, 0.0) for name in of_unit),
+                    busy=_sum([shares.get(name) for name in parts]),
+                    back_pressured=None if pressed is None or not parts
+                    else max([pressed.get(name, 0.0) for name in parts]),
                 )
             )  # fmt: skip
     return tuple(out)
-
-
-def _together(parts: Sequence[OperatorProgress], node: Node) -> OperatorProgress:
-    """What an engine says of an operator that it has in several parts."""
-    return OperatorProgress(
-        name=node.name, kind=node.kind.value, rows_in=0, rows_out=0,
-        units=max((one.units for one in parts), default=0),
-        busy_ns=_sum([one.busy_ns for one in parts]), cost_ns=_sum([one.cost_ns for one in parts]),
-        workers=_sum([one.workers for one in parts]), queue_rows=_sum([one.queue_rows for one in parts]),
-    )  # fmt: skip
 
 
 def _sum(values: Sequence[Any]) -> Any:

@@ -305,5 +305,5 @@ def _with_latency(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _known(cls: type[T], given: Mapping[str, Any]) -> T:
     """A record of the fields that this release knows."""
-    names = {one.name for one in dataclasses.fields(cls)}
+    names = {one.name for one in dataclasses.fields(cls)}  # type: ignore[arg-type]
     return cls(**{name: value for name, value in given.items() if name in names})

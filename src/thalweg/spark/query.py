@@ -345,6 +345,11 @@ class Query:
         """What the query does, or did, as every host says it: docs/snapshot.md."""
         return self._final or self._snapshot()
 
+    @property
+    def running_batch(self) -> tuple[int, float] | None:
+        """The batch that runs now, and for how many seconds it has; None between two."""
+        return (self._batch, time.time() - self._batch_since_s) if self._running else None
+
     def serve_metrics(self, address: str | int) -> None:
         """Answers ``/metrics`` at an address until the query ends; see :func:`thalweg.spark.start`."""
         self.metrics = serve_metrics(address, lambda: [self.progress()])
