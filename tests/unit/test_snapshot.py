@@ -196,12 +196,19 @@ def again_until(run: Any, holds: Any) -> Snapshot:
     raise AssertionError(str(run))
 
 
-def test_a_durable_run_keeps_it_beside_the_checkpoint(tmp_path: Path) -> None:
-    """After a run, and after one that failed, the file says what it came to; a second run counts on."""
+def test_a_durable_run_keeps_it_beside_the_checkpoint(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a run, and after one that failed, the file says what it came to; a second run counts on.
+
+    Late rows that nobody reads are said once, at the end.
+    """
     place = tmp_path / "ck"
     with pytest.raises(CheckpointError, match=NAME):
         read_snapshot(str(place))
     tw.run(a_flow(), {"rows": ROWS}, checkpoint=place, end="keep")
+    told = [one.getMessage() for one in caplog.records if "late" in one.getMessage()]
+    assert len(told) == 1 and told[0].startswith("source 'rows': 28 of 200 rows were late")
     found = read_snapshot(str(place))
     assert found.snapshot.status == "ended" and found.is_alive and found.age_s >= 0
     assert found.snapshot.operator("add").rows_in > 0

@@ -47,7 +47,7 @@ class _Reading:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Measured:
+class EngineReading:
     """What an engine says of itself; the host adds the rest.
 
     Attributes:
@@ -114,7 +114,7 @@ class Meter:
         idle: Sequence[str] = (),
         inputs: Mapping[str, tuple[Any, int | None]] | None = None,
         ended: bool = False,
-    ) -> Measured:
+    ) -> EngineReading:
         """What the engine does now.
 
         Args:
@@ -132,7 +132,7 @@ class Meter:
             self.look()
         rates, shares, pressed = self._lately(totals, busy, ended)
         gates = {} if ended else engine.gates
-        return Measured(
+        return EngineReading(
             sum(
                 totals.get(one.label, {}).get("in", 0) - self._start.rows.get(one.label, 0)
                 for one in plan.sources

@@ -27,7 +27,7 @@ class Observed(Protocol):
         """What it does now."""
 
 
-class Kept(Protocol):
+class SnapshotKeeper(Protocol):
     """Where snapshots of a flow are kept."""
 
     every_s: float
@@ -48,7 +48,7 @@ class Observer:
         self,
         flows: Callable[[], Sequence[Observed]],
         *,
-        files: Mapping[str, Kept | None] | None = None,
+        files: Mapping[str, SnapshotKeeper | None] | None = None,
     ) -> None:
         self._flows = flows
         self._files = {name: one for name, one in (files or {}).items() if one is not None}

@@ -18,7 +18,7 @@ _MISSING: Final = (
 _SHARED_S: Final = 0.2
 
 
-class _Shared:
+class _Collected:
     """Snapshots that all instruments of a collection read."""
 
     def __init__(self, snapshots: Snapshots) -> None:
@@ -47,7 +47,7 @@ def to_opentelemetry(snapshots: Snapshots, provider: Any = None) -> None:
     except ImportError:
         raise EnvironmentProblem(_MISSING) from None
     meter = (provider or metrics.get_meter_provider()).get_meter("thalweg", __version__)
-    shared = _Shared(snapshots)
+    shared = _Collected(snapshots)
     for metric in METRICS:
         is_counter = metric.kind == "counter"
         make = meter.create_observable_counter if is_counter else meter.create_observable_gauge
@@ -67,7 +67,7 @@ def dotted(metric: Metric) -> str:
     return ".".join(metric.name.split("_", 2))
 
 
-def _callback(metric: Metric, shared: _Shared, metrics: Any) -> Callable[[Any], Iterator[Any]]:
+def _callback(metric: Metric, shared: _Collected, metrics: Any) -> Callable[[Any], Iterator[Any]]:
     def observe(_: Any) -> Iterator[Any]:
         for labels, value in samples_of(metric, shared()):
             yield metrics.Observation(value, dict(labels))

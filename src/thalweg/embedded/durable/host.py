@@ -113,7 +113,7 @@ class DurableHost:
             stack.enter_context(self._written(store))
             self._batches.go_on(stop)
             self._final = self._snapshot("stopped" if self._work.halted.is_set() else "ended")
-        if self._work.durable.end == "drain" and not stop.is_set():
+        if not self._work.halted.is_set():
             tell_dropped(self.plan, self._counts())
         return self._result()
 
