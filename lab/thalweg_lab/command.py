@@ -13,6 +13,7 @@ import typer
 
 from thalweg.cli.failures import told
 from thalweg.cli.heartbeat import heartbeat
+from thalweg_lab.figures.command import figures
 
 if TYPE_CHECKING:
     from thalweg_lab.measure import LabReport
@@ -317,6 +318,7 @@ def register(group: typer.Typer) -> None:
     """Adds the experiments to the group ``thalweg bench``."""
     for function in (prasaad, streams, haren, cstream, elastic, caneill, everyday, kafka, tables):
         group.command(function.__name__)(told(_never_silent(function)))
+    group.command("figures")(told(figures))
     group.command("spark-queries")(told(_never_silent(spark_queries)))
     passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
     group.command("peers", context_settings=passed_on)(told(peers))
