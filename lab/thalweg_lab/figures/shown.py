@@ -34,7 +34,8 @@ def print_board(scores: Sequence[Score], console: Terminal) -> None:
     """
     for score in scores:
         console.print(f"{_name(score):<18} {_verdict(score)}")
-        for name, text in zip(_COLUMNS[1:-1], _cells(score)[1:-1], strict=True):
+        told = 4 if score.seconds else 1
+        for name, text in zip(_COLUMNS[1 : told + 1], _cells(score)[1 : told + 1], strict=True):
             for line, part in enumerate(textwrap.wrap(text, _WIDE - _MARGIN)):
                 console.print(f"  {'' if line else name:<{_MARGIN - 2}}{part}")
     for score in scores:
@@ -71,7 +72,7 @@ def markdown(scores: Sequence[Score]) -> str:
     return "\n".join(lines) + "\n"
 
 
-class Folder:
+class BoardFolder:
     """Where results go, as they come.
 
     Args:

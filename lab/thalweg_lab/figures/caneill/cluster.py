@@ -19,7 +19,7 @@ from thalweg_lab.figures.caneill.runs import CaneillSetting, Found, found_of
 from thalweg_lab.figures.contract import CannotMeasureHere, Progress
 
 _STOP_S: Final = 30.0
-_held: list[_Held] = []
+_held: list[_ClusterProcess] = []
 
 
 def measured(setting: CaneillSetting, tell: Progress) -> Found:
@@ -31,7 +31,7 @@ def measured(setting: CaneillSetting, tell: Progress) -> Found:
     """
     if not _held or not _held[0].is_alive:
         require_cluster()
-        _held[:] = [_Held()]
+        _held[:] = [_ClusterProcess()]
     return found_of(_held[0].ask(setting, tell))
 
 
@@ -53,7 +53,7 @@ def require_cluster() -> None:
         )
 
 
-class _Held:
+class _ClusterProcess:
     """The process of :mod:`thalweg_lab.figures.caneill.runs`."""
 
     def __init__(self) -> None:
