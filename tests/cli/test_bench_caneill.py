@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from thalweg_lab import caneill, caneill_cluster
-from thalweg_lab.key_samples import requests, sketched
+from thalweg_lab.figures.caneill.samples import requests, sketched
 from thalweg_lab.measure import LabReport
 
 from thalweg.printing import Terminal

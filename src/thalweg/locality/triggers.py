@@ -126,7 +126,8 @@ class Online:
         seed: of the cuts that are tried.
         partition: makes assignments; None: :func:`thalweg.locality.partition`.
         first_seen: whether keys that have no state yet are placed beside their partners before they are routed, instead
-            of by hash. On Spark it reads each batch's input once more, so it is for streams whose keys keep changing.
+            of by hash. On Spark it reads each batch's input once more. None: a query tries it on some batches and keeps
+            it where it pays (:mod:`thalweg.locality.first_seen_trial`); not where all slots are in one process.
 
     Raises:
         BuildError: a number is out of range.
@@ -140,7 +141,7 @@ class Online:
     alpha: float = ALPHA
     seed: int = 0
     partition: Partition | None = None
-    first_seen: bool = False
+    first_seen: bool | None = None
 
     def __post_init__(self) -> None:
         wrong = [*self._wrong_types()]
@@ -178,8 +179,8 @@ class Online:
             yield f'every to be as "20 batches" or "100,000 rows", got {self.every!r}'
         if self.partition is not None and not callable(self.partition):
             yield f"partition to be a function or None, got {self.partition!r}"
-        if not isinstance(self.first_seen, bool):
-            yield f"first_seen to be True or False, got {self.first_seen!r}"
+        if self.first_seen is not None and not isinstance(self.first_seen, bool):
+            yield f"first_seen to be True, False or None, got {self.first_seen!r}"
 
     def __call__(self, statistics: Statistics, table: RoutingTable, history: History) -> Decision:
         """Whether there is a better table; see :class:`Propose`."""

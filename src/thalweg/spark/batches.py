@@ -193,6 +193,8 @@ class BatchRunner:
             wall_s=wall_s, admission_wait_s=admission_wait_s,
             locality=self._locality(job, routed, told.reports),
         )  # fmt: skip
+        if self._routing is not None and (tried := self._routing.measured(routed, progress)):
+            progress["locality"]["first_seen"] = tried
         progress["threads"] = job.threads
         progress["parts_s"] = parts_of(parts, started + wall_s)
         progress["at_s"] = time.time()

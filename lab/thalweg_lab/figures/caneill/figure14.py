@@ -78,6 +78,7 @@ FIGURE: Final = PaperFigure(
     published="4 kB, 1 Gbit/s, 2 to 6 servers: the gap between with and without grows with servers",
     kind="real",
     through="tw.spark.start(locality=Online(every=...))",
-    on="bundled flights by number and then destination, shuffled; links of 10 Mbit/s; workers share this machine's processors",
+    on="bundled flights by number and then destination, shuffled; links of 10 Mbit/s; workers share the processors of"
+    " this machine",
     measure=measure,
 )

@@ -83,7 +83,7 @@ FIGURE: Final = PaperFigure(
     " costs 22 %; locality-aware is linear beyond 2 servers",
     kind="real",
     through="tw.spark.start",
-    on="a cluster on this machine, a network namespace a worker, links of 10 and 2 Mbit/s: workers share its processors,"
-    " so that only where the network limits more of them do more",
+    on="a cluster on this machine, a network namespace a worker, links of 10 and 2 Mbit/s; workers share its"
+    " processors, so that more of them do more only where the network limits",
     measure=measure,
 )

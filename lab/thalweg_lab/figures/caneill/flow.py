@@ -23,7 +23,7 @@ SECOND: Final = "by_second"
 #: Different paddings of a size; so many that LZ4, which looks back 64 kB, seldom meets one twice.
 _PADDINGS: Final = 1_009
 #: Never proposes a table: what is left of learning is counting and looking.
-COUNTING: Final = Online(every=None, drop=None, imbalance=None)
+COUNTING: Final = Online(every=None, drop=None, imbalance=None, first_seen=False)
 
 
 class CountedTuple(NamedTuple):
