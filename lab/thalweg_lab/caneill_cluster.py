@@ -25,14 +25,14 @@ class Size(NamedTuple):
 
     Attributes:
         batch_mb: about so large is a batch.
-        gbit_s: limits of network cards.
+        gbit_s: limits of network cards; None: none.
         counting: kB a tuple where the cost of counting is measured.
         batches: measured ones of a way.
         turns: batches of each way, where the cost of counting is measured.
     """
 
     batch_mb: float
-    gbit_s: tuple[float, ...]
+    gbit_s: tuple[float | None, ...]
     counting: tuple[int, ...]
     batches: int
     turns: int

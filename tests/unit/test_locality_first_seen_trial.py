@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from thalweg.locality.first_seen_trial import FirstSeenTrial, Look
+from thalweg.locality.first_seen_trial import FirstSeenTrial, PrepassLook
 
 #: Half of the pairs are placed on two slots; tasks wait for 0.8 of a second: 0.2 s can be saved.
-CHEAP = Look(took_s=0.05, share=0.5, slots=2, batch_s=1.0, waits=0.8)
-DEAR = Look(took_s=0.15, share=0.5, slots=2, batch_s=1.0, waits=0.8)
+CHEAP = PrepassLook(took_s=0.05, share=0.5, slots=2, batch_s=1.0, waits=0.8)
+DEAR = PrepassLook(took_s=0.15, share=0.5, slots=2, batch_s=1.0, waits=0.8)
 
 
-def batches(trial: FirstSeenTrial, look: Look, most: int) -> list[bool]:
+def batches(trial: FirstSeenTrial, look: PrepassLook, most: int) -> list[bool]:
     """Runs batches; which of them were looked at."""
     found = []
     for _ in range(most):
@@ -25,9 +25,9 @@ def test_what_a_look_gives_back() -> None:
     assert CHEAP.gives_s == pytest.approx(0.2)
     assert CHEAP.surplus_s == pytest.approx(0.05)
     assert DEAR.surplus_s == pytest.approx(-0.05)
-    assert Look(0.0, 1.0, 4, 2.0, 1.0).gives_s == pytest.approx(1.5)
-    assert Look(0.0, 1.0, 1, 2.0, 1.0).gives_s == 0.0
-    assert Look(0.0, 1.0, 2, 2.0, 0.0).surplus_s == 0.0
+    assert PrepassLook(0.0, 1.0, 4, 2.0, 1.0).gives_s == pytest.approx(1.5)
+    assert PrepassLook(0.0, 1.0, 1, 2.0, 1.0).gives_s == 0.0
+    assert PrepassLook(0.0, 1.0, 2, 2.0, 0.0).surplus_s == 0.0
 
 
 def test_it_stays_where_it_pays() -> None:
@@ -56,7 +56,7 @@ def test_one_odd_batch_decides_nothing() -> None:
     """The median of three does; a batch that was not looked at counts for none of them."""
     trial = FirstSeenTrial()
     batches(trial, CHEAP, 5)
-    odd = Look(took_s=9.0, share=0.5, slots=2, batch_s=1.0, waits=0.8)
+    odd = PrepassLook(took_s=9.0, share=0.5, slots=2, batch_s=1.0, waits=0.8)
     for look in (CHEAP, None, odd, None, CHEAP):
         trial.batch_done(look)
     assert trial.is_due() and trial.reason.startswith("new keys are placed")

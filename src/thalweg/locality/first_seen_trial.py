@@ -23,7 +23,7 @@ _PART: Final = 0.5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Look:
+class PrepassLook:
     """What was measured of a batch that was looked at before.
 
     Attributes:
@@ -63,13 +63,13 @@ class FirstSeenTrial:
         self._batches = 0
         self._pays = False
         self._tries_from = _BEFORE
-        self._looks: collections.deque[Look] = collections.deque(maxlen=_TRIES)
+        self._looks: collections.deque[PrepassLook] = collections.deque(maxlen=_TRIES)
 
     def is_due(self) -> bool:
         """Whether the batch that comes next is looked at."""
         return self._pays or self._batches >= self._tries_from
 
-    def batch_done(self, look: Look | None) -> None:
+    def batch_done(self, look: PrepassLook | None) -> None:
         """A batch is over.
 
         Args:

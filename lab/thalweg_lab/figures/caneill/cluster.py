@@ -29,14 +29,17 @@ def measured(setting: CaneillSetting, tell: Progress) -> Found:
         CannotMeasureHere: there is no Java, or links are to have a rate and nobody here may give them one.
         RuntimeError: with what the process said, where it failed.
     """
+    require_cluster(needs_rates=setting.gbit_s is not None)
     if not _held or not _held[0].is_alive:
-        require_cluster()
         _held[:] = [_ClusterProcess()]
     return found_of(_held[0].ask(setting, tell))
 
 
-def require_cluster() -> None:
+def require_cluster(*, needs_rates: bool) -> None:
     """Says what a machine lacks.
+
+    Args:
+        needs_rates: whether links are to have one.
 
     Raises:
         CannotMeasureHere: there is no Java, or there are no network namespaces.
@@ -47,7 +50,7 @@ def require_cluster() -> None:
         prepare_java()
     except JavaNotFound as error:
         raise CannotMeasureHere(str(error).splitlines()[0]) from error
-    if not network.is_possible():
+    if needs_rates and not network.is_possible():
         raise CannotMeasureHere(
             "links of a given rate need Linux with network namespaces, ip and tc"
         )
@@ -62,8 +65,9 @@ class _ClusterProcess:
         ]
         paths = os.pathsep.join([*homes, *filter(None, [os.environ.get("PYTHONPATH")])])
         self._wrong = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by close)
+        command = [sys.executable, "-m", runs.__name__]
         self._child = subprocess.Popen(
-            network.own_network([sys.executable, "-m", runs.__name__]),
+            network.own_network(command) if network.is_possible() else command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._wrong,

@@ -42,7 +42,7 @@ from thalweg.locality import (
 )
 from thalweg.locality.counting.recent import joined
 from thalweg.locality.counting.summary import bucket_loads
-from thalweg.locality.first_seen_trial import FirstSeenTrial, Look
+from thalweg.locality.first_seen_trial import FirstSeenTrial, PrepassLook
 from thalweg.locality.reconfiguration import (
     Action,
     BatchCommitted,
@@ -119,14 +119,14 @@ class Routed:
     pre_pass_s: float = 0.0
 
 
-def _look(routed: Routed, progress: Mapping[str, Any]) -> Look | None:
+def _look(routed: Routed, progress: Mapping[str, Any]) -> PrepassLook | None:
     """What was measured of a batch that was looked at before it ran; None of others."""
     placing, task_s = routed.placing, progress["task_s"]
     if placing is None or placing.share is None or not task_s:
         return None
     waits = max(1 - progress["task_cpu_s"] / task_s, 0.0)
     batch_s = progress["batch_s"] - routed.pre_pass_s
-    return Look(routed.pre_pass_s, placing.share, progress["slots"], batch_s, waits)
+    return PrepassLook(routed.pre_pass_s, placing.share, progress["slots"], batch_s, waits)
 
 
 def _is_one_process(context: SparkContext) -> bool:
