@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 from thalweg_lab.figures.contract import CannotMeasureHere, Effort, FigureResult, PaperFigure
 from thalweg_lab.figures.progress import Talk
-from thalweg_lab.figures.rows import Row
+from thalweg_lab.figures.rows import BoardRow
 
 #: ``green``: each check holds; ``red``: one does not, or it failed; the others were not measured.
 Verdict: TypeAlias = Literal["green", "red", "not possible here", "not measured"]
@@ -32,7 +32,7 @@ class Score:
         seconds: that it took.
     """
 
-    row: Row
+    row: BoardRow
     verdict: Verdict
     result: FigureResult | None = None
     why: str = ""
@@ -61,7 +61,7 @@ class Scoreboard:
 
     def __init__(
         self,
-        rows: Sequence[Row],
+        rows: Sequence[BoardRow],
         asked: Sequence[bool],
         *,
         effort: Effort,
@@ -96,7 +96,7 @@ class Scoreboard:
                 kept(self.scores[place])
         return False
 
-    def _score(self, row: Row, talk: Talk) -> Score:
+    def _score(self, row: BoardRow, talk: Talk) -> Score:
         figure = row.figure
         assert figure is not None
         talk.begin(f"{row.paper.title} {row.number}")
@@ -110,12 +110,14 @@ class Scoreboard:
         return any(one.verdict == "red" for one in self.scores)
 
 
-def _before(row: Row, ask: bool) -> Score:
+def _before(row: BoardRow, ask: bool) -> Score:
     """A row whose module is broken is red if it is asked for."""
     return Score(row, "red" if row.why and ask else "not measured", why=row.why)
 
 
-def _measured(row: Row, figure: PaperFigure, effort: Effort, tell: Callable[[str], None]) -> Score:
+def _measured(
+    row: BoardRow, figure: PaperFigure, effort: Effort, tell: Callable[[str], None]
+) -> Score:
     try:
         result = figure.measure(effort, tell)
     except CannotMeasureHere as error:

@@ -31,7 +31,7 @@ PAPERS: Final = (
 )
 
 
-class Row(NamedTuple):
+class BoardRow(NamedTuple):
     """A figure of the scoreboard.
 
     Attributes:
@@ -51,7 +51,7 @@ class Row(NamedTuple):
         return f"{self.paper.folder}:{self.number}"
 
 
-def find_rows(papers: Sequence[PaperNumbers] = PAPERS, home: str = _HOME) -> list[Row]:
+def find_rows(papers: Sequence[PaperNumbers] = PAPERS, home: str = _HOME) -> list[BoardRow]:
     """Every figure in the papers' order; one that is measured in two ways has two rows.
 
     Args:
@@ -63,19 +63,19 @@ def find_rows(papers: Sequence[PaperNumbers] = PAPERS, home: str = _HOME) -> lis
     ]
 
 
-def _rows(home: str, paper: PaperNumbers, number: int) -> Iterator[Row]:
+def _rows(home: str, paper: PaperNumbers, number: int) -> Iterator[BoardRow]:
     name = f"{home}.{paper.folder}.figure{number}"
     try:
         figures = _figures(importlib.import_module(name), number)
     except ModuleNotFoundError as error:
         why = "" if error.name and name.startswith(error.name) else _told(error)
-        yield Row(paper, number, None, why)
+        yield BoardRow(paper, number, None, why)
     except Exception as error:  # its row is red, and the others are measured
-        yield Row(paper, number, None, _told(error))
+        yield BoardRow(paper, number, None, _told(error))
     else:
         if not figures:
-            yield Row(paper, number, None, f"{name} has no PaperFigure with number={number}")
-        yield from (Row(paper, number, figure) for figure in figures)
+            yield BoardRow(paper, number, None, f"{name} has no PaperFigure with number={number}")
+        yield from (BoardRow(paper, number, figure) for figure in figures)
 
 
 def _figures(module: ModuleType, number: int) -> list[PaperFigure]:
@@ -87,7 +87,7 @@ def _told(error: Exception) -> str:
     return f"its module cannot be loaded: {type(error).__name__}: {error}"
 
 
-def chosen(rows: Sequence[Row], only: Sequence[str]) -> list[bool]:
+def chosen(rows: Sequence[BoardRow], only: Sequence[str]) -> list[bool]:
     """Which rows are asked for: by paper (``prasaad``) or by figure (``caneill:10``); all where nothing is named.
 
     Raises:
@@ -103,5 +103,5 @@ def chosen(rows: Sequence[Row], only: Sequence[str]) -> list[bool]:
     return [not wanted or any(_is(row, one) for one in wanted) for row in rows]
 
 
-def _is(row: Row, wanted: str) -> bool:
+def _is(row: BoardRow, wanted: str) -> bool:
     return wanted in (row.paper.folder, row.name)

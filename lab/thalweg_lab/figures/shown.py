@@ -64,7 +64,7 @@ def markdown(scores: Sequence[Score]) -> str:
     return "\n".join(lines) + "\n"
 
 
-class Folder:
+class ResultFolder:
     """Where results go, as they come.
 
     Args:
