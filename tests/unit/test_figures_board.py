@@ -24,7 +24,7 @@ from thalweg_lab.figures.contract import (
 )
 from thalweg_lab.figures.progress import clock, left_s
 from thalweg_lab.figures.rows import PAPERS, BoardRow, PaperNumbers, chosen, find_rows
-from thalweg_lab.figures.shown import BoardFolder, markdown, print_board
+from thalweg_lab.figures.shown import ResultFolder, markdown, print_board
 
 from thalweg.errors import BuildError
 from thalweg.printing import Terminal
@@ -72,7 +72,7 @@ def test_a_row_of_each_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     ]
     said: list[str] = []
     board = Scoreboard(rows, [True] * 7, effort="quick", say=said.append)
-    folder = BoardFolder(tmp_path)
+    folder = ResultFolder(tmp_path)
     assert not board.measure(lambda _: folder.keep(board.scores, "quick"))
     verdicts = [one.verdict for one in board.scores]
     assert verdicts == ["green", "red", "red", "not possible here", "red", "not measured", "red"]
@@ -185,6 +185,6 @@ def test_panels_are_drawn(tmp_path: Path) -> None:
     """Each measured figure has a picture."""
     pytest.importorskip("matplotlib")
     board = Scoreboard([row(1, lambda: found(True))], [True], effort="quick", say=lambda _: None)
-    folder = BoardFolder(tmp_path)
+    folder = ResultFolder(tmp_path)
     board.measure(folder.draw)
     assert [one.name for one in tmp_path.glob("*.png")] == ["toys-1-real.png"]

@@ -13,9 +13,7 @@ Only = Annotated[
 ]  # fmt: skip
 Full = Annotated[bool, typer.Option("--full/--quick", help="Minutes a figure, or seconds.")]
 Simulate = Annotated[bool, typer.Option("--simulate", help="Only those in virtual time.")]
-Out = Annotated[
-    Path | None, typer.Option(help="BoardFolder for JSON, a table in Markdown, and plots.")
-]
+Out = Annotated[Path | None, typer.Option(help="Folder for JSON, a table in Markdown, and plots.")]
 
 
 def figures(
@@ -29,14 +27,14 @@ def figures(
     from thalweg_lab.figures.board import Score, Scoreboard
     from thalweg_lab.figures.contract import Effort
     from thalweg_lab.figures.rows import chosen, find_rows
-    from thalweg_lab.figures.shown import BoardFolder, print_board
+    from thalweg_lab.figures.shown import ResultFolder, print_board
 
     rows = find_rows()
     asked = [
         ask and (not simulate or (row.figure is not None and "simulated" in row.figure.kind))
         for row, ask in zip(rows, chosen(rows, only or ()), strict=True)
     ]
-    folder = None if out is None else BoardFolder(out)
+    folder = None if out is None else ResultFolder(out)
     effort: Effort = "full" if full else "quick"
     usual = {} if folder is None else folder.usual_s(effort)
     board = Scoreboard(rows, asked, effort=effort, say=say, usual_s=usual)

@@ -72,7 +72,7 @@ def markdown(scores: Sequence[Score]) -> str:
     return "\n".join(lines) + "\n"
 
 
-class BoardFolder:
+class ResultFolder:
     """Where results go, as they come.
 
     Args:

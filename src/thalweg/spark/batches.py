@@ -40,6 +40,7 @@ from thalweg.spark.cluster.one_machine import OneMachine
 from thalweg.spark.cluster.placement import SlotPlacement, is_one_process
 from thalweg.spark.elastic import Adaptation, BatchChange
 from thalweg.spark.failures import write_failed
+from thalweg.spark.idle import IdleSources
 from thalweg.spark.keys.locality import Asked, KeyRouting, Routed, followed
 from thalweg.spark.keys.locality_progress import locality_progress, table_changes
 from thalweg.spark.keys.pairs import read_pairs
@@ -83,6 +84,8 @@ class BatchRunner:
         chunk_rows: int,
         locality: Asked = "off",
         drop: Sequence[str] = (),
+        *,
+        follows: bool = True,
     ) -> None:
         import_names(spark)
         self._drop = drop
@@ -112,8 +115,15 @@ class BatchRunner:
         self._one_machine = OneMachine(spark, can_pass=WORKS)
         self._placement = SlotPlacement(spark, zlib.crc32(plan.flow.encode()))
         self._routing: KeyRouting | None = None
+        #: what is decided of silent sources; None where there are none that live on
+        self.idle: IdleSources | None = None
         if store is not None:
             self._open(store, locality)
+            if follows and any(source.idle is not None for source in plan.sources):
+                wake = functools.partial(store.command, command="look")
+                live = io.live_inputs(inputs)
+                self.idle = IdleSources(plan, live, store.fs, store.root, wake)
+                self.idle.resume(store.newest_of_spark())
 
     def require_slots(self, slots: int) -> None:
         """Refuses a number of slots that the query cannot have.
@@ -184,6 +194,8 @@ class BatchRunner:
                 write(self.plan, self.sinks, result, told, Writing(batch, run, self._targets))
                 parts["written"] = time.perf_counter()
         record = self._commit(found, job, told.reports, query)
+        if self.idle is not None:
+            self.idle.committed(record, told.reports)
         if self._routing is not None:
             self._routing.collect(job.attempt)
             self._routing.committed(batch)
@@ -196,6 +208,7 @@ class BatchRunner:
         if self._routing is not None and (tried := self._routing.measured(routed, progress)):
             progress["locality"]["first_seen"] = tried
         progress["threads"] = job.threads
+        progress["idle"] = {} if self.idle is None else self.idle.said
         progress["parts_s"] = parts_of(parts, started + wall_s)
         progress["at_s"] = time.time()
         self.rows_in += progress["rows"]
@@ -224,6 +237,9 @@ class BatchRunner:
     ) -> tuple[StageJob, Routed]:
         """What the tasks of a batch must know, and the tables by which it is routed."""
         job = self.job(batch, previous, ends=ends)
+        if self.idle is not None:
+            begins = self.idle.begin(batch, previous, self._chunk_rows)
+            job = dataclasses.replace(job, **begins._asdict())
         if self._routing is None:
             return job, Routed()
         read = functools.partial(read_pairs, frame, job)

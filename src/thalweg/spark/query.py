@@ -125,8 +125,12 @@ class Query:
         return max(self._batch, int(done) + 1)
 
     def _place(self) -> contextlib.AbstractContextManager[BatchPlace]:
-        interval_us = duration(self._trigger.get("processingTime", "0 seconds"))
-        return place_for(self._scheduler, self._flow.name, interval_us * 1e-6, self._batches.spark)
+        return place_for(self._scheduler, self._flow.name, self._interval_s, self._batches.spark)
+
+    @property
+    def _interval_s(self) -> float:
+        """The time between two batches that was asked for, seconds."""
+        return duration(self._trigger.get("processingTime", "0 seconds")) * 1e-6
 
     def _told_if_slow(self, batch: int) -> contextlib.AbstractContextManager[None]:
         """The first batch also starts workers; where nobody reads the log only that one is worth a line."""
@@ -355,7 +359,20 @@ class Query:
         self.metrics = serve_metrics(address, lambda: [self.progress()])
 
     def look(self) -> None:
-        """Nothing of it changes between two batches."""
+        """Looks whether sources have been silent for long; a batch is started where that changes something."""
+        idle = self._batches.idle
+        if idle is None or not idle.is_due or self._running:
+            return
+        looked_s = self._looked_s()
+        if looked_s is not None:
+            idle.look(looked_s)
+
+    def _looked_s(self) -> float | None:
+        """When Spark looked for rows and found none, by the monotonic clock; None while it has some, or looks."""
+        now_s, status = time.monotonic(), self.status
+        if not self.is_active or status["isDataAvailable"] or status["isTriggerActive"]:
+            return None
+        return now_s - self._interval_s
 
     def _snapshot(self) -> Snapshot:
         batches, error = self._batches, self._failure

@@ -129,7 +129,7 @@ def _sources(
     totals: Mapping[str, Mapping[str, int]],
     rates: Mapping[str, float],
 ) -> list[SourceProgress]:
-    out = []
+    out, idle = [], last.get("idle", {})
     for node in plan.sources:
         its, domain = totals.get(node.label, {}), plan.domains[node.index - 1]
         watermark = last.get("watermark", {}).get(str(domain))
@@ -142,6 +142,9 @@ def _sources(
                 waiting_rows=last.get("waiting", {}).get(node.name),
                 watermark=None if watermark is None else known_time(watermark),
                 held_by=None if held_by is None else str(held_by),
+                pauses=its.get("idle", 0),
+                is_idle=idle.get(node.name, {}).get("is_idle", False),
+                idle_lanes=tuple(idle.get(node.name, {}).get("lanes", ())),
             )
         )  # fmt: skip
     return out

@@ -143,8 +143,9 @@ def start(
         with told_if_slow(f"starting flow {plan.flow!r}"):
             frame = io.tagged_frame(spark, plan, inputs, store.control if store else None)
             batches = BatchRunner(
-                spark, plan, inputs, sinks, store, numbers, chunk_rows, locality, drop
-            )
+                spark, plan, inputs, sinks, store, numbers, chunk_rows, locality, drop,
+                follows="availableNow" not in asked,
+            )  # fmt: skip
             warn(spark, numbers.most_slots, inputs, plan)
             if str(spark.sparkContext.master).startswith("local"):
                 # The workers are on this machine: what is compiled here, with a message, they find in the cache.
