@@ -37,7 +37,7 @@ from thalweg.spark.batch_thread import query_here
 from thalweg.spark.checkpoint.store import Store
 from thalweg.spark.cluster.exchanges import Exchange, exchanges, exchanges_here, tagged
 from thalweg.spark.cluster.one_machine import OneMachine
-from thalweg.spark.cluster.placement import SlotPlacement, is_one_process
+from thalweg.spark.cluster.placement import SlotPlacement, cores_of_task, is_one_process
 from thalweg.spark.elastic import Adaptation, BatchChange
 from thalweg.spark.failures import write_failed
 from thalweg.spark.idle import IdleSources
@@ -213,6 +213,8 @@ class BatchRunner:
         progress["at_s"] = time.time()
         self.rows_in += progress["rows"]
         changes = self._adapt(progress, table_changes(batch, routed))
+        most = self._placement.cores // cores_of_task(self.spark)
+        changes = [*changes, *self.numbers.follow_cluster(batch, most)]
         progress["slots_reason"] = self.numbers.slots_reason
         progress["changes"] = [dataclasses.asdict(one) for one in changes]
         self.progress.append(progress)
