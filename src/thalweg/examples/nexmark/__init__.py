@@ -1,0 +1,1 @@
+"""NEXMark: the queries of an online auction by which streaming engines are compared."""
