@@ -1,7 +1,8 @@
-"""The queries in DuckDB's SQL over the whole input: the yardstick of the answers, and a limit of what a stream can reach.
+"""The queries in DuckDB's SQL over the whole input: the yardstick of the answers, and a limit of a stream's speed.
 
-Views ``persons``, ``auctions``, ``bids`` and ``side`` are expected. ``{n}`` is put where SQL leaves open which of equal rows comes
-first: in tests it names a column that counts the rows in order of arrival, else it is empty.
+Views ``persons``, ``auctions``, ``bids`` and ``side`` are expected. Where SQL leaves open which of equal rows comes
+first, there are marks such as ``{n_desc}``: in tests for a column that counts the rows in order of arrival, else for
+nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _DAY: Final = "date_trunc('day', date_time)"
 _STATISTICS: Final = ", ".join(
     [_RANKS.format("bids"), _distinct("bidder", "bidders"), _distinct("auction", "auctions")]
 )
-_VALID: Final = "FROM auctions a JOIN bids b ON a.id = b.auction AND b.date_time BETWEEN a.date_time AND a.expires"  # fmt: skip
+_VALID: Final = """FROM auctions a JOIN bids b
+    ON a.id = b.auction AND b.date_time BETWEEN a.date_time AND a.expires"""
 _SOLD: Final = f"SELECT a.id, a.seller, a.category, a.expires, max(b.price) AS price {_VALID} GROUP BY ALL"  # fmt: skip
 _MEAN: Final = "sum(price) OVER w // count(*) OVER w"
 
@@ -40,7 +42,8 @@ SQL: Final[dict[str, str]] = {
     "q4": f"""SELECT category, CAST({_MEAN} AS BIGINT) AS final FROM ({_SOLD})
         WINDOW w AS (PARTITION BY category ORDER BY expires, id ROWS UNBOUNDED PRECEDING)""",
     "q5": """WITH counted AS (
-            SELECT auction, time_bucket(INTERVAL 2 SECONDS, date_time) - hop * INTERVAL 2 SECONDS AS start, count(*) AS num
+            SELECT auction, count(*) AS num,
+                time_bucket(INTERVAL 2 SECONDS, date_time) - hop * INTERVAL 2 SECONDS AS start
             FROM bids, range(5) AS hops(hop) GROUP BY ALL)
         SELECT auction, num, start FROM counted QUALIFY num = max(num) OVER (PARTITION BY start)""",
     "q6": f"""SELECT seller, avg(price) OVER
@@ -56,7 +59,8 @@ SQL: Final[dict[str, str]] = {
         {_VALID} QUALIFY row_number() OVER (PARTITION BY a.id ORDER BY b.price DESC, b.date_time{{b_n}}) = 1""",
     "q10": """SELECT auction, bidder, price, date_time, extra, strftime(date_time, '%Y-%m-%d') AS dt,
         strftime(date_time, '%H:%M') AS hm FROM bids""",
-    "q11": """WITH marked AS (SELECT bidder, date_time, date_time - lag(date_time) OVER w <= INTERVAL 10 SECONDS AS joins
+    "q11": """WITH marked AS (
+            SELECT bidder, date_time, date_time - lag(date_time) OVER w <= INTERVAL 10 SECONDS AS joins
             FROM bids WINDOW w AS (PARTITION BY bidder ORDER BY date_time)),
         numbered AS (SELECT bidder, date_time, count(*) FILTER (joins IS NOT TRUE) OVER w AS session
             FROM marked WINDOW w AS (PARTITION BY bidder ORDER BY date_time ROWS UNBOUNDED PRECEDING))
@@ -71,7 +75,8 @@ SQL: Final[dict[str, str]] = {
         date_time, extra, length(extra) - length(replace(extra, 'c', '')) AS c_counts
         FROM bids WHERE 0.908::DOUBLE * price > 1000000 AND 0.908::DOUBLE * price < 50000000""",
     "q15": f"SELECT {_DAY} AS start, {_STATISTICS} FROM bids GROUP BY start",
-    "q16": f"SELECT channel, {_DAY} AS start, max(date_time) AS minute, {_STATISTICS} FROM bids GROUP BY channel, start",  # fmt: skip
+    "q16": f"""SELECT channel, {_DAY} AS start, max(date_time) AS minute, {_STATISTICS}
+        FROM bids GROUP BY channel, start""",
     "q17": f"""SELECT auction, {_DAY} AS start, {_RANKS.format("bids")}, min(price) AS min_price,
         max(price) AS max_price, avg(price) AS avg_price, sum(price)::BIGINT AS sum_price
         FROM bids GROUP BY auction, start""",
@@ -90,7 +95,7 @@ SQL: Final[dict[str, str]] = {
             OR regexp_matches(url, '(&|^)channel_id=')""",
     "q22": """SELECT auction, bidder, price, channel, split_part(url, '/', 4) AS dir1,
         split_part(url, '/', 5) AS dir2, split_part(url, '/', 6) AS dir3 FROM bids""",
-}  # fmt: skip
+}
 
 
 def text(name: str, *, ties: bool = False) -> str:
@@ -114,7 +119,8 @@ def differences(name: str, inputs: Mapping[str, pa.Table], out: pa.Table) -> tup
         connection.execute(f"CREATE TABLE {source} AS SELECT *, row_number() OVER () AS n FROM {source}_")  # fmt: skip
     connection.execute(f"CREATE TABLE expected AS {text(name, ties=True)}")
     if name == "q12":
-        out = out.group_by("bidder").aggregate([("bid_count", "sum")]).rename_columns({"bid_count_sum": "bid_count"})  # fmt: skip
+        totals = out.group_by("bidder").aggregate([("bid_count", "sum")])
+        out = totals.rename_columns({"bid_count_sum": "bid_count"})
     connection.register("found_", out)
     columns = ", ".join(f'"{column[0]}"' for column in connection.execute("DESCRIBE expected").fetchall())  # fmt: skip
     connection.execute(f"CREATE TABLE found AS SELECT {columns} FROM found_")

@@ -1,8 +1,8 @@
-"""Queries about auctions that close: 4, 6 and 9. Auctions and bids are one stream by auction, with a timer when it ends.
+"""Queries about auctions that close: 4 and 6. Auctions and bids are one stream by auction; a timer ends it.
 
-In SQL the highest bid of an auction is a number that changes with each higher bid, and so do the averages of it. Here an auction
-has its winner when it has closed, so each comes once, and an average once with each auction that closes; the last average of each
-category, or seller, is SQL's.
+In SQL the highest bid of an auction is a number that changes with each higher bid, and so do the averages of it. Here
+an auction has its price when it has closed, and an average comes with each auction that closes; the last average of
+each category, or seller, is SQL's.
 """
 
 from __future__ import annotations
@@ -107,7 +107,6 @@ def running_mean(mean: Mean, sold: Sold) -> OfCategory:
 def q4(auctions: tw.Stream[Auction], bids: tw.Stream[Bid]) -> tw.Stream[OfCategory]:
     """Average price for a category, with each auction of it that closes."""
     return closed(auctions, bids).key_by("category").process(running_mean, state=Mean)
-
 
 
 def q6(auctions: tw.Stream[Auction], bids: tw.Stream[Bid]) -> tw.Stream[OfSeller]:

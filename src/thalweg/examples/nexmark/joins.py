@@ -1,7 +1,8 @@
 """Queries that bring two streams together: 3, 8, 13 and 20.
 
-SQL keeps all rows of both sides for ever. Here an auction, or a person, stays for ever, since bids and auctions may come at any time; what
-comes *before* its partner waits for it for ten seconds. (The generator lets a few ids be used some milliseconds early.)
+SQL keeps all rows of both sides for ever. Here an auction, or a person, stays for ever, since its partners may come at
+any time; what comes *before* its partner waits for it for ten seconds. (The generator uses a few ids some milliseconds
+early.)
 """
 
 from __future__ import annotations

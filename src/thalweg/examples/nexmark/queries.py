@@ -28,7 +28,7 @@ def sources_of(name: str) -> list[str]:
 def flow_of(name: str, *, lateness: str = "4 seconds") -> tw.Flow:
     """The flow of a query, with a sink ``out``."""
     flow = tw.Flow(f"nexmark_{name}")
-    streams = {
+    streams: dict[str, tw.Stream[Any]] = {
         source: flow.source(source, SOURCES[source], order_by="date_time", lateness=lateness)
         for source in sources_of(name)
     }

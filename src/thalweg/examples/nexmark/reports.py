@@ -1,7 +1,7 @@
 """Queries that report on a day: 15 to 19.
 
-SQL changes a day's row with each bid; here it comes once, when the day is over, which is the last state of SQL's. ``early="10 seconds"``
-would give what there is in between, too.
+SQL changes a day's row with each bid; here it comes once, when the day is over, which is the last state of SQL's. With
+``early="10 seconds"`` a window gives what there is in between, too.
 """
 
 from __future__ import annotations
@@ -86,13 +86,15 @@ def q17(bids: tw.Stream[Bid]) -> tw.Stream[Any]:
 def q18(bids: tw.Stream[Bid]) -> tw.Stream[Any]:
     """Last bid: that of each bidder for each auction in a day."""
     fields = ("price", "channel", "url", "date_time", "extra")
-    last = {field: tw.agg.last(field) for field in fields}
+    last: dict[str, Any] = {field: tw.agg.last(field) for field in fields}
     return bids.key_by("bidder", "auction").window("1 day", **last)
 
 
 def ranked(day: Any) -> Iterator[Ranked]:
     for place, bid in enumerate(day.top, 1):
-        yield Ranked(*bid, place)
+        yield Ranked(
+            bid.auction, bid.bidder, bid.price, bid.channel, bid.url, bid.date_time, bid.extra, place
+        )  # fmt: skip
 
 
 def q19(bids: tw.Stream[Bid]) -> tw.Stream[Ranked]:

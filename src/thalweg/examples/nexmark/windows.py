@@ -76,7 +76,9 @@ def each_highest(window: Any) -> Iterator[Highest]:
 
 def q7(bids: tw.Stream[Bid]) -> tw.Stream[Highest]:
     """Highest bid: those with the highest price of each ten seconds, all of them if there are several."""
-    return bids.window("10 seconds", top=tw.agg.top_k(1, by="price", ties=True)).flat_map(each_highest)
+    return bids.window("10 seconds", top=tw.agg.top_k(1, by="price", ties=True)).flat_map(
+        each_highest
+    )
 
 
 def q11(bids: tw.Stream[Bid]) -> tw.Stream[Any]:

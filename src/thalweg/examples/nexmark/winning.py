@@ -1,4 +1,4 @@
-"""Query 9: the bid that wins each auction, with all there is to say about both; as in :mod:`closing`, at the auction's end."""
+"""Query 9: the bid that wins each auction, with all there is to say about both, when the auction ends."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ def opened(auction: Auction) -> Entry:
 
 
 def offered(bid: Bid) -> Entry:
-    return Entry(bid.auction, bid.date_time, 0, "", "", 0, 0, 0, 0, bid.extra, bid.bidder, bid.price)
+    return Entry(
+        bid.auction, bid.date_time, 0, "", "", 0, 0, 0, 0, bid.extra, bid.bidder, bid.price
+    )
 
 
 def open_it(open: Open, entry: Entry) -> None:
