@@ -322,3 +322,10 @@ def register(group: typer.Typer) -> None:
     group.command("spark-queries")(told(_never_silent(spark_queries)))
     passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
     group.command("peers", context_settings=passed_on)(told(peers))
+
+
+def register_datagen(group: typer.Typer) -> None:
+    """Adds the generators of the lab to the group ``thalweg datagen``."""
+    from thalweg_lab.nexmark.datagen_command import nexmark
+
+    group.command("nexmark")(told(nexmark))
