@@ -261,6 +261,24 @@ def kafka(
     report.finish(kafka_log(report, size, repeats))
 
 
+def soak(
+    minutes: Annotated[float, typer.Option(min=0.1, help="How long.")] = 30.0,
+    rate: Annotated[int, typer.Option(min=1, help="Rows a second.")] = 5_000,
+    users: Annotated[int, typer.Option(min=1, help="Keys.")] = 20_000,
+    every: Annotated[str, typer.Option(help="Between two commits.")] = "1 second",
+    kafka: Annotated[
+        bool, typer.Option("--kafka", help="Rows come from a broker, not from this process.")
+    ] = False,
+    out: Out = None,
+) -> None:
+    """A durable flow over a live source for a long time: memory, and how late rows are."""
+    from thalweg_lab.soak import Soak
+
+    report = _report("soak", out)
+    bench = Soak(report, minutes=minutes, rate=rate, users=users, every=every, kafka=kafka)
+    report.finish(bench.all())
+
+
 def tables(
     quick: Quick = False,
     dsn: Annotated[
@@ -288,7 +306,7 @@ def peers(context: typer.Context) -> None:
 
 def register(group: typer.Typer) -> None:
     """Adds the experiments to the group ``thalweg bench``."""
-    for function in (prasaad, streams, haren, cstream, elastic, caneill, everyday, kafka, tables):
+    for function in (prasaad, streams, haren, cstream, elastic, caneill, everyday, kafka, soak, tables):
         group.command(function.__name__)(told(function))
     group.command("spark-queries")(told(spark_queries))
     passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
