@@ -53,7 +53,8 @@ def inputs(life: Life) -> dict[str, Any]:
     if not life.servers:
         files = {name: f"{life.folder}/in/{name}" for name in names}
         return {name: tw.files(path, "csv", epoch_unit="us") for name, path in files.items()}
-    how: dict[str, Any] = {"follow": False, "epoch_unit": "us", "max_rows": life.max_rows}
+    ends = life.host == "process"  # on Spark the trigger says so
+    how: dict[str, Any] = {"follow": not ends, "epoch_unit": "us", "max_rows": life.max_rows}
     logs = {"events": tw.kafka(life.servers, life.topic, partition="lane", **how)}
     if life.rich:
         logs["rates"] = tw.kafka(life.servers, f"{life.topic}-rates", **how)

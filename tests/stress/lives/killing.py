@@ -110,14 +110,14 @@ def killed(
     Args:
         life: how it runs.
         draw: gives the moment.
-        commits: at most so many batches are committed before.
-        later_s: and at most so long after the last of them.
+        commits: at most so many batches it commits before.
+        later_s: and at most so long after the last of them; it has begun its next batch then.
         victims: which of its processes are killed; then it must end by itself. None: all.
     """
-    before, wanted = committed(life), draw.randrange(commits + 1)
+    before, wanted = committed(life), draw.randint(1, commits)
     with living(life) as process:
         deadline = time.monotonic() + DEADLINE_S
-        while process.poll() is None and not _is_begun(life, before, wanted):
+        while process.poll() is None and committed(life) < before + wanted:
             assert time.monotonic() < deadline, said(life)
             time.sleep(0.002)
         time.sleep(draw.random() * later_s)
@@ -128,12 +128,6 @@ def killed(
         code = process.wait()
     assert code in (0, -signal.SIGKILL) or victims is not None, said(life)
     return not said(life).endswith("ended\n")
-
-
-def _is_begun(life: Life, before: int, wanted: int) -> bool:
-    if wanted:
-        return committed(life) >= before + wanted
-    return Path(life.folder, "ckpt").is_dir()
 
 
 def _bereave(life: Life, process: subprocess.Popen[bytes], victims: Victims) -> None:
