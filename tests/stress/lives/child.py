@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from tests.stress.lives import flows
 
 import thalweg as tw
+from thalweg.embedded.durable import reading
 
 
 class Life(NamedTuple):
@@ -25,7 +26,7 @@ class Life(NamedTuple):
         threads: of the engine.
         slots: on Spark.
         end: ``keep`` or ``drain``.
-        max_rows: of a batch on Spark, about.
+        max_rows: of a batch on Spark, and of a round in a process, about.
         every: between commits in a process.
         chunk_rows: that move at once.
     """
@@ -52,7 +53,11 @@ def inputs(life: Life) -> dict[str, Any]:
     names = ("events", "rates") if life.rich else ("events",)
     if not life.servers:
         files = {name: f"{life.folder}/in/{name}" for name in names}
-        return {name: tw.files(path, "csv", epoch_unit="us") for name, path in files.items()}
+        a_batch = 1 if life.host == "spark" else None
+        return {
+            name: tw.files(path, "csv", epoch_unit="us", max_files_per_trigger=a_batch)
+            for name, path in files.items()
+        }
     ends = life.host == "process"  # on Spark the trigger says so
     how: dict[str, Any] = {"follow": not ends, "epoch_unit": "us", "max_rows": life.max_rows}
     logs = {"events": tw.kafka(life.servers, life.topic, partition="lane", **how)}
@@ -84,6 +89,7 @@ def run(life: Life) -> None:
     """Runs the flow over what there is."""
     checkpoint = f"{life.folder}/ckpt"
     if life.host == "process":
+        reading.ROUND_ROWS = life.max_rows  # type: ignore[misc]  # so that few rows make many batches
         tw.run(
             flow_of(life), inputs(life), outputs(life), checkpoint=checkpoint, every=life.every,
             threads=life.threads, chunk_rows=life.chunk_rows, end="keep" if life.end == "keep" else "drain",

@@ -21,6 +21,7 @@ from tests.stress.lives import flows
 from tests.stress.lives.child import Life, flow_of, table_of
 
 import thalweg as tw
+from thalweg.checkpoint.inspect import describe
 from thalweg_lab.brokers import Broker
 
 DEADLINE_S = 600.0
@@ -42,21 +43,34 @@ def workers_of(driver: psutil.Process) -> list[psutil.Process]:
 # -- inputs -----------------------------------------------------------------------------------------------
 
 
-def fill_topics(broker: Broker, topic: str, events: Sequence[flows.Event], rates: Any = ()) -> None:
-    """Makes the topics of the inputs; each lane is a partition."""
-    for name, partitions in ((topic, flows.LANES), (f"{topic}-rates", 1)):
-        broker.create(name, partitions)
-    for place, event in enumerate(events):
-        if place == len(events) - flows.LANES:
-            broker.flush()  # see lab/thalweg_lab/brokers.py
-        value = b'{"n":%d,"user":"%s","at":%d}' % (event.n, event.user.encode(), event.at)
-        broker.send(topic, value, event.lane, timestamp=event.at // 1_000)
-    for place, rate in enumerate(rates):
-        if place == len(rates) - 1:
-            broker.flush()
-        value = json.dumps(rate._asdict()).encode()
-        broker.send(f"{topic}-rates", value, timestamp=rate.at // 1_000)
-    broker.flush()
+def make_topics(broker: Broker, topic: str) -> None:
+    """The topics of the inputs; each lane is a partition."""
+    broker.create(topic, flows.LANES)
+    broker.create(f"{topic}-rates", 1)
+
+
+def send_events(broker: Broker, topic: str, events: Sequence[flows.Event]) -> None:
+    """Sends rows behind those that are there."""
+    values = [b'{"n":%d,"user":"%s","at":%d}' % (e.n, e.user.encode(), e.at) for e in events]
+    _send(broker, topic, [(e.lane, e.at, value) for e, value in zip(events, values, strict=True)])
+
+
+def send_rates(broker: Broker, topic: str, rates: Sequence[flows.Rate]) -> None:
+    """Sends rows behind those that are there."""
+    values = [json.dumps(rate._asdict()).encode() for rate in rates]
+    _send(
+        broker, f"{topic}-rates", [(0, r.at, value) for r, value in zip(rates, values, strict=True)]
+    )
+
+
+def _send(broker: Broker, topic: str, messages: Sequence[tuple[int, int, bytes]]) -> None:
+    """The last message of each partition goes by itself, see lab/thalweg_lab/brokers.py."""
+    last = {lane: place for place, (lane, _, _) in enumerate(messages)}
+    first = [one for place, one in enumerate(messages) if last[one[0]] != place]
+    for part in (first, [messages[place] for place in sorted(last.values())]):
+        for lane, at, value in part:
+            broker.send(topic, value, lane, timestamp=at // 1_000)
+        broker.flush()
 
 
 def write_files(folder: Path, name: str, rows: Sequence[Any], files: int) -> None:
@@ -94,8 +108,8 @@ def living(life: Life) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def to_the_end(life: Life) -> None:
-    """Runs until the process ends by itself; not at all where one has."""
-    if said(life).endswith("ended\n"):
+    """Runs until the process ends by itself; not at all where the input has ended in an earlier one."""
+    if Path(life.folder, "ckpt").is_dir() and describe(f"{life.folder}/ckpt").finished:
         return
     with living(life) as process:
         assert process.wait(DEADLINE_S) == 0, said(life)
@@ -128,6 +142,22 @@ def killed(
         code = process.wait()
     assert code in (0, -signal.SIGKILL) or victims is not None, said(life)
     return not said(life).endswith("ended\n")
+
+
+def killed_often(life: Life, draw: random.Random, kills: int, **how: Any) -> int:
+    """Kills processes that run with other numbers each; gives how many were at work."""
+    done = 0
+    while done < kills and killed(any_numbers(life, draw), draw, **how):
+        done += 1
+    return done
+
+
+def any_numbers(life: Life, draw: random.Random) -> Life:
+    """The same with other threads, slots and chunks."""
+    return life._replace(
+        threads=draw.choice((1, 2)), slots=draw.choice((1, 2, 3)),
+        chunk_rows=draw.choice((300, 1_000, 4_096)),
+    )  # fmt: skip
 
 
 def _bereave(life: Life, process: subprocess.Popen[bytes], victims: Victims) -> None:
