@@ -251,14 +251,15 @@ def everyday(
 def kafka(
     quick: Quick = False,
     messages: Annotated[int, typer.Option(min=1_000, help="Messages in the topic.")] = 1_000_000,
+    spark: Annotated[bool, typer.Option("--spark", help="Also on Spark.")] = False,
     out: Out = None,
 ) -> None:
-    """From Kafka to a running sum by key, beside what confluent-kafka alone reads."""
+    """From Kafka to a running sum by key and to sessions in Delta, beside what confluent-kafka alone reads."""
     from thalweg_lab.kafka_log import kafka_log
 
     report = _report("kafka", out)
     size, repeats = (100_000, 1) if quick else (messages, 3)
-    report.finish(kafka_log(report, size, repeats))
+    report.finish(kafka_log(report, size, repeats, spark=spark))
 
 
 def soak(

@@ -161,10 +161,14 @@ def any_numbers(life: Life, draw: random.Random) -> Life:
 
 
 def _bereave(life: Life, process: subprocess.Popen[bytes], victims: Victims) -> None:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        for one in victims(psutil.Process(process.pid)):
-            with contextlib.suppress(psutil.NoSuchProcess):
+    """Kills some of its processes as soon as there are such; it must end by itself."""
+    died = 0
+    while not died and process.poll() is None:
+        with contextlib.suppress(psutil.NoSuchProcess):  # some come and go while they are listed
+            for one in victims(psutil.Process(process.pid)):
                 one.kill()
+                died += 1
+        time.sleep(0.01)
     assert process.wait(DEADLINE_S) in (0, 1), said(life)
 
 
