@@ -279,14 +279,33 @@ def everyday(
 def kafka(
     quick: Quick = False,
     messages: Annotated[int, typer.Option(min=1_000, help="Messages in the topic.")] = 1_000_000,
+    spark: Annotated[bool, typer.Option("--spark", help="Also on Spark.")] = False,
     out: Out = None,
 ) -> None:
-    """From Kafka to a running sum by key, beside what confluent-kafka alone reads."""
+    """From Kafka to a running sum by key and to sessions in Delta, beside what confluent-kafka alone reads."""
     from thalweg_lab.kafka_log import kafka_log
 
     report = _report("kafka", out)
     size, repeats = (100_000, 1) if quick else (messages, 3)
-    report.finish(kafka_log(report, size, repeats))
+    report.finish(kafka_log(report, size, repeats, spark=spark))
+
+
+def soak(
+    minutes: Annotated[float, typer.Option(min=0.1, help="How long.")] = 30.0,
+    rate: Annotated[int, typer.Option(min=1, help="Rows a second.")] = 5_000,
+    users: Annotated[int, typer.Option(min=1, help="Keys.")] = 20_000,
+    every: Annotated[str, typer.Option(help="Between two commits.")] = "1 second",
+    kafka: Annotated[
+        bool, typer.Option("--kafka", help="Rows come from a broker, not from this process.")
+    ] = False,
+    out: Out = None,
+) -> None:
+    """A durable flow over a live source for a long time: memory, and how late rows are."""
+    from thalweg_lab.soak import Soak
+
+    report = _report("soak", out)
+    bench = Soak(report, minutes=minutes, rate=rate, users=users, every=every, kafka=kafka)
+    report.finish(bench.all())
 
 
 def tables(
@@ -316,7 +335,18 @@ def peers(context: typer.Context) -> None:
 
 def register(group: typer.Typer) -> None:
     """Adds the experiments to the group ``thalweg bench``."""
-    for function in (prasaad, streams, haren, cstream, elastic, caneill, everyday, kafka, tables):
+    for function in (
+        prasaad,
+        streams,
+        haren,
+        cstream,
+        elastic,
+        caneill,
+        everyday,
+        kafka,
+        soak,
+        tables,
+    ):
         group.command(function.__name__)(told(_never_silent(function)))
     group.command("figures")(told(figures))
     group.command("spark-queries")(told(_never_silent(spark_queries)))
