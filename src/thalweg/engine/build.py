@@ -311,6 +311,7 @@ class Builder:
             node.record,
             self._sources.get((node.index, "process")),
             self._sources.get((node.index, "on_timer")),
+            told=node.process,
         )
 
     def key(self, node: Keyed) -> KeyFunction | None:

@@ -24,6 +24,7 @@ from thalweg.compiler.runtime.arena import ARENA_WORDS
 from thalweg.compiler.runtime.lookup import RANGE_WIDTH
 from thalweg.compiler.text.use import text_use_lines
 from thalweg.flow.fields.field_types import Kind
+from thalweg.flow.operators.functions import Function
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import StateSpec
 from thalweg.times import NEVER
@@ -67,7 +68,8 @@ OUT_WORDS: Final = 4
 class KeyedSpec:
     """What a keyed operator is made of; ``process`` and ``on_timer`` are frozen functions.
 
-    ``process_source`` and ``on_timer_source`` are what the driver captured (None: captured now).
+    ``process_source`` and ``on_timer_source`` are what the driver captured (None: captured now); ``told`` is what
+    messages name in place of ``process``.
     """
 
     name: str
@@ -79,6 +81,7 @@ class KeyedSpec:
     out: Schema | None
     process_source: FunctionSource | None = None
     on_timer_source: FunctionSource | None = None
+    told: Function | None = None
 
     @property
     def timer(self) -> str | None:
