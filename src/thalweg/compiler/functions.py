@@ -258,7 +258,7 @@ class ModuleFunction(ListResults):
             self._put_emit(self._fields(parts))
             return
         if isinstance(node, ast.Call) and (source := self.passed_through(node)) is not None:
-            args = self._arguments(source, node)
+            args = self.call_arguments(source, node)
             emit = dataclasses.replace(self.emit, lists=False)
             name, _ = write_function(self.unit, source, [one.type for one in args], emit, "emit")
             self.put(f"_n = {name}({', '.join([*(one.code for one in args), '_x', '_n'])})")
@@ -359,12 +359,12 @@ class ModuleFunction(ListResults):
     # -- calls -----------------------------------------------------------------------------------
 
     def call_function(self, source: FunctionSource, node: ast.Call) -> Expr:
-        args = self._arguments(source, node)
+        args = self.call_arguments(source, node)
         name, result = write_function(self.unit, source, [one.type for one in args], None, "value")
         codes = [one.code for one in args] + ["_a"] * (name in self.unit.with_arena)
         return Expr(f"{name}({', '.join(codes)})", result)
 
-    def _arguments(self, source: FunctionSource, node: ast.Call) -> list[Expr]:
+    def call_arguments(self, source: FunctionSource, node: ast.Call) -> list[Expr]:
         """The arguments of a call in the order of the parameters."""
         if source.reason:
             self.refuse(f"calls {source.name}: {source.reason}")
