@@ -109,7 +109,7 @@ class NextRowRules:
         self._sides = sides
         self._combine = combine
         self._out = out
-        self._within = _LAST if within is None else within
+        self.within = _LAST if within is None else within
         self._nearest = nearest
 
     def process(self, state: Any, row: Any) -> list[Any]:
@@ -145,6 +145,8 @@ class NextRowRules:
                 stays.append(left)
         state.left = stays
         state.timer = self._timer(state)
+        if not (state.left or state.right):
+            drop(state)
         return made
 
     def _give(self, left: Any, right: Any | None) -> list[Any]:
@@ -153,21 +155,21 @@ class NextRowRules:
 
     def _before(self, left: Any, rights: Sequence[Any]) -> Any | None:
         """The row of the right before it, if it is near enough."""
-        if not self._nearest or not rights or left[-1] - rights[-1][-1] > self._within:
+        if not self._nearest or not rights or left[-1] - rights[-1][-1] > self.within:
             return None
         return rights[-1]
 
     def _chosen(self, left: Any, rights: Sequence[Any], after: Any) -> Any | None:
         """Its match, now that the row behind it is there."""
         before, gap = self._before(left, rights), after[-1] - left[-1]
-        if gap > self._within or (before is not None and left[-1] - before[-1] <= gap):
+        if gap > self.within or (before is not None and left[-1] - before[-1] <= gap):
             return before
         return after
 
     def _end(self, left: Any, rights: Sequence[Any]) -> int:
         """The last time of a row of the right that could be its match."""
         before = self._before(left, rights)
-        reach = self._within if before is None else min(self._within, left[-1] - before[-1] - 1)
+        reach = self.within if before is None else min(self.within, left[-1] - before[-1] - 1)
         return int(min(left[-1] + reach, _LAST))
 
     def _timer(self, state: Any) -> int:
