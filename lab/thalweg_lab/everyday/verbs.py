@@ -85,7 +85,9 @@ def loop_windows(
     end = None
     for row in rows:
         if end is None or row.ts >= end:
-            out += [Window(key, end - HOURS, end, result(one)) for key, one in sorted(states.items())]  # type: ignore[operator]
+            out += [
+                Window(key, end - HOURS, end, result(one)) for key, one in sorted(states.items())
+            ]  # type: ignore[operator]
             states, end = {}, (row.ts // HOURS + 1) * HOURS
         state = states.get(row.symbol)
         if state is None:
@@ -177,6 +179,8 @@ def _window(
     step: Callable[[Any, Tick], Any],
     result: Callable[[Any], Any],
     check: str = "start",
+    *,
+    exact: bool = True,
 ) -> Everyday:
     return Everyday(
         title,
@@ -185,6 +189,7 @@ def _window(
         lambda rows: loop_windows(init, step, result, rows),
         check,
         None,
+        exact,
     )
 
 
@@ -198,6 +203,8 @@ def _asof(title: str, direction: Any, loop: Callable[[Iterable[Tick]], list[Any]
         loop,
         "price",
         None,
+        # The plain loop over all rows gives the nearest in the order of the trades.
+        direction != "nearest",
     )
 
 
@@ -228,6 +235,7 @@ EVERYDAY: Final = {
         list,
         lambda held, row: held.append(row.venue),
         lambda held: held[-LAST:],
+        exact=False,
     ),
     "ties": _window(
         "window: top 5 rows with ties",
@@ -235,6 +243,7 @@ EVERYDAY: Final = {
         list,
         put_in_order,
         lambda best: best,
+        exact=False,
     ),
     "hll": _window(
         "window: about how many texts (HyperLogLog)",

@@ -10,10 +10,10 @@ from thalweg.checks import known_keywords_of, require_text
 from thalweg.flow import added
 from thalweg.flow.generics import Other, Out, Row
 from thalweg.flow.join_parts import (
+    TaggedRows,
     check_order,
     combining_rows,
     event_time,
-    TaggedRows,
     flat,
     key_pairs,
     not_negative,

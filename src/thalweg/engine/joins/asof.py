@@ -112,4 +112,3 @@ class ColumnAsof(ColumnJoin):
         has = numbers >= 0
         made = super()._rows(side, numbers[has])
         return made if has.all() else (next(made) if one else None for one in has.tolist())
-

@@ -147,9 +147,7 @@ class NextRows:
         """These fields of held rows."""
         return self._held[side].take(numbers, tuple(places))
 
-    def columns(
-        self, left: Int64s, right: Int64s, fields: Sequence[Sequence[int]]
-    ) -> list[Column]:
+    def columns(self, left: Int64s, right: Int64s, fields: Sequence[Sequence[int]]) -> list[Column]:
         """Fields of both sides by match, those of the right null where there is none (-1)."""
         lefts = self._held[0].take(left, tuple(fields[0])).columns
         has = right >= 0

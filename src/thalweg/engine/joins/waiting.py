@@ -17,8 +17,8 @@ from thalweg.columns.chunks import Int64s
 from thalweg.jit import njit
 from thalweg.times import NEVER
 
-#: Planes of the keys: the first and last row of the left that waits (-1: none), the last row of the right (-1: none) and
-#: its time, and whether the key's state is another one since it was saved.
+#: Planes of the keys: the first and last row of the left that waits (-1: none), the last row of the right (-1: none)
+#: and its time, and whether the key's state is another one since it was saved.
 _FIRST: Final = 0
 _LAST: Final = 1
 _RIGHT: Final = 2
@@ -47,8 +47,10 @@ _ROOM: Final = 1024
 
 
 class Matches(NamedTuple):
-    """By row of the left that leaves: the place of the row with which it does (-1: at a time), the time, its number, and
-    that of its match on the right (-1: none)."""
+    """By row of the left that leaves: with which row of the step (-1: at a time), when, its number, that of its match.
+
+    A match of -1 is none.
+    """
 
     places: Int64s
     times: Int64s
@@ -122,9 +124,7 @@ class Waiting:
         left, right = rows
         return [self._lefts[_KEY][left], self._rights[right]]
 
-    def hold(
-        self, side: int, keys: Int64s, times: Int64s, changed: Int64s, key_count: int
-    ) -> None:
+    def hold(self, side: int, keys: Int64s, times: Int64s, changed: Int64s, key_count: int) -> None:
         """Holds rows without a look for matches; those of the right first."""
         self._make_room(keys, np.full(len(keys), side), key_count)
         first = int(self.counts[side])
@@ -134,7 +134,9 @@ class Waiting:
             self._rights[numbers] = keys
             self._keys[_RIGHT, keys], self._keys[_SEEN, keys] = numbers, times
         else:
-            _hold(self._keys, self._lefts, self._heap, self.counts, numbers, keys, times, self._within)
+            _hold(
+                self._keys, self._lefts, self._heap, self.counts, numbers, keys, times, self._within
+            )
         np.maximum.at(self._keys[_CHANGED], keys, changed)
 
     @property
@@ -188,9 +190,7 @@ def _near(keys: Int64s, key: int, time: int, within: int) -> int:
 
 
 @njit
-def _find(
-    found: Int64s, counts: Int64s, place: int, time: int, left: int, right: int
-) -> None:
+def _find(found: Int64s, counts: Int64s, place: int, time: int, left: int, right: int) -> None:
     at = counts[_FOUND]
     found[0, at] = place
     found[1, at] = time
@@ -320,9 +320,7 @@ def _hold(
 
 @njit
 def _is_before(heap: Int64s, a: int, b: int) -> bool:
-    return bool(
-        heap[0, a] < heap[0, b] or (heap[0, a] == heap[0, b] and heap[1, a] < heap[1, b])
-    )
+    return bool(heap[0, a] < heap[0, b] or (heap[0, a] == heap[0, b] and heap[1, a] < heap[1, b]))
 
 
 @njit
