@@ -223,7 +223,7 @@ def spark_queries(
 def everyday(
     quick: Quick = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="Of the ten functions; all of them by default.")
+        list[str] | None, typer.Option(help="Of the functions and verbs; all by default.")
     ] = None,
     keys: Annotated[list[str] | None, typer.Option(help="int or text; both by default.")] = None,
     rows: Annotated[
@@ -244,15 +244,14 @@ def everyday(
     ] = None,
     out: Out = None,
 ) -> None:
-    """Ten everyday functions by default and by settings, against a plain loop and what one would use instead."""
+    """Ten everyday functions and some verbs by default and by settings, against a plain loop and what one would use."""
     from thalweg.errors import BuildError
-    from thalweg_lab.everyday.bench import Everyday, machine, put
+    from thalweg_lab.everyday.bench import TITLES, Everyday, machine, put
     from thalweg_lab.everyday.bench import markdown as table
-    from thalweg_lab.everyday.functions import EVERYDAY
     from thalweg_lab.everyday.ways import IN_PROCESS, WAYS
 
     for what, given, known in (
-        ("only", only, EVERYDAY),
+        ("only", only, TITLES),
         ("keys", keys, ("int", "text")),
         ("way", way, WAYS),
     ):
@@ -262,7 +261,7 @@ def everyday(
     report = _report("everyday", out)
     bench = Everyday(
         report,
-        names=only or list(EVERYDAY),
+        names=only or list(TITLES),
         keys=keys or ("int", "text"),
         sizes=rows or ((200_000,) if quick else (200_000, 1_000_000, 5_000_000)),
         ways=way or (list(WAYS) if spark else IN_PROCESS),
