@@ -100,9 +100,11 @@ _MANY: Final = 1 << 60
 @shared
 def _begin_visit(mem: Int64s, w: int, me: int, op: int, helping: bool) -> bool:
     o = op_at(mem, op)
-    if mem[o + NEEDS_TOKEN] and not take_token(mem, w, me, op, load(mem, o + BUSY) == 0):
-        return False
+    # It counts as in the operator before it asks for the token: of two that come at once one sees the other.
     if add(mem, o + BUSY, 1) >= mem[o + LIMIT]:
+        add(mem, o + BUSY, -1)
+        return False
+    if mem[o + NEEDS_TOKEN] and not take_token(mem, w, me, op):
         add(mem, o + BUSY, -1)
         return False
     if mem[o + KIND] == STATEFUL:
