@@ -21,6 +21,7 @@ from thalweg.columns.chunks import Chunk
 from thalweg.engine.base import UnitsEngine
 from thalweg.engine.build import Prepared
 from thalweg.engine.contract import CHUNK_ROWS, Leaving
+from thalweg.engine.interpreted_keyed import InterpretedKeyed
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.engine.units import Counts, Given, Moment
 from thalweg.errors import ThalwegError
@@ -130,7 +131,7 @@ class ParallelEngine(UnitsEngine):
         self.submitter = int(self.mem[op_at(self.mem, self.source) + at.SUBMITTER])
         self._step_size = StepSize(
             self.mem, [task.spec.partitions for task in self.tasks], source=self.source,
-            submitter=self.submitter, step_ms=self.options.step_ms,
+            submitter=self.submitter, step_ms=self.options.step_ms, may_wait=self.may_wait,
             by_batches=self._by_batches or any(isinstance(node, (Batches, MapAsync)) for node in self.plan.nodes),
         )  # fmt: skip
         self._share_bounds()
@@ -142,7 +143,7 @@ class ParallelEngine(UnitsEngine):
         dedicated = self.options.threading == "dedicated"
         return Reserve.exactly(
             [specs],
-            workers=len(specs) if dedicated else self.options.threads,
+            workers=len(specs) if dedicated else self.options.most_threads,
             refs=self.refs,
             clocks=self.clock_count,
         )
@@ -161,6 +162,11 @@ class ParallelEngine(UnitsEngine):
             for task in self.tasks[1:]
             if not task.leaves
         )
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether Python runs a function of the user's, which may sleep or ask somebody."""
+        return any(task.spec.needs_token for task in self.tasks[1:] if not task.leaves)
 
     @property
     def beside(self) -> ParallelEngine:
@@ -208,6 +214,7 @@ class ParallelEngine(UnitsEngine):
     ) -> Leaving:
         """Submits a step, as soon as there is room; gives what has left since the last call."""
         self.workers.start()
+        self.workers.occupancy.feeds()
         self._step_size.count(sum(map(len, given.values())))
         bundle: Bundle = {**given, **(arriving or {})}
         handle = self._new_handle()
@@ -408,8 +415,10 @@ class ParallelEngine(UnitsEngine):
     # -- making ---------------------------------------------------------------------------------------------
 
     def _keyed(self, node: Keyed) -> KeyedUnit:
-        pieces = self.options.pieces(node.key.buckets) if node.key.fields else 1
-        made = [self._builder.keyed(node) for _ in range(pieces)]
+        made = [self._builder.keyed(node)]
+        waits = isinstance(made[0], InterpretedKeyed)
+        pieces = self.options.pieces(node.key.buckets, waits=waits) if node.key.fields else 1
+        made += [self._builder.keyed(node) for _ in range(pieces - 1)]
         return KeyedUnit(self.setting, node, made, self._builder.key(node))
 
     def _share_bounds(self) -> None:

@@ -39,6 +39,7 @@ from thalweg.workers.memory.layout import (
     FIRST_PORT,
     FIXED,
     FREE_OPS,
+    FREELY,
     HELP,
     IDLE,
     INPUTS,
@@ -66,6 +67,7 @@ from thalweg.workers.memory.layout import (
     QUEUE,
     QUEUE_KIND,
     RING,
+    RUNS_FREELY,
     S_NS,
     S_TIMED,
     SETTLED,
@@ -75,6 +77,8 @@ from thalweg.workers.memory.layout import (
     STAYING,
     STOP,
     STOPPED,
+    SUSPENDED,
+    TOKEN_HELD,
     UNITS,
     Int64s,
 )
@@ -96,9 +100,11 @@ _MANY: Final = 1 << 60
 @shared
 def _begin_visit(mem: Int64s, w: int, me: int, op: int, helping: bool) -> bool:
     o = op_at(mem, op)
-    if mem[o + NEEDS_TOKEN] and not take_token(mem, w, me, load(mem, o + BUSY) == 0):
-        return False
+    # It counts as in the operator before it asks for the token: of two that come at once one sees the other.
     if add(mem, o + BUSY, 1) >= mem[o + LIMIT]:
+        add(mem, o + BUSY, -1)
+        return False
+    if mem[o + NEEDS_TOKEN] and not take_token(mem, w, me, op):
         add(mem, o + BUSY, -1)
         return False
     if mem[o + KIND] == STATEFUL:
@@ -160,7 +166,16 @@ def _stays(mem: Int64s, w: int, me: int) -> bool:
     """Whether the visit goes on: one to a queue that never empties ends when the worker is to suspend."""
     if mem[me + UNITS] <= 0 or mem[me + BUDGET] <= 0 or mem[me + HELP] != EMPTY:
         return False
+    if mem[me + TOKEN_HELD] == RUNS_FREELY and _are_too_many(mem, mem[me + OP]):
+        return False
     return mem[me + UNITS] >= mem[me + LOOKED] and w < load(mem, ACTIVE)
+
+
+@shared
+def _are_too_many(mem: Int64s, op: int) -> bool:
+    """Whether fewer workers may run an operator's Python than are in it: it waits less than it did."""
+    o = op_at(mem, op)
+    return load(mem, o + BUSY) > max(load(mem, o + FREELY), 1)
 
 
 @shared
@@ -282,8 +297,11 @@ def _rest(mem: Int64s, me: int) -> None:
 
 @shared
 def _suspended(mem: Int64s) -> None:
-    key = prepare(mem, mem[PARKED])
-    park(mem, mem[PARKED], key, _NAP_US)
+    key = prepare(mem, mem[SUSPENDED])
+    if load(mem, STOP):
+        cancel(mem, mem[SUSPENDED])
+    else:
+        park(mem, mem[SUSPENDED], key, _NAP_US)
 
 
 @shared

@@ -27,6 +27,7 @@ from thalweg.workers.memory.layout import (
     SETTLED,
     STOP,
     SUBMITTER,
+    SUSPENDED,
     Int64s,
 )
 from thalweg.workers.memory.places import handle_at, op_at
@@ -106,6 +107,7 @@ def wait_until_settled(mem: Int64s, source: int, limit_us: int) -> bool:
 def wake_all(mem: Int64s) -> None:
     """Wakes workers, sources and who waits for the end."""
     unpark(mem, mem[PARKED])
+    unpark(mem, mem[SUSPENDED])
     for op in range(load(mem, N_OPS)):
         o = op_at(mem, op)
         if mem[o + KIND] == INGRESS:
