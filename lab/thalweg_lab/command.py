@@ -191,12 +191,11 @@ def caneill(
     ] = True,
     out: Out = None,
 ) -> None:
-    """Routing tables: locality and balance on real data, throughput on a cluster (Caneill et al., section 4)."""
+    """What Caneill et al. have no figure of: tables on later data, a hot key, costs of counting (section 4)."""
     from thalweg_lab.caneill import Caneill
 
     report = _report("caneill", out)
-    periods, pairs = (4, (300, 10_000)) if quick else (10, (100, 300, 1_000, 3_000, 10_000))
-    summary = Caneill(report, periods=periods, pairs=pairs).all()
+    summary = Caneill(report).all()
     if cluster:
         from thalweg_lab.caneill_cluster import FULL, QUICK, CaneillCluster
 
