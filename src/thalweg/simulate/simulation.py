@@ -36,7 +36,9 @@ from thalweg.simulate.result import (
 )
 from thalweg.simulate.rounds import RoundThreads
 from thalweg.simulate.sending import Reorder
+from thalweg.simulate.snapshots import simulated_snapshot
 from thalweg.simulate.workers import SimulatedMachine, ThreadModel
+from thalweg.snapshot import Snapshot
 
 #: Who says what runs next: a policy that picks, one that plans rounds, the operating system, or nobody.
 Policy = PickPolicy | RoundPolicy | Dedicated | Manual
@@ -127,6 +129,7 @@ class Simulation:
         self._model = _model(policy, machine)
         if filled:
             _fill(self._net, self._nodes, filled)
+        self._policy = type(policy).__name__
         for source in self._sources:
             self._plan_arrival(source)
             source.flush()
@@ -180,6 +183,10 @@ class Simulation:
             late=self.late(),
             rows_out=self._grain * sum(len(node.exits) // 2 for node in self._nodes if not node.ports),
         )  # fmt: skip
+
+    def snapshot(self) -> Snapshot:
+        """What it does now, as every host says it: docs/snapshot.md."""
+        return simulated_snapshot(self.graph, self.result(), self._model.level, self._policy)
 
     def result(self) -> Simulated:
         """What came of it so far."""

@@ -43,7 +43,7 @@ from thalweg.spark.failures import write_failed
 from thalweg.spark.keys.locality import Asked, KeyRouting, Routed, followed
 from thalweg.spark.keys.locality_progress import locality_progress, table_changes
 from thalweg.spark.keys.pairs import read_pairs
-from thalweg.spark.progress import RECENT, batch_progress, sum_counts
+from thalweg.spark.progress import RECENT, batch_progress, parts_of, sum_counts
 from thalweg.spark.reading import inputs as io
 from thalweg.spark.reading.planned_files import FileInputs
 from thalweg.spark.tasks.mailboxes import WORKS
@@ -96,6 +96,8 @@ class BatchRunner:
         self.sinks = sinks_of(sinks)
         self._targets = TargetWrites(write_failed)
         self.progress: collections.deque[dict[str, Any]] = collections.deque(maxlen=RECENT)
+        #: rows of the sources in all batches of this process
+        self.rows_in = 0
         self.finished = False
         self._chunk_rows = chunk_rows
         self._options = io.input_options(inputs)
@@ -165,7 +167,9 @@ class BatchRunner:
         query = query_here(self.spark)
         found = CheckpointHistory() if self.store is None else self.store.history(batch, query)
         previous = found.before
+        parts = {"began": started}
         job, routed = self._planned(frame, batch, previous, ends=ends)
+        parts["planned"] = time.perf_counter()
         places = self._placement.next_batch(job.slots)
         with self._one_machine.mailboxes(job.slots) as folder, tagged(self.spark, job.attempt):
             result = self.lowered(frame, dataclasses.replace(job, mailboxes=folder), places)
@@ -175,8 +179,10 @@ class BatchRunner:
                 if self.store is not None:
                     self._files.require_planned(self.store.spark, batch, told.reports)
                     self.store.require_alone(found, batch)
+                parts["ran"] = time.perf_counter()
                 run = query or f"{self.plan.flow}-{self._fingerprint}-{job.attempt}"
                 write(self.plan, self.sinks, result, told, Writing(batch, run, self._targets))
+                parts["written"] = time.perf_counter()
         record = self._commit(found, job, told.reports, query)
         if self._routing is not None:
             self._routing.collect(job.attempt)
@@ -188,6 +194,9 @@ class BatchRunner:
             locality=self._locality(job, routed, told.reports),
         )  # fmt: skip
         progress["threads"] = job.threads
+        progress["parts_s"] = parts_of(parts, started + wall_s)
+        progress["at_s"] = time.time()
+        self.rows_in += progress["rows"]
         changes = self._adapt(progress, table_changes(batch, routed))
         progress["slots_reason"] = self.numbers.slots_reason
         progress["changes"] = [dataclasses.asdict(one) for one in changes]

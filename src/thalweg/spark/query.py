@@ -13,16 +13,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from thalweg.brief import counted
+from thalweg.checkpoint.hosts.snapshot_file import snapshot_file
 from thalweg.checks import meant, refuse
 from thalweg.embedded import tell_dropped
+from thalweg.engine.observer import Observer
 from thalweg.errors import BuildError, CheckpointError, ThalwegError
+from thalweg.flow.failures import reason_of
 from thalweg.flow.flow import Flow
+from thalweg.metrics import MetricsServer, serve_metrics
+from thalweg.snapshot import Snapshot
 from thalweg.spark.batches import BatchRunner
 from thalweg.spark.deaths import jvm_is_gone
 from thalweg.spark.failures import cause_to_show, ending, readable, tell_once
 from thalweg.spark.patience import told_if_slow
 from thalweg.spark.reading.listing import listing_on_driver
 from thalweg.spark.scheduler import BatchPlace, Scheduler, place_for
+from thalweg.spark.snapshots import query_snapshot
 from thalweg.spark.true_progress import know
 from thalweg.times import duration
 
@@ -60,6 +66,11 @@ class Query:
         self._batch = -1
         self._running = False
         self._batch_since_s = 0.0
+        self._began_s = time.monotonic()
+        self._final: Snapshot | None = None
+        self._observer: Observer | None = None
+        #: answers scrapes; None without metrics=
+        self.metrics: MetricsServer | None = None
 
     # -- life ---------------------------------------------------------------------------------------------
 
@@ -77,7 +88,14 @@ class Query:
         )
         with listing_on_driver(self._batches.spark, self._batches.files):
             self._query = writer.start()
+        self._observe(self._batches.store.location)
         know(self)
+
+    def _observe(self, location: str) -> None:
+        """Its snapshots are beside the checkpoint, for who looks from another process."""
+        self._final = None
+        self._observer = Observer(lambda: [self], files={self._flow.name: snapshot_file(location)})
+        self._observer.start()
 
     def _run_batch(self, frame: DataFrame, batch: int) -> None:
         if self._batches.finished:
@@ -122,9 +140,10 @@ class Query:
             with self._place() as place, self._told_if_slow(0):
                 self._batches.run(self._frame, 0, ends=True, admission_wait_s=place.wait_s)
             self._tell_dropped()
-            self._batches.close()
+            self._final = self._snapshot()
+            self._ended()
         except BaseException as error:
-            self._batches.close()
+            self._ended()
             self._failure = readable(error, f"flow {self._flow.name!r}")
             raise self._failure from cause_to_show(self._failure)
 
@@ -277,6 +296,11 @@ class Query:
     def _ended(self) -> None:
         if self.is_active:
             return
+        self._final = self._final or self._snapshot()
+        if self._observer is not None:
+            self._observer.stop()
+        if self.metrics is not None:
+            self.metrics.close()
         self._batches.close()
         if self._batches.store is not None:
             self._batches.store.lease.give_back()
@@ -316,6 +340,38 @@ class Query:
     def recent_progress(self) -> list[dict[str, Any]]:
         """The progress of the last batches, oldest first."""
         return list(self._batches.progress)
+
+    def progress(self) -> Snapshot:
+        """What the query does, or did, as every host says it: docs/snapshot.md."""
+        return self._final or self._snapshot()
+
+    @property
+    def running_batch(self) -> tuple[int, float] | None:
+        """The batch that runs now, and for how many seconds it has; None between two."""
+        return (self._batch, time.time() - self._batch_since_s) if self._running else None
+
+    def serve_metrics(self, address: str | int) -> None:
+        """Answers ``/metrics`` at an address until the query ends; see :func:`thalweg.spark.start`."""
+        self.metrics = serve_metrics(address, lambda: [self.progress()])
+
+    def look(self) -> None:
+        """Nothing of it changes between two batches."""
+
+    def _snapshot(self) -> Snapshot:
+        batches, error = self._batches, self._failure
+        return query_snapshot(
+            batches.prepared, self.recent_progress, batches.counts,
+            flow=self._flow.name, status=self._how(), error="" if error is None else reason_of(error),
+            at_s=time.time(), seconds=time.monotonic() - self._began_s, rows_in=batches.rows_in,
+            slots=batches.numbers.slots, threads=batches.numbers.threads, scheduler=self._scheduler,
+        )  # fmt: skip
+
+    def _how(self) -> str:
+        if self._failure is not None:
+            return "failed"
+        if self._stopped and not self._batches.finished:
+            return "stopped"
+        return "running" if self.is_active else "ended"
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:

@@ -13,6 +13,7 @@ from thalweg.connectors.logs import Log
 from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
+from thalweg.metrics import address_of
 from thalweg.spark.arguments import (
     check,
     check_flow,
@@ -53,6 +54,7 @@ def start(
     scheduler: Scheduler | None = None,
     locality: Asked = "off",
     drop: Sequence[str] = (),
+    metrics: str | int | None = None,
 ) -> Query:
     """Starts a flow on Spark and returns its query.
 
@@ -82,6 +84,8 @@ def start(
             ``thalweg locality plan`` made.
         drop: operators that the checkpoint has and whose state may be given up, where the flow has them no more or
             cannot go on with it (docs/evolve.md).
+        metrics: an address such as ``"127.0.0.1:9464"`` at which the driver answers ``/metrics`` in Prometheus' text
+            form while the query runs (docs/metrics.md); a port alone is of this machine only.
 
     Raises:
         BuildError: names or arguments do not fit the flow.
@@ -108,6 +112,8 @@ def start(
             " inputs are a single batch"
         )
     asked = trigger_of(trigger)
+    if metrics is not None:
+        address_of(metrics)
     check_locality(locality)
     drop = names_of("start", drop)
     if drop and not (streaming and checkpoint is not None):
@@ -150,6 +156,8 @@ def start(
                 for count in {numbers.threads, numbers.most_threads}:
                     compile_all(batches.prepared, 1 if batches.waits_for_loop else count)
         query = Query(batches, flow, frame, asked, end, scheduler)
+        if metrics is not None:
+            query.serve_metrics(metrics)
         if store is None:
             query.run_now()
         else:
