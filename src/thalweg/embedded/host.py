@@ -26,6 +26,7 @@ from thalweg.connectors import (
 from thalweg.connectors.contracts import Feed
 from thalweg.connectors.names import check_names
 from thalweg.elasticity import ThreadLevels
+from thalweg.elasticity.waiting import WAITING_THREADS
 from thalweg.embedded.dropped import tell_dropped
 from thalweg.embedded.feeding import Event, Feeding
 from thalweg.embedded.generators import generators
@@ -78,25 +79,25 @@ def options_of(
     period_s: float = 10.0,
     *,
     is_alone: bool = False,
-    is_small: bool = False,
 ) -> Options | None:
     """How the run goes; None: in the thread that brings the rows.
 
     Args:
-        is_alone: one flow, which goes so, too, where only one worker would run it.
-        is_small: there is so little to do that it goes so unless something else is asked for.
+        is_alone: one flow, which goes so, too, where one worker is asked for.
     """
     if threading not in ("manual", "dedicated", "dynamic"):
         raise BuildError(
             f"threading: expected 'manual', 'dedicated' or 'dynamic', got {threading!r}"
         )
     require_seconds("", above=True, period_s=period_s)
+    is_auto = threads is None
     if threads == "auto":
         if threading != "dynamic":
             raise BuildError(
                 f"threads: 'auto' finds their number, and threading {threading!r} leaves nothing to change"
             )
         threads, controller = usable_processors(), controller or ThreadLevels()
+        is_auto = True
     if threads is not None:
         require_count("threads", threads)
         _warn_of_threads(int(threads), threading)
@@ -109,14 +110,18 @@ def options_of(
     if threading == "manual":
         return None
     count = usable_processors() if threads is None else int(threads)
+    # Who names a number gets no more; else as many as wait in functions may be there besides.
+    waiting = WAITING_THREADS if is_auto else None
     if threading == "dedicated":
         return Options(threads=count, threading="dedicated")
     if controller is not None:
-        return Options(threads=count, policy=policy, controller=controller, period_s=period_s)
+        return Options(
+            threads=count, waiting_threads=waiting, policy=policy, controller=controller, period_s=period_s
+        )  # fmt: skip
     # One worker would gain nothing over the thread that brings the rows.
-    if policy is None and ((threads is None and is_small) or (count == 1 and is_alone)):
+    if policy is None and threads is not None and count == 1 and is_alone:
         return None
-    return Options(threads=count, policy=policy)
+    return Options(threads=count, waiting_threads=waiting, policy=policy)
 
 
 def _warn_of_threads(threads: int, threading: str) -> None:
@@ -158,7 +163,8 @@ class FlowHost:
         engine_of: makes another engine than ``how`` says, with so many rows a step.
         changes: grows by what that engine changes.
         inputs_rows: where nobody has asked for threads, about how many rows come in all: then they must pay. Where
-            Python runs an operator they never do: the interpreter's lock lets one at a time run.
+            Python runs an operator they do only if it waits: the interpreter's lock lets one at a time run.
+        only_waiting: nor do they else, as there is little to do.
     """
 
     def __init__(
@@ -175,6 +181,7 @@ class FlowHost:
         engine_of: Callable[[Prepared, int], Engine] | None = None,
         changes: Sequence[Change] = (),
         inputs_rows: float | None = None,
+        only_waiting: bool = False,
     ) -> None:
         self.plan = plan
         self._changes = changes
@@ -195,17 +202,13 @@ class FlowHost:
         self._final: Snapshot | None = None
         self._is_stopped = False
         self.engine: Engine
-        try:
-            if how is None:
-                self.engine = (engine_of or _serial)(prepared, chunk_rows or CHUNK_ROWS)
-            else:
-                self.engine = self._parallel(
-                    prepared, chunk_rows, how, inputs_rows,
-                    workers=workers, priority_class=priority_class,
-                )  # fmt: skip
-        except HeldUp:
-            self.engine = _serial(prepared, chunk_rows or CHUNK_ROWS)
-            self._rows = _source_rows(chunk_rows, None)
+        if how is None:
+            self.engine = (engine_of or _serial)(prepared, chunk_rows or CHUNK_ROWS)
+        else:
+            self.engine = self._parallel(
+                prepared, chunk_rows, how, inputs_rows, only_waiting=only_waiting,
+                workers=workers, priority_class=priority_class,
+            )  # fmt: skip
         tell_lanes(self.engine, inputs)
         self._meter = Meter(prepared, self.engine)
 
@@ -216,6 +219,7 @@ class FlowHost:
         how: Options,
         rows: float | None,
         *,
+        only_waiting: bool,
         workers: Workers | None,
         priority_class: int,
     ) -> ParallelEngine:
@@ -227,14 +231,23 @@ class FlowHost:
             "priority_class": priority_class,
             "by_batches": any(isinstance(one, BatchSink) for one in self._sinks.values()),
         }  # fmt: skip
-        if rows is not None and not any(one.live for one in self._sources.values()):
-            self._rows = _source_rows(chunk_rows, None)
-            return AdaptiveEngine(prepared, rows=rows, **given)
-        engine = ParallelEngine(prepared, workers=workers, only_if_free=rows is not None, **given)
+        if rows is None:
+            engine = ParallelEngine(prepared, workers=workers, **given)
+        elif only_waiting or not any(one.live for one in self._sources.values()):
+            return self._adaptive(prepared, rows, only_waiting=only_waiting, **given)
+        else:
+            try:
+                engine = ParallelEngine(prepared, only_if_free=True, **given)
+            except HeldUp:
+                return self._adaptive(prepared, rows, only_waiting=True, **given)
         if workers is None:
             self._elastic = elastic_of(engine.workers, engine.options)
             self._owns_elastic = self._elastic is not None
         return engine
+
+    def _adaptive(self, prepared: Prepared, rows: float, **given: Any) -> AdaptiveEngine:
+        self._rows = _source_rows(given["chunk_rows"], None)
+        return AdaptiveEngine(prepared, rows=rows, **given)
 
     def run(self, stop: Event) -> Result:
         """Runs it until the inputs end, or ``stop`` is set; closes all that it has opened.
