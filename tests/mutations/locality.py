@@ -86,7 +86,7 @@ LOCALITY = [
         "locality, recent: the older span is forgotten",
         "locality/counting/recent.py",
         "            self._older, self._newer = self._joined_newer(), []\n",
-        "            self._older, self._newer = joined([*filter(None, [self._older]), *filter(None, [self._joined_newer()])]), []\n",
+        "            self._older, self._newer = self._joined_newer() or self._older, [*self._newer]\n",
         "unit/test_locality_recent.py",
     ),
     Mutation(
