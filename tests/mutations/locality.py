@@ -62,13 +62,6 @@ LOCALITY = [
         "unit/test_locality_sketch.py unit/test_locality_space_saving.py",
     ),
     Mutation(
-        "locality, statistics: a pair whose count is all error is none",
-        "locality/counting/summary.py",
-        "sure = counts.counts > counts.errors",
-        "sure = counts.counts >= counts.errors",
-        "unit/test_locality_sketch.py",
-    ),
-    Mutation(
         "locality, statistics: merged summaries have the names of all",
         "locality/counting/summary.py",
         "{name: _all_names([part.names[name] for part in parts]) for name in one.names}",

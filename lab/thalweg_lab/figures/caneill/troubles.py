@@ -67,7 +67,8 @@ def befall(lab: Lab, what: str, folder: Path) -> Trouble:
     """Runs batches on a cluster that something happens to; tables are made anew all the while."""
     from thalweg import spark as ts
 
-    lab.resize(_WORKERS - 1 if what == "worker added" else _WORKERS)
+    workers = _WORKERS - 1 if what == "worker added" else _WORKERS
+    lab.resize(workers)
     folder.mkdir()
     given = folder / "in"
     given.mkdir()
@@ -78,7 +79,7 @@ def befall(lab: Lab, what: str, folder: Path) -> Trouble:
     source = ts.files(str(given), format="parquet", max_files_per_trigger=1)
     query = ts.start(
         make_flow(_PADDING), {"pairs": source}, {"counts": sink}, checkpoint=str(folder / "checkpoint"),
-        slots="auto" if what == "worker added" else _WORKERS, locality=online,
+        slots=workers, locality=online,
     )  # fmt: skip
     happened: list[int | None] = []
     try:
@@ -94,6 +95,8 @@ def befall(lab: Lab, what: str, folder: Path) -> Trouble:
             query.process_all_available()
             if batch == _MIDDLE:
                 lab.wait_for_executors()
+                if workers < _WORKERS:
+                    query.rescale(slots=_WORKERS)
         said = [one for one in query.recent_progress if one["rows"]]
     finally:
         lab.limit(None)
