@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import threading
 from collections.abc import Callable
@@ -23,14 +24,14 @@ def show_live(progress: Callable[[], Snapshot]) -> threading.Thread | None:
 
     Returns the thread; None where the run has ended already.
     """
-    from IPython.display import HTML, display  # only a notebook calls this
+    notebook: Any = importlib.import_module("IPython.display")  # only a notebook calls this
 
     first = progress()
-    shown: Any = display(HTML(card(first)), display_id=True)
+    shown: Any = notebook.display(notebook.HTML(card(first)), display_id=True)
     if first.status != "running" or shown is None:
         return None
     follower = threading.Thread(
-        target=_follow, args=(progress, lambda text: shown.update(HTML(text))),
+        target=_follow, args=(progress, lambda text: shown.update(notebook.HTML(text))),
         name="thalweg-card", daemon=True,
     )  # fmt: skip
     follower.start()
