@@ -10,12 +10,17 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from thalweg.printing import say
-from thalweg_lab.figures.caneill.cluster import measured
+from thalweg_lab.figures.caneill.cluster import befallen, measured
 from thalweg_lab.figures.caneill.runs import Batch, CaneillSetting, Found, network_of
+from thalweg_lab.figures.caneill.troubles import TROUBLES
 from thalweg_lab.measure import LabReport
 
 #: kB a tuple where the padding comes from the source.
 _LARGE: Final = 12
+
+#: The rate that ``Size.batch_mb`` is meant for; on faster links batches are larger, up to so many MB.
+_USUAL_GBIT_S: Final = 0.1
+_MOST_MB: Final = 240.0
 
 _Rows: TypeAlias = list[dict[str, Any]]
 
@@ -29,6 +34,7 @@ class Size(NamedTuple):
         counting: kB a tuple where the cost of counting is measured.
         batches: measured ones of a way.
         turns: batches of each way, where the cost of counting is measured.
+        links: rates of the links that a table is compared at, of all or of each in turn; none: on no network of ours.
     """
 
     batch_mb: float
@@ -36,10 +42,13 @@ class Size(NamedTuple):
     counting: tuple[int, ...]
     batches: int
     turns: int
+    links: tuple[float | tuple[float, ...], ...] = ()
 
 
-QUICK: Final = Size(12.0, (0.1,), (4,), batches=2, turns=2)
-FULL: Final = Size(24.0, (1.0, 0.1), (0, 4), batches=3, turns=60)
+QUICK: Final = Size(12.0, (0.1,), (4,), batches=2, turns=2, links=(0.1, (0.1, 0.02)))
+FULL: Final = Size(
+    24.0, (1.0, 0.1), (0, 4), batches=3, turns=60, links=(1.0, 0.1, (0.1, 0.02))
+)  # fmt: skip
 
 
 class CaneillCluster:
@@ -56,7 +65,46 @@ class CaneillCluster:
 
     def all(self) -> str:
         """Runs every experiment; the summary."""
-        return f"caneill on a cluster: {self.source()}; {self.costs()}"
+        parts = (self.source, self.costs, self.rates, self.troubles)
+        return f"caneill on a cluster: {'; '.join(filter(None, (part() for part in parts)))}"
+
+    def rates(self) -> str:
+        """What a table gives at each rate of the links, and where one link is slower than the others."""
+        rows: _Rows = []
+        for rate in self._size.links:
+            ways = ("hashed", "table")
+            slowest = min(rate) if isinstance(rate, tuple) else rate
+            batch_mb = min(self._size.batch_mb * max(1.0, slowest / _USUAL_GBIT_S), _MOST_MB)
+            batches = self._size.batches
+            setting = CaneillSetting(
+                2, ways, _LARGE * 1_000, batch_mb, gbit_s=rate, batches=batches
+            )
+            rows += _compared(setting, measured(setting, say))
+        if rows:
+            self._report.add("cluster: by the rate of the links", rows)
+        told = [
+            f"{row['network']} {row['ratio']:.2f}x" for row in rows if row["routing"] == "table"
+        ]
+        return f"a table by hashing: {', '.join(told)}" if told else ""
+
+    def troubles(self) -> str:
+        """A link that is down, a worker killed, a worker that joins: whether the output is that of one process."""
+        if not self._size.links:
+            return ""
+        found = [befallen(what, say) for what in TROUBLES]
+        self._report.add(
+            "cluster: what befalls hosts in mid-batch",
+            [
+                {
+                    "what": one.what, "in batch": str(one.in_batch), "it took s": one.seconds, "others s": one.usual_s,
+                    "executors": _arrow(one.executors), "slots": _arrow(one.slots), "output rows": one.rows,
+                    "as one process": "yes" if one.is_exact else "NO",
+                }
+                for one in found
+            ],
+        )  # fmt: skip
+        wrong = [one.what for one in found if not one.is_exact]
+        return f"WRONG output: {', '.join(wrong)}" if wrong else "exact output through all of it"
 
     def source(self) -> str:
         """The padding comes from one source task, so that the first hop carries it, too."""
@@ -90,6 +138,10 @@ class CaneillCluster:
         counting = [row for row in rows if row["way"] == "counting"]
         said = ", ".join(f"{row['padding']} {row['CPU to hashed']:.2f}x" for row in counting)
         return f"CPU time of counting by none: {said}"
+
+
+def _arrow(both: tuple[int, int]) -> str:
+    return f"{both[0]} → {both[1]}"
 
 
 def costs_of(padding: str, found: Found) -> _Rows:

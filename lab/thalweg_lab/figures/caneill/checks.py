@@ -15,7 +15,7 @@ SLOTS: Final = 6
 
 def wins(what: str, better: float, worse: float, by: float = 1.0) -> ShapeCheck:
     """One is more than ``by`` times the other."""
-    return ShapeCheck(what, better > by * worse, f"{better:,.3g} against {worse:,.3g}")
+    return ShapeCheck(what, better > by * worse, f"{number(better)} against {number(worse)}")
 
 
 def rises(what: str, values: Sequence[float], slack: float = 0.0) -> ShapeCheck:
@@ -26,9 +26,15 @@ def rises(what: str, values: Sequence[float], slack: float = 0.0) -> ShapeCheck:
 
 def within(what: str, value: float, low: float, high: float) -> ShapeCheck:
     """A number is between two others."""
-    return ShapeCheck(what, low <= value <= high, f"{value:.3g} (from {low:g} to {high:g})")
+    found = f"{number(value)} (from {number(low)} to {number(high)})"
+    return ShapeCheck(what, low <= value <= high, found)
 
 
 def shown(values: Sequence[float]) -> str:
     """Numbers in a row."""
-    return ", ".join(f"{one:,.3g}" for one in values)
+    return ", ".join(map(number, values))
+
+
+def number(value: float) -> str:
+    """Three digits, and all of those before the point."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

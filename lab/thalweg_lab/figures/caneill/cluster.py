@@ -16,6 +16,7 @@ import thalweg
 from thalweg_lab import network
 from thalweg_lab.figures.caneill import runs
 from thalweg_lab.figures.caneill.runs import CaneillSetting, Found, found_of
+from thalweg_lab.figures.caneill.troubles import Trouble, trouble_of
 from thalweg_lab.figures.contract import CannotMeasureHere, Progress
 
 _STOP_S: Final = 30.0
@@ -30,9 +31,23 @@ def measured(setting: CaneillSetting, tell: Progress) -> Found:
         RuntimeError: with what the process said, where it failed.
     """
     require_cluster(needs_rates=setting.gbit_s is not None)
+    return found_of(_process().ask(setting, tell))
+
+
+def befallen(what: str, tell: Progress) -> Trouble:
+    """What comes of one of :data:`thalweg_lab.figures.caneill.troubles.TROUBLES`.
+
+    Raises:
+        CannotMeasureHere, RuntimeError: as :func:`measured`.
+    """
+    require_cluster(needs_rates=True)
+    return trouble_of(_process().ask(what, tell))
+
+
+def _process() -> _ClusterProcess:
     if not _held or not _held[0].is_alive:
         _held[:] = [_ClusterProcess()]
-    return found_of(_held[0].ask(setting, tell))
+    return _held[0]
 
 
 def require_cluster(*, needs_rates: bool) -> None:
@@ -81,17 +96,16 @@ class _ClusterProcess:
         """Whether it can be asked."""
         return self._child.poll() is None
 
-    def ask(self, setting: CaneillSetting, tell: Progress) -> dict[str, Any]:
+    def ask(self, asked: CaneillSetting | str, tell: Progress) -> Any:
         """What it finds; when this process is interrupted, it ends, too."""
         assert self._child.stdin is not None and self._child.stdout is not None
         try:
-            self._child.stdin.write(json.dumps(setting) + "\n")
+            self._child.stdin.write(json.dumps(asked) + "\n")
             self._child.stdin.flush()
             for line in self._child.stdout:
                 said = json.loads(line)
                 if "found" in said:
-                    found: dict[str, Any] = said["found"]
-                    return found
+                    return said["found"]
                 tell(said["say"])
         except BrokenPipeError:
             pass

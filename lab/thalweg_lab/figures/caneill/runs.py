@@ -34,6 +34,7 @@ from thalweg_lab.figures.caneill.flow import (
     make_flow,
     worst_table,
 )
+from thalweg_lab.figures.caneill.troubles import befall
 
 if TYPE_CHECKING:
     from thalweg.spark import Query
@@ -437,13 +438,19 @@ def _answer(**said: Any) -> None:
 
 
 def main() -> None:
-    """Answers settings until there are no more."""
+    """Answers settings, and names of troubles, until there are no more."""
     first = sys.stdin.readline()
     if not first:
         return
-    with open_lab(setting_of(first).workers, lambda text: _answer(say=text)) as lab:
+    workers = 3 if isinstance(json.loads(first), str) else setting_of(first).workers
+    with open_lab(workers, lambda text: _answer(say=text)) as lab:
         for line in itertools.chain([first], sys.stdin):
-            _answer(found=lab.measure(setting_of(line)))
+            asked = json.loads(line)
+            if isinstance(asked, str):
+                place = Path(tempfile.mkdtemp(dir=lab.folder))
+                _answer(found=befall(lab, asked, place / "run"))
+            else:
+                _answer(found=lab.measure(setting_of(line)))
 
 
 if __name__ == "__main__":

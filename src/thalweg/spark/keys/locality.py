@@ -56,9 +56,9 @@ from thalweg.locality.reconfiguration import (
     WriteTable,
 )
 from thalweg.locality.triggers import Decision, History, Propose
-from thalweg.locality.turns import Turn
 from thalweg.plan.plan import Plan
 from thalweg.spark.keys.counting import ToldParam, top_keys
+from thalweg.spark.keys.drift import DriftSigns
 from thalweg.spark.keys.new_keys import NewKeysOfBatches, Placing
 from thalweg.spark.keys.pairs import ReadPairs
 
@@ -68,8 +68,6 @@ log = logging.getLogger("thalweg")
 Asked: TypeAlias = Literal["off", "online"] | str | os.PathLike[str] | Propose
 #: The entry of a commit record that names the epoch of the next batch.
 FOLLOWS: Final = "routing"
-#: Statistics are looked at every so many batches.
-LOOK: Final = 5
 #: Keys of each operator that progress shows.
 TOP: Final = 3
 
@@ -181,7 +179,7 @@ class KeyRouting:
         #: takes what tasks count; None where nobody wants to know
         learns = propose is not None and not isinstance(propose, Fixed)
         self.told: Any = context.accumulator([], ToldParam()) if learns else None
-        self._turn = propose.turn if isinstance(propose, Online) else Turn(batches=1)
+        self._signs = DriftSigns(propose) if isinstance(propose, Online) else None
         self._recent = (propose if isinstance(propose, Online) else Online()).recent_counts()
         #: what the manager was told last, and what the table of now was made from
         self._shown: KeySummary | None = None
@@ -296,7 +294,9 @@ class KeyRouting:
         return self._new_keys.place(read_pairs(self._new_keys.reads), table, previous)
 
     def measured(self, routed: Routed, progress: Mapping[str, Any]) -> str:
-        """Takes what a batch has cost; what is done with new keys, and why, where that is tried out."""
+        """Takes what a batch reports; what is done with new keys, and why, where that is tried out."""
+        if self._signs is not None:
+            self._signs.batch_done(progress["rows"], progress["locality"])
         if self._trial is None:
             return ""
         self._trial.batch_done(_look(routed, progress))
@@ -328,6 +328,8 @@ class KeyRouting:
                 case ResetStatistics():
                     self._learnt, self._batches, self._rows = self._shown, 0, 0
                     self._recent.clear()
+                    if self._signs is not None:
+                        self._signs.new_table()
                 case PruneTables():
                     for epoch in set(epochs(self._fs, self._root)) - action.keep:
                         delete(self._fs, join(self._root, table_path(epoch)))
@@ -359,9 +361,10 @@ class KeyRouting:
     def _is_due(self) -> bool:
         if self.told is None:
             return True
-        look = min(LOOK, self._turn.batches or LOOK)
-        by_rows = self._turn.rows is not None and self._rows >= self._turn.rows
-        return bool(self._recent) and (by_rows or self._batches % look == 0)
+        if self._signs is None or not self._recent:
+            return bool(self._recent)
+        assert self._manager is not None
+        return self._signs.is_due(self._batches, self._rows, self._manager.history)
 
     def _is_rescaled(self, slots: int, follows: int | None) -> bool:
         """Whether a batch has other slots than its table, and it is known how keys lead to each other."""
