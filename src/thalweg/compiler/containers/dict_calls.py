@@ -43,8 +43,10 @@ class DictCalls(ListFunctions):
         by_text = owned.has_text_key(owner.type)
         if by_text and not owner.type.is_frozen and not value.type.is_text:
             self.refuse(f"uses {an(value.type)} as a key of {an(owner.type)}")
-        if by_text and value.type.is_text and (
-            value.type.label != LITERAL or not owner.type.is_frozen
+        if (
+            by_text
+            and value.type.is_text
+            and (value.type.label != LITERAL or not owner.type.is_frozen)
         ):
             code = self.text(value).code
             self.unit.imports |= {"category_of", "text_equal"}
