@@ -157,12 +157,12 @@ class TextWriter(Writer):
             yield self.change()
             return
         head, line = self.pick(
-            ("v in state.ts", "total += len(v)"),
-            ("v in state.ts[:3]", "state.td.append(v)"),
-            ("v in list(state.dt)", "state.ts.append(v)"),
-            ("k, v in state.dt.items()", "state.name = k"),
-            ("v in state.td", "state.ts.append(v)"),
-            ("p in state.tr", "state.ts.append(p.a)"),
+            ("vt in state.ts", "total += len(vt)"),
+            ("vt in state.ts[:3]", "state.td.append(vt)"),
+            ("vt in list(state.dt)", "state.ts.append(vt)"),
+            ("kt, nt in state.dt.items()", "state.name = kt"),
+            ("vt in state.td", "state.ts.append(vt)"),
+            ("pt in state.tr", "state.ts.append(pt.a)"),
         )
         yield f"for {head}:"
         yield f"    {line}"

@@ -82,7 +82,7 @@ def loop_windows(
     """Tumbling windows: states by key, all given when the first row of a later window comes."""
     out: list[Window] = []
     states: dict[Any, Any] = {}
-    end = None
+    end = 0
     for row in rows:
         if end is None or row.ts >= end:
             out += [
