@@ -187,6 +187,8 @@ def test_tables_give_back_what_rows_own() -> None:
         state = batch.get_or_new(key)
         state.xs += range(key)
         state.d |= {n: n for n in range(key % 7)}
+        state.ts += ["é" * n for n in range(key)]
+        state.dt |= {"k" * n: n for n in range(key % 5)}
     empty = table.nbytes
     table.load([batch.snapshot()])
     assert table.snapshot().equals(batch.snapshot())

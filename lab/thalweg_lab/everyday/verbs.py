@@ -84,17 +84,16 @@ def loop_windows(
     states: dict[Any, Any] = {}
     end = 0
     for row in rows:
-        if end is None or row.ts >= end:
+        if row.ts >= end:
             out += [
                 Window(key, end - HOURS, end, result(one)) for key, one in sorted(states.items())
-            ]  # type: ignore[operator]
+            ]
             states, end = {}, (row.ts // HOURS + 1) * HOURS
         state = states.get(row.symbol)
         if state is None:
             state = states[row.symbol] = init()
         step(state, row)
-    if end is not None:
-        out += [Window(key, end - HOURS, end, result(one)) for key, one in sorted(states.items())]
+    out += [Window(key, end - HOURS, end, result(one)) for key, one in sorted(states.items())]
     return out
 
 

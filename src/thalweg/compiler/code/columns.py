@@ -215,7 +215,11 @@ class Buffers:
                 value = CATEGORIES.code(value)
             if kind.tag == "text":
                 is_list = i in self._lists
-                value = self._list(i, used, value or []) if is_list else self._text(i, used, value or "")
+                value = (
+                    self._list(i, used, value or [])
+                    if is_list
+                    else self._text(i, used, value or "")
+                )
             column = self._small[at] if small else self._wide[at]
             (column.view(np.float64) if kind.tag == "float" else column)[used] = value
 

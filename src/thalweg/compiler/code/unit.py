@@ -101,7 +101,12 @@ class ModuleParts:
     def record(self, schema: Schema) -> Type:
         """The type of a record with its declared fields."""
         for kind in (field.type for field in schema.fields):
-            if kind.kind is Kind.LIST and not kind.form and kind.item is not None and is_cell(kind.item):
+            if (
+                kind.kind is Kind.LIST
+                and not kind.form
+                and kind.item is not None
+                and is_cell(kind.item)
+            ):
                 bare = dataclasses.replace(kind, optional=False)
                 self.list_fields[str(bare)] = self.value_type(bare)
         return record_type(self.class_of(schema), schema)

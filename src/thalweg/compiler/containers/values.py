@@ -143,7 +143,9 @@ class ContainerValues(Expressions):
         if self.unit.made is not None:
             self.unit.made.add(where)
         elif target.tag != "text":
-            self.refuse(f"{where} is {target.label}, got {an(kind)}; compiled functions only pass on")
+            self.refuse(
+                f"{where} is {target.label}, got {an(kind)}; compiled functions only pass on"
+            )
         code = f"{owned.packer(self.unit, known)}(_a, {value.code})"
         return f"(True, {code})" if target.optional and target.tag == "text" else code
 

@@ -38,7 +38,6 @@ def free_text(place: Any) -> Any:
     free(get_i(place))
 
 
-
 @called
 def packed_items(arena: Any, h: Any, size: Any) -> Any:
     """A copy of the items of a list in an arena, one behind the other; 0 of none."""
