@@ -82,19 +82,18 @@ def loop_windows(
     """Tumbling windows: states by key, all given when the first row of a later window comes."""
     out: list[Window] = []
     states: dict[Any, Any] = {}
-    end = None
+    end = 0
     for row in rows:
-        if end is None or row.ts >= end:
+        if row.ts >= end:
             out += [
                 Window(key, end - HOURS, end, result(one)) for key, one in sorted(states.items())
-            ]  # type: ignore[operator]
+            ]
             states, end = {}, (row.ts // HOURS + 1) * HOURS
         state = states.get(row.symbol)
         if state is None:
             state = states[row.symbol] = init()
         step(state, row)
-    if end is not None:
-        out += [Window(key, end - HOURS, end, result(one)) for key, one in sorted(states.items())]
+    out += [Window(key, end - HOURS, end, result(one)) for key, one in sorted(states.items())]
     return out
 
 

@@ -63,7 +63,10 @@ def row_words(kind: FieldType) -> int:
     if kind.kind is Kind.STR:
         return 2
     if kind.kind is not Kind.LIST:
-        return cell_words(kind)
+        words = cell_words(kind)
+        if text_places(kind):
+            raise SchemaError(f"{kind}, a record with str outside of a list or dict,")
+        return words
     if kind.optional:
         raise SchemaError(f"{kind} in a compiled state; write an empty list for None")
     assert kind.item is not None

@@ -69,7 +69,7 @@ def record_dtype(state: StateSpec) -> np.dtype[Any]:
             raise SchemaError(
                 f"state {state.name}.{field.name}: {error}; it holds int, float, bool, Timestamp, Category,"
                 " Timer and str, each also | None, tuples and records of these but for str, and lists, deques and"
-                " dicts of such values, with str"
+                " dicts of such values, there with str"
             ) from None
     if owns_memory(state):
         fields.append((LOG, np.dtype(np.int64)))
@@ -83,12 +83,13 @@ def _refuse_filled_texts(state: StateSpec, field: Field) -> None:
         SchemaError: it is one.
     """
     item = field.type.item
-    if _starts_filled(field) and item is not None and cells.is_cell(item):
-        if cells.text_places(item):
-            raise SchemaError(
-                f"state {state.name}.{field.name}: {field.type} starts with {field.default!r}; a compiled state's containers"
-                " of str start empty"
-            )
+    if item is None or not _starts_filled(field) or not cells.is_cell(item):
+        return
+    if cells.text_places(item):
+        raise SchemaError(
+            f"state {state.name}.{field.name}: {field.type} starts with {field.default!r}; a compiled state's"
+            " containers of str start empty"
+        )
 
 
 class Shape(NamedTuple):

@@ -303,7 +303,7 @@ class ModuleFunction(ListResults):
 
     def _kept(self, code: str, kind: Type) -> str:
         """Code of an output's text that outlives the call."""
-        if kind.tag != "text" or not self.unit.keeps_texts:
+        if kind.tag != "text" or kind.label or not self.unit.keeps_texts:
             return code
         return f"kept_text{'_or_none' if kind.optional else ''}(_a, {code})"
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from thalweg.checkpoint.cells import is_cell
 from thalweg.checkpoint.table_form import default_record, record_dtype
 from thalweg.columns.categories import CATEGORIES
 from thalweg.compiler.code.reasons import NotCompilable
@@ -64,7 +65,9 @@ class ModuleParts:
     columns: int = 0
     #: whether a text of a column is looked at
     reads_text: bool = False
-    #: where the fields of outputs that a text is made for are noted; None: they are known
+    #: by the label of a field that holds lists, the type of these where machine code can make them
+    list_fields: dict[str, Type] = dataclasses.field(default_factory=dict)
+    #: where the fields of outputs that a text or list is made for are noted; None: they are known
     made: set[str] | None = None
     _constants: dict[str, str] = dataclasses.field(default_factory=dict)
     #: whether rows of state own texts, which may go before outputs are built
@@ -97,6 +100,15 @@ class ModuleParts:
 
     def record(self, schema: Schema) -> Type:
         """The type of a record with its declared fields."""
+        for kind in (field.type for field in schema.fields):
+            if (
+                kind.kind is Kind.LIST
+                and not kind.form
+                and kind.item is not None
+                and is_cell(kind.item)
+            ):
+                bare = dataclasses.replace(kind, optional=False)
+                self.list_fields[str(bare)] = self.value_type(bare)
         return record_type(self.class_of(schema), schema)
 
     def helper(self, base: str, text: str) -> str:

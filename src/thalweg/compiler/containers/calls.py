@@ -115,9 +115,10 @@ class ContainerCalls(DictCalls):
             name = self._taking("pop", code, owner.type, "pop_back")
             return Expr(f"{name}({owner.code})", item)
         at = self.index(node.args[0])
+        place = f"item(l[0], i, {code.size})"
+        gone = f"{self._dropping(owner.type, place)}delete_item(l[0], l[1], {code.size}, i)"
         name = self._inline("pop", "l, i", (
-            f"v = {code.load_at}(item(l[0], i, {code.size}))\n"
-            f"    {self._dropping(owner.type, f'item(l[0], i, {code.size})')}delete_item(l[0], l[1], {code.size}, i)\n    return v"
+            f"v = {code.load_at}({place})\n    {gone}\n    return v"
         ))  # fmt: skip
         return Expr(f"{name}({owner.code}, {at})", item)
 

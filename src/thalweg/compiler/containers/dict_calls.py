@@ -164,7 +164,7 @@ class DictCalls(ListFunctions):
         return Expr(f"{name}({owner.code}, {code}, {given})", owner.type.items[1])
 
     def _dict_store(self, owner: Expr, at: ast.expr, value: Expr) -> None:
-        size, whole_size = self.sizes(owner.type)
+        whole_size = self.sizes(owner.type)[1]
         place, places = self.value_place(owner.type), owned.entry_places(owner.type, key=False)
         drop = f"\n        {owned.dropper(self.unit, places)}(l[1], e)" if places else ""
         body = (

@@ -94,6 +94,20 @@ def used(kind: Type, h: str) -> str:
     return f"get_i({h} + {16 if kind.label == 'dict' else 24})"
 
 
+def packer(unit: ModuleParts, kind: Type) -> str:
+    """The name of ``packed(arena, l)``: a copy of a list in the arena, its address and number of items."""
+    unit.imports |= {"packed_items", "text_in_arena"}
+    size = 8 * cell_code.words(kind.items[0])
+    lines = "".join(
+        f"        text_in_arena(a, p + {size} * k + {at})\n" for at in text_places(kind.items[0])
+    )
+    turns = f"    for k in range(length(l[0])):\n{lines}" if lines else ""
+    return unit.helper("packed", (
+        f"@called\ndef {{name}}(a, l):\n    p = packed_items(a, l[0], {size})\n{turns}"
+        "    return p, length(l[0])\n"
+    ))  # fmt: skip
+
+
 def free_lines(unit: ModuleParts, kind: Type, place: str) -> list[str]:
     """Lines that give back what a field of a dead row owns."""
     lines = [f"free(get_i({place}))"]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from thalweg.compiler.code.source import Captured
+from thalweg.compiler.containers import owned
 from thalweg.compiler.containers.list_code import ListCode
 from thalweg.compiler.expressions import Expressions
 from thalweg.compiler.kinds import LITERAL, NONE, Type
@@ -133,6 +134,20 @@ class ContainerValues(Expressions):
             return self._fit_items(value, kind, what)
         hint = " (write 0.0 instead of 0)" if {value.type.tag, kind.tag} == {"int", "float"} else ""
         self.refuse(f"puts {an(value.type)} into a {what} of {kind}{hint}")
+
+    def fit_list(self, value: Expr, target: Type, where: str) -> str:
+        """A copy of a list in the arena, as address and number of items, of which a column is built."""
+        kind, known = value.type, self.unit.list_fields[target.label]
+        if kind.tag != "list" or kind.label != "list" or kind.items not in ((), known.items):
+            self.refuse(f"{where} is {target.label}, got {an(kind)}")
+        if self.unit.made is not None:
+            self.unit.made.add(where)
+        elif target.tag != "text":
+            self.refuse(
+                f"{where} is {target.label}, got {an(kind)}; compiled functions only pass on"
+            )
+        code = f"{owned.packer(self.unit, known)}(_a, {value.code})"
+        return f"(True, {code})" if target.optional and target.tag == "text" else code
 
     def keyword_arguments(
         self, node: ast.Call, least: int, most: int, words: Sequence[str] = ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from thalweg.compiler.runtime.arena import reserve
 from thalweg.compiler.runtime.lists import item_at
 from thalweg.compiler.runtime.support import copy_bytes, get_i, inner, put_i
 from thalweg.compiler.runtime.undo import called, free, give, take
@@ -37,7 +38,23 @@ def free_text(place: Any) -> Any:
     free(get_i(place))
 
 
-@inner
-def last_at(h: Any, size: Any) -> Any:
-    """Where the last item stands."""
-    return item_at(h, get_i(h + 24) - 1, size)
+@called
+def packed_items(arena: Any, h: Any, size: Any) -> Any:
+    """A copy of the items of a list in an arena, one behind the other; 0 of none."""
+    count = get_i(h + 24)
+    if count == 0:
+        return 0
+    place = (reserve(arena, size * count + 8) + 7) & -8
+    for k in range(count):
+        copy_bytes(place + size * k, item_at(h, k, size), size)
+    return place
+
+
+@called
+def text_in_arena(arena: Any, place: Any) -> Any:
+    """Makes a text that a copied item names one of the arena."""
+    size = get_i(place + 8)
+    if size > 0:
+        copy = reserve(arena, size)
+        copy_bytes(copy, get_i(place), size)
+        put_i(place, copy)

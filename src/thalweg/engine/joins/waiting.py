@@ -171,7 +171,7 @@ def _end(time: int, before: int, has: int, within: int) -> int:
         gap = np.uint64(time) - np.uint64(before)
         if gap <= np.uint64(within):
             # Of two that are equally near it is the one before.
-            reach = np.int64(gap) - 1
+            reach = int(np.int64(gap)) - 1
     return LAST_END if time > LAST_END - reach else time + reach
 
 
