@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from thalweg.cli.failures import told
+from thalweg.cli.heartbeat import heartbeat
+from thalweg_lab.figures.command import figures
 
 if TYPE_CHECKING:
     from thalweg_lab.measure import LabReport
@@ -25,7 +29,31 @@ def _report(name: str, out: Path | None) -> LabReport:
     from thalweg.printing import Terminal
     from thalweg_lab.measure import LabReport
 
-    return LabReport(name, out, Terminal())
+    report = LabReport(name, out, Terminal())
+    _RUNNING[:] = [report]
+    return report
+
+
+#: The report of the experiment that runs.
+_RUNNING: list[LabReport] = []
+
+
+def _doing() -> str:
+    return _RUNNING[0].doing if _RUNNING else ""
+
+
+def _never_silent(does: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(does)
+    def run_it(*args: Any, **kwargs: Any) -> None:
+        try:
+            with heartbeat(f"bench {does.__name__}", _doing):
+                does(*args, **kwargs)
+        except KeyboardInterrupt:
+            if _RUNNING:
+                _RUNNING[0].tell_partial()
+            raise
+
+    return run_it
 
 
 def prasaad(quick: Quick = False, threads: Threads = None, out: Out = None) -> None:
@@ -289,7 +317,8 @@ def peers(context: typer.Context) -> None:
 def register(group: typer.Typer) -> None:
     """Adds the experiments to the group ``thalweg bench``."""
     for function in (prasaad, streams, haren, cstream, elastic, caneill, everyday, kafka, tables):
-        group.command(function.__name__)(told(function))
-    group.command("spark-queries")(told(spark_queries))
+        group.command(function.__name__)(told(_never_silent(function)))
+    group.command("figures")(told(figures))
+    group.command("spark-queries")(told(_never_silent(spark_queries)))
     passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
     group.command("peers", context_settings=passed_on)(told(peers))

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import psutil
 
+from thalweg.cli.heartbeat import time_left
 from thalweg.engine.machine import usable_processors
 from thalweg.errors import BuildError
 from thalweg_lab.everyday.data import data_of
@@ -72,16 +73,27 @@ class Everyday:
 
     def all(self) -> str:
         """Measures all cells; gives the summary."""
-        for place in self._places():
+        began_s, places = time.monotonic(), list(self._places())
+        try:
+            self._measure(places, began_s)
+        except KeyboardInterrupt:
+            self._show()  # what there is
+            raise
+        self._show()
+        return summary(self.found)
+
+    def _measure(self, places: Sequence[Place], began_s: float) -> None:
+        total = len(places) * len(self._ways)
+        for number, place in enumerate(places):
             path = data_of(
                 place.function, text=place.keys == "text", rows=place.rows, folder=self._folder
             )
             cells = self.found[place] = {}
-            for way in self._ways:
+            for at, way in enumerate(self._ways):
+                done = number * len(self._ways) + at
+                self._report.doing = time_left(done, total, time.monotonic() - began_s)
                 cells[way] = run_cell(place, way, path, self._repeats)
                 self._report.console.print(_line(place, way, cells[way]))
-        self._show()
-        return summary(self.found)
 
     def _places(self) -> Iterator[Place]:
         for rows in self._sizes:

@@ -229,9 +229,7 @@ def host_of(
     )
     inputs_rows = rows_at_most(plan, inputs) if by_default else None
     needs_one = inputs_rows is not None and _needs_one_thread(inputs_rows)
-    how = options or options_of(
-        threads, threading, policy, controller, period_s, is_alone=True
-    )
+    how = options or options_of(threads, threading, policy, controller, period_s, is_alone=True)
     return FlowHost(
         plan, inputs, sinks, chunk_rows, how, inputs_rows=inputs_rows, only_waiting=needs_one
     )

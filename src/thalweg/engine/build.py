@@ -66,6 +66,8 @@ class Prepared:
 
     plan: Plan
     sources: Sources
+    #: by node with functions, whether it compiles
+    verdicts: Mapping[int, Verdict] = dataclasses.field(default_factory=dict)
 
 
 def prepare(plan: Plan) -> Prepared:
@@ -83,7 +85,8 @@ def prepare(plan: Plan) -> Prepared:
             node = _with_frozen(node, role, function)
         nodes.append(node)
     prepared = Prepared(dataclasses.replace(plan, nodes=tuple(nodes)), sources)
-    for index, verdict in verdicts(prepared).items():
+    prepared = dataclasses.replace(prepared, verdicts=verdicts(prepared))
+    for index, verdict in prepared.verdicts.items():
         node = prepared.plan.node(index)
         if not verdict.compiled and getattr(node, "compile", "") == "require":
             raise _refused(node, functions_of(node)[0][1], verdict.reason)
@@ -181,6 +184,8 @@ class Builder:
         self._sources = prepared.sources
         #: by node, what makes the pieces of a keyed operator
         self._makers: dict[int, Callable[[], KeyedOperator]] = {}
+        #: by node, why Python runs it though the checks let it through
+        self.fallen: dict[int, str] = {}
 
     # -- stateless ----------------------------------------------------------------------------------------
 
@@ -221,6 +226,7 @@ class Builder:
                 half = len(nodes) // 2
                 return [*self._compiled(nodes[:half]), *self._compiled(nodes[half:])]
             _fall_back(nodes[0], nodes[0].function, refusal)
+            self.fallen[nodes[0].index] = refusal.reason
             return [(nodes, InterpretedChain(nodes))]
         return [(nodes, made)]
 
@@ -286,6 +292,7 @@ class Builder:
             )
         except NotCompilable as refusal:
             _fall_back(node, node.process, refusal)
+            self.fallen[node.index] = refusal.reason
             return lambda: InterpretedKeyed(node)
 
     def keyed_verdict(self, node: Keyed) -> Verdict:

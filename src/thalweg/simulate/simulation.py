@@ -32,7 +32,9 @@ from thalweg.simulate.result import (
     SimulatedSource,
 )
 from thalweg.simulate.rounds import RoundThreads
+from thalweg.simulate.snapshots import simulated_snapshot
 from thalweg.simulate.workers import SimulatedMachine, ThreadModel
+from thalweg.snapshot import Snapshot
 
 #: Who says what runs next: a policy that picks, one that plans rounds, or the operating system.
 Policy = PickPolicy | RoundPolicy | Dedicated
@@ -104,6 +106,7 @@ class Simulation:
             self._events, self._board, self._nodes, overhead or Overhead(), unit_tuples, hardware, grain
         )  # fmt: skip
         self._model = _model(policy, machine)
+        self._policy = type(policy).__name__
         for source in self._sources:
             self._plan_arrival(source)
             source.flush()
@@ -157,6 +160,10 @@ class Simulation:
             late=self.late(),
             rows_out=self._grain * sum(len(node.exits) // 2 for node in self._nodes if not node.ports),
         )  # fmt: skip
+
+    def snapshot(self) -> Snapshot:
+        """What it does now, as every host says it: docs/snapshot.md."""
+        return simulated_snapshot(self.graph, self.result(), self._model.level, self._policy)
 
     def result(self) -> Simulated:
         """What came of it so far."""

@@ -21,6 +21,7 @@ from thalweg.checks import (
     shown,
 )
 from thalweg.connectors.logs import Log
+from thalweg.engine.idle_clock import refuse_useless
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.plan.plan import Plan, make_plan
@@ -171,6 +172,7 @@ def check(plan: Plan, inputs: Mapping[str, Any], sinks: Mapping[str, Any], end: 
     from thalweg.connectors.names import check_names
 
     io.refuse_embedded_only(plan)
+    refuse_useless(plan)
     check_names(plan, inputs)
     if not isinstance(sinks, Mapping):
         raise BuildError(

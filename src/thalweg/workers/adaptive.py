@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from thalweg.columns.chunks import Chunk
@@ -29,7 +29,7 @@ from thalweg.workers.wiring import is_interpreted, wire
 MORE_ROWS: Final = 64
 
 
-class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # whose threads are: its own
+class AdaptiveEngine(ParallelEngine, SerialEngine):
     """A :class:`~thalweg.workers.engine.ParallelEngine` whose threads must pay.
 
     Until its trial is due for the first time it is a serial engine: nothing of threads has been made. Where Python runs
@@ -86,7 +86,7 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # who
         return True
 
     @property
-    def beside(self) -> ParallelEngine | None:
+    def beside(self) -> ParallelEngine | None:  # type: ignore[override]  # of a serial engine there is none
         """Itself, but where it will never have threads."""
         return None if self._stays_alone else self
 
@@ -208,11 +208,23 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # who
     # -- what was done --------------------------------------------------------------------------------------
 
     def operators(self) -> list[OperatorProgress]:
-        """What each has done, both ways; nobody measures the time of operators that run alone."""
+        """What each has done, both ways; their cost is that of steps in threads."""
         if not self._is_set_up:
             return SerialEngine.operators(self)
         alone = self._alone if self._trial.in_threads else self._counted_alone()
-        return [_with(one, *alone.get(one.name, (0, 0))) for one in super().operators()]
+        return [
+            _with(one, *alone.get(one.name, (0, 0)), self._busy_alone(one.name))
+            for one in super().operators()
+        ]
+
+    def pressed(self) -> Sequence[str] | None:
+        """As in threads, while there are any."""
+        return super().pressed() if self._is_set_up and self._trial.in_threads else None
+
+    def _busy_alone(self, name: str) -> int:
+        """What steps that ran alone took in a unit, which goes by the name of its last node, ns."""
+        units = (unit for unit, _ in self.units if self.plan.node(unit.nodes[-1]).name == name)
+        return sum(self.busy.get(unit.nodes[0], (0, 0))[0] for unit in units)
 
     def _counts_now(self) -> dict[str, tuple[int, int]]:
         return {name: (its.get("in", 0), its.get("out", 0)) for name, its in self.counts.items()}
@@ -226,10 +238,13 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # who
         return found
 
 
-def _with(one: OperatorProgress, rows_in: int, rows_out: int) -> OperatorProgress:
+def _with(one: OperatorProgress, rows_in: int, rows_out: int, ns: int) -> OperatorProgress:
     more_in, more_out = one.rows_in + rows_in, one.rows_out + rows_out
     selectivity = more_out / more_in if more_in else 1.0
-    return dataclasses.replace(one, rows_in=more_in, rows_out=more_out, selectivity=selectivity)
+    busy_ns = (one.busy_ns or 0) + ns
+    return dataclasses.replace(
+        one, rows_in=more_in, rows_out=more_out, selectivity=selectivity, busy_ns=busy_ns
+    )
 
 
 def _add(leaving: Leaving, more: Leaving) -> None:

@@ -14,7 +14,7 @@ import collections
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from thalweg.columns.chunks import Chunk
@@ -23,7 +23,7 @@ from thalweg.engine.build import Prepared
 from thalweg.engine.contract import CHUNK_ROWS, Leaving
 from thalweg.engine.interpreted_keyed import InterpretedKeyed
 from thalweg.engine.keyed_unit import KeyedUnit
-from thalweg.engine.units import Given, Moment
+from thalweg.engine.units import Counts, Given, Moment
 from thalweg.errors import ThalwegError
 from thalweg.flow.operators.asynchronous import MapAsync
 from thalweg.flow.operators.nodes import Batches, Keyed, Ref, Sink
@@ -35,6 +35,7 @@ from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.handles import HAS_OBJECT
 from thalweg.workers.memory.places import block_word, handle_at, op_at
 from thalweg.workers.memory.reserve import Reserve
+from thalweg.workers.memory.room import full_reader
 from thalweg.workers.native.block_chunks import chunk_of, payload_of
 from thalweg.workers.options import DEFAULTS, Options
 from thalweg.workers.progress import operator_progress
@@ -168,7 +169,7 @@ class ParallelEngine(UnitsEngine):
         return any(task.spec.needs_token for task in self.tasks[1:] if not task.leaves)
 
     @property
-    def beside(self) -> ParallelEngine:
+    def beside(self) -> ParallelEngine | None:
         """Its threads."""
         return self
 
@@ -186,6 +187,11 @@ class ParallelEngine(UnitsEngine):
     def clock_count(self) -> int:
         """Its time domains, and the one of rows without event time."""
         return len(self.domains)
+
+    @property
+    def shared_workers(self) -> Workers | None:
+        """The workers; None while there are none."""
+        return self.__dict__.get("workers")
 
     def op_at(self, index: int) -> int:
         """Where the words of one of its operators begin."""
@@ -287,6 +293,24 @@ class ParallelEngine(UnitsEngine):
     def operators(self) -> list[OperatorProgress]:
         """What each operator has done, and how it stands; the ends of streams are not among them."""
         return operator_progress(self)
+
+    def totals(self) -> Counts:
+        """See :meth:`thalweg.engine.contract.Engine.totals`."""
+        found = super().totals()
+        for task in self.tasks:
+            for name, news in task.uncounted():
+                its = found.setdefault(name, {})
+                for what, number in news.items():
+                    its[what] = its.get(what, 0) + number
+        return found
+
+    def pressed(self) -> Sequence[str] | None:
+        """See :meth:`thalweg.engine.contract.Engine.pressed`."""
+        return [
+            task.spec.name
+            for index, task in enumerate(self.tasks)
+            if index and not task.leaves and full_reader(self.mem, self.source + index) != EMPTY
+        ]
 
     def resume(self) -> None:
         super().resume()

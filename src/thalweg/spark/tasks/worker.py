@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import gc
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import cloudpickle
@@ -26,6 +26,7 @@ from thalweg.checkpoint.store import SegmentPlace
 from thalweg.engine.build import Prepared
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.errors import CheckpointError
+from thalweg.flow.operators.idle import IdleDecision
 from thalweg.slots import slot_state
 from thalweg.slots.migration import take_out
 from thalweg.slots.routes import SlotRoutes
@@ -59,6 +60,7 @@ class StageJob:
         mailboxes: the folder by which tasks that all run at once pass rows on; "": they go by Spark's exchanges.
         told: an accumulator that takes what tasks count of their keys (:class:`thalweg.spark.keys.counting.ToldParam`);
             None where nothing is counted.
+        decisions: what was decided of idle sources; it holds from before the rows of the batch.
     """
 
     plan: bytes
@@ -80,6 +82,7 @@ class StageJob:
     next_epoch: int = 0
     told: Any = None
     mailboxes: str = ""
+    decisions: Sequence[IdleDecision] = ()
 
     @property
     def durable(self) -> bool:

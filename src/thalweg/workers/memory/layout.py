@@ -122,7 +122,9 @@ BLOCKED: Final = 7 * LINE  # 1: an output waits for room downstream
 FULL_EDGE: Final = 7 * LINE + 1  # the edge that had no room when its sender looked last; a hint
 HALTED: Final = 7 * LINE + 2  # of an ingress, 1: its source is to wait no more
 FLOW_OPS: Final = 7 * LINE + 3  # of an ingress: how many operators its flow has, itself the first
-FREELY: Final = 7 * LINE + 4  # workers that may run its Python at once without the token, since it waits
+FREELY: Final = (
+    7 * LINE + 4
+)  # workers that may run its Python at once without the token, since it waits
 OP_WORDS: Final = 8 * LINE
 
 #: Values of KIND.

@@ -153,6 +153,7 @@ class Rounds:
         self._mem = mem
         self._changing = threading.Lock()
         self.costs = RoundCosts()
+        self._last: Sequence[Sequence[int]] = ()
         self.policy = policy
         self._used = self._asked
         self.update(traits)
@@ -242,6 +243,7 @@ class Rounds:
         lists = assigned(policy, view, len(present))
         times.append(time.thread_time_ns())
         planned = ordered(policy, view, lists)
+        self._last = planned.lists
         times.append(time.thread_time_ns())
         for w in range(int(mem[at.N_WORKERS])):
             mem[worker_at(mem, w) + at.LISTED_OPS] = 0
@@ -253,6 +255,14 @@ class Rounds:
         begin_round(mem, policy.period_ns, asked)
         times.append(time.thread_time_ns())
         self._note(times, len(absent))
+
+    def last_lists(self) -> tuple[tuple[str, ...], ...]:
+        """The operators that each thread got in the last round, by name, the most urgent first."""
+        traits = self._traits
+        return tuple(
+            tuple(traits[number].name for number in one if number < len(traits))
+            for one in self._last
+        )
 
     def _note(self, times: Sequence[int], left_out: int) -> None:
         """Adds what a round has cost, given the CPU time at which each part began, and the end."""
