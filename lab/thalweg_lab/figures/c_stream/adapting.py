@@ -1,4 +1,4 @@
-"""What figures 9, 10 and 13 share: a chain of busy operators that adapts, in virtual time and, waiting, on real threads."""
+"""What figures 9, 10 and 13 share: a chain that adapts, in virtual time, and where operators wait on real threads."""
 
 from __future__ import annotations
 

@@ -23,30 +23,53 @@ def measure(effort: Effort, progress: Progress) -> FigureResult:
         found[cost] = adapted(2, cost, effort)
     here = waiting(2, _SHOWN_US, effort, progress)
     shown = found[_SHOWN_US]
-    given = [one.operator for one in host_of(2, _SHOWN_US, effort).changes if one.what == "replicas" and one.after > one.before]  # fmt: skip
+    given = [
+        one.operator
+        for one in host_of(2, _SHOWN_US, effort).changes
+        if one.what == "replicas" and one.after > one.before
+    ]
     both = [here.elastic.replicas(f"busy {number}") for number in range(2)]
     checks = (
-        falls("one thread, one replica: throughput falls as cost rises", [one.alone for one in found.values()]),
-        between("elastic: it stays at the source's pace", min(one.elastic for one in found.values()) / PACE, 0.8, 1.05),
-        rises("replicas of both together rise with cost", [float(sum(one.replicas)) for one in found.values()], slack=0),
+        falls(
+            "one thread, one replica: throughput falls as cost rises",
+            [one.alone for one in found.values()],
+        ),
+        between(
+            "elastic: it stays at the source's pace",
+            min(one.elastic for one in found.values()) / PACE,
+            0.8,
+            1.05,
+        ),
+        rises(
+            "replicas of both together rise with cost",
+            [float(sum(one.replicas)) for one in found.values()],
+            slack=0,
+        ),
         between("60 µs: four replicas of the one", shown.replicas[0], 3, 5),
         between("60 µs: four of the other", shown.replicas[1], 3, 5),
         between("60 µs: ten threads", shown.threads, 9, 12),
         above("replicas go to both, not to one until it has all", len(set(given[:4])), 2),
         above("real threads: more than one thread gives", here.times, 1.5),
         above("real threads: both have replicas", min(both), 2),
-    )  # fmt: skip
+    )
     x = tuple(found)
     panels = (
-        Panel("virtual time", "cost, µs", "tuples/s", (
-            Line("elastic", x, tuple(one.elastic for one in found.values())),
-            Line("one thread, one replica", x, tuple(one.alone for one in found.values())),
-        )),
+        Panel(
+            "virtual time",
+            "cost, µs",
+            "tuples/s",
+            (
+                Line("elastic", x, tuple(one.elastic for one in found.values())),
+                Line("one thread, one replica", x, tuple(one.alone for one in found.values())),
+            ),
+        ),
         trace(2, _SHOWN_US, effort),
-    )  # fmt: skip
+    )
     ours = (
-        f"60 µs: {shown.replicas[0]} and {shown.replicas[1]} replicas, {shown.threads} threads, {shown.elastic:,.0f}/s against "
-        f"{shown.alone:,.0f}; waiting on real threads: {here.elastic.rows_per_s:.0f}/s with {both[0]} and {both[1]} replicas against {here.alone:.0f}"
+        f"60 µs: {shown.replicas[0]} and {shown.replicas[1]} replicas, {shown.threads} "
+        f"threads, {shown.elastic:,.0f}/s against "
+        f"{shown.alone:,.0f}; waiting on real threads: {here.elastic.rows_per_s:.0f}/s with "
+        f"{both[0]} and {both[1]} replicas against {here.alone:.0f}"
     )
     return FigureResult(ours, panels, checks, {"real, times": here.times})
 

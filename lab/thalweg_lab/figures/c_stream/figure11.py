@@ -37,14 +37,20 @@ def measure(effort: Effort, progress: Progress) -> FigureResult:
     )
     x = tuple(map(float, static))
     panel = Panel(
-        "virtual time", "threads", "tuples/s",
+        "virtual time",
+        "threads",
+        "tuples/s",
         (
             Line("by hand", x, tuple(static.values())),
-            *(Line(f"elastic, U_h = {high:.2f}", (float(ends[high][0]),), (ends[high][1],)) for high in _HIGHS),
+            *(
+                Line(f"elastic, U_h = {high:.2f}", (float(ends[high][0]),), (ends[high][1],))
+                for high in _HIGHS
+            ),
         ),
-    )  # fmt: skip
+    )
     ours = (
-        f"0.95 ends at {calm} threads with {ends[0.95][1]:,.0f}/s, 0.90 at {eager} with {found:,.0f}, of {best:,.0f} that the best "
+        f"0.95 ends at {calm} threads with {ends[0.95][1]:,.0f}/s, 0.90 at {eager} with "
+        f"{found:,.0f}, of {best:,.0f} that the best "
         "number gives"
     )
     return FigureResult(ours, (panel,), checks, {"of the best": found / best})

@@ -36,10 +36,15 @@ def measure(effort: Effort, progress: Progress) -> FigureResult:
         above("real threads, waiting: adaptation beats a thread an operator", real, 1.5),
     )
     x = (1.0, 2.0)
-    panel = Panel("virtual time", "busy operators", "times a thread an operator", (
-        Line("here", x, (times[1], times[2])),
-        Line("published, against Storm", x, (_PUBLISHED[1], _PUBLISHED[2])),
-    ))  # fmt: skip
+    panel = Panel(
+        "virtual time",
+        "busy operators",
+        "times a thread an operator",
+        (
+            Line("here", x, (times[1], times[2])),
+            Line("published, against Storm", x, (_PUBLISHED[1], _PUBLISHED[2])),
+        ),
+    )
     ours = (
         f"{times[1]:.1f}x with one busy operator of 100 µs, {times[2]:.1f}x with two of 140; waiting on real threads "
         f"{here.elastic.rows_per_s:.0f}/s against {executors:.0f} ({real:.1f}x)"

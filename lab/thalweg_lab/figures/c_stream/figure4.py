@@ -33,9 +33,7 @@ def measure(effort: Effort, progress: Progress) -> FigureResult:
             above(says, of_threads[most].rows_per_s, of_threads[1].rows_per_s, 0.85 * most)
         )
     ends = [of_threads[most].rows_per_s for of_threads in found["chain"].values()]
-    checks.append(
-        above("chain: the plug-ins are alike with 12 threads", min(ends), max(ends), 0.9)
-    )
+    checks.append(above("chain: the plug-ins are alike with 12 threads", min(ends), max(ends), 0.9))
     for topology, bound in {"data parallel": 0.9, "tree": 0.75, "reverse tree": 0.75}.items():
         at = found[topology]["Random"]
         gain, early = at[most].rows_per_s / at[1].rows_per_s, at[4].rows_per_s / at[1].rows_per_s
@@ -43,12 +41,25 @@ def measure(effort: Effort, progress: Progress) -> FigureResult:
             between(f"{topology}: four threads give more than three times one", early, 3, 4.8)
         )
         checks.append(
-            between(f"{topology}: twelve do not give twelve times one, as one operator is full", gain, 1, bound * most)
-        )  # fmt: skip
+            between(
+                f"{topology}: twelve do not give twelve times one, as one operator is full",
+                gain,
+                1,
+                bound * most,
+            )
+        )
     checks.append(
-        between("chain here: its CPU time a tuple is that of twelve operators, and some", cpu, 0.8 * HOPS * COST_US, _MOST_CPU * HOPS * COST_US)
-    )  # fmt: skip
-    panels = [Panel(f"{topology}, virtual time", "threads", "tuples/s", lines(of, "rows_per_s")) for topology, of in found.items()]  # fmt: skip
+        between(
+            "chain here: its CPU time a tuple is that of twelve operators, and some",
+            cpu,
+            0.8 * HOPS * COST_US,
+            _MOST_CPU * HOPS * COST_US,
+        )
+    )
+    panels = [
+        Panel(f"{topology}, virtual time", "threads", "tuples/s", lines(of, "rows_per_s"))
+        for topology, of in found.items()
+    ]
     real = tuple(
         Line(
             name,
@@ -60,9 +71,12 @@ def measure(effort: Effort, progress: Progress) -> FigureResult:
     panels.append(Panel("chain, this machine", "threads", "tuples/s", real))
     tree = found["tree"]
     ours = (
-        f"chain 1 → 12 threads {found['chain']['Random'][1].rows_per_s:,.0f} → {found['chain']['Random'][most].rows_per_s:,.0f}/s; "
-        f"tree MaxQueue/Random with one thread {tree['MaxQueue'][1].rows_per_s / tree['Random'][1].rows_per_s:.2f} (not three "
-        f"times); none falls beyond its peak: threads without work sleep. Here the chain takes {cpu:,.0f} µs of CPU a tuple"
+        f"chain 1 → 12 threads {found['chain']['Random'][1].rows_per_s:,.0f} → "
+        f"{found['chain']['Random'][most].rows_per_s:,.0f}/s; "
+        "tree MaxQueue/Random with one thread "
+        f"{tree['MaxQueue'][1].rows_per_s / tree['Random'][1].rows_per_s:.2f} (not three "
+        "times); none falls beyond its peak: threads without work sleep. Here the chain takes "
+        f"{cpu:,.0f} µs of CPU a tuple"
     )
     return FigureResult(ours, tuple(panels), tuple(checks), {"chain CPU, µs": cpu})
 
@@ -70,8 +84,14 @@ def measure(effort: Effort, progress: Progress) -> FigureResult:
 FIGURE = PaperFigure(
     paper=PAPER,
     number=4,
-    claim="Throughput of a chain rises linearly with threads under every plug-in; data parallelism and trees rise until one operator is full",
-    published="linear to 12 threads; data parallel falls after 9 to 11; trees peak earlier; MaxQueue up to 3x Random in trees, 40 % below it in reverse trees",
+    claim=(
+        "Throughput of a chain rises linearly with threads under every plug-in; data "
+        "parallelism and trees rise until one operator is full"
+    ),
+    published=(
+        "linear to 12 threads; data parallel falls after 9 to 11; trees peak earlier; "
+        "MaxQueue up to 3x Random in trees, 40 % below it in reverse trees"
+    ),
     kind="real and simulated",
     through="thalweg.simulate.simulate, tw.run",
     on="chain of 12, data parallel of 12, trees of 63 busy operators of 100 µs",

@@ -36,15 +36,21 @@ def measure(effort: Effort, progress: Progress) -> FigureResult:
             falls(f"{name}: throughput falls as cost rises", rates),
             between(
                 f"{name}: four times the cost is a quarter of the throughput",
-                rates[-1] / rates[1], 0.2, 0.3,
+                rates[-1] / rates[1],
+                0.2,
+                0.3,
             ),
             rises(f"{name}: latency rises with cost", times),
             between(f"{name}: and linearly, from 100 to 400 µs", times[-1] / times[1], 2.8, 5.2),
-        ]  # fmt: skip
+        ]
     high = _COSTS_US[-1]
     checks.append(
-        above("MaxQueue's latency is highest where operators are dearest", found["MaxQueue"][high].mean_ms, found["LeastRecently"][high].mean_ms)
-    )  # fmt: skip
+        above(
+            "MaxQueue's latency is highest where operators are dearest",
+            found["MaxQueue"][high].mean_ms,
+            found["LeastRecently"][high].mean_ms,
+        )
+    )
     more = here[_HERE_US[1]].cpu_us - here[_HERE_US[0]].cpu_us
     checks.append(
         between("here: 200 µs more cost are as much more CPU time a tuple", more, 130, 320)
@@ -52,10 +58,18 @@ def measure(effort: Effort, progress: Progress) -> FigureResult:
     panels = (
         Panel("virtual time", "cost, µs", "tuples/s", lines(found, "rows_per_s"), log="xy"),
         Panel("virtual time", "cost, µs", "mean latency, ms", lines(found, "mean_ms")),
-        Panel("this machine", "cost, µs", "CPU time a tuple, µs", (Line("Random", _HERE_US, tuple(one.cpu_us for one in here.values())),)),
-    )  # fmt: skip
+        Panel(
+            "this machine",
+            "cost, µs",
+            "CPU time a tuple, µs",
+            (Line("Random", _HERE_US, tuple(one.cpu_us for one in here.values())),),
+        ),
+    )
     rates = [one.rows_per_s for one in found["Random"].values()]
-    ours = f"Random, 50 to 400 µs: {rates[0]:,.0f} → {rates[-1]:,.0f}/s; here 200 µs more take {more:.0f} µs more of CPU a tuple"
+    ours = (
+        f"Random, 50 to 400 µs: {rates[0]:,.0f} → {rates[-1]:,.0f}/s; here 200 µs more take "
+        f"{more:.0f} µs more of CPU a tuple"
+    )
     return FigureResult(ours, panels, tuple(checks), {"more CPU, µs": more})
 
 

@@ -34,7 +34,9 @@ def measure(effort: Effort, progress: Progress) -> FigureResult:
         here[share] = run(chain(_HOPS), table, **under(PLUG_INS["Random"], 2))
     checks = []
     for name, of in found.items():
-        rates, times = ([getattr(one, what) for one in of.values()] for what in ("rows_per_s", "mean_ms"))  # fmt: skip
+        rates, times = (
+            [getattr(one, what) for one in of.values()] for what in ("rows_per_s", "mean_ms")
+        )
         checks.append(falls(f"{name}: throughput falls as more is let through", rates, slack=0.1))
         if name not in _LONGEST_FIRST:
             checks.append(rises(f"{name}: latency rises", times, slack=0.1))
@@ -43,19 +45,27 @@ def measure(effort: Effort, progress: Progress) -> FigureResult:
     checks.append(
         between(
             f"here: at 0.9 a tuple costs {expected:.2f} of what it does at 1.0",
-            cheaper, 0.7 * expected, 1.4 * expected,
+            cheaper,
+            0.7 * expected,
+            1.4 * expected,
         )
-    )  # fmt: skip
+    )
     panels = (
         Panel("virtual time", "selectivity", "tuples/s taken", lines(found, "rows_per_s")),
         Panel("virtual time", "selectivity", "mean latency, ms", lines(found, "mean_ms")),
-        Panel("this machine", "selectivity", "CPU time a tuple, µs", (Line("Random", _HERE, tuple(here[one].cpu_us for one in _HERE)),)),
-    )  # fmt: skip
+        Panel(
+            "this machine",
+            "selectivity",
+            "CPU time a tuple, µs",
+            (Line("Random", _HERE, tuple(here[one].cpu_us for one in _HERE)),),
+        ),
+    )
     usual = found["Random"]
     ours = (
         f"Random, selectivity 0.8 → 1.0: {usual[0.8].rows_per_s:,.0f} → {usual[1.0].rows_per_s:,.0f} tuples/s taken, "
         f"{usual[0.8].mean_ms:.0f} → {usual[1.0].mean_ms:.0f} ms (MaxQueue {found['MaxQueue'][0.8].mean_ms:.0f} → "
-        f"{found['MaxQueue'][1.0].mean_ms:.0f}: it does not rise); here a tuple at 0.9 costs {cheaper:.2f} of one at 1.0"
+        f"{found['MaxQueue'][1.0].mean_ms:.0f}: it does not rise); here a tuple at 0.9 costs "
+        f"{cheaper:.2f} of one at 1.0"
     )
     return FigureResult(ours, panels, tuple(checks), {"cost at 0.9": cheaper})
 

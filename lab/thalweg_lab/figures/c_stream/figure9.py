@@ -24,30 +24,56 @@ def measure(effort: Effort, progress: Progress) -> FigureResult:
     here = waiting(1, _SHOWN_US, effort, progress)
     shown, replicas = found[_SHOWN_US], here.elastic.replicas("busy 0")
     checks = (
-        falls("one thread, one replica: throughput falls as cost rises", [one.alone for one in found.values()]),
-        between("elastic: it stays at the source's pace at every cost", min(one.elastic for one in found.values()) / PACE, 0.85, 1.05),
-        rises("replicas rise with cost", [float(one.replicas[0]) for one in found.values()], slack=0),
+        falls(
+            "one thread, one replica: throughput falls as cost rises",
+            [one.alone for one in found.values()],
+        ),
+        between(
+            "elastic: it stays at the source's pace at every cost",
+            min(one.elastic for one in found.values()) / PACE,
+            0.85,
+            1.05,
+        ),
+        rises(
+            "replicas rise with cost", [float(one.replicas[0]) for one in found.values()], slack=0
+        ),
         rises("threads rise with cost", [float(one.threads) for one in found.values()], slack=0),
         between("80 µs: five replicas", shown.replicas[0], 4, 6),
         between("80 µs: seven threads", shown.threads, 6, 8),
-        above("real threads: replicas of an operator that waits give more than one thread does", here.times, 1.5),
+        above(
+            "real threads: replicas of an operator that waits give more than one thread does",
+            here.times,
+            1.5,
+        ),
         above("real threads: it has replicas", replicas, 2),
-    )  # fmt: skip
+    )
     x = tuple(found)
     panels = (
-        Panel("virtual time", "cost, µs", "tuples/s", (
-            Line("elastic", x, tuple(one.elastic for one in found.values())),
-            Line("one thread, one replica", x, tuple(one.alone for one in found.values())),
-        )),
-        Panel("virtual time", "cost, µs", "threads, replicas", (
-            Line("threads", x, tuple(float(one.threads) for one in found.values())),
-            Line("replicas", x, tuple(float(one.replicas[0]) for one in found.values())),
-        )),
+        Panel(
+            "virtual time",
+            "cost, µs",
+            "tuples/s",
+            (
+                Line("elastic", x, tuple(one.elastic for one in found.values())),
+                Line("one thread, one replica", x, tuple(one.alone for one in found.values())),
+            ),
+        ),
+        Panel(
+            "virtual time",
+            "cost, µs",
+            "threads, replicas",
+            (
+                Line("threads", x, tuple(float(one.threads) for one in found.values())),
+                Line("replicas", x, tuple(float(one.replicas[0]) for one in found.values())),
+            ),
+        ),
         trace(1, _SHOWN_US, effort),
-    )  # fmt: skip
+    )
     ours = (
-        f"80 µs: {shown.replicas[0]} replicas, {shown.threads} threads, {shown.elastic:,.0f}/s against {shown.alone:,.0f}; waiting on "
-        f"real threads: {here.elastic.rows_per_s:.0f}/s with {replicas} replicas, {here.elastic.threads} threads, against {here.alone:.0f}"
+        f"80 µs: {shown.replicas[0]} replicas, {shown.threads} threads, {shown.elastic:,.0f}/s "
+        f"against {shown.alone:,.0f}; waiting on "
+        f"real threads: {here.elastic.rows_per_s:.0f}/s with {replicas} replicas, "
+        f"{here.elastic.threads} threads, against {here.alone:.0f}"
     )
     return FigureResult(ours, panels, checks, {"real, times": here.times})
 

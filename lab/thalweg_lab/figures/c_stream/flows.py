@@ -1,8 +1,8 @@
 """The paper's topologies of busy operators as flows, run through the front door; operators are calibrated by CPU time.
 
-A busy operator is a stateful one: like a coroutine of C-Stream it is run by one thread at a time, and it is not fused with
-its neighbours. It works in compiled code for as many turns as its cost says, and lets through as many tuples as its
-selectivity says, drawn by the tuple's number.
+A busy operator is a stateful one: like a coroutine of C-Stream it is run by one thread at a time, and it is not fused
+with its neighbours. It works in compiled code for as many turns as its cost says, and lets through as many tuples as
+its selectivity says, drawn by the tuple's number.
 """
 
 from __future__ import annotations
@@ -117,8 +117,10 @@ def tree(depth: int) -> tw.Flow:
     level = [flow.source("in", Tuple).process(work, state=Busy, name="busy 0_0")]
     for height in range(1, depth):
         halves = [
-            rows.filter(half).map(one_level_down) for rows in level for half in (left_branch, right_branch)
-        ]  # fmt: skip
+            rows.filter(half).map(one_level_down)
+            for rows in level
+            for half in (left_branch, right_branch)
+        ]
         level = [
             rows.process(work, state=Busy, name=f"busy {height}_{i}")
             for i, rows in enumerate(halves)
@@ -152,8 +154,8 @@ def tuples(count: int, *, lanes: int, cost_us: float, keeps: int = ALL) -> pa.Ta
 def turns_a_us() -> float:
     """Turns that a busy operator does in a microsecond of CPU time.
 
-    From runs with and without turns, so that what a row costs besides falls out; the least of several, as a neighbour on
-    the same core makes all slower.
+    From runs with and without turns, so that what a row costs besides falls out; the least of several, as a neighbour
+    on the same core makes all slower.
     """
     _calibrating(0)
     none = min(_calibrating(0) for _ in range(3))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from thalweg_lab.figures.c_stream.virtual import Flowed
 from thalweg_lab.figures.contract import Line, ShapeCheck
@@ -39,7 +40,7 @@ def above(says: str, more: float, less: float, times: float = 1.0) -> ShapeCheck
     return ShapeCheck(says, more >= times * less, f"{more:,.4g} against {less:,.4g}")
 
 
-def lines(found: Mapping[str, Mapping[float, Flowed]], what: str) -> tuple[Line, ...]:
+def lines(found: Mapping[str, Mapping[Any, Flowed]], what: str) -> tuple[Line, ...]:
     """By plug-in, a quantity over what varies."""
     return tuple(
         Line(name, tuple(map(float, values)), tuple(getattr(one, what) for one in values.values()))

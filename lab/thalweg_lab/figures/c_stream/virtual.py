@@ -1,4 +1,4 @@
-"""The paper's topologies on its machine, two times six cores, in virtual time: what has left after the warm-up counts."""
+"""The paper's topologies on its machine, two times six cores, in virtual time: what left after the warm-up counts."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ PLUG_INS: Final[dict[str, PickPolicy]] = {
     "LeastRecently": LeastRecentlyRun(slice_ns=QUANTUM_NS),
     "MaxRunningTime": MaxRunningTime(slice_ns=QUANTUM_NS),
 }
-#: What the merge of the data-parallel topology takes for a tuple. Fitted to Figure 4(b), whose throughput turns between 9
-#: and 11 threads; the others are what shows whether it is right.
+#: What the merge of the data-parallel topology takes for a tuple. Fitted to Figure 4(b), whose throughput turns between
+#: 9 and 11 threads; the others are what shows whether it is right.
 _MERGE_NS: Final = 10_500
 
 
@@ -88,11 +88,18 @@ def measured(topology: str, plug_in: str, threads: int, *, seconds: float, **fie
 
     An operator is a coroutine: one thread at a time runs it.
     """
-    graph = TOPOLOGIES[topology](**{"cost_ns": COST_NS, "capacity": CAPACITY, "kind": "stateful", **fields})
+    graph = TOPOLOGIES[topology](
+        **{"cost_ns": COST_NS, "capacity": CAPACITY, "kind": "stateful", **fields}
+    )
     run = simulate(
-        graph, policy=PLUG_INS[plug_in], threads=threads, seconds=seconds,
-        overhead=_OVERHEAD, hardware=TWO_SIXES, grain=_GRAIN,
-    )  # fmt: skip
+        graph,
+        policy=PLUG_INS[plug_in],
+        threads=threads,
+        seconds=seconds,
+        overhead=_OVERHEAD,
+        hardware=TWO_SIXES,
+        grain=_GRAIN,
+    )
     late = [sink.after(_WARM_UP * seconds) for sink in run.sinks]
     known = [one.latency for one in late if one.latency is not None]
     count = sum(one.count for one in known)

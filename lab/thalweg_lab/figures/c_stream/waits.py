@@ -73,9 +73,7 @@ class Waited:
 
     def replicas(self, operator: str) -> int:
         """How many an operator has at the end."""
-        mine = [
-            one.after for one in self.changes if one.operator == operator and not one.refused
-        ]
+        mine = [one.after for one in self.changes if one.operator == operator and not one.refused]
         return mine[-1] if mine else 1
 
 
@@ -100,6 +98,10 @@ def dedicated(busy: int, cost_us: float, seconds: float) -> Waited:
 def _run(busy: int, cost_us: float, seconds: float, **how: Any) -> Waited:
     leaving = Leaving()
     result = tw.run(
-        chain(busy), {"in": paced(seconds, cost_us)}, {"out": tw.batches(leaving)}, chunk_rows=1, **how
-    )  # fmt: skip
+        chain(busy),
+        {"in": paced(seconds, cost_us)},
+        {"out": tw.batches(leaving)},
+        chunk_rows=1,
+        **how,
+    )
     return Waited(leaving.rate(0.5), result.progress.changes, result.progress.threads)
