@@ -121,17 +121,6 @@ def haren(
     report.finish(bench.all())
 
 
-def cstream(quick: Quick = False, out: Out = None) -> None:
-    """Five plug-ins on four topologies, by threads, cost, size and selectivity (Sahin & Gedik, section 5.1)."""
-    from thalweg_lab.c_stream import CStream
-
-    report = _report("cstream", out)
-    bench = (
-        CStream(report, seconds=0.5, threads=(1, 4, 12)) if quick else CStream(report, seconds=2.0)
-    )
-    report.finish(bench.all())
-
-
 def elastic(
     quick: Quick = False,
     simulate: Annotated[
@@ -333,18 +322,7 @@ def peers(context: typer.Context) -> None:
 
 def register(group: typer.Typer) -> None:
     """Adds the experiments to the group ``thalweg bench``."""
-    for function in (
-        prasaad,
-        streams,
-        haren,
-        cstream,
-        elastic,
-        caneill,
-        everyday,
-        kafka,
-        soak,
-        tables,
-    ):
+    for function in (prasaad, streams, haren, elastic, caneill, everyday, kafka, soak, tables):
         group.command(function.__name__)(told(_never_silent(function)))
     group.command("figures")(told(figures))
     group.command("spark-queries")(told(_never_silent(spark_queries)))

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from thalweg_lab import graphs, haren
-from thalweg_lab.c_stream import PLUG_INS, CStream
 from thalweg_lab.elastic import HIGHS, ElasticExperiments, summary
 from thalweg_lab.elastic_real import FlowOfSteps
 from thalweg_lab.elastic_spark import elastic_spark
@@ -67,18 +66,6 @@ def test_streams(tmp_path: Path) -> None:
             "dedicated",
             "dynamic 1",
             "dynamic 2",
-        }
-        assert all(row["rows/s"] > 0 for row in rows)
-
-
-def test_cstream(tmp_path: Path) -> None:
-    report = LabReport("cstream", tmp_path, Terminal(quiet=True))
-    report.finish(CStream(report, seconds=0.02, threads=(1, 2)).all())
-    found = json.loads((tmp_path / "cstream.json").read_text())
-    assert len(found) == 4 + 3
-    for rows in list(found.values())[:4]:
-        assert {(row["plug-in"], row["threads"]) for row in rows} == {
-            (name, count) for name in PLUG_INS for count in ("1", "2")
         }
         assert all(row["rows/s"] > 0 for row in rows)
 

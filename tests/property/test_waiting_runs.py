@@ -1,4 +1,4 @@
-"""Functions that sleep, on real threads whose number follows the waiting: output, counts and order are the reference's."""
+"""Functions that sleep, on real threads whose number follows the waiting: the output is that of the reference."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def check(way: str, seed: int, count: int) -> int:
 
 
 def test_sleeps_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By default, in one flow and beside others, more threads than usable processors wait; the output is the reference's."""
+    """By default, in one flow and beside others, more threads than usable processors wait; the output is the same."""
     soon(monkeypatch)
     monkeypatch.setattr("thalweg.embedded.host.usable_processors", lambda: 2)
     assert check("default", 1, 150) > 3

@@ -364,7 +364,7 @@ def test_one_worker_holds_the_token_unless_it_is_stale() -> None:
 
 
 def test_workers_run_freely_what_waits() -> None:
-    """As many as there is a use for, without the token, which another operator's worker may have; no more than those."""
+    """As many as there is a use for, and no more, without the token, which another operator's worker may have."""
     engine = engine_of(shapes()["diamond"], options=Options(threads=3))
     mem, (one, two, three) = engine.mem, (int(worker_at(engine.mem, w)) for w in range(3))
     op, busy = engine.source + 1, engine.op_at(1) + at.BUSY

@@ -1,7 +1,7 @@
 """How much of its time a function waits for something else, and how many threads may therefore be in it at once.
 
 A function that sleeps, or asks a server, leaves the processors and the interpreter's lock to others. While it waits,
-the next thread can call it; there is a use for as many of them as its time is a multiple of the processor time in it. Two
+the next thread can call it: as many as its time is a multiple of the processor time in it are of use. Two
 times tell the two apart: *occupancy*, the wall time that a thread is inside the operator, and CPU time. What lies
 between them is waiting, but for the time in which other threads held the interpreter's lock: that would look like
 waiting, too, and more threads would make more of it. So it is taken off, and where little waiting is left there are
@@ -18,7 +18,7 @@ from typing import Final
 
 #: A function whose occupancy is waiting for at least this share gets threads for it ...
 WAITS: Final = 0.3
-#: ... and loses some where it is for less than this one: they wait for the interpreter, or there is nothing to wait for.
+#: ... and loses some where it is for less than this one: they wait for the interpreter, or for nothing at all.
 WORKS: Final = 0.1
 #: So many of its threads are left then.
 KEPT: Final = 0.75

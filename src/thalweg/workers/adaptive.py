@@ -29,7 +29,7 @@ from thalweg.workers.wiring import is_interpreted, wire
 MORE_ROWS: Final = 64
 
 
-class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # whose threads are: its own
+class AdaptiveEngine(ParallelEngine, SerialEngine):
     """A :class:`~thalweg.workers.engine.ParallelEngine` whose threads must pay.
 
     Until its trial is due for the first time it is a serial engine: nothing of threads has been made. Where Python runs
@@ -86,7 +86,7 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # who
         return True
 
     @property
-    def beside(self) -> ParallelEngine | None:
+    def beside(self) -> ParallelEngine | None:  # type: ignore[override]  # of a serial engine there is none
         """Itself, but where it will never have threads."""
         return None if self._stays_alone else self
 

@@ -172,7 +172,7 @@ class ParallelEngine(UnitsEngine):
         return any(task.spec.needs_token for task in self.tasks[1:] if not task.leaves)
 
     @property
-    def beside(self) -> ParallelEngine:
+    def beside(self) -> ParallelEngine | None:
         """Its threads."""
         return self
 

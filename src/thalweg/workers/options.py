@@ -29,8 +29,8 @@ class Options:
 
     Attributes:
         threads: workers of threading ``dynamic``; under a controller the most that there may be.
-        waiting_threads: of threading ``dynamic`` the most workers that there may be while functions are seen to wait, as
-            those that sleep or ask a server (docs/elasticity.md); None: no more than ``threads``.
+        waiting_threads: of threading ``dynamic`` the most workers that there may be while functions are seen to wait,
+            as those that sleep or ask a server (docs/elasticity.md); None: no more than ``threads``.
         threading: ``dynamic`` or ``dedicated``.
         policy: who runs next (see :mod:`thalweg.scheduling`); None is the free list.
         controller: changes how many workers run, and how many may run an operator (see :mod:`thalweg.elasticity`);

@@ -29,8 +29,9 @@ STALE_NS: Final = 10_000_000
 
 @shared
 def take_token(mem: Int64s, w: int, me: int, op: int) -> bool:
-    """Whether the worker may run interpreted code of an operator that it is in: alone, or beside one that has done so for so long that it waits.
+    """Whether the worker may run interpreted code of an operator that it is in.
 
+    It may alone, or beside one that has done so for so long that it probably waits.
     Of an operator that was seen to wait so many workers may as its time is a multiple of its CPU time
     (:mod:`thalweg.elasticity.waiting`).
 
