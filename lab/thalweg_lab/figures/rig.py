@@ -26,6 +26,8 @@ COUNTED: Final = 256
 _PIECE_ROWS: Final = 16_384
 #: Windows of a run; the rate is that of the best.
 _WINDOWS: Final = 5
+#: Batches in which a table is fed.
+_BATCHES: Final = 20
 
 
 @tw.state
@@ -105,7 +107,9 @@ def drive(
 def _driven(noted: np.ndarray) -> Driven:
     """From times, CPU times and counts that rise."""
     if len(noted) < 2:
-        raise RuntimeError("nothing left the flow in the time that was measured: measure for longer")
+        raise RuntimeError(
+            "nothing left the flow in the time that was measured: measure for longer"
+        )
     rates = []
     for window in np.array_split(np.arange(len(noted)), min(_WINDOWS, len(noted) - 1)):
         first, last = noted[max(int(window[0]) - 1, 0)], noted[int(window[-1])]
@@ -153,7 +157,7 @@ def finite(
     flow: tw.Flow, source: str, table: pa.Table, *, chunk_rows: int | None, options: tw.Options
 ) -> Finite:
     """Runs a flow once over a table, fed batch by batch, and takes the time from its first fifth on."""
-    fed = _Fed(table, max(chunk_rows or 256, 1))
+    fed = _Fed(table, max(table.num_rows // _BATCHES, chunk_rows or 1))
     result = tw.run(flow, {source: tw.from_iterable(fed)}, chunk_rows=chunk_rows, options=options)
     wall, cpu = time.perf_counter(), time.process_time()
     began, cpu_began, before = fed.asked[len(fed.asked) // 5]

@@ -152,7 +152,11 @@ def _use(s: State, line: int, now: float, who: int, uses: float, takes: int, mos
     s.lines[line, LAST_IN + takes] = who
     # Who has a processor of its own only at times sleeps where another has the queue, and is woken.
     sleeps = s.machine[FUTEX_NS] if count and s.lines[line, SLOTS] == 1 and takes == 0 else 0.0
-    each = sleeps + s.machine[QUEUE_NS] + s.machine[LINE_NS] * (misses / s.lines[line, SLOTS] + spinning / 2)
+    each = (
+        sleeps
+        + s.machine[QUEUE_NS]
+        + s.machine[LINE_NS] * (misses / s.lines[line, SLOTS] + spinning / 2)
+    )
     begin = s.rings[line, (first + count - 1) % size] if count else now
     end = begin + uses * each
     if count < size:

@@ -20,10 +20,10 @@ from thalweg.simulate.dedicated import Dedicated, DedicatedThreads
 from thalweg.simulate.events import Events
 from thalweg.simulate.graph import Graph, Operator, Source
 from thalweg.simulate.hardware import Hardware
-from thalweg.simulate.network import Feeder, Network, Port, SourceNode
-from thalweg.simulate.nodes import SimulatedNode
 from thalweg.simulate.keyed_nodes import KeyedNode, PartitionedNode, SharedNode
 from thalweg.simulate.manual import Manual, ManualThread
+from thalweg.simulate.network import Feeder, Network, Port, SourceNode
+from thalweg.simulate.nodes import SimulatedNode
 from thalweg.simulate.picks import PickThreads
 from thalweg.simulate.result import (
     Counters,

@@ -24,13 +24,21 @@ def found(shapes: Sequence[str], effort: Effort, say: Progress) -> Found:
     }
 
 
+def case(machine: str, name: str, effort: Effort, say: Progress) -> Mapping[str, Any]:
+    """One case on one machine, simulated anew or kept."""
+    if effort == "full":
+        wanted = next(one for one in simulated.cases() if one.name == name)
+        return simulated.measured(wanted, machine, say)
+    return simulated.kept()[machine][name]
+
+
 def still_so(shape: str, flops: int, threads: int, say: Progress) -> ShapeCheck:
     """A point of what is kept, simulated anew."""
     say(f"a point of what is kept: {shape} {flops:,}, {threads} threads")
-    case = next(one for one in simulated.cases() if (one.shape, one.flops) == (shape, flops))
+    wanted = next(one for one in simulated.cases() if (one.shape, one.flops) == (shape, flops))
     machine = simulated.MACHINES["Xeon"]
-    now = round(simulated.static(case, machine, threads), 1)
-    kept = simulated.kept()["Xeon"][case.name]["levels"][str(threads)]
+    now = round(simulated.static(wanted, machine, threads), 1)
+    kept = simulated.kept()["Xeon"][wanted.name]["levels"][str(threads)]
     return ShapeCheck(
         "what is kept is what the simulator gives", now == kept, f"{now:,.0f}/s now, {kept:,.0f} kept"
     )  # fmt: skip

@@ -17,7 +17,7 @@ from thalweg_lab.figures.contract import (
     ShapeCheck,
 )
 from thalweg_lab.figures.rig import drive
-from thalweg_lab.figures.schneider_wu import curves, flows, simulated
+from thalweg_lab.figures.schneider_wu import curves, flows
 
 #: By row of the figure: machine and case.
 _ROWS: Final = (
@@ -34,14 +34,16 @@ _TAIL: Final = 15
 
 def measure(effort: Effort, progress: Progress) -> FigureResult:
     """Our controller and the paper's rules on the simulated machines; our controller on this machine's processors."""
-    found = curves.found(("pipeline", "data parallel", "both"), effort, progress)
-    rows = {(machine, case): found[machine][case] for machine, case in _ROWS}
+    rows = {
+        (machine, case): curves.case(machine, case, effort, progress) for machine, case in _ROWS
+    }
     panels = [
         panel for (machine, case), row in rows.items() for panel in _panels(machine, case, row)
     ]
     checks = [*_checks(rows), _real(effort, progress)]
     ends = ", ".join(
-        f"{machine} {case}: {row['elastic']['threads'][-1]}" for (machine, case), row in rows.items()
+        f"{machine} {case}: {row['elastic']['threads'][-1]}"
+        for (machine, case), row in rows.items()
     )
     numbers = {
         f"{machine}, {case}, {how}: swing of threads": float(_swing(row, how))
@@ -127,9 +129,7 @@ def _real(effort: Effort, say: Progress) -> ShapeCheck:
             flow, seconds=4 * period_s, warm_s=period_s, chunk_rows=16, options=tw.Options(threads=threads)
         ).rows_per_s  # fmt: skip
     say("the same under a controller")
-    options = tw.Options(
-        threads=2, controller=ThreadLevels(max_cpu_share=1.0), period_s=period_s
-    )
+    options = tw.Options(threads=2, controller=ThreadLevels(max_cpu_share=1.0), period_s=period_s)
     elastic = drive(
         flow, seconds=5 * period_s, warm_s=periods * period_s, chunk_rows=16, options=options
     ).rows_per_s

@@ -36,7 +36,9 @@ def measure(effort: Effort, progress: Progress) -> FigureResult:
     ]
     if effort == "quick":
         checks.append(curves.still_so("pipeline", 1_000, 96, progress))
-    ours = f"{_ours(found)}; here, pipeline of {_OPERATORS[effort]}, 1 flop: {flows.told(pipe['1'])}"
+    ours = (
+        f"{_ours(found)}; here, pipeline of {_OPERATORS[effort]}, 1 flop: {flows.told(pipe['1'])}"
+    )
     return FigureResult(ours, (*curves.panels(found), *real), tuple(checks), curves.numbers(found))
 
 

@@ -46,6 +46,8 @@ _STEADY: Final = 0.08
 #: Of elastic runs: units of work in a period at the best level, and periods.
 _PERIOD_UNITS: Final = 20_000
 PERIODS: Final = 40
+#: Side by side operators get their tuples in turn: a period is to have many turns.
+_WIDE: Final = 4
 #: How much the Power8 varies: the paper has runs between 130 and 184 threads (section 5.4).
 _POWER8_NOISE: Final = 0.12
 
@@ -123,7 +125,8 @@ def elastic(
     case: Case, machine: Hardware, best: float, controller: Controller, noise: float = 0.0
 ) -> ElasticHost:
     """A run from one thread on; ``best`` is what the best level gives, from which follows how long a period is."""
-    period_s = _PERIOD_UNITS * _GRAIN / (best * case.hops)
+    units = _PERIOD_UNITS * (_WIDE if case.shape == "data parallel" else 1)
+    period_s = units * _GRAIN / (best * case.hops)
     machine = dataclasses.replace(machine, noise=noise, noise_s=period_s)
     simulation = LargeSimulation(
         case.graph, hardware=machine, threads=1, grain=_GRAIN, visit_ns=_VISIT_NS
@@ -185,7 +188,9 @@ def simulate_all(wanted: Sequence[str], say: Callable[[str], None]) -> dict[str,
 
 def main() -> None:
     """Writes what is kept."""
-    found = simulate_all(("pipeline", "data parallel", "both"), lambda text: print(text, flush=True))
+    found = simulate_all(
+        ("pipeline", "data parallel", "both"), lambda text: print(text, flush=True)
+    )
     lines = [
         f" {json.dumps(name)}: {{\n"
         + ",\n".join(f"  {json.dumps(case)}: {json.dumps(row)}" for case, row in rows.items())

@@ -161,7 +161,9 @@ MAKER: Final = 7  # the operator it comes from
 ENDING: Final = 8  # number of the ending that it brings, 0 none
 HOLDS: Final = 9  # a handle that must outlive this one, -1 none
 ROUND: Final = 10  # which round of that ending
-TAKEN: Final = 11  # where TIMES_HELD: when a worker took what it comes from, monotonic ns, 0: nobody has
+TAKEN: Final = (
+    11  # where TIMES_HELD: when a worker took what it comes from, monotonic ns, 0: nobody has
+)
 CLOCKS: Final = 12  # then N_CLOCKS clocks, then N_REFS addresses of blocks
 
 # -- workers ---------------------------------------------------------------------------------------------------
