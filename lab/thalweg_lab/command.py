@@ -56,40 +56,6 @@ def _never_silent(does: Callable[..., None]) -> Callable[..., None]:
     return run_it
 
 
-def prasaad(quick: Quick = False, threads: Threads = None, out: Out = None) -> None:
-    """Heuristics, queues of keyed operators, reorder buffers, scaling (Prasaad et al., section 7)."""
-    from thalweg.engine.machine import usable_processors
-    from thalweg_lab.prasaad import Prasaad
-
-    report = _report("prasaad", out)
-    rows, repeats = (50_000, 1) if quick else (1_000_000, 3)
-    bench = Prasaad(report, threads=threads or usable_processors(), rows=rows, repeats=repeats)
-    report.finish(bench.all())
-
-
-def streams(
-    quick: Quick = False,
-    threads: Threads = None,
-    out: Out = None,
-    chunk_rows: Annotated[int, typer.Option(min=1, help="Rows of a step.")] = 64,
-) -> None:
-    """Threading models on graphs of many operators (Schneider & Wu, sections 5.1 to 5.3)."""
-    from thalweg.engine.machine import usable_processors
-    from thalweg_lab.streams import Streams
-
-    report = _report("streams", out)
-    operators, budget_s, repeats = (30, 0.05, 1) if quick else (1_000, 2.0, 3)
-    bench = Streams(
-        report,
-        threads=threads or usable_processors(),
-        operators=operators,
-        budget_s=budget_s,
-        chunk_rows=chunk_rows,
-        repeats=repeats,
-    )
-    report.finish(bench.all())
-
-
 def haren(
     quick: Quick = False,
     simulate: Annotated[
@@ -322,7 +288,7 @@ def peers(context: typer.Context) -> None:
 
 def register(group: typer.Typer) -> None:
     """Adds the experiments to the group ``thalweg bench``."""
-    for function in (prasaad, streams, haren, elastic, caneill, everyday, kafka, soak, tables):
+    for function in (haren, elastic, caneill, everyday, kafka, soak, tables):
         group.command(function.__name__)(told(_never_silent(function)))
     group.command("figures")(told(figures))
     group.command("spark-queries")(told(_never_silent(spark_queries)))

@@ -20,8 +20,9 @@ from thalweg.simulate.elastic import LAST_SAMPLES
 from thalweg.workers.options import Options
 from thalweg_lab import elastic_real as real
 from thalweg_lab import elastic_simulated as simulated
+from thalweg_lab.figures.schneider_wu.flows import dealt
+from thalweg_lab.figures.schneider_wu.simulated import PARALLEL_FLOPS, PIPELINE_FLOPS
 from thalweg_lab.measure import LabReport
-from thalweg_lab.streams import PARALLEL_FLOPS, PIPELINE_FLOPS, both, wide
 
 #: U_h, the paper's two values (Figure 11).
 HIGHS: Final = (0.95, 0.90)
@@ -65,44 +66,11 @@ class ElasticExperiments:
     # -- in virtual time --------------------------------------------------------------------------------------------
 
     def simulated(self) -> str:
-        """Both papers' experiments in virtual time; the summary."""
+        """The chains and the data parallelism of Sahin & Gedik in virtual time; the summary."""
         self._near, self._settled = {}, []
-        self._simulated_levels()
         self._simulated_chains()
         self._simulated_wide()
         return f"up to {self._most} simulated threads: {self._summary()}"
-
-    def _simulated_levels(self) -> None:
-        depth = self._operators // self._side
-        hardware = simulated.machine_of(self._most)
-        rows, story = [], []
-        for case in simulated.cases(self._operators, self._side, depth):
-            flow = simulated.flowing(case, hardware, self._most)
-            # From the most on down, so that queues stay full.
-            levels = reversed(simulated.levels_up_to(self._most))
-            statics = [simulated.static(flow, case, n) for n in levels][::-1]
-            best = max(statics, key=lambda one: one.throughput)
-            graph = f"{case.shape}, {self._operators} operators"
-            host = simulated.elastic(flow, case, self._most, self._periods)
-            dedicated = simulated.dedicated(case, hardware)
-            measured = {
-                "manual": case.manual,
-                "dedicated": dedicated.rows_per_s,
-                **{f"dynamic {one.threads}": one.rows_per_s for one in statics},
-            }
-            rows += [
-                _row(graph, case.flops, name, rate, best.rows_per_s) for name, rate in measured.items()
-            ]  # fmt: skip
-            rate = host.throughput() / case.hops
-            rows.append(
-                _row(graph, case.flops, "elastic", rate, best.rows_per_s)
-                | _behaviour(host.levels[-1], host.settled_after, host.swing(LAST_SAMPLES))
-            )
-            self._note(f"{case.shape} {case.flops}", rate / best.rows_per_s, host.settled_after)
-            tuples = [period.sample.throughput for period in host.periods]
-            story += _story(f"{case.shape} {case.flops}", host.levels, tuples)
-        self._report.add("thread levels, simulated (Schneider & Wu, Figures 8 and 9)", rows)
-        self._report.add("thread levels over time, simulated (Schneider & Wu, Figure 10)", story)
 
     def _simulated_chains(self) -> None:
         for busy in (1, 2):
@@ -240,8 +208,8 @@ class ElasticExperiments:
         count, side = self._operators, self._side
         shapes: dict[str, tuple[Callable[[float], Flow], Sequence[int]]] = {
             "pipeline": (functools.partial(parametric.pipeline, count), PIPELINE_FLOPS),
-            "both": (functools.partial(both, side, count // side), PIPELINE_FLOPS),
-            "data parallel": (functools.partial(wide, count), PARALLEL_FLOPS),
+            "both": (functools.partial(dealt, side, count // side), PIPELINE_FLOPS),
+            "data parallel": (functools.partial(dealt, count, 1), PARALLEL_FLOPS),
         }
         made: dict[tuple[str, str], real.FlowOfSteps] = {}
         for shape, (make, all_flops) in shapes.items():

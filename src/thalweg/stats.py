@@ -48,6 +48,8 @@ class OperatorProgress:
         rows_per_s: tuples that it took a second, lately.
         busy: worker time in it a second, lately: 1 is one thread's.
         back_pressured: the share of looks, lately, that found it waiting for room behind it.
+        held_ns: how long a chunk was in it on average, from when a worker took it until what came of it left, in order;
+            None unless ``Options(times_held=True)`` asks for it.
     """
 
     name: str
@@ -68,6 +70,7 @@ class OperatorProgress:
     rows_per_s: float | None = None
     busy: float | None = None
     back_pressured: float | None = None
+    held_ns: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -14,9 +14,7 @@ from thalweg_lab.elastic_spark import elastic_spark
 from thalweg_lab.haren_queries import BURST_MEAN_PER_S, LOAD
 from thalweg_lab.haren_simulated import BURST, SimulatedHaren
 from thalweg_lab.measure import LabReport, run
-from thalweg_lab.prasaad import Prasaad
 from thalweg_lab.spark_queries import WAYS, spark_queries
-from thalweg_lab.streams import Streams
 
 from thalweg import testing
 from thalweg.datagen import parametric
@@ -54,35 +52,15 @@ def test_a_run_is_measured() -> None:
     assert one.p50_ms <= one.p99_ms
 
 
-def test_streams(tmp_path: Path) -> None:
-    report = LabReport("streams", tmp_path, Terminal(quiet=True))
-    text = Streams(report, threads=2, operators=4, budget_s=0.001, chunk_rows=8).all()
-    report.finish(text)
-    units, alone, flows = json.loads((tmp_path / "streams.json").read_text()).values()
-    assert len(units) == 2 * 2 * 2 and len(alone) == len(flows) == 9 * 4
-    for rows in (alone, flows):
-        assert {row["threading"] for row in rows} == {
-            "manual",
-            "dedicated",
-            "dynamic 1",
-            "dynamic 2",
-        }
-        assert all(row["rows/s"] > 0 for row in rows)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_elastic_in_virtual_time(tmp_path: Path) -> None:
-    """Both papers' tables; an adapted chain holds its source's pace with the replicas that this takes."""
+    """An adapted chain holds its source's pace with the replicas that this takes."""
     report = LabReport("elastic", tmp_path, Terminal(quiet=True))
     bench = ElasticExperiments(report, operators=6, periods=12, costs_us=(40,), most=2)
     report.finish(summary([bench.simulated]))
-    levels, story, one, two, wide = json.loads((tmp_path / "elastic.json").read_text()).values()
-    assert [row["threading"] for row in levels[:5]] == [
-        "manual", "dedicated", "dynamic 1", "dynamic 2", "elastic"
-    ]  # fmt: skip
-    assert len(levels) == 9 * 5 and len(story) == 9 * 12
-    assert all(row["rows/s"] > 0 for row in (*levels, *one, *two, *wide))
+    one, two, wide = json.loads((tmp_path / "elastic.json").read_text()).values()
+    assert all(row["rows/s"] > 0 for row in (*one, *two, *wide))
     assert one[0]["rows/s"] > 2 * one[0]["no adaptation"] and one[0]["ratio"] > 0.9
     assert int(one[0]["replicas"]) >= 3
     assert len(wide) == 12 + len(HIGHS)
@@ -149,16 +127,6 @@ def test_graphs_have_the_shapes_of_the_paper() -> None:
 def test_every_operator_of_a_graph_runs_every_step(model: graphs.Model, kind: int) -> None:
     ran = graphs.run(graphs.pipelines(2, 3), 10, model, threads=2, steps=500, kind=kind)
     assert (ran.steps, ran.units) == (500, 3_000) and ran.wall_s > 0
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_prasaad(tmp_path: Path) -> None:
-    report = LabReport("prasaad", tmp_path, Terminal(quiet=True))
-    report.finish(Prasaad(report, threads=2, rows=2_000, repeats=1).all())
-    found = json.loads((tmp_path / "prasaad.json").read_text())
-    assert len(found) == 8
-    assert {row["heuristic"] for row in found["heuristics (Figure 8)"]} == {"QST", "LP", "ET", "CT"}
 
 
 @pytest.mark.slow

@@ -307,6 +307,11 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
             "        mem[at + SERIAL] = load(mem, o + OUT)\n        store(mem, o + OUT, mem[at + SERIAL] + 1)\n",
         ),
     ),
+    "no output has an order": (
+        lambda structures: two_finish(structures, 1),
+        "not once, in order",
+        Mutation("dispatch", "    if mem[o + ORDERED] == 0:\n", "    if True:\n"),
+    ),
     "two workers in a stateful operator": (
         lambda structures: line(structures, 2, 2),
         "not once, in order",

@@ -1,6 +1,7 @@
 """Parametric operators and inputs: flows of a given kind, cost a tuple, selectivity and skew, for experiments.
 
-The work of an operator is a loop that no compiler shortens; it is calibrated once a process.
+The work of an operator is a loop that no compiler shortens. How many turns take a microsecond is found once a process,
+by CPU time and in a flow: what else the machine does has no part in it, and the loop is the one that operators run.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import pyarrow as pa
 from thalweg.flow.flow import Flow
 from thalweg.flow.records import Timestamp
 from thalweg.flow.state_class import state
-from thalweg.jit import njit
 
 Shape = Literal["stateless", "keyed"]
 #: Key values of skewed inputs, as many as there are ranges in Prasaad et al., section 7.2.1.
 RANGES: Final = 100
-_CALIBRATION: Final = 2_000_000
+#: Turns of a row, and rows of two runs whose difference is taken.
+_TURNS: Final = 20_000
+_ROWS: Final = (16, 144)
 
 
 class Tuple(NamedTuple):
@@ -39,28 +41,34 @@ class Seen:
     tuples: int = 0
 
 
-@njit
-def _spin(value: int, turns: int) -> int:
-    for _ in range(turns):
-        value = (value * value + 12_345) % 2_147_483_647
-    return value
-
-
 @functools.cache
 def turns_of_us() -> int:
-    """How many turns of the loop take a microsecond here: the best of five measurements."""
-    _spin(1, 10)
-    times = []
-    for _ in range(5):
-        began = time.perf_counter_ns()
-        _spin(1, _CALIBRATION)
-        times.append(time.perf_counter_ns() - began)
-    return max(1, round(_CALIBRATION * 1_000 / min(times)))
+    """How many turns of an operator's loop take a microsecond of CPU time here: the best of five measurements."""
+    flow = Flow("calibration")
+    flow.source("tuples", Tuple, order_by="ts").map(_turning(_TURNS), name="work").sink("out")
+    few, many = (table(rows) for rows in _ROWS)
+    _cpu_ns(flow, few)
+    least = min(_cpu_ns(flow, many) - _cpu_ns(flow, few) for _ in range(5))
+    turns = _TURNS * (many.num_rows - few.num_rows)
+    return max(1, round(turns * 1_000 / max(least, 1)))
+
+
+def _cpu_ns(flow: Flow, rows: pa.Table) -> int:
+    """CPU time of a run in this thread, ns."""
+    from thalweg.embedded import run
+
+    began = time.thread_time_ns()
+    run(flow, {"tuples": rows}, threading="manual")
+    return time.thread_time_ns() - began
 
 
 def stateless(cost_us: float) -> Callable[[Tuple], Tuple]:
     """A function for ``map`` of so many microseconds a tuple."""
-    turns = round(cost_us * turns_of_us())
+    return _turning(round(cost_us * turns_of_us()))
+
+
+def _turning(turns: int) -> Callable[[Tuple], Tuple]:
+    """A function for ``map`` of so many turns of the loop."""
 
     def work(row: Tuple) -> Tuple:
         value = row.value

@@ -261,6 +261,7 @@ def operators_of(
                     busy=_sum([shares.get(name) for name in parts]),
                     back_pressured=None if pressed is None or not parts
                     else max([pressed.get(name, 0.0) for name in parts]),
+                    held_ns=_sum([one.held_ns for one in told]),
                 )
             )  # fmt: skip
     return tuple(out)

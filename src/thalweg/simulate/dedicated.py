@@ -62,6 +62,7 @@ class DedicatedThreads(ThreadModel):
     def __init__(self, model: Dedicated, machine: SimulatedMachine) -> None:
         super().__init__(machine)
         self.model = model
+        self.sleeps_ns = model.switch_ns
         self.threads = [OwnThread(node) for node in self.nodes]
         self._service_ns = 0.0
         self._loss_ns = 0.0

@@ -110,8 +110,12 @@ class Hardware:
 
 #: The machines of Schneider & Wu, section 5: 4 x 22 cores of 2 threads, and 2 x 12 cores of 8 less the one that was
 #: disabled. Cores and threads are the paper's; docs/simulator.md says where the other figures come from.
-XEON: Final = Hardware(cores=88, smt=2, smt_gain=1.2, bus=0.003, queue_ns=60, line_ns=300)
-POWER8: Final = Hardware(cores=23, smt=8, smt_gain=2.2, bus=0.0005, queue_ns=80, line_ns=80)
+XEON: Final = Hardware(
+    cores=88, smt=2, smt_gain=1.2, bus=0.003, queue_ns=60, line_ns=300, atomic_ns=200
+)
+POWER8: Final = Hardware(
+    cores=23, smt=8, smt_gain=2.2, bus=0.0005, queue_ns=80, line_ns=45, atomic_ns=150
+)
 #: That of Sahin & Gedik, section 5: 2 x 6 cores.
 TWO_SIXES: Final = Hardware(cores=12, bus=0.002, queue_ns=60, line_ns=80)
 
@@ -143,13 +147,22 @@ class Line:
         self._last = [-1, -1]
 
     def use_ns(
-        self, hardware: Hardware, now_ns: int, who: int, uses: float, *, takes: bool
+        self,
+        hardware: Hardware,
+        now_ns: int,
+        who: int,
+        uses: float,
+        *,
+        takes: bool,
+        sleeps_ns: float = 0.0,
     ) -> float:
         """How long a thread is held up by so many operations from now on, its own time with the queue included.
 
         Args:
             uses: operations; with how much longer they take while others run, where that matters.
             takes: it takes something out of the queue, or else puts something in.
+            sleeps_ns: what each operation costs in addition where another thread has the queue: who waits then sleeps
+                and is woken.
         """
         ends = self._ends_ns
         while ends and ends[0] <= now_ns:
@@ -158,7 +171,8 @@ class Line:
         spinning = waiting if self._locked else 0
         misses = self._last[0] != who or self._last[1] != who
         self._last[takes] = who
-        hold = uses * (hardware.queue_ns + hardware.line_ns * (misses / self._slots + spinning / 2))
+        each = hardware.queue_ns + (sleeps_ns if waiting else 0.0)
+        hold = uses * (each + hardware.line_ns * (misses / self._slots + spinning / 2))
         end = (ends[-1] if waiting else now_ns) + hold
         ends.append(end)
         return end - now_ns

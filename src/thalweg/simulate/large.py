@@ -236,4 +236,5 @@ def _machine(
     words[at.QUANTUM_NS] = 1.0
     if policy is not None:
         words[at.SWITCH_NS], words[at.QUANTUM_NS] = policy.switch_ns, policy.quantum_ns
+        words[at.FUTEX_NS] = policy.switch_ns
     return words

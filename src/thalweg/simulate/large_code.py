@@ -82,7 +82,8 @@ VISIT_NS: Final = 9
 GRAIN: Final = 10
 SWITCH_NS: Final = 11
 QUANTUM_NS: Final = 12
-MACHINE_WORDS: Final = 13
+FUTEX_NS: Final = 13
+MACHINE_WORDS: Final = 14
 _LEAST_MOOD: Final = 0.5
 _FAR: Final = 1 << 62
 
@@ -149,7 +150,13 @@ def _use(s: State, line: int, now: float, who: int, uses: float, takes: int, mos
     spinning = min(count, most) if s.lines[line, LOCKED] else 0
     misses = 1.0 if s.lines[line, LAST_IN] != who or s.lines[line, LAST_OUT] != who else 0.0
     s.lines[line, LAST_IN + takes] = who
-    each = s.machine[QUEUE_NS] + s.machine[LINE_NS] * (misses / s.lines[line, SLOTS] + spinning / 2)
+    # Who has a processor of its own only at times sleeps where another has the queue, and is woken.
+    sleeps = s.machine[FUTEX_NS] if count and s.lines[line, SLOTS] == 1 and takes == 0 else 0.0
+    each = (
+        sleeps
+        + s.machine[QUEUE_NS]
+        + s.machine[LINE_NS] * (misses / s.lines[line, SLOTS] + spinning / 2)
+    )
     begin = s.rings[line, (first + count - 1) % size] if count else now
     end = begin + uses * each
     if count < size:

@@ -83,9 +83,11 @@ class ThreadModel(abc.ABC):
         working: how many of them work on a unit.
         decisions: how often the policy was asked.
         meets_others: whether any thread may run any operator, so that a queue's writer may have to wait for another.
+        sleeps_ns: what a thread loses that finds a queue of several writers taken, ns.
     """
 
     meets_others = True
+    sleeps_ns = 0.0
 
     def __init__(self, machine: SimulatedMachine) -> None:
         self.events = machine.events
@@ -135,8 +137,10 @@ class ThreadModel(abc.ABC):
         held = unit.port.line.use_ns(hardware, now, who, tuples, takes=True)
         out = tuples * node.operator.selectivity
         for port in node.ports[node.turn : node.turn + 1] if node.deals else node.ports:
-            held += port.line.use_ns(hardware, now, who, out, takes=False)
-            if self.meets_others or len(port.feeders) > 1:
+            several = len(port.feeders) > 1
+            sleeps_ns = self.sleeps_ns if several else 0.0
+            held += port.line.use_ns(hardware, now, who, out, takes=False, sleeps_ns=sleeps_ns)
+            if self.meets_others or several:
                 held += hardware.atomic_ns * out
         return held
 

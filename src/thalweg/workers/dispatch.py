@@ -65,6 +65,8 @@ from thalweg.workers.memory.layout import (
     RING,
     ROOM,
     ROWS,
+    S_HELD,
+    S_SENT,
     SERIAL,
     SETTLED,
     SOURCE,
@@ -72,10 +74,12 @@ from thalweg.workers.memory.layout import (
     STACKS,
     STATEFUL,
     STATELESS,
+    TAKEN,
     TIMERS,
+    TIMES_HELD,
     Int64s,
 )
-from thalweg.workers.memory.places import handle_at, op_at, worker_at
+from thalweg.workers.memory.places import handle_at, op_at, stat_at, worker_at
 from thalweg.workers.memory.room import full_reader, sent, without_room
 from thalweg.workers.worklists import queue_add, queue_pending
 
@@ -89,6 +93,7 @@ def _enqueue_ranges(mem: Int64s, o: int, handle: int) -> None:
     rows, clock, partitions = mem[at + PARTS], clock_of(mem, o, at), mem[o + PARTITIONS]
     timers = mem[o + TIMERS] != 0 and clock > BEFORE_ALL
     store(mem, at + LEFT, _UNKNOWN)
+    mem[at + TAKEN] = 0
     held, count = EMPTY, 0
     for p in range(partitions):
         wanted = get_i(rows + 8 * p) > 0
@@ -137,10 +142,21 @@ def _enqueue(mem: Int64s, number: int, handle: int) -> None:
 
 
 @shared
+def _note_held(mem: Int64s, worker: int, op: int, handle: int) -> None:
+    """For how long a chunk was in an operator that is not a source."""
+    if worker < mem[MAX_WORKERS] and mem[op_at(mem, op) + KIND] != INGRESS:
+        stat = stat_at(mem, worker, op)
+        mem[stat + S_HELD] += now_ns() - mem[handle_at(mem, handle) + TAKEN]
+        mem[stat + S_SENT] += 1
+
+
+@shared
 def send_downstream(mem: Int64s, worker: int, op: int, handle: int) -> None:
     """To all readers, which have room."""
     o = op_at(mem, op)
     count = mem[o + N_OUT]
+    if mem[TIMES_HELD]:
+        _note_held(mem, worker, op, handle)
     if count == 0:
         release(mem, worker, handle)
     for e in range(count):

@@ -44,6 +44,8 @@ class Options:
             where Python runs it.
         queue: how a keyed operator's chunks are handed to workers: ``hybrid``, ``partitioned`` or ``shared``.
         reorder: ``non-blocking`` or ``lock-based``.
+        times_held: takes how long chunks are in each operator, from when a worker takes one until what came of it
+            leaves, in order (``held_ns`` of the progress); two looks at the clock for each.
         ordered: False lets outputs go on as they come, to measure what order costs.
         native: False keeps compiled operators on the Python path, for tests.
 
@@ -63,6 +65,7 @@ class Options:
     partitions: int | None = None
     queue: Literal["hybrid", "partitioned", "shared"] = "hybrid"
     reorder: Literal["non-blocking", "lock-based"] = "non-blocking"
+    times_held: bool = False
     ordered: bool = True
     native: bool = True
 

@@ -37,6 +37,7 @@ def operator_progress(engine: FlowEngine) -> list[OperatorProgress]:
                 selectivity=rows_out / rows_in if rows_in else 1.0,
                 workers=int(mem[engine.op_at(index) + at.BUSY]),
                 queue_rows=int(tuples_waiting(mem, engine.source + index)),
+                held_ns=mine[at.S_HELD] / mine[at.S_SENT] if mine[at.S_SENT] else None,
             )
         )
     return found

@@ -364,4 +364,5 @@ class Workers:
             preemption = preemption_of(policy)
         self._preemption = preemption
         store(mem, at.PREEMPTS, preemption is not None)
+        mem[at.TIMES_HELD] = self.options.times_held
         store(mem, at.MODE, mode)

@@ -70,6 +70,8 @@ from thalweg.workers.memory.layout import (
     SPLIT_ROWS,
     STARTED,
     STATEFUL,
+    TAKEN,
+    TIMES_HELD,
     TOKEN_HELD,
     TOKEN_SINCE,
     UNITS,
@@ -207,6 +209,8 @@ def run_whole(mem: Int64s, w: int, me: int, op: int) -> int:
         join_clocks(mem, mem[me + INPUTS + i], out)
     rows = mem[handle_at(mem, first) + COUNT]
     started = _started(mem, stat_at(mem, w, op), rows)
+    if mem[TIMES_HELD]:
+        mem[handle_at(mem, out) + TAKEN] = now_ns()
     if mem[o + NATIVE]:
         at = handle_at(mem, first)
         scratch = me + SCRATCH
@@ -249,6 +253,7 @@ def _finish_range(mem: Int64s, w: int, me: int, op: int, started: int) -> int:
         return 0
     out = mem[me + SPARE]
     inherit(mem, op, handle, out)
+    mem[handle_at(mem, out) + TAKEN] = mem[at + TAKEN]
     if mem[o + NATIVE]:
         address = mem[block_word(mem, at, 0)]
         status, block = 1, 0
@@ -282,6 +287,9 @@ def _finish_join(mem: Int64s, w: int, me: int, op: int) -> None:
 def run_range(mem: Int64s, w: int, me: int, op: int, handle: int) -> int:
     o, at, part = op_at(mem, op), handle_at(mem, handle), mem[me + PART]
     mem[me + INPUTS] = handle
+    if mem[TIMES_HELD] and mem[at + TAKEN] == 0:
+        # Where two begin at once either time will do.
+        mem[at + TAKEN] = now_ns()
     started = _started(mem, stat_at(mem, w, op), get_i(mem[at + PARTS] + 8 * part))
     if mem[o + NATIVE]:
         scratch = me + SCRATCH

@@ -54,6 +54,7 @@ SUSPENDED: Final = 24  # event count of suspended workers: what wakes idle ones 
 ROUNDS: Final = 26  # event count of workers that wait for the next round
 BATCH: Final = 27  # tuples of a visit within a round
 GRACE: Final = 28  # how long the meeting between rounds waits for a worker, ns
+TIMES_HELD: Final = 30  # 1: how long chunks are in operators is taken
 STARVE: Final = 29  # after so long an operator that could run is run next, ns; 0: never
 #: Words that change, a line each.
 STOP: Final = 4 * LINE  # 1: workers and sources leave
@@ -168,7 +169,10 @@ MAKER: Final = 7  # the operator it comes from
 ENDING: Final = 8  # number of the ending that it brings, 0 none
 HOLDS: Final = 9  # a handle that must outlive this one, -1 none
 ROUND: Final = 10  # which round of that ending
-CLOCKS: Final = 11  # then N_CLOCKS clocks, then N_REFS addresses of blocks
+TAKEN: Final = (
+    11  # where TIMES_HELD: when a worker took what it comes from, monotonic ns, 0: nobody has
+)
+CLOCKS: Final = 12  # then N_CLOCKS clocks, then N_REFS addresses of blocks
 
 # -- workers ---------------------------------------------------------------------------------------------------
 PHASE: Final = 0  # what Python was asked to do
@@ -245,7 +249,9 @@ S_NS: Final = 4  # and that time
 S_WINDOW: Final = 5
 S_LAST: Final = 6
 S_BUSY: Final = 7  # all time, ns; of units whose time was not taken what tuples take
-STAT_WORDS: Final = LINE
+S_HELD: Final = 8  # for how long chunks were in it, ns, where TIMES_HELD
+S_SENT: Final = 9  # and how many
+STAT_WORDS: Final = 2 * LINE
 
 #: A view (see thalweg.scheduling.policy): so many fields of a FlowView, an array of VIEW_OPS words each; the time; the
 #: number of ports; so many fields of a PortView, an array of a word a port each; its last one, of VIEW_OPS words.

@@ -148,9 +148,8 @@ def _begin(ctx: int, area: int, split: int, ending: int) -> None:
     put(chunk, code.TIMES, times)
     for i in range(2 * fields + TEXT_TAIL):
         put(chunk, code.COLUMNS + i, field(block, 1 + i))
-    if field(area, at.GUESS) > 0:
-        # Without room the kernel would call a function a second time for its first output.
-        _grow(ctx, area)
+    # Without room the kernel would call a function a second time for its first output, however long that takes.
+    _grow(ctx, area)
 
 
 @shared
