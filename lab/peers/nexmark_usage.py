@@ -1,4 +1,4 @@
-"""CPU time and memory of a process and all that it has started, for programs that run where Thalweg is not installed."""
+"""CPU time and memory of a process and what it has started, for programs that run where Thalweg is not installed."""
 
 from __future__ import annotations
 

@@ -301,6 +301,9 @@ def nexmark(
     pathway: Annotated[
         str | None, typer.Option(help="Also Pathway: a Python that has pathway.")
     ] = None,
+    together: Annotated[
+        bool, typer.Option("--together", help="One process a way, not one a cell: faster.")
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of the events.")] = 0,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Prints the table as Markdown, too.")
@@ -324,7 +327,13 @@ def nexmark(
     count = events or (100_000 if quick else 1_000_000)
     report = _report("nexmark", out)
     bench = Nexmark(
-        report, events=count, queries=only or list(QUERIES), ways=ways, pythons=peers, seed=seed
+        report,
+        events=count,
+        queries=only or list(QUERIES),
+        ways=ways,
+        pythons=peers,
+        together=together,
+        seed=seed,
     )
     report.finish(bench.all())
     if markdown:

@@ -28,7 +28,7 @@ from thalweg_lab.nexmark.written import kept
 
 #: A query that takes longer is given up, seconds.
 LIMIT_S: Final = 600.0
-#: All queries of these share a process.
+#: All queries of these share a process, since it takes long to start.
 SHARED: Final = ("spark1", "spark2", "sparksql", "flink", "bytewax", "pathway")
 #: Programs that run in another environment.
 PEERS: Final = Path(__file__).resolve().parents[2] / "peers"
@@ -43,6 +43,7 @@ class Nexmark:
 
     Args:
         pythons: interpreters of the ways that have an environment of their own.
+        together: all queries of a way share a process.
     """
 
     def __init__(
@@ -53,11 +54,13 @@ class Nexmark:
         queries: Sequence[str],
         ways: Sequence[str],
         pythons: dict[str, str],
+        together: bool = False,
         seed: int = 0,
         cache: Path | None = None,
     ) -> None:
         self._report, self._queries, self._ways = report, queries, ways
         self._events, self._pythons, self._seed = events, pythons, seed
+        self._shared = tuple(WAYS) if together else SHARED
         self._cache = cache or Path(tempfile.gettempdir()) / "thalweg-nexmark"
         #: by query and way
         self.found: dict[str, dict[str, Cell]] = {query: {} for query in queries}
@@ -67,7 +70,9 @@ class Nexmark:
         with bar(f"generating {self._events:,} events", self._events) as more:
             folder = kept(Spec(self._events, self._seed), self._cache, on_rows=more)
         for way in self._ways:
-            groups = [self._queries] if way in SHARED else [[query] for query in self._queries]
+            groups = (
+                [self._queries] if way in self._shared else [[query] for query in self._queries]
+            )
             for group in groups:
                 for query, cell in self._cells(way, folder, group):
                     self.found[query][way] = cell
@@ -81,12 +86,13 @@ class Nexmark:
             python = self._pythons.get(way)
             program = PEERS / f"nexmark_{way}.py"
             if python is None or not program.exists():
-                why = f"--{way} names no interpreter that has it" if python is None else "no program for it"  # fmt: skip
+                why = "no program for it" if python else f"--{way} names no interpreter"
                 yield from ((query, {"cannot": why}) for query in queries)
                 return
             command = [python, str(program), str(plain_files(folder)), repr(time.time())]
         else:
-            command = [sys.executable, "-m", "thalweg_lab.nexmark.cell", way, str(folder), repr(time.time())]  # fmt: skip
+            module = "thalweg_lab.nexmark.cell"
+            command = [sys.executable, "-m", module, way, str(folder), repr(time.time())]
         left = list(queries)
         for cell in run_cells([*command, *queries], self._say(way, left)):
             query = cell.pop("query")
@@ -114,30 +120,15 @@ class Nexmark:
         )
 
     def _show(self) -> None:
-        self._report.console.print(
-            table(
-                self.found,
-                self._ways,
-                self._events,
-                "cpu_s",
-                "steady, thousand events a CPU-second",
-            )  # fmt: skip
-        )
-        self._report.console.print(
-            table(
-                self.found,
-                self._ways,
-                self._events,
-                "whole_cpu_s",
-                "whole process, thousand events a CPU-second",
-            )  # fmt: skip
-        )
+        for figure, title in (("cpu_s", "steady"), ("whole_cpu_s", "whole process")):
+            text = f"{title}, thousand events a CPU-second"
+            self._report.console.print(table(self.found, self._ways, self._events, figure, text))
         for query, cells in self.found.items():
-            kept = [
+            rows = [
                 {"query": query, "way": way, "events": self._events, **cell}
                 for way, cell in cells.items()
             ]
-            self._report.keep("cells", kept)
+            self._report.keep("cells", rows)
 
 
 def run_cells(command: Sequence[str], say: Any) -> Iterator[Cell]:
@@ -148,7 +139,9 @@ def run_cells(command: Sequence[str], say: Any) -> Iterator[Cell]:
     """
     lines: queue.Queue[str | None] = queue.Queue()
     with tempfile.TemporaryFile("w+") as errors:
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=_environment())  # fmt: skip
+        child = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=_environment()
+        )
         threading.Thread(target=_pass_on, args=(child, lines), daemon=True).start()
         since = time.monotonic()
         try:
@@ -223,7 +216,9 @@ def shown(cell: Cell, events: int, figure: str) -> str:
     return f"{value:,.0f}"
 
 
-def table(found: dict[str, dict[str, Cell]], ways: Sequence[str], events: int, figure: str, title: str) -> Table:  # fmt: skip
+def table(
+    found: dict[str, dict[str, Cell]], ways: Sequence[str], events: int, figure: str, title: str
+) -> Table:
     """All queries and ways, for the terminal."""
     made = Table(f"NEXMark, {events:,} events, {title}")
     made.column("")
