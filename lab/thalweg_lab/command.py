@@ -277,6 +277,69 @@ def tables(
     report.finish(Tables(report, rows=rows, repeats=repeats, dsn=dsn_of(dsn)).all())
 
 
+def nexmark(
+    quick: Quick = False,
+    events: Annotated[
+        int | None, typer.Option(min=1_000, help="1 million by default; 100,000 with --quick.")
+    ] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Queries; all of them by default.")] = None,
+    way: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Ways to run them; all that need neither Java nor another environment by default."
+        ),
+    ] = None,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Also on Spark: Thalweg, and Structured Streaming.")
+    ] = False,
+    flink: Annotated[
+        str | None, typer.Option(help="Also Flink SQL: a Python that has apache-flink.")
+    ] = None,
+    bytewax: Annotated[
+        str | None, typer.Option(help="Also Bytewax: a Python that has bytewax and pyarrow.")
+    ] = None,
+    pathway: Annotated[
+        str | None, typer.Option(help="Also Pathway: a Python that has pathway.")
+    ] = None,
+    together: Annotated[
+        bool, typer.Option("--together", help="One process a way, not one a cell: faster.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the events.")] = 0,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Prints the table as Markdown, too.")
+    ] = False,
+    out: Out = None,
+) -> None:
+    """NEXMark's queries in Thalweg, Spark, Flink and others; answers compared with DuckDB's."""
+    from thalweg.errors import BuildError
+    from thalweg.examples.nexmark.queries import QUERIES
+    from thalweg_lab.nexmark.bench import Nexmark
+    from thalweg_lab.nexmark.bench import markdown as table
+    from thalweg_lab.nexmark.ways import IN_PROCESS, WAYS
+
+    for what, given, known in (("only", only, QUERIES), ("way", way, WAYS)):
+        for one in given or ():
+            if one not in known:
+                raise BuildError(f"--{what}: {one!r} is none of: {', '.join(known)}")
+    pythons = {"flink": flink, "bytewax": bytewax, "pathway": pathway}
+    peers = {name: python for name, python in pythons.items() if python is not None}
+    ways = way or [*IN_PROCESS, *(("spark1", "spark2", "sparksql") if spark else ()), *peers]
+    count = events or (100_000 if quick else 1_000_000)
+    report = _report("nexmark", out)
+    bench = Nexmark(
+        report,
+        events=count,
+        queries=only or list(QUERIES),
+        ways=ways,
+        pythons=peers,
+        together=together,
+        seed=seed,
+    )
+    report.finish(bench.all())
+    if markdown:
+        report.console.print(table(bench.found, ways, count))
+
+
 def peers(context: typer.Context) -> None:
     """The comparison with other systems. Arguments are passed on."""
     runner = Path(__file__).parents[1] / "peers" / "run.py"
@@ -288,10 +351,7 @@ def peers(context: typer.Context) -> None:
 
 def register(group: typer.Typer) -> None:
     """Adds the experiments to the group ``thalweg bench``."""
-    for function in (haren, elastic, caneill, everyday, kafka, soak, tables):
-        group.command(function.__name__)(told(_never_silent(function)))
-    group.command("figures")(told(figures))
-    group.command("spark-queries")(told(_never_silent(spark_queries)))
+    for function in (haren, elastic, caneill, everyday, nexmark, kafka, soak, tables):
     passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
     group.command("peers", context_settings=passed_on)(told(peers))
 

@@ -31,5 +31,8 @@ def tables(events: int, seed: int) -> Mapping[str, pa.Table]:
 
 
 def inputs(query: str, events: int, seed: int) -> dict[str, pa.Table]:
-    """Those that a query reads."""
-    return {source: tables(events, seed)[source] for source in sources_of(query)}
+    """What a query reads."""
+    return {
+        source: tables(events, seed)[source].select(record._fields)
+        for source, record in sources_of(query).items()
+    }

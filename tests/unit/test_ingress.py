@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import random
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thalweg.columns.chunks import Chunk
+from thalweg.engine import waiting
 from thalweg.engine.ingress import Gate, Ingress
+from thalweg.engine.release import cut_many, cut_one
+from thalweg.engine.waiting import Waiting
 from thalweg.flow.operators.nodes import Source
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import SEQ, TIME
@@ -61,9 +66,9 @@ def test_late_by_the_serial_definition(
     for start, stop in itertools.pairwise(edges):
         late += one.accept(chunk(rows[start:stop])).rows()
     assert late == serial_late(rows, lateness, lanes=lanes)
-    waiting = [] if one.waiting is None else one.waiting.rows()
-    assert sorted(map(repr, [*late, *waiting])) == sorted(map(repr, rows))
-    assert [row.t for row in waiting] == sorted(row.t for row in waiting)
+    held = [] if one.waiting is None else one.waiting.rows()
+    assert sorted(map(repr, [*late, *held])) == sorted(map(repr, rows))
+    assert [row.t for row in held] == sorted(row.t for row in held)
     assert one.arrived == len(rows)
 
 
@@ -169,3 +174,44 @@ def test_the_clock_never_goes_back(lateness: int) -> None:
     watermarks += [watermark for _, watermark in ingress.release(lambda: 10, everything=True)]
     assert watermarks == sorted(watermarks)
     assert watermarks[-1] == 7
+
+
+def test_parts_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows in many parts leave as those in one: in order, cut at the same watermarks; in-order parts are not copied."""
+    monkeypatch.setattr(waiting, "_SHORT", 0)
+    chooser = random.Random(5)
+    for _ in range(60):
+        held, expected = Waiting(), list[tuple[int, int]]()
+        for number in range(6):
+            times = [number * chooser.randint(0, 6) + chooser.randint(0, 4) for _ in range(4)]
+            rows = chunk([Row(time, number) for time in times])
+            rows.order = {TIME: np.array(times), SEQ: np.arange(4) + 4 * number}
+            held.add(rows)
+            expected = sorted([*expected, *_places(rows)])
+            watermark, inclusive = chooser.randint(0, 20), chooser.random() < 0.5
+            parts = held.take(watermark, inclusive=inclusive)
+            gone = [one for one in expected if one[0] < watermark + inclusive]
+            expected = expected[len(gone) :]
+            assert [place for part in parts for place in _places(part)] == gone
+            assert all(map(len, parts)) and len(held) == len(expected)
+        whole = held.whole()
+        assert (_places(whole) if whole else []) == expected
+
+
+def test_steps_over_parts() -> None:
+    """Steps of one gate end with its parts; those of two gates have so many rows each, whatever the parts are."""
+    rows = [chunk([Row(t, 0) for t in times]) for times in ((1, 2, 3), (4, 6), (7,))]
+    for part in rows:
+        part.order = {TIME: part.column("t").values}
+    alone = [(len(step[1]), watermark) for step, watermark in cut_one(1, rows, lambda: 2, 9)]
+    assert alone == [(2, 2), (1, 3), (2, 6), (1, 9)]
+    other = chunk([Row(5, 1)])
+    other.order = {TIME: other.column("t").values}
+    both = list(cut_many({1: rows, 2: [other]}, lambda: 4, 9))
+    assert [[len(step.get(i, ())) for i in (1, 2)] for step, _ in both] == [[4, 0], [2, 1]]
+    assert [row.t for step, _ in both for row in step[1].rows()] == [1, 2, 3, 4, 6, 7]
+    assert [watermark for _, watermark in both] == [4, 9]
+
+
+def _places(rows: Chunk) -> list[tuple[int, int]]:
+    return list(zip(rows.order[TIME].tolist(), rows.order[SEQ].tolist(), strict=True))

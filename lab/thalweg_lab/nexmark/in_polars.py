@@ -12,7 +12,11 @@ Frame = pl.LazyFrame
 c = pl.col
 _DAY: Final = c("date_time").dt.truncate("1d").alias("start")
 _PRICE: Final = 0.908 * c("price")
-_PRICES: Final = {"rank1": c("price") < 10_000, "rank2": c("price").is_between(10_000, 999_999), "rank3": c("price") >= 1_000_000}  # fmt: skip
+_PRICES: Final = {
+    "rank1": c("price") < 10_000,
+    "rank2": c("price").is_between(10_000, 999_999),
+    "rank3": c("price") >= 1_000_000,
+}
 
 
 class Inputs:
@@ -43,7 +47,8 @@ def _sold(of: Inputs) -> Frame:
 
 
 def _prices(of: Inputs) -> Frame:
-    return _sold(of).group_by("id", "seller", "category", "expires").agg(c("price").max()).sort("expires", "id")  # fmt: skip
+    by_auction = _sold(of).group_by("id", "seller", "category", "expires")
+    return by_auction.agg(c("price").max()).sort("expires", "id")
 
 
 def q4(of: Inputs) -> Frame:
@@ -72,7 +77,8 @@ def q7(of: Inputs) -> Frame:
 def q8(of: Inputs) -> Frame:
     start = c("date_time").dt.truncate("10s").alias("start")
     opened = of.auctions.group_by("seller", start).len("opened")
-    return of.persons.select("id", "name", start).join(opened, left_on=["id", "start"], right_on=["seller", "start"])  # fmt: skip
+    new = of.persons.select("id", "name", start)
+    return new.join(opened, left_on=["id", "start"], right_on=["seller", "start"])
 
 
 def q9(of: Inputs) -> Frame:
@@ -84,24 +90,32 @@ def q11(of: Inputs) -> Frame:
     rows = of.bids.select("bidder", "date_time").sort("bidder", "date_time")
     apart = (c("date_time").diff() > pl.duration(seconds=10)).fill_null(True)
     number = apart.cum_sum().over("bidder").alias("session")
-    return rows.with_columns(number).group_by("bidder", "session").agg(pl.len(), c("date_time").min().alias("start"), c("date_time").max().alias("end"))  # fmt: skip
+    time = c("date_time")
+    sessions = rows.with_columns(number).group_by("bidder", "session")
+    return sessions.agg(pl.len(), time.min().alias("start"), time.max().alias("end"))
 
 
 def q13(of: Inputs) -> Frame:
     bids = of.bids.select("auction", "bidder", "price", "date_time", key=c("auction") % 10_000)
-    return bids.sort("date_time").join_asof(of.side.sort("date_time"), on="date_time", by="key").filter(c("value").is_not_null())  # fmt: skip
+    found = bids.sort("date_time").join_asof(of.side.sort("date_time"), on="date_time", by="key")
+    return found.filter(c("value").is_not_null())
 
 
 def q14(of: Inputs) -> Frame:
     hour = c("date_time").dt.hour()
-    kind = pl.when(hour.is_between(8, 18)).then(pl.lit("dayTime")).when((hour <= 6) | (hour >= 20)).then(pl.lit("nightTime")).otherwise(pl.lit("otherTime"))  # fmt: skip
+    day = pl.when(hour.is_between(8, 18)).then(pl.lit("dayTime"))
+    night = day.when((hour <= 6) | (hour >= 20)).then(pl.lit("nightTime"))
+    kind = night.otherwise(pl.lit("otherTime")).alias("bid_time_type")
     count = c("extra").str.count_matches("c", literal=True).alias("c_counts")
-    return of.bids.filter((_PRICE > 1_000_000) & (_PRICE < 50_000_000)).select("auction", "bidder", _PRICE.alias("price"), kind.alias("bid_time_type"), "date_time", "extra", count)  # fmt: skip
+    dear = of.bids.filter((_PRICE > 1_000_000) & (_PRICE < 50_000_000))
+    price = _PRICE.alias("price")
+    return dear.select("auction", "bidder", price, kind, "date_time", "extra", count)
 
 
 def q17(of: Inputs) -> Frame:
     price = c("price")
-    return of.bids.group_by("auction", _DAY).agg(*_counts(), price.min().alias("min"), price.max().alias("max"), price.mean().alias("avg"), price.sum().alias("sum"))  # fmt: skip
+    of_prices = [getattr(price, name)().alias(name) for name in ("min", "max", "mean", "sum")]
+    return of.bids.group_by("auction", _DAY).agg(*_counts(), *of_prices)
 
 
 def q18(of: Inputs) -> Frame:
@@ -128,7 +142,8 @@ def q21(of: Inputs) -> Frame:
 
 def q22(of: Inputs) -> Frame:
     parts = c("url").str.split("/")
-    return of.bids.select("auction", "bidder", "price", "channel", *(parts.list.get(n).alias(f"dir{n - 2}") for n in (3, 4, 5)))  # fmt: skip
+    folders = [parts.list.get(number).alias(f"dir{number - 2}") for number in (3, 4, 5)]
+    return of.bids.select("auction", "bidder", "price", "channel", *folders)
 
 
 _PASSED: Final = ("auction", "bidder", "price", "date_time", "extra")

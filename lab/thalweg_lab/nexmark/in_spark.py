@@ -59,7 +59,8 @@ SQL: Final[dict[str, str]] = {
         ON b.auction % 10000 = s.key""",
     "q14": """SELECT auction, bidder, 0.908D * price AS price,
             CASE WHEN hour(date_time) BETWEEN 8 AND 18 THEN 'dayTime'
-                WHEN hour(date_time) <= 6 OR hour(date_time) >= 20 THEN 'nightTime' ELSE 'otherTime' END AS bid_time_type,
+                WHEN hour(date_time) <= 6 OR hour(date_time) >= 20 THEN 'nightTime'
+                ELSE 'otherTime' END AS bid_time_type,
             date_time, extra, length(extra) - length(replace(extra, 'c', '')) AS c_counts
         FROM bids WHERE 0.908D * price > 1000000 AND 0.908D * price < 50000000""",
     "q17": f"""SELECT auction, date_trunc('day', date_time) AS start, {_COUNTS}, min(price) AS min_price,
@@ -131,7 +132,8 @@ def sql(name: str, folder: Path) -> Callable[[], Any]:
         rows.withWatermark("date_time", "4 seconds").createOrReplaceTempView(source)
     # A stream is joined with a table as it is when a batch begins; here with its last state.
     side = spark.read.parquet(str(folder / "side"))
-    side.groupBy("key").agg({"value": "last"}).toDF("key", "value").createOrReplaceTempView("table_of_side")  # fmt: skip
+    last = side.groupBy("key").agg({"value": "last"}).toDF("key", "value")
+    last.createOrReplaceTempView("table_of_side")
 
     def run() -> None:
         checkpoint = tempfile.mkdtemp(prefix="nexmark-")

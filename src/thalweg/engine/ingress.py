@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from thalweg.columns.chunks import Bools, Chunk, Column, Int64s
 from thalweg.columns.ordering import empty_order, serials
 from thalweg.engine.release import Release, StepRows, cut_many, cut_one
+from thalweg.engine.waiting import Waiting
 from thalweg.flow.operators.idle import IdleDecision, later
 from thalweg.flow.operators.nodes import OrderBy, Source
 from thalweg.plan.plan import SEQ, TIME
@@ -36,7 +37,7 @@ class Gate:
     #: rows with a time up to here have been released
     released: int = BEFORE_ALL
     arrived: int = 0
-    _held: Chunk | None = None
+    _waiting: Waiting = dataclasses.field(default_factory=Waiting)
     #: how many had arrived when the state was last saved: waiting rows with later serials are new since then
     saved: int = 0
     #: its input has ended, so it holds no other gate back
@@ -62,16 +63,16 @@ class Gate:
     @property
     def waiting(self) -> Chunk | None:
         """The rows that wait, in the order in which they leave."""
-        return self._held
+        return self._waiting.whole()
 
     @waiting.setter
     def waiting(self, rows: Chunk | None) -> None:
-        self._held = rows
+        self._waiting.put(rows)
 
     @property
     def waiting_rows(self) -> int:
         """How many rows wait."""
-        return 0 if self.waiting is None else len(self.waiting)
+        return len(self._waiting)
 
     @property
     def time_field(self) -> str:
@@ -202,22 +203,12 @@ class Gate:
         self._woke()
         rows = Chunk(chunk.schema, chunk.columns, len(chunk), {TIME: times, SEQ: seq})
         if not late.any():
-            self._wait(rows)
+            self._waiting.add(rows)
             return rows.slice(0, 0)
-        self._wait(rows.take(np.flatnonzero(~late)))
+        self._waiting.add(rows.take(np.flatnonzero(~late)))
         found = rows.take(np.flatnonzero(late))
         self.late += len(found)
         return found
-
-    def _wait(self, rows: Chunk) -> None:
-        if not len(rows):
-            return
-        parts = [rows] if self.waiting is None or not len(self.waiting) else [self.waiting, rows]
-        merged = Chunk.concat(parts)
-        times = merged.order[TIME]
-        if len(times) > 1 and bool((times[1:] < times[:-1]).any()):
-            merged = merged.take(np.argsort(times, kind="stable"))
-        self.waiting = merged
 
     def _late(self, chunk: Chunk, times: Int64s) -> Bools:
         name = self.node.lane if isinstance(self.node, Source) else None
@@ -268,16 +259,13 @@ class Gate:
 
     def take(self, watermark: int, *, inclusive: bool = True) -> Chunk | None:
         """Removes and gives the waiting rows with time up to ``watermark``, or below it."""
+        parts = self.take_parts(watermark, inclusive=inclusive)
+        return Chunk.concat(parts) if parts else None
+
+    def take_parts(self, watermark: int, *, inclusive: bool = True) -> list[Chunk]:
+        """The same in as many chunks as there are, none of them empty."""
         self.released = max(self.released, watermark if inclusive else watermark - 1)
-        waiting = self.waiting
-        if waiting is None or not len(waiting):
-            return None
-        side: Literal["left", "right"] = "right" if inclusive else "left"
-        count = int(np.searchsorted(waiting.order[TIME], watermark, side=side))
-        if not count:
-            return None
-        self.waiting = waiting.slice(count, len(waiting))
-        return waiting.slice(0, count)
+        return self._waiting.take(watermark, inclusive=inclusive)
 
     def take_late(self) -> Chunk | None:
         """Removes and gives late rows that have waited and may leave; here none ever waits."""
@@ -371,12 +359,12 @@ class Ingress:
         # Of the rows at the watermark, those of later gates must wait for the first gate that may still give some.
         watermark, last = (NEVER, max(self.gates)) if everything else self._edge()
         taken = {
-            i: rows
+            i: parts
             for i, gate in self.gates.items()
-            if (rows := gate.take(watermark, inclusive=i <= last)) is not None
+            if (parts := gate.take_parts(watermark, inclusive=i <= last))
         }
         if everything:
-            tops = [int(rows.order[TIME][-1]) for rows in taken.values()]
+            tops = [int(parts[-1].order[TIME][-1]) for parts in taken.values()]
             watermark = max(tops, default=BEFORE_ALL)
         watermark = self.reached = max(watermark, self.reached)
         self.give_out(watermark)

@@ -116,18 +116,20 @@ class LaneGate(Gate):
     @property
     def waiting(self) -> Chunk | None:
         """The rows that wait, in the order in which they leave."""
+        held = self._waiting.whole()
         if self._fresh:
-            parts = [*([self._held] if self._held else []), *self._fresh]
+            parts = [*([held] if held else []), *self._fresh]
             self.waiting = self._in_order(Chunk.concat(parts))
-        return self._held
+        return self._waiting.whole()
 
     @waiting.setter
     def waiting(self, rows: Chunk | None) -> None:
-        self._held, self._fresh, self._least = rows, [], NEVER
+        self._waiting.put(rows)
+        self._fresh, self._least = [], NEVER
 
     @property
     def waiting_rows(self) -> int:
-        return sum(map(len, self._fresh)) + (len(self._held) if self._held else 0)
+        return sum(map(len, self._fresh)) + len(self._waiting)
 
     def _in_order(self, rows: Chunk) -> Chunk:
         names = sorted(self._numbers, key=lane_order)
@@ -189,12 +191,13 @@ class LaneGate(Gate):
         also rows of the domain's.
         """
         inclusive = inclusive and watermark < (self.sure if self.idle else self.watermark)
-        first = self._held.order[TIME][0] if self._held else NEVER
+        held = self._waiting.whole()
+        first = held.order[TIME][0] if held else NEVER
         if min(first, self._least) > watermark:
             # Nothing need be put into order yet.
             self.released = max(self.released, watermark if inclusive else watermark - 1)
             return None
-        found = Gate.take(self, watermark, inclusive=inclusive)
+        found = self._up_to(watermark, inclusive=inclusive)
         if found is None:
             return None
         late = found.order[LATE] != 0
@@ -205,6 +208,16 @@ class LaneGate(Gate):
             found = found.take(np.flatnonzero(~late))
         first, self.given = self.given, self.given + len(found)
         return self._numbered(found, first) if len(found) else None
+
+    def take_parts(self, watermark: int, *, inclusive: bool = True) -> list[Chunk]:
+        rows = self.take(watermark, inclusive=inclusive)
+        return [] if rows is None else [rows]
+
+    def _up_to(self, watermark: int, *, inclusive: bool) -> Chunk | None:
+        """Removes and gives the rows up to a time, late ones among them."""
+        _ = self.waiting  # puts them into order
+        parts = Gate.take_parts(self, watermark, inclusive=inclusive)
+        return parts[0] if parts else None
 
     def _numbered(self, rows: Chunk, first: int) -> Chunk:
         order = {TIME: rows.order[TIME], SEQ: serials(self.node.index, first, len(rows))}

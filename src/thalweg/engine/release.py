@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from thalweg.columns.chunks import Chunk
+from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.plan.plan import TIME
 
 #: Asked before each step: how many rows it should have, at least one.
@@ -24,17 +25,50 @@ def cuts(rows: int, step_rows: StepRows) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def cut_one(index: int, rows: Chunk, step_rows: StepRows, watermark: int) -> Iterator[Release]:
-    """The rows of a single gate."""
-    for start, end in cuts(len(rows), step_rows):
-        part = rows.slice(start, end)
-        yield {index: part}, watermark if end == len(rows) else int(part.order[TIME][-1])
+def cut_one(
+    index: int, parts: Sequence[Chunk], step_rows: StepRows, watermark: int
+) -> Iterator[Release]:
+    """The rows of a single gate; a step is of one part, so that no row is copied."""
+    for number, rows in enumerate(parts, 1):
+        for start, end in cuts(len(rows), step_rows):
+            part = rows.slice(start, end)
+            is_last = number == len(parts) and end == len(rows)
+            yield {index: part}, watermark if is_last else int(part.order[TIME][-1])
 
 
-def cut_many(taken: dict[int, Chunk], step_rows: StepRows, watermark: int) -> Iterator[Release]:
+class _Joined:
+    """Several chunks as if they were one; only a slice of more than one of them is copied."""
+
+    def __init__(self, parts: Sequence[Chunk]) -> None:
+        self._parts = parts
+        self._starts = [0, *itertools.accumulate(map(len, parts))]
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    @property
+    def times(self) -> Int64s:
+        """The time of each row."""
+        times: Int64s = np.concatenate([part.order[TIME] for part in self._parts])
+        return times
+
+    def slice(self, start: int, stop: int) -> Chunk:
+        """Rows start to stop, of which there is one at least."""
+        found = []
+        for part, first in zip(self._parts, self._starts, strict=False):
+            begin, end = max(start - first, 0), min(stop - first, len(part))
+            if begin < end:
+                found.append(part.slice(begin, end))
+        return found[0] if len(found) == 1 else Chunk.concat(found)
+
+
+def cut_many(
+    given: Mapping[int, Sequence[Chunk]], step_rows: StepRows, watermark: int
+) -> Iterator[Release]:
     """Cuts the merged sequence of several gates at the same places in all of them."""
-    indices = list(taken)
-    times = np.concatenate([taken[i].order[TIME] for i in indices])
+    indices = list(given)
+    taken = {i: _Joined(parts) for i, parts in given.items()}
+    times = np.concatenate([taken[i].times for i in indices])
     owner = np.concatenate([np.full(len(taken[i]), i) for i in indices])
     order = np.lexsort((owner, times))
     times, owner = times[order], owner[order]

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import thalweg as tw
-from thalweg.examples.nexmark.records import Auction, Bid
+from thalweg.examples.nexmark.records import Offer, Opening
 
 
-class Offer(NamedTuple):
+class Entry(NamedTuple):
     """An auction that opens, or a bid (which has ``expires`` 0)."""
 
     auction: int
@@ -65,26 +65,26 @@ class Mean:
     auctions: int = 0
 
 
-def opened(auction: Auction) -> Offer:
-    return Offer(
+def opened(auction: Opening) -> Entry:
+    return Entry(
         auction.id, auction.date_time, auction.expires, auction.seller, auction.category, 0
     )
 
 
-def offered(bid: Bid) -> Offer:
-    return Offer(bid.auction, bid.date_time, 0, 0, 0, bid.price)
+def offered(bid: Offer) -> Entry:
+    return Entry(bid.auction, bid.date_time, 0, 0, 0, bid.price)
 
 
-def track(open: Open, offer: Offer) -> None:
+def track(open: Open, entry: Entry) -> None:
     """Bids of an auction that is not open do not count."""
-    if offer.expires:
-        open.timer = offer.expires
-        open.seller = offer.seller
-        open.category = offer.category
+    if entry.expires:
+        open.timer = entry.expires
+        open.seller = entry.seller
+        open.category = entry.category
     elif open.timer == tw.NEVER:
         tw.drop(open)
     else:
-        open.price = max(open.price, offer.price)
+        open.price = max(open.price, entry.price)
 
 
 def close(open: Open, auction: int, time: tw.Timestamp) -> Sold | None:
@@ -92,10 +92,10 @@ def close(open: Open, auction: int, time: tw.Timestamp) -> Sold | None:
     return Sold(auction, open.seller, open.category, open.price) if open.price else None
 
 
-def closed(auctions: tw.Stream[Auction], bids: tw.Stream[Bid]) -> tw.Stream[Sold]:
+def closed(auctions: tw.Stream[Opening], bids: tw.Stream[Offer]) -> tw.Stream[Sold]:
     """Auctions that were sold, in the order in which they close."""
-    offers = auctions.map(opened).union(bids.map(offered))
-    return offers.key_by("auction").process(track, state=Open, on_timer=close)
+    entries = auctions.map(opened).union(bids.map(offered))
+    return entries.key_by("auction").process(track, state=Open, on_timer=close)
 
 
 def running_mean(mean: Mean, sold: Sold) -> OfCategory:
@@ -104,12 +104,12 @@ def running_mean(mean: Mean, sold: Sold) -> OfCategory:
     return OfCategory(sold.category, mean.total // mean.auctions)
 
 
-def q4(auctions: tw.Stream[Auction], bids: tw.Stream[Bid]) -> tw.Stream[OfCategory]:
+def q4(auctions: tw.Stream[Opening], bids: tw.Stream[Offer]) -> tw.Stream[OfCategory]:
     """Average price for a category, with each auction of it that closes."""
     return closed(auctions, bids).key_by("category").process(running_mean, state=Mean)
 
 
-def q6(auctions: tw.Stream[Auction], bids: tw.Stream[Bid]) -> tw.Stream[OfSeller]:
+def q6(auctions: tw.Stream[Opening], bids: tw.Stream[Offer]) -> tw.Stream[OfSeller]:
     """Average selling price by seller, of the last ten auctions that have closed, with each that closes."""
     by_seller = closed(auctions, bids).key_by("seller")
     means = by_seller.rolling(rows=10, avg_price=tw.agg.mean("price"))

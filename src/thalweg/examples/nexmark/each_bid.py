@@ -5,20 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import thalweg as tw
-from thalweg.examples.nexmark.records import Bid
+from thalweg.examples.nexmark.records import Offer, Shown, Told
 
 #: Euros for a dollar.
 RATE = 0.908
-
-
-class Passed(NamedTuple):
-    """A bid without channel and address."""
-
-    auction: int
-    bidder: int
-    price: int
-    date_time: tw.Timestamp
-    extra: str
 
 
 class InEuros(NamedTuple):
@@ -84,46 +74,42 @@ class WithFolders(NamedTuple):
     dir3: str
 
 
-def passed(bid: Bid) -> Passed:
-    return Passed(bid.auction, bid.bidder, bid.price, bid.date_time, bid.extra)
-
-
-def q0(bids: tw.Stream[Bid]) -> tw.Stream[Passed]:
+def q0(bids: tw.Stream[Told]) -> tw.Stream[Told]:
     """Pass through: every bid."""
-    return bids.map(passed)
+    return bids
 
 
-def in_euros(bid: Bid) -> InEuros:
+def in_euros(bid: Told) -> InEuros:
     return InEuros(bid.auction, bid.bidder, RATE * bid.price, bid.date_time, bid.extra)
 
 
-def q1(bids: tw.Stream[Bid]) -> tw.Stream[InEuros]:
+def q1(bids: tw.Stream[Told]) -> tw.Stream[InEuros]:
     """Currency conversion: prices in euros, as floats where SQL has decimals."""
     return bids.map(in_euros)
 
 
-def some_auctions(bid: Bid) -> Price | None:
+def some_auctions(bid: Offer) -> Price | None:
     return Price(bid.auction, bid.price) if bid.auction % 123 == 0 else None
 
 
-def q2(bids: tw.Stream[Bid]) -> tw.Stream[Price]:
+def q2(bids: tw.Stream[Offer]) -> tw.Stream[Price]:
     """Selection: the prices of some auctions."""
     return bids.map(some_auctions)
 
 
-def filed(bid: Bid) -> Filed:
+def filed(bid: Told) -> Filed:
     text = tw.times.text(bid.date_time)
     return Filed(
         bid.auction, bid.bidder, bid.price, bid.date_time, bid.extra, text[:10], text[11:16]
     )
 
 
-def q10(bids: tw.Stream[Bid]) -> tw.Stream[Filed]:
+def q10(bids: tw.Stream[Told]) -> tw.Stream[Filed]:
     """Log to a file system: give the sink ``tw.to_files(folder, partition_by=("dt", "hm"))``."""
     return bids.map(filed)
 
 
-def calculated(bid: Bid) -> Calculated | None:
+def calculated(bid: Told) -> Calculated | None:
     price = RATE * bid.price
     if not 1_000_000 < price < 50_000_000:
         return None
@@ -139,12 +125,12 @@ def calculated(bid: Bid) -> Calculated | None:
     )
 
 
-def q14(bids: tw.Stream[Bid]) -> tw.Stream[Calculated]:
+def q14(bids: tw.Stream[Told]) -> tw.Stream[Calculated]:
     """Calculation: dear bids, with what is computed of them."""
     return bids.map(calculated)
 
 
-def with_channel(bid: Bid) -> WithChannel | None:
+def with_channel(bid: Shown) -> WithChannel | None:
     """SQL looks for ``(&|^)channel_id=([^&]*)``."""
     channel = bid.channel.lower()
     if channel == "apple":
@@ -163,18 +149,18 @@ def with_channel(bid: Bid) -> WithChannel | None:
     return WithChannel(bid.auction, bid.bidder, bid.price, bid.channel, number)
 
 
-def q21(bids: tw.Stream[Bid]) -> tw.Stream[WithChannel]:
+def q21(bids: tw.Stream[Shown]) -> tw.Stream[WithChannel]:
     """Add a channel's number, which a table or the address has; bids without one are left out."""
     return bids.map(with_channel)
 
 
-def with_folders(bid: Bid) -> WithFolders:
+def with_folders(bid: Shown) -> WithFolders:
     parts = bid.url.split("/")
     return WithFolders(
         bid.auction, bid.bidder, bid.price, bid.channel, parts[3], parts[4], parts[5]
     )
 
 
-def q22(bids: tw.Stream[Bid]) -> tw.Stream[WithFolders]:
+def q22(bids: tw.Stream[Shown]) -> tw.Stream[WithFolders]:
     """The folders of a bid's address."""
     return bids.map(with_folders)

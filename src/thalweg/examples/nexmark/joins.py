@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import thalweg as tw
-from thalweg.examples.nexmark.records import Auction, Bid, Person, SideRow
+from thalweg.examples.nexmark.records import Auction, Bid, Offer, Opening, Resident, SideRow
 
 STATES = ("OR", "ID", "CA")
 WAITS = "10 seconds"
@@ -66,25 +66,29 @@ class Expanded(NamedTuple):
     auction_extra: str
 
 
+def is_wanted(auction: Opening) -> bool:
+    return auction.category == 10
+
+
 def of_category_10(auction: Auction) -> bool:
     return auction.category == 10
 
 
-def is_near(person: Person) -> bool:
+def is_near(person: Resident) -> bool:
     return person.state in STATES
 
 
-def local(auction: Auction, person: Person) -> Local:
+def local(auction: Opening, person: Resident) -> Local:
     return Local(person.name, person.city, person.state, auction.id)
 
 
-def q3(persons: tw.Stream[Person], auctions: tw.Stream[Auction]) -> tw.Stream[Local]:
+def q3(persons: tw.Stream[Resident], auctions: tw.Stream[Opening]) -> tw.Stream[Local]:
     """Local item suggestion: who sells in Oregon, Idaho or California in category 10."""
-    wanted, near = auctions.filter(of_category_10), persons.filter(is_near)
+    wanted, near = auctions.filter(is_wanted), persons.filter(is_near)
     return wanted.join(near, local, on={"seller": "id"}, before=tw.NEVER, after=WAITS)
 
 
-def q8(persons: tw.Stream[Person], auctions: tw.Stream[Auction]) -> tw.Stream[Any]:
+def q8(persons: tw.Stream[Resident], auctions: tw.Stream[Opening]) -> tw.Stream[Any]:
     """Monitor new users: who has come and opened an auction within the same ten seconds."""
     new = persons.key_by("id").window("10 seconds", called=tw.agg.first("name"), name="new")
     by_seller = auctions.key_by("seller")
@@ -92,7 +96,7 @@ def q8(persons: tw.Stream[Person], auctions: tw.Stream[Auction]) -> tw.Stream[An
     return new.join(sellers, on={"id": "seller", "start": "start"}, within=0)
 
 
-def keyed(bid: Bid) -> Keyed:
+def keyed(bid: Offer) -> Keyed:
     return Keyed(bid.auction, bid.bidder, bid.price, bid.date_time, bid.auction % 10_000)
 
 
@@ -102,7 +106,7 @@ def with_value(row: Any) -> WithValue | None:
     return WithValue(row.auction, row.bidder, row.price, row.date_time, row.value)
 
 
-def q13(side: tw.Stream[SideRow], bids: tw.Stream[Bid]) -> tw.Stream[WithValue]:
+def q13(side: tw.Stream[SideRow], bids: tw.Stream[Offer]) -> tw.Stream[WithValue]:
     """Side input: each bid with the value that the table has at its time; the table changes slowly."""
     return bids.map(keyed).lookup(side, on="key").map(with_value)
 

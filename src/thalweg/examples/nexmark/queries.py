@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
+import typing
 from collections.abc import Callable
 from typing import Any, Final
 
 import thalweg as tw
 from thalweg.examples.nexmark import closing, each_bid, joins, reports, windows, winning
-from thalweg.examples.nexmark.records import Auction, Bid, Person, SideRow
 
 #: The sources. At one time a row of the table comes first, and bids last.
-SOURCES: Final = {"side": SideRow, "persons": Person, "auctions": Auction, "bids": Bid}
+SOURCES: Final = ("side", "persons", "auctions", "bids")
 QUERIES: Final[dict[str, Callable[..., tw.Stream[Any]]]] = {
     f"q{number}": getattr(module, f"q{number}")
     for number in range(23)
@@ -20,17 +19,18 @@ QUERIES: Final[dict[str, Callable[..., tw.Stream[Any]]]] = {
 }
 
 
-def sources_of(name: str) -> list[str]:
-    """The sources that a query reads."""
-    return [source for source in SOURCES if source in inspect.signature(QUERIES[name]).parameters]
+def sources_of(name: str) -> dict[str, type[Any]]:
+    """The sources that a query reads, and what it reads of each: the records of its parameters."""
+    hints = typing.get_type_hints(QUERIES[name])
+    return {one: typing.get_args(hints[one])[0] for one in SOURCES if one in hints}
 
 
 def flow_of(name: str, *, lateness: str = "4 seconds") -> tw.Flow:
     """The flow of a query, with a sink ``out``."""
     flow = tw.Flow(f"nexmark_{name}")
     streams: dict[str, tw.Stream[Any]] = {
-        source: flow.source(source, SOURCES[source], order_by="date_time", lateness=lateness)
-        for source in sources_of(name)
+        source: flow.source(source, record, order_by="date_time", lateness=lateness)
+        for source, record in sources_of(name).items()
     }
     QUERIES[name](**streams).sink("out")
     return flow

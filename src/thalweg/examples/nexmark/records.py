@@ -53,3 +53,63 @@ class SideRow(NamedTuple):
     key: int
     value: str
     date_time: tw.Timestamp
+
+
+class Offer(NamedTuple):
+    """What most queries read of a bid: a source reads the columns that its record names, and no others."""
+
+    auction: int
+    bidder: int
+    price: int
+    date_time: tw.Timestamp
+
+
+class Opening(NamedTuple):
+    """What most queries read of an auction."""
+
+    id: int
+    date_time: tw.Timestamp
+    expires: tw.Timestamp
+    seller: int
+    category: int
+
+
+class Resident(NamedTuple):
+    """What queries 3 and 8 read of a person."""
+
+    id: int
+    name: str
+    city: str
+    state: str
+    date_time: tw.Timestamp
+
+
+class Told(NamedTuple):
+    """A bid without channel and address."""
+
+    auction: int
+    bidder: int
+    price: int
+    date_time: tw.Timestamp
+    extra: str
+
+
+class Shown(NamedTuple):
+    """Where a bid was made."""
+
+    auction: int
+    bidder: int
+    price: int
+    channel: str
+    url: str
+    date_time: tw.Timestamp
+
+
+class InChannel(NamedTuple):
+    """What query 16 reads of a bid."""
+
+    auction: int
+    bidder: int
+    price: int
+    channel: str
+    date_time: tw.Timestamp

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import thalweg as tw
-from thalweg.examples.nexmark.records import Bid
+from thalweg.examples.nexmark.records import Bid, InChannel, Offer
 
 
 class Ranked(NamedTuple):
@@ -26,15 +26,15 @@ class Ranked(NamedTuple):
     rank_number: int
 
 
-def is_cheap(bid: Bid) -> bool:
+def is_cheap(bid: Offer | InChannel) -> bool:
     return bid.price < 10_000
 
 
-def is_usual(bid: Bid) -> bool:
+def is_usual(bid: Offer | InChannel) -> bool:
     return 10_000 <= bid.price < 1_000_000
 
 
-def is_dear(bid: Bid) -> bool:
+def is_dear(bid: Offer | InChannel) -> bool:
     return bid.price >= 1_000_000
 
 
@@ -58,20 +58,20 @@ def distinct(field: str, name: str) -> dict[str, Any]:
     }
 
 
-def q15(bids: tw.Stream[Bid]) -> tw.Stream[Any]:
+def q15(bids: tw.Stream[Offer]) -> tw.Stream[Any]:
     """Bidding statistics: how many bids, bidders and auctions there are in a day, by price."""
     users, items = distinct("bidder", "bidders"), distinct("auction", "auctions")
     return bids.window("1 day", **counts(), **users, **items)
 
 
-def q16(bids: tw.Stream[Bid]) -> tw.Stream[Any]:
+def q16(bids: tw.Stream[InChannel]) -> tw.Stream[Any]:
     """Channel statistics: the same for each channel, and the time of its last bid."""
     users, items = distinct("bidder", "bidders"), distinct("auction", "auctions")
     last = tw.agg.max("date_time")
     return bids.key_by("channel").window("1 day", minute=last, **counts(), **users, **items)
 
 
-def q17(bids: tw.Stream[Bid]) -> tw.Stream[Any]:
+def q17(bids: tw.Stream[Offer]) -> tw.Stream[Any]:
     """Auction statistics: how many bids an auction gets in a day, and their prices."""
     return bids.key_by("auction").window(
         "1 day",

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 import thalweg as tw
-from thalweg.examples.nexmark.records import Bid
+from thalweg.examples.nexmark.records import Offer, Told
 
 
 class Hot(NamedTuple):
@@ -61,7 +61,7 @@ def each_hot(hottest: Any) -> Iterator[Hot]:
         yield Hot(one.auction, one.num, one.start, one.end)
 
 
-def q5(bids: tw.Stream[Bid]) -> tw.Stream[Hot]:
+def q5(bids: tw.Stream[Offer]) -> tw.Stream[Hot]:
     """Hot items: the auctions with the most bids of the last ten seconds, every two seconds."""
     by_auction = bids.key_by("auction")
     counts = by_auction.window("10 seconds", every="2 seconds", num=tw.agg.count(), name="counts")
@@ -74,14 +74,14 @@ def each_highest(window: Any) -> Iterator[Highest]:
         yield Highest(bid.auction, bid.price, bid.bidder, bid.date_time, bid.extra)
 
 
-def q7(bids: tw.Stream[Bid]) -> tw.Stream[Highest]:
+def q7(bids: tw.Stream[Told]) -> tw.Stream[Highest]:
     """Highest bid: those with the highest price of each ten seconds, all of them if there are several."""
     return bids.window("10 seconds", top=tw.agg.top_k(1, by="price", ties=True)).flat_map(
         each_highest
     )
 
 
-def q11(bids: tw.Stream[Bid]) -> tw.Stream[Any]:
+def q11(bids: tw.Stream[Offer]) -> tw.Stream[Any]:
     """User sessions: bids a user makes without a pause of more than ten seconds; ``end`` is the time of the last."""
     return bids.key_by("bidder").sessions("10 seconds", bid_count=tw.agg.count())
 
@@ -92,7 +92,7 @@ def by_the_clock(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([batch.column("bidder"), times], names=["bidder", "p_time"])
 
 
-def q12(bids: tw.Stream[Bid]) -> tw.Stream[Any]:
+def q12(bids: tw.Stream[Offer]) -> tw.Stream[Any]:
     """Processing time windows: bids a user makes within ten seconds by the clock on the wall.
 
     The one query whose answer depends on when it runs; all windows of a user together have all bids.
