@@ -307,7 +307,18 @@ def peers(context: typer.Context) -> None:
 
 def register(group: typer.Typer) -> None:
     """Adds the experiments to the group ``thalweg bench``."""
-    for function in (prasaad, streams, haren, cstream, elastic, caneill, everyday, kafka, soak, tables):
+    for function in (
+        prasaad,
+        streams,
+        haren,
+        cstream,
+        elastic,
+        caneill,
+        everyday,
+        kafka,
+        soak,
+        tables,
+    ):
         group.command(function.__name__)(told(function))
     group.command("spark-queries")(told(spark_queries))
     passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}

@@ -58,7 +58,10 @@ def test_kafka_to_sessions_to_delta(tmp_path: Path, tansu: Broker, count: int, k
 
 @pytest.mark.parametrize(
     "seed",
-    [pytest.param(n, marks=pytest.mark.slow if not n else pytest.mark.exhaustive) for n in range(5)],
+    [
+        pytest.param(n, marks=pytest.mark.slow if not n else pytest.mark.exhaustive)
+        for n in range(5)
+    ],
 )
 def test_from_a_process_to_spark_and_back(tmp_path: Path, tansu: Broker, seed: int) -> None:
     """Each host goes on where the other ended, with kills in each: sinks have the rows of one run, in order."""
@@ -72,7 +75,9 @@ def test_from_a_process_to_spark_and_back(tmp_path: Path, tansu: Broker, seed: i
             share = -(-len(rows) // len(hosts))
             send(tansu, "events", rows[part * share : (part + 1) * share])  # type: ignore[operator]
         one = life._replace(host=host)
-        done += killing.killed_often(one, draw, 1 + (host == "process"), later_s=1.0 if host == "spark" else 0.2)
+        done += killing.killed_often(
+            one, draw, 1 + (host == "process"), later_s=1.0 if host == "spark" else 0.2
+        )
         last = part == len(hosts) - 1
         killing.to_the_end(killing.any_numbers(one, draw)._replace(end="drain" if last else "keep"))
     assert done

@@ -1,4 +1,4 @@
-"""kill -9 while a call is in flight, and while lanes are idle and time runs on by the clock: nothing lost, nothing twice."""
+"""kill -9 while a call is in flight, and while lanes are idle and time goes by the clock: nothing lost or repeated."""
 
 from __future__ import annotations
 
@@ -32,7 +32,11 @@ def living(
     command = [sys.executable, "-m", child.__name__, what, str(folder), str(threads), servers]
     path = os.pathsep.join(filter(None, [str(_ROOT), *sys.path]))
     with subprocess.Popen(
-        command, cwd=_ROOT, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True
+        command,
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         try:
             yield process
@@ -107,7 +111,9 @@ def _phase(draw: random.Random, phase: int) -> list[child.Click]:
     lane = draw.randrange(child.LANES)
     times = [_BASE_US + (phase * 100_000 + 100 * n) * 1_000_000 for n in range(20)]
     return [
-        child.Click(f"u{draw.randrange(3)}", at, lane) for at in times for _ in range(draw.randint(1, 4))
+        child.Click(f"u{draw.randrange(3)}", at, lane)
+        for at in times
+        for _ in range(draw.randint(1, 4))
     ]
 
 

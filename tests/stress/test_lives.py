@@ -49,7 +49,7 @@ def tansu() -> Iterator[Broker]:
     ],
 )
 def test_kafka_to_sessions_to_delta(tmp_path: Path, tansu: Broker, count: int, kills: int) -> None:
-    """Killed at random, restarted with other threads and chunks: the table is that of the undisturbed run, to the row."""
+    """Killed at random, restarted with other threads: the table is that of the undisturbed run, to the row."""
     events = flows.make_events(1, count)
     killing.make_topics(tansu, "events")
     killing.send_events(tansu, "events", events)
@@ -76,7 +76,10 @@ def test_kafka_to_sessions_to_delta(tmp_path: Path, tansu: Broker, count: int, k
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize(
     "seed",
-    [pytest.param(n, marks=pytest.mark.merge if n < 2 else pytest.mark.exhaustive) for n in range(15)],
+    [
+        pytest.param(n, marks=pytest.mark.merge if n < 2 else pytest.mark.exhaustive)
+        for n in range(15)
+    ],
 )
 def test_files_and_kafka_into_all_targets(
     tmp_path: Path, tansu: Broker, server: Server, seed: int
@@ -94,9 +97,7 @@ def test_files_and_kafka_into_all_targets(
         killing.write_files(tmp_path, "events", rows["events"], 5)
         killing.write_files(tmp_path, "rates", rows["rates"], 2)
     done = 0
-    while done < 2 and killing.killed(
-        killing.any_numbers(life, draw), draw
-    ):
+    while done < 2 and killing.killed(killing.any_numbers(life, draw), draw):
         done += 1
     assert done
     killing.to_the_end(killing.any_numbers(life, draw))

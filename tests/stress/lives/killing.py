@@ -19,10 +19,10 @@ import psutil
 import pyarrow.parquet as pq
 from tests.stress.lives import flows
 from tests.stress.lives.child import Life, flow_of, table_of
+from thalweg_lab.brokers import Broker
 
 import thalweg as tw
 from thalweg.checkpoint.inspect import describe
-from thalweg_lab.brokers import Broker
 
 DEADLINE_S = 600.0
 #: Of a driver's process, those that are to be killed.
@@ -211,7 +211,9 @@ def expected(life: Life, rows: Mapping[str, Sequence[Any]]) -> dict[str, list[tu
     return {name: [tuple(row) for row in result.rows(name)] for name in names}
 
 
-def compare(life: Life, wanted: Mapping[str, Sequence[tuple[Any, ...]]], server: Any = None) -> None:
+def compare(
+    life: Life, wanted: Mapping[str, Sequence[tuple[Any, ...]]], server: Any = None
+) -> None:
     """Each target has each row once, files and tables of Delta in order."""
     for name, rows in wanted.items():
         if name in flows.POSTGRES and life.dsn:
@@ -220,7 +222,10 @@ def compare(life: Life, wanted: Mapping[str, Sequence[tuple[Any, ...]]], server:
             continue
         found = file_rows(life, name) if name in flows.FILES else delta_rows(life, name)
         assert len(found) == len(rows), (name, len(found), len(rows), said(life))
-        assert found == list(rows), (name, next((a, b) for a, b in zip(found, rows, strict=True) if a != b))
+        assert found == list(rows), (
+            name,
+            next((a, b) for a, b in zip(found, rows, strict=True) if a != b),
+        )
 
 
 def file_rows(life: Life, sink: str) -> list[tuple[Any, ...]]:
