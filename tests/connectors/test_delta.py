@@ -333,7 +333,7 @@ def test_many_files_are_mentioned(
 
 
 def test_a_table_is_opened_anew_now_and_then(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What deltalake adds up of the versions that it has seen is let go; no batch is lost or doubled by it, nor read so."""
+    """What deltalake adds up of the versions that it saw is let go; no batch is lost or doubled by that."""
     opened = []
     make = deltalake.DeltaTable
 

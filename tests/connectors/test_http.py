@@ -7,6 +7,7 @@ import http.client
 import http.server
 import json
 import logging
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 from tests.connectors.kit import node, table
 
 import thalweg as tw
+from thalweg.connectors import open_calls
 from thalweg.connectors.live.buffering import values_in
 from thalweg.plan.plan import make_plan
 
@@ -238,3 +240,28 @@ def test_options_are_checked() -> None:
             make()
     assert repr(tw.mqtt("host:99", "t", password="hidden")) == "<tw.mqtt at mqtt://host:99/t>"
     assert "hidden" not in repr(tw.websocket("ws://me:hidden@host/feed?key=hidden"))
+
+
+def test_a_call_that_does_not_come_back_is_told_of(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that takes a batch and says nothing, a sender that stops amid a POST: named while waited for."""
+    monkeypatch.setattr(open_calls, "FIRST_S", 0.05)
+    monkeypatch.setattr(open_calls, "LOOK_S", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as silent, caplog.at_level(logging.WARNING):
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/rows?secret=1"
+        writer = tw.to_http(url, timeout_s=1, patience="100 ms").open(node(Row), "q")
+        with pytest.raises(tw.EnvironmentProblem):
+            writer.write(0, table(Row, [Row(1)]))
+        place = url.partition("?")[0]
+        assert f"{place} has not answered for 0 s; it is waited for" in caplog.text
+        assert f"{place} has not answered for 1 s; that is over" in caplog.text
+    source = tw.http_post(port=0)
+    with (
+        receiving(source),
+        caplog.at_level(logging.WARNING),
+        socket.create_connection(("127.0.0.1", source.port)) as sender,
+    ):
+        sender.sendall(b'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n\r\n{"n"')
+        soon(lambda: "127.0.0.1 has not sent all of a POST" in caplog.text)
+    assert "secret" not in caplog.text

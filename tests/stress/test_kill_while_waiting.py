@@ -1,4 +1,4 @@
-"""kill -9 while a call is in flight, and while lanes are idle and time runs on by the clock: nothing lost, nothing twice."""
+"""kill -9 while a call is in flight, and while lanes are idle and time goes by the clock: nothing lost or repeated."""
 
 from __future__ import annotations
 

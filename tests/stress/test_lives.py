@@ -49,7 +49,7 @@ def tansu() -> Iterator[Broker]:
     ],
 )
 def test_kafka_to_sessions_to_delta(tmp_path: Path, tansu: Broker, count: int, kills: int) -> None:
-    """Killed at random, restarted with other threads and chunks: the table is that of the undisturbed run, to the row."""
+    """Killed at random, restarted with other threads: the table is that of the undisturbed run, to the row."""
     events = flows.make_events(1, count)
     killing.make_topics(tansu, "events")
     killing.send_events(tansu, "events", events)

@@ -1,6 +1,7 @@
 """How long a peer that does not answer, or a table that others write, is waited for.
 
-With growing pauses, said in the log with the first failure and every ten seconds, and not for ever.
+With growing pauses, said in the log with the first failure and every ten seconds, and not for ever. A call that fails
+late, or never, is told of while it is open.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from thalweg.checks import refuse
 from thalweg.connectors.contracts import Stop, never
+from thalweg.connectors.open_calls import OPEN_CALLS
 from thalweg.errors import BuildError, EnvironmentProblem
 from thalweg.times import duration
 
@@ -78,7 +80,7 @@ class PeerWait:
         stop: Stop | None = None,
         trouble: PeerTrouble = SILENCE,
     ) -> None:
-        self._place, self._patience_s = place, patience_s
+        self.place, self._patience_s = place, patience_s
         self._stop, self._trouble = stop or never(), trouble
         self._since = time.monotonic()
         self._told: float | None = None
@@ -94,7 +96,7 @@ class PeerWait:
         waited = time.monotonic() - self._since
         if waited >= self._patience_s:
             raise EnvironmentProblem(
-                f"{self._place} {self._trouble.still} for {waited:.0f} s: {reason}\n"
+                f"{self.place} {self._trouble.still} for {waited:.0f} s: {reason}\n"
                 "  patience= says how long it is waited for"
             )
         if self._told is None or waited - self._told >= TELL_S:
@@ -102,7 +104,7 @@ class PeerWait:
             left = self._patience_s - waited
             _LOG.warning(
                 "%s %s (%s); it is waited for %.0f s more",
-                self._place,
+                self.place,
                 self._trouble.now,
                 reason,
                 left,
@@ -114,7 +116,7 @@ class PeerWait:
     def worked(self) -> None:
         """It answers."""
         if self._told is not None:
-            _LOG.warning("%s %s", self._place, self._trouble.over)
+            _LOG.warning("%s %s", self.place, self._trouble.over)
         self._told, self._since = None, time.monotonic()
         self._pause_s = PAUSE_S[0]
 
@@ -140,7 +142,8 @@ def answered(
     """
     while True:
         try:
-            found = call()
+            with OPEN_CALLS.watched(f"{wait.place} has not answered"):
+                found = call()
         except Exception as error:
             if not may_pass(error):
                 raise

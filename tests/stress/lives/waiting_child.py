@@ -64,7 +64,10 @@ def main(what: str, folder: str, threads: int, servers: str) -> None:
     how = {"checkpoint": f"{folder}/ckpt", "threads": threads}
     if what == "calls":
         reading.ROUND_ROWS = A_ROUND  # type: ignore[misc]  # so that few rows make many batches
-        outputs = {"files": tw.to_files(f"{folder}/files.parquet"), "delta": tw.to_delta(f"{folder}/delta")}  # fmt: skip
+        outputs = {
+            "files": tw.to_files(f"{folder}/files.parquet"),
+            "delta": tw.to_delta(f"{folder}/delta"),
+        }
         tw.run(calls_flow(), {"rows": [Row(n) for n in range(ROWS)]}, outputs, every="1 ms", **how)
         return
     log = tw.kafka(servers, "clicks", partition="lane", epoch_unit="us")

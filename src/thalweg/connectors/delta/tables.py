@@ -58,8 +58,8 @@ def existing(path: str, storage: Mapping[str, str]) -> Any:
 class KeptTable:
     """A table that is kept open over many versions; one user at a time.
 
-    The package adds what it reads of each version to what it has, in time and memory that grow with every one; an opened
-    table is compact. So it is opened anew now and then.
+    The package adds what it reads of each version to what it has, in time and memory that grow with every one; a table
+    just opened is compact. So it is opened anew now and then.
 
     Args:
         table: of the package.

@@ -26,6 +26,7 @@ from thalweg.connectors.messages import (
     MessageParser,
     message_options,
 )
+from thalweg.connectors.open_calls import OPEN_CALLS
 from thalweg.connectors.tcp.sockets import check_address, problem_of
 from thalweg.errors import BuildError, DataError
 from thalweg.flow.operators.nodes import Source
@@ -101,7 +102,8 @@ class _PostHandler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True  # its body was not read
             return self._answer(refused)
         size = int(self.headers["Content-Length"])
-        body = self.rfile.read(size)
+        with OPEN_CALLS.watched(f"http_post: {self.client_address[0]} has not sent all of a POST"):
+            body = self.rfile.read(size)
         taking = self.server.taking
         if len(body) < size or taking is None:
             self.close_connection = True
