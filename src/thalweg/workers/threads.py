@@ -25,7 +25,7 @@ from thalweg.jit import when_compiling
 from thalweg.scheduling.rounds import Policy, RoundPolicy
 from thalweg.workers.contract import FlowEngine
 from thalweg.workers.lockfree.atomics import EMPTY, load, store
-from thalweg.workers.loop import work
+from thalweg.workers.loop import go_on_in_python, work
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.handles import collected, free_handles, new_handle
 from thalweg.workers.memory.memory import Memory
@@ -257,7 +257,8 @@ class Workers:
                 elif code == at.MEETING and self.rounds is not None:
                     self.rounds.prepare(worker)
                 self.collect()
-                code = work(mem, worker)
+                goes_on = go_on_in_python(mem, worker) if code == at.PYTHON else at.STOPPED
+                code = work(mem, worker) if goes_on == at.STOPPED else goes_on
         except BaseException as error:
             # A policy's, say: it is nobody's alone.
             self.error = self.error or error
