@@ -151,7 +151,9 @@ class Workers:
     def _traits(self) -> dict[int, OperatorTraits]:
         """What never changes of the operators, by their place in the memory."""
         return {
-            place: OperatorTraits(task.spec.name, engine.plan.flow, task.spec.priority, rank)
+            place: OperatorTraits(
+                task.spec.name, engine.plan.flow, task.spec.priority, rank, task.tags
+            )
             for engine, placed in self._flows.items()
             for rank, (place, task) in enumerate(zip(placed.places, engine.tasks, strict=True))
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from thalweg.columns.chunks import Chunk
@@ -27,6 +27,7 @@ from thalweg.flow.operators.nodes import (
     Source,
     Union,
 )
+from thalweg.flow.tags import NO_TAGS, PRIORITY_CLASS, Tag
 from thalweg.plan.plan import RELEASE, Edge, Unit, stream_schema
 from thalweg.workers.contract import FlowEngine
 from thalweg.workers.memory import layout as at
@@ -68,6 +69,8 @@ class Task:
     read_natively: dict[int, Sequence[Edge]] = dataclasses.field(default_factory=dict)
     #: the members of a fused chain
     names: Sequence[str] = ()
+    #: what the flow's author says of it
+    tags: Mapping[str, Tag] = dataclasses.field(default_factory=dict)
     _counted: list[int] = dataclasses.field(default_factory=list)
     _empty: dict[int, tuple[int, Any]] = dataclasses.field(default_factory=dict)
 
@@ -230,13 +233,15 @@ class _Wiring:
         self.engine = engine
         self.options = engine.options
         self._needs_token = needs_token
+        #: of the operator that is being made
+        self._tags = NO_TAGS
         self.tasks = [Task(0, self._spec("ingress", at.INGRESS, needs_token=False), [])]
         #: which operator puts out a node's streams
         self._makers: dict[int, int] = {}
 
     def _spec(self, name: str, kind: int, **more: Any) -> OpSpec:
         options = self.options
-        more.setdefault("priority", self.engine.priority_class)
+        more["priority"] = self._tags.get(PRIORITY_CLASS, self.engine.priority_class)
         more.setdefault("limit", 1 if kind in (at.STATEFUL, at.INGRESS) else 1 << 30)
         return OpSpec(
             name,
@@ -248,7 +253,7 @@ class _Wiring:
         )
 
     def _add(self, task_args: dict[str, Any], spec: OpSpec) -> Task:
-        task = Task(len(self.tasks), spec, **task_args)
+        task = Task(len(self.tasks), spec, tags=self._tags, **task_args)
         self.tasks.append(task)
         return task
 
@@ -263,6 +268,7 @@ class _Wiring:
     def unit(self, unit: Unit, runner: Any) -> None:
         """An operator (of a keyed one two) for a unit of the plan."""
         plan, nodes = self.engine.plan, unit.nodes
+        self._tags = plan.tags_of(nodes[0])
         node = plan.node(nodes[0])
         last = plan.node(nodes[-1])
         inputs = list(plan.inputs_of(nodes))
@@ -364,6 +370,7 @@ class _Wiring:
 
     def end(self, ref: Ref, edge: Edge) -> None:
         """Where a stream leaves the engine."""
+        self._tags = self.engine.plan.tags_of(edge.node)
         token = edge in self._needs_token
         spec = self._spec(
             f"to {edge.node}", at.STATEFUL, reads=[self._reads(ref)], needs_token=token

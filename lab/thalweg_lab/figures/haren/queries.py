@@ -1,7 +1,7 @@
 """The queries of Haren's evaluation (Palyvos-Giannas et al., 7.1 and 7.4), as flows that anybody could write.
 
-A query is a chain of operators, each with a cost of its own and a share of tuples that it lets through. An operator is a
-function with state, so one thread at a time is in it, as in the paper, and it is no part of a fused chain. Machine
+A query is a chain of operators, each with a cost of its own and a share of tuples that it lets through. An operator is
+a function with state, so one thread at a time is in it, as in the paper, and it is no part of a fused chain. Machine
 code runs it; the ends, a source that gives tuples when they are due and a function that is called with each tuple that
 leaves, are plain Python. With ``by_batch`` both ends handle a batch of tuples at a time, so Python has little to do.
 """
@@ -12,12 +12,13 @@ import dataclasses
 import math
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 import thalweg as tw
+from thalweg.connectors import RowSink
 
 #: Operators of a chain, the paper's L.
 LENGTH: Final = 12
@@ -230,7 +231,7 @@ class Left:
 
 def ends(
     query: Query, turns: int, seconds: float, clock: Clock, left: Left, *, by_batch: bool
-) -> tuple[Any, Callable[..., Any]]:
+) -> tuple[Any, RowSink]:
     """The input and the sink of a query."""
     if by_batch:
         return batches_of(query, turns, seconds, clock), tw.batches(left.batch)

@@ -26,6 +26,7 @@ from thalweg.checkpoint.store import SegmentPlace
 from thalweg.engine.build import Prepared
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.errors import CheckpointError
+from thalweg.scheduling.rounds import Policy
 from thalweg.slots import slot_state
 from thalweg.slots.migration import take_out
 from thalweg.slots.routes import SlotRoutes
@@ -57,6 +58,7 @@ class StageJob:
         epoch: the routing table that holds in this batch, 0 for none.
         next_epoch: the one that holds from the next batch on; keys that it moves are moved with this batch's state.
         mailboxes: the folder by which tasks that all run at once pass rows on; "": they go by Spark's exchanges.
+        policy: the pickled policy that chooses among the operators in a slot; empty: none.
         told: an accumulator that takes what tasks count of their keys (:class:`thalweg.spark.keys.counting.ToldParam`);
             None where nothing is counted.
     """
@@ -80,6 +82,7 @@ class StageJob:
     next_epoch: int = 0
     told: Any = None
     mailboxes: str = ""
+    policy: bytes = b""
 
     @property
     def durable(self) -> bool:
@@ -90,8 +93,9 @@ class StageJob:
 class HotEngine(HeldEngine):
     """An engine that this process keeps."""
 
-    #: the threads that it was made for
+    #: the threads and the policy that it was made for
     threads: int = 1
+    policy: bytes = b""
     #: batches run since it was made
     batches: int = 0
     #: the slot that it last ran
@@ -140,20 +144,27 @@ def _place(job: StageJob, stage: int | None) -> tuple[str, int | None]:
 def _taken(job: StageJob, stage: int | None) -> HotEngine | None:
     """The engine that was kept, if it runs the way the job says."""
     hot = _ENGINES.pop(_place(job, stage), None) if job.durable else None
-    if hot is not None and hot.threads != job.threads:
+    if hot is not None and (hot.threads, hot.policy) != (job.threads, job.policy):
         hot.engine.stop()
         return None
     return hot
 
 
 def _made(job: StageJob, stage: int | None) -> HotEngine:
-    made = make_engine(plan_of(job), stage, chunk_rows=job.chunk_rows, threads=job.threads)
-    return HotEngine(made, threads=job.threads)
+    policy = cloudpickle.loads(job.policy) if job.policy else None
+    made = make_engine(
+        plan_of(job), stage, chunk_rows=job.chunk_rows, threads=job.threads, policy=policy
+    )
+    return HotEngine(made, threads=job.threads, policy=job.policy)
 
 
-def compile_all(prepared: Prepared, threads: int) -> None:
-    """Compiles what the flow's tasks run, by a step without rows through all of it."""
-    engine = make_engine(prepared, None, chunk_rows=1, threads=threads)
+def compile_all(prepared: Prepared, threads: int, policy: Policy | None = None) -> None:
+    """Compiles what the flow's tasks run, by a step without rows through all of it.
+
+    Raises:
+        SchedulingError: the policy is none for the flow.
+    """
+    engine = make_engine(prepared, None, chunk_rows=1, threads=threads, policy=policy)
     try:
         engine.step({}, {})
         for _ in engine.settle():
