@@ -90,37 +90,6 @@ def streams(
     report.finish(bench.all())
 
 
-def haren(
-    quick: Quick = False,
-    simulate: Annotated[
-        bool, typer.Option("--simulate", help="In virtual time on four simulated threads instead.")
-    ] = False,
-    threads: Threads = None,
-    out: Out = None,
-) -> None:
-    """Policies of rounds: latency, queues, classes of queries, overhead (Palyvos-Giannas et al., section 7)."""
-    if simulate:
-        from thalweg_lab.haren_simulated import SimulatedHaren
-
-        report = _report("haren-simulated", out)
-        report.finish(SimulatedHaren(report, seconds=6.0 if quick else 40.0).all())
-        return
-    from thalweg.engine.machine import usable_processors
-    from thalweg_lab.haren import Haren
-    from thalweg_lab.haren_queries import QUERIES
-
-    report = _report("haren", out)
-    bench = Haren(
-        report,
-        seconds=3.0 if quick else 8.0,
-        repeats=1 if quick else 3,
-        queries=QUERIES[-1:] if quick else QUERIES[1::2],
-        overhead_s=0.3 if quick else 2.0,
-        threads=threads or usable_processors(),
-    )
-    report.finish(bench.all())
-
-
 def cstream(quick: Quick = False, out: Out = None) -> None:
     """Five plug-ins on four topologies, by threads, cost, size and selectivity (Sahin & Gedik, section 5.1)."""
     from thalweg_lab.c_stream import CStream
@@ -316,7 +285,7 @@ def peers(context: typer.Context) -> None:
 
 def register(group: typer.Typer) -> None:
     """Adds the experiments to the group ``thalweg bench``."""
-    for function in (prasaad, streams, haren, cstream, elastic, caneill, everyday, kafka, tables):
+    for function in (prasaad, streams, cstream, elastic, caneill, everyday, kafka, tables):
         group.command(function.__name__)(told(_never_silent(function)))
     group.command("figures")(told(figures))
     group.command("spark-queries")(told(_never_silent(spark_queries)))

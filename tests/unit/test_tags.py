@@ -89,7 +89,7 @@ def test_a_policy_sees_tags_and_the_class_of_an_operator() -> None:
 
 
 def leaving_of(plan: Plan, policy: scheduling.Policy | None) -> list[tuple[str, int]]:
-    """What leaves a slot of one thread that gets 40 steps while its worker is busy elsewhere, in the order of leaving."""
+    """What leaves a slot of one thread that gets 40 steps, in the order of leaving."""
     engine = make_engine(prepare(plan), None, chunk_rows=1, threads=1, policy=policy)
     left: list[tuple[str, int]] = []
 
@@ -160,10 +160,13 @@ def test_inside_a_slot_what_is_urgent_is_computed_first() -> None:
 
 def test_a_policy_that_does_not_fit_the_flow_is_refused_when_the_slot_is_made() -> None:
     """Chain is for chains: an engine of a slot says so before anything runs."""
+    flow = tw.Flow("branches")
+    rows = flow.source("in", Row).map(same, name="both")
+    rows.map(same).sink("a")
+    rows.map(same).sink("b")
+    prepared = prepare(make_plan(flow))
     with pytest.raises(SchedulingError, match="expected: flows that are chains"):
-        make_engine(
-            prepare(make_plan(tagged_flow())), None, chunk_rows=1, threads=1, policy=scheduling.Chain()
-        )  # fmt: skip
+        make_engine(prepared, None, chunk_rows=1, threads=1, policy=scheduling.Chain())
 
 
 def test_a_policy_for_spark_must_be_one_and_go_to_its_workers() -> None:
@@ -173,7 +176,7 @@ def test_a_policy_for_spark_must_be_one_and_go_to_its_workers() -> None:
     policy = scheduling.by(by_tag, features=["tags"])
     assert sent_policy(None) == b""
     assert cloudpickle.loads(sent_policy(policy)).name == policy.name
-    with pytest.raises(BuildError, match="expected an object of thalweg.scheduling"):
+    with pytest.raises(BuildError, match=r"expected an object of thalweg\.scheduling"):
         sent_policy("urgent")
     lock = threading.Lock()
     with pytest.raises(BuildError, match="cannot be sent to Spark's workers"):

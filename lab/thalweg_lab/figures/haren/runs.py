@@ -16,6 +16,7 @@ import numpy.typing as npt
 import thalweg as tw
 from thalweg.embedded.running import FlowRun
 from thalweg.scheduling import RoundPolicy
+from thalweg.workers.memory.reserve import Reserve
 from thalweg.workers.rounds.rounds import RoundCosts
 from thalweg_lab.figures.haren.queries import Clock, Left, Query, Tuple, chain, ends, ns_a_turn
 
@@ -98,6 +99,7 @@ def run(
     threads: int,
     by_batch: bool = False,
     warm_up_s: float = WARM_UP_S,
+    to_the_end: bool = False,
 ) -> Ran:
     """Runs queries for so many seconds and a warm-up.
 
@@ -105,6 +107,7 @@ def run(
         base_ns: what an operator of weight 1 costs a tuple, CPU ns (the paper's B).
         threads: workers, where each operator has no thread of its own.
         by_batch: whether ends handle a batch at a time.
+        to_the_end: whether what is on its way at the end is waited for, and counts.
     """
     whole_s = warm_up_s + seconds
     clock, lefts = Clock(), [Left() for _ in queries]
@@ -112,15 +115,14 @@ def run(
     turn_ns = ns_a_turn()
     how: dict[str, Any] = {"threads": threads, "policy": None if way == "free list" else way}
     if way == "dedicated":
-        how = {"threading": "dedicated"}
+        how = {"threading": "dedicated", "reserve": Reserve(operators=512, ports=1_024)}
     with tw.start(**how) as running:
         flows = []
         for query, left in zip(queries, lefts, strict=True):
             turns = max(1, round(base_ns * query.weight / turn_ns))
             given, sink = ends(query, turns, whole_s, clock, left, by_batch=by_batch)
-            flow = chain(query.name, query.length)
             flows.append(
-                running.prepare(flow, {"in": given}, {"out": sink}, priority_class=query.priority_class)
+                running.prepare(chain(query.name, query.length), {"in": given}, {"out": sink}, priority_class=query.priority_class)
             )  # fmt: skip
         running.begin()
         clock.begins_s = time.monotonic() + _READY_S
@@ -130,6 +132,9 @@ def run(
         clock.wait_for(whole_s - 0.01)
         cores = (time.process_time() - cpu) / seconds
         given_now = [_taken(one) for one in flows]
+        if to_the_end:
+            for flow in flows:
+                flow.result()
         noted = [list(left.noted) for left in lefts]
         looks.join()
         costs = running.round_costs
