@@ -25,7 +25,7 @@ THREADS: Final = 2
 #: Work that arrives with the most queries, as a multiple of what the cores can do.
 OVERLOAD: Final = 1.3
 #: How long runs are looked at, s.
-SECONDS: Final[Mapping[Effort, float]] = {"quick": 2.0, "full": 6.0}
+SECONDS: Final[Mapping[Effort, float]] = {"quick": 2.0, "full": 5.0}
 #: Single-class policies of 7.2, by the names of the paper.
 SINGLE: Final[Mapping[str, Callable[..., RoundPolicy]]] = {
     "FCFS": FirstComeFirstServed,

@@ -38,7 +38,7 @@ def measure(effort: Effort, progress: Progress) -> FigureResult:
         for name, way in single_class_ways().items():
             progress(f"{count} queries, {name}")
             found[name, count] = run(
-                most[:count], way, base_ns=each_ns, seconds=SECONDS[effort] / 2, threads=THREADS,
+                most[:count], way, base_ns=each_ns, seconds=SECONDS[effort], threads=THREADS,
                 by_batch=True,
             )  # fmt: skip
     return _result(found, counts)

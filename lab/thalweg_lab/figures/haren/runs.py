@@ -28,7 +28,7 @@ WARM_UP_S: Final = 1.0
 #: Flows have so long to get ready, s.
 _READY_S: Final = 0.3
 #: How often waiting tuples and memory are looked at, s.
-_LOOK_S: Final = 0.5
+_LOOK_S: Final = 0.2
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -122,7 +122,10 @@ def run(
             turns = max(1, round(base_ns * query.weight / turn_ns))
             given, sink = ends(query, turns, whole_s, clock, left, by_batch=by_batch)
             flows.append(
-                running.prepare(chain(query.name, query.length), {"in": given}, {"out": sink}, priority_class=query.priority_class)
+                running.prepare(
+                    chain(query.name, query.length), {"in": given}, {"out": sink},
+                    priority_class=query.priority_class,
+                )
             )  # fmt: skip
         running.begin()
         clock.begins_s = time.monotonic() + _READY_S
