@@ -86,6 +86,7 @@ def test_a_policy_sees_tags_and_the_class_of_an_operator() -> None:
     assert done.rows("a") == done.rows("b") == [Row(1), Row(2)]
     assert seen["urgent"].tags["colour"] == "red" and not seen["other"].tags
     assert (seen["urgent"].priority_class, seen["other"].priority_class) == (0, 3)
+    assert seen["urgent"].row_bytes == 8 and seen["urgent"]._replace(worklist=5).queue_bytes == 40
 
 
 def leaving_of(plan: Plan, policy: scheduling.Policy | None) -> list[tuple[str, int]]:

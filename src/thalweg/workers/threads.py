@@ -152,7 +152,12 @@ class Workers:
         """What never changes of the operators, by their place in the memory."""
         return {
             place: OperatorTraits(
-                task.spec.name, engine.plan.flow, task.spec.priority, rank, task.tags
+                task.spec.name,
+                engine.plan.flow,
+                task.spec.priority,
+                rank,
+                task.tags,
+                task.row_bytes(engine.plan),
             )
             for engine, placed in self._flows.items()
             for rank, (place, task) in enumerate(zip(placed.places, engine.tasks, strict=True))

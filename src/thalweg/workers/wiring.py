@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import pyarrow as pa
+
 from thalweg.columns.chunks import Chunk
 from thalweg.compiler.code.columns import address
 from thalweg.compiler.stateless import CompiledChain
@@ -27,8 +29,9 @@ from thalweg.flow.operators.nodes import (
     Source,
     Union,
 )
+from thalweg.flow.records import Schema
 from thalweg.flow.tags import NO_TAGS, PRIORITY_CLASS, Tag
-from thalweg.plan.plan import RELEASE, Edge, Unit, stream_schema
+from thalweg.plan.plan import RELEASE, Edge, Plan, Unit, stream_schema
 from thalweg.workers.contract import FlowEngine
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.layout import PAYLOAD_SHIFT, OpSpec
@@ -73,6 +76,11 @@ class Task:
     tags: Mapping[str, Tag] = dataclasses.field(default_factory=dict)
     _counted: list[int] = dataclasses.field(default_factory=list)
     _empty: dict[int, tuple[int, Any]] = dataclasses.field(default_factory=dict)
+
+    def row_bytes(self, plan: Plan) -> int:
+        """What a row in its inbox takes, about; of several inputs the widest."""
+        refs = [ref for ref, _ in self.inputs] or self.refs
+        return max((width(stream_schema(plan, ref)) for ref in refs), default=8)
 
     def run(self, engine: FlowEngine, handles: Sequence[int], moment: Moment) -> Bundle | Parts:
         """Runs the operator on a step, whose outputs are under these handles."""
@@ -199,6 +207,13 @@ class Task:
             # Workers come here at once, and all must have the one block that is kept.
             self._empty.setdefault(number, (address(words), alive))
         return self._empty[number][0]
+
+
+def width(record: Schema) -> int:
+    """The bytes of a row: eight a number or time, one a bool, and what is longer as if it took four words."""
+    long = sum(not pa.types.is_primitive(field.type) for field in record.arrow)
+    short = sum(pa.types.is_boolean(field.type) for field in record.arrow)
+    return max(int(8 * (len(record.arrow) - long - short) + short + 32 * long), 1)
 
 
 @dataclasses.dataclass(slots=True)
