@@ -56,37 +56,6 @@ def _never_silent(does: Callable[..., None]) -> Callable[..., None]:
     return run_it
 
 
-def haren(
-    quick: Quick = False,
-    simulate: Annotated[
-        bool, typer.Option("--simulate", help="In virtual time on four simulated threads instead.")
-    ] = False,
-    threads: Threads = None,
-    out: Out = None,
-) -> None:
-    """Policies of rounds: latency, queues, classes of queries, overhead (Palyvos-Giannas et al., section 7)."""
-    if simulate:
-        from thalweg_lab.haren_simulated import SimulatedHaren
-
-        report = _report("haren-simulated", out)
-        report.finish(SimulatedHaren(report, seconds=6.0 if quick else 40.0).all())
-        return
-    from thalweg.engine.machine import usable_processors
-    from thalweg_lab.haren import Haren
-    from thalweg_lab.haren_queries import QUERIES
-
-    report = _report("haren", out)
-    bench = Haren(
-        report,
-        seconds=3.0 if quick else 8.0,
-        repeats=1 if quick else 3,
-        queries=QUERIES[-1:] if quick else QUERIES[1::2],
-        overhead_s=0.3 if quick else 2.0,
-        threads=threads or usable_processors(),
-    )
-    report.finish(bench.all())
-
-
 def elastic(
     quick: Quick = False,
     simulate: Annotated[
@@ -351,7 +320,10 @@ def peers(context: typer.Context) -> None:
 
 def register(group: typer.Typer) -> None:
     """Adds the experiments to the group ``thalweg bench``."""
-    for function in (haren, elastic, caneill, everyday, nexmark, kafka, soak, tables):
+    for function in (elastic, caneill, everyday, nexmark, kafka, soak, tables):
+        group.command(function.__name__)(told(_never_silent(function)))
+    group.command("figures")(told(figures))
+    group.command("spark-queries")(told(_never_silent(spark_queries)))
     passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
     group.command("peers", context_settings=passed_on)(told(peers))
 

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from thalweg_lab import graphs, haren
+from thalweg_lab import graphs
 from thalweg_lab.elastic import HIGHS, ElasticExperiments, summary
 from thalweg_lab.elastic_real import FlowOfSteps
 from thalweg_lab.elastic_spark import elastic_spark
-from thalweg_lab.haren_queries import BURST_MEAN_PER_S, LOAD
-from thalweg_lab.haren_simulated import BURST, SimulatedHaren
 from thalweg_lab.measure import LabReport, run
 from thalweg_lab.spark_queries import WAYS, spark_queries
 
@@ -83,37 +81,6 @@ def test_elastic_on_this_machine(tmp_path: Path) -> None:
     assert len(story) == 8 and {row["level"] for row in story} <= {1, 2}
     assert 0 < cost[0]["% of CPU time"] <= cost[0]["most, %"] < 100
     assert text.startswith("2 threads of this machine: ")
-
-
-@pytest.mark.merge
-def test_haren_simulated() -> None:
-    """In virtual time what policies promise is exact, so it may be asserted."""
-    bench = SimulatedHaren(LabReport("haren", None, Terminal(quiet=True)), seconds=8.0)
-    gain, kept = bench.multi_class("dynamic", LOAD, BURST, BURST_MEAN_PER_S)
-    assert gain >= 10 and kept >= 0.8
-
-
-@pytest.mark.merge
-def test_haren(tmp_path: Path) -> None:
-    """On real threads figures are the machine's: there is one of each kind for each way."""
-    report = LabReport("haren", tmp_path, Terminal(quiet=True))
-    bench = haren.Haren(report, seconds=0.3, repeats=2, queries=[5], overhead_s=0.02, threads=2)
-    report.finish(bench.all())
-    found = json.loads((tmp_path / "haren.json").read_text())
-    *tables, overhead = found.values()
-    single, single_ratios, steady, steady_ratios, dynamic, dynamic_ratios = tables
-    for rows in (single, single_ratios):
-        assert [row["way"] for row in rows] == list(haren.WAYS)
-    assert {row["way"] for row in single_ratios if row["aim, each run"]} == set(haren.AIMS)
-    for rows in (steady, steady_ratios, dynamic, dynamic_ratios):
-        assert [(row["way"], row["class"]) for row in rows] == [
-            (way, own) for way in haren.CLASS_WAYS for own in ("HIGH", "LOW")
-        ]
-    for row in (*single, *steady, *dynamic):
-        assert row["in/s"] > 0 and row["max ms"] >= row["mean ms"]
-    for row in (*single_ratios, *steady_ratios, *dynamic_ratios):
-        assert row["max"] == row["mean"] == 1 or row["way"] != "dedicated"
-    assert all(0 < row["CPU"] < 100 for row in overhead)
 
 
 def test_graphs_have_the_shapes_of_the_paper() -> None:

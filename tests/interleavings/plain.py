@@ -62,7 +62,9 @@ class Structures:
         #: Words outside the shared memory, of which word i has the address 8 * i. They do not change during a run.
         self.heap: list[int] = []
         self._replaced = {
-            ATOMICS: self._with(ATOMICS, shared=lambda function: function),
+            ATOMICS: self._with(
+                ATOMICS, shared=lambda function: function, brief=lambda function: function
+            ),
             CALLS: self._plain_calls(),
             CLOCKS: self._with(CLOCKS, now_ns=lambda: 0),
         }

@@ -104,7 +104,7 @@ def test_a_round_gives_every_operator_to_the_threads_that_the_placement_says() -
         scheduling.HighestRate(placement=scheduling.Balanced(shares_at_most=1)),
     )
     rounds_of(engine).prepare(0)
-    assert sorted(op for mine in lists(engine) for op in mine) == list(range(1, len(engine.tasks)))
+    assert sorted(op for mine in lists(engine) for op in mine) == list(range(len(engine.tasks)))
     assert int(engine.mem[at.ROUND_NO]) == 1 and engine.mem[at.ROUND_END] > time.monotonic_ns()
 
 
@@ -115,7 +115,7 @@ def test_who_is_stuck_is_left_out_and_keeps_its_operator() -> None:
     rounds_of(engine).prepare(0)
     mine = lists(engine)
     assert mine[1] == [2] and 2 not in mine[0] + mine[2]
-    assert sorted(op for one in mine for op in one) == [1, 2, 3]
+    assert sorted(op for one in mine for op in one) == [0, 1, 2, 3]
     assert rounds_of(engine).costs.left_out == 1
 
 
@@ -123,7 +123,7 @@ def test_suspended_threads_get_nothing() -> None:
     engine = engine_of(flow_of(twice, twice), scheduling.HighestRate(), threads=3)
     engine.workers.set_threads(1)
     rounds_of(engine).prepare(0)
-    assert lists(engine)[1:] == [[], []] and len(lists(engine)[0]) == 3
+    assert lists(engine)[1:] == [[], []] and len(lists(engine)[0]) == 4
 
 
 def test_who_is_suspended_before_it_has_prepared_a_round_leaves_it_to_the_next() -> None:
@@ -136,7 +136,7 @@ def test_who_is_suspended_before_it_has_prepared_a_round_leaves_it_to_the_next()
     assert mem[at.LEADER] == 0 and mem[at.ROUND_NO] == 0
     mem[int(worker_at(mem, 0)) + at.OP] = EMPTY
     rounds_of(engine).prepare(0)
-    assert sorted(lists(engine)[0]) == [1, 2, 3] and mem[at.ROUND_NO] == 1
+    assert sorted(lists(engine)[0]) == [0, 1, 2, 3] and mem[at.ROUND_NO] == 1
 
 
 def test_no_round_is_prepared_for_workers_that_are_to_stop() -> None:
@@ -251,7 +251,7 @@ def test_what_is_built_in_is_that_of_the_engine() -> None:
     assert (first.worklist, first.head_ns, first.workers) == (0, -1, 0)
     # Room for 64 chunks of the 50 rows that it puts out of each unit.
     assert first.output_room == 64 * 50 and operators[last].output_room == UNLIMITED
-    assert operators[last].workers == 1 and operators[0].limit == 0
+    assert operators[last].workers == 1 and operators[0].limit == 1
 
 
 def test_a_feature_that_cannot_be_read_ends_the_run_with_its_name() -> None:

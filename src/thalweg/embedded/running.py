@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal
@@ -39,6 +40,7 @@ from thalweg.snapshot.shown import text_of
 from thalweg.workers.elastic import elastic_of
 from thalweg.workers.memory.reserve import Reserve
 from thalweg.workers.options import Options
+from thalweg.workers.rounds.rounds import RoundCosts
 from thalweg.workers.threads import Workers
 
 #: Lines of what prints.
@@ -275,6 +277,12 @@ class Running:
     def progress(self) -> dict[str, Snapshot]:
         """What each flow does, or did, by name."""
         return {run.name: run.progress() for run in self._runs}
+
+    @property
+    def round_costs(self) -> RoundCosts | None:
+        """What rounds have cost so far, by part; None where the policy has none."""
+        rounds = self._workers.rounds
+        return None if rounds is None else dataclasses.replace(rounds.costs)
 
     @property
     def policy(self) -> Policy | None:

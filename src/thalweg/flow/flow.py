@@ -53,6 +53,7 @@ from thalweg.flow.operators.nodes import (
     Source,
 )
 from thalweg.flow.streams import Stream
+from thalweg.flow.tags import Tag, TagVerbs
 from thalweg.time_texts import EpochUnit
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 
 
 @known_keywords_of
-class Flow(SeveralVerbs):
+class Flow(SeveralVerbs, TagVerbs):
     """A named graph of operators.
 
     Args:
@@ -104,6 +105,8 @@ class Flow(SeveralVerbs):
         #: by stream and key, the stream with each key's rows in order
         self._by_key: dict[tuple[Ref, Key, int], Stream[Any]] = {}
         self._prefix = ""
+        #: by operator, what its author says of it
+        self._tagged: dict[int, dict[str, Tag]] = {}
 
     @property
     def nodes(self) -> tuple[Node, ...]:

@@ -37,7 +37,7 @@ class Decorator(Protocol):
 def _njit(function: Any = None, /, *, signature: str | None = None, **options: Any) -> Any:
     if function is None:
         return lambda given: _njit(given, signature=signature, **options)
-    made = numba.njit(**OPTIONS, **options)(function)
+    made = numba.njit(**{**OPTIONS, **options})(function)
     # Numba gives the function back where NUMBA_DISABLE_JIT is set.
     if isinstance(made, Dispatcher) and options.get("cache", True):
         vars(made)["_cache"] = KernelCache(made)

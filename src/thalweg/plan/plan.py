@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from thalweg.checks import meant
@@ -33,6 +33,7 @@ from thalweg.flow.operators.nodes import (
     Union,
 )
 from thalweg.flow.records import Schema
+from thalweg.flow.tags import NO_TAGS, Tag, Tags, tags_of
 
 TIME: Final = "_time"
 LEVEL: Final = "_level"
@@ -87,6 +88,16 @@ class Plan:
     units: tuple[Unit, ...]
     #: names that operators had before, and those that they have now
     renamed: tuple[tuple[str, str], ...] = ()
+    #: what the flow's author says of operators
+    tags: Tags = ()
+
+    def tags_of(self, index: int) -> Mapping[str, Tag]:
+        """What the flow's author says of an operator."""
+        return self._tags.get(index, NO_TAGS)
+
+    @functools.cached_property
+    def _tags(self) -> dict[int, dict[str, Tag]]:
+        return {index: dict(found) for index, found in self.tags}
 
     def node(self, index: int) -> Node:
         return self.nodes[index - 1]
@@ -313,8 +324,16 @@ def make_plan(flow: Flow) -> Plan:
         raise BuildError(f"flow {flow.name!r} has no sink; end a stream with .sink('name')")
     loops = loops_of(nodes)
     renamed = require_renamed(flow, nodes)
-    plan = Plan(flow.name, nodes, _stages(nodes, loops), domains_of(nodes), (), renamed)
-    return dataclasses.replace(plan, units=tuple(_units(nodes, plan.stages, plan.merges, loops)))
+    plan = Plan(
+        flow.name,
+        nodes,
+        _stages(nodes, loops),
+        domains_of(nodes),
+        (),
+        renamed,
+        tags_of(flow._tagged),
+    )
+    return dataclasses.replace(plan, units=tuple(_units(plan, nodes, plan.merges, loops)))
 
 
 def require_renamed(flow: Flow, nodes: Sequence[Node]) -> tuple[tuple[str, str], ...]:
@@ -365,8 +384,8 @@ def _at_home(nodes: Sequence[Node], node: Node) -> bool:
 
 
 def _units(
+    plan: Plan,
     nodes: Sequence[Node],
-    stages: Sequence[int],
     merges: frozenset[Ref],
     loops: Sequence[Sequence[int]],
 ) -> Iterator[Unit]:
@@ -388,18 +407,19 @@ def _units(
         before = nodes[node.input.node - 1]
         fits = isinstance(before, Stateless) and before.errors == node.errors
         fits = fits and before.index not in in_loops
+        fits = fits and plan.tags_of(before.index) == plan.tags_of(node.index)
         fits = fits and Ref(node.index, "rejected") not in merges
         if fits and node.input.port == "out" and readers[node.input] == 1:
             following[before.index] = node
             inner.add(node.index)
     for group in groups_of(nodes, loops):
         if group[0] in in_loops:
-            yield Unit(group, stages[group[0] - 1], loop=True)
+            yield Unit(group, plan.stage(group[0]), loop=True)
         elif group[0] not in inner:
             chain = [*group]
             while chain[-1] in following:
                 chain.append(following[chain[-1]].index)
-            yield Unit(tuple(chain), stages[group[0] - 1])
+            yield Unit(tuple(chain), plan.stage(group[0]))
 
 
 def stream_schema(plan: Plan, ref: Ref) -> Schema:

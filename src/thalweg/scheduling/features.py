@@ -47,7 +47,15 @@ class Feature:
 
 def _built_in() -> Iterable[tuple[str, Feature]]:
     names = {
-        FeatureKind.CONSTANT: ("rank", "kind", "flow", "priority_class", "limit", "tags"),
+        FeatureKind.CONSTANT: (
+            "rank",
+            "kind",
+            "flow",
+            "priority_class",
+            "limit",
+            "tags",
+            "row_bytes",
+        ),
         FeatureKind.INDEPENDENT: ("last_run_ns",),
         FeatureKind.DEPENDENT: ("worklist", "output_room", "head_ns"),
         FeatureKind.INTRINSIC: ("cost_ns", "selectivity"),

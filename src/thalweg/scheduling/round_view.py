@@ -39,6 +39,7 @@ class OperatorStats(NamedTuple):
         limit: how many threads may be in it at a time (M of Prasaad et al.); 0 for one that threads never run.
         tags: what the flow's author said of it.
         own: values of features of one's own, by name.
+        row_bytes: what a tuple in its inbox takes, a text or list as 32 bytes.
     """
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which makes no sense for a record
@@ -57,6 +58,12 @@ class OperatorStats(NamedTuple):
     limit: int = 1
     tags: Mapping[str, object] = NOTHING
     own: Mapping[str, float] = NOTHING
+    row_bytes: int = 8
+
+    @property
+    def queue_bytes(self) -> int:
+        """What waits in its inbox takes so much memory, about: the paper's memory cost is its maximum."""
+        return self.worklist * self.row_bytes
 
     @property
     def places(self) -> int:

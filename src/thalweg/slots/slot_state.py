@@ -27,6 +27,7 @@ from thalweg.engine.ingress import Gate
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.engine.serial import SerialEngine
 from thalweg.flow.operators.nodes import Coroutine, Keyed, Source
+from thalweg.scheduling.rounds import Policy
 from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.runner import tell_slot
 from thalweg.workers.engine import ParallelEngine
@@ -88,12 +89,23 @@ class Saved(NamedTuple):
     keys: dict[str, int]
 
 
-def make_engine(prepared: Prepared, stage: int | None, *, chunk_rows: int, threads: int) -> Engine:
-    """An engine of a slot; threads that it has start with its first step."""
-    if threads == 1:
+def make_engine(
+    prepared: Prepared,
+    stage: int | None,
+    *,
+    chunk_rows: int,
+    threads: int,
+    policy: Policy | None = None,
+) -> Engine:
+    """An engine of a slot; threads that it has start with its first step.
+
+    Under a policy also one thread is a worker that is sent to operators, and steps are small, so that there is
+    something to choose.
+    """
+    if threads == 1 and policy is None:
         return SerialEngine(prepared, stage=stage, chunk_rows=chunk_rows)
-    options = Options(threads=threads)
-    made = ParallelEngine(prepared, stage=stage, chunk_rows=chunk_rows, options=options)
+    options, rows = Options(threads=threads, policy=policy), None if policy else chunk_rows
+    made = ParallelEngine(prepared, stage=stage, chunk_rows=rows, options=options)
     if stage is None and made.is_native:
         # For larger ones the allocator gives memory back and takes it anew, page by page, at each step.
         made.chunk_rows = min(chunk_rows, STEP_ROWS)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
+import cloudpickle
 from pyspark.sql import SparkSession
 
 from thalweg.brief import counted
@@ -29,6 +30,7 @@ from thalweg.spark.cluster.placement import cores_of_task
 from thalweg.spark.elastic import Adaptation, Elastic, elastic
 from thalweg.spark.reading import inputs as io
 from thalweg.times import duration
+from thalweg.workers.options import require_policy
 
 log = logging.getLogger("thalweg")
 #: Of more slots for each that runs at a time a warning says that they cost time.
@@ -244,3 +246,21 @@ def warn(spark: SparkSession, slots: int, inputs: Mapping[str, Any], plan: Plan)
                 " the columns that give the order of arrival, source(arrival=[...]), or read with tw.spark.files",
                 source.name,
             )
+
+
+def sent_policy(policy: Any) -> bytes:
+    """A policy as it goes to Spark's workers; nothing where there is none.
+
+    Raises:
+        BuildError: it is no policy, or cannot be pickled.
+    """
+    if policy is None:
+        return b""
+    require_policy(policy)
+    try:
+        return cloudpickle.dumps(policy)
+    except Exception as error:
+        raise BuildError(
+            f"policy: {type(policy).__name__} cannot be sent to Spark's workers: {error}\n"
+            "  expected: one that can be pickled: without locks, connections and open files"
+        ) from error

@@ -84,11 +84,12 @@ class BatchRunner:
         chunk_rows: int,
         locality: Asked = "off",
         drop: Sequence[str] = (),
+        policy: bytes = b"",
         *,
         follows: bool = True,
     ) -> None:
         import_names(spark)
-        self._drop = drop
+        self._drop, self._policy = drop, policy
         self.spark = spark
         self.plan = plan
         self.store = store
@@ -284,6 +285,7 @@ class BatchRunner:
             chunk_rows=self._chunk_rows,
             wanted=frozenset(n.index for n in self.plan.sinks if n.name in self.sinks),
             threads=self._threads(),
+            policy=self._policy,
         )
 
     def _threads(self) -> int:

@@ -14,6 +14,7 @@ from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.metrics import address_of
+from thalweg.scheduling.rounds import Policy
 from thalweg.spark.arguments import (
     check,
     check_flow,
@@ -21,6 +22,7 @@ from thalweg.spark.arguments import (
     check_locality,
     numbers_of,
     refuse_elastic_with_table,
+    sent_policy,
     session_here,
     trigger_of,
     warn,
@@ -52,6 +54,7 @@ def start(
     end: End = "keep",
     chunk_rows: int = CHUNK_ROWS,
     scheduler: Scheduler | None = None,
+    policy: Policy | None = None,
     locality: Asked = "off",
     drop: Sequence[str] = (),
     metrics: str | int | None = None,
@@ -78,6 +81,9 @@ def start(
         chunk_rows: about how many rows move at once; at most 16,384 in one slot of several threads all of whose
             operators are compiled, where larger steps cost more.
         scheduler: shares the cluster with other queries by a policy; it knows this one by the flow's name.
+        policy: who runs next of the operators inside a slot, of :mod:`thalweg.scheduling` (docs/spark.md): what is
+            more urgent is computed first, by its flow's ``tags``. A sink's rows are written with their batch, when
+            all of it is computed.
         locality: how tuples find their slots. ``"off"``: by the hash of their key, or by the table that a checkpoint
             has already. ``"online"``: keys that come together are brought together while the query runs
             (docs/locality.md), with other settings by ``tw.locality.Online(…)``. A path: by that table, which
@@ -124,6 +130,7 @@ def start(
         raise BuildError(
             f"scheduler: expected a tw.spark.Scheduler, which takes the policy, got {scheduler!r}"
         )
+    sent = sent_policy(policy)
     if streaming:
         io.refuse_unknown_lanes(plan, drains=end == "drain" and "availableNow" in asked)
     spark = session_here()
@@ -145,19 +152,22 @@ def start(
         with told_if_slow(f"starting flow {plan.flow!r}"):
             frame = io.tagged_frame(spark, plan, inputs, store.control if store else None)
             batches = BatchRunner(
-                spark, plan, inputs, sinks, store, numbers, chunk_rows, locality, drop,
+                spark, plan, inputs, sinks, store, numbers, chunk_rows, locality, drop, sent,
                 follows="availableNow" not in asked,
             )  # fmt: skip
             warn(spark, numbers.most_slots, inputs, plan)
             if str(spark.sparkContext.master).startswith("local"):
                 # The workers are on this machine: what is compiled here, with a message, they find in the cache.
                 batches.waits_for_loop = (
-                    numbers.threads == numbers.most_threads > 1 and not is_warm()
+                    numbers.threads == numbers.most_threads > 1 and policy is None and not is_warm()
                 )
                 if batches.waits_for_loop:
                     warm_beside()
                 for count in {numbers.threads, numbers.most_threads}:
-                    compile_all(batches.prepared, 1 if batches.waits_for_loop else count)
+                    compile_all(batches.prepared, 1 if batches.waits_for_loop else count, policy)
+            elif policy is not None:
+                # What it is not for is said here, and not by a task.
+                compile_all(batches.prepared, numbers.threads, policy)
         query = Query(batches, flow, frame, asked, end, scheduler)
         if metrics is not None:
             query.serve_metrics(metrics)

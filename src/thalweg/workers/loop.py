@@ -14,7 +14,17 @@ from __future__ import annotations
 from typing import Final
 
 from thalweg.workers.dispatch import relieve
-from thalweg.workers.lockfree.atomics import EMPTY, add, fence, give_way, load, relax, shared, store
+from thalweg.workers.lockfree.atomics import (
+    EMPTY,
+    add,
+    brief,
+    fence,
+    give_way,
+    load,
+    relax,
+    shared,
+    store,
+)
 from thalweg.workers.lockfree.clocks import now_ns
 from thalweg.workers.lockfree.parking import cancel, park, prepare, unpark
 from thalweg.workers.lockfree.rings import (
@@ -53,7 +63,9 @@ from thalweg.workers.memory.layout import (
     MODE,
     N_IN,
     N_OUT,
+    NATIVE,
     NEEDS_TOKEN,
+    NOTHING,
     OP,
     PARK,
     PARKED,
@@ -65,6 +77,7 @@ from thalweg.workers.memory.layout import (
     PORT_WORDS,
     PORTS,
     PREEMPTS,
+    PYTHON,
     QUEUE,
     QUEUE_KIND,
     RING,
@@ -81,6 +94,7 @@ from thalweg.workers.memory.layout import (
     SUSPENDED,
     TOKEN_HELD,
     UNITS,
+    WHOLE,
     Int64s,
 )
 from thalweg.workers.memory.places import op_at, stat_at, worker_at
@@ -96,6 +110,8 @@ from thalweg.workers.worklists import queue_front, queue_hand_over, queue_take
 #: A sleeping worker looks for itself from time to time, microseconds.
 _NAP_US: Final = 50_000
 _MANY: Final = 1 << 60
+#: So long a visit within a round may go on in an operator that Python runs, ns.
+_INTERPRETED_NS: Final = 1_000_000
 
 
 @shared
@@ -116,7 +132,7 @@ def _begin_visit(mem: Int64s, w: int, me: int, op: int, helping: bool) -> bool:
     mem[me + OP] = op
     mem[me + PART] = EMPTY
     mem[me + UNITS] = max(mem[o + CAPACITY] // 4, 1) if helping else _MANY
-    mem[me + BUDGET] = mem[BATCH] if mem[MODE] == BY_ROUND else _tuples_of_slice(mem, w, op)
+    mem[me + BUDGET] = _tuples_of_visit(mem, w, op)
     mem[me + LOOKED] = 0
     if mem[PREEMPTS] and not helping:
         mem[me + BUDGET] = mem[me + LOOKED] = _MANY
@@ -125,12 +141,23 @@ def _begin_visit(mem: Int64s, w: int, me: int, op: int, helping: bool) -> bool:
 
 
 @shared
-def _tuples_of_slice(mem: Int64s, w: int, op: int) -> int:
-    """How many tuples fit a time slice, by this worker's own measure of the cost."""
+def _tuples_of_visit(mem: Int64s, w: int, op: int) -> int:
+    """How many tuples a visit is for: as many as fit the time slice; within a round the policy's b."""
+    if mem[MODE] != BY_ROUND:
+        return _tuples_in(mem, w, op, mem[SLICE])
+    if mem[op_at(mem, op) + NEEDS_TOKEN] == 0:
+        return mem[BATCH]
+    # To come by the interpreter's lock may take as long as many tuples do.
+    return max(mem[BATCH], _tuples_in(mem, w, op, _INTERPRETED_NS))
+
+
+@shared
+def _tuples_in(mem: Int64s, w: int, op: int, ns: int) -> int:
+    """How many tuples take so long, by this worker's own measure of the cost."""
     stat = stat_at(mem, w, op)
     if mem[stat + S_TIMED] == 0 or mem[stat + S_NS] == 0:
         return 1
-    return max(mem[SLICE] * mem[stat + S_TIMED] // mem[stat + S_NS], 1)
+    return max(ns * mem[stat + S_TIMED] // mem[stat + S_NS], 1)
 
 
 @shared
@@ -271,6 +298,24 @@ def _go_on(mem: Int64s, w: int, me: int) -> int:
         run_ingress(mem, w, me, op)
         return 0
     return _go_on_stateful(mem, w, me, op)
+
+
+@brief
+def go_on_in_python(mem: Int64s, w: int) -> int:
+    """Finishes the unit that Python has run, and begins the next one of the same visit if Python runs it, too: PYTHON.
+
+    Else STOPPED, and :func:`work` is to be called. It keeps the interpreter's lock, since each call without it is
+    followed by a wait for it: where many threads read sources, one a chunk is what the whole run waits for.
+    """
+    me = worker_at(mem, w)
+    if mem[me + PHASE] == NOTHING or mem[me + TOKEN_HELD] == 0 or load(mem, STOP):
+        return STOPPED
+    op = mem[me + OP]
+    if mem[me + PHASE] != WHOLE or mem[op_at(mem, op) + NATIVE] or mem[PREEMPTS]:
+        return STOPPED
+    resume_unit(mem, w, me)
+    code = _go_on(mem, w, me)
+    return PYTHON if code == PYTHON else STOPPED
 
 
 @shared

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from thalweg.workers.dispatch import publish
-from thalweg.workers.lockfree.atomics import EMPTY, cas, fence, load, shared, store
+from thalweg.workers.lockfree.atomics import EMPTY, brief, cas, fence, load, shared, store
 from thalweg.workers.lockfree.parking import cancel, park, prepare, unpark
 from thalweg.workers.memory.layout import (
     BY_ROUND,
@@ -34,7 +34,7 @@ from thalweg.workers.memory.places import handle_at, op_at
 from thalweg.workers.memory.room import has_room, sent
 
 
-@shared
+@brief
 def submit(mem: Int64s, source: int, handle: int) -> bool:
     """A new step of a flow, by the one thread that may; False when there is no room."""
     return has_room(mem, source) and _enter(
@@ -55,7 +55,7 @@ def _enter(mem: Int64s, worker: int, source: int, handle: int) -> bool:
     return True
 
 
-@shared
+@brief
 def offer(mem: Int64s, source: int, handle: int) -> bool:
     """Offers a new step of a flow to the workers, by the one thread that may; False: it is to be submitted.
 
@@ -87,7 +87,7 @@ def admit(mem: Int64s, worker: int, source: int) -> bool:
     return entered
 
 
-@shared
+@brief
 def withdraw(mem: Int64s, source: int) -> bool:
     """Takes back the step that is offered, by who has offered it; False when it is in, or about to be."""
     o = op_at(mem, source)
@@ -116,7 +116,7 @@ def wait_until_admitted(mem: Int64s, source: int, limit_us: int) -> bool:
     return load(mem, o + OFFERED) == 0
 
 
-@shared
+@brief
 def is_halted(mem: Int64s, source: int) -> bool:
     """Whether nobody is to wait for a flow any more."""
     return load(mem, STOP) != 0 or load(mem, op_at(mem, source) + HALTED) != 0
@@ -133,7 +133,7 @@ def wait_for_room(mem: Int64s, source: int, limit_us: int) -> None:
         park(mem, event, key, limit_us)
 
 
-@shared
+@brief
 def settled(mem: Int64s, source: int) -> bool:
     """Whether every step that has entered a flow has left its operators without readers, and so all before them.
 

@@ -25,7 +25,7 @@ from thalweg.jit import when_compiling
 from thalweg.scheduling.rounds import Policy, RoundPolicy
 from thalweg.workers.contract import FlowEngine
 from thalweg.workers.lockfree.atomics import EMPTY, load, store
-from thalweg.workers.loop import work
+from thalweg.workers.loop import go_on_in_python, work
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.handles import collected, free_handles, new_handle
 from thalweg.workers.memory.memory import Memory
@@ -157,7 +157,14 @@ class Workers:
     def _traits(self) -> dict[int, OperatorTraits]:
         """What never changes of the operators, by their place in the memory."""
         return {
-            place: OperatorTraits(task.spec.name, engine.plan.flow, task.spec.priority, rank)
+            place: OperatorTraits(
+                task.spec.name,
+                engine.plan.flow,
+                task.spec.priority,
+                rank,
+                task.tags,
+                task.row_bytes(engine.plan),
+            )
             for engine, placed in self._flows.items()
             for rank, (place, task) in enumerate(zip(placed.places, engine.tasks, strict=True))
         }
@@ -280,7 +287,8 @@ class Workers:
                 elif code == at.MEETING and self.rounds is not None:
                     self.rounds.prepare(worker)
                 self.collect()
-                code = work(mem, worker)
+                goes_on = go_on_in_python(mem, worker) if code == at.PYTHON else at.STOPPED
+                code = work(mem, worker) if goes_on == at.STOPPED else goes_on
         except BaseException as error:
             # A policy's, say: it is nobody's alone.
             self.error = self.error or error

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
+
+import pyarrow as pa
 
 from thalweg.columns.chunks import Chunk
 from thalweg.compiler.code.columns import address
@@ -27,7 +29,9 @@ from thalweg.flow.operators.nodes import (
     Source,
     Union,
 )
-from thalweg.plan.plan import RELEASE, Edge, Unit, stream_schema
+from thalweg.flow.records import Schema
+from thalweg.flow.tags import NO_TAGS, PRIORITY_CLASS, Tag
+from thalweg.plan.plan import RELEASE, Edge, Plan, Unit, stream_schema
 from thalweg.workers.contract import FlowEngine
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.layout import PAYLOAD_SHIFT, OpSpec
@@ -68,8 +72,15 @@ class Task:
     read_natively: dict[int, Sequence[Edge]] = dataclasses.field(default_factory=dict)
     #: the members of a fused chain
     names: Sequence[str] = ()
+    #: what the flow's author says of it
+    tags: Mapping[str, Tag] = dataclasses.field(default_factory=dict)
     _counted: list[int] = dataclasses.field(default_factory=list)
     _empty: dict[int, tuple[int, Any]] = dataclasses.field(default_factory=dict)
+
+    def row_bytes(self, plan: Plan) -> int:
+        """What a row in its inbox takes, about; of several inputs the widest."""
+        refs = [ref for ref, _ in self.inputs] or self.refs
+        return max((width(stream_schema(plan, ref)) for ref in refs), default=8)
 
     def run(self, engine: FlowEngine, handles: Sequence[int], moment: Moment) -> Bundle | Parts:
         """Runs the operator on a step, whose outputs are under these handles."""
@@ -198,6 +209,13 @@ class Task:
         return self._empty[number][0]
 
 
+def width(record: Schema) -> int:
+    """The bytes of a row: eight a number or time, one a bool, and what is longer as if it took four words."""
+    long = sum(not pa.types.is_primitive(field.type) for field in record.arrow)
+    short = sum(pa.types.is_boolean(field.type) for field in record.arrow)
+    return max(int(8 * (len(record.arrow) - long - short) + short + 32 * long), 1)
+
+
 @dataclasses.dataclass(slots=True)
 class KeptChunks:
     """What Python keeps under a handle: the chunks of a step, and what the blocks over them need to stay alive."""
@@ -230,13 +248,15 @@ class _Wiring:
         self.engine = engine
         self.options = engine.options
         self._needs_token = needs_token
+        #: of the operator that is being made
+        self._tags = NO_TAGS
         self.tasks = [Task(0, self._spec("ingress", at.INGRESS, needs_token=False), [])]
         #: which operator puts out a node's streams
         self._makers: dict[int, int] = {}
 
     def _spec(self, name: str, kind: int, **more: Any) -> OpSpec:
         options = self.options
-        more.setdefault("priority", self.engine.priority_class)
+        more["priority"] = self._tags.get(PRIORITY_CLASS, self.engine.priority_class)
         more.setdefault("limit", 1 if kind in (at.STATEFUL, at.INGRESS) else 1 << 30)
         return OpSpec(
             name,
@@ -248,7 +268,7 @@ class _Wiring:
         )
 
     def _add(self, task_args: dict[str, Any], spec: OpSpec) -> Task:
-        task = Task(len(self.tasks), spec, **task_args)
+        task = Task(len(self.tasks), spec, tags=self._tags, **task_args)
         self.tasks.append(task)
         return task
 
@@ -263,6 +283,7 @@ class _Wiring:
     def unit(self, unit: Unit, runner: Any) -> None:
         """An operator (of a keyed one two) for a unit of the plan."""
         plan, nodes = self.engine.plan, unit.nodes
+        self._tags = plan.tags_of(nodes[0])
         node = plan.node(nodes[0])
         last = plan.node(nodes[-1])
         inputs = list(plan.inputs_of(nodes))
@@ -364,6 +385,7 @@ class _Wiring:
 
     def end(self, ref: Ref, edge: Edge) -> None:
         """Where a stream leaves the engine."""
+        self._tags = self.engine.plan.tags_of(edge.node)
         token = edge in self._needs_token
         spec = self._spec(
             f"to {edge.node}", at.STATEFUL, reads=[self._reads(ref)], needs_token=token

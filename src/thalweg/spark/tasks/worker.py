@@ -28,6 +28,7 @@ from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.errors import CheckpointError
 from thalweg.flow.operators.idle import IdleDecision
 from thalweg.locality import decode_table
+from thalweg.scheduling.rounds import Policy
 from thalweg.slots import slot_state
 from thalweg.slots.migration import take_out
 from thalweg.slots.routes import SlotRoutes
@@ -60,6 +61,7 @@ class StageJob:
         next_epoch: the one that holds from the next batch on; keys that it moves are moved with this batch's state.
         table: the text of the routing table where there is no checkpoint that has it; empty: by hash.
         mailboxes: the folder by which tasks that all run at once pass rows on; "": they go by Spark's exchanges.
+        policy: the pickled policy that chooses among the operators in a slot; empty: none.
         told: an accumulator that takes what tasks count of their keys (:class:`thalweg.spark.keys.counting.ToldParam`);
             None where nothing is counted.
         decisions: what was decided of idle sources; it holds from before the rows of the batch.
@@ -86,6 +88,7 @@ class StageJob:
     mailboxes: str = ""
     decisions: Sequence[IdleDecision] = ()
     table: bytes = b""
+    policy: bytes = b""
 
     @property
     def durable(self) -> bool:
@@ -96,8 +99,9 @@ class StageJob:
 class HotEngine(HeldEngine):
     """An engine that this process keeps."""
 
-    #: the threads that it was made for
+    #: the threads and the policy that it was made for
     threads: int = 1
+    policy: bytes = b""
     #: batches run since it was made
     batches: int = 0
     #: the slot that it last ran
@@ -146,20 +150,27 @@ def _place(job: StageJob, stage: int | None) -> tuple[str, int | None]:
 def _taken(job: StageJob, stage: int | None) -> HotEngine | None:
     """The engine that was kept, if it runs the way the job says."""
     hot = _ENGINES.pop(_place(job, stage), None) if job.durable else None
-    if hot is not None and hot.threads != job.threads:
+    if hot is not None and (hot.threads, hot.policy) != (job.threads, job.policy):
         hot.engine.stop()
         return None
     return hot
 
 
 def _made(job: StageJob, stage: int | None) -> HotEngine:
-    made = make_engine(plan_of(job), stage, chunk_rows=job.chunk_rows, threads=job.threads)
-    return HotEngine(made, threads=job.threads)
+    policy = cloudpickle.loads(job.policy) if job.policy else None
+    made = make_engine(
+        plan_of(job), stage, chunk_rows=job.chunk_rows, threads=job.threads, policy=policy
+    )
+    return HotEngine(made, threads=job.threads, policy=job.policy)
 
 
-def compile_all(prepared: Prepared, threads: int) -> None:
-    """Compiles what the flow's tasks run, by a step without rows through all of it."""
-    engine = make_engine(prepared, None, chunk_rows=1, threads=threads)
+def compile_all(prepared: Prepared, threads: int, policy: Policy | None = None) -> None:
+    """Compiles what the flow's tasks run, by a step without rows through all of it.
+
+    Raises:
+        SchedulingError: the policy is none for the flow.
+    """
+    engine = make_engine(prepared, None, chunk_rows=1, threads=threads, policy=policy)
     try:
         engine.step({}, {})
         for _ in engine.settle():

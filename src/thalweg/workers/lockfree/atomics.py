@@ -42,6 +42,9 @@ PAUSES: Final = 40
 #: Without Numba's reference counts: a function counts its array arguments up and down, by atomic operations on a
 #: word that all threads would share. So these functions, and loops that call them, cannot make arrays.
 shared: Final = cast("Decorator", functools.partial(njit, _nrt=False))
+#: As :data:`shared`, for what Python calls that is over in a moment: such a call keeps the interpreter's lock. To let
+#: go of it is to wait for it afterwards, behind every thread that has something to do in Python.
+brief: Final = cast("Decorator", functools.partial(njit, _nrt=False, nogil=False))
 
 #: Numba's own helpers have no types.
 cgutils: Final[Any] = _untyped_cgutils

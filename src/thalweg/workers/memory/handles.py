@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from thalweg.compiler.runtime.calls import call3
 from thalweg.times import BEFORE_ALL, NEVER
-from thalweg.workers.lockfree.atomics import EMPTY, add, give_way, load, shared
+from thalweg.workers.lockfree.atomics import EMPTY, add, brief, give_way, load, shared
 from thalweg.workers.lockfree.parking import unpark
 from thalweg.workers.lockfree.rings import mpmc_pop, mpmc_push
 from thalweg.workers.memory.layout import (
@@ -44,7 +44,7 @@ OWNS_BLOCK: Final = 2
 FEW_ROWS: Final = 256
 
 
-@shared
+@brief
 def new_handle(mem: Int64s) -> int:
     """A handle nobody uses, or EMPTY: then Python must let go of objects first."""
     return mpmc_pop(mem, mem[FREE])
@@ -127,7 +127,7 @@ def release(mem: Int64s, worker: int, handle: int) -> None:
         handle = holds
 
 
-@shared
+@brief
 def collected(mem: Int64s, out: Any) -> int:
     """Handles whose objects may be let go, into ``out``; they are free from then on by :func:`free_handles`."""
     count = 0
@@ -140,7 +140,7 @@ def collected(mem: Int64s, out: Any) -> int:
     return count
 
 
-@shared
+@brief
 def free_handles(mem: Int64s, handles: Any, count: int) -> None:
     for i in range(count):
         give_back(mem, mem[FREE], handles[i])

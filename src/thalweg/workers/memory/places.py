@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thalweg.workers.lockfree.atomics import shared
+from thalweg.workers.lockfree.atomics import brief
 from thalweg.workers.memory.layout import (
     CLOCKS,
     HANDLE_WORDS,
@@ -19,31 +19,31 @@ from thalweg.workers.memory.layout import (
 )
 
 
-@shared
+@brief
 def op_at(mem: Int64s, op: int) -> int:
     """Where an operator's words begin."""
     return mem[OPS] + op * OP_WORDS
 
 
-@shared
+@brief
 def handle_at(mem: Int64s, handle: int) -> int:
     """Where a handle's words begin."""
     return mem[HANDLES] + handle * mem[HANDLE_WORDS]
 
 
-@shared
+@brief
 def worker_at(mem: Int64s, worker: int) -> int:
     """Where a worker's words begin."""
     return mem[WORKERS] + worker * mem[WORKER_WORDS]
 
 
-@shared
+@brief
 def stat_at(mem: Int64s, worker: int, op: int) -> int:
     """Where the counts of a worker for an operator begin."""
     return mem[STATS] + (worker * mem[MAX_OPS] + op) * STAT_WORDS
 
 
-@shared
+@brief
 def block_word(mem: Int64s, at: int, ref: int) -> int:
     """Where a handle keeps the address of one of its streams' blocks."""
     return at + CLOCKS + mem[N_CLOCKS] + ref

@@ -42,6 +42,7 @@ class OperatorTraits:
     priority_class: int = 0
     rank: int = 0
     tags: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    row_bytes: int = 8
 
 
 class _Fixed:
@@ -58,6 +59,7 @@ class _Fixed:
         self._classes = [one.priority_class for one in traits]
         self._ranks = [one.rank for one in traits]
         self._tags = [one.tags for one in traits]
+        self._row_bytes = [one.row_bytes for one in traits]
 
     def records(
         self,
@@ -96,6 +98,7 @@ class _Fixed:
             flow.limit[places].tolist(),
             self._tags,
             own,
+            self._row_bytes,
         )  # as the fields of OperatorStats
         return tuple(map(OperatorStats._make, zip(*columns, strict=True)))
 
@@ -357,7 +360,7 @@ def _unknown(mem: Int64s, place: int, index: int, traits: OperatorTraits) -> Ope
     kind, limit = (int(mem[op_at(mem, place) + word]) for word in (at.KIND, at.LIMIT))
     return OperatorStats(
         index, traits.name, traits.flow, kind, traits.priority_class, traits.rank,
-        limit=limit, tags=traits.tags,
+        limit=limit, tags=traits.tags, row_bytes=traits.row_bytes,
     )  # fmt: skip
 
 
