@@ -108,17 +108,17 @@ def edges(*pairs: str) -> tuple[StreamEdge, ...]:
     return tuple(made)
 
 
-def full() -> Snapshot:
-    """A snapshot in which every field says something; texts of the data are scripts."""
+def full(text: str = SCRIPT) -> Snapshot:
+    """A snapshot in which every field says something; ``text`` is where texts of the data are."""
     return Snapshot(
         flow="trips", host="spark", status="running", at_s=NOON_S, rows_in=1_234_567, seconds=95.0,
         rows_per_s=12_995.4, latency={"fares": Latency(10, 0.2, 0.1, 0.9, 1.5)},
         operators=(
-            operator("clean", rows_in=1_234_000, rows_out=1_200_000, rejected=12, back_pressured=0.6, busy=0.2),
-            operator("zones/lookup", rows_in=1_200_000, back_pressured=0.4, runs="built in"),
-            operator("zones/join", rows_in=1_190_000, kind="keyed", fused_with="zones/lookup"),
+            operator("clean", rows_in=1_234_000, rows_out=1_200_000, rejected=12, back_pressured=0.6, busy=0.2, rows_per_s=11_990.0),
+            operator("zones/lookup", rows_in=1_200_000, rows_out=1_190_000, back_pressured=0.4, runs="built in", rows_per_s=11_700.0),
+            operator("zones/join", rows_in=1_190_000, rows_out=801_000, kind="keyed", fused_with="zones/lookup", rows_per_s=11_690.0, busy=None, back_pressured=None),
             operator(
-                "fare", rows_in=800_000, busy=1.03, cost_ns=8_190.0, runs="Python", queue_rows=24_198,
+                "fare", rows_in=800_000, rows_out=800_000, busy=1.03, cost_ns=8_190.0, runs="Python", queue_rows=24_198,
                 reason="its function calls eval", kind="keyed", rows_per_s=8_400.0,
             ),
         ),
@@ -129,7 +129,7 @@ def full() -> Snapshot:
         sources=(
             SourceProgress(
                 name="taxis", rows_in=1_234_567, rows_out=1_234_000, late=141, rows_per_s=12_000.0, waiting_rows=900,
-                watermark=1_796_025_500_000_000, holds=True, held_by=SCRIPT, lag_rows=8_000, position={SCRIPT: 7},
+                watermark=1_796_025_500_000_000, holds=True, held_by=text, lag_rows=8_000, position={text: 7},
             ),
             SourceProgress(name="weather", rows_in=40, rows_out=40, rows_per_s=0.5, is_idle=True, pauses=3, watermark=2**53 + 1),
         ),
@@ -142,7 +142,7 @@ def full() -> Snapshot:
         changes=(
             Change(seconds=12.0, what="threads", operator="", before=1, after=2, reason="throughput 91k to 128k rows/s"),
             Change(seconds=30.0, what="replicas", operator="fare", before=1, after=2, reason="it has the longest queue"),
-            Change(seconds=60.5, what="slots", operator="", before=2, after=4, reason=SCRIPT, refused=""),
+            Change(seconds=60.5, what="slots", operator="", before=2, after=4, reason=text, refused=""),
             Change(seconds=80.0, what="table", operator="", before=0, after=1, reason="keys that come together", refused="too dear"),
         ),
         stuck=("fare",),
@@ -163,7 +163,7 @@ def full() -> Snapshot:
             for n in range(20)
         ),
         bad_rows=tuple(
-            BadRow(operator="clean", what="rejected" if n % 3 else "late", at_s=NOON_S - 10 + n, row=f"Trip({n}, {SCRIPT!r})",
+            BadRow(operator="clean" if n % 3 else "taxis", what="rejected" if n % 3 else "late", at_s=NOON_S - 10 + n, row=f"Trip({n}, {text!r})",
                    reason="ValueError: no fare" if n % 3 else "at is less than the greatest that came before")
             for n in range(10)
         ),

@@ -15,7 +15,7 @@ export function Chart({title, points, series, theme, values = big, most}) {
     const box = place.current
     const axis = {stroke: colour('--soft'), font: '11px system-ui, sans-serif', grid: {stroke: colour('--line'), width: 1}, ticks: {stroke: colour('--line'), width: 1}}
     chart.current = new uPlot({
-      width: box.clientWidth, height: HEIGHT, legend: {show: false}, cursor: {show: false}, padding: [8, 8, 0, 0],
+      width: box.clientWidth, height: HEIGHT, legend: {show: false}, cursor: {show: false}, padding: [8, 30, 0, 0],
       scales: {x: {time: true}, y: {range: (u, low, high) => [0, most || (high > 0 ? high * 1.15 : 1)]}},
       axes: [{...axis, size: 28, space: 70, values: (u, ticks) => ticks.map(at => new Date(1000 * at).toLocaleTimeString('en-GB'))}, {...axis, size: 52, space: 28, incrs: series.some(one => one.stepped) ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] : undefined, values: (u, ticks) => ticks.map(values)}],
       series: [{}, ...series.map(one => ({label: one.label, stroke: colour(one.colour), width: 2, points: {show: false}, spanGaps: true, dash: one.dash, paths: one.stepped ? uPlot.paths.stepped({align: 1}) : undefined}))],
@@ -36,7 +36,7 @@ export const PARTS = [['wait', 'wait_s'], ['plan', 'plan_s'], ['run', 'run_s'], 
 // Batches as bars whose parts are where their time went.
 export function Batches({batches}) {
   const most = Math.max(...batches.map(whole), 1e-9), width = 26, height = 130
-  return html`<figure class="chart"><figcaption>Batches: where their time went
+  return html`<figure class="chart"><figcaption>Where their time went
       <span class="legend">${PARTS.map(([name]) => html`<span class=${`key part-${name}`}>${name}</span>`)}</span></figcaption>
     <svg class="bars" viewBox="0 0 ${batches.length * width + 60} ${height + 22}" width=${batches.length * width + 60} height=${height + 22} role="img" aria-label="Times of the last ${batches.length} batches, parts stacked">
       <text x="50" y="12" text-anchor="end">${seconds(most)}</text><text x="50" y=${height} text-anchor="end">0 s</text>

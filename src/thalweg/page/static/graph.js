@@ -12,23 +12,32 @@ export function Graph({told, open, setOpen, selected, select}) {
   const box = useRef(null), [zoom, setZoom] = useState(0), [view, setView] = useState({x: 0, y: 0, width: 4000, height: 4000})
   const [focused, setFocused] = useState('')
   const graph = graphOf(snapshot, open), laid = laidOut(graph)
+  const ids = [...graph.nodes.keys()]
   const look = () => { const it = box.current; if (it) setView({x: it.scrollLeft, y: it.scrollTop, width: it.clientWidth, height: it.clientHeight}) }
   useLayoutEffect(look, [zoom, laid])
+  // The first node, or who was chosen, is in view when the graph is another one.
+  useEffect(() => show(selected && laid.places.has(selected) ? selected : ids[0]), [laid, selected])
   useEffect(() => { addEventListener('resize', look); return () => removeEventListener('resize', look) }, [])
   const fit = box.current ? (box.current.clientWidth - 2) / laid.width : 1
   const scale = zoom || Math.min(1, Math.max(LEAST, fit))
   const groups = allGroups(snapshot)
   const inView = ({x, y}, w, h) => (x + w) * scale > view.x - AROUND && x * scale < view.x + view.width + AROUND && (y + h) * scale > view.y - AROUND && y * scale < view.y + view.height + AROUND
-  const ids = [...graph.nodes.keys()], stop = graph.nodes.has(focused) ? focused : graph.nodes.has(selected) ? selected : ids[0]
+  const stop = graph.nodes.has(focused) ? focused : graph.nodes.has(selected) ? selected : ids[0]
   const state = new Map(snapshot.state.map(one => [one.operator, one]))
   const nodes = [...graph.nodes.values()].filter(one => one.id === stop || inView(laid.places.get(one.id), WIDTH, HEIGHT))
   const edges = graph.edges.filter(one => { const a = laid.places.get(one.from), b = laid.places.get(one.to); return inView({x: Math.min(a.x, b.x), y: Math.min(a.y, b.y)}, Math.abs(a.x - b.x) + WIDTH, Math.abs(a.y - b.y) + HEIGHT) })
 
+  function show(id) {
+    const it = box.current, place = laid.places.get(id)
+    if (!it || !place) return
+    const within = (from, size, low, length) => from >= low + 8 && from + size <= low + length - 8 ? low : from - (length - size) / 2
+    it.scrollTo(within(place.x * scale, WIDTH * scale, it.scrollLeft, it.clientWidth), within(place.y * scale, HEIGHT * scale, it.scrollTop, it.clientHeight))
+  }
   function go(id) {
     if (!id) return
     setFocused(id)
-    const {x, y} = laid.places.get(id), it = box.current
-    it.scrollTo(Math.min(it.scrollLeft, x * scale - 20) < x * scale - 20 && (x + WIDTH) * scale < it.scrollLeft + it.clientWidth ? it.scrollLeft : Math.max(0, x * scale - it.clientWidth / 3), Math.max(0, y * scale - it.clientHeight / 3))
+    show(id)
+    const it = box.current
     requestAnimationFrame(() => { look(); requestAnimationFrame(() => it.querySelector(`[data-id="${CSS.escape(id)}"]`)?.focus({preventScroll: true})) })
   }
   function pressed(event, node) {
@@ -58,7 +67,7 @@ export function Graph({told, open, setOpen, selected, select}) {
         <button type="button" aria-label="Larger" onClick=${() => setZoom(Math.min(2, scale * 1.25))}>+</button>
       </span></div>
     <div class="canvas" ref=${box} onScroll=${look}>
-      <svg width=${laid.width * scale} height=${laid.height * scale} viewBox="0 0 ${laid.width} ${laid.height}" role="group" aria-label="Graph of operators; arrow keys move, Enter shows details">
+      <svg class=${isSmall ? 'tiny' : ''} width=${laid.width * scale} height=${laid.height * scale} viewBox="0 0 ${laid.width} ${laid.height}" role="group" aria-label="Graph of operators; arrow keys move, Enter shows details">
         <defs><marker id="end" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="9" markerHeight="9" markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0L8 4L0 8z" class="tip"/></marker></defs>
         ${edges.map(one => html`<${Edge} key=${one.key} edge=${one} drawn=${laid.edges.get(one.key)} small=${isSmall}/>`)}
         ${nodes.map(one => html`<${Node} key=${one.id} node=${one} place=${laid.places.get(one.id)} small=${isSmall} state=${state.get(one.name)}
@@ -79,7 +88,7 @@ function Edge({edge, drawn, small}) {
 
 function Node({node, place, small, state, idle, culprit, selected, stop, ...events}) {
   const facts = factsOf(node, state, idle, culprit)
-  const names = ['node', node.kind, facts.isCulprit && 'culprit', facts.isPressed && 'pressed', selected && 'selected'].filter(Boolean).join(' ')
+  const names = ['node', node.kind, facts.isCulprit && 'culprit', facts.isPressed && 'pressed', node.data?.fused_with && node.data.fused_with === culprit && 'chained', selected && 'selected'].filter(Boolean).join(' ')
   const bar = facts.busy === null ? 0 : Math.min(1, facts.busy) * (WIDTH - 24)
   return html`<g class=${names} transform="translate(${place.x} ${place.y})" data-id=${node.id} tabindex=${stop ? 0 : -1} role="button" aria-pressed=${selected} aria-label=${[facts.kind, node.name, facts.flag, ...facts.lines].filter(Boolean).join(', ')} ...${events}>
     <title>${node.name}</title>

@@ -84,8 +84,8 @@ function Flow({told, points, actions, log, theme}) {
     </section>
     <div class="cards">
       <${Sources} told=${told}/>
-      ${snapshot.sinks.length > 0 && html`<${Sinks} snapshot=${snapshot}/>`}
       ${snapshot.bad_rows.length > 0 && html`<${BadRows} snapshot=${snapshot}/>`}
+      ${snapshot.sinks.length > 0 && html`<${Sinks} snapshot=${snapshot}/>`}
       ${snapshot.changes.length > 0 && html`<${Changes} snapshot=${snapshot}/>`}
       ${snapshot.keys && html`<${Keys} keys=${snapshot.keys}/>`}
       ${snapshot.policy && html`<${Policy} policy=${snapshot.policy}/>`}

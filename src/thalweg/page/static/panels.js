@@ -3,6 +3,7 @@
 import {html, useState} from '/vendor/htm-preact.module.js'
 import {big, bytes, clock, count, duration, instant, plural, seconds, share, time} from '/words.js'
 import {told as partsOf} from '/charts.js'
+import {seenAs} from '/layout.js'
 
 const FEW = 50
 
@@ -45,7 +46,8 @@ export function Verdict({told, select}) {
     const blind = snapshot.operators.length > 0 && snapshot.operators.every(o => o.busy === null)
     return html`${stuck}<p class="verdict" role="status" data-field="culprit">${blind ? (snapshot.host === 'spark' ? 'Spark does not measure operators: batches and their parts stand below.' : 'How busy operators are is not measured here.') : 'No operator holds up the others.'}</p>`
   }
-  const parts = [one.busy !== null && `busy ${share(one.busy)}`, one.cost_ns !== null && `${time(one.cost_ns)} a row`, one.runs === 'Python' && `in Python${one.reason ? `: ${one.reason}` : ''}`]
+  const chain = snapshot.operators.filter(o => o.fused_with === culprit), slow = chain.filter(o => o.runs === 'Python')
+  const parts = [chain.length > 0 && `one pass with ${chain.map(o => o.name).join(', ')}`, one.busy !== null && `busy ${share(one.busy)}`, one.cost_ns !== null && `${time(one.cost_ns)} a row`, ...[one, ...slow].filter(o => o.runs === 'Python').map(o => `${o === one ? '' : `${o.name} `}in Python${o.reason ? `: ${o.reason}` : ''}`)]
   return html`${stuck}<p class="verdict hot" role="status"><button type="button" class="link" data-field="culprit" onClick=${() => select(`op:${one.name}`)}>▶ ${one.name}</button> ${snapshot.operators.length > 1 ? 'holds up the others' : 'is what takes the time'}: ${parts.filter(Boolean).join(', ')}</p>`
 }
 
@@ -78,7 +80,7 @@ export function Sources({told}) {
     ['idle', idle], ['pauses', one => some(one.pauses), true], ['waiting', one => some(one.waiting_rows), true], ['behind', one => some(one.lag_rows), true],
     ['late', one => some(one.late), true], ['rejected', one => some(one.rejected), true], ['goes on at', one => positions[one.name] ? html`<code>${positions[one.name]}</code>` : ''],
   ]
-  return html`<${Card} id="sources" title="Sources"><${Table} label="Sources" columns=${columns} rows=${snapshot.sources} keys=${one => one.name} mark=${one => snapshot.idle.includes(one.name) || one.is_idle ? 'waits' : ''}/><//>`
+  return html`<${Card} wide id="sources" title="Sources"><${Table} label="Sources" columns=${columns} rows=${snapshot.sources} keys=${one => one.name} mark=${one => snapshot.idle.includes(one.name) || one.is_idle ? 'waits' : ''}/><//>`
 }
 
 export function Sinks({snapshot}) {
@@ -156,7 +158,7 @@ export function Details({told, selected, select, setOpen, open}) {
   const group = kind === 'op' && name.includes('/') ? name.slice(0, name.lastIndexOf('/')) : ''
   return html`<aside class="card details" id="details" aria-label="Details of ${name}">
     <div class="head"><h2>${name}</h2><span class="gap"></span><button type="button" aria-label="Close details" onClick=${() => select('')}>✕</button></div>
-    ${kind === 'group' ? html`<p>A composite of ${plural(members.length, 'operator')}. <button type="button" onClick=${() => { setOpen(new Set([...open, name])); select('') }}>Open it</button></p>
+    ${kind === 'group' ? html`<p>A composite of ${plural(members.length, 'operator')}. <button type="button" onClick=${() => { const more = new Set([...open, name]); setOpen(more); select(seenAs(members[0].name, more)) }}>Open it</button></p>
       <${Table} label="Its operators" columns=${[['operator', one => one.name.slice(name.length + 1)], ['in', one => count(one.rows_in), true], ['busy', one => share(one.busy), true]]} rows=${members} keys=${one => one.name}/>`
     : html`<dl class="facts">${facts.map(([field, value]) => html`<dt>${field}</dt><dd>${value}</dd>`)}
       ${kind !== 'source' && html`<dt>reads</dt><dd>${near(of, 'reader', 'giver').map(link)}</dd>`}${kind !== 'sink' && html`<dt>read by</dt><dd>${near(of, 'giver', 'reader').map(link)}</dd>`}</dl>`}
