@@ -75,6 +75,7 @@ PAGES = (
     "locality",
     "metrics",
     "order",
+    "page",
     "runtime",
     "scheduling",
     "signatures",
