@@ -20,7 +20,9 @@ def chromium() -> Iterator[Any]:
         try:
             made = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
         except sync_api.Error:
-            pytest.skip("there is no Chromium: apt-get install chromium, or playwright install chromium")
+            pytest.skip(
+                "there is no Chromium: apt-get install chromium, or playwright install chromium"
+            )
         yield made
         made.close()
 
@@ -28,7 +30,9 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture
 def tab(chromium: Any) -> Iterator[Any]:
     """A page of the browser in which nothing may go wrong: an error, or a breach of the policy, fails the test."""
-    context = chromium.new_context(viewport={"width": 1440, "height": 960}, color_scheme="light", timezone_id="UTC")
+    context = chromium.new_context(
+        viewport={"width": 1440, "height": 960}, color_scheme="light", timezone_id="UTC"
+    )
     made, wrong = context.new_page(), []
     made.on("pageerror", lambda error: wrong.append(str(error)))
     made.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)

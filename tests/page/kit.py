@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import http.client
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -98,6 +99,21 @@ def operator(name: str, **more: Any) -> OperatorProgress:
     return OperatorProgress(name=name, **{**given, **more})
 
 
+def change(
+    seconds: float,
+    what: str,
+    operator: str,
+    before: int,
+    after: int,
+    reason: str,
+    refused: str = "",
+) -> Change:
+    return Change(
+        seconds=seconds, what=what, operator=operator, before=before, after=after, reason=reason,
+        refused=refused,
+    )  # fmt: skip
+
+
 def edges(*pairs: str) -> tuple[StreamEdge, ...]:
     """Edges such as ``"a > b"`` and ``"a.late > sink:c"``."""
     made = []
@@ -114,9 +130,18 @@ def full(text: str = SCRIPT) -> Snapshot:
         flow="trips", host="spark", status="running", at_s=NOON_S, rows_in=1_234_567, seconds=95.0,
         rows_per_s=12_995.4, latency={"fares": Latency(10, 0.2, 0.1, 0.9, 1.5)},
         operators=(
-            operator("clean", rows_in=1_234_000, rows_out=1_200_000, rejected=12, back_pressured=0.6, busy=0.2, rows_per_s=11_990.0),
-            operator("zones/lookup", rows_in=1_200_000, rows_out=1_190_000, back_pressured=0.4, runs="built in", rows_per_s=11_700.0),
-            operator("zones/join", rows_in=1_190_000, rows_out=801_000, kind="keyed", fused_with="zones/lookup", rows_per_s=11_690.0, busy=None, back_pressured=None),
+            operator(
+                "clean", rows_in=1_234_000, rows_out=1_200_000, rejected=12, back_pressured=0.6, busy=0.2,
+                rows_per_s=11_990.0,
+            ),
+            operator(
+                "zones/lookup", rows_in=1_200_000, rows_out=1_190_000, back_pressured=0.4,
+                runs="built in", rows_per_s=11_700.0,
+            ),
+            operator(
+                "zones/join", rows_in=1_190_000, rows_out=801_000, kind="keyed", rows_per_s=11_690.0,
+                fused_with="zones/lookup", busy=None, back_pressured=None,
+            ),
             operator(
                 "fare", rows_in=800_000, rows_out=800_000, busy=1.03, cost_ns=8_190.0, runs="Python", queue_rows=24_198,
                 reason="its function calls eval", kind="keyed", rows_per_s=8_400.0,
@@ -131,7 +156,9 @@ def full(text: str = SCRIPT) -> Snapshot:
                 name="taxis", rows_in=1_234_567, rows_out=1_234_000, late=141, rows_per_s=12_000.0, waiting_rows=900,
                 watermark=1_796_025_500_000_000, holds=True, held_by=text, lag_rows=8_000, position={text: 7},
             ),
-            SourceProgress(name="weather", rows_in=40, rows_out=40, rows_per_s=0.5, is_idle=True, pauses=3, watermark=2**53 + 1),
+            SourceProgress(
+                name="weather", rows_in=40, rows_out=40, rows_per_s=0.5, is_idle=True, pauses=3, watermark=2**53 + 1,
+            ),
         ),
         sinks=(
             SinkProgress(name="fares", rows=800_000, latency=Latency(10, 0.2, 0.1, 0.9, 1.5)),
@@ -140,10 +167,10 @@ def full(text: str = SCRIPT) -> Snapshot:
         idle=("taxis",), threads=2, slots=4,
         state=(StateSize(operator="fare", rows=12_345, bytes=4_567_890),),
         changes=(
-            Change(seconds=12.0, what="threads", operator="", before=1, after=2, reason="throughput 91k to 128k rows/s"),
-            Change(seconds=30.0, what="replicas", operator="fare", before=1, after=2, reason="it has the longest queue"),
-            Change(seconds=60.5, what="slots", operator="", before=2, after=4, reason=text, refused=""),
-            Change(seconds=80.0, what="table", operator="", before=0, after=1, reason="keys that come together", refused="too dear"),
+            change(12.0, "threads", "", 1, 2, "throughput 91k to 128k rows/s"),
+            change(30.0, "replicas", "fare", 1, 2, "it has the longest queue"),
+            change(60.5, "slots", "", 2, 4, text),
+            change(80.0, "table", "", 0, 1, "keys that come together", "too dear"),
         ),
         stuck=("fare",),
         policy=PolicyRound(
@@ -152,7 +179,8 @@ def full(text: str = SCRIPT) -> Snapshot:
         ),
         keys=KeyTraffic(
             epoch=3, stay=0.72, stay_hashed=0.5, imbalance={"fare": 1.6}, slot_rows={"fare": (400, 300, 200, 100)},
-            known_stay=0.7, table_stay=0.83, table_gain=1_200.0, table_cost=300.0, decision="a new table pays: 1,200 over 300",
+            known_stay=0.7, table_stay=0.83, table_gain=1_200.0, table_cost=300.0,
+            decision="a new table pays: 1,200 over 300",
             keys_pinned=120, keys_moved=14, bytes_moved=20_480, local_bytes=5_000_000, remote_bytes=1_000_000,
         ),
         batches=tuple(
@@ -163,7 +191,8 @@ def full(text: str = SCRIPT) -> Snapshot:
             for n in range(20)
         ),
         bad_rows=tuple(
-            BadRow(operator="clean" if n % 3 else "taxis", what="rejected" if n % 3 else "late", at_s=NOON_S - 10 + n, row=f"Trip({n}, {text!r})",
+            BadRow(operator="clean" if n % 3 else "taxis", what="rejected" if n % 3 else "late", at_s=NOON_S - 10 + n,
+                   row=f"Trip({n}, {text!r})",
                    reason="ValueError: no fare" if n % 3 else "at is less than the greatest that came before")
             for n in range(10)
         ),
@@ -177,7 +206,10 @@ def wide(branches: int, deep: int, *, composites: bool) -> Snapshot:
     for b in range(branches):
         names = [f"branch{b}{'/' if composites else '_'}step{n}" for n in range(deep)]
         operators += [operator(name, rows_in=b * 10 + n) for n, name in enumerate(names)]
-        found += [f"rows > {names[0]}", *(f"{x} > {y}" for x, y in zip(names, names[1:], strict=False))]
+        found += [
+            f"rows > {names[0]}",
+            *(f"{x} > {y}" for x, y in itertools.pairwise(names)),
+        ]
         found.append(f"{names[-1]} > sink:out")
     return Snapshot(
         flow="wide", rows_in=5, seconds=1.0, rows_per_s=5.0, operators=tuple(operators),

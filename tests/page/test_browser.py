@@ -16,7 +16,7 @@ import thalweg as tw
 from thalweg.page import Page
 from thalweg.snapshot import Snapshot
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.merge
 
 ASSETS = Path(__file__).parents[2] / "docs" / "assets"
 
@@ -54,6 +54,7 @@ def minutes(page: Page, snapshot: Snapshot) -> None:
         page.feed._keep(then)
 
 
+@pytest.mark.slow
 def test_pictures(tab: Any, tmp_path: Path) -> None:
     """The pictures of the documentation, of a flow like those of its examples; all its cards are in view."""
     folder = ASSETS if os.environ.get("THALWEG_PICTURES") else tmp_path
@@ -75,17 +76,24 @@ def test_pictures(tab: Any, tmp_path: Path) -> None:
         tab.evaluate("scrollTo(0, 0)")
         tab.wait_for_timeout(700)
         tab.screenshot(path=folder / "page-dark.png")
-    assert all((folder / f"{name}.png").stat().st_size < 200_000 for name in ("page", "page-dark", "page-tables"))
+    assert all(
+        (folder / f"{name}.png").stat().st_size < 200_000
+        for name in ("page", "page-dark", "page-tables")
+    )
 
 
 def test_it_shows_what_the_snapshot_says(tab: Any) -> None:
-    """Each number of the snapshot stands where it belongs; texts are texts, though they look like markup; nobody else is asked."""
+    """Each number of the snapshot stands where it belongs, texts are texts, and nobody else is asked for anything."""
     snapshot, asked = full(), []
     tab.on("request", lambda one: asked.append(one.url))
     with serving(Showing(snapshot)) as page:
         visit(tab, page.url)
         assert field(tab, "rows_in") == "1,234,567" and field(tab, "threads") == "2"
-        assert field(tab, "slots") == "4" and field(tab, "late") == "141" and field(tab, "rejected") == "12"
+        assert (
+            field(tab, "slots") == "4"
+            and field(tab, "late") == "141"
+            and field(tab, "rejected") == "12"
+        )
         assert field(tab, "p99") == "900 ms" and field(tab, "status") == "running"
         assert "fare" in field(tab, "culprit") and "fare" in field(tab, "stuck")
         assert column(tab, "operators", "in") == [f"{one.rows_in:,}" for one in snapshot.operators]
@@ -98,18 +106,27 @@ def test_it_shows_what_the_snapshot_says(tab: Any) -> None:
         assert column(tab, "bad-rows", "row") == [one.row for one in reversed(snapshot.bad_rows)]
         assert column(tab, "changes", "change") == ["0 → 1", "2 → 4", "1 → 2", "1 → 2"]
         assert column(tab, "changes", "why")[1] == SCRIPT
-        assert "83 %" in tab.locator("#keys").inner_text() and "1.60 ×" in tab.locator("#keys").inner_text()
+        assert (
+            "83 %" in tab.locator("#keys").inner_text()
+            and "1.60 ×" in tab.locator("#keys").inner_text()
+        )
         assert column(tab, "policy", "operators, the most urgent first")[0] == "fare › zones/join"
         assert tab.locator("#batches .bars > g").count() == 20
-        assert [one.get_attribute("href") for one in tab.locator(".links a").all()] == ["http://127.0.0.1:4040/jobs/"]
+        assert [one.get_attribute("href") for one in tab.locator(".links a").all()] == [
+            "http://127.0.0.1:4040/jobs/"
+        ]
         # the graph: all nodes, the culprit by itself, rates of the edges
         ids = [one.get_attribute("data-id") for one in tab.locator("[data-id]").all()]
         assert sorted(ids) == sorted(
             [f"source:{one.name}" for one in snapshot.sources] + [f"op:{one.name}" for one in snapshot.operators]
             + [f"sink:{one.name}" for one in snapshot.sinks]
         )  # fmt: skip
-        assert [one.get_attribute("data-id") for one in tab.locator(".node.culprit").all()] == ["op:fare"]
-        assert tab.locator(".node.pressed").count() == 4  # two wait for room; one source is waited for, one idle
+        assert [one.get_attribute("data-id") for one in tab.locator(".node.culprit").all()] == [
+            "op:fare"
+        ]
+        assert (
+            tab.locator(".node.pressed").count() == 4
+        )  # two wait for room; one source is waited for, one idle
         assert "8.40k/s" in tab.locator('[data-edge="op:zones/join > op:fare"]').text_content()
         assert "12 rejected" in tab.locator('[data-edge="op:clean > sink:bad"]').text_content()
         tab.wait_for_selector("#details", state="detached")
@@ -128,7 +145,9 @@ def test_keyboard_themes_and_details(tab: Any) -> None:
             tab.wait_for_timeout(60)
         tab.keyboard.press("Enter")
         details = tab.locator("#details")
-        assert "its function calls eval" in details.inner_text() and "24,198" in details.inner_text()
+        assert (
+            "its function calls eval" in details.inner_text() and "24,198" in details.inner_text()
+        )
         tab.locator("#details button", has_text="fares").click()
         assert tab.locator("#details h2").inner_text() == "fares"
         tab.locator('[data-id="sink:fares"]').focus()
@@ -142,7 +161,9 @@ def test_keyboard_themes_and_details(tab: Any) -> None:
         tab.wait_for_selector('[data-field="rows_in"]')
         assert tab.evaluate("document.documentElement.dataset.theme") == "dark"
         tab.locator('[data-id="op:fare"]').click()
-        tab.set_viewport_size({"width": 400, "height": 800})  # a telephone: nothing is wider than the screen
+        tab.set_viewport_size(
+            {"width": 400, "height": 800}
+        )  # a telephone: nothing is wider than the screen
         assert tab.evaluate("document.documentElement.scrollWidth") <= 400
 
 
@@ -167,7 +188,9 @@ def test_rescale_is_confirmed_and_shown(tab: Any) -> None:
         tab.click('[data-action="stop"]')
         tab.click("#confirm")
         tab.wait_for_selector('dialog [role="alert"]')
-        assert SCRIPT in tab.locator("dialog").inner_text() and tab.evaluate("window.broken") is None
+        assert (
+            SCRIPT in tab.locator("dialog").inner_text() and tab.evaluate("window.broken") is None
+        )
         tab.locator("dialog button", has_text="Cancel").click()
     # a refused order is an answer, which browsers call an error
     assert len(tab.wrong) == 1 and "409" in tab.wrong.pop()
@@ -178,7 +201,10 @@ def test_a_thousand_operators(tab: Any) -> None:
     showing = Showing(wide(100, 10, composites=True))
     with serving(showing) as page:
         visit(tab, page.url)
-        assert "1,000 operators, 102 nodes shown" in tab.locator('[data-field="graph-size"]').inner_text()
+        assert (
+            "1,000 operators, 102 nodes shown"
+            in tab.locator('[data-field="graph-size"]').inner_text()
+        )
         assert 0 < tab.locator('[data-id^="group:"]').count() < 100
         tab.locator('[data-id="source:rows"]').focus()
         tab.keyboard.press("ArrowRight")
@@ -212,7 +238,9 @@ def test_a_thousand_operators(tab: Any) -> None:
 
 def test_several_flows_and_an_end(tab: Any) -> None:
     """A flow that has failed says so; flows are chosen by name; when the server closes the last stays, and says so."""
-    failed = dataclasses.replace(full(), flow="other", status="failed", error=SCRIPT, operators=(), edges=())
+    failed = dataclasses.replace(
+        full(), flow="other", status="failed", error=SCRIPT, operators=(), edges=()
+    )
     showing = Showing(full(), failed)
     with serving(showing) as page:
         visit(tab, page.url)
@@ -265,7 +293,9 @@ def test_a_stuck_operator_of_a_flow_that_runs(tab: Any) -> None:
         tab.click('[data-action="stop"]')
         tab.click("#confirm")
         tab.wait_for_selector('[data-field="status"]:text-is("stopped")')
-        assert run.progress().status == "stopped" and tab.locator('[data-action="stop"]').count() == 0
+        assert (
+            run.progress().status == "stopped" and tab.locator('[data-action="stop"]').count() == 0
+        )
         snapshot: Snapshot = run.progress()
     tab.wait_for_selector('[data-field="link"].over')
     assert column(tab, "operators", "in") == [f"{one.rows_in:,}" for one in snapshot.operators]

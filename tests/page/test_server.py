@@ -58,9 +58,14 @@ def test_who_may_ask() -> None:
         for path in ("/", "/page.js", "/nowhere", "/now.json", "/../guard.py", "/%2e%2e/guard.py"):
             code, heads, text = request(page, "GET", path)
             assert code == (404 if "nowhere" in path or "guard" in path else 200)
-            assert heads["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'")
+            assert heads["Content-Security-Policy"].startswith(
+                "default-src 'none'; script-src 'self'"
+            )
             assert "unsafe" not in heads["Content-Security-Policy"]
-            assert heads["X-Content-Type-Options"] == "nosniff" and heads["Cache-Control"] == "no-store"
+            assert (
+                heads["X-Content-Type-Options"] == "nosniff"
+                and heads["Cache-Control"] == "no-store"
+            )
             assert heads["Server"] == "Thalweg" and "Set-Cookie" not in heads
         port = page.address.rpartition(":")[2]
         assert request(page, "GET", "/now.json", Host=f"localhost:{port}")[0] == 200
@@ -126,13 +131,26 @@ def test_nothing_is_done_without_control(caplog: pytest.LogCaptureFixture) -> No
         assert not showing.asked
         code, _, text = request(page, "POST", "/do", body=rescale, Origin=f"http://{page.address}")
         assert code == 200 and json.loads(text)["is_done"] and showing.asked == [("rescale", 4)]
-        for wrong in ({"value": 9}, {"value": 0}, {"value": "4"}, {"value": True}, {"value": None}, {"action": "threads"}, {"flow": "other"}):
+        for wrong in (
+            {"value": 9},
+            {"value": 0},
+            {"value": "4"},
+            {"value": True},
+            {"value": None},
+            {"action": "threads"},
+            {"flow": "other"},
+        ):
             code, _, text = request(page, "POST", "/do", body={**rescale, **wrong})
             assert code == 409 and not json.loads(text)["is_done"], wrong
         assert request(page, "POST", "/do", body={"action": "policy", "value": "Mine"})[0] == 409
-        assert request(page, "POST", "/do", body={"action": "stop", "flow": "trips", "value": 1})[0] == 409
+        assert (
+            request(page, "POST", "/do", body={"action": "stop", "flow": "trips", "value": 1})[0]
+            == 409
+        )
         code, _, text = request(page, "POST", "/do", body={"action": "stop", "flow": "trips"})
-        assert code == 409 and SCRIPT in json.loads(text)["text"]  # what it raised is told, not thrown
+        assert (
+            code == 409 and SCRIPT in json.loads(text)["text"]
+        )  # what it raised is told, not thrown
         now = json.loads(request(page, "GET", "/now.json")[2])
         assert [one["name"] for one in now["actions"]] == ["rescale", "policy", "stop"]
         assert now["log"][0]["text"] == "4 slots from the next batch on"
@@ -181,15 +199,23 @@ def test_addresses() -> None:
 
 
 def test_what_others_wrote_is_theirs() -> None:
-    """The files of others are those that the list names, byte for byte, with licences, and small; they load nothing else."""
+    """The files of others are those of the list, byte for byte, with licences, and small; ours make no markup."""
     vendor = STATIC / "vendor"
-    listed = dict(re.findall(r"^\| `([^`]+)` .*`([0-9a-f]{64})` \|$", (vendor / "README.md").read_text(), re.M))
+    listed = dict(
+        re.findall(
+            r"^\| `([^`]+)` .*`([0-9a-f]{64})` \|$", (vendor / "README.md").read_text(), re.M
+        )
+    )
     files = {one.name: one for one in vendor.iterdir() if one.suffix in (".js", ".css")}
-    assert listed == {name: hashlib.sha256(one.read_bytes()).hexdigest() for name, one in files.items()}
+    assert listed == {
+        name: hashlib.sha256(one.read_bytes()).hexdigest() for name, one in files.items()
+    }
     assert sum(one.stat().st_size for one in files.values()) <= 150_000
     licences = (vendor / "LICENSES.txt").read_text()
     assert all(name in licences for name in ("uPlot", "dagre", "Preact", "htm", "Apache License"))
     for one in STATIC.glob("*.*"):
         text = one.read_text()
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|dangerously|\beval\(", text), one
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|dangerously|\beval\(", text
+        ), one
         assert not re.search(r"https?://(?!www\.w3\.org)[a-z]", text), one

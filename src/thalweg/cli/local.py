@@ -28,10 +28,10 @@ from thalweg.connectors.shown import shown_table
 from thalweg.connectors.written.batch_folders import batch_folder, batches_in
 from thalweg.embedded.entry import host_of
 from thalweg.embedded.running import FlowRun
+from thalweg.embedded.showing import actions_of
 from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Sink
-from thalweg.embedded.showing import actions_of
 from thalweg.metrics import serve_metrics
 from thalweg.page import Shown, serve_page
 from thalweg.printing import Terminal, say

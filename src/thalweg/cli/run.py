@@ -89,7 +89,10 @@ def run(
         ),
     ] = "",
     page: Annotated[
-        bool, typer.Option("--page", help="Show it in a browser while it runs, at an address that is said.")
+        bool,
+        typer.Option(
+            "--page", help="Show it in a browser while it runs, at an address that is said."
+        ),
     ] = False,
     page_at: Annotated[
         str,

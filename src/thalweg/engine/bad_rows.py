@@ -1,6 +1,6 @@
 """The last rows that were late or rejected, with reasons, for who looks at a run: so few that they cost nothing.
 
-What is counted is exact and stands elsewhere. Here rows are kept as they came and are made text only when somebody asks.
+What is counted is exact and stands elsewhere. Here rows are kept as they came, and made text when somebody asks.
 """
 
 from __future__ import annotations

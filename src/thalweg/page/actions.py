@@ -58,12 +58,16 @@ class Action:
         """
         if self.choices:
             if given not in self.choices:
-                raise BuildError(f"{self.name}: expected one of {', '.join(self.choices)}, got {given!r}")
+                raise BuildError(
+                    f"{self.name}: expected one of {', '.join(self.choices)}, got {given!r}"
+                )
         elif self.least is not None:
             most = "" if self.most is None else f" to {self.most:,}"
             fits = isinstance(given, int) and not isinstance(given, bool) and given >= self.least
             if not fits or (self.most is not None and given > self.most):
-                raise BuildError(f"{self.name}: expected a number from {self.least}{most}, got {given!r}")
+                raise BuildError(
+                    f"{self.name}: expected a number from {self.least}{most}, got {given!r}"
+                )
         elif given is not None:
             raise BuildError(f"{self.name}: takes no value, got {given!r}")
         return given
@@ -119,7 +123,9 @@ class Performer:
         done = Done(time.time(), flow, name, text, is_done, who)
         self._log.append(done)
         at = f"flow {flow!r}: " if flow else ""
-        _LOG.warning("page: %s%s%s, asked by %s", at, "" if is_done else f"{name} refused: ", text, who)
+        _LOG.warning(
+            "page: %s%s%s, asked by %s", at, "" if is_done else f"{name} refused: ", text, who
+        )
         return done
 
     def _done(self, name: str, flow: str, value: Any) -> str:

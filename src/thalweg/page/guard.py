@@ -34,7 +34,7 @@ _LOCAL: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 def names_of(host: str) -> frozenset[str]:
-    """The names by which a server bound to ``host`` may be called; addresses of any kind go where it is bound to all."""
+    """The names by which a server bound to ``host`` may be called; addresses, too, where it is bound to all."""
     if not is_everywhere(host):
         return _LOCAL | {host.lower()}
     return _LOCAL | {socket.gethostname().lower(), socket.getfqdn().lower()}
@@ -53,9 +53,7 @@ def is_known_host(given: str | None, host: str) -> bool:
 
 def is_token(given: str | None, token: str) -> bool:
     """Whether a request's ``Authorization`` has the token; takes the same time for every wrong one."""
-    return hmac.compare_digest(
-        (given or "").encode("utf-8", "replace"), f"Bearer {token}".encode()
-    )
+    return hmac.compare_digest((given or "").encode("utf-8", "replace"), f"Bearer {token}".encode())
 
 
 def is_same_origin(heads: Mapping[str, str]) -> bool:

@@ -44,6 +44,8 @@ _VIEWERS: Final = 32
 _MOST_BYTES: Final = 4_096
 #: After so long without a message a viewer is sent a sign of life; a peer that says nothing is left after as long.
 _QUIET_S: Final = 10.0
+#: How often it is looked whether to end, seconds.
+_LOOK_S: Final = 0.1
 #: How long viewers may take to read the last message, seconds.
 _GRACE_S: Final = 1.0
 
@@ -152,7 +154,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if is_token(self.headers.get("Authorization"), self.server.page.token):
             return True
         self._answer(
-            HTTPStatus.UNAUTHORIZED, "the token is missing or wrong: open the address that was printed"
+            HTTPStatus.UNAUTHORIZED,
+            "the token is missing or wrong: open the address that was printed",
         )
         return False
 
@@ -246,7 +249,7 @@ class Page:
                 f"page: {address[0]}:{address[1]}: {error.strerror or error}"
             ) from None
         self._thread = threading.Thread(
-            target=self._server.serve_forever, name="thalweg-page", daemon=True
+            target=self._server.serve_forever, args=(_LOOK_S,), name="thalweg-page", daemon=True
         )
 
     @property
