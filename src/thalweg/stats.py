@@ -107,6 +107,25 @@ class Change:
     refused: str = ""
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BadRow:
+    """A row that was late, or rejected.
+
+    Attributes:
+        operator: that found it so, or source.
+        what: ``late`` or ``rejected``.
+        reason: why.
+        row: as text, cut to what a line can bear.
+        at_s: when, seconds since 1970.
+    """
+
+    operator: str
+    what: str
+    reason: str
+    row: str
+    at_s: float
+
+
 def weighted_quantile(values: Int64s, weights: Int64s, q: float) -> int:
     """The least of the values that at least the share ``q`` of the weight does not exceed.
 

@@ -76,6 +76,7 @@ PAGES = (
     "metrics",
     "notebooks",
     "order",
+    "page",
     "runtime",
     "scheduling",
     "signatures",

@@ -14,6 +14,7 @@ import pytest
 import witness
 from pyspark.sql import SparkSession
 from test_kill import Run
+from tests.page.kit import request
 
 import thalweg as tw
 from thalweg.checkpoint.hosts.snapshot_file import read_snapshot
@@ -49,6 +50,10 @@ def _check_snapshot(query: Any, checkpoint: Path) -> None:
         name: one["keys"] for name, one in last["state"].items()
     }
     assert snapshot.keys is not None and snapshot.keys.local_bytes is not None
+    for name, slots in snapshot.keys.slot_rows.items():
+        assert len(slots) == 3 and sum(slots) == last["operators"][name]["in"], name
+    (shown,) = json.loads(request(query.page, "GET", "/now.json")[2])["flows"]
+    assert shown["snapshot"]["flow"] == snapshot.flow
     assert Snapshot.from_json(snapshot.to_json()) == snapshot
     place = str(checkpoint)
     wait_until(lambda: read_snapshot(place).snapshot.operators == snapshot.operators, "the file")
@@ -65,7 +70,10 @@ def test_two_three_one_kill_five(tmp_path: Path) -> None:
     query = driver.start(*places, slots=2, trigger=None)
     try:
         query.process_all_available()
-        query.rescale(slots=3)
+        query.serve_page(True, control=True)
+        assert query.page is not None
+        asked = {"action": "rescale", "flow": query.name, "value": 3}
+        assert request(query.page, "POST", "/do", body=asked)[0] == 200
         driver.write_files(run.source, rows[600:900], 1, first=2)
         query.process_all_available()
         assert query.last_progress["slots"] == 3

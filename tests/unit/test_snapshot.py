@@ -36,7 +36,7 @@ from thalweg.snapshot import (
     bottleneck,
 )
 from thalweg.snapshot.shown import cost_text, duration_text, plain_table, size_text, text_of
-from thalweg.stats import Change, Latency, OperatorProgress
+from thalweg.stats import BadRow, Change, Latency, OperatorProgress
 
 
 class Row(NamedTuple):
@@ -53,6 +53,12 @@ class Total(NamedTuple):
 @tw.state
 class Sum:
     total: int = 0
+
+
+def not_two(row: Row) -> Row:
+    if row.value == 2:
+        raise ValueError("it is two")
+    return row
 
 
 def positive(row: Row) -> bool:
@@ -241,6 +247,28 @@ def test_the_simulator_says_it_too() -> None:
     assert Snapshot.from_json(snapshot.to_json()).operator("slow") == operator
 
 
+def test_the_last_bad_rows(tmp_path: Path) -> None:
+    """In every host the last ten late and rejected rows are there with reasons, and who found them; no more."""
+    flow = tw.Flow("a")
+    rows = flow.source("rows", Row, order_by="ts", lateness=0).map(
+        not_two, name="two", errors="reject"
+    )
+    rows.key_by("key").process(add, state=Sum, name="add").sink("out")
+    good = [Row(n, "k", 1) for n in range(100)]
+    given_ = [*good, Row(3, "<script>", 1), Row(4, "b" * 1_000, 1)]
+    for host, given_how in HOSTS.items():
+        how = {**given_how, **({"checkpoint": tmp_path / "bad"} if host == "durable" else {})}
+        found = tw.run(flow, {"rows": given_}, **how).progress.bad_rows
+        assert [(one.operator, one.what) for one in found] == [("rows", "late")] * 2, host
+        assert found[0].row == repr(given_[-2]) and len(found[1].row) == 200, host
+        assert found[0].reason == "ts is less than the greatest that came before"
+    rejected = [Row(200 + n, str(n), 2) for n in range(30)]
+    for host in ("serial", "threads", "slots"):
+        found = tw.run(flow, {"rows": [*given_, *rejected]}, **HOSTS[host]).progress.bad_rows
+        assert [one.row for one in found] == [repr(row) for row in rejected[-10:]], host
+        assert {one.reason for one in found} == {"ValueError: it is two"}
+
+
 def operator(name: str, busy: float | None = 0.1, pressed: float | None = 0.0) -> OperatorProgress:
     return OperatorProgress(
         name=name, kind="stateless", rows_in=1, rows_out=1, busy=busy, back_pressured=pressed
@@ -278,7 +306,9 @@ def test_json_there_and_back() -> None:
         state=(StateSize(operator="a", rows=1, bytes=8),), stuck=("a",),
         changes=(Change(seconds=1.0, what="slots", operator="", before=1, after=2, reason="b"),),
         policy=PolicyRound(policy="P", rounds=1, assigned=(("a",), ())),
-        keys=KeyTraffic(epoch=1, imbalance={"a": 1.5}), batches=(BatchParts(batch=0, rows=3, seconds=1.0),),
+        keys=KeyTraffic(epoch=1, imbalance={"a": 1.5}, slot_rows={"a": (1, 2)}, table_gain=2.0),
+        batches=(BatchParts(batch=0, rows=3, seconds=1.0),), links={"Spark": "http://a:4040"},
+        bad_rows=(BadRow(operator="r", what="late", reason="why", row="R(1)", at_s=1.0),),
     )  # fmt: skip
     text = full.to_json()
     assert Snapshot.from_json(text) == full

@@ -14,6 +14,7 @@ from thalweg.cli import (
     heartbeat,
     lab,
     locality,
+    page,
     plans,
     run,
     state,
@@ -74,6 +75,7 @@ app.command("run")(told(run.run))  # says itself what it does
 _command(app, "explain", plans.explain)
 _command(app, "demo", demo.demo)
 app.command("top")(told(top.top))
+app.command("page")(told(page.page))
 lab.register(app)
 _locality = _group("locality", "Bring keys that come together to one slot.")
 _command(_locality, "plan", locality.plan)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -27,10 +28,12 @@ from thalweg.connectors.shown import shown_table
 from thalweg.connectors.written.batch_folders import batch_folder, batches_in
 from thalweg.embedded.entry import host_of
 from thalweg.embedded.running import FlowRun
+from thalweg.embedded.showing import actions_of
 from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Sink
 from thalweg.metrics import serve_metrics
+from thalweg.page import Shown, serve_page
 from thalweg.printing import Terminal, say
 
 #: How often the run is looked at, and how often it is said how it goes, seconds.
@@ -55,6 +58,8 @@ class Asked:
     master: str = ""
     slots: int = 1
     metrics: str = ""
+    page: bool | str = False
+    control: bool = False
 
 
 def why_not(
@@ -152,7 +157,7 @@ def run_local(
         raise ThalwegError("stopped before the end of the input: nothing was written")
 
     try:
-        _follow(run, display, give_up, asked.metrics)
+        _follow(run, display, give_up, asked)
         counts = run.result().counts
     except BaseException:
         _remove_empty(outputs)
@@ -181,7 +186,7 @@ def _run_on_checkpoint(
             display.say("stopping behind a commit …")
             run.end()
 
-        _follow(run, display, end, asked.metrics)
+        _follow(run, display, end, asked)
         counts = run.result().counts
     _show(sinks)
     return counts
@@ -210,17 +215,19 @@ def _batch_sink(given: Given, asked: Asked) -> Any:
 
 
 @contextlib.contextmanager
-def _served(run: FlowRun, address: str) -> Iterator[None]:
-    """Answers ``/metrics`` there; nowhere without an address."""
-    if not address:
+def _served(run: FlowRun, asked: Asked) -> Iterator[None]:
+    """Answers ``/metrics`` and shows the page where that is asked for."""
+    with contextlib.ExitStack() as stack:
+        if asked.metrics:
+            server = serve_metrics(asked.metrics, lambda: [run.progress()])
+            stack.callback(server.close)
+            say(f"metrics: {server.url}")
+        if asked.page is not False:
+            actions = functools.partial(actions_of, run) if asked.control else None
+            page = serve_page(asked.page, lambda: [Shown(run.progress())], actions=actions)
+            stack.callback(page.close)
+            say(f"page: {page.url}")
         yield
-        return
-    server = serve_metrics(address, lambda: [run.progress()])
-    say(f"metrics: {server.url}")
-    try:
-        yield
-    finally:
-        server.close()
 
 
 def _is_folder(given: Given) -> bool:
@@ -235,10 +242,10 @@ def _remove_empty(outputs: Mapping[str, Given]) -> None:
                 os.rmdir(batch_folder(resolve(one.path)[1], 0))
 
 
-def _follow(run: FlowRun, display: Display, interrupted: Callable[[], None], metrics: str) -> None:
-    """Says how it goes until it ends, also at the address of the metrics; ``interrupted`` does what Ctrl-C asks for."""
+def _follow(run: FlowRun, display: Display, interrupted: Callable[[], None], asked: Asked) -> None:
+    """Says how it goes until it ends, also to scrapes and browsers; ``interrupted`` does what Ctrl-C asks for."""
     looks = 0
-    with _served(run, metrics), interrupts() as stop:
+    with _served(run, asked), interrupts() as stop:
         while not run.wait(_LOOK_S):
             looks += 1
             run.look()

@@ -19,6 +19,7 @@ from thalweg.cli.loading import load_flow
 from thalweg.cli.local import Asked, refuse_local, run_local, why_not
 from thalweg.cli.progress import Display, open_display, totals_table
 from thalweg.flow.flow import Flow
+from thalweg.page import asked_page
 from thalweg.plan.plan import make_plan
 from thalweg.printing import Terminal, say
 from thalweg.snapshot.shown import duration_text
@@ -88,6 +89,22 @@ def run(
             help="Answer /metrics for Prometheus there while it runs; a port alone is of this machine only.",
         ),
     ] = "",
+    page: Annotated[
+        bool,
+        typer.Option(
+            "--page", help="Show it in a browser while it runs, at an address that is said."
+        ),
+    ] = False,
+    page_at: Annotated[
+        str,
+        typer.Option(
+            metavar="[HOST:]PORT",
+            help="The same there; a port alone is of this machine only.",
+        ),
+    ] = "",
+    control: Annotated[
+        bool, typer.Option("--control", help="Let the page also change and stop what runs.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the log.")] = False,
 ) -> None:
     """Run a flow over files, on Spark or in this process, until there are no more or Ctrl-C."""
@@ -97,8 +114,10 @@ def run(
     plan = make_plan(flow)
     inputs, outputs = read_inputs(input, plan.sources), read_outputs(output, plan.sinks)
     asked = Asked(
-        checkpoint, trigger, once=once, drain=drain, master=master, slots=slots, metrics=metrics
-    )
+        checkpoint, trigger, once=once, drain=drain, master=master, slots=slots, metrics=metrics,
+        page=page_at or page, control=control,
+    )  # fmt: skip
+    asked_page("run", asked.page, control)
     when = "" if engine == "local" else _trigger(asked)
     on_console = any(one.format == "console" for one in outputs.values())
     display = open_display(verbose=verbose, live=not on_console)
@@ -167,7 +186,7 @@ def _run_on_spark(
         query = tw.spark.start(
             flow, spark_inputs(inputs), spark_sinks(outputs), checkpoint=folder, slots=asked.slots,
             trigger=when, end="drain" if asked.drain else "keep", drop=drop,
-            metrics=asked.metrics or None,
+            metrics=asked.metrics or None, page=asked.page, control=asked.control,
         )  # fmt: skip
         if query.metrics is not None:
             say(f"metrics: {query.metrics.url}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal
 
@@ -28,12 +28,15 @@ from thalweg.embedded.durable import (
 )
 from thalweg.embedded.feeding import Event
 from thalweg.embedded.host import FlowHost, Result, options_of, required_plan
+from thalweg.embedded.showing import several, shared_actions
 from thalweg.engine.background import Background
 from thalweg.engine.observer import Observer
 from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow.failures import reason_of, told_once
 from thalweg.flow.flow import Flow
 from thalweg.metrics import MetricsServer, serve_metrics
+from thalweg.page import Action, Page, Shown, asked_page, serve_page
+from thalweg.printing import say
 from thalweg.scheduling.rounds import Policy
 from thalweg.snapshot import Snapshot
 from thalweg.snapshot.shown import text_of
@@ -77,6 +80,11 @@ class FlowRun:
     def name(self) -> str:
         """The name of the flow."""
         return self._host.plan.flow
+
+    @property
+    def checkpoint(self) -> str | None:
+        """The folder of its checkpoint, if it has one."""
+        return self._host.checkpoint if isinstance(self._host, DurableHost) else None
 
     @property
     def is_active(self) -> bool:
@@ -162,7 +170,11 @@ class Running:
         options: Options,
         reserve: Reserve | None = None,
         metrics: str | int | None = None,
+        page: bool | str | int = False,
+        control: bool = False,
     ) -> None:
+        #: what browsers see; None without page=
+        self.page: Page | None = None
         #: answers scrapes; None without metrics=
         self.metrics: MetricsServer | None = None
         self._observer: Observer | None = None
@@ -174,8 +186,27 @@ class Running:
         self._is_stopped = False
         if metrics is not None:
             self.metrics = serve_metrics(metrics, lambda: self.progress().values())
+        if page is not False:
+            self._show(page, control)
+        if metrics is not None or page is not False:
             self._observer = Observer(lambda: [run for run in self._runs if run.is_active])
             self._observer.start()
+
+    def _show(self, address: bool | str | int, control: bool) -> None:
+        self.page = serve_page(
+            address,
+            lambda: map(Shown, self.progress().values()),
+            actions=self._actions if control else None,
+        )
+        say(f"page: {self.page.url}")
+
+    def _actions(self) -> Iterator[Action]:
+        """What the page may do now; threads that a controller sets, or each operator has one of, are not left to it."""
+        yield from several(self._runs)
+        is_ours = self._elastic is None and self._options.threading != "dedicated"
+        if any(run.is_active and run.checkpoint is None for run in self._runs):
+            workers = self._workers
+            yield from shared_actions(self, workers.threads, workers.most if is_ours else None)
 
     def add(
         self,
@@ -316,6 +347,8 @@ class Running:
         self._workers.stop()
         if self._observer is not None:
             self._observer.stop()
+        if self.page is not None:
+            self.page.close()
         if self.metrics is not None:
             self.metrics.close()
 
@@ -355,6 +388,8 @@ def start(
     options: Options | None = None,
     reserve: Reserve | None = None,
     metrics: str | int | None = None,
+    page: bool | str | int = False,
+    control: bool = False,
 ) -> Running:
     """Starts threads that several flows share; flows are added to the result, and may end before others.
 
@@ -369,10 +404,13 @@ def start(
         reserve: room for the flows that are there at once, where the default is too little.
         metrics: an address such as ``"127.0.0.1:9464"`` at which ``/metrics`` answers in Prometheus' text form as long
             as this runs (docs/metrics.md); a port alone is of this machine only.
+        page: True, or an address: shows the flows in a browser as long as this runs, at the address that is said and
+            that ``page.url`` of the result has (docs/page.md).
+        control: the page also changes threads and policy, ends and stops flows, and makes savepoints.
 
     Raises:
         BuildError: something does not fit.
-        EnvironmentProblem: the address is not free, or prometheus-client is not installed.
+        EnvironmentProblem: an address is not free, or prometheus-client is not installed.
     """
     if options is not None:
         require_instance("start", Options, "Options", options=options)
@@ -381,4 +419,5 @@ def start(
     how = options or options_of(threads, threading, policy, controller, period_s)
     if how is None:
         raise BuildError("threading='manual' runs one flow; use tw.run")
-    return Running(how, reserve, metrics)
+    asked_page("start", page, control)
+    return Running(how, reserve, metrics, page, control)

@@ -44,6 +44,7 @@ from thalweg.flow.operators.nodes import (
 )
 from thalweg.flow.operators.rejected import REJECTED, Rejected
 from thalweg.plan.plan import LEVEL, OWN, Edge, Plan, Unit, branch, stream_schema
+from thalweg.stats import BadRow
 from thalweg.times import BEFORE_ALL
 
 
@@ -143,10 +144,10 @@ class UnitsEngine(abc.ABC):
         node = next(one for one in self.plan.sources if one.name == source)
         gate = self.ingresses[self.plan.domains[node.index - 1]].gates[node.index]
         given: Given = {}
-        self.setting.count(
-            node.name, **{"in": len(chunk) + len(rejected), "rejected": len(rejected)}
-        )
+        self.setting.count(node.name, **{"in": len(chunk) + len(rejected)})
         if rejected:
+            told = [(reason, text) for reason, _, text in rejected]
+            self.setting.count_rejected(node.name, told)
             given[Ref(node.index, "rejected")] = self._rejected(node, gate.arrived, rejected)
         if not node.sorts:
             order = {"_seq": serials(node.index, gate.arrived, len(chunk))}
@@ -164,6 +165,7 @@ class UnitsEngine(abc.ABC):
         late = gate.accept(chunk)
         self.setting.count(node.name, late=gate.late - before)
         if len(late):
+            self.setting.bad_rows.late(node.name, late, gate.time_field, node.lateness)
             given |= self._late(node.index, late)
         return self.step(given, {}) if given else {}
 
@@ -244,6 +246,10 @@ class UnitsEngine(abc.ABC):
     def totals(self) -> Counts:
         """See :meth:`thalweg.engine.contract.Engine.totals`."""
         return {name: dict(its) for name, its in list(self.counts.items())}
+
+    def bad_rows(self) -> tuple[BadRow, ...]:
+        """See :meth:`thalweg.engine.contract.Engine.bad_rows`."""
+        return self.setting.bad_rows.last()
 
     def held_tables(self) -> dict[str, list[Any]]:
         """See :meth:`thalweg.engine.contract.Engine.held_tables`."""

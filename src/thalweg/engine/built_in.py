@@ -37,7 +37,10 @@ class BuiltInUnit:
             given[ref] = with_columns(rows, self._setting.columns(ref))
         self._setting.count(node.name, **{"in": len(chunk), "out": len(made["out"])})
         if node.late_of:
-            self._setting.count(node.late_of, late=len(made["late"]))
+            late = made["late"]
+            self._setting.count(node.late_of, late=len(late))
+            source = next(one for one in self._setting.plan.sources if one.name == node.late_of)
+            self._setting.bad_rows.late(source.name, late, str(source.order_by), source.lateness)
         return given
 
 

@@ -25,7 +25,7 @@ from thalweg.flow.operators.nodes import Coroutine, Node, OrderBy, Sink, Source,
 from thalweg.plan.drawn import edges_of
 from thalweg.plan.plan import Plan
 from thalweg.snapshot import SinkProgress, Snapshot, SourceProgress, StateSize, StreamEdge
-from thalweg.stats import Latency, OperatorProgress
+from thalweg.stats import BadRow, Latency, OperatorProgress
 from thalweg.times import BEFORE_ALL, NEVER
 
 T = TypeVar("T")
@@ -68,6 +68,7 @@ class EngineReading:
     sources: tuple[SourceProgress, ...]
     sinks: tuple[SinkProgress, ...]
     state: tuple[StateSize, ...]
+    bad_rows: tuple[BadRow, ...]
 
     def snapshot(self, **more: Any) -> Snapshot:
         """The snapshot with what the host knows."""
@@ -153,6 +154,7 @@ class Meter:
             ),
             sinks_of(plan, totals, latency or {}),
             self._state if ended else self._sizes(),
+            engine.bad_rows(),
         )
 
     def _lately(

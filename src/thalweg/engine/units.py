@@ -19,6 +19,7 @@ from thalweg.columns import contracts
 from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.columns.contracts import StatelessOperator
 from thalweg.columns.ordering import merge, row_order, with_columns
+from thalweg.engine.bad_rows import BadRows
 from thalweg.engine.ingress import Gate, event_columns
 from thalweg.errors import DataError
 from thalweg.flow.failures import operator_error, reason_of, shorten
@@ -62,6 +63,8 @@ class Setting:
     plan: Plan
     whole: bool
     counts: Counts
+    #: the last rows that were late or rejected
+    bad_rows: BadRows = dataclasses.field(default_factory=BadRows)
     _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
     #: found once: it takes a walk through the flow, and each step asks
     _columns: dict[Ref, tuple[str, ...]] = dataclasses.field(default_factory=dict)
@@ -81,13 +84,18 @@ class Setting:
             for what, number in numbers.items():
                 mine[what] = mine.get(what, 0) + number
 
+    def count_rejected(self, name: str, rows: Sequence[tuple[str, str]]) -> None:
+        """Counts rows, as (reason, text), that a node rejected."""
+        self.count(name, rejected=len(rows))
+        self.bad_rows.reject(name, rows)
+
     def give_rejected(
         self, node: Node, chunk: Chunk, bad: Sequence[contracts.RejectedRow], given: Given
     ) -> None:
         """Puts rejected rows on the node's rejected stream, with the order of their input rows."""
         if not bad:
             return
-        self.count(node.name, rejected=len(bad))
+        self.count_rejected(node.name, [(one.reason, one.value) for one in bad])
         rows = [Rejected(one.operator, one.reason, "", one.value) for one in bad]
         made = Chunk.from_rows(REJECTED, rows)
         columns = self.columns(Ref(node.index, "rejected"))
@@ -282,6 +290,7 @@ class OrderByUnit:
         ref = Ref(node.index)
         given = {ref: event_columns(rows, self._setting.columns(ref))}
         if len(late):
+            self._setting.bad_rows.late(node.name, late, node.field, node.lateness)
             ref = Ref(node.index, "late")
             given[ref] = event_columns(late_order(late), self._setting.columns(ref))
         return given

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from thalweg.metrics.names import METRICS, Metric, Sample, Snapshots, samples_of
 from thalweg.metrics.open_telemetry import to_opentelemetry
-from thalweg.metrics.prometheus import MetricsServer, address_of, serve_metrics
+from thalweg.metrics.prometheus import MetricsServer, address_of, serve_metrics, shown_host
 
 __all__ = [
     "METRICS",
@@ -15,5 +15,6 @@ __all__ = [
     "address_of",
     "samples_of",
     "serve_metrics",
+    "shown_host",
     "to_opentelemetry",
 ]

@@ -60,19 +60,23 @@ class MetricsServer:
         return f"<MetricsServer {self.url}{'' if self._server else ', closed'}>"
 
 
-def address_of(given: Any) -> tuple[str, int]:
+def address_of(given: Any, what: str = "metrics") -> tuple[str, int]:
     """Host and port of ``"127.0.0.1:9464"``, ``":9464"`` or ``9464``: this machine alone unless a host is named.
+
+    Args:
+        given: the address.
+        what: the argument that it was given as, for who is refused.
 
     Raises:
         BuildError: it is no such address.
     """
     if isinstance(given, bool) or not isinstance(given, str | int):
-        raise refuse("metrics", "address", 'such as "127.0.0.1:9464", or a port', given)
+        raise refuse(what, "address", 'such as "127.0.0.1:9464", or a port', given)
     host, colon, port = str(given).rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
     if not port.isdecimal() or int(port) > 65_535 or (colon and "/" in host):
         raise BuildError(
-            f'metrics: expected HOST:PORT such as "127.0.0.1:9464", or a port alone, got {given!r}'
+            f'{what}: expected HOST:PORT such as "127.0.0.1:9464", or a port alone, got {given!r}'
         )
     return host, int(port)
 
@@ -99,8 +103,12 @@ def serve_metrics(address: str | int, snapshots: Snapshots) -> MetricsServer:
         server, thread = start_http_server(port, addr=host, registry=registry)
     except OSError as error:
         raise EnvironmentProblem(f"metrics: {host}:{port}: {error.strerror or error}") from None
-    shown = f"[{host}]" if _is_v6(host) else host
-    return MetricsServer(f"{shown}:{server.server_port}", server, thread)
+    return MetricsServer(f"{shown_host(host)}:{server.server_port}", server, thread)
+
+
+def shown_host(host: str) -> str:
+    """A host as an address in the web has it."""
+    return f"[{host}]" if _is_v6(host) else host
 
 
 def _is_v6(host: str) -> bool:

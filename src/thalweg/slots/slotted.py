@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.keys import KeySpec
+from thalweg.engine.bad_rows import newest
 from thalweg.engine.build import Prepared
 from thalweg.engine.contract import CHUNK_ROWS, Leaving
 from thalweg.engine.serial import SerialEngine
@@ -42,7 +44,7 @@ from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.runner import StageRunner
 from thalweg.slots.stage_slot import StageSlot
 from thalweg.slots.transport import Handle, Threads, Transport
-from thalweg.stats import OperatorProgress
+from thalweg.stats import BadRow, OperatorProgress
 
 #: Steps on their way at once; the ingress waits when there are more.
 IN_FLIGHT: Final = 8
@@ -271,6 +273,11 @@ class SlottedEngine(SerialEngine):
             for name, tables in place.engine.held_tables().items():
                 found.setdefault(name, []).extend(tables)
         return found
+
+    def bad_rows(self) -> tuple[BadRow, ...]:
+        """The last of all slots."""
+        places = (one.engine.bad_rows() for one in list(self.places.values()))
+        return newest(itertools.chain(super().bad_rows(), *places))
 
     def totals(self) -> Counts:
         """The counts of all slots, also of steps that are on their way."""

@@ -15,7 +15,7 @@ import orjson
 
 from thalweg.brief import brief_repr
 from thalweg.errors import BuildError
-from thalweg.stats import Change, Latency, OperatorProgress
+from thalweg.stats import BadRow, Change, Latency, OperatorProgress
 
 T = TypeVar("T")
 
@@ -145,6 +145,11 @@ class KeyTraffic:
         states_moved: states of keys that were moved.
         bytes_moved: of these states.
         decision: why there is a new table, or is none.
+        slot_rows: by operator by key, the tuples that each slot took.
+        known_stay: of the pairs of keys that were counted, the share that the table of now keeps in one slot.
+        table_stay: the share that a new table would have kept, where one was considered.
+        table_gain, table_cost: of that table, in tuples: those that would no longer leave their slot, and what moving
+            keys is worth.
     """
 
     epoch: int = 0
@@ -159,6 +164,11 @@ class KeyTraffic:
     states_moved: int = 0
     bytes_moved: int = 0
     decision: str = ""
+    slot_rows: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    known_stay: float | None = None
+    table_stay: float | None = None
+    table_gain: float | None = None
+    table_cost: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +228,8 @@ class Snapshot:
         policy: what it decided last.
         keys: where keys and tuples went between slots.
         batches: the last ones, oldest first.
+        bad_rows: the last rows that were late or rejected, at most ten, oldest first.
+        links: by what they show, addresses of pages of others, such as Spark's.
     """
 
     rows_in: int
@@ -237,6 +249,8 @@ class Snapshot:
     policy: PolicyRound | None = None
     keys: KeyTraffic | None = None
     batches: tuple[BatchParts, ...] = ()
+    bad_rows: tuple[BadRow, ...] = ()
+    links: Mapping[str, str] = dataclasses.field(default_factory=dict)
     version: int = VERSION
     flow: str = ""
     host: str = "process"
@@ -286,6 +300,7 @@ _ITEMS: Final[Mapping[str, type]] = {
     "state": StateSize,
     "changes": Change,
     "batches": BatchParts,
+    "bad_rows": BadRow,
 }
 
 
@@ -300,8 +315,12 @@ def _read(name: str, value: Any) -> Any:
         lists = tuple(tuple(one) for one in value["assigned"])
         return _known(PolicyRound, {**value, "assigned": lists})
     if name == "keys" and value is not None:
-        return _known(KeyTraffic, value)
+        return _known(KeyTraffic, {**value, "slot_rows": _lists(value.get("slot_rows", {}))})
     return value
+
+
+def _lists(given: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(rows) for name, rows in given.items()}
 
 
 def _nested(given: Mapping[str, Any]) -> Mapping[str, Any]:

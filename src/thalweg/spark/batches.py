@@ -126,6 +126,11 @@ class BatchRunner:
                 self.idle = IdleSources(plan, live, store.fs, store.root, wake)
                 self.idle.resume(store.newest_of_spark())
 
+    @property
+    def most_slots(self) -> int | None:
+        """For more there can be no routing table; None where there are none."""
+        return None if self._routing is None else self._routing.most_slots
+
     def require_slots(self, slots: int) -> None:
         """Refuses a number of slots that the query cannot have.
 

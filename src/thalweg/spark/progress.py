@@ -61,6 +61,7 @@ def batch_progress(
             **{name: rows for said in reports for name, rows in said["waiting"].items()},
         },
         "slowest_lane": {n: lane for s in reports for n, lane in s.get("slowest", {}).items()},
+        "bad_rows": [one for said in reports for one in said.get("bad_rows", ())],
         "state": {
             name: {
                 "keys": keys.get(name, 0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import logging
 import time
@@ -22,6 +23,8 @@ from thalweg.errors import BuildError, CheckpointError, ThalwegError
 from thalweg.flow.failures import reason_of
 from thalweg.flow.flow import Flow
 from thalweg.metrics import MetricsServer, serve_metrics
+from thalweg.page import Page, Shown, serve_page
+from thalweg.printing import say
 from thalweg.snapshot import Snapshot
 from thalweg.spark.batches import BatchRunner
 from thalweg.spark.deaths import jvm_is_gone
@@ -29,7 +32,8 @@ from thalweg.spark.failures import cause_to_show, ending, readable, tell_once
 from thalweg.spark.patience import told_if_slow
 from thalweg.spark.reading.listing import listing_on_driver
 from thalweg.spark.scheduler import BatchPlace, Scheduler, place_for
-from thalweg.spark.snapshots import query_snapshot
+from thalweg.spark.showing import query_actions
+from thalweg.spark.snapshots import links_of, query_snapshot
 from thalweg.spark.true_progress import know
 from thalweg.times import duration
 
@@ -70,6 +74,10 @@ class Query:
         self._began_s = time.monotonic()
         self._final: Snapshot | None = None
         self._observer: Observer | None = None
+        #: Spark's own pages about it
+        self._links: dict[str, str] = {}
+        #: what browsers see; None without page=
+        self.page: Page | None = None
         #: answers scrapes; None without metrics=
         self.metrics: MetricsServer | None = None
 
@@ -89,6 +97,7 @@ class Query:
         )
         with listing_on_driver(self._batches.spark, self._batches.files):
             self._query = writer.start()
+        self._links = links_of(self._batches.spark, str(self._query.runId))
         self._observe(self._batches.store.location)
         know(self)
 
@@ -304,8 +313,9 @@ class Query:
         self._final = self._final or self._snapshot()
         if self._observer is not None:
             self._observer.stop()
-        if self.metrics is not None:
-            self.metrics.close()
+        for server in (self.page, self.metrics):
+            if server is not None:
+                server.close()
         self._batches.close()
         if self._batches.store is not None:
             self._batches.store.lease.give_back()
@@ -365,6 +375,12 @@ class Query:
         """Answers ``/metrics`` at an address until the query ends; see :func:`thalweg.spark.start`."""
         self.metrics = serve_metrics(address, lambda: [self.progress()])
 
+    def serve_page(self, address: bool | str | int, *, control: bool) -> None:
+        """Shows it to browsers at an address until it ends; see :func:`thalweg.spark.start`."""
+        actions = functools.partial(query_actions, self, self._batches) if control else None
+        self.page = serve_page(address, lambda: [Shown(self.progress())], actions=actions)
+        say(f"page: {self.page.url}")
+
     def look(self) -> None:
         """Looks whether sources have been silent for long; a batch is started where that changes something."""
         idle = self._batches.idle
@@ -388,6 +404,7 @@ class Query:
             flow=self._flow.name, status=self._how(), error="" if error is None else reason_of(error),
             at_s=time.time(), seconds=time.monotonic() - self._began_s, rows_in=batches.rows_in,
             slots=batches.numbers.slots, threads=batches.numbers.threads, scheduler=self._scheduler,
+            links=self._links,
         )  # fmt: skip
 
     def _how(self) -> str:

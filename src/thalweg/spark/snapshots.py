@@ -6,6 +6,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from pyspark.sql import SparkSession
+
+from thalweg.engine.bad_rows import newest
 from thalweg.engine.build import Prepared
 from thalweg.engine.meter import known_time, operators_of, sinks_of
 from thalweg.plan.drawn import edges_of
@@ -19,7 +22,7 @@ from thalweg.snapshot import (
     StateSize,
 )
 from thalweg.spark.scheduler import Scheduler
-from thalweg.stats import Change, Latency
+from thalweg.stats import BadRow, Change, Latency
 
 #: Batches whose parts a snapshot has.
 _BATCHES: Final = 20
@@ -89,8 +92,20 @@ def query_snapshot(
         policy=None if scheduler is None else _policy(scheduler, plan.flow),
         keys=_keys(last.get("locality", {})),
         batches=tuple(_parts(one) for one in recent[-_BATCHES:]),
+        bad_rows=newest(BadRow(**row) for said in recent for row in said.get("bad_rows", ())),
         **more,
     )
+
+
+def links_of(spark: SparkSession, run_id: str | None) -> dict[str, str]:
+    """Spark's own pages about a query; none where its interface is off."""
+    address = spark.sparkContext.uiWebUrl
+    if not address:
+        return {}
+    links = {"jobs in Spark": f"{address}/jobs/"}
+    if run_id is not None:
+        links["this query in Spark"] = f"{address}/StreamingQuery/statistics/?id={run_id}"
+    return links
 
 
 def changes_of(recent: Sequence[Mapping[str, Any]]) -> tuple[Change, ...]:

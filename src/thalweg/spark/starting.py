@@ -14,6 +14,7 @@ from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.metrics import address_of
+from thalweg.page import asked_page
 from thalweg.scheduling.rounds import Policy
 from thalweg.spark.arguments import (
     check,
@@ -58,6 +59,8 @@ def start(
     locality: Asked = "off",
     drop: Sequence[str] = (),
     metrics: str | int | None = None,
+    page: bool | str | int = False,
+    control: bool = False,
 ) -> Query:
     """Starts a flow on Spark and returns its query.
 
@@ -92,6 +95,9 @@ def start(
             cannot go on with it (docs/evolve.md).
         metrics: an address such as ``"127.0.0.1:9464"`` at which the driver answers ``/metrics`` in Prometheus' text
             form while the query runs (docs/metrics.md); a port alone is of this machine only.
+        page: True, or an address: the driver shows the query in a browser while it runs, at the address that is said
+            and that ``query.page.url`` has (docs/page.md).
+        control: the page also changes the number of slots, stops the query and makes savepoints.
 
     Raises:
         BuildError: names or arguments do not fit the flow.
@@ -122,6 +128,7 @@ def start(
     asked = trigger_of(trigger)
     if metrics is not None:
         address_of(metrics)
+    asked_page("start", page, control)
     check_locality(locality)
     drop = names_of("start", drop)
     if drop and not (streaming and checkpoint is not None):
@@ -171,6 +178,8 @@ def start(
         query = Query(batches, flow, frame, asked, end, scheduler)
         if metrics is not None:
             query.serve_metrics(metrics)
+        if page is not False:
+            query.serve_page(page, control=control)
         if store is None:
             query.run_now()
         else:

@@ -144,6 +144,11 @@ class DurableHost:
         finally:
             observer.stop()
 
+    @property
+    def checkpoint(self) -> str:
+        """Its folder."""
+        return self._work.durable.checkpoint
+
     def halt(self) -> None:
         """What is on its way is dropped, and nothing is committed any more."""
         self._work.halted.set()

@@ -10,6 +10,7 @@ import numpy as np
 from thalweg.brief import counted
 from thalweg.flow.operators.built_in import Combine
 from thalweg.locality.routing import keyed_operators
+from thalweg.locality.triggers import Decision
 from thalweg.plan.plan import Plan
 from thalweg.spark.cluster.exchanges import Exchange, co_located
 from thalweg.spark.elastic import BatchChange
@@ -44,6 +45,7 @@ def locality_progress(
         "stay": stayed / sent if sent else None,
         "stay_hashed": hashed / pairs if pairs else None,
         "imbalance": {name: _imbalance(load) for name, load in loads.items()},
+        "slot_rows": {name: tuple(load) for name, load in loads.items()},
         "imbalance_hashed": {
             name: _imbalance(_hashed(buckets, slots)) for name, buckets in top.buckets.items()
         }
@@ -113,7 +115,22 @@ def _moves(routed: Routed, reports: Sequence[Mapping[str, Any]]) -> dict[str, An
         "keys_moved": run.moves.between_slots if run else 0,
         "states_moved": sum(unit[3] for unit in moved),
         "bytes_moved": sum(unit[4] for unit in moved),
-        "decision": run.decision.reason if run and run.decision else "",
+        **_considered(run.decision if run else None),
+    }
+
+
+def _considered(decision: Decision | None) -> dict[str, Any]:
+    """Why there is a new table or none, and what the one that was made would gain."""
+    if decision is None:
+        return {"decision": ""}
+    said = {"decision": decision.reason, "known_stay": decision.before.locality}
+    if decision.after is None:
+        return said
+    return {
+        **said,
+        "table_stay": decision.after.locality,
+        "table_gain": decision.gain,
+        "table_cost": decision.cost,
     }
 
 

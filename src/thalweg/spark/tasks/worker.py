@@ -264,6 +264,7 @@ def save(job: StageJob, stage: int | None, slot: int, hot: HotEngine, task: str)
     """Writes the segments of this slot; gives what the driver needs for the commit record."""
     engine = hot.engine
     said: dict[str, Any] = {"counts": engine.counts, "segments": [], "gates": {}, "keys": {}}
+    said["bad_rows"] = [dataclasses.asdict(one) for one in engine.setting.bad_rows.take()]
     said["waiting"] = {
         f"{unit.node.name}.{port}": rows
         for unit in engine.coroutines
