@@ -11,12 +11,15 @@ import pyarrow as pa
 from thalweg.brief import brief, counted
 from thalweg.checks import require_count
 from thalweg.columns.chunks import Chunk
+from thalweg.drawing import result_html
 from thalweg.errors import BuildError
 from thalweg.flow.failures import shorten
 from thalweg.snapshot import Snapshot
 
 #: Sinks that a result shows of itself.
 _SHOWN: Final = 10
+#: Rows of each that a notebook shows.
+_ROWS: Final = 10
 
 
 @dataclasses.dataclass(slots=True, repr=False)
@@ -62,6 +65,17 @@ class Result:
             return
         record, table = self._chunks[sink][0].schema, self.sinks[sink]
         Terminal().print(shown_table(title, record, table.slice(0, rows), table.num_rows))
+
+    def _repr_html_(self) -> str:
+        """The first rows of each sink as tables, and late and rejected rows, for notebooks."""
+        sinks: dict[str, tuple[list[str], list[Any], int]] = {}
+        for name, table in self.sinks.items():
+            head = [chunk.slice(0, min(_ROWS, len(chunk))) for chunk in self._chunks[name][:_ROWS]]
+            rows = [row for one in head for row in one.schema.shown(one.rows())][:_ROWS]
+            names = list(table.column_names)
+            told = [[getattr(row, column, row) for column in names] for row in rows]
+            sinks[name] = names, told, table.num_rows
+        return result_html(self.progress, sinks, self.counts)
 
     def __repr__(self) -> str:
         """What came in and out, in some lines; the rows are in ``sinks`` and ``rows(sink)``."""

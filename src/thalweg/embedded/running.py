@@ -15,6 +15,7 @@ from thalweg.checks import (
     require_mapping,
 )
 from thalweg.connectors import GivenSink
+from thalweg.drawing import snapshot_html
 from thalweg.elasticity import Controller
 from thalweg.embedded.durable import (
     Checkpoint,
@@ -104,6 +105,10 @@ class FlowRun:
     def __str__(self) -> str:
         """What it does, as ``thalweg top`` shows it, in at most 20 lines."""
         return text_of(self.progress())
+
+    def _repr_html_(self) -> str:
+        """What it does now, for notebooks: the graph with rates, and the operators."""
+        return snapshot_html(self.progress())
 
     def look(self) -> None:
         """Looks what is back-pressured, for the next :meth:`progress`."""

@@ -7,6 +7,7 @@ Nothing runs here. Sources begin streams (:mod:`thalweg.flow.streams`), whose ve
 from __future__ import annotations
 
 import collections
+import html
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
@@ -19,6 +20,7 @@ from thalweg.checks import (
     require_optional_text,
     require_text,
 )
+from thalweg.drawing import Drawing
 from thalweg.errors import BuildError
 from thalweg.flow.barriers import SeveralVerbs
 from thalweg.flow.coroutine_verb import check_times, coroutine_node
@@ -319,6 +321,22 @@ class Flow(SeveralVerbs):
         # By name, since the engine stands above: only who asks needs it.
         text: str = importlib.import_module("thalweg.engine.explain").explain(self, compile=compile)
         return text
+
+    def draw(self) -> Drawing:
+        """The flow as a picture: ``.svg``, ``.mermaid``, ``.save("flow.svg")``; a notebook shows it by itself.
+
+        Raises:
+            BuildError: the flow is not whole.
+        """
+        drawing: Drawing = importlib.import_module("thalweg.engine.drawn").draw(self)
+        return drawing
+
+    def _repr_html_(self) -> str:
+        """The picture, for notebooks; of a flow that is not whole yet its name."""
+        try:
+            return self.draw().svg
+        except BuildError as error:
+            return f"<div>{html.escape(repr(self))}: {html.escape(str(error))}</div>"
 
     # -- for the verbs -----------------------------------------------------------------------------------
 

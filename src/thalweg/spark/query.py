@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from thalweg.brief import counted
 from thalweg.checkpoint.hosts.snapshot_file import snapshot_file
 from thalweg.checks import meant, refuse
+from thalweg.drawing import snapshot_html
 from thalweg.embedded import tell_dropped
 from thalweg.engine.observer import Observer
 from thalweg.errors import BuildError, CheckpointError, ThalwegError
@@ -369,6 +370,11 @@ class Query:
         actions = functools.partial(query_actions, self, self._batches) if control else None
         self.page = serve_page(address, lambda: [Shown(self.progress())], actions=actions)
         say(f"page: {self.page.url}")
+
+    def _repr_html_(self) -> str:
+        """What it does now, for notebooks, with a link to its page if it has one."""
+        is_shown = self.page is not None and self.is_active
+        return snapshot_html(self.progress(), self.page.url if self.page and is_shown else None)
 
     def look(self) -> None:
         """Nothing of it changes between two batches."""
