@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from thalweg.cli.failures import told
+from thalweg.cli.heartbeat import heartbeat
+from thalweg_lab.figures.command import figures
 
 if TYPE_CHECKING:
     from thalweg_lab.measure import LabReport
@@ -25,7 +29,31 @@ def _report(name: str, out: Path | None) -> LabReport:
     from thalweg.printing import Terminal
     from thalweg_lab.measure import LabReport
 
-    return LabReport(name, out, Terminal())
+    report = LabReport(name, out, Terminal())
+    _RUNNING[:] = [report]
+    return report
+
+
+#: The report of the experiment that runs.
+_RUNNING: list[LabReport] = []
+
+
+def _doing() -> str:
+    return _RUNNING[0].doing if _RUNNING else ""
+
+
+def _never_silent(does: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(does)
+    def run_it(*args: Any, **kwargs: Any) -> None:
+        try:
+            with heartbeat(f"bench {does.__name__}", _doing):
+                does(*args, **kwargs)
+        except KeyboardInterrupt:
+            if _RUNNING:
+                _RUNNING[0].tell_partial()
+            raise
+
+    return run_it
 
 
 def prasaad(quick: Quick = False, threads: Threads = None, out: Out = None) -> None:
@@ -163,12 +191,11 @@ def caneill(
     ] = True,
     out: Out = None,
 ) -> None:
-    """Routing tables: locality and balance on real data, throughput on a cluster (Caneill et al., section 4)."""
+    """What Caneill et al. have no figure of: tables on later data, a hot key, costs of counting (section 4)."""
     from thalweg_lab.caneill import Caneill
 
     report = _report("caneill", out)
-    periods, pairs = (4, (300, 10_000)) if quick else (10, (100, 300, 1_000, 3_000, 10_000))
-    summary = Caneill(report, periods=periods, pairs=pairs).all()
+    summary = Caneill(report).all()
     if cluster:
         from thalweg_lab.caneill_cluster import FULL, QUICK, CaneillCluster
 
@@ -195,7 +222,7 @@ def spark_queries(
 def everyday(
     quick: Quick = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="Of the ten functions; all of them by default.")
+        list[str] | None, typer.Option(help="Of the functions and verbs; all by default.")
     ] = None,
     keys: Annotated[list[str] | None, typer.Option(help="int or text; both by default.")] = None,
     rows: Annotated[
@@ -216,15 +243,14 @@ def everyday(
     ] = None,
     out: Out = None,
 ) -> None:
-    """Ten everyday functions by default and by settings, against a plain loop and what one would use instead."""
+    """Ten everyday functions and some verbs by default and by settings, against a plain loop and what one would use."""
     from thalweg.errors import BuildError
-    from thalweg_lab.everyday.bench import Everyday, machine, put
+    from thalweg_lab.everyday.bench import TITLES, Everyday, machine, put
     from thalweg_lab.everyday.bench import markdown as table
-    from thalweg_lab.everyday.functions import EVERYDAY
     from thalweg_lab.everyday.ways import IN_PROCESS, WAYS
 
     for what, given, known in (
-        ("only", only, EVERYDAY),
+        ("only", only, TITLES),
         ("keys", keys, ("int", "text")),
         ("way", way, WAYS),
     ):
@@ -234,7 +260,7 @@ def everyday(
     report = _report("everyday", out)
     bench = Everyday(
         report,
-        names=only or list(EVERYDAY),
+        names=only or list(TITLES),
         keys=keys or ("int", "text"),
         sizes=rows or ((200_000,) if quick else (200_000, 1_000_000, 5_000_000)),
         ways=way or (list(WAYS) if spark else IN_PROCESS),
@@ -319,7 +345,15 @@ def register(group: typer.Typer) -> None:
         soak,
         tables,
     ):
-        group.command(function.__name__)(told(function))
-    group.command("spark-queries")(told(spark_queries))
+        group.command(function.__name__)(told(_never_silent(function)))
+    group.command("figures")(told(figures))
+    group.command("spark-queries")(told(_never_silent(spark_queries)))
     passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
     group.command("peers", context_settings=passed_on)(told(peers))
+
+
+def register_datagen(group: typer.Typer) -> None:
+    """Adds the generators of the lab to the group ``thalweg datagen``."""
+    from thalweg_lab.nexmark.datagen_command import nexmark
+
+    group.command("nexmark")(told(nexmark))

@@ -93,8 +93,9 @@ def _note(log: MarkerLog, leaving: Mapping[Edge, Sequence[Chunk]]) -> None:
 
 
 def _shares(operators: Sequence[OperatorProgress]) -> dict[str, float]:
-    total = sum(one.busy_ns for one in operators)
-    return {one.name: one.busy_ns / total for one in operators} if total else {}
+    busy = {one.name: one.busy_ns or 0 for one in operators}
+    total = sum(busy.values())
+    return {name: ns / total for name, ns in busy.items()} if total else {}
 
 
 def best(runs: Sequence[Measured]) -> Measured:
@@ -129,12 +130,15 @@ class LabReport:
         self.console = console
         self._out = out
         self._found: dict[str, list[dict[str, Any]]] = {}
+        #: how much is done, for who waits
+        self.doing = ""
         load = ", ".join(f"{one:.1f}" for one in psutil.getloadavg())
         console.print(f"{psutil.cpu_count()} logical processors, load {load}")
 
     def add(self, experiment: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Shows one experiment's rows, which have the same keys."""
         self._found[experiment] = [dict(row) for row in rows]
+        self._write()
         table = Table(experiment)
         for key in rows[0]:
             table.column(key, right=is_number(rows[0][key]))
@@ -145,13 +149,28 @@ class LabReport:
     def keep(self, experiment: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Adds rows to what is written, without showing them."""
         self._found.setdefault(experiment, []).extend(dict(row) for row in rows)
+        self._write()
+
+    def _write(self) -> Path | None:
+        """What there is so far stays, also where the rest is interrupted."""
+        if self._out is None:
+            return None
+        self._out.mkdir(parents=True, exist_ok=True)
+        path = self._out / f"{self.name}.json"
+        path.write_text(json.dumps(self._found, indent=1) + "\n")
+        return path
+
+    def tell_partial(self) -> None:
+        """Says where what was measured is, where the rest was interrupted."""
+        path = self._write() if self._found else None
+        if path is not None:
+            self.console.print(f"interrupted; what was measured until then: {path}")
+        elif self._found:
+            self.console.print("interrupted; the tables above are whole")
 
     def finish(self, summary: str) -> None:
         """Writes what there is, and the one line that says it all."""
-        if self._out is not None:
-            self._out.mkdir(parents=True, exist_ok=True)
-            path = self._out / f"{self.name}.json"
-            path.write_text(json.dumps(self._found, indent=1) + "\n")
+        if self._out is not None and (path := self._write()) is not None:
             self.console.print(f"written: {path}")
             self._draw(self._out)
         self.console.print(summary)

@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, Literal, NoReturn
 
 from rich import console as _console
+from rich import live as _live
 from rich import progress as _progress
 from rich import status as _status
 from rich import table as _table
@@ -71,6 +73,15 @@ class Terminal:
             else:
                 self._console.print(what)
 
+    @property
+    def is_terminal(self) -> bool:
+        """Whether somebody sees it change in place."""
+        return self._console.is_terminal
+
+    def live(self) -> Screen:
+        """A part of the screen that changes in place."""
+        return Screen(self._console)
+
     def status(self) -> Status:
         """A line that changes in place."""
         return Status(self._console)
@@ -106,6 +117,28 @@ class Table(_table.Table):
         self.caption = Text(plain(text))
 
 
+class Screen:
+    """Lines that replace the last ones, on a terminal; as a context manager it leaves the last."""
+
+    def __init__(self, console: _console.Console) -> None:
+        self._live = _live.Live(console=console, auto_refresh=False)
+
+    def show(self, lines: Sequence[str], marked: Collection[int] = ()) -> None:
+        """What is to be seen from now on; marked lines stand out, and what is too wide is cut."""
+        texts = [
+            Text(plain(line), "bold red" if n in marked else "", no_wrap=True, overflow="ellipsis")
+            for n, line in enumerate(lines)
+        ]
+        self._live.update(_console.Group(*texts), refresh=True)
+
+    def __enter__(self) -> Screen:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+
 class Status:
     """One line that changes, on a terminal."""
 
@@ -115,6 +148,7 @@ class Status:
 
     def say(self, text: str) -> None:
         """What the line says from now on."""
+        _LAST_S[0] = time.monotonic()
         self._status.update(Text(plain(text)))
 
     def close(self) -> None:
@@ -136,8 +170,18 @@ def bar(text: str, total: int) -> Iterator[Any]:
         yield lambda done: progress.advance(task, done)
 
 
+def quiet_s() -> float:
+    """For how long nothing was printed here, seconds."""
+    return time.monotonic() - _LAST_S[0]
+
+
+#: When something was printed last, monotonic s.
+_LAST_S: Final = [time.monotonic()]
+
+
 @contextlib.contextmanager
 def _told_closed() -> Iterator[None]:
+    _LAST_S[0] = time.monotonic()
     try:
         yield
     except OutputClosed:

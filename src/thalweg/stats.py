@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-
-from thalweg.brief import brief_repr
 
 Int64s = npt.NDArray[np.int64]
 
@@ -30,7 +27,7 @@ _NS: Final = 1e-9
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorProgress:
-    """What an operator has done since the start, and how it stands.
+    """What an operator has done since the start, and how it stands; None where the host cannot tell.
 
     Attributes:
         name: the operator's name.
@@ -39,12 +36,18 @@ class OperatorProgress:
         rows_out: tuples that it put out.
         late: of those it took, how many were late.
         rejected: of those it took, how many went to its rejected stream.
-        units: pieces of work that workers did on it.
-        busy_ns: worker time in it, ns.
-        cost_ns: worker time a tuple, ns.
+        units: pieces of work that workers did on it; 0 where nobody counts them.
+        busy_ns: worker time in it, ns; of a fused chain the first operator has that of all.
+        cost_ns: worker time a tuple, ns; as ``busy_ns``.
         selectivity: tuples out a tuple in.
         workers: how many work on it now.
         queue_rows: tuples that wait in its inbox now.
+        fused_with: the first operator of the chain that runs it in one pass; empty where that is itself.
+        runs: ``machine code``, ``Python``, or ``built in`` for an operator of the library's own without a function.
+        reason: why Python runs it.
+        rows_per_s: tuples that it took a second, lately.
+        busy: worker time in it a second, lately: 1 is one thread's.
+        back_pressured: the share of looks, lately, that found it waiting for room behind it.
     """
 
     name: str
@@ -54,35 +57,17 @@ class OperatorProgress:
     late: int = 0
     rejected: int = 0
     units: int = 0
-    busy_ns: int = 0
-    cost_ns: float = 0.0
+    busy_ns: int | None = None
+    cost_ns: float | None = None
     selectivity: float = 1.0
-    workers: int = 0
-    queue_rows: int = 0
-
-
-@brief_repr
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SourceProgress:
-    """How time stands at a source with event time.
-
-    Attributes:
-        name: the source's name.
-        watermark: no later row on time is before it; None before the first row, and once the source has ended.
-        is_idle: whether it is idle now, so that nothing waits for it.
-        idle_lanes: of its lanes, those that are idle now.
-        pauses: how often it, or a lane of it, has been declared idle.
-        holds: whether the watermark of all that it meets in unions is its own: they wait for it.
-        slowest_lane: if so, the lane that is least far.
-    """
-
-    name: str
-    watermark: int | None
-    is_idle: bool = False
-    idle_lanes: tuple[object, ...] = ()
-    pauses: int = 0
-    holds: bool = False
-    slowest_lane: object = None
+    workers: int | None = None
+    queue_rows: int | None = None
+    fused_with: str = ""
+    runs: str | None = None
+    reason: str = ""
+    rows_per_s: float | None = None
+    busy: float | None = None
+    back_pressured: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,7 +87,7 @@ class Change:
 
     Attributes:
         seconds: since the run began.
-        what: ``threads``, ``replicas`` or ``table``.
+        what: ``threads``, ``replicas``, ``slots`` or ``table``.
         operator: whose replicas; empty for all else.
         before: how many there were; the epoch of the table before.
         after: how many there are from then on; where it was refused, how many were asked for; the epoch of the table.
@@ -117,36 +102,6 @@ class Change:
     after: int
     reason: str
     refused: str = ""
-
-
-@brief_repr
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RunProgress:
-    """How a run goes, or went.
-
-    Attributes:
-        rows_in: tuples that the sources gave.
-        seconds: since the run began.
-        rows_per_s: of the sources, over the whole run.
-        latency: by sink, from a tuple's release into the flow to its exit; sinks without rows are missing.
-        operators: in topological order.
-        idle: sources for which others wait.
-        threads: how many workers may run now; 1 where the calling thread runs all.
-        changes: of threads and replicas by a controller, or of the routing table between slots, in order.
-        stuck: the operators in which threads sit that were told to suspend.
-        sources: how time stands at those with event time, and which are idle.
-    """
-
-    rows_in: int
-    seconds: float
-    rows_per_s: float
-    latency: Mapping[str, Latency]
-    operators: Sequence[OperatorProgress]
-    idle: Sequence[str] = ()
-    threads: int = 1
-    changes: Sequence[Change] = ()
-    stuck: Sequence[str] = ()
-    sources: Sequence[SourceProgress] = ()
 
 
 def weighted_quantile(values: Int64s, weights: Int64s, q: float) -> int:

@@ -29,6 +29,7 @@ from thalweg.checkpoint.hosts.plan_manifest import manifest_of
 from thalweg.checkpoint.inspect import read_state
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.build import prepare
+from thalweg.flow.operators.idle import IdleDecision
 from thalweg.plan.plan import Plan, make_plan
 from thalweg.slots.pairs import PAIRS, Read
 from thalweg.spark.checkpoint.store import Store
@@ -85,13 +86,13 @@ class SlotsHost:
 
     def batch(
         self, rows: Rows, *, slots: int, epoch: int = 0, next_epoch: int = 0,
-        ends: bool = False, commit: bool = True,
+        ends: bool = False, commit: bool = True, decisions: Sequence[IdleDecision] = (),
     ) -> list[dict[str, Any]]:  # fmt: skip
         """One batch; without ``commit`` it is lost like that of a driver that is killed before its record.
 
         Gives what its tasks report.
         """
-        job = self._job(slots, epoch, next_epoch, ends)
+        job = dataclasses.replace(self._job(slots, epoch, next_epoch, ends), decisions=decisions)
         self.attempt = job.attempt
         reports, found = [], []
         for blob in self._blobs(job, rows):

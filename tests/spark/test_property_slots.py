@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from slots_host import SlotsHost
+from tests.property import idle_kit
 from tests.property.operators_kit import (
     Recipe,
     SourceStep,
@@ -20,8 +21,12 @@ from tests.property.operators_kit import (
     idle_rows,
     random_rows,
 )
+from tests.property.slots_kit import interpreted
+from tests.property.test_idle import SHAPES
+from tests.sizes import sized
 
 from thalweg import testing
+from thalweg.flow.operators.idle import IdleDecision
 from thalweg.plan.plan import make_plan
 from thalweg.spark.tasks import numbers
 
@@ -129,6 +134,63 @@ def test_loops_over_restarts() -> None:
         for seed in range(2):
             recipe = Recipe((SourceStep(0),), steps)
             check(recipe, {"in0": random_rows(seed, 40)}, seed, batches=1 + 2 * seed)
+
+
+Batch = tuple[list[IdleDecision], Mapping[str, Sequence[Any]]]
+
+
+def batches_of(script: list[idle_kit.Entry], rows: Inputs, chooser: random.Random) -> list[Batch]:
+    """A play as batches: what is decided stands before their rows; what follows from rows is not said."""
+    made: list[Batch] = []
+    ahead: list[IdleDecision] = []
+    for entry in script:
+        if isinstance(entry, IdleDecision):
+            ahead += [entry] * (entry.what == "idle")
+            continue
+        name, start, stop = entry
+        if made and not ahead and name in made[-1][1] and chooser.random() < 0.5:
+            made[-1] = (made[-1][0], {name: [*made[-1][1][name], *rows[name][start:stop]]})
+        else:
+            made.append((ahead, {name: rows[name][start:stop]}))
+            ahead = []
+    return [*made, (ahead, {})]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_idle_sources_over_batches(shape: str) -> None:
+    """Batches that begin with decisions give what the reference gives, over slots and new processes."""
+    decided = 0
+    for seed in range(sized(12, 3)):
+        chooser = random.Random(seed)
+        recipe = idle_kit.with_idle(SHAPES[shape], chooser)
+        flow = recipe.build()
+        rows: Inputs = {f"in{i}": random_rows(seed + i, 20) for i in range(len(recipe.sources))}
+        script = idle_kit.improvised(interpreted(flow), recipe, rows, chooser).script
+        decisions: list[IdleDecision] = []
+        with tempfile.TemporaryDirectory() as folder:
+            host = SlotsHost(flow, folder)
+            try:
+                for given_, part in batches_of(script, rows, chooser):
+                    if chooser.random() < 0.3:
+                        host.forget()
+                    slots = chooser.randint(1, 3)
+                    if (
+                        chooser.random() < 0.2
+                    ):  # a crash before the record: the same is decided again
+                        host.batch(part, slots=slots, decisions=given_, commit=False)
+                        host.forget()
+                    reports = host.batch(part, slots=slots, decisions=given_)
+                    woken = [IdleDecision(*one) for r in reports for one in r.get("woken", ())]
+                    decisions += [*given_, *woken]
+                host.batch({}, slots=chooser.randint(1, 3), ends=True)
+            finally:
+                host.forget()
+        decided += len(decisions)
+        expected = testing.reference(flow, rows, decisions=decisions)
+        for name, wanted in expected.sinks.items():
+            found = testing.row_difference(wanted, host.rows[name])
+            assert not found, f"sink {name!r}: {found}\n{recipe}\nseed {seed}"
+    assert decided
 
 
 def test_random_flows() -> None:

@@ -16,7 +16,9 @@ from pyspark.sql import SparkSession
 from test_kill import Run
 
 import thalweg as tw
+from thalweg.checkpoint.hosts.snapshot_file import read_snapshot
 from thalweg.checkpoint.inspect import describe, read_state
+from thalweg.snapshot import Snapshot
 from thalweg.testing.reference_keys import sort_key
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -30,6 +32,27 @@ def wait_until(condition: Callable[[], Any], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come"
         time.sleep(0.02)
+
+
+def _check_snapshot(query: Any, checkpoint: Path) -> None:
+    """What a query's snapshot says is what it has counted, here and beside the checkpoint."""
+    snapshot, last = query.progress(), query.last_progress
+    assert (snapshot.host, snapshot.status, snapshot.slots) == ("spark", "running", 3)
+    for one in (*snapshot.operators, *snapshot.sources):
+        assert one.rows_in == query.counts[one.name].get("in", 0), one.name
+        assert one.late == query.counts[one.name].get("late", 0), one.name
+    batch = snapshot.batches[-1]
+    assert (batch.batch, batch.rows, batch.slots) == (last["batch"], last["rows"], 3)
+    parts = [batch.plan_s, batch.run_s, batch.write_s, batch.commit_s]
+    assert sum(parts) == pytest.approx(batch.seconds) and batch.run_s > 0
+    assert {one.operator: one.rows for one in snapshot.state} == {
+        name: one["keys"] for name, one in last["state"].items()
+    }
+    assert snapshot.keys is not None and snapshot.keys.local_bytes is not None
+    assert Snapshot.from_json(snapshot.to_json()) == snapshot
+    place = str(checkpoint)
+    wait_until(lambda: read_snapshot(place).snapshot.operators == snapshot.operators, "the file")
+    assert read_snapshot(place).is_alive
 
 
 @pytest.mark.merge
@@ -48,6 +71,7 @@ def test_two_three_one_kill_five(tmp_path: Path) -> None:
         assert query.last_progress["slots"] == 3
         latency = query.last_progress["latency_s"]
         assert 0 < latency["p50"] <= latency["p99"] <= latency["max"]
+        _check_snapshot(query, tmp_path / "ckpt")
     finally:
         query.stop()
     driver.write_files(run.source, rows[900:1_200], 1, first=3)

@@ -358,7 +358,7 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
             "chunk_rows": 10,
         },
     ),
-    "tw.start": lambda: (tw.start, {**THREADS, "reserve": None}),
+    "tw.start": lambda: (tw.start, {**THREADS, "reserve": None, "metrics": 0}),
     "tw.files": lambda: (
         tw.files,
         {"path": __file__, "follow": False, "max_files_per_trigger": 3, **READ},
@@ -493,14 +493,14 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
             "flow": whole_flow(), "inputs": {"rows": tw.spark.files("in", format="csv")}, "sinks": {},
             "checkpoint": "c", "state": "s", "slots": 1, "threads": 1, "trigger": "1 s", "end": "keep", "drop": ["old"],
             "chunk_rows": 9, "scheduler": None,
-            "locality": "off",
+            "locality": "off", "metrics": 9464,
         },
     ),
     "spark.lower": lambda: (
         tw.spark.lower,
         {
             "flow": whole_flow(), "inputs": {"rows": tw.spark.files("in", format="csv", streaming=False)}, "slots": 1,
-            "threads": 1, "chunk_rows": 9, "checkpoint": None,
+            "threads": 1, "chunk_rows": 9, "checkpoint": None, "locality": "off",
         },
     ),
     "spark.session": lambda: (
@@ -563,6 +563,7 @@ ACCEPTS: Final[Mapping[str, set[str]]] = {
     "controller": {"None"},
     "options": {"None"},
     "reserve": {"None"},
+    "metrics": {"0", "None"},
     "slots": {"None"},
     "routing": {"None"},
     "chunk_rows": {"None"},

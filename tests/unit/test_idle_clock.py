@@ -11,8 +11,9 @@ import thalweg as tw
 from thalweg import testing
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.build import prepare
-from thalweg.engine.hold_ups import HoldUps, sources_of
+from thalweg.engine.hold_ups import HoldUps
 from thalweg.engine.idle_clock import IdleClock
+from thalweg.engine.meter import Meter
 from thalweg.engine.serial import SerialEngine
 from thalweg.plan.plan import make_plan
 
@@ -40,7 +41,8 @@ class Bench:
             for i, one in enumerate(sources)
         )
         (first.union(*others) if others else first).sink("out")
-        self.engine = SerialEngine(prepare(make_plan(flow)))
+        self.prepared = prepare(make_plan(flow))
+        self.engine = SerialEngine(self.prepared)
         names = [source.name for source in self.engine.plan.sources]
         self.clock = IdleClock(self.engine.plan, names, 0.0)
         self.record, self.names = record, names
@@ -110,9 +112,9 @@ def test_lanes() -> None:
     bench.rows("s0", 10.5, (12 * S, 0))
     assert bench.look(11.0) == [("s0", 1, 15 * S)]
     assert bench.watermark == 12 * S
-    (said,) = sources_of(bench.engine, bench.engine.counts)
-    assert (said.idle_lanes, said.is_idle, said.pauses) == ((2, 1), False, 2)
-    assert (said.holds, said.slowest_lane, said.watermark) == (True, 0, 12 * S)
+    (said,) = Meter(bench.prepared, bench.engine).measured().sources
+    assert (said.idle_lanes, said.is_idle, said.pauses) == (("2", "1"), False, 2)
+    assert (said.holds, said.held_by, said.watermark) == (True, "0", 12 * S)
 
 
 def test_time_in_which_nobody_looked_is_no_silence() -> None:
@@ -172,15 +174,15 @@ def test_refused(given: dict[str, Any], text: str) -> None:
 
 
 def test_refused_by_hosts() -> None:
-    """An int alone gains nothing, and Spark cannot: both are said at the call."""
+    """An int alone gains nothing, which every host says at the call."""
     flow = tw.Flow("f")
     flow.source("s", Step, order_by="n", idle="1 s").sink("out")
     with pytest.raises(tw.BuildError, match="idle= does nothing here"):
         tw.run(flow, {"s": []})
+    with pytest.raises(tw.BuildError, match="idle= does nothing here"):
+        tw.spark.start(flow, {"s": tw.files("x", "csv")}, {})
     flow = tw.Flow("f")
     flow.source("s", Row, order_by="ts", idle="1 s").sink("out")
-    with pytest.raises(tw.BuildError, match=r"idle= is what tw\.run and tw\.start can do"):
-        tw.spark.start(flow, {"s": tw.files("x", "csv")}, {})
     # What is there already is never idle.
     assert tw.run(flow, {"s": [Row(1)]}).counts["s"].get("idle", 0) == 0
 

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Classes whose name another one has, too, and why.
 SHARED = {
     "Source": "of a flow, and of a graph that is simulated: users write tw.simulate.Source",
+    "Line": "of a plot in the lab, and of a cache in the simulator",
 }
 
 

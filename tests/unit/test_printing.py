@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from typer.testing import CliRunner
 
 import thalweg
 import thalweg as tw
-from thalweg.cli import app
+from thalweg.cli import app, heartbeat
 from thalweg.cli.failures import CLOSED
 from thalweg.flow.records import Schema
 from thalweg.printing import OutputClosed, Table, Terminal, plain, say
@@ -181,3 +182,24 @@ def test_a_command_in_a_pipe(arguments: tuple[str, ...]) -> None:
     os.close(writes)
     assert done.stderr == b""
     assert done.returncode in ((CLOSED,) if arguments[0] != "--help" else (CLOSED, 1))
+
+
+def test_a_silent_command_says_that_it_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After some seconds without a line there is one with what is done; who prints is left alone."""
+    quiet, asked = [0.0], threading.Event()
+
+    def doing() -> str:
+        asked.set()
+        return heartbeat.time_left(2, 4, 60.0)
+
+    monkeypatch.setattr(heartbeat, "_LOOK_S", 0.001)
+    monkeypatch.setattr(heartbeat, "quiet_s", lambda: quiet[0])
+    with heartbeat.heartbeat("bench", doing):
+        assert not asked.wait(0.02)
+        quiet[0] = heartbeat.QUIET_S
+        assert asked.wait(30)
+    said = capsys.readouterr().err
+    assert "bench: 3 of 4, about 1:00 left".replace("1:00", "0:01:00") in said and "so far" in said
+    assert heartbeat.time_left(0, 4, 1.0) == "1 of 4"

@@ -340,22 +340,44 @@ def test_one_worker_holds_the_token_unless_it_is_stale() -> None:
     """Who holds it for too long probably waits: then others run interpreted code beside it."""
     engine = engine_of(shapes()["diamond"], options=Options(threads=3))
     mem, (one, two, three) = engine.mem, (int(worker_at(engine.mem, w)) for w in range(3))
-    assert take_token(mem, 0, one, False)
+    op = engine.source + 1
+    busy = engine.op_at(1) + at.BUSY
+    mem[busy] = 2
+    assert take_token(mem, 0, one, op)
     mem[at.TOKEN_SINCE] = now_ns() + 1_000 * STALE_NS
-    assert take_token(mem, 0, one, False)
-    assert not take_token(mem, 1, two, False)
+    assert take_token(mem, 0, one, op)
+    assert not take_token(mem, 1, two, op)
     mem[at.TOKEN_SINCE] = now_ns() - 2 * STALE_NS
-    assert take_token(mem, 1, two, False)
-    assert not take_token(mem, 2, three, False)
-    assert take_token(mem, 2, three, True)
+    assert take_token(mem, 1, two, op)
+    assert not take_token(mem, 2, three, op), "one stays free for the others"
+    mem[busy] = 1
+    assert take_token(mem, 2, three, op), "nobody else is in this operator"
+    mem[busy] = 2
     leave_token(mem, three)
     leave_token(mem, two)
-    assert take_token(mem, 2, three, False)
+    assert take_token(mem, 2, three, op)
     leave_token(mem, three)
     mem[at.TOKEN_SINCE] = now_ns() + 1_000 * STALE_NS
-    assert not take_token(mem, 1, two, False)
+    assert not take_token(mem, 1, two, op)
     leave_token(mem, one)
-    assert take_token(mem, 1, two, False)
+    assert take_token(mem, 1, two, op)
+
+
+def test_workers_run_freely_what_waits() -> None:
+    """As many as there is a use for, without the token, which another operator's worker may have; no more than those."""
+    engine = engine_of(shapes()["diamond"], options=Options(threads=3))
+    mem, (one, two, three) = engine.mem, (int(worker_at(engine.mem, w)) for w in range(3))
+    op, busy = engine.source + 1, engine.op_at(1) + at.BUSY
+    mem[engine.op_at(1) + at.FREELY], mem[engine.op_at(2) + at.BUSY] = 2, 1
+    assert take_token(mem, 0, one, engine.source + 2)
+    mem[at.TOKEN_SINCE] = now_ns() + 1_000 * STALE_NS
+    mem[busy] = 2
+    assert take_token(mem, 1, two, op)
+    assert mem[two + at.TOKEN_HELD] == at.RUNS_FREELY
+    mem[busy] = 3
+    assert not take_token(mem, 2, three, op)
+    leave_token(mem, two)
+    assert mem[at.TOKEN] == 1 and mem[at.BESIDE] == 0, "it had nothing to give back"
 
 
 # -- what workers share ----------------------------------------------------------------------------------------

@@ -17,15 +17,19 @@ from typing import Any, Final, NamedTuple
 
 import psutil
 
+from thalweg.cli.heartbeat import time_left
 from thalweg.engine.machine import usable_processors
 from thalweg.errors import BuildError
 from thalweg_lab.everyday.data import data_of
 from thalweg_lab.everyday.functions import EVERYDAY
+from thalweg_lab.everyday.verbs import EVERYDAY as VERBS
 from thalweg_lab.everyday.ways import STATIC
 from thalweg_lab.measure import LabReport
 
 #: By way, what was measured.
 Cells = dict[str, dict[str, Any]]
+#: What the functions, and the verbs behind them, are called in the table.
+TITLES: Final = {name: one.title for name, one in {**EVERYDAY, **VERBS}.items()}
 #: A cell that takes longer is given up, seconds.
 LIMIT_S: Final = 900.0
 #: Outputs without an order are compared by a sum, which rounds.
@@ -72,16 +76,27 @@ class Everyday:
 
     def all(self) -> str:
         """Measures all cells; gives the summary."""
-        for place in self._places():
+        began_s, places = time.monotonic(), list(self._places())
+        try:
+            self._measure(places, began_s)
+        except KeyboardInterrupt:
+            self._show()  # what there is
+            raise
+        self._show()
+        return summary(self.found)
+
+    def _measure(self, places: Sequence[Place], began_s: float) -> None:
+        total = len(places) * len(self._ways)
+        for number, place in enumerate(places):
             path = data_of(
                 place.function, text=place.keys == "text", rows=place.rows, folder=self._folder
             )
             cells = self.found[place] = {}
-            for way in self._ways:
+            for at, way in enumerate(self._ways):
+                done = number * len(self._ways) + at
+                self._report.doing = time_left(done, total, time.monotonic() - began_s)
                 cells[way] = run_cell(place, way, path, self._repeats)
                 self._report.console.print(_line(place, way, cells[way]))
-        self._show()
-        return summary(self.found)
 
     def _places(self) -> Iterator[Place]:
         for rows in self._sizes:
@@ -203,7 +218,7 @@ def markdown(found: dict[Place, Cells], machine: str) -> str:
         head = ["function", "keys", *_head(ways)]
         lines = [f"{rows:,} rows", "", _joined(head), _joined(["---"] * len(head))]
         for place, cells in mine.items():
-            title = EVERYDAY[place.function].title
+            title = TITLES[place.function]
             lines.append(_joined([title, place.keys, *_figures(cells, ways)]))
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"

@@ -75,3 +75,7 @@ class PaperFigure:
 
 #: Told what is going on, in a few words; a figure calls it at least every few seconds.
 Progress = Callable[[str], None]
+
+
+class CannotMeasureHere(Exception):
+    """Raised by ``measure`` where this machine lacks what the figure needs; the row says so, and is not red."""

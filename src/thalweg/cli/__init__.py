@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
-from thalweg.cli import cluster_demo, demo, lab, locality, plans, run, state, state_changes
+from thalweg.cli import (
+    cluster_demo,
+    demo,
+    heartbeat,
+    lab,
+    locality,
+    plans,
+    run,
+    state,
+    state_changes,
+    top,
+)
 from thalweg.cli.failures import told, when_nobody_reads
 from thalweg.datagen import cli as datagen
 
@@ -46,12 +58,22 @@ def _group(name: str, text: str) -> typer.Typer:
 
 
 def _command(group: typer.Typer, name: str, does: Callable[..., None], **settings: Any) -> None:
-    group.command(name, **settings)(told(does))
+    group.command(name, **settings)(told(_never_silent(name, does)))
 
 
-_command(app, "run", run.run)
+def _never_silent(name: str, does: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(does)
+    def run_it(*args: Any, **kwargs: Any) -> None:
+        with heartbeat.heartbeat(name):
+            does(*args, **kwargs)
+
+    return run_it
+
+
+app.command("run")(told(run.run))  # says itself what it does
 _command(app, "explain", plans.explain)
 _command(app, "demo", demo.demo)
+app.command("top")(told(top.top))
 lab.register(app)
 _locality = _group("locality", "Bring keys that come together to one slot.")
 _command(_locality, "plan", locality.plan)
@@ -63,6 +85,7 @@ _command(_state, "copy", state_changes.copy)
 _datagen = _group("datagen", "Generate data of any size.")
 for _name, _does in datagen.commands().items():
     _command(_datagen, _name, _does)
+lab.register_datagen(_datagen)
 
 
 def main() -> None:

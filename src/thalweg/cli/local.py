@@ -30,7 +30,8 @@ from thalweg.embedded.running import FlowRun
 from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Sink
-from thalweg.printing import Terminal
+from thalweg.metrics import serve_metrics
+from thalweg.printing import Terminal, say
 
 #: How often the run is looked at, and how often it is said how it goes, seconds.
 _LOOK_S: Final = 0.25
@@ -53,6 +54,7 @@ class Asked:
     drain: bool = False
     master: str = ""
     slots: int = 1
+    metrics: str = ""
 
 
 def why_not(
@@ -150,7 +152,7 @@ def run_local(
         raise ThalwegError("stopped before the end of the input: nothing was written")
 
     try:
-        _follow(run, display, give_up)
+        _follow(run, display, give_up, asked.metrics)
         counts = run.result().counts
     except BaseException:
         _remove_empty(outputs)
@@ -179,7 +181,7 @@ def _run_on_checkpoint(
             display.say("stopping behind a commit …")
             run.end()
 
-        _follow(run, display, end)
+        _follow(run, display, end, asked.metrics)
         counts = run.result().counts
     _show(sinks)
     return counts
@@ -207,6 +209,20 @@ def _batch_sink(given: Given, asked: Asked) -> Any:
     return tw.to_files(resolve(given.path)[1], given.format)  # type: ignore[call-overload]
 
 
+@contextlib.contextmanager
+def _served(run: FlowRun, address: str) -> Iterator[None]:
+    """Answers ``/metrics`` there; nowhere without an address."""
+    if not address:
+        yield
+        return
+    server = serve_metrics(address, lambda: [run.progress()])
+    say(f"metrics: {server.url}")
+    try:
+        yield
+    finally:
+        server.close()
+
+
 def _is_folder(given: Given) -> bool:
     return given.format != "console" and given.described is None
 
@@ -219,12 +235,13 @@ def _remove_empty(outputs: Mapping[str, Given]) -> None:
                 os.rmdir(batch_folder(resolve(one.path)[1], 0))
 
 
-def _follow(run: FlowRun, display: Display, interrupted: Callable[[], None]) -> None:
-    """Says how it goes until it ends; ``interrupted`` does what Ctrl-C asks for."""
+def _follow(run: FlowRun, display: Display, interrupted: Callable[[], None], metrics: str) -> None:
+    """Says how it goes until it ends, also at the address of the metrics; ``interrupted`` does what Ctrl-C asks for."""
     looks = 0
-    with interrupts() as stop:
+    with _served(run, metrics), interrupts() as stop:
         while not run.wait(_LOOK_S):
             looks += 1
+            run.look()
             if looks % round(_SAY_S / _LOOK_S) == 0:
                 display.say(embedded_line(run.progress()))
             if stop.is_set():

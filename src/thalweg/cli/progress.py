@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from thalweg.brief import counted
 from thalweg.plan.plan import Plan
 from thalweg.printing import Table, Terminal, say
-from thalweg.stats import RunProgress
+from thalweg.snapshot import Snapshot
 
 log = logging.getLogger("thalweg")
 COUNTS = ("in", "out", "late", "rejected")
@@ -108,10 +108,11 @@ def batch_line(progress: Mapping[str, Any]) -> str:
     )
 
 
-def embedded_line(progress: RunProgress) -> str:
+def embedded_line(progress: Snapshot) -> str:
     """How a run in this process goes, in one line."""
     late, rejected = (
-        sum(getattr(one, what) for one in progress.operators) for what in ("late", "rejected")
+        sum(getattr(one, what) for one in (*progress.sources, *progress.operators))
+        for what in ("late", "rejected")
     )
     return (
         f"{progress.seconds:.0f} s: {counted(progress.rows_in, 'row')}, {progress.rows_per_s:,.0f} rows/s,"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import math
 import tempfile
 import time
@@ -20,6 +21,7 @@ from thalweg.cli.progress import Display, open_display, totals_table
 from thalweg.flow.flow import Flow
 from thalweg.plan.plan import make_plan
 from thalweg.printing import Terminal, say
+from thalweg.snapshot.shown import duration_text
 
 if TYPE_CHECKING:
     from thalweg.spark import Query
@@ -79,6 +81,13 @@ def run(
         ),
     ] = None,
     master: Annotated[str, typer.Option(help="Spark's master.", show_default="local[*]")] = "",
+    metrics: Annotated[
+        str,
+        typer.Option(
+            metavar="[HOST:]PORT",
+            help="Answer /metrics for Prometheus there while it runs; a port alone is of this machine only.",
+        ),
+    ] = "",
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the log.")] = False,
 ) -> None:
     """Run a flow over files, on Spark or in this process, until there are no more or Ctrl-C."""
@@ -87,7 +96,9 @@ def run(
         raise typer.BadParameter("--drop needs --checkpoint FOLDER, whose state it gives up")
     plan = make_plan(flow)
     inputs, outputs = read_inputs(input, plan.sources), read_outputs(output, plan.sinks)
-    asked = Asked(checkpoint, trigger, once=once, drain=drain, master=master, slots=slots)
+    asked = Asked(
+        checkpoint, trigger, once=once, drain=drain, master=master, slots=slots, metrics=metrics
+    )
     when = "" if engine == "local" else _trigger(asked)
     on_console = any(one.format == "console" for one in outputs.values())
     display = open_display(verbose=verbose, live=not on_console)
@@ -118,6 +129,9 @@ def _is_local(
         refuse_local(reasons)
         if not asked.drain and not asked.checkpoint:
             display.say("the input ends with its last row, as with --drain: open windows close")
+        return True
+    if engine == "auto" and not reasons and importlib.util.find_spec("pyspark") is None:
+        display.say("--engine auto: in this process, since Spark is not installed")
         return True
     if asked.checkpoint:
         reasons.insert(0, "--checkpoint: it may be Spark's")
@@ -153,7 +167,10 @@ def _run_on_spark(
         query = tw.spark.start(
             flow, spark_inputs(inputs), spark_sinks(outputs), checkpoint=folder, slots=asked.slots,
             trigger=when, end="drain" if asked.drain else "keep", drop=drop,
+            metrics=asked.metrics or None,
         )  # fmt: skip
+        if query.metrics is not None:
+            say(f"metrics: {query.metrics.url}")
         follow(query, display)
     return query.counts
 
@@ -240,10 +257,15 @@ def follow(query: Query, display: Display) -> None:
                     display.batch(progress)
             if ended:
                 return
+            if math.isinf(said_s) and query.running_batch:
+                said_s = time.monotonic()
             if stop.is_set():
                 display.say("stopping; a batch that was not finished is repeated at the next start")
                 query.stop()
                 return
-            if time.monotonic() - said_s > _QUIET_S:
+            if time.monotonic() - said_s > _QUIET_S and (running := query.running_batch):
+                said_s = time.monotonic()
+                display.say(f"batch {running[0]} runs, {duration_text(running[1])} so far …")
+            elif time.monotonic() - said_s > _QUIET_S:
                 said_s = math.inf  # once, until the next batch
                 display.say("Spark looks for files …" if seen < 0 else "waiting for new files …")

@@ -26,7 +26,8 @@ class OperatorSample:
         replicas: how many may work on it at a time now (M of Prasaad et al.).
         max_replicas: the most that the host allows.
         tuples: that it took in the period.
-        busy_ns: time of threads in it in the period, ns.
+        busy_ns: its occupancy: how long threads were in it in the period, ns, whether they computed or waited.
+        cpu_ns: CPU time of that, ns; None where it is not known.
         cost_ns: time of a thread a tuple, ns; 0 where it is not known.
         write_blocked: the share of the period, 0 to 1, that its input was full, so that who writes to it had to wait
             (Sahin & Gedik, 4.2.1). Of replicas with inputs of their own, their mean; of several inputs, the
@@ -44,6 +45,14 @@ class OperatorSample:
     cost_ns: float
     write_blocked: float
     output_blocked: float
+    cpu_ns: int | None = None
+
+    @property
+    def waits(self) -> float:
+        """The share of its occupancy in which it waited, 0 to 1; 0 where its CPU time is not known."""
+        if self.cpu_ns is None or self.busy_ns <= 0:
+            return 0.0
+        return max(0.0, 1.0 - self.cpu_ns / self.busy_ns)
 
 
 @brief_repr
@@ -56,7 +65,8 @@ class Sample:
         period_ns: its length, ns, more than 0.
         threads: the thread level. Those that are stuck in an operator count.
         tuples: that all operators took together.
-        utilizations: by thread, the share of the period that it ran operators, 0 to 1.
+        utilizations: by thread, the share of the period that it was in operators, 0 to 1, whether they computed or
+            waited.
         cpu_share: how much of the processors that this process may use was in use, 0 to 1, whoever used them; None
             where it is not known, and then no one holds back for it.
         unsuspendable: threads that were told to suspend and did not, since they sit in an operator's code.

@@ -4,6 +4,9 @@ Nobody knows before how dear a flow's rows are. So the thread that brings the ro
 so much is left that it matters, all threads run some steps, and the faster way goes on. Each trial costs at most a
 small share of what is left, and the other way is tried again, ever more rarely, since rows may get dearer.
 
+Where functions wait for most of a step's time (:mod:`thalweg.elasticity.waiting`) there is nothing to try: while one
+waits others can go on. Then steps go to threads at once, and come back only where that has not made them faster.
+
 Nothing here reads a clock: rows and times are given.
 """
 
@@ -12,6 +15,8 @@ from __future__ import annotations
 import enum
 import math
 from typing import Final
+
+from thalweg.elasticity.waiting import WAITS
 
 #: So long the first steps run alone before anything is decided; the first of them, which warms up, does not count.
 FIRST_NS: Final = 40_000_000
@@ -73,6 +78,12 @@ class ThreadTrial:
         self._before = math.inf
         self._budget_ns = 0.0
         self._has_tried = self._is_over = False
+        #: threads pay only where functions wait, as where Python runs them
+        self.only_waiting = False
+        #: of the phase, how long its steps took, and how much of that they waited; both ns
+        self._took_ns = self._waited_ns = 0
+        #: it went to threads for that
+        self._by_waiting = False
 
     def is_due(self, now_ns: int) -> bool:
         """Whether it is time to :meth:`look`."""
@@ -84,14 +95,23 @@ class ThreadTrial:
         self._spent_ns = now_ns - self._since_ns
         if self._is_over or (now_ns < self._due_ns and not self._has_enough()):
             return False
+        if self.only_waiting and not (self.in_threads or self.waits):
+            return False
         return self.phase is not TrialPhase.RUNNING or self._left_ns(now_ns) >= LEAST_LEFT_NS
 
     def _has_enough(self) -> bool:
         """Whether a trial has had as many rows as it may."""
         return self._phase_rows >= self._most_rows and self._phase_steps >= TRIAL_STEPS
 
-    def count(self, rows: int) -> None:
-        """A step of so many rows is on its way."""
+    @property
+    def waits(self) -> bool:
+        """Whether functions were seen to wait, in steps that ran alone, for so long that others should go on."""
+        return self._waited_ns >= max(WAITS * self._took_ns, FIRST_NS / 4)
+
+    def count(self, rows: int, *, took_ns: int = 0, waited_ns: int = 0) -> None:
+        """A step of so many rows is on its way; one that ran alone took so long, and waited so long of that."""
+        self._took_ns += took_ns
+        self._waited_ns += waited_ns
         self._steps += 1
         self._seen += rows
         self._phase_rows += rows
@@ -104,7 +124,12 @@ class ThreadTrial:
 
     def look(self, now_ns: int) -> bool:
         """Whether steps go to threads from now on; all before are done."""
-        if self.phase is TrialPhase.RUNNING:
+        if self._by_waiting:
+            self._look_again(now_ns)
+        elif self.phase is TrialPhase.RUNNING and self.waits:
+            self._before, self._by_waiting, self.in_threads = self._cost(now_ns), True, True
+            self._begin(TrialPhase.RUNNING, now_ns, self._until_later(now_ns))
+        elif self.phase is TrialPhase.RUNNING:
             left = self._left_ns(now_ns)
             if self._has_tried:
                 left = min(left, now_ns - self._began_ns)
@@ -118,8 +143,16 @@ class ThreadTrial:
         else:
             if not self._is_better(self._cost(now_ns)):
                 self.in_threads = not self.in_threads
-            self._begin(TrialPhase.RUNNING, now_ns, (LATER - 1) * (now_ns - self._began_ns))
+            self._begin(TrialPhase.RUNNING, now_ns, self._until_later(now_ns))
         return self.in_threads
+
+    def _look_again(self, now_ns: int) -> None:
+        """Steps went to threads since functions waited: whether that has made them faster."""
+        self._by_waiting = self.in_threads = self._is_better(self._cost(now_ns))
+        self._begin(TrialPhase.RUNNING, now_ns, self._until_later(now_ns))
+
+    def _until_later(self, now_ns: int) -> int:
+        return (LATER - 1) * (now_ns - self._began_ns)
 
     def postpone(self, now_ns: int) -> None:
         """Nothing can be tried yet; asks again after a while."""
@@ -136,6 +169,7 @@ class ThreadTrial:
 
     def _begin(self, phase: TrialPhase, now_ns: int, length_ns: float) -> None:
         self.phase, self._phase_rows, self._phase_steps, self._spent_ns = phase, 0, 0, 0
+        self._took_ns = self._waited_ns = 0
         self._most_rows = math.inf
         if self.in_threads and phase is not TrialPhase.RUNNING:
             self._most_rows = ROWS_SHARE * length_ns / self._before

@@ -228,15 +228,15 @@ def host_of(
         one is None for one in (threads, options, policy, controller)
     )
     inputs_rows = rows_at_most(plan, inputs) if by_default else None
-    how = options or options_of(
-        threads, threading, policy, controller, period_s,
-        is_alone=True, is_small=inputs_rows is not None and _needs_one_thread(inputs_rows),
-    )  # fmt: skip
-    return FlowHost(plan, inputs, sinks, chunk_rows, how, inputs_rows=inputs_rows)
+    needs_one = inputs_rows is not None and _needs_one_thread(inputs_rows)
+    how = options or options_of(threads, threading, policy, controller, period_s, is_alone=True)
+    return FlowHost(
+        plan, inputs, sinks, chunk_rows, how, inputs_rows=inputs_rows, only_waiting=needs_one
+    )
 
 
 def _needs_one_thread(rows: float) -> bool:
-    """Whether the calling thread alone is done before others would have begun."""
+    """Whether the calling thread alone is done before others would have begun, unless functions wait."""
     return rows < SMALL or usable_processors() == 1
 
 

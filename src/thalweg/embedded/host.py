@@ -26,25 +26,30 @@ from thalweg.connectors import (
 from thalweg.connectors.contracts import Feed
 from thalweg.connectors.names import check_names
 from thalweg.elasticity import ThreadLevels
+from thalweg.elasticity.waiting import WAITING_THREADS
 from thalweg.embedded.dropped import tell_dropped
 from thalweg.embedded.feeding import Event, Feeding
 from thalweg.embedded.generators import generators
 from thalweg.embedded.lanes import refuse_unknown_lanes, tell_lanes
+from thalweg.embedded.measures import places_of, policy_of
 from thalweg.embedded.read_ahead import is_worth_a_thread, read_ahead
 from thalweg.embedded.result import Result as Result
 from thalweg.engine.build import Prepared, prepare
 from thalweg.engine.contract import CHUNK_ROWS, Engine, Leaving
-from thalweg.engine.hold_ups import sources_of
 from thalweg.engine.idle_clock import refuse_useless
 from thalweg.engine.machine import usable_processors
+from thalweg.engine.meter import Meter
 from thalweg.engine.port_room import PortRooms
 from thalweg.engine.serial import SerialEngine
 from thalweg.errors import BuildError
+from thalweg.flow.failures import reason_of
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Source
 from thalweg.plan.plan import Edge, Plan, make_plan
 from thalweg.scheduling.rounds import Policy
-from thalweg.stats import Change, LatencyHistogram, RunProgress
+from thalweg.slots import SlottedEngine
+from thalweg.snapshot import Snapshot
+from thalweg.stats import Change, LatencyHistogram
 from thalweg.workers.adaptive import AdaptiveEngine
 from thalweg.workers.elastic import ElasticThreads, elastic_of
 from thalweg.workers.engine import HeldUp, ParallelEngine
@@ -74,25 +79,25 @@ def options_of(
     period_s: float = 10.0,
     *,
     is_alone: bool = False,
-    is_small: bool = False,
 ) -> Options | None:
     """How the run goes; None: in the thread that brings the rows.
 
     Args:
-        is_alone: one flow, which goes so, too, where only one worker would run it.
-        is_small: there is so little to do that it goes so unless something else is asked for.
+        is_alone: one flow, which goes so, too, where one worker is asked for.
     """
     if threading not in ("manual", "dedicated", "dynamic"):
         raise BuildError(
             f"threading: expected 'manual', 'dedicated' or 'dynamic', got {threading!r}"
         )
     require_seconds("", above=True, period_s=period_s)
+    is_auto = threads is None
     if threads == "auto":
         if threading != "dynamic":
             raise BuildError(
                 f"threads: 'auto' finds their number, and threading {threading!r} leaves nothing to change"
             )
         threads, controller = usable_processors(), controller or ThreadLevels()
+        is_auto = True
     if threads is not None:
         require_count("threads", threads)
         _warn_of_threads(int(threads), threading)
@@ -105,14 +110,18 @@ def options_of(
     if threading == "manual":
         return None
     count = usable_processors() if threads is None else int(threads)
+    # Who names a number gets no more; else as many as wait in functions may be there besides.
+    waiting = WAITING_THREADS if is_auto else None
     if threading == "dedicated":
         return Options(threads=count, threading="dedicated")
     if controller is not None:
-        return Options(threads=count, policy=policy, controller=controller, period_s=period_s)
+        return Options(
+            threads=count, waiting_threads=waiting, policy=policy, controller=controller, period_s=period_s
+        )  # fmt: skip
     # One worker would gain nothing over the thread that brings the rows.
-    if policy is None and ((threads is None and is_small) or (count == 1 and is_alone)):
+    if policy is None and threads is not None and count == 1 and is_alone:
         return None
-    return Options(threads=count, policy=policy)
+    return Options(threads=count, waiting_threads=waiting, policy=policy)
 
 
 def _warn_of_threads(threads: int, threading: str) -> None:
@@ -154,7 +163,8 @@ class FlowHost:
         engine_of: makes another engine than ``how`` says, with so many rows a step.
         changes: grows by what that engine changes.
         inputs_rows: where nobody has asked for threads, about how many rows come in all: then they must pay. Where
-            Python runs an operator they never do: the interpreter's lock lets one at a time run.
+            Python runs an operator they do only if it waits: the interpreter's lock lets one at a time run.
+        only_waiting: nor do they else, as there is little to do.
     """
 
     def __init__(
@@ -171,6 +181,7 @@ class FlowHost:
         engine_of: Callable[[Prepared, int], Engine] | None = None,
         changes: Sequence[Change] = (),
         inputs_rows: float | None = None,
+        only_waiting: bool = False,
     ) -> None:
         self.plan = plan
         self._changes = changes
@@ -186,19 +197,20 @@ class FlowHost:
         self._latency = {sink.name: LatencyHistogram() for sink in plan.sinks}
         self._elastic, self._owns_elastic = elastic, False
         prepared = prepare(plan)
+        self._feeding: Feeding | None = None
+        #: what it came to, once it has ended
+        self._final: Snapshot | None = None
+        self._is_stopped = False
         self.engine: Engine
-        try:
-            if how is None:
-                self.engine = (engine_of or _serial)(prepared, chunk_rows or CHUNK_ROWS)
-            else:
-                self.engine = self._parallel(
-                    prepared, chunk_rows, how, inputs_rows,
-                    workers=workers, priority_class=priority_class,
-                )  # fmt: skip
-        except HeldUp:
-            self.engine = _serial(prepared, chunk_rows or CHUNK_ROWS)
-            self._rows = _source_rows(chunk_rows, None)
+        if how is None:
+            self.engine = (engine_of or _serial)(prepared, chunk_rows or CHUNK_ROWS)
+        else:
+            self.engine = self._parallel(
+                prepared, chunk_rows, how, inputs_rows, only_waiting=only_waiting,
+                workers=workers, priority_class=priority_class,
+            )  # fmt: skip
         tell_lanes(self.engine, inputs)
+        self._meter = Meter(prepared, self.engine)
 
     def _parallel(
         self,
@@ -207,6 +219,7 @@ class FlowHost:
         how: Options,
         rows: float | None,
         *,
+        only_waiting: bool,
         workers: Workers | None,
         priority_class: int,
     ) -> ParallelEngine:
@@ -218,14 +231,23 @@ class FlowHost:
             "priority_class": priority_class,
             "by_batches": any(isinstance(one, BatchSink) for one in self._sinks.values()),
         }  # fmt: skip
-        if rows is not None and not any(one.live for one in self._sources.values()):
-            self._rows = _source_rows(chunk_rows, None)
-            return AdaptiveEngine(prepared, rows=rows, **given)
-        engine = ParallelEngine(prepared, workers=workers, only_if_free=rows is not None, **given)
+        if rows is None:
+            engine = ParallelEngine(prepared, workers=workers, **given)
+        elif only_waiting or not any(one.live for one in self._sources.values()):
+            return self._adaptive(prepared, rows, only_waiting=only_waiting, **given)
+        else:
+            try:
+                engine = ParallelEngine(prepared, only_if_free=True, **given)
+            except HeldUp:
+                return self._adaptive(prepared, rows, only_waiting=True, **given)
         if workers is None:
             self._elastic = elastic_of(engine.workers, engine.options)
             self._owns_elastic = self._elastic is not None
         return engine
+
+    def _adaptive(self, prepared: Prepared, rows: float, **given: Any) -> AdaptiveEngine:
+        self._rows = _source_rows(given["chunk_rows"], None)
+        return AdaptiveEngine(prepared, rows=rows, **given)
 
     def run(self, stop: Event) -> Result:
         """Runs it until the inputs end, or ``stop`` is set; closes all that it has opened.
@@ -234,7 +256,8 @@ class FlowHost:
             Exception: what a source, an operator or a sink raised.
         """
         self._began = self._entered = time.monotonic_ns()
-        with contextlib.ExitStack() as stack:
+        self._meter.begin()
+        with contextlib.ExitStack() as stack, self._ended():
             # Again below, ahead of sinks: here for where opening fails.
             stack.callback(self.engine.stop)
             for given in self._sources.values():
@@ -252,7 +275,19 @@ class FlowHost:
             stack.callback(stop.set)
             self._read(feeds, stop)
             tell_dropped(self.plan, self.engine.counts)
-            return _result(self.plan, self.engine, self._sinks, self.progress())
+            self._final = self._snapshot("ended")
+            return _result(self.plan, self.engine, self._sinks, self._final)
+
+    @contextlib.contextmanager
+    def _ended(self) -> Iterator[None]:
+        """Where it fails or is stopped, what it came to is kept."""
+        try:
+            yield
+        except BaseException as error:
+            with contextlib.suppress(Exception):  # which would hide why it failed
+                why = "" if self._is_stopped else reason_of(error)
+                self._final = self._snapshot("stopped" if self._is_stopped else "failed", why)
+            raise
 
     def _feed(self, source: Source, stop: Event) -> Feed:
         given = self._sources[source.name]
@@ -263,6 +298,7 @@ class FlowHost:
 
     def halt(self) -> None:
         """What is on its way in other threads is dropped; waits for nothing."""
+        self._is_stopped = True
         if self.engine.beside is not None:
             self.engine.beside.halt()
         self.engine.give_up()
@@ -279,7 +315,8 @@ class FlowHost:
         for node in self.plan.nodes:
             engine.setting.count(node.label)  # also those that no row will reach
         if engine.beside is not None or any(one.live for one in sources.values()):
-            Feeding(engine, sources, feeds, stop, self._write).run()
+            self._feeding = Feeding(engine, sources, feeds, stop, self._write)
+            self._feeding.run()
         else:
             PortRooms(engine.coroutines, self.plan, dict.fromkeys(feeds, False))
             for name, feed in feeds.items():
@@ -302,27 +339,41 @@ class FlowHost:
         self._sinks[name].write(chunk)
         self._latency[name].add(time.monotonic_ns() - entered_ns, len(chunk))
 
-    def progress(self) -> RunProgress:
-        """How the run goes."""
-        seconds = (time.monotonic_ns() - self._began) * 1e-9
-        rows = sum(self.engine.counts.get(s.name, {}).get("in", 0) for s in self.plan.sources)
+    def progress(self) -> Snapshot:
+        """How the run goes, or went."""
+        return self._final or self._snapshot("running")
+
+    def look(self) -> None:
+        """Looks what is back-pressured; as often as one likes."""
+        if self._final is None:
+            self._meter.look()
+
+    def _snapshot(self, status: str, error: str = "") -> Snapshot:
+        beside, elastic = self.engine.beside, self._elastic
         latency = {name: one.latency() for name, one in self._latency.items()}
-        return RunProgress(
-            rows_in=rows,
-            seconds=seconds,
-            rows_per_s=rows / max(seconds, 1e-9),
-            latency={name: one for name, one in latency.items() if one is not None},
-            operators=self.engine.operators(),
-            threads=1 if self.engine.beside is None else self.engine.beside.threads,
-            changes=tuple(self._changes if self._elastic is None else self._elastic.changes),
-            stuck=self._elastic.stuck if self._elastic is not None else (),
-            sources=sources_of(self.engine, self.engine.counts),
+        known = {name: one for name, one in latency.items() if one is not None}
+        idle = () if self._feeding is None else tuple(self._feeding.idle())
+        measured = self._meter.measured(
+            latency=known, idle=idle, inputs=places_of(self._sources), ended=status != "running"
+        )
+        return measured.snapshot(
+            flow=self.plan.flow,
+            host="slots" if isinstance(self.engine, SlottedEngine) else "process",
+            status=status,
+            error=error,
+            at_s=time.time(),
+            seconds=(time.monotonic_ns() - self._began) * 1e-9,
+            latency=known,
+            idle=idle,
+            threads=1 if beside is None else beside.threads,
+            slots=self.engine.table.slots if isinstance(self.engine, SlottedEngine) else 1,
+            changes=tuple(self._changes if elastic is None else elastic.changes),
+            stuck=elastic.stuck if elastic is not None else (),
+            policy=policy_of(self.engine),
         )
 
 
-def _result(
-    plan: Plan, engine: Engine, sinks: Mapping[str, RowSink], progress: RunProgress
-) -> Result:
+def _result(plan: Plan, engine: Engine, sinks: Mapping[str, RowSink], progress: Snapshot) -> Result:
     kept = {name: sink.chunks for name, sink in sinks.items() if isinstance(sink, CollectSink)}
     tables = {
         sink.name: pa.Table.from_batches(

@@ -13,7 +13,7 @@ from thalweg.checks import require_count
 from thalweg.columns.chunks import Chunk
 from thalweg.errors import BuildError
 from thalweg.flow.failures import shorten
-from thalweg.stats import RunProgress
+from thalweg.snapshot import Snapshot
 
 #: Sinks that a result shows of itself.
 _SHOWN: Final = 10
@@ -30,7 +30,7 @@ class Result:
 
     sinks: dict[str, pa.Table]
     counts: dict[str, dict[str, int]]
-    progress: RunProgress
+    progress: Snapshot
     _chunks: dict[str, list[Chunk]]
 
     def rows(self, sink: str) -> list[Any]:

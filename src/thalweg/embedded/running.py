@@ -27,15 +27,21 @@ from thalweg.embedded.durable import (
 from thalweg.embedded.feeding import Event
 from thalweg.embedded.host import FlowHost, Result, options_of, required_plan
 from thalweg.engine.background import Background
+from thalweg.engine.observer import Observer
 from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow.failures import reason_of, told_once
 from thalweg.flow.flow import Flow
+from thalweg.metrics import MetricsServer, serve_metrics
 from thalweg.scheduling.rounds import Policy
-from thalweg.stats import RunProgress
+from thalweg.snapshot import Snapshot
+from thalweg.snapshot.shown import text_of
 from thalweg.workers.elastic import elastic_of
 from thalweg.workers.memory.reserve import Reserve
 from thalweg.workers.options import Options
 from thalweg.workers.threads import Workers
+
+#: Lines of what prints.
+_LINES = 20
 
 
 class FlowRun:
@@ -83,9 +89,17 @@ class FlowRun:
         """Why it failed, if it has; the other flows go on."""
         return None if self._is_stopped else self._background.error
 
-    def progress(self) -> RunProgress:
-        """How it goes: rows, latency by sink, what each operator does."""
+    def progress(self) -> Snapshot:
+        """What it does, or did, as every host says it: docs/snapshot.md."""
         return self._host.progress()
+
+    def __str__(self) -> str:
+        """What it does, as ``thalweg top`` shows it, in at most 20 lines."""
+        return text_of(self.progress())
+
+    def look(self) -> None:
+        """Looks what is back-pressured, for the next :meth:`progress`."""
+        self._host.look()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Waits until it has ended, for so long at most; whether it has."""
@@ -134,13 +148,25 @@ class Running:
     As a context manager it stops everything at the end of the block: wait for results inside.
     """
 
-    def __init__(self, options: Options, reserve: Reserve | None = None) -> None:
+    def __init__(
+        self,
+        options: Options,
+        reserve: Reserve | None = None,
+        metrics: str | int | None = None,
+    ) -> None:
+        #: answers scrapes; None without metrics=
+        self.metrics: MetricsServer | None = None
+        self._observer: Observer | None = None
         self._options = options
         self._workers = Workers(options, reserve=reserve)
         self._elastic = elastic_of(self._workers, options)
         self._has_begun = False
         self._flows: dict[str, FlowRun] = {}
         self._is_stopped = False
+        if metrics is not None:
+            self.metrics = serve_metrics(metrics, lambda: self.progress().values())
+            self._observer = Observer(lambda: [run for run in self._runs if run.is_active])
+            self._observer.start()
 
     def add(
         self,
@@ -236,6 +262,14 @@ class Running:
         return MappingProxyType(self._flows)
 
     @property
+    def _runs(self) -> list[FlowRun]:
+        return list(self._flows.values())
+
+    def progress(self) -> dict[str, Snapshot]:
+        """What each flow does, or did, by name."""
+        return {run.name: run.progress() for run in self._runs}
+
+    @property
     def policy(self) -> Policy | None:
         """Who runs next; may be replaced while flows run.
 
@@ -265,6 +299,19 @@ class Running:
         if self._elastic is not None and self._has_begun:
             self._elastic.stop()
         self._workers.stop()
+        if self._observer is not None:
+            self._observer.stop()
+        if self.metrics is not None:
+            self.metrics.close()
+
+    def __str__(self) -> str:
+        """What its flows do, as ``thalweg top`` shows it, in at most 20 lines."""
+        runs = self._runs
+        lines = [repr(self), *(line for run in runs for line in str(run).splitlines())]
+        over = len(lines) - _LINES
+        return "\n".join(
+            lines if over <= 0 else [*lines[: _LINES - 1], f"… {over + 1:,} more lines"]
+        )
 
     def __repr__(self) -> str:
         active = sum(run.is_active for run in self._flows.values())
@@ -292,6 +339,7 @@ def start(
     period_s: float = 10.0,
     options: Options | None = None,
     reserve: Reserve | None = None,
+    metrics: str | int | None = None,
 ) -> Running:
     """Starts threads that several flows share; flows are added to the result, and may end before others.
 
@@ -304,9 +352,12 @@ def start(
         period_s: after so long the controller is asked again, seconds.
         options: all that there is to say about a run in many threads, instead of the above.
         reserve: room for the flows that are there at once, where the default is too little.
+        metrics: an address such as ``"127.0.0.1:9464"`` at which ``/metrics`` answers in Prometheus' text form as long
+            as this runs (docs/metrics.md); a port alone is of this machine only.
 
     Raises:
         BuildError: something does not fit.
+        EnvironmentProblem: the address is not free, or prometheus-client is not installed.
     """
     if options is not None:
         require_instance("start", Options, "Options", options=options)
@@ -315,4 +366,4 @@ def start(
     how = options or options_of(threads, threading, policy, controller, period_s)
     if how is None:
         raise BuildError("threading='manual' runs one flow; use tw.run")
-    return Running(how, reserve)
+    return Running(how, reserve, metrics)

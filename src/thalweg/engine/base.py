@@ -77,6 +77,8 @@ class UnitsEngine(abc.ABC):
         self.moment = Moment({})
         #: what was decided since rows came to lanes that were idle; a host that logs decisions takes them out
         self.woken: list[IdleDecision] = []
+        #: operators that Python runs though the compiler was to, by index, and why
+        self.fallen = self._builder.fallen
 
     # -- state --------------------------------------------------------------------------------------------
 
@@ -238,6 +240,18 @@ class UnitsEngine(abc.ABC):
     @abc.abstractmethod
     def settle(self) -> Iterator[Leaving]:
         """See :meth:`thalweg.engine.contract.Engine.settle`."""
+
+    def totals(self) -> Counts:
+        """See :meth:`thalweg.engine.contract.Engine.totals`."""
+        return {name: dict(its) for name, its in list(self.counts.items())}
+
+    def held_tables(self) -> dict[str, list[Any]]:
+        """See :meth:`thalweg.engine.contract.Engine.held_tables`."""
+        return {name: list(unit.tables.values()) for name, unit in self.keyed.items()}
+
+    def pressed(self) -> Sequence[str] | None:
+        """See :meth:`thalweg.engine.contract.Engine.pressed`."""
+        return None
 
     def edge_columns(self, ref: Ref, edge: Edge) -> tuple[str, ...]:
         """The order columns of a stream as one of its readers sees it."""

@@ -30,10 +30,11 @@ from thalweg.compiler import (
 )
 from thalweg.engine.interpreted import InterpretedChain, InterpretedKey
 from thalweg.engine.interpreted_keyed import InterpretedKeyed
+from thalweg.engine.joins.asof import ColumnAsof
 from thalweg.engine.joins.operator import ColumnJoin
 from thalweg.errors import BuildError, CompileRefused
 from thalweg.flow.operators.functions import Function
-from thalweg.flow.operators.join_nodes import Join
+from thalweg.flow.operators.join_nodes import Join, NextRow
 from thalweg.flow.operators.nodes import Keyed, Node, Stateless
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import Plan, Unit, stream_schema
@@ -66,6 +67,8 @@ class Prepared:
 
     plan: Plan
     sources: Sources
+    #: by node with functions, whether it compiles
+    verdicts: Mapping[int, Verdict] = dataclasses.field(default_factory=dict)
 
 
 def prepare(plan: Plan) -> Prepared:
@@ -83,7 +86,8 @@ def prepare(plan: Plan) -> Prepared:
             node = _with_frozen(node, role, function)
         nodes.append(node)
     prepared = Prepared(dataclasses.replace(plan, nodes=tuple(nodes)), sources)
-    for index, verdict in verdicts(prepared).items():
+    prepared = dataclasses.replace(prepared, verdicts=verdicts(prepared))
+    for index, verdict in prepared.verdicts.items():
         node = prepared.plan.node(index)
         if not verdict.compiled and getattr(node, "compile", "") == "require":
             raise _refused(node, functions_of(node)[0][1], verdict.reason)
@@ -181,6 +185,8 @@ class Builder:
         self._sources = prepared.sources
         #: by node, what makes the pieces of a keyed operator
         self._makers: dict[int, Callable[[], KeyedOperator]] = {}
+        #: by node, why Python runs it though the checks let it through
+        self.fallen: dict[int, str] = {}
 
     # -- stateless ----------------------------------------------------------------------------------------
 
@@ -221,6 +227,7 @@ class Builder:
                 half = len(nodes) // 2
                 return [*self._compiled(nodes[:half]), *self._compiled(nodes[half:])]
             _fall_back(nodes[0], nodes[0].function, refusal)
+            self.fallen[nodes[0].index] = refusal.reason
             return [(nodes, InterpretedChain(nodes))]
         return [(nodes, made)]
 
@@ -277,6 +284,8 @@ class Builder:
     def _keyed_maker(self, node: Keyed) -> Callable[[], KeyedOperator]:
         if isinstance(node, Join):
             pairs = self.pairs(node)
+            if isinstance(node, NextRow):
+                return lambda: ColumnAsof(node, pairs)
             return lambda: ColumnJoin(node, pairs)
         if not self.keyed_verdict(node).compiled:
             return lambda: InterpretedKeyed(node)
@@ -286,6 +295,7 @@ class Builder:
             )
         except NotCompilable as refusal:
             _fall_back(node, node.process, refusal)
+            self.fallen[node.index] = refusal.reason
             return lambda: InterpretedKeyed(node)
 
     def keyed_verdict(self, node: Keyed) -> Verdict:
@@ -311,6 +321,7 @@ class Builder:
             node.record,
             self._sources.get((node.index, "process")),
             self._sources.get((node.index, "on_timer")),
+            told=node.process,
         )
 
     def key(self, node: Keyed) -> KeyFunction | None:

@@ -8,7 +8,7 @@ which one it has. What only some can do stands behind a property that is None fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.coroutines.unit import CoroutineUnit
@@ -57,6 +57,7 @@ class Engine(Protocol):
         moment: what the last step said about time.
         ingresses: the gates of its sources by time domain.
         woken: what was decided since rows came to lanes that were idle; a host that logs decisions takes them out.
+        fallen: by node, why Python runs it though the compiler was to.
     """
 
     plan: Plan
@@ -67,6 +68,7 @@ class Engine(Protocol):
     moment: Moment
     ingresses: dict[int, Ingress]
     woken: list[IdleDecision]
+    fallen: dict[int, str]
 
     @property
     def beside(self) -> Beside | None:
@@ -145,6 +147,15 @@ class Engine(Protocol):
 
     def give_up(self) -> None:
         """Operators wait for nobody outside any more: a step that waits for calls fails. Waits for nothing."""
+
+    def totals(self) -> Counts:
+        """The counts of now, also of what has not been added to ``counts`` yet; from any thread."""
+
+    def held_tables(self) -> Mapping[str, Sequence[Any]]:
+        """By operator with state the tables that it has now. From any thread."""
+
+    def pressed(self) -> Sequence[str] | None:
+        """The operators that wait for room behind them now; None where none ever does. From any thread."""
 
     def stop(self) -> None:
         """Ends what runs on its own, leaves what operators have opened, and drops what is on its way."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any, Final, NamedTuple
 
 from thalweg.engine.contract import Engine
 from thalweg.engine.ingress import Gate
-from thalweg.stats import SourceProgress
-from thalweg.times import BEFORE_ALL, NEVER
 
 _LOG: Final = logging.getLogger("thalweg")
 #: After so long a source or lane that holds back rows is named, seconds.
@@ -71,27 +69,3 @@ class HoldUps:
 
 def _has_lanes(gate: Gate) -> bool:
     return getattr(gate.node, "lane", None) is not None
-
-
-def sources_of(engine: Engine, counts: Mapping[str, Mapping[str, int]]) -> list[SourceProgress]:
-    """How time stands at each source with event time."""
-    found = []
-    for source in engine.plan.sources:
-        if not source.sorts:
-            continue
-        ingress = engine.ingresses[engine.plan.domains[source.index - 1]]
-        gate = ingress.gates[source.index]
-        watermark = gate.watermark
-        is_last = not (gate.closed or gate.is_idle) and watermark == ingress.watermark
-        found.append(
-            SourceProgress(
-                name=source.name,
-                watermark=None if watermark in (BEFORE_ALL, NEVER) else watermark,
-                is_idle=gate.is_idle,
-                idle_lanes=tuple(gate.idle) if source.lane is not None else (),
-                pauses=counts.get(source.name, {}).get("idle", 0),
-                holds=is_last,
-                slowest_lane=gate.slowest if is_last and source.lane is not None else None,
-            )
-        )
-    return found

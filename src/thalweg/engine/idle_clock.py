@@ -19,6 +19,9 @@ from thalweg.times import BEFORE_ALL, EXTREME
 
 #: Where all sources are idle, time goes on in steps of a quarter of ``idle=``, seconds: at least and at most so long.
 _STEP_S: Final = (0.05, 1.0)
+#: But in steps of a share of the silence so far, one in so many, where that is longer: a silence of a day is not a
+#: thousand steps of which each may be a batch.
+_SILENCE_SHARE: Final = 16
 
 
 @dataclasses.dataclass(slots=True)
@@ -36,9 +39,13 @@ class IdleClock:
         plan: the flow's.
         live: the sources whose rows come as they come; others are never idle.
         now_s: when the run begins, by any clock that only goes on; before that nobody has looked.
+        least_step_s: of time where all are idle, seconds.
     """
 
-    def __init__(self, plan: Plan, live: Collection[str], now_s: float) -> None:
+    def __init__(
+        self, plan: Plan, live: Collection[str], now_s: float, *, least_step_s: float = _STEP_S[0]
+    ) -> None:
+        self._least_step_s = least_step_s
         self._plan = plan
         self._sources = [s for s in plan.sources if s.idle is not None and s.name in live]
         self._began_s = now_s
@@ -58,7 +65,7 @@ class IdleClock:
     @property
     def step_s(self) -> float:
         """How often it is worth asking, seconds."""
-        return min((_step_s(source) for source in self._sources), default=_STEP_S[1])
+        return min((self._step_s(source) for source in self._sources), default=_STEP_S[1])
 
     def came(self, gate: Gate, now_s: float) -> None:
         """Rows have come to the lanes that the gate has noted, which it forgets."""
@@ -69,7 +76,7 @@ class IdleClock:
     def looked(self, source: str, now_s: float) -> None:
         """There is nothing more to read of a source now."""
         if source in self._looked_s:
-            self._looked_s[source] = now_s
+            self._looked_s[source] = max(now_s, self._looked_s[source])
 
     def decide(self, gates: Mapping[str, Gate]) -> list[IdleDecision]:
         """What follows from the silence so far, to be taken in this order."""
@@ -113,7 +120,11 @@ class IdleClock:
         clocked = [one for one in lanes if one[0].is_clocked]
         if domain not in self._stepped_s:
             self._stepped_s[domain] = now_s
-        if not clocked or now_s - self._stepped_s[domain] < min(_step_s(s) for s, _ in clocked):
+        if not clocked:
+            return
+        step_s = min(self._step_s(source) for source, _ in clocked)
+        silent_s = min(self._silent_us(s, gates[s.name], lane) for s, lane in clocked) * 1e-6
+        if now_s - self._stepped_s[domain] < max(step_s, silent_s / _SILENCE_SHARE):
             return
         self._stepped_s[domain] = now_s
         made = [self._decision(s, gates[s.name], lane) for s, lane in clocked]
@@ -137,6 +148,9 @@ class IdleClock:
         since_s = self._of(source, gate, lane).since_s
         return round((self._looked_s[source.name] - since_s) * 1e6)
 
+    def _step_s(self, source: Source) -> float:
+        return max(min((source.idle or 0) / 4e6, _STEP_S[1]), self._least_step_s)
+
     def _of(self, source: Source, gate: Gate, lane: Any) -> LaneSilence:
         """Of a lane without rows in this run: silent since its beginning, from where the state has it."""
         known = self._silence.get((source.name, lane))
@@ -144,11 +158,6 @@ class IdleClock:
             base = max(gate.lanes.get(lane, BEFORE_ALL), gate.idle.get(lane, BEFORE_ALL))
             known = self._silence[source.name, lane] = LaneSilence(self._began_s, base)
         return known
-
-
-def _step_s(source: Source) -> float:
-    least, most = _STEP_S
-    return min(max((source.idle or 0) / 4e6, least), most)
 
 
 def _lanes_of(source: Source, gate: Gate) -> tuple[Any, ...]:

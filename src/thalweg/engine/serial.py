@@ -8,6 +8,7 @@ A host that runs several slots gives each engine one stage of the plan and carri
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -34,6 +35,11 @@ class SerialEngine(UnitsEngine):
     The streams that leave come back by edge.
     """
 
+    @functools.cached_property
+    def busy(self) -> dict[int, tuple[int, int]]:
+        """By a unit's first node the time that it took, ns, and for how many rows, since the engine was made."""
+        return {}
+
     @property
     def beside(self) -> None:
         """Nothing: all is done in the caller's thread."""
@@ -51,27 +57,36 @@ class SerialEngine(UnitsEngine):
         streams, arriving = dict(given), arriving or {}
         moment = Moment(dict(watermarks), ending, round)
         self.moment = moment
-        for runner, inputs_of, always in self._runners:
+        for node, runner, inputs_of, always in self._runners:
             if not always and not any(
                 ref in streams or edge in arriving for ref, edge in inputs_of
             ):
                 continue
             inputs = [self._input(streams, arriving, ref, edge) for ref, edge in inputs_of]
             if always or any(map(len, inputs)):
+                began = time.perf_counter_ns()
                 streams.update(runner.run(inputs, moment))
+                ns, rows = self.busy.get(node, (0, 0))
+                ns += time.perf_counter_ns() - began
+                self.busy[node] = ns, rows + sum(map(len, inputs))
         return self._leaving(streams)
 
     @functools.cached_property
-    def _runners(self) -> list[tuple[Any, list[tuple[Ref, Edge]], bool]]:
-        """The units with what they read, and whether they run without rows; without sources and sinks."""
+    def _runners(self) -> list[tuple[int, Any, list[tuple[Ref, Edge]], bool]]:
+        """Units by their first node, with what they read and whether they run without rows; no sources and sinks."""
         return [
-            (runner, list(self.plan.inputs_of(unit.nodes)), works_without_rows(self.plan, unit))
+            (
+                unit.nodes[0],
+                runner,
+                list(self.plan.inputs_of(unit.nodes)),
+                works_without_rows(self.plan, unit),
+            )
             for unit, runner in self.units
             if not isinstance(self.plan.node(unit.nodes[0]), (Sink, Source))
         ]
 
     def operators(self) -> list[OperatorProgress]:
-        """What each operator has done; nobody measures the time of a serial run's operators."""
+        """What each operator has done; the first one of a fused chain has the time of all."""
         found = []
         for unit, runner in self.units:
             for node in map(self.plan.node, unit.nodes):
@@ -79,6 +94,7 @@ class SerialEngine(UnitsEngine):
                     continue
                 counts = self.counts.get(node.name, {})
                 rows_in, rows_out = counts.get("in", 0), counts.get("out", 0)
+                ns, timed = self.busy.get(node.index, (0, 0))
                 found.append(
                     OperatorProgress(
                         name=node.name,
@@ -87,6 +103,8 @@ class SerialEngine(UnitsEngine):
                         rows_out=rows_out,
                         late=counts.get("late", 0),
                         rejected=counts.get("rejected", 0),
+                        busy_ns=ns if node.index == unit.nodes[0] else None,
+                        cost_ns=ns / timed if timed else None,
                         selectivity=rows_out / rows_in if rows_in else 1.0,
                         queue_rows=self._waiting_at(node),
                     )

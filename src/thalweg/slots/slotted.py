@@ -19,7 +19,7 @@ from thalweg.columns.keys import KeySpec
 from thalweg.engine.build import Prepared
 from thalweg.engine.contract import CHUNK_ROWS, Leaving
 from thalweg.engine.serial import SerialEngine
-from thalweg.engine.units import Given, Moment
+from thalweg.engine.units import Counts, Given, Moment
 from thalweg.errors import BuildError
 from thalweg.locality import KeySummary, RoutingTable, Statistics, keyed_operators, moves_between
 from thalweg.locality.counting.recent import RecentCounts
@@ -236,19 +236,50 @@ class SlottedEngine(SerialEngine):
                 found.setdefault(edge, []).append(chunk)
 
     def operators(self) -> list[OperatorProgress]:
-        """What each operator has done in all slots, as of the last time that nothing was on its way."""
-        found = super().operators()
+        """What each operator has done in all slots."""
+        found, totals = super().operators(), self.totals()
         for stage in range(1, self.plan.depth):
             for one in self.places[Instance(stage, 0)].engine.operators():
-                counts = self.counts.get(one.name, {})
+                counts = totals.get(one.name, {})
                 rows_in, rows_out = counts.get("in", 0), counts.get("out", 0)
+                ns, timed = self._busy_of(stage, one.name)
                 found.append(
                     dataclasses.replace(
-                        one, rows_in=rows_in, rows_out=rows_out, late=counts.get("late", 0),
+                        one, busy_ns=None if one.busy_ns is None else ns, cost_ns=ns / timed if timed else None,
+                        rows_in=rows_in, rows_out=rows_out, late=counts.get("late", 0),
                         rejected=counts.get("rejected", 0),
                         selectivity=rows_out / rows_in if rows_in else 1.0,
                     )
                 )  # fmt: skip
+        return found
+
+    def _busy_of(self, stage: int, name: str) -> tuple[int, int]:
+        """Time in an operator in all slots, ns, and for how many rows."""
+        mine = (one.engine for place, one in list(self.places.items()) if place.stage == stage)
+        found = [
+            busy
+            for engine in mine
+            for node, busy in list(engine.busy.items())
+            if self.plan.node(node).name == name
+        ]
+        return sum(ns for ns, _ in found), sum(rows for _, rows in found)
+
+    def held_tables(self) -> dict[str, list[Any]]:
+        """Those of all slots."""
+        found = super().held_tables()
+        for place in list(self.places.values()):
+            for name, tables in place.engine.held_tables().items():
+                found.setdefault(name, []).extend(tables)
+        return found
+
+    def totals(self) -> Counts:
+        """The counts of all slots, also of steps that are on their way."""
+        found = super().totals()
+        for place in list(self.places.values()):
+            for name, counts in place.engine.totals().items():
+                its = found.setdefault(name, {})
+                for what, number in counts.items():
+                    its[what] = its.get(what, 0) + number
         return found
 
     def stop(self) -> None:

@@ -21,9 +21,11 @@ from thalweg.checks import (
     shown,
 )
 from thalweg.connectors.logs import Log
+from thalweg.engine.idle_clock import refuse_useless
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.plan.plan import Plan, make_plan
+from thalweg.spark.cluster.placement import cores_of_task
 from thalweg.spark.elastic import Adaptation, Elastic, elastic
 from thalweg.spark.reading import inputs as io
 from thalweg.times import duration
@@ -99,11 +101,6 @@ def refuse_elastic_with_table(slots: Any, locality: Any) -> None:
         )
 
 
-def cores_of_task(spark: SparkSession) -> int:
-    """The cores that Spark gives a task."""
-    return int(spark.conf.get("spark.task.cpus", "1") or "1")
-
-
 def threads_of(spark: SparkSession, threads: int | None) -> int:
     """The threads of a slot: what was asked for, else the cores that Spark gives a task.
 
@@ -171,6 +168,7 @@ def check(plan: Plan, inputs: Mapping[str, Any], sinks: Mapping[str, Any], end: 
     from thalweg.connectors.names import check_names
 
     io.refuse_embedded_only(plan)
+    refuse_useless(plan)
     check_names(plan, inputs)
     if not isinstance(sinks, Mapping):
         raise BuildError(

@@ -37,13 +37,14 @@ from thalweg.spark.batch_thread import query_here
 from thalweg.spark.checkpoint.store import Store
 from thalweg.spark.cluster.exchanges import Exchange, exchanges, exchanges_here, tagged
 from thalweg.spark.cluster.one_machine import OneMachine
-from thalweg.spark.cluster.placement import SlotPlacement, is_one_process
+from thalweg.spark.cluster.placement import SlotPlacement, cores_of_task, is_one_process
 from thalweg.spark.elastic import Adaptation, BatchChange
 from thalweg.spark.failures import write_failed
+from thalweg.spark.idle import IdleSources
 from thalweg.spark.keys.locality import Asked, KeyRouting, Routed, followed
 from thalweg.spark.keys.locality_progress import locality_progress, table_changes
 from thalweg.spark.keys.pairs import read_pairs
-from thalweg.spark.progress import RECENT, batch_progress, sum_counts
+from thalweg.spark.progress import RECENT, batch_progress, parts_of, sum_counts
 from thalweg.spark.reading import inputs as io
 from thalweg.spark.reading.planned_files import FileInputs
 from thalweg.spark.tasks.mailboxes import WORKS
@@ -83,6 +84,8 @@ class BatchRunner:
         chunk_rows: int,
         locality: Asked = "off",
         drop: Sequence[str] = (),
+        *,
+        follows: bool = True,
     ) -> None:
         import_names(spark)
         self._drop = drop
@@ -96,6 +99,8 @@ class BatchRunner:
         self.sinks = sinks_of(sinks)
         self._targets = TargetWrites(write_failed)
         self.progress: collections.deque[dict[str, Any]] = collections.deque(maxlen=RECENT)
+        #: rows of the sources in all batches of this process
+        self.rows_in = 0
         self.finished = False
         self._chunk_rows = chunk_rows
         self._options = io.input_options(inputs)
@@ -110,8 +115,15 @@ class BatchRunner:
         self._one_machine = OneMachine(spark, can_pass=WORKS)
         self._placement = SlotPlacement(spark, zlib.crc32(plan.flow.encode()))
         self._routing: KeyRouting | None = None
+        #: what is decided of silent sources; None where there are none that live on
+        self.idle: IdleSources | None = None
         if store is not None:
             self._open(store, locality)
+            if follows and any(source.idle is not None for source in plan.sources):
+                wake = functools.partial(store.command, command="look")
+                live = io.live_inputs(inputs)
+                self.idle = IdleSources(plan, live, store.fs, store.root, wake)
+                self.idle.resume(store.newest_of_spark())
 
     def require_slots(self, slots: int) -> None:
         """Refuses a number of slots that the query cannot have.
@@ -165,7 +177,9 @@ class BatchRunner:
         query = query_here(self.spark)
         found = CheckpointHistory() if self.store is None else self.store.history(batch, query)
         previous = found.before
+        parts = {"began": started}
         job, routed = self._planned(frame, batch, previous, ends=ends)
+        parts["planned"] = time.perf_counter()
         places = self._placement.next_batch(job.slots)
         with self._one_machine.mailboxes(job.slots) as folder, tagged(self.spark, job.attempt):
             result = self.lowered(frame, dataclasses.replace(job, mailboxes=folder), places)
@@ -175,9 +189,13 @@ class BatchRunner:
                 if self.store is not None:
                     self._files.require_planned(self.store.spark, batch, told.reports)
                     self.store.require_alone(found, batch)
+                parts["ran"] = time.perf_counter()
                 run = query or f"{self.plan.flow}-{self._fingerprint}-{job.attempt}"
                 write(self.plan, self.sinks, result, told, Writing(batch, run, self._targets))
+                parts["written"] = time.perf_counter()
         record = self._commit(found, job, told.reports, query)
+        if self.idle is not None:
+            self.idle.committed(record, told.reports)
         if self._routing is not None:
             self._routing.collect(job.attempt)
             self._routing.committed(batch)
@@ -187,8 +205,16 @@ class BatchRunner:
             wall_s=wall_s, admission_wait_s=admission_wait_s,
             locality=self._locality(job, routed, told.reports),
         )  # fmt: skip
+        if self._routing is not None and (tried := self._routing.measured(routed, progress)):
+            progress["locality"]["first_seen"] = tried
         progress["threads"] = job.threads
+        progress["idle"] = {} if self.idle is None else self.idle.said
+        progress["parts_s"] = parts_of(parts, started + wall_s)
+        progress["at_s"] = time.time()
+        self.rows_in += progress["rows"]
         changes = self._adapt(progress, table_changes(batch, routed))
+        most = self._placement.cores // cores_of_task(self.spark)
+        changes = [*changes, *self.numbers.follow_cluster(batch, most)]
         progress["slots_reason"] = self.numbers.slots_reason
         progress["changes"] = [dataclasses.asdict(one) for one in changes]
         self.progress.append(progress)
@@ -213,6 +239,9 @@ class BatchRunner:
     ) -> tuple[StageJob, Routed]:
         """What the tasks of a batch must know, and the tables by which it is routed."""
         job = self.job(batch, previous, ends=ends)
+        if self.idle is not None:
+            begins = self.idle.begin(batch, previous, self._chunk_rows)
+            job = dataclasses.replace(job, **begins._asdict())
         if self._routing is None:
             return job, Routed()
         read = functools.partial(read_pairs, frame, job)

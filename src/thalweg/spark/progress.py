@@ -73,6 +73,16 @@ def batch_progress(
     }
 
 
+def parts_of(at: Mapping[str, float], ended: float) -> dict[str, float]:
+    """How long each part of a batch took, seconds, from when each ended."""
+    ends = [*at.values(), ended]
+    names = ("plan", "run", "write", "commit")
+    return {
+        name: max(then - before, 0.0)
+        for name, before, then in zip(names, ends[:-1], ends[1:], strict=True)
+    }
+
+
 def sum_counts(parts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
     """Counts by operator and name, added up."""
     out: dict[str, dict[str, int]] = {}

@@ -13,16 +13,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from thalweg.brief import counted
+from thalweg.checkpoint.hosts.snapshot_file import snapshot_file
 from thalweg.checks import meant, refuse
 from thalweg.embedded import tell_dropped
+from thalweg.engine.observer import Observer
 from thalweg.errors import BuildError, CheckpointError, ThalwegError
+from thalweg.flow.failures import reason_of
 from thalweg.flow.flow import Flow
+from thalweg.metrics import MetricsServer, serve_metrics
+from thalweg.snapshot import Snapshot
 from thalweg.spark.batches import BatchRunner
 from thalweg.spark.deaths import jvm_is_gone
 from thalweg.spark.failures import cause_to_show, ending, readable, tell_once
 from thalweg.spark.patience import told_if_slow
 from thalweg.spark.reading.listing import listing_on_driver
 from thalweg.spark.scheduler import BatchPlace, Scheduler, place_for
+from thalweg.spark.snapshots import query_snapshot
 from thalweg.spark.true_progress import know
 from thalweg.times import duration
 
@@ -60,6 +66,11 @@ class Query:
         self._batch = -1
         self._running = False
         self._batch_since_s = 0.0
+        self._began_s = time.monotonic()
+        self._final: Snapshot | None = None
+        self._observer: Observer | None = None
+        #: answers scrapes; None without metrics=
+        self.metrics: MetricsServer | None = None
 
     # -- life ---------------------------------------------------------------------------------------------
 
@@ -77,7 +88,14 @@ class Query:
         )
         with listing_on_driver(self._batches.spark, self._batches.files):
             self._query = writer.start()
+        self._observe(self._batches.store.location)
         know(self)
+
+    def _observe(self, location: str) -> None:
+        """Its snapshots are beside the checkpoint, for who looks from another process."""
+        self._final = None
+        self._observer = Observer(lambda: [self], files={self._flow.name: snapshot_file(location)})
+        self._observer.start()
 
     def _run_batch(self, frame: DataFrame, batch: int) -> None:
         if self._batches.finished:
@@ -107,8 +125,12 @@ class Query:
         return max(self._batch, int(done) + 1)
 
     def _place(self) -> contextlib.AbstractContextManager[BatchPlace]:
-        interval_us = duration(self._trigger.get("processingTime", "0 seconds"))
-        return place_for(self._scheduler, self._flow.name, interval_us * 1e-6, self._batches.spark)
+        return place_for(self._scheduler, self._flow.name, self._interval_s, self._batches.spark)
+
+    @property
+    def _interval_s(self) -> float:
+        """The time between two batches that was asked for, seconds."""
+        return duration(self._trigger.get("processingTime", "0 seconds")) * 1e-6
 
     def _told_if_slow(self, batch: int) -> contextlib.AbstractContextManager[None]:
         """The first batch also starts workers; where nobody reads the log only that one is worth a line."""
@@ -122,9 +144,10 @@ class Query:
             with self._place() as place, self._told_if_slow(0):
                 self._batches.run(self._frame, 0, ends=True, admission_wait_s=place.wait_s)
             self._tell_dropped()
-            self._batches.close()
+            self._final = self._snapshot()
+            self._ended()
         except BaseException as error:
-            self._batches.close()
+            self._ended()
             self._failure = readable(error, f"flow {self._flow.name!r}")
             raise self._failure from cause_to_show(self._failure)
 
@@ -277,6 +300,11 @@ class Query:
     def _ended(self) -> None:
         if self.is_active:
             return
+        self._final = self._final or self._snapshot()
+        if self._observer is not None:
+            self._observer.stop()
+        if self.metrics is not None:
+            self.metrics.close()
         self._batches.close()
         if self._batches.store is not None:
             self._batches.store.lease.give_back()
@@ -316,6 +344,51 @@ class Query:
     def recent_progress(self) -> list[dict[str, Any]]:
         """The progress of the last batches, oldest first."""
         return list(self._batches.progress)
+
+    def progress(self) -> Snapshot:
+        """What the query does, or did, as every host says it: docs/snapshot.md."""
+        return self._final or self._snapshot()
+
+    @property
+    def running_batch(self) -> tuple[int, float] | None:
+        """The batch that runs now, and for how many seconds it has; None between two."""
+        return (self._batch, time.time() - self._batch_since_s) if self._running else None
+
+    def serve_metrics(self, address: str | int) -> None:
+        """Answers ``/metrics`` at an address until the query ends; see :func:`thalweg.spark.start`."""
+        self.metrics = serve_metrics(address, lambda: [self.progress()])
+
+    def look(self) -> None:
+        """Looks whether sources have been silent for long; a batch is started where that changes something."""
+        idle = self._batches.idle
+        if idle is None or not idle.is_due or self._running:
+            return
+        looked_s = self._looked_s()
+        if looked_s is not None:
+            idle.look(looked_s)
+
+    def _looked_s(self) -> float | None:
+        """When Spark looked for rows and found none, by the monotonic clock; None while it has some, or looks."""
+        now_s, status = time.monotonic(), self.status
+        if not self.is_active or status["isDataAvailable"] or status["isTriggerActive"]:
+            return None
+        return now_s - self._interval_s
+
+    def _snapshot(self) -> Snapshot:
+        batches, error = self._batches, self._failure
+        return query_snapshot(
+            batches.prepared, self.recent_progress, batches.counts,
+            flow=self._flow.name, status=self._how(), error="" if error is None else reason_of(error),
+            at_s=time.time(), seconds=time.monotonic() - self._began_s, rows_in=batches.rows_in,
+            slots=batches.numbers.slots, threads=batches.numbers.threads, scheduler=self._scheduler,
+        )  # fmt: skip
+
+    def _how(self) -> str:
+        if self._failure is not None:
+            return "failed"
+        if self._stopped and not self._batches.finished:
+            return "stopped"
+        return "running" if self.is_active else "ended"
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:

@@ -244,6 +244,11 @@ class Scheduler:
             )  # fmt: skip
 
     @property
+    def policy(self) -> RoundPolicy:
+        """Which of the batches that wait is next."""
+        return self._admission.policy
+
+    @property
     def progress(self) -> SchedulerProgress:
         """How long each query has waited, and the last decisions with their reasons."""
         with self._lock:

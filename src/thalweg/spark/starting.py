@@ -13,6 +13,7 @@ from thalweg.connectors.logs import Log
 from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
+from thalweg.metrics import address_of
 from thalweg.spark.arguments import (
     check,
     check_flow,
@@ -53,6 +54,7 @@ def start(
     scheduler: Scheduler | None = None,
     locality: Asked = "off",
     drop: Sequence[str] = (),
+    metrics: str | int | None = None,
 ) -> Query:
     """Starts a flow on Spark and returns its query.
 
@@ -82,6 +84,8 @@ def start(
             ``thalweg locality plan`` made.
         drop: operators that the checkpoint has and whose state may be given up, where the flow has them no more or
             cannot go on with it (docs/evolve.md).
+        metrics: an address such as ``"127.0.0.1:9464"`` at which the driver answers ``/metrics`` in Prometheus' text
+            form while the query runs (docs/metrics.md); a port alone is of this machine only.
 
     Raises:
         BuildError: names or arguments do not fit the flow.
@@ -110,6 +114,8 @@ def start(
             " inputs are a single batch"
         )
     asked = trigger_of(trigger)
+    if metrics is not None:
+        address_of(metrics)
     check_locality(locality)
     drop = names_of("start", drop)
     if drop and not (streaming and checkpoint is not None):
@@ -139,8 +145,9 @@ def start(
         with told_if_slow(f"starting flow {plan.flow!r}"):
             frame = io.tagged_frame(spark, plan, inputs, store.control if store else None)
             batches = BatchRunner(
-                spark, plan, inputs, sinks, store, numbers, chunk_rows, locality, drop
-            )
+                spark, plan, inputs, sinks, store, numbers, chunk_rows, locality, drop,
+                follows="availableNow" not in asked,
+            )  # fmt: skip
             warn(spark, numbers.most_slots, inputs, plan)
             if str(spark.sparkContext.master).startswith("local"):
                 # The workers are on this machine: what is compiled here, with a message, they find in the cache.
@@ -152,6 +159,8 @@ def start(
                 for count in {numbers.threads, numbers.most_threads}:
                     compile_all(batches.prepared, 1 if batches.waits_for_loop else count)
         query = Query(batches, flow, frame, asked, end, scheduler)
+        if metrics is not None:
+            query.serve_metrics(metrics)
         if store is None:
             query.run_now()
         else:

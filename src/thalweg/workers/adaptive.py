@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from thalweg.columns.chunks import Chunk
-from thalweg.elasticity.trial import ThreadTrial
+from thalweg.elasticity.trial import STEP_NS, ThreadTrial
 from thalweg.engine.base import UnitsEngine
 from thalweg.engine.build import Prepared
 from thalweg.engine.contract import CHUNK_ROWS, Leaving
@@ -19,31 +19,43 @@ from thalweg.flow.operators.nodes import Keyed
 from thalweg.plan.plan import Edge
 from thalweg.stats import OperatorProgress
 from thalweg.workers.engine import ParallelEngine
+from thalweg.workers.occupancy import times_slept
 from thalweg.workers.step_size import STEP_ROWS
 from thalweg.workers.threads import Workers
 from thalweg.workers.warm import is_warm, warm_beside
-from thalweg.workers.wiring import wire
+from thalweg.workers.wiring import is_interpreted, wire
+
+#: Where a row may take long the first step has one, and each at most so many times the rows of the one before.
+MORE_ROWS: Final = 64
 
 
 class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # whose threads are: its own
     """A :class:`~thalweg.workers.engine.ParallelEngine` whose threads must pay.
 
-    Until its trial is due for the first time it is a serial engine: nothing of threads has been made. It stays one
-    where Python runs an operator.
+    Until its trial is due for the first time it is a serial engine: nothing of threads has been made. Where Python runs
+    an operator it stays one unless functions wait.
 
     Args:
         rows: about how many come in all, for the trial.
+        only_waiting: threads pay only where functions wait, whatever runs them.
         given: as for a parallel engine.
     """
 
-    def __init__(self, prepared: Prepared, *, rows: float, **given: Any) -> None:
+    def __init__(
+        self, prepared: Prepared, *, rows: float, only_waiting: bool = False, **given: Any
+    ) -> None:
         self._trial = ThreadTrial(rows)
+        self._trial.only_waiting = only_waiting
+        #: rows of the next step that runs alone, where a row may take long
+        self._rows_alone = 1
         #: whether there is what threads need
         self._is_set_up = False
         #: rows in and out by operator, of the steps that ran alone; all that had been counted when the last began
         self._alone: dict[str, tuple[int, int]] = {}
         self._before: dict[str, tuple[int, int]] = {}
         super().__init__(prepared, **given)
+        self._may_wait = any(is_interpreted(unit) for _, unit in self.units)
+        self._stays_alone = only_waiting and not self._may_wait
         self._keyed_units = [unit for _, unit in self.units if isinstance(unit, KeyedUnit)]
 
     def _set_up(self, needs_token: frozenset[Edge], workers: Workers | None) -> None:
@@ -63,8 +75,8 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # who
             self._trial.postpone(time.monotonic_ns())
             return False
         self.tasks = wire(self, self._needs_token)
-        if self.is_held_up:
-            self._trial.give_up()
+        if self.is_held_up and not self._trial.waits:
+            self._trial.only_waiting = True
             return False
         for _, unit in self.units:
             if isinstance(unit, KeyedUnit):
@@ -72,6 +84,11 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # who
         super()._set_up(self._needs_token, None)
         self._is_set_up = True
         return True
+
+    @property
+    def beside(self) -> ParallelEngine | None:
+        """Itself, but where it will never have threads."""
+        return None if self._stays_alone else self
 
     @property
     def threads(self) -> int:
@@ -84,7 +101,8 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # who
         """In threads as there, else as many as a serial engine takes."""
         if self._trial.in_threads or not self._adapts:
             return super().step_rows()
-        return self._trial.step_rows(STEP_ROWS, CHUNK_ROWS)
+        rows = self._trial.step_rows(STEP_ROWS, CHUNK_ROWS)
+        return min(rows, self._rows_alone) if self._may_wait else rows
 
     def step(
         self,
@@ -99,9 +117,34 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # who
         leaving: Leaving = {}
         if not ending and self._trial.is_due(time.monotonic_ns()) and self._get_ready():
             leaving = self._look()
-        run = super().step if self._trial.in_threads else self._step_alone
-        _add(leaving, run(given, watermarks, ending=ending, round=round, arriving=arriving))
-        self._trial.count(sum(map(len, given.values())))
+        rows = sum(map(len, given.values()))
+        how: dict[str, Any] = {"ending": ending, "round": round, "arriving": arriving}
+        if self._trial.in_threads:
+            _add(leaving, super().step(given, watermarks, **how))
+            self._trial.count(rows)
+        elif self._may_wait:
+            _add(leaving, self._step_timed(given, watermarks, rows, how))
+        else:
+            _add(leaving, self._step_alone(given, watermarks, **how))
+            self._trial.count(rows)
+        return leaving
+
+    def _step_timed(
+        self, given: Given, watermarks: Mapping[int, int], rows: int, how: Mapping[str, Any]
+    ) -> Leaving:
+        """Runs a step alone, and says how much of it functions waited."""
+        slept = times_slept()
+        began, cpu = time.monotonic_ns(), time.process_time_ns()
+        leaving = self._step_alone(given, watermarks, **how)
+        took = time.monotonic_ns() - began
+        # What other threads of the process have used may be why this one did not go on.
+        waited = max(took - (time.process_time_ns() - cpu), 0)
+        if slept >= 0 and times_slept() == slept:
+            waited = 0
+        self._trial.count(rows, took_ns=took, waited_ns=waited)
+        if rows:
+            fitting = rows * STEP_NS // max(took, 1)
+            self._rows_alone = min(max(fitting, 1), rows * MORE_ROWS)
         return leaving
 
     def _step_alone(self, given: Given, watermarks: Mapping[int, int], **how: Any) -> Leaving:
@@ -109,7 +152,12 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # who
         more = self._trial.to_come(sum(map(len, given.values())))
         for unit in self._keyed_units:
             unit.expect(more)
-        return SerialEngine.step(self, given, watermarks, **how)
+        entered = time.monotonic_ns()
+        # At once, as threads do it: a caller may gather what leaves by several steps, some of them in threads.
+        for edge, chunks in SerialEngine.step(self, given, watermarks, **how).items():
+            for chunk in chunks:
+                self._leave(edge, chunk, entered)
+        return self._take_left()
 
     def _look(self) -> Leaving:
         """Lets the trial decide, with no step on its way."""
@@ -160,11 +208,23 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # who
     # -- what was done --------------------------------------------------------------------------------------
 
     def operators(self) -> list[OperatorProgress]:
-        """What each has done, both ways; nobody measures the time of operators that run alone."""
+        """What each has done, both ways; their cost is that of steps in threads."""
         if not self._is_set_up:
             return SerialEngine.operators(self)
         alone = self._alone if self._trial.in_threads else self._counted_alone()
-        return [_with(one, *alone.get(one.name, (0, 0))) for one in super().operators()]
+        return [
+            _with(one, *alone.get(one.name, (0, 0)), self._busy_alone(one.name))
+            for one in super().operators()
+        ]
+
+    def pressed(self) -> Sequence[str] | None:
+        """As in threads, while there are any."""
+        return super().pressed() if self._is_set_up and self._trial.in_threads else None
+
+    def _busy_alone(self, name: str) -> int:
+        """What steps that ran alone took in a unit, which goes by the name of its last node, ns."""
+        units = (unit for unit, _ in self.units if self.plan.node(unit.nodes[-1]).name == name)
+        return sum(self.busy.get(unit.nodes[0], (0, 0))[0] for unit in units)
 
     def _counts_now(self) -> dict[str, tuple[int, int]]:
         return {name: (its.get("in", 0), its.get("out", 0)) for name, its in self.counts.items()}
@@ -178,10 +238,13 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):  # type: ignore[misc]  # who
         return found
 
 
-def _with(one: OperatorProgress, rows_in: int, rows_out: int) -> OperatorProgress:
+def _with(one: OperatorProgress, rows_in: int, rows_out: int, ns: int) -> OperatorProgress:
     more_in, more_out = one.rows_in + rows_in, one.rows_out + rows_out
     selectivity = more_out / more_in if more_in else 1.0
-    return dataclasses.replace(one, rows_in=more_in, rows_out=more_out, selectivity=selectivity)
+    busy_ns = (one.busy_ns or 0) + ns
+    return dataclasses.replace(
+        one, rows_in=more_in, rows_out=more_out, selectivity=selectivity, busy_ns=busy_ns
+    )
 
 
 def _add(leaving: Leaving, more: Leaving) -> None:

@@ -33,6 +33,8 @@ from thalweg.workers.threads import Workers
 from thalweg.workers.wiring import Task, least_threads
 
 _LOG: Final = logging.getLogger("thalweg")
+#: Where so many times the threads have a use, or the other way round, the search for a level begins anew.
+_OTHER_USE: Final = 1.5
 #: Looks at the inboxes come no more often than this, seconds: each wakes up a thread.
 _SHORTEST_LOOK_S: Final = 0.005
 #: How long the thread is waited for at the end, seconds.
@@ -47,6 +49,7 @@ class _Period:
         begin_ns: monotonic ns.
         tasks: the operators that there are, by place.
         counts: what workers had counted at its begin, int64[workers, operators, words].
+        cpu: CPU time of what Python ran until then, by worker and operator, ns.
         turns: by worker, how often it had gone round, and the units it had run.
         readers: by place, the operators that read it.
         full: by place, how many looks found a full inbox.
@@ -57,6 +60,7 @@ class _Period:
     begin_ns: int
     tasks: dict[int, Task]
     counts: at.Int64s
+    cpu: at.Int64s
     turns: list[tuple[int, int]]
     readers: dict[int, list[int]]
     full: at.Int64s
@@ -154,7 +158,8 @@ class ElasticThreads:
         self.workers.set_threads(self._limits.minimum)
 
     def _limits_of(self, tasks: Iterable[Task]) -> Limits:
-        most = self.workers.most
+        # Threads of functions that wait come on top of the processors' as they are seen to wait.
+        most = max(self.workers.useful, 1)
         return self._given_limits or Limits(min(least_threads(tasks), most), most)
 
     def _begin_flows(self, now_ns: int) -> None:
@@ -175,8 +180,9 @@ class ElasticThreads:
         self._machine.share_in_use(now_ns)
         tasks, counts = self.workers.tasks(), at.counts_of(self._mem).copy()
         full = np.zeros(counts.shape[1], np.int64)
+        cpu = self.workers.occupancy.cpu_ns.copy()
         self._period = _Period(
-            now_ns, tasks, counts, self._turns(counts), _readers(tasks), full, waits=waits
+            now_ns, tasks, counts, cpu, self._turns(counts), _readers(tasks), full, waits=waits
         )
 
     def look(self, now_ns: int) -> None:
@@ -194,6 +200,9 @@ class ElasticThreads:
         if before.keys() != tasks.keys() or any(before[one] is not tasks[one] for one in tasks):
             self._begin_flows(now_ns)
             return
+        if self._is_other_use():
+            self._begin_flows(now_ns)
+            return
         sample = self._sample(now_ns)
         done = [self._carry_out(one, now_ns) for one in self.controller.decide(sample)]
         self._begin_period(now_ns, waits=any(done) or not sample.whole)
@@ -205,7 +214,9 @@ class ElasticThreads:
         stuck = self._find_stuck()
         self._lost = sum(worker >= self.threads for worker in stuck)
         self._say_stuck(tuple(sorted({self._name_of(place) for place in stuck.values()})))
-        counts = at.counts_of(self._mem)[:, : period.counts.shape[1]] - period.counts
+        counts = at.counts_of(self._mem)[:, : period.counts.shape[1]].copy()
+        # Workers that have been started since had counted nothing.
+        counts[: len(period.counts)] -= period.counts
         places = sorted(period.tasks)
         length = max(now_ns - period.begin_ns, 1)
         busy = counts[: self.threads, :, at.S_BUSY].sum(axis=1) / length
@@ -235,10 +246,25 @@ class ElasticThreads:
             max_replicas=self.workers.most,
             tuples=int(mine[at.S_IN]),
             busy_ns=int(mine[at.S_BUSY]),
+            cpu_ns=self._cpu_ns(place, int(mine[at.S_BUSY])),
             cost_ns=int(now[at.S_NS]) / timed if timed else 0.0,
             write_blocked=self._share(place),
             output_blocked=max(map(self._share, period.readers[place]), default=0.0),
         )
+
+    def _cpu_ns(self, place: int, busy_ns: int) -> int:
+        """CPU time in the period: of machine code all of its time, as it waits for nothing."""
+        if not self._period.tasks[place].spec.needs_token:
+            return busy_ns
+        cpu = self.workers.occupancy.cpu_ns[:, place].sum() - self._period.cpu[:, place].sum()
+        return min(int(cpu), busy_ns)
+
+    def _is_other_use(self) -> bool:
+        """Whether there is a use for clearly more threads than before, or for fewer, as functions wait or do not."""
+        if self._given_limits is not None:
+            return False
+        before, now = self._limits.maximum, self._limits_of(self._period.tasks.values()).maximum
+        return max(before, now) > _OTHER_USE * min(before, now)
 
     def _share(self, place: int) -> float:
         return int(self._period.full[place]) / max(self._period.looks, 1)

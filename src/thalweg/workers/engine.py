@@ -14,15 +14,16 @@ import collections
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.base import UnitsEngine
 from thalweg.engine.build import Prepared
 from thalweg.engine.contract import CHUNK_ROWS, Leaving
+from thalweg.engine.interpreted_keyed import InterpretedKeyed
 from thalweg.engine.keyed_unit import KeyedUnit
-from thalweg.engine.units import Given, Moment
+from thalweg.engine.units import Counts, Given, Moment
 from thalweg.errors import ThalwegError
 from thalweg.flow.operators.asynchronous import MapAsync
 from thalweg.flow.operators.nodes import Batches, Keyed, Ref, Sink
@@ -34,6 +35,7 @@ from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.handles import HAS_OBJECT
 from thalweg.workers.memory.places import block_word, handle_at, op_at
 from thalweg.workers.memory.reserve import Reserve
+from thalweg.workers.memory.room import full_reader
 from thalweg.workers.native.block_chunks import chunk_of, payload_of
 from thalweg.workers.options import DEFAULTS, Options
 from thalweg.workers.progress import operator_progress
@@ -41,11 +43,14 @@ from thalweg.workers.python_units import drop, run
 from thalweg.workers.step_size import STEP_ROWS, StepSize
 from thalweg.workers.steps import (
     is_halted,
+    offer,
     settled,
     submit,
     wait_for_room,
+    wait_until_admitted,
     wait_until_settled,
     wake_all,
+    withdraw,
 )
 from thalweg.workers.threads import Workers
 from thalweg.workers.wiring import Bundle, Task, least_threads, wire
@@ -129,7 +134,7 @@ class ParallelEngine(UnitsEngine):
         self.submitter = int(self.mem[op_at(self.mem, self.source) + at.SUBMITTER])
         self._step_size = StepSize(
             self.mem, [task.spec.partitions for task in self.tasks], source=self.source,
-            submitter=self.submitter, step_ms=self.options.step_ms,
+            submitter=self.submitter, step_ms=self.options.step_ms, may_wait=self.may_wait,
             by_batches=self._by_batches or any(isinstance(node, (Batches, MapAsync)) for node in self.plan.nodes),
         )  # fmt: skip
         self._share_bounds()
@@ -141,7 +146,7 @@ class ParallelEngine(UnitsEngine):
         dedicated = self.options.threading == "dedicated"
         return Reserve.exactly(
             [specs],
-            workers=len(specs) if dedicated else self.options.threads,
+            workers=len(specs) if dedicated else self.options.most_threads,
             refs=self.refs,
             clocks=self.clock_count,
         )
@@ -162,6 +167,11 @@ class ParallelEngine(UnitsEngine):
         )
 
     @property
+    def may_wait(self) -> bool:
+        """Whether Python runs a function of the user's, which may sleep or ask somebody."""
+        return any(task.spec.needs_token for task in self.tasks[1:] if not task.leaves)
+
+    @property
     def beside(self) -> ParallelEngine:
         """Its threads."""
         return self
@@ -180,6 +190,11 @@ class ParallelEngine(UnitsEngine):
     def clock_count(self) -> int:
         """Its time domains, and the one of rows without event time."""
         return len(self.domains)
+
+    @property
+    def shared_workers(self) -> Workers | None:
+        """The workers; None while there are none."""
+        return self.__dict__.get("workers")
 
     def op_at(self, index: int) -> int:
         """Where the words of one of its operators begin."""
@@ -202,6 +217,7 @@ class ParallelEngine(UnitsEngine):
     ) -> Leaving:
         """Submits a step, as soon as there is room; gives what has left since the last call."""
         self.workers.start()
+        self.workers.occupancy.feeds()
         self._step_size.count(sum(map(len, given.values())))
         bundle: Bundle = {**given, **(arriving or {})}
         handle = self._new_handle()
@@ -214,13 +230,24 @@ class ParallelEngine(UnitsEngine):
             self.mem[place + at.CLOCKS + slot] = watermarks.get(domain, BEFORE_ALL)
         self.moment = Moment(dict(watermarks), ending, round)
         self.put(handle, self.tasks[0], bundle)
-        while not submit(self.mem, self.source, handle):
-            self._check()
-            wait_for_room(self.mem, self.source, _LOOK_US)
+        self._let_in(handle)
         if self._adapts and self._step_size.is_first:
             wait_until_settled(self.mem, self.source, _ALONE_US)
         self._check()
         return self._take_left()
+
+    def _let_in(self, handle: int) -> None:
+        """Waits until a step is in: until there is room or, in rounds, a worker has come to the source."""
+        mem, source = self.mem, self.source
+        while not (is_offered := offer(mem, source, handle)) and not submit(mem, source, handle):
+            self._check()
+            wait_for_room(mem, source, _LOOK_US)
+        try:
+            while is_offered and not wait_until_admitted(mem, source, _LOOK_US):
+                self._check()
+        except BaseException:
+            withdraw(mem, source)
+            raise
 
     def settle(self) -> Iterator[Leaving]:
         """Waits until all steps have run through; gives what leaves."""
@@ -280,6 +307,24 @@ class ParallelEngine(UnitsEngine):
     def operators(self) -> list[OperatorProgress]:
         """What each operator has done, and how it stands; the ends of streams are not among them."""
         return operator_progress(self)
+
+    def totals(self) -> Counts:
+        """See :meth:`thalweg.engine.contract.Engine.totals`."""
+        found = super().totals()
+        for task in self.tasks:
+            for name, news in task.uncounted():
+                its = found.setdefault(name, {})
+                for what, number in news.items():
+                    its[what] = its.get(what, 0) + number
+        return found
+
+    def pressed(self) -> Sequence[str] | None:
+        """See :meth:`thalweg.engine.contract.Engine.pressed`."""
+        return [
+            task.spec.name
+            for index, task in enumerate(self.tasks)
+            if index and not task.leaves and full_reader(self.mem, self.source + index) != EMPTY
+        ]
 
     def resume(self) -> None:
         super().resume()
@@ -384,8 +429,10 @@ class ParallelEngine(UnitsEngine):
     # -- making ---------------------------------------------------------------------------------------------
 
     def _keyed(self, node: Keyed) -> KeyedUnit:
-        pieces = self.options.pieces(node.key.buckets) if node.key.fields else 1
-        made = [self._builder.keyed(node) for _ in range(pieces)]
+        made = [self._builder.keyed(node)]
+        waits = isinstance(made[0], InterpretedKeyed)
+        pieces = self.options.pieces(node.key.buckets, waits=waits) if node.key.fields else 1
+        made += [self._builder.keyed(node) for _ in range(pieces - 1)]
         return KeyedUnit(self.setting, node, made, self._builder.key(node))
 
     def _share_bounds(self) -> None:

@@ -39,8 +39,10 @@ from thalweg.workers.memory.layout import (
     FIRST_PORT,
     FIXED,
     FREE_OPS,
+    FREELY,
     HELP,
     IDLE,
+    INGRESS,
     INPUTS,
     KEYED,
     KIND,
@@ -66,6 +68,7 @@ from thalweg.workers.memory.layout import (
     QUEUE,
     QUEUE_KIND,
     RING,
+    RUNS_FREELY,
     S_NS,
     S_TIMED,
     SETTLED,
@@ -75,6 +78,8 @@ from thalweg.workers.memory.layout import (
     STAYING,
     STOP,
     STOPPED,
+    SUSPENDED,
+    TOKEN_HELD,
     UNITS,
     Int64s,
 )
@@ -84,7 +89,7 @@ from thalweg.workers.next_operator import ASK, if_runnable, next_operator
 from thalweg.workers.rounds.round_barrier import ASK_ROUND, tell_leader
 from thalweg.workers.runnable import any_work, has_input
 from thalweg.workers.tokens import leave_token, take_token
-from thalweg.workers.unit_runs import has_spare, resume_unit, run_range, run_whole
+from thalweg.workers.unit_runs import has_spare, resume_unit, run_ingress, run_range, run_whole
 from thalweg.workers.views import refresh_view
 from thalweg.workers.worklists import queue_front, queue_hand_over, queue_take
 
@@ -96,9 +101,11 @@ _MANY: Final = 1 << 60
 @shared
 def _begin_visit(mem: Int64s, w: int, me: int, op: int, helping: bool) -> bool:
     o = op_at(mem, op)
-    if mem[o + NEEDS_TOKEN] and not take_token(mem, w, me, load(mem, o + BUSY) == 0):
-        return False
+    # It counts as in the operator before it asks for the token: of two that come at once one sees the other.
     if add(mem, o + BUSY, 1) >= mem[o + LIMIT]:
+        add(mem, o + BUSY, -1)
+        return False
+    if mem[o + NEEDS_TOKEN] and not take_token(mem, w, me, op):
         add(mem, o + BUSY, -1)
         return False
     if mem[o + KIND] == STATEFUL:
@@ -160,7 +167,16 @@ def _stays(mem: Int64s, w: int, me: int) -> bool:
     """Whether the visit goes on: one to a queue that never empties ends when the worker is to suspend."""
     if mem[me + UNITS] <= 0 or mem[me + BUDGET] <= 0 or mem[me + HELP] != EMPTY:
         return False
+    if mem[me + TOKEN_HELD] == RUNS_FREELY and _are_too_many(mem, mem[me + OP]):
+        return False
     return mem[me + UNITS] >= mem[me + LOOKED] and w < load(mem, ACTIVE)
+
+
+@shared
+def _are_too_many(mem: Int64s, op: int) -> bool:
+    """Whether fewer workers may run an operator's Python than are in it: it waits less than it did."""
+    o = op_at(mem, op)
+    return load(mem, o + BUSY) > max(load(mem, o + FREELY), 1)
 
 
 @shared
@@ -251,6 +267,9 @@ def _go_on(mem: Int64s, w: int, me: int) -> int:
         return _go_on_stateless(mem, w, me, op)
     if kind == KEYED:
         return _go_on_keyed(mem, w, me, op)
+    if kind == INGRESS:
+        run_ingress(mem, w, me, op)
+        return 0
     return _go_on_stateful(mem, w, me, op)
 
 
@@ -282,8 +301,11 @@ def _rest(mem: Int64s, me: int) -> None:
 
 @shared
 def _suspended(mem: Int64s) -> None:
-    key = prepare(mem, mem[PARKED])
-    park(mem, mem[PARKED], key, _NAP_US)
+    key = prepare(mem, mem[SUSPENDED])
+    if load(mem, STOP):
+        cancel(mem, mem[SUSPENDED])
+    else:
+        park(mem, mem[SUSPENDED], key, _NAP_US)
 
 
 @shared

@@ -15,6 +15,7 @@ Threading = Literal["dynamic", "dedicated"]
 QUEUE_CHUNKS: Final = 64
 #: Rows on their way at which sources wait.
 ROWS_LIMIT: Final = 4_000_000
+_MAY_BE_NONE: Final = ("waiting_threads", "partitions")
 _CHOICES: Final = {
     "threading": ("dynamic", "dedicated"),
     "queue": ("hybrid", "partitioned", "shared"),
@@ -28,6 +29,8 @@ class Options:
 
     Attributes:
         threads: workers of threading ``dynamic``; under a controller the most that there may be.
+        waiting_threads: of threading ``dynamic`` the most workers that there may be while functions are seen to wait, as
+            those that sleep or ask a server (docs/elasticity.md); None: no more than ``threads``.
         threading: ``dynamic`` or ``dedicated``.
         policy: who runs next (see :mod:`thalweg.scheduling`); None is the free list.
         controller: changes how many workers run, and how many may run an operator (see :mod:`thalweg.elasticity`);
@@ -37,7 +40,8 @@ class Options:
             by itself is a small share (at most about a tenth), milliseconds.
         queue_chunks: chunks of an operator on their way from its inbox to its output, at least 1.
         rows_limit: rows on their way at which sources wait.
-        partitions: parts of a keyed operator that may run at once; None: four a thread.
+        partitions: parts of a keyed operator that may run at once; None: four a thread, also of those that may wait
+            where Python runs it.
         queue: how a keyed operator's chunks are handed to workers: ``hybrid``, ``partitioned`` or ``shared``.
         reorder: ``non-blocking`` or ``lock-based``.
         ordered: False lets outputs go on as they come, to measure what order costs.
@@ -48,6 +52,7 @@ class Options:
     """
 
     threads: int = 2
+    waiting_threads: int | None = None
     threading: Threading = "dynamic"
     policy: Policy | None = None
     controller: Controller | None = None
@@ -62,8 +67,8 @@ class Options:
     native: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("threads", "queue_chunks", "rows_limit", "partitions"):
-            if name != "partitions" or self.partitions is not None:
+        for name in ("threads", "waiting_threads", "queue_chunks", "rows_limit", "partitions"):
+            if name not in _MAY_BE_NONE or getattr(self, name) is not None:
                 require_count(name, getattr(self, name))
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
@@ -79,9 +84,15 @@ class Options:
         require_seconds("", above=True, period_s=self.period_s)
         require_seconds("", above=True, unit="milliseconds", step_ms=self.step_ms)
 
-    def pieces(self, buckets: int) -> int:
-        """The number of partitions of an operator with that many buckets."""
-        wanted = 4 * self.threads if self.partitions is None else self.partitions
+    @property
+    def most_threads(self) -> int:
+        """How many workers there may ever be."""
+        return max(self.threads, self.waiting_threads or 0)
+
+    def pieces(self, buckets: int, *, waits: bool = False) -> int:
+        """The number of partitions of an operator with that many buckets, which may wait in a function or not."""
+        threads = self.most_threads if waits else self.threads
+        wanted = 4 * threads if self.partitions is None else self.partitions
         return max(1, min(buckets, wanted))
 
 

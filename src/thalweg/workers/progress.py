@@ -33,7 +33,7 @@ def operator_progress(engine: FlowEngine) -> list[OperatorProgress]:
                 late=counts.get("late", 0),
                 units=int(mine[at.S_UNITS]),
                 busy_ns=int(mine[at.S_BUSY]),
-                cost_ns=ns / timed if timed else 0.0,
+                cost_ns=ns / timed if timed else None,
                 selectivity=rows_out / rows_in if rows_in else 1.0,
                 workers=int(mem[engine.op_at(index) + at.BUSY]),
                 queue_rows=int(tuples_waiting(mem, engine.source + index)),

@@ -126,6 +126,7 @@ class StepSize:
         submitter: of the flow.
         step_ms: how long all operators together may take for a step whose fixed cost is to be a small share.
         by_batches: whether a function of the flow takes whole batches.
+        may_wait: whether a row may take long in a function of the user's: then the first steps have few.
     """
 
     def __init__(
@@ -137,11 +138,12 @@ class StepSize:
         submitter: int,
         step_ms: float,
         by_batches: bool = False,
+        may_wait: bool = False,
     ) -> None:
         self._mem = mem
         self._costs, self._count = StepCosts(partitions), len(partitions)
         self._source, self._submitter = source, submitter
-        self._step_ms, self._by_batches = step_ms, by_batches
+        self._step_ms, self._by_batches, self._may_wait = step_ms, by_batches, may_wait
         self._rows, self._steps_until_look = FIRST_ROWS, 0
         self._steps_until_fit, self._least_rows = _FIT_STEPS, 0
         #: rows that have come, and steps
@@ -172,10 +174,19 @@ class StepSize:
         self._steps_until_look = self._count * int(self._mem[at.N_WORKERS]) // _COUNTS_A_STEP
         dearest = dearest_ns(self._mem, self._submitter, self._source)
         grows = self._by_batches and self._submitted
-        first = min(2 * self._rows, MOST_FIRST_ROWS) if grows else FIRST_ROWS
+        first = min(2 * self._rows, MOST_FIRST_ROWS) if grows else self._first_rows()
         rows = first if dearest < 0 else int(STEP_NS / max(dearest, 1.0))
         self._rows = max(1, min(most_rows, max(rows, self._rows_worth_a_step(most_rows))))
         return self._rows
+
+    def _first_rows(self) -> int:
+        """While little is known: where a row may take long, no more than what was seen says take a step's time."""
+        if not self._may_wait or self._by_batches:
+            return FIRST_ROWS
+        counts = at.counts_of(self._mem)[:, self._source : self._source + self._count]
+        timed, ns = (counts[:, :, word].sum(axis=0) for word in (at.S_TIMED, at.S_NS))
+        dearest = float(_per_row(ns.astype(np.float64), timed.astype(np.float64)).max())
+        return min(FIRST_ROWS, max(1, int(STEP_NS / dearest))) if dearest else 1
 
     def _rows_worth_a_step(self, most_rows: int) -> int:
         """So many that a step's fixed cost is a small share."""

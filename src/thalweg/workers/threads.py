@@ -32,6 +32,7 @@ from thalweg.workers.memory.memory import Memory
 from thalweg.workers.memory.placed import Placed
 from thalweg.workers.memory.places import op_at, worker_at
 from thalweg.workers.memory.reserve import Reserve
+from thalweg.workers.occupancy import Occupancy
 from thalweg.workers.options import Options, require_policy
 from thalweg.workers.picks import CompiledPick, Preemption, compiled_policy, preemption_of
 from thalweg.workers.rounds.round_barrier import end_round
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("thalweg")
 _FOR_EVER: Final = 1 << 40
-#: So long a unit in Python may wait for the interpreter's lock; longer, and its function sleeps, which is its cost, ns.
-_INTERPRETER_NS: Final = 50_000_000
 #: How long a worker that is told to stop is waited for, seconds.
 _GRACE: Final = 2.0
 #: Operators of all flows at once that threading ``dedicated`` has threads for, and their ports.
@@ -71,9 +70,15 @@ class Workers:
         self.options = options
         self._dedicated = options.threading == "dedicated"
         room = reserve or (_DEDICATED if self._dedicated else Reserve())
-        self._count = room.operators if self._dedicated else options.threads
+        self._count = room.operators if self._dedicated else options.most_threads
         self.memory = Memory(workers=self._count, reserve=room, own_threads=self._dedicated)
         self.mem = self.memory.mem
+        self.occupancy = Occupancy(
+            self.mem, workers=self._count, most=0 if self._dedicated else self._count, changed=self._adapt
+        )  # fmt: skip
+        if not self._dedicated:
+            # Others are started when functions are seen to wait, or a controller wants them.
+            self.mem[[at.N_WORKERS, at.ACTIVE]] = options.threads
         self.objects: list[Any] = [None] * int(self.mem[at.HANDLE_COUNT])
         #: under a round policy
         self.rounds: Rounds | None = None
@@ -136,6 +141,7 @@ class Workers:
     def _take_out(self, engine: FlowEngine) -> None:
         placed = self._flows.pop(engine)
         self.memory.remove(placed)
+        self.occupancy.forget(placed.places)
         for place in placed.places:
             self._owners[place] = None
 
@@ -167,7 +173,8 @@ class Workers:
 
     def _start_threads(self) -> None:
         # Of dedicated ones each serves an operator's place, whichever flow has it.
-        for worker in self.tasks() if self._dedicated else range(self._count):
+        started = range(int(self.mem[at.N_WORKERS]))
+        for worker in self.tasks() if self._dedicated else started:
             if worker in self._threads:
                 continue
             if self._dedicated:
@@ -189,7 +196,13 @@ class Workers:
         """
         if self._dedicated:
             return
-        store(self.mem, at.ACTIVE, max(1, min(count, self._count)))
+        count = max(1, min(count, self._count))
+        if count > int(self.mem[at.N_WORKERS]):
+            with self._changing:
+                store(self.mem, at.N_WORKERS, max(count, int(self.mem[at.N_WORKERS])))
+                if self._has_begun and not self.mem[at.STOP]:
+                    self._start_threads()
+        store(self.mem, at.ACTIVE, count)
         # Operators of a suspended worker are in nobody's list.
         end_round(self.mem)
         wake_all(self.mem)
@@ -203,6 +216,16 @@ class Workers:
     def most(self) -> int:
         """How many workers there may be at most."""
         return self._count
+
+    @property
+    def useful(self) -> int:
+        """How many workers there is a use for: all processors' and, of functions that wait, one for each that does."""
+        return min(self._count, self.options.threads + self.occupancy.waiting_threads)
+
+    def _adapt(self) -> None:
+        """Functions wait more, or less, than they did; where a controller decides about threads it is told instead."""
+        if self.options.controller is None and self._count > self.options.threads:
+            self.set_threads(self.useful)
 
     def set_limit(self, place: int, limit: int) -> None:
         """From now on so many workers may be in an operator at a time; who is over that number ends its visit first.
@@ -234,7 +257,7 @@ class Workers:
         """Ends the threads; steps on their way are dropped. One that hangs in a user's function is left behind."""
         self.halt()
         deadline = time.monotonic() + _GRACE
-        for thread in self._threads.values():
+        for thread in list(self._threads.values()):
             thread.join(max(0.0, deadline - time.monotonic()))
         hanging = [thread.name for thread in self._threads.values() if thread.is_alive()]
         if hanging:
@@ -247,7 +270,7 @@ class Workers:
                 code = work(mem, worker)
             while code != at.STOPPED:
                 if code == at.PYTHON:
-                    self._run_timed(me)
+                    self._run_timed(worker, me)
                 elif code == at.CHOOSE:
                     mem[me + at.HELP] = self._pick.ask(mem, worker)
                     mem[me + at.PHASE] = at.PICKED
@@ -265,16 +288,14 @@ class Workers:
                 engine.fail(error)
             self.halt()
 
-    def _run_timed(self, me: int) -> None:
-        """Runs a unit, and says when it would have begun if it had not waited for other threads."""
-        owner = self._owners[int(self.mem[me + at.OP])]
+    def _run_timed(self, worker: int, me: int) -> None:
+        """Runs a unit, and says when it would have begun if it had not waited for the interpreter."""
+        place = int(self.mem[me + at.OP])
+        owner = self._owners[place]
         assert owner is not None, "a worker is in an operator of a flow that is gone"
         engine, task = owner
-        began, cpu = time.monotonic_ns(), time.thread_time_ns()
-        engine.run_unit(me, task)
-        used, now = time.thread_time_ns() - cpu, time.monotonic_ns()
-        slept = max(0, now - began - used - _INTERPRETER_NS)
-        self.mem[me + at.STARTED] = now - used - slept
+        took = self.occupancy.timed(worker, place, engine.run_unit, me, task)
+        self.mem[me + at.STARTED] = time.monotonic_ns() - took
 
     # -- handles --------------------------------------------------------------------------------------------
 

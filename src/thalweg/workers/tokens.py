@@ -10,26 +10,37 @@ from thalweg.workers.lockfree.parking import unpark
 from thalweg.workers.memory.layout import (
     ACTIVE,
     BESIDE,
+    BUSY,
+    FREELY,
     HOLDS_TOKEN,
     PARKED,
     RUNS_BESIDE,
+    RUNS_FREELY,
     TOKEN,
     TOKEN_HELD,
     TOKEN_SINCE,
     Int64s,
 )
+from thalweg.workers.memory.places import op_at
 
 #: Interpreted code that holds the token for longer than this is probably waiting for something.
 STALE_NS: Final = 10_000_000
 
 
 @shared
-def take_token(mem: Int64s, w: int, me: int, alone: bool) -> bool:
-    """Whether the worker may run interpreted code: alone, or beside one that has done so for so long that it waits.
+def take_token(mem: Int64s, w: int, me: int, op: int) -> bool:
+    """Whether the worker may run interpreted code of an operator that it is in: alone, or beside one that has done so for so long that it waits.
 
-    However many workers wait in an operator, one stays free for the others: ``alone`` says that nobody else is in it.
+    Of an operator that was seen to wait so many workers may as its time is a multiple of its CPU time
+    (:mod:`thalweg.elasticity.waiting`).
+
+    However many workers wait in an operator, one stays free for the others, unless nobody else is in it.
     """
     if mem[me + TOKEN_HELD]:
+        return True
+    o = op_at(mem, op)
+    if load(mem, o + BUSY) <= load(mem, o + FREELY):
+        mem[me + TOKEN_HELD] = RUNS_FREELY
         return True
     if cas(mem, TOKEN, 0, w + 1):
         store(mem, TOKEN_SINCE, now_ns())
@@ -38,7 +49,7 @@ def take_token(mem: Int64s, w: int, me: int, alone: bool) -> bool:
     if now_ns() - load(mem, TOKEN_SINCE) <= STALE_NS:
         return False
     others = add(mem, BESIDE, 1)
-    if not alone and others + 2 >= load(mem, ACTIVE):
+    if load(mem, o + BUSY) > 1 and others + 2 >= load(mem, ACTIVE):
         add(mem, BESIDE, -1)
         return False
     mem[me + TOKEN_HELD] = RUNS_BESIDE

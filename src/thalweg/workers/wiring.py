@@ -157,29 +157,35 @@ class Task:
 
     def count(self, setting: Setting) -> None:
         """Adds the rows that machine code has counted since the last time."""
-        if self.keyed is not None and not self.spec.is_split:
-            self._count_keyed(setting)
-        if self.native is None:
-            return
-        arrived, out = self.native.counts()
-        numbers = [arrived, *out]
-        news = [now - before for now, before in zip(numbers, self._counted, strict=True)]
+        numbers = self._numbers()
+        for name, news in self._news(numbers):
+            setting.count(name, **news)
         self._counted = numbers
-        coming = news[0]
-        for name, leaving in zip(self.names, news[1:], strict=True):
-            if coming or leaving:
-                setting.count(name, **{"in": coming, "out": leaving})
-            coming = leaving
 
-    def _count_keyed(self, setting: Setting) -> None:
-        assert self.keyed is not None and self.unit is not None
-        numbers = self.keyed.counts[:3].tolist()
-        before = self._counted or [0, 0, 0]
+    def uncounted(self) -> Sequence[tuple[str, dict[str, int]]]:
+        """By node, the rows that machine code has counted since they were added to others last; from any thread."""
+        return self._news(self._numbers())
+
+    def _numbers(self) -> list[int]:
+        """What machine code has counted since its start: of a chain rows in, then out by node."""
+        if self.keyed is not None and not self.spec.is_split:
+            found: list[int] = self.keyed.counts[:3].tolist()
+            return found
+        if self.native is None:
+            return self._counted
+        arrived, out = self.native.counts()
+        return [arrived, *out]
+
+    def _news(self, numbers: Sequence[int]) -> Sequence[tuple[str, dict[str, int]]]:
+        before = self._counted or [0] * len(numbers)
         news = [now - was for now, was in zip(numbers, before, strict=True)]
-        self._counted = numbers
-        if any(news):
-            arrived, out, disarmed = news
-            setting.count(self.unit.node.name, **{"in": arrived, "out": out, "disarmed": disarmed})
+        if not any(news):
+            return []
+        if self.unit is not None:
+            words = ("in", "out", "disarmed")
+            return [(self.unit.node.name, dict(zip(words, news, strict=True)))]
+        pairs = zip(self.names, news, news[1:], strict=False)
+        return [(name, {"in": a, "out": b}) for name, a, b in pairs if a or b]
 
     def _empty_block(self, engine: FlowEngine, number: int, edge: Edge) -> int:
         if number not in self._empty:
@@ -224,7 +230,7 @@ class _Wiring:
         self.engine = engine
         self.options = engine.options
         self._needs_token = needs_token
-        self.tasks = [Task(0, self._spec("ingress", at.INGRESS), [])]
+        self.tasks = [Task(0, self._spec("ingress", at.INGRESS, needs_token=False), [])]
         #: which operator puts out a node's streams
         self._makers: dict[int, int] = {}
 

@@ -131,7 +131,8 @@ class _Copying:
             if is_whole and name.partition("/")[0] not in _APART:
                 yield name
         is_newest = records.batches(fs, root)[-1:] == [record.batch]
-        if is_newest and planned.read(fs, root, record.batch + 1) is not None:
+        begun = is_newest and is_of_process(record)
+        if begun and planned.read(fs, root, record.batch + 1) is not None:
             yield planned.path_of("", record.batch + 1)
 
     def _of_spark(self, record: CommitRecord) -> Iterator[str]:

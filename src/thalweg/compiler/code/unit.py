@@ -14,6 +14,7 @@ from thalweg.compiler.kinds import LETTERS, Type, field_type, record_type
 from thalweg.compiler.runtime import (
     arena,
     calendar,
+    kept_items,
     text,
     text_category,
     text_finding,
@@ -31,7 +32,7 @@ from thalweg.flow.state_class import StateSpec
 
 _TEXT_MODULES: Final = (
     arena, calendar, text, text_finding, text_parts, text_making, text_letters, text_reading, text_keys, text_category,
-    undo,
+    undo, kept_items,
 )  # fmt: skip
 
 #: (function as text, argument types, what it is for): one generated function each.
@@ -121,7 +122,7 @@ class ModuleParts:
         dtype = record_dtype(spec)
         offsets = tuple(int(dtype.fields[name][1]) for name in dtype.names or ())  # type: ignore[index]
         types = tuple(self.value_type(f.type) for f in spec.schema.fields)
-        self.keeps_texts = any(kind.tag == "text" for kind in types)
+        self.keeps_texts = any(map(_has_text, types))
         return Type("state", label=spec.name, items=types, names=spec.schema.names, offsets=offsets)
 
     def value_type(self, kind: FieldType) -> Type:
@@ -131,9 +132,12 @@ class ModuleParts:
         if kind.kind is Kind.LIST:
             assert kind.item is not None
             item = self.value_type(kind.item)
-            items = item.items if kind.form == "dict" else (item,)
+            items, names = item.items if kind.form == "dict" else (item,), ()
+            if kind.form == "dict" and items[0].tag == "text" and not items[0].optional:
+                # By the codes of the texts, which stand behind them.
+                items, names = (Type("category"), items[1]), ("texts",)
             most = -1 if kind.maxlen is None else kind.maxlen
-            return Type("list", label=kind.form or "list", items=items, offsets=(most,))
+            return Type("list", False, kind.form or "list", items, names, (most,))
         if kind.kind is Kind.RECORD and kind.record is not None:
             items = tuple(self.value_type(field.type) for field in kind.record.fields)
             if kind.form == "tuple":
@@ -181,6 +185,10 @@ class ModuleParts:
         called = {one for one in self.imports if re.search(rf"\b{one}\b", code)}
         called |= {"text_constant"} if used else set()
         return "\n\n".join([*_import_lines(called), *used, code])
+
+
+def _has_text(kind: Type) -> bool:
+    return kind.tag == "text" or "texts" in kind.names or any(map(_has_text, kind.items))
 
 
 def _import_lines(names: Iterable[str]) -> list[str]:

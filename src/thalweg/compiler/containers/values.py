@@ -93,23 +93,24 @@ class ContainerValues(Expressions):
             if kind.tag == "state" and len(kind.offsets) > len(kind.items) + 1:
                 return f"get_i(v_{name} + {kind.offsets[-2]})"
         for name, kind in self.parameters.items():
-            if kind.tag == "list" and not kind.names:
+            if kind.tag == "list" and not kind.is_frozen:
                 return f"(v_{name}[1] & -2)"
         self.unit.uses_scratch = True
         return f"(_a + {SCRATCH} | {IN_SCRATCH})"
 
-    def new(self, label: str, items: tuple[Type, ...], most: int = -1) -> Expr:
+    def new(
+        self, label: str, items: tuple[Type, ...], most: int = -1, *, by_text: bool = False
+    ) -> Expr:
         """An empty container that the call makes."""
         name = self.unit.helper(
             "new", "@inner\ndef {name}(log):\n    return new_list(log), log | 1\n"
         )
-        return Expr(
-            f"{name}({self.log()})", Type("list", label=label, items=items, offsets=(most,))
-        )
+        names = ("texts",) if by_text else ()
+        return Expr(f"{name}({self.log()})", Type("list", False, label, items, names, (most,)))
 
     def change(self, owner: Expr) -> None:
         """To be called where a container is changed."""
-        if owner.type.names:
+        if owner.type.is_frozen:
             self.refuse("changes a captured value; those are frozen when the flow starts")
         self.effects += 1
         self.changes[owner.type.label] = self.changes.get(owner.type.label, 0) + 1

@@ -22,6 +22,9 @@ class LogSource:
         self.live = log.follow
         #: whether the last look found nothing that has not been read
         self.caught_up = False
+        #: behind the last row that was given, and where the log ended at the last look; None before the first
+        self.read_upto: Positions | None = None
+        self.seen_end: Positions | None = None
 
     def __repr__(self) -> str:
         return repr(self.log)
@@ -54,6 +57,7 @@ class LogSource:
         wait_s, longest_s = LOOK_S
         while not stop.is_set():
             end = reader.end(at) if last is None else last
+            self.read_upto, self.seen_end = at, end
             upto = reader.upto(at, end, self.log.max_rows or ROUND_ROWS)
             self.caught_up = upto == at
             if upto == at:
@@ -64,4 +68,4 @@ class LogSource:
                 continue
             wait_s = LOOK_S[0]
             yield from reader.read(source, at, upto, chunk_rows, stop)
-            at = upto
+            at = self.read_upto = upto

@@ -9,6 +9,7 @@ any of it, and it is planned anew.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import itertools
@@ -35,6 +36,7 @@ from thalweg.plan.plan import Plan
 from thalweg.slots import slot_state
 from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.slot_state import Before, HeldEngine, clocks_of, resume
+from thalweg.snapshot import BatchParts
 
 #: A batch ends early where so many bytes of rows for sinks have gathered: at the first number as soon as commits take a
 #: small share of the time, at the second at once.
@@ -43,6 +45,8 @@ _MANY_BYTES, _MOST_BYTES = 96 << 20, 256 << 20
 _SHARE: Final = 20
 #: How long a run that found nothing to read waits before it looks again, seconds: at first, and at most.
 _LOOK_S: Final = (0.005, 0.2)
+#: Batches that are remembered, for who looks.
+RECENT: Final = 20
 End: TypeAlias = Literal["drain", "keep"]
 
 
@@ -110,6 +114,11 @@ class DurableBatches:
         #: counts of all runs, and the rows of this one
         self.counts = {} if latest is None else _plain(latest.counters)
         self.rows_in = 0
+        #: counts before this batch, and held while they become those before the next
+        self._earlier = self.counts
+        self._counting = threading.Lock()
+        #: the last batches
+        self.recent: collections.deque[BatchParts] = collections.deque(maxlen=RECENT)
         try:
             self._begin(said.get("over", []))
         except BaseException:
@@ -146,6 +155,21 @@ class DurableBatches:
             if self._run_batch(stop) or (stop.is_set() and self._plan is None):
                 return
 
+    def totals(self) -> dict[str, dict[str, int]]:
+        """Counts of all runs, with those of the batch that is read now; from any thread."""
+        with self._counting:
+            found = {name: dict(its) for name, its in self._earlier.items()}
+            for name, its in self._work.held.engine.totals().items():
+                mine = found.setdefault(name, {})
+                for what, number in its.items():
+                    mine[what] = mine.get(what, 0) + number
+            return found
+
+    @property
+    def places(self) -> dict[str, Any]:
+        """Where each input stands, also behind what is not committed yet."""
+        return self._reading.places
+
     def _before(self) -> Before:
         store = self._store
         return Before(store.fs, store.root, self._latest, self._defaults, self._work.routes)
@@ -153,7 +177,10 @@ class DurableBatches:
     def _run_batch(self, stop: Stop) -> bool:
         """One batch, from its rows to its record; whether it is the last one."""
         work, before = self._work, self._before()
-        resume(work.held, before, 0, work.routes)
+        began = time.monotonic()
+        with self._counting:
+            resume(work.held, before, 0, work.routes)
+            self._earlier = self.counts
         for node in work.plan.nodes:
             work.held.engine.setting.count(node.label)  # also those that no row will reach
         self._reading.begin_batch()
@@ -162,7 +189,15 @@ class DurableBatches:
             return True
         is_last = plan.ends or (self._reading.is_over and not self._reading.is_live)
         if plan.does_something:
+            read = time.monotonic()
             self._commit(before, plan)
+            rows, done = self._rows_in(), time.monotonic()
+            self.recent.append(
+                BatchParts(
+                    batch=self._batch - 1, rows=rows, seconds=done - began, run_s=read - began,
+                    write_s=self._write_s, commit_s=done - read - self._write_s,
+                )
+            )  # fmt: skip
         return is_last
 
     # -- reading ----------------------------------------------------------------------------------------------
@@ -248,7 +283,9 @@ class DurableBatches:
         saved = slot_state.save(work.held, before, 0, place, attempt)
         found = CheckpointHistory(self._latest)
         store.require_alone(found, batch)
+        began = time.monotonic()
         work.outputs.write(batch, self._query)
+        self._write_s = time.monotonic() - began
         rows = self._rows_in()
         record = records.next_record(
             self._latest,

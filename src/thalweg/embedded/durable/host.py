@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -17,12 +16,14 @@ from thalweg.checkpoint.history import require_files, require_ours
 from thalweg.checkpoint.hosts.evolution import go_on, meaning_of
 from thalweg.checkpoint.hosts.handing_over import is_of_process, to_process
 from thalweg.checkpoint.hosts.opened import OpenCheckpoint, open_checkpoint, require_unfinished
+from thalweg.checkpoint.hosts.snapshot_file import snapshot_file
 from thalweg.checkpoint.identity import Folder
 from thalweg.checkpoint.paths import join, list_files
 from thalweg.checkpoint.record import CommitRecord
 from thalweg.connectors import as_source
 from thalweg.connectors.contracts import Stop
 from thalweg.connectors.written.known_places import tell_moved
+from thalweg.embedded.dropped import tell_dropped
 from thalweg.embedded.durable.batches import BatchWork, Durable, DurableBatches, query_of
 from thalweg.embedded.durable.inputs import refuse_unrepeatable
 from thalweg.embedded.durable.outputs import DurableOutputs
@@ -30,13 +31,15 @@ from thalweg.embedded.lanes import refuse_unknown_lanes, tell_lanes
 from thalweg.embedded.result import Result
 from thalweg.engine.build import prepare
 from thalweg.engine.contract import CHUNK_ROWS
-from thalweg.engine.hold_ups import sources_of
+from thalweg.engine.meter import Meter
+from thalweg.engine.observer import Observer
 from thalweg.errors import BuildError
+from thalweg.flow.failures import reason_of
 from thalweg.flow.operators.lanes import unknown_until_the_end
 from thalweg.plan.plan import Plan
 from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.slot_state import HeldEngine, make_engine
-from thalweg.stats import OperatorProgress, RunProgress
+from thalweg.snapshot import Snapshot
 
 
 class DurableHost:
@@ -74,7 +77,8 @@ class DurableHost:
         outputs = DurableOutputs(plan, sinks)
         outputs.refuse_inside(durable.checkpoint)
         rows = CHUNK_ROWS if chunk_rows is None else chunk_rows
-        engine = make_engine(prepare(plan), None, chunk_rows=rows, threads=threads)
+        prepared = prepare(plan)
+        engine = make_engine(prepared, None, chunk_rows=rows, threads=threads)
         tell_lanes(engine, inputs)
         routes = SlotRoutes(plan, 1, spreads=True)
         self._work = BatchWork(
@@ -82,6 +86,9 @@ class DurableHost:
         )
         self._began = time.monotonic()
         self._batches: DurableBatches | None = None
+        self._meter = Meter(prepared, engine)
+        #: what it came to, once it has ended
+        self._final: Snapshot | None = None
 
     # -- what a run of a flow is asked ----------------------------------------------------------------------
 
@@ -93,7 +100,8 @@ class DurableHost:
             Exception: what a source, an operator or a sink raised; nothing of the batch is committed.
         """
         self._began = time.monotonic()
-        with contextlib.ExitStack() as stack:
+        self._meter.begin()
+        with contextlib.ExitStack() as stack, self._ended():
             stack.callback(self._work.held.engine.stop)
             store = self._opened()
             stack.callback(store.lease.give_back)
@@ -102,8 +110,39 @@ class DurableHost:
             self._batches = self._batches_of(store, latest)
             stack.callback(self._batches.close)
             stack.enter_context(self._work.outputs.opened())
+            self._meter.begin(self._counts())
+            stack.enter_context(self._written(store))
             self._batches.go_on(stop)
+            self._final = self._snapshot("stopped" if self._work.halted.is_set() else "ended")
+        if not self._work.halted.is_set():
+            tell_dropped(self.plan, self._counts())
         return self._result()
+
+    @contextlib.contextmanager
+    def _ended(self) -> Iterator[None]:
+        """Where it fails, what it came to is kept."""
+        try:
+            yield
+        except BaseException as error:
+            self._failed(error)
+            raise
+
+    def _failed(self, error: BaseException) -> None:
+        with contextlib.suppress(Exception):  # which would hide why it failed
+            self._final = self._final or self._snapshot("failed", reason_of(error))
+
+    @contextlib.contextmanager
+    def _written(self, store: OpenCheckpoint) -> Iterator[None]:
+        """Its snapshots are beside the checkpoint, for who looks from another process."""
+        observer = Observer(lambda: [self], files={self.plan.flow: snapshot_file(store.location)})
+        observer.start()
+        try:
+            yield
+        except BaseException as error:
+            self._failed(error)
+            raise
+        finally:
+            observer.stop()
 
     def halt(self) -> None:
         """What is on its way is dropped, and nothing is committed any more."""
@@ -116,31 +155,36 @@ class DurableHost:
         """Gives up a run that was never begun."""
         self._work.held.engine.stop()
 
-    def progress(self) -> RunProgress:
-        """How the run goes; counts are those of all runs on the checkpoint."""
-        seconds = time.monotonic() - self._began
-        beside = self._work.held.engine.beside
-        rows_in = 0 if self._batches is None else self._batches.rows_in
-        return RunProgress(
-            rows_in=rows_in,
-            seconds=seconds,
-            rows_per_s=rows_in / max(seconds, 1e-9),
-            latency={},
-            operators=[self._counted(one) for one in self._work.held.engine.operators()],
+    def progress(self) -> Snapshot:
+        """How the run goes; counts are those of all runs on the checkpoint, with what the next commit will have."""
+        return self._final or self._snapshot("running")
+
+    def look(self) -> None:
+        """Looks what is back-pressured; as often as one likes."""
+        if self._final is None:
+            self._meter.look()
+
+    def _snapshot(self, status: str, error: str = "") -> Snapshot:
+        beside, batches = self._work.held.engine.beside, self._batches
+        places = {} if batches is None else batches.places
+        measured = self._meter.measured(
+            {} if batches is None else batches.totals(),
+            inputs={name: (place, None) for name, place in places.items()},
+            ended=status != "running",
+        )
+        return measured.snapshot(
+            flow=self.plan.flow,
+            host="durable",
+            status=status,
+            error=error,
+            at_s=time.time(),
+            seconds=time.monotonic() - self._began,
             threads=1 if beside is None else beside.threads,
-            sources=sources_of(self._work.held.engine, self._counts()),
+            batches=() if batches is None else tuple(batches.recent),
         )
 
     def _counts(self) -> dict[str, dict[str, int]]:
         return {} if self._batches is None else self._batches.counts
-
-    def _counted(self, one: OperatorProgress) -> OperatorProgress:
-        counts = self._counts().get(one.name, {})
-        rows_in, rows_out = counts.get("in", 0), counts.get("out", 0)
-        return dataclasses.replace(
-            one, rows_in=rows_in, rows_out=rows_out, late=counts.get("late", 0),
-            rejected=counts.get("rejected", 0), selectivity=rows_out / rows_in if rows_in else 1.0,
-        )  # fmt: skip
 
     def _result(self) -> Result:
         kept = self._work.outputs.collected()

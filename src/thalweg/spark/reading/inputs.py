@@ -10,10 +10,11 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import logging
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -205,6 +206,27 @@ def unbounded(inputs: Mapping[str, Any]) -> Iterator[str]:
             yield name
 
 
+class LiveInput(NamedTuple):
+    """An input whose rows come as they come: how much of it a batch takes, in files or in rows."""
+
+    is_files: bool
+    most: float
+
+
+def live_inputs(inputs: Mapping[str, Any]) -> dict[str, LiveInput]:
+    """By source how much a batch takes of it; 0 where nobody knows.
+
+    A batch that took less began where there was nothing more.
+    """
+    free = set(unbounded(inputs))
+    found = {}
+    for name, given in inputs.items():
+        most = given.max_files_per_trigger if isinstance(given, Files) else None
+        most = given.max_rows if isinstance(given, Log) else most
+        found[name] = LiveInput(isinstance(given, Files), math.inf if name in free else most or 0)
+    return found
+
+
 def _source_options(frame: DataFrame) -> Iterator[str]:
     """The options of each streaming source of a frame, as text."""
     leaves = frame._jdf.queryExecution().analyzed().collectLeaves().iterator()
@@ -218,7 +240,7 @@ def _source_options(frame: DataFrame) -> Iterator[str]:
 
 
 def refuse_embedded_only(plan: Plan) -> None:
-    """Refuses what only the embedded host can do: operators without inputs, feedback, and idle sources.
+    """Refuses what only the embedded host can do: operators without inputs, and feedback.
 
     Raises:
         BuildError: there is some; it says what to do instead.
@@ -230,11 +252,6 @@ def refuse_embedded_only(plan: Plan) -> None:
             " and read that as a source, so that it holds from the next batch on"
         )
     for source in plan.sources:
-        if source.idle is not None:
-            raise BuildError(
-                f"source {source.name!r}: idle= is what tw.run and tw.start can do; Spark starts no batch while no row"
-                " comes. Leave idle= out here, and move time by query.tick(now), or run this flow with tw.run"
-            )
         if source.made_by is not None:
             raise BuildError(
                 f"operator {source.name!r}: {source.made_by.function.where} has no tw.Input: it makes its rows itself,"

@@ -111,6 +111,9 @@ def _ingest(
         plan.sources[place].name: sum(table.num_rows for table in tables)
         for place, tables in received.frames.items()
     }
+    for decision in job.decisions:
+        engine.decide(decision)
+        yield from engine.advance()
     for place, source in enumerate(plan.sources):
         tables = received.frames.get(place)
         if tables:
@@ -124,6 +127,12 @@ def _ingest(
         if command.get("command") == "tick":
             _tick(engine, int(command["time"]))
             yield from engine.advance()
+    facts["came"] = {
+        name: list(gate.came) for name, gate in engine.gates.items() if gate.may_be_idle
+    }
+    # What follows from the rows, and from where they are cut; a repeat finds the same.
+    facts["woken"] = [list(one) for one in engine.woken]
+    engine.woken.clear()
     asked = any(c.get("command") == "end" for c in received.commands)
     # Sources may have more rows than fit into this batch, so the end waits for a batch without any.
     facts["postponed"] = asked and bool(received.frames)

@@ -50,6 +50,7 @@ STACKS: Final = 21
 WORKER_WORDS: Final = 22
 STACK_WORDS: Final = 23
 HANDLE_COUNT: Final = 25
+SUSPENDED: Final = 24  # event count of suspended workers: what wakes idle ones does not wake them
 ROUNDS: Final = 26  # event count of workers that wait for the next round
 BATCH: Final = 27  # tuples of a visit within a round
 GRACE: Final = 28  # how long the meeting between rounds waits for a worker, ns
@@ -115,12 +116,19 @@ SUBMITTER: Final = 31  # of an ingress: the worker's place of the thread that su
 #: Words that change.
 IN: Final = 4 * LINE  # chunks that have entered its inbox
 OUT: Final = 5 * LINE  # chunks that have left (of an operator without reorder buffer)
+OFFERED: Final = (
+    5 * LINE + 1
+)  # of an ingress: handle + 1 of the step that waits for a worker to let it in, 0: none
+ENTERING: Final = 5 * LINE + 2  # of an ingress, 1: a thread is letting a step in
 BUSY: Final = 6 * LINE  # workers in it
 ROWS: Final = 6 * LINE + 1  # of an ingress: rows of its flow on their way
 BLOCKED: Final = 7 * LINE  # 1: an output waits for room downstream
 FULL_EDGE: Final = 7 * LINE + 1  # the edge that had no room when its sender looked last; a hint
 HALTED: Final = 7 * LINE + 2  # of an ingress, 1: its source is to wait no more
 FLOW_OPS: Final = 7 * LINE + 3  # of an ingress: how many operators its flow has, itself the first
+FREELY: Final = (
+    7 * LINE + 4
+)  # workers that may run its Python at once without the token, since it waits
 OP_WORDS: Final = 8 * LINE
 
 #: Values of KIND.
@@ -169,7 +177,7 @@ PART: Final = 2
 SPARE: Final = 3  # a handle for the next output
 HELP: Final = 4  # the operator to go on with
 FIXED: Final = 5  # the operator of a dedicated thread
-TOKEN_HELD: Final = 6  # HOLDS_TOKEN, RUNS_BESIDE, or 0
+TOKEN_HELD: Final = 6  # HOLDS_TOKEN, RUNS_BESIDE, RUNS_FREELY, or 0
 STARTED: Final = 7  # when the unit in Python began
 UNITS: Final = 8  # units of this visit
 BUDGET: Final = 9  # tuples left of this visit
@@ -197,6 +205,7 @@ STAYING: Final = 5
 #: Values of TOKEN_HELD.
 HOLDS_TOKEN: Final = 1
 RUNS_BESIDE: Final = 2
+RUNS_FREELY: Final = 3
 #: Handles that a worker keeps for its next outputs instead of giving them back.
 KEEP: Final = 32
 LIST: Final = 3 * LINE + KEEP  # its operators of this round: three words an entry

@@ -95,6 +95,7 @@ class Memory:
             at.FREE_OPS: self._row(mpmc_words(self._listed + 1)),
             at.PARKED: self._row(parking_words()),
             at.ROUNDS: self._row(parking_words()),
+            at.SUSPENDED: self._row(parking_words()),
         }
         views = self._row(threads * view)
         self._events = self._row(reserve.flows * 2 * parking_words())
@@ -161,6 +162,7 @@ class Memory:
         mpmc_init(mem, places[at.FREE_OPS], self._listed + 1)
         parking_init(mem, places[at.PARKED])
         parking_init(mem, places[at.ROUNDS])
+        parking_init(mem, places[at.SUSPENDED])
 
     def _fill_worker(self, worker: int, view: int) -> None:
         mem, first = self.mem, self._worker(worker)
@@ -310,9 +312,13 @@ class Memory:
             store(mem, self._operator(place) + at.KIND, op.kind)
         store(mem, at.N_OPS, max(int(mem[at.N_OPS]), last))
         workers = int(mem[at.MAX_WORKERS])
-        for index, op in enumerate(placed.ops):
-            for _ in range(min(op.limit, workers) if op.kind in (STATELESS, KEYED) else 1):
-                if index:
+        times = [
+            min(op.limit, workers) if op.kind in (STATELESS, KEYED) else 1 for op in placed.ops
+        ]
+        # By turns: who finds one that cannot run at the head comes to another one next.
+        for turn in range(max(times, default=0)):
+            for index in range(1, len(times)):
+                if turn < times[index]:
                     mpmc_push(mem, self._places[at.FREE_OPS], placed.first + index)
 
     def remove(self, placed: Placed) -> None:

@@ -77,7 +77,6 @@ class _Fixed:
             own: by operator, features of the user's own.
         """
         kinds, waiting = flow.kind[places], flow.worklist[places]
-        are_sources = kinds == at.INGRESS
         count = len(places)
         # Lists, since taking one number after the other out of arrays is what would take longest here.
         columns = (
@@ -91,10 +90,10 @@ class _Fixed:
             flow.selectivity[places].tolist(),
             waiting.tolist(),
             rooms,
-            np.where((waiting > 0) & ~are_sources, flow.head_ns[places], -1).tolist(),
+            np.where(waiting > 0, flow.head_ns[places], -1).tolist(),
             flow.last_run_ns[places].tolist(),
             np.bincount(np.array(busy, np.int64), minlength=count).tolist(),
-            np.where(are_sources, 0, flow.limit[places]).tolist(),
+            flow.limit[places].tolist(),
             self._tags,
             own,
         )  # as the fields of OperatorStats
@@ -153,6 +152,7 @@ class Rounds:
         self._mem = mem
         self._changing = threading.Lock()
         self.costs = RoundCosts()
+        self._last: Sequence[Sequence[int]] = ()
         self.policy = policy
         self._used = self._asked
         self.update(traits)
@@ -242,6 +242,7 @@ class Rounds:
         lists = assigned(policy, view, len(present))
         times.append(time.thread_time_ns())
         planned = ordered(policy, view, lists)
+        self._last = planned.lists
         times.append(time.thread_time_ns())
         for w in range(int(mem[at.N_WORKERS])):
             mem[worker_at(mem, w) + at.LISTED_OPS] = 0
@@ -253,6 +254,14 @@ class Rounds:
         begin_round(mem, policy.period_ns, asked)
         times.append(time.thread_time_ns())
         self._note(times, len(absent))
+
+    def last_lists(self) -> tuple[tuple[str, ...], ...]:
+        """The operators that each thread got in the last round, by name, the most urgent first."""
+        traits = self._traits
+        return tuple(
+            tuple(traits[number].name for number in one if number < len(traits))
+            for one in self._last
+        )
 
     def _note(self, times: Sequence[int], left_out: int) -> None:
         """Adds what a round has cost, given the CPU time at which each part began, and the end."""
@@ -348,7 +357,7 @@ def _unknown(mem: Int64s, place: int, index: int, traits: OperatorTraits) -> Ope
     kind, limit = (int(mem[op_at(mem, place) + word]) for word in (at.KIND, at.LIMIT))
     return OperatorStats(
         index, traits.name, traits.flow, kind, traits.priority_class, traits.rank,
-        limit=0 if kind == at.INGRESS else limit, tags=traits.tags,
+        limit=limit, tags=traits.tags,
     )  # fmt: skip
 
 

@@ -1,0 +1,43 @@
+"""Texts that the containers of a state own: an item has the address of a copy of its bytes, and their number.
+
+``log`` is that of the call, even for a container of the state: what comes is copied, what goes is given back when the
+call is done, and an undo takes back both. With an odd log, of a container that the call made, texts are only named.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from thalweg.compiler.runtime.lists import item_at
+from thalweg.compiler.runtime.support import copy_bytes, get_i, inner, put_i
+from thalweg.compiler.runtime.undo import called, free, give, take
+
+
+@called
+def own_text(log: Any, place: Any) -> Any:
+    """Makes the text that an item names one of its own; its words have been noted."""
+    size = get_i(place + 8)
+    if size > 0:
+        copy = take(log, size)
+        copy_bytes(copy, get_i(place), size)
+        put_i(place, copy)
+    else:
+        put_i(place, 0)
+
+
+@inner
+def disown_text(log: Any, place: Any) -> Any:
+    """The text goes when the call is done: who has read it may use it until then."""
+    give(log, get_i(place))
+
+
+@inner
+def free_text(place: Any) -> Any:
+    """The text goes at once: its key has no state any more."""
+    free(get_i(place))
+
+
+@inner
+def last_at(h: Any, size: Any) -> Any:
+    """Where the last item stands."""
+    return item_at(h, get_i(h + 24) - 1, size)
