@@ -94,6 +94,8 @@ def start(
     """
     plan = check_flow("start", flow, inputs, chunk_rows)
     inputs = io.inputs_of(inputs, follow=checkpoint is not None)
+    if checkpoint is not None and (kept := io.kept_logs(inputs, trigger)) is not None:
+        inputs, trigger = kept, "available_now"
     check(plan, inputs, sinks, end)
     sinks = sinks_of(sinks)  # before Spark is started
     check_targets(plan.sinks, sinks)
@@ -107,7 +109,7 @@ def start(
             "a streaming query needs checkpoint='folder': its state and offsets live there"
         )
     if not streaming and checkpoint is not None:
-        io.refuse_kept_batch(inputs)
+        io.tell_kept_batch()
     if not streaming and locality != "off":
         raise BuildError(
             "locality= needs a streaming input: tables are learnt from batch to batch, and other"

@@ -174,20 +174,30 @@ def is_streaming(inputs: Mapping[str, Any]) -> bool:
     return any(kinds.values())
 
 
-def refuse_kept_batch(inputs: Mapping[str, Any]) -> None:
-    """Refuses a checkpoint for logs that are read once: a run in one batch has none, and a host of one process would.
+def kept_logs(inputs: Mapping[str, Any], trigger: str | None) -> Mapping[str, Any] | None:
+    """Logs with ``follow=False`` as streams of a query with a checkpoint, which ends behind what is there; None: others.
+
+    Such a query is a stream for Spark, with the trigger ``available_now``: killed, it goes on from its checkpoint, as in
+    the other host.
 
     Raises:
-        BuildError: there is such a log; it says what does the same with a checkpoint.
+        BuildError: the trigger goes on.
     """
-    for name, given in inputs.items():
-        if isinstance(given, Log):
-            raise BuildError(
-                f"input {name!r}: {given.made_by} with follow=False is a single batch on Spark, which keeps no"
-                " checkpoint: after a kill it begins anew, and outputs get all rows again\n"
-                "  leave follow=False out and say trigger='available_now', which ends with what is there, too;"
-                " or leave checkpoint= out"
-            )
+    if not all(
+        isinstance(one, Log) and dataclasses.is_dataclass(one) and not one.follow
+        for one in inputs.values()
+    ):
+        return None
+    if trigger not in (None, "available_now", "once"):
+        raise BuildError(
+            f"trigger={trigger!r} reads on, and {', '.join(map(repr, inputs))} with follow=False ends with what is there;"
+            " leave one of them out"
+        )
+    return {name: dataclasses.replace(one, follow=True) for name, one in inputs.items()}
+
+
+def tell_kept_batch() -> None:
+    """Says that a checkpoint does nothing for inputs that are read once."""
     _LOG.warning(
         "checkpoint= is not used: these inputs are a single batch, which begins anew after a kill"
     )
