@@ -175,10 +175,10 @@ def is_streaming(inputs: Mapping[str, Any]) -> bool:
 
 
 def kept_logs(inputs: Mapping[str, Any], trigger: str | None) -> Mapping[str, Any] | None:
-    """Logs with ``follow=False`` as streams of a query with a checkpoint, which ends behind what is there; None: others.
+    """Logs with ``follow=False`` as streams of a query with a checkpoint, which ends behind what is there.
 
-    Such a query is a stream for Spark, with the trigger ``available_now``: killed, it goes on from its checkpoint, as in
-    the other host.
+    Such a query is a stream for Spark, with the trigger ``available_now``: killed, it goes on from its checkpoint, as
+    in the other host. None where inputs are others.
 
     Raises:
         BuildError: the trigger goes on.
@@ -190,8 +190,8 @@ def kept_logs(inputs: Mapping[str, Any], trigger: str | None) -> Mapping[str, An
         return None
     if trigger not in (None, "available_now", "once"):
         raise BuildError(
-            f"trigger={trigger!r} reads on, and {', '.join(map(repr, inputs))} with follow=False ends with what is there;"
-            " leave one of them out"
+            f"trigger={trigger!r} reads on, and {', '.join(map(repr, inputs))} with follow=False ends with"
+            " what is there; leave one of them out"
         )
     return {name: dataclasses.replace(one, follow=True) for name, one in inputs.items()}
 
