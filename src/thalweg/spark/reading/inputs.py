@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import logging
 import math
 import os
 import re
@@ -41,7 +40,6 @@ from thalweg.spark.reading.listing import files_of, is_listed_by_path, listable,
 from thalweg.spark.reading.log_stream import SharedLog, log_frame
 
 #: What makes Arrow's times UTC; in Spark 4.1 they are.
-_LOG: Final = logging.getLogger("thalweg")
 _UTC: Final[dict[str, Any]] = (
     {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
 )
@@ -172,35 +170,6 @@ def is_streaming(inputs: Mapping[str, Any]) -> bool:
             f" {', '.join(n for n, s in kinds.items() if not s)}; use readStream (or files(streaming=True)) for all"
         )
     return any(kinds.values())
-
-
-def kept_logs(inputs: Mapping[str, Any], trigger: str | None) -> Mapping[str, Any] | None:
-    """Logs with ``follow=False`` as streams of a query with a checkpoint, which ends behind what is there.
-
-    Such a query is a stream for Spark, with the trigger ``available_now``: killed, it goes on from its checkpoint, as
-    in the other host. None where inputs are others.
-
-    Raises:
-        BuildError: the trigger goes on.
-    """
-    if not all(
-        isinstance(one, Log) and dataclasses.is_dataclass(one) and not one.follow
-        for one in inputs.values()
-    ):
-        return None
-    if trigger not in (None, "available_now", "once"):
-        raise BuildError(
-            f"trigger={trigger!r} reads on, and {', '.join(map(repr, inputs))} with follow=False ends with"
-            " what is there; leave one of them out"
-        )
-    return {name: dataclasses.replace(one, follow=True) for name, one in inputs.items()}
-
-
-def tell_kept_batch() -> None:
-    """Says that a checkpoint does nothing for inputs that are read once."""
-    _LOG.warning(
-        "checkpoint= is not used: these inputs are a single batch, which begins anew after a kill"
-    )
 
 
 def unbounded(inputs: Mapping[str, Any]) -> Iterator[str]:
