@@ -104,12 +104,22 @@ def test_a_query_goes_on_where_it_ended(spark: Any, mock: Broker, tmp_path: Path
     assert len(list((tmp_path / "out").glob("batch=*"))) >= 4
 
 
-def test_a_log_that_is_read_once_keeps_no_checkpoint(tmp_path: Path) -> None:
-    """It is a single batch on Spark, so checkpoint= would do nothing: refused, with what does the same."""
-    log = tw.kafka("localhost:1", "t", follow=False, partition="part", offset="off")
-    with pytest.raises(tw.BuildError, match=r"follow=False is a single batch .*\n.*available_now"):
-        tw.spark.start(driver.make_flow(), {"rows": log}, {}, checkpoint=tmp_path / "ckpt")
-    assert not (tmp_path / "ckpt").exists()
+def test_a_log_that_is_read_once_goes_on_from_its_checkpoint(
+    spark: Any, mock: Broker, tmp_path: Path
+) -> None:
+    """With checkpoint= each start reads what has come since, as in a process; a trigger that goes on is refused."""
+    mock.producer.list_topics("once", timeout=10)
+    log = tw.kafka(mock.servers, "once", follow=False, partition="part", offset="off")
+    how = {"checkpoint": tmp_path / "ckpt"}
+    inputs, outputs = {"rows": log}, {"out": tw.spark.parquet(str(tmp_path / "out"))}
+    with pytest.raises(
+        tw.BuildError, match=r"trigger='5 seconds' reads on, and 'rows' with follow="
+    ):
+        tw.spark.start(driver.make_flow(), inputs, outputs, trigger="5 seconds", **how)
+    for upto in (300, 500):
+        send(mock, "once", range(upto - 200 if upto > 300 else 0, upto))
+        tw.spark.start(driver.make_flow(), inputs, outputs, **how).await_termination()
+        check(written(tmp_path / "out"), upto)
 
 
 @pytest.mark.slow

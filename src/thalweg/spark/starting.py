@@ -35,6 +35,7 @@ from thalweg.spark.keys.locality import Asked
 from thalweg.spark.patience import told_if_slow
 from thalweg.spark.query import End, Query
 from thalweg.spark.reading import inputs as io
+from thalweg.spark.reading.log_stream import kept_logs, tell_kept_batch
 from thalweg.spark.scheduler import Scheduler
 from thalweg.spark.tasks.worker import compile_all
 from thalweg.spark.writing.sinks import check_targets, refuse_inside, sinks_of
@@ -106,6 +107,8 @@ def start(
     """
     plan = check_flow("start", flow, inputs, chunk_rows)
     inputs = io.inputs_of(inputs, follow=checkpoint is not None)
+    if checkpoint is not None and (kept := kept_logs(inputs, trigger)) is not None:
+        inputs, trigger = kept, "available_now"
     check(plan, inputs, sinks, end)
     sinks = sinks_of(sinks)  # before Spark is started
     check_targets(plan.sinks, sinks)
@@ -119,7 +122,7 @@ def start(
             "a streaming query needs checkpoint='folder': its state and offsets live there"
         )
     if not streaming and checkpoint is not None:
-        io.refuse_kept_batch(inputs)
+        tell_kept_batch()
     if not streaming and locality != "off":
         raise BuildError(
             "locality= needs a streaming input: tables are learnt from batch to batch, and other"

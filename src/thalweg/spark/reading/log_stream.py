@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import collections
+import dataclasses
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from thalweg.connectors.contracts import Feed, never
 from thalweg.connectors.logs import Confirming, Log, LogReader, Positions
+from thalweg.errors import BuildError
 from thalweg.flow.operators.nodes import Source
 from thalweg.spark.by_value import pickled
 
@@ -150,6 +152,35 @@ def log_frame(spark: SparkSession, log: Log, *, streaming: bool) -> DataFrame:
 
 def _text(positions: Positions) -> str:
     return orjson.dumps(dict(positions), option=orjson.OPT_SORT_KEYS).decode()
+
+
+def kept_logs(inputs: Mapping[str, Any], trigger: str | None) -> Mapping[str, Any] | None:
+    """Logs with ``follow=False`` as streams of a query with a checkpoint, which ends behind what is there.
+
+    Such a query is a stream for Spark, with the trigger ``available_now``: killed, it goes on from its checkpoint, as
+    in the other host. None where inputs are others.
+
+    Raises:
+        BuildError: the trigger goes on.
+    """
+    if not all(
+        isinstance(one, Log) and dataclasses.is_dataclass(one) and not one.follow
+        for one in inputs.values()
+    ):
+        return None
+    if trigger not in (None, "available_now", "once"):
+        raise BuildError(
+            f"trigger={trigger!r} reads on, and {', '.join(map(repr, inputs))} with follow=False ends with"
+            " what is there; leave one of them out"
+        )
+    return {name: dataclasses.replace(one, follow=True) for name, one in inputs.items()}
+
+
+def tell_kept_batch() -> None:
+    """Says that a checkpoint does nothing for inputs that are read once."""
+    _LOG.warning(
+        "checkpoint= is not used: these inputs are a single batch, which begins anew after a kill"
+    )
 
 
 class SharedLog(NamedTuple):
