@@ -1,7 +1,7 @@
 """What befalls hosts while a query runs: a link that is down in mid-batch, a worker killed, one that joins.
 
-The output must be that of one process, row for row, whatever happens (:class:`HostTrouble` says what did). It runs in the
-process of the cluster (:mod:`thalweg_lab.figures.caneill.runs`).
+The output must be that of one process, row for row, whatever happens (:class:`HostTrouble` says what did). It runs in
+the process of the cluster (:mod:`thalweg_lab.figures.caneill.runs`).
 """
 
 from __future__ import annotations
