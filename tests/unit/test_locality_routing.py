@@ -323,6 +323,8 @@ def test_tables_for_another_query() -> None:
     table.require(OPERATORS, 3)
     with pytest.raises(BuildError, match=r"for 3 slots, and 4 are asked for: start with slots=3"):
         table.require(OPERATORS, 4)
+    with pytest.raises(BuildError, match=r"for 3 slots, and 2 are asked for"):
+        table.require(OPERATORS, 2)
     with pytest.raises(
         BuildError, match="another flow: it knows the operators by_mixed, by_text, the flow has x"
     ):

@@ -16,7 +16,7 @@ import thalweg
 from thalweg_lab import network
 from thalweg_lab.figures.caneill import runs
 from thalweg_lab.figures.caneill.runs import CaneillSetting, Found, found_of
-from thalweg_lab.figures.caneill.troubles import Trouble, trouble_of
+from thalweg_lab.figures.caneill.troubles import HostTrouble, trouble_of
 from thalweg_lab.figures.contract import CannotMeasureHere, Progress
 
 _STOP_S: Final = 30.0
@@ -34,7 +34,7 @@ def measured(setting: CaneillSetting, tell: Progress) -> Found:
     return found_of(_process().ask(setting, tell))
 
 
-def befallen(what: str, tell: Progress) -> Trouble:
+def befallen(what: str, tell: Progress) -> HostTrouble:
     """What comes of one of :data:`thalweg_lab.figures.caneill.troubles.TROUBLES`.
 
     Raises:

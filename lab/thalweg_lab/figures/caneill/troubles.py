@@ -1,7 +1,7 @@
 """What befalls hosts while a query runs: a link that is down in mid-batch, a worker killed, one that joins.
 
-The output must be that of one process, row for row, whatever happens (:class:`Trouble` says what did). It runs in the
-process of the cluster (:mod:`thalweg_lab.figures.caneill.runs`).
+The output must be that of one process, row for row, whatever happens (:class:`HostTrouble` says what did). It runs in
+the process of the cluster (:mod:`thalweg_lab.figures.caneill.runs`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _INTO_S: Final = 0.8
 _DOWN_S: Final = 4.0
 
 
-class Trouble(NamedTuple):
+class HostTrouble(NamedTuple):
     """What happened, and what came of it.
 
     Attributes:
@@ -63,7 +63,7 @@ class Trouble(NamedTuple):
     is_exact: bool
 
 
-def befall(lab: Lab, what: str, folder: Path) -> Trouble:
+def befall(lab: Lab, what: str, folder: Path) -> HostTrouble:
     """Runs batches on a cluster that something happens to; tables are made anew all the while."""
     from thalweg import spark as ts
 
@@ -104,7 +104,7 @@ def befall(lab: Lab, what: str, folder: Path) -> Trouble:
     rows = tw.run(make_flow(_PADDING), {"pairs": whole}).rows("counts")
     found = [tuple(row) for row in sink.rows]
     executors = tuple(one["locality"].get("executors", 0) for one in (said[_MIDDLE - 1], said[-1]))
-    return Trouble(
+    return HostTrouble(
         what, happened[0], said[_MIDDLE]["batch_s"], max(one["batch_s"] for one in said[1:_MIDDLE]),
         (executors[0], executors[1]), (said[_MIDDLE - 1]["slots"], said[-1]["slots"]), len(found),
         found == [tuple(row) for row in rows],
@@ -136,7 +136,7 @@ def _happen(lab: Lab, what: str) -> None:
         threading.Timer(_DOWN_S, lab.cards.cut, (1,), {"down": False}).start()
 
 
-def trouble_of(given: Any) -> Trouble:
+def trouble_of(given: Any) -> HostTrouble:
     """What the program printed."""
     what, in_batch, seconds, usual_s, executors, slots, *rest = given
-    return Trouble(what, in_batch, seconds, usual_s, tuple(executors), tuple(slots), *rest)
+    return HostTrouble(what, in_batch, seconds, usual_s, tuple(executors), tuple(slots), *rest)
