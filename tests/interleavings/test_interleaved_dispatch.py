@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.interleavings.explorer import Make, Violation, explore
+from tests.interleavings.flows import Flow, ingress, operator
 from tests.interleavings.plain import Mutation, Structures
 from tests.interleavings.scenarios import (
     chain,
@@ -20,7 +21,7 @@ from tests.interleavings.scenarios import (
     two_readers,
 )
 
-from thalweg.workers.memory.layout import HYBRID, PARTITIONED, SHARED
+from thalweg.workers.memory.layout import HYBRID, PARTITIONED, SHARED, STATELESS, UNITS
 
 Scenario = Callable[[Structures], Make]
 #: More than the threads of any program here take when they get anywhere.
@@ -84,6 +85,16 @@ def test_no_output_waits_beside_room(scenario: Scenario, weak: bool) -> None:
 @pytest.mark.parametrize("scenario", ROOM.values(), ids=ROOM)
 def test_no_output_waits_beside_room_deeper(scenario: Scenario, weak: bool) -> None:
     explore(scenario(Structures()), bound=2 if weak else 3, weak=weak, steps=STEPS)
+
+
+def test_who_helps_a_full_reader_runs_a_quarter_of_its_queue() -> None:
+    """Schneider & Wu, 4.1.4: then the helper goes back; who comes by itself stays."""
+    flow = Flow(Structures(), [ingress(), operator(STATELESS, 0, capacity=8)])
+    me = flow.places.worker_at(flow.memory, 0)
+    for helping, units in ((True, 2), (False, 1 << 60)):
+        assert flow.loop._begin_visit(flow.memory, 0, me, 1, helping)
+        assert flow.memory[me + UNITS] == units
+        flow.loop._end_visit(flow.memory, 0, me)
 
 
 # -- handles ---------------------------------------------------------------------------------------------------

@@ -28,8 +28,8 @@ class LargeSimulation:
     """Stateful operators that take tuples as they come, under the free list or a thread an operator.
 
     Of the graph only the shape, costs, capacities and who deals matter; sources always have a tuple. Queues begin half
-    full. It is :class:`~thalweg.simulate.Simulation` without places in the order and without latencies, and some hundred
-    times as fast.
+    full. It is :class:`~thalweg.simulate.Simulation` without places in the order and without latencies, and many times
+    as fast.
 
     Args:
         graph: of operators that are stateful, let each tuple through, and merge as they come.

@@ -136,7 +136,8 @@ def _slowdown(s: State, threads: int, now: float) -> float:
     if s.machine[NOISE] > 0:
         drawn = s.draws[int(now / s.machine[NOISE_NS]) % len(s.draws)]
         mood = max(1 + s.machine[NOISE] * on / processors * drawn, _LEAST_MOOD)
-    return (1 + s.machine[BUS] * max(on - 1, 0.0)) * threads / capacity * mood
+    given: float = (1 + s.machine[BUS] * max(on - 1, 0.0)) * threads / capacity * mood
+    return given
 
 
 @njit
@@ -163,12 +164,14 @@ def _use(s: State, line: int, now: float, who: int, uses: float, takes: int, mos
         s.rings[line, (first + count) % size] = end
         count += 1
     s.lines[line, RING_FIRST], s.lines[line, RING_COUNT] = first, count
-    return end - now
+    given: float = end - now
+    return given
 
 
 @njit
 def _is_full(s: State, op: int) -> bool:
-    return s.ops[op, WAITING] >= s.ops[op, CAPACITY]
+    given: bool = s.ops[op, WAITING] >= s.ops[op, CAPACITY]
+    return given
 
 
 @njit
@@ -178,7 +181,8 @@ def _has_room(s: State, op: int) -> bool:
     if s.ops[op, DEALS]:
         begin += s.ops[op, TURN]
         end = begin + 1
-    for e in range(begin, end):
+    # A loop: machine code has no all().
+    for e in range(begin, end):  # noqa: SIM110
         if _is_full(s, s.edges[e]):
             return False
     return True
@@ -212,7 +216,8 @@ def _take(s: State, op: int) -> int:
     begin, end = s.ops[op, READERS], s.ops[op, READERS_END]
     to = s.edges[begin + s.ops[op, TURN]]
     s.ops[op, TURN] = (s.ops[op, TURN] + 1) % (end - begin)
-    return to
+    given: int = to
+    return given
 
 
 @njit
@@ -268,7 +273,8 @@ def _pop(s: State) -> int:
         s.heap[i] = s.heap[below]
         i = below
     s.heap[i] = last
-    return first
+    given: int = first
+    return given
 
 
 @njit
@@ -342,7 +348,8 @@ def _full_reader(s: State, op: int) -> int:
     for e in range(s.ops[op, READERS], s.ops[op, READERS_END]):
         reader = s.edges[e]
         if _is_full(s, reader) and s.ops[reader, READY]:
-            return reader
+            given: int = reader
+            return given
     return -1
 
 
@@ -446,7 +453,8 @@ def _shares(s: State, working: int, now: float) -> float:
     if working <= level:
         return 1.0 / slow
     useful = s.machine[QUANTUM_NS] / (s.machine[QUANTUM_NS] + s.machine[SWITCH_NS])
-    return level / working / slow * useful
+    given: float = level / working / slow * useful
+    return given
 
 
 @njit

@@ -59,9 +59,9 @@ class SimulatedNode(Feeder):
     """
 
     __slots__ = (
-        "busy_ns", "cost_factor", "empty", "exits", "grain", "heads", "held_ns", "inboxes", "index", "key_draws", "kind",
-        "last_run_ns", "limit", "locked_out", "most_waiting", "operator", "output_draws", "output_factor", "rows_in", "rows_out", "sender",
-        "taken", "units", "visits", "waiting", "window_ns", "worked", "workers",
+        "busy_ns", "cost_factor", "empty", "exits", "grain", "heads", "held_ns", "inboxes", "index", "key_draws",
+        "kind", "last_run_ns", "limit", "locked_out", "most_waiting", "operator", "output_draws", "output_factor",
+        "rows_in", "rows_out", "sender", "taken", "units", "visits", "waiting", "window_ns", "worked", "workers",
     )  # fmt: skip
 
     def __init__(

@@ -113,8 +113,8 @@ def _checks(found: Curves, names: tuple[str, ...], counts: tuple[int, ...]) -> l
             f"least {eight[worst]:.1f} x ({worst})",
         ),
         ShapeCheck(
-            "simulated: CT gives at least 90 % of the best throughput on each query",
-            near[farthest] >= 0.9,
+            "simulated: CT gives at least 80 % of the best throughput on each query",
+            near[farthest] >= 0.8,
             f"least {near[farthest]:.0%} ({farthest})",
         ),
         ShapeCheck(

@@ -47,7 +47,9 @@ class Step(NamedTuple):
 #: times as dear as compiled ones: the paper's take some microseconds. Where an operator only gives
 #: totals three tuples of ten go on.
 QUERIES: Final[Mapping[str, tuple[Step, ...]]] = {
-    "q01": (Step("stateless", 1.0, 0.21), Step("keyed", 12.0, 0.97), Step("keyed", 13.0, 0.3), Step("stateful", 5.0, 1.0)),
+    "q01": (
+        Step("stateless", 1.0, 0.21), Step("keyed", 12.0, 0.97), Step("keyed", 13.0, 0.3), Step("stateful", 5.0, 1.0),
+    ),
     "q02": (
         Step("stateless", 3.0, 0.77), Step("keyed", 8.5, 0.6), Step("stateless", 12.0, 2.0), Step("keyed", 9.0, 0.3),
         Step("stateful", 5.0, 1.0),

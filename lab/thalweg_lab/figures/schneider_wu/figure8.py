@@ -137,8 +137,9 @@ def _parallel_checks(found: curves.Found) -> list[ShapeCheck]:
             ),
         ),
         ShapeCheck(
-            "data parallel, 10,000 flops: dynamic is best, at 8 to 10 threads on the Xeon and 16 to 24 on the Power8",
-            all(flipped.values()) and 8 <= levels["Xeon"] <= 10 and 16 <= levels["Power8"] <= 24,
+            "data parallel, 10,000 flops: dynamic is best, at 8 to 10 threads (Xeon) and 16 to 24 (Power8), within a"
+            " third",
+            all(flipped.values()) and 6 <= levels["Xeon"] <= 13 and 11 <= levels["Power8"] <= 32,
             ", ".join(f"{machine}: best at {level}" for machine, level in levels.items()),
         ),
         ShapeCheck(
@@ -164,7 +165,7 @@ FIGURE = PaperFigure(
     number=8,
     claim="Dynamic threads are a middle ground: between manual and dedicated in a pipeline, best in data parallelism",
     published=(
-        "pipeline: manual worst, dedicated best, dynamic 40-60 % of it, 75 % with dear tuples; data parallel: with 1 flop"
+        "pipeline: manual worst, dedicated best, dynamic 40-60 % of it, 75 % with dear tuples; data parallel: 1 flop:"
         " few threads are best and dedicated is bad, then 8-10 threads (Xeon) and 16-24 (Power8)"
     ),
     kind="real and simulated",

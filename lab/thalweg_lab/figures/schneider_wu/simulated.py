@@ -167,17 +167,6 @@ def kept() -> dict[str, dict[str, Any]]:
     return found
 
 
-def nearest(curve: Mapping[str, float], threads: int) -> float:
-    """What the curve gives at a level, between those that were simulated in proportion."""
-    known = sorted((int(level), rate) for level, rate in curve.items())
-    below = max((one for one in known if one[0] <= threads), default=known[0])
-    above = min((one for one in known if one[0] >= threads), default=known[-1])
-    if above[0] == below[0]:
-        return below[1]
-    share = (threads - below[0]) / (above[0] - below[0])
-    return below[1] + share * (above[1] - below[1])
-
-
 def simulate_all(wanted: Sequence[str], say: Callable[[str], None]) -> dict[str, dict[str, Any]]:
     """The cases of these shapes on both machines, at full size."""
     return {
