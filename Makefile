@@ -51,7 +51,7 @@ $(VENV)/bin/python:
 # Editable, so that a change of the source needs no new installation.
 $(VENV)/.installed: pyproject.toml requirements.lock | $(VENV)/bin/python
 	@echo "Installing Thalweg into $(VENV) (the first time this fetches about 600 MB, 1.1 GB on disk: some minutes) ..."
-	@$(PIP) -e .
+	@$(PIP) -e '.[spark]'
 	@touch $@
 
 $(VENV)/.dev-installed: $(VENV)/.installed lab/pyproject.toml

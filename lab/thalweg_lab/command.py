@@ -180,12 +180,11 @@ def caneill(
     ] = True,
     out: Out = None,
 ) -> None:
-    """Routing tables: locality and balance on real data, throughput on a cluster (Caneill et al., section 4)."""
+    """What Caneill et al. have no figure of: tables on later data, a hot key, costs of counting (section 4)."""
     from thalweg_lab.caneill import Caneill
 
     report = _report("caneill", out)
-    periods, pairs = (4, (300, 10_000)) if quick else (10, (100, 300, 1_000, 3_000, 10_000))
-    summary = Caneill(report, periods=periods, pairs=pairs).all()
+    summary = Caneill(report).all()
     if cluster:
         from thalweg_lab.caneill_cluster import FULL, QUICK, CaneillCluster
 
@@ -212,7 +211,7 @@ def spark_queries(
 def everyday(
     quick: Quick = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="Of the ten functions; all of them by default.")
+        list[str] | None, typer.Option(help="Of the functions and verbs; all by default.")
     ] = None,
     keys: Annotated[list[str] | None, typer.Option(help="int or text; both by default.")] = None,
     rows: Annotated[
@@ -233,15 +232,14 @@ def everyday(
     ] = None,
     out: Out = None,
 ) -> None:
-    """Ten everyday functions by default and by settings, against a plain loop and what one would use instead."""
+    """Ten everyday functions and some verbs by default and by settings, against a plain loop and what one would use."""
     from thalweg.errors import BuildError
-    from thalweg_lab.everyday.bench import Everyday, machine, put
+    from thalweg_lab.everyday.bench import TITLES, Everyday, machine, put
     from thalweg_lab.everyday.bench import markdown as table
-    from thalweg_lab.everyday.functions import EVERYDAY
     from thalweg_lab.everyday.ways import IN_PROCESS, WAYS
 
     for what, given, known in (
-        ("only", only, EVERYDAY),
+        ("only", only, TITLES),
         ("keys", keys, ("int", "text")),
         ("way", way, WAYS),
     ):
@@ -251,7 +249,7 @@ def everyday(
     report = _report("everyday", out)
     bench = Everyday(
         report,
-        names=only or list(EVERYDAY),
+        names=only or list(TITLES),
         keys=keys or ("int", "text"),
         sizes=rows or ((200_000,) if quick else (200_000, 1_000_000, 5_000_000)),
         ways=way or (list(WAYS) if spark else IN_PROCESS),
@@ -268,14 +266,33 @@ def everyday(
 def kafka(
     quick: Quick = False,
     messages: Annotated[int, typer.Option(min=1_000, help="Messages in the topic.")] = 1_000_000,
+    spark: Annotated[bool, typer.Option("--spark", help="Also on Spark.")] = False,
     out: Out = None,
 ) -> None:
-    """From Kafka to a running sum by key, beside what confluent-kafka alone reads."""
+    """From Kafka to a running sum by key and to sessions in Delta, beside what confluent-kafka alone reads."""
     from thalweg_lab.kafka_log import kafka_log
 
     report = _report("kafka", out)
     size, repeats = (100_000, 1) if quick else (messages, 3)
-    report.finish(kafka_log(report, size, repeats))
+    report.finish(kafka_log(report, size, repeats, spark=spark))
+
+
+def soak(
+    minutes: Annotated[float, typer.Option(min=0.1, help="How long.")] = 30.0,
+    rate: Annotated[int, typer.Option(min=1, help="Rows a second.")] = 5_000,
+    users: Annotated[int, typer.Option(min=1, help="Keys.")] = 20_000,
+    every: Annotated[str, typer.Option(help="Between two commits.")] = "1 second",
+    kafka: Annotated[
+        bool, typer.Option("--kafka", help="Rows come from a broker, not from this process.")
+    ] = False,
+    out: Out = None,
+) -> None:
+    """A durable flow over a live source for a long time: memory, and how late rows are."""
+    from thalweg_lab.soak import Soak
+
+    report = _report("soak", out)
+    bench = Soak(report, minutes=minutes, rate=rate, users=users, every=every, kafka=kafka)
+    report.finish(bench.all())
 
 
 def tables(
@@ -305,9 +322,16 @@ def peers(context: typer.Context) -> None:
 
 def register(group: typer.Typer) -> None:
     """Adds the experiments to the group ``thalweg bench``."""
-    for function in (prasaad, streams, haren, elastic, caneill, everyday, kafka, tables):
+    for function in (prasaad, streams, haren, elastic, caneill, everyday, kafka, soak, tables):
         group.command(function.__name__)(told(_never_silent(function)))
     group.command("figures")(told(figures))
     group.command("spark-queries")(told(_never_silent(spark_queries)))
     passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
     group.command("peers", context_settings=passed_on)(told(peers))
+
+
+def register_datagen(group: typer.Typer) -> None:
+    """Adds the generators of the lab to the group ``thalweg datagen``."""
+    from thalweg_lab.nexmark.datagen_command import nexmark
+
+    group.command("nexmark")(told(nexmark))

@@ -87,21 +87,34 @@ class SwitchedMachines:
             _run(*enter, "ip", "addr", "add", f"{address}/24", "dev", _CARD)
             _run(*enter, "ip", "link", "set", _CARD, "up")
 
-    def limit(self, gbit_s: float | None) -> None:
-        """The rate of every card from now on, each way; None: what the processor can do."""
-        for number, enter in enumerate(self.machines.enter):
+    def limit(self, gbit_s: float | Sequence[float | None] | None) -> None:
+        """The rate of the cards from now on, each way; None: what the processor can do.
+
+        Args:
+            gbit_s: of every card, or of each in turn.
+        """
+        each = gbit_s if isinstance(gbit_s, Sequence) else [gbit_s] * len(self.machines.enter)
+        for number, (enter, rate) in enumerate(zip(self.machines.enter, each, strict=True)):
             for reach, device in (((), f"port{number}"), (enter, _CARD)):
-                if gbit_s is None:
-                    # There is nothing to delete where there was no limit.
-                    _run(*reach, "tc", "qdisc", "del", "dev", device, "root", check=False)
-                    continue
-                rate = ("rate", f"{gbit_s * 1_000:.0f}mbit", "burst", _BURST, "latency", _QUEUED)
-                _run(*reach, "tc", "qdisc", "replace", "dev", device, "root", "tbf", *rate)
+                _limit((*reach, "tc", "qdisc"), device, rate)
+
+    def cut(self, number: int, *, down: bool) -> None:
+        """Takes a machine's link down, as a pulled cable would, or up again."""
+        _run("ip", "link", "set", f"port{number}", "down" if down else "up")
 
     def close(self) -> None:
         """Ends the machines; cards, and in the end the switch, go with their namespaces."""
         for held in self._held:
             held.communicate()
+
+
+def _limit(tc: Sequence[str], device: str, gbit_s: float | None) -> None:
+    if gbit_s is None:
+        # There is nothing to delete where there was no limit.
+        _run(*tc, "del", "dev", device, "root", check=False)
+        return
+    rate = ("rate", f"{gbit_s * 1_000:g}mbit", "burst", _BURST, "latency", _QUEUED)
+    _run(*tc, "replace", "dev", device, "root", "tbf", *rate)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from thalweg_lab import caneill, caneill_cluster
-from thalweg_lab.key_samples import requests, sketched
+from thalweg_lab.figures.caneill import cluster, figure11, figure12, figure13
+from thalweg_lab.figures.caneill.runs import CaneillSetting
+from thalweg_lab.figures.caneill.samples import requests, sketched
 from thalweg_lab.measure import LabReport
 
 from thalweg.printing import Terminal
@@ -26,17 +28,29 @@ def test_caneill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every experiment runs and is kept; where tuples go beside their partners, more of them stay than by hash."""
     monkeypatch.setattr(caneill, "SAMPLES", {"client → path": lambda: small(2_000)})
     report = LabReport("caneill", tmp_path, Terminal(quiet=True))
-    report.finish(caneill.Caneill(report, periods=2, pairs=(50, 1_000)).all())
-    counting, once, locality, imbalance, counters = json.loads(
-        (tmp_path / "caneill.json").read_text()
-    ).values()
+    report.finish(caneill.Caneill(report).all())
+    counting, once = json.loads((tmp_path / "caneill.json").read_text()).values()
     assert len(counting) == 4
     assert [row["routing"] for row in once] == ["hashed", "table", "table, first seen"]
     assert once[2]["locality"] > 2 * once[0]["locality"]
-    assert [row["period"] for row in locality] == [row["period"] for row in imbalance] == ["1", "2"]
-    assert locality[1]["first seen"] > locality[1]["hashed"]
-    assert len(counters) == 3 * 2
-    assert all(row["kB a slot"] < 1_000 for row in counters)
+
+
+def test_figures_on_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures 11 and 12 on few tuples: a line for each way and number of slots, checks of each, and what is said."""
+    samples = {"tailnum → dest": lambda: small(2_000)}
+    monkeypatch.setattr(figure11, "SAMPLES", samples)
+    monkeypatch.setattr(figure12, "SAMPLES", samples)
+    said: list[str] = []
+    over_time = figure11.measure("quick", said.append)
+    assert [one.name for one in over_time.panels[0].lines] == list(figure11.WAYS)
+    assert all(len(line.x) == 10 for panel in over_time.panels for line in panel.lines)
+    assert len(over_time.checks) == 6 and over_time.checks[0].holds
+    hashed, *_, first_seen = over_time.numbers.values()
+    assert first_seen > 1.3 * hashed
+    counted = figure12.measure("quick", said.append)
+    assert [one.name for one in counted.panels[0].lines] == ["2 slots", "6 slots"]
+    assert all(line.x[-1] == 1.0 for line in counted.panels[0].lines)
+    assert len(said) > 10
 
 
 def test_sketches_of_a_sample_know_its_keys() -> None:
@@ -51,40 +65,32 @@ def test_sketches_of_a_sample_know_its_keys() -> None:
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
 def test_on_a_cluster(tmp_path: Path) -> None:
-    """Bytes are no matter of speed: a table keeps between executors what hashing sends, the worst one sends more."""
+    """Bytes are no matter of speed: a table keeps between executors what hashing sends, the worst one sends more.
+
+    A worker joins and two go while the driver stays.
+    """
     report = LabReport("caneill", tmp_path, Terminal(quiet=True))
-    size = caneill_cluster.Size(
-        4.0,
-        (),
-        (4,),
-        (4,),
-        ((4, None),),
-        (),
-        (1,),
-        batches=1,
-        repeats=1,
-        turns=2,
-    )
+    size = caneill_cluster.Size(4.0, (None,), (4,), batches=2, turns=2)
     text = caneill_cluster.CaneillCluster(report, size).all()
     report.finish(text)
-    found = json.loads((tmp_path / "caneill.json").read_text())
-    by_padding, by_source, costs, story, alone, means = found.values()
-    for rows in (by_padding, by_source):
-        hashed, table, worst = rows
-        assert [row["routing"] for row in rows] == ["hashed", "table", "worst"]
-        assert table["remote B a row"] < 0.45 * hashed["remote B a row"]
-        assert worst["remote B a row"] > 1.3 * hashed["remote B a row"]
-        assert table["fewer"] == 1 - table["remote B a row"] / hashed["remote B a row"]
-    # Half of the tuples go to the other executor, with 12 kB of padding or without any.
+    by_source, costs = json.loads((tmp_path / "caneill.json").read_text()).values()
+    hashed, table, worst = by_source
+    assert [row["routing"] for row in by_source] == ["hashed", "table", "worst"]
+    assert table["remote B a row"] < 0.45 * hashed["remote B a row"]
+    assert worst["remote B a row"] > 1.3 * hashed["remote B a row"]
+    # Half of the tuples go to the other executor, with 12 kB of padding.
     assert all(row["from source B a row"] > 4_000 for row in by_source)
-    assert all(0 < row["from source B a row"] < 500 for row in by_padding)
     assert [row["way"] for row in costs] == ["hashed", "counting", "table"]
     for what in ("CPU", "time"):
         assert (costs[0][f"{what} to hashed"], costs[0][f"{what} ±"]) == (1, 0)
         assert all(row[f"{what} to hashed"] > 0 and row["turns"] == 2 for row in costs)
-    assert len(story) == 6 and story[-1]["online stay"] > story[0]["online stay"]
-    assert any(row["keys that move"] for row in story)
-    assert [(row["workers"], row["routing"]) for row in alone] == [("1", "hashed")]
-    assert [(row["workers"], row["routing"]) for row in means] == [("1", "hashed")]
-    assert text.startswith("caneill on a cluster: a table by hashing: 4 kB no limit")
     assert f"by none: 4 kB {costs[1]['CPU to hashed']:.2f}x" in text
+    setting = CaneillSetting(
+        3, ("hashed", "online"), 4_000, 4.0, batches=3, flights=True, counted=6_000
+    )
+    found = cluster.measured(setting, lambda _: None)
+    assert [len(run.batches) for run in found.values()] == [3, 3]
+    assert figure13.first_table(found["online"]) < 3
+    assert found["online"].batches[-1].stay > 0.7 > found["hashed"].batches[-1].stay
+    alone = cluster.measured(setting._replace(workers=1, ways=("hashed",)), lambda _: None)
+    assert alone["hashed"].remote_bytes == 0

@@ -65,9 +65,13 @@ def test_a_table_from_a_sample(flow_file: Path, tmp_path: Path) -> None:
     code, said = plan(flow_file, "--source", f"flights={sample}", "--slots", 6, "--out", out)
     assert code == 0, said
     assert "8,000 pairs of keys" in said
-    found = re.search(r"a table from the first half, on the second: ([\d.]+)% on one slot", said)
-    assert found is not None
-    assert float(found[1]) > 70
+    assert "tables from the first half, on the second" in said
+    later = re.findall(r"│ (\*?[\d.]+|hashed) │ ([\d.]+)% │ ([\d.]+) │", said)
+    assert [alpha for alpha, _, _ in later] == ["hashed", "*1.03", "1.2", "1.5", "2"]
+    assert float(later[0][1]) < 30
+    assert all(float(local) > 70 for _, local, _ in later[1:])
+    assert all(1 <= float(full) < 3 for _, _, full in later)
+    assert "take --alpha" in said
     table = decode_table(out.read_bytes())
     assert table.slots == 6
     assert table.slot_of("by_dest", "ATL") in range(6)

@@ -16,6 +16,7 @@ from tests.connectors.kit import EVERY, Every, Pair, node, plain, table
 import thalweg as tw
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors import once
+from thalweg.connectors.delta import tables
 from thalweg.flow.records import Schema
 
 deltalake = pytest.importorskip("deltalake", reason="needs the package deltalake")
@@ -329,6 +330,30 @@ def test_many_files_are_mentioned(
         writer.write(batch, pairs(("a", 1)))
     assert [one.message for one in caplog.records if "has 4 files" in one.message]
     assert len(caplog.records) == 1
+
+
+def test_a_table_is_opened_anew_now_and_then(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What deltalake adds up of the versions that it has seen is let go; no batch is lost or doubled by it, nor read so."""
+    opened = []
+    make = deltalake.DeltaTable
+
+    class Counting(make):  # type: ignore[misc,valid-type]
+        def __init__(self, *args: Any, **options: Any) -> None:
+            opened.append(args)
+            super().__init__(*args, **options)
+
+    monkeypatch.setattr(tables, "REOPEN_VERSIONS", 4)
+    writer = tw.to_delta(str(place)).open(node(Pair), "q")
+    reader = tw.delta(str(place)).open()
+    monkeypatch.setattr(deltalake, "DeltaTable", Counting)
+    at = reader.begin()
+    for batch in range(12):
+        for _ in range(2):  # as after a crash
+            writer.write(batch, pairs(("a", batch)))
+        assert reader.end(at) != at
+        at = reader.end(at)
+    assert 4 <= len(opened) <= 8
+    assert sorted(rows_of(place)) == [("a", batch) for batch in range(12)]
 
 
 @pytest.mark.merge

@@ -104,6 +104,14 @@ def test_a_query_goes_on_where_it_ended(spark: Any, mock: Broker, tmp_path: Path
     assert len(list((tmp_path / "out").glob("batch=*"))) >= 4
 
 
+def test_a_log_that_is_read_once_keeps_no_checkpoint(tmp_path: Path) -> None:
+    """It is a single batch on Spark, so checkpoint= would do nothing: refused, with what does the same."""
+    log = tw.kafka("localhost:1", "t", follow=False, partition="part", offset="off")
+    with pytest.raises(tw.BuildError, match=r"follow=False is a single batch .*\n.*available_now"):
+        tw.spark.start(driver.make_flow(), {"rows": log}, {}, checkpoint=tmp_path / "ckpt")
+    assert not (tmp_path / "ckpt").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 def test_kill_9_in_the_middle(mock: Broker, tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ PAGES = (
     "joins",
     "locality",
     "metrics",
+    "notebooks",
     "order",
     "runtime",
     "scheduling",

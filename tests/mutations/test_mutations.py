@@ -9,14 +9,16 @@ import subprocess
 import sys
 
 import pytest
+from tests.mutations.locality import LOCALITY
 from tests.mutations.table import MUTATIONS, Mutation
 
+ALL = [*MUTATIONS, *LOCALITY]
 ROOT = pathlib.Path(__file__).parents[2]
 
 
 def test_each_is_a_fault_of_a_line_that_is_there() -> None:
     """The text occurs once, the fault differs from it, and the tests exist."""
-    for one in MUTATIONS:
+    for one in ALL:
         text = (ROOT / "src" / "thalweg" / one.file).read_text()
         assert text.count(one.old) == 1, one.area
         assert one.new != one.old, one.area
@@ -24,7 +26,7 @@ def test_each_is_a_fault_of_a_line_that_is_there() -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("one", MUTATIONS, ids=lambda one: one.area)
+@pytest.mark.parametrize("one", ALL, ids=lambda one: one.area)
 def test_the_short_tests_find_it(one: Mutation, tmp_path: pathlib.Path) -> None:
     """With the fault in a copy of the source at least one of the named tests fails, and not since none was found."""
     source = tmp_path / "src"

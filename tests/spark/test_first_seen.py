@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import os
 import shutil
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import kill_driver as driver
 import pyarrow as pa
@@ -17,16 +18,19 @@ from hypothesis import strategies as st
 from new_keys_host import FLOW, Driver, see
 from slots_host import SlotsHost, check
 from tests.sizes import sized
-from thalweg_lab.key_samples import LogLine, count_request, request
-from thalweg_lab.key_samples import SampleCount as Requests
+from thalweg_lab.figures.caneill.samples import LogLine, count_request, request
+from thalweg_lab.figures.caneill.samples import SampleCount as Requests
 
 import thalweg as tw
 from thalweg import data
 from thalweg.locality.links import foreseen_links, links_of
 from thalweg.plan.plan import make_plan
-from thalweg.spark.keys import known_keys
+from thalweg.spark.keys import known_keys, locality
 from thalweg.spark.keys.new_keys import NewKeysOfBatches, PrepassPace
 from thalweg.testing.reference import run_reference
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 STEPS = st.lists(
     st.tuples(
@@ -250,10 +254,46 @@ def test_requests_stay_in_their_slot(tmp_path: Path) -> None:
     assert sink.rows == [one for line in lines if (one := request(LogLine(line))) is not None]
 
 
+def test_a_query_tries_whether_it_pays(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Left to itself it looks at three batches, says what it found, and goes on by that; output is the same. In one
+    process, where nothing goes over a network, it is not tried."""
+    (tmp_path / "in").mkdir()
+    with gzip.open(data.path("web_log"), "rt") as file:
+        lines = list(itertools.islice(file, 900))
+    for part in range(9):
+        text = "".join(lines[100 * part : 100 * part + 100])
+        (tmp_path / "in" / f"{part}.txt").write_text(text)
+    monkeypatch.setattr(locality, "_is_one_process", lambda _: False)
+    sink = tw.spark.memory()
+    query = start_requests(tmp_path, sink, first_seen=None)
+    try:
+        query.process_all_available()
+        said = [one["locality"] for one in query.recent_progress]
+    finally:
+        query.stop()
+    assert ["keys_placed" in one for one in said][:8] == [False] * 5 + [True] * 3
+    assert said[6]["first_seen"] == "new keys go by hash: not tried yet"
+    assert "of the pairs had keys to place, a look took" in said[7]["first_seen"]
+    pays = said[7]["first_seen"].startswith("new keys are placed")
+    assert ("keys_placed" in said[8]) == pays
+    assert sink.rows == [one for line in lines if (one := request(LogLine(line))) is not None]
+    monkeypatch.undo()
+    query = start_requests(tmp_path, sink, first_seen=None)
+    try:
+        query.process_all_available()
+        shutil.copy(tmp_path / "in" / "0.txt", tmp_path / "in" / "again.txt")
+        query.process_all_available()
+        assert "first_seen" not in query.last_progress["locality"]
+    finally:
+        query.stop()
+
+
 BALANCE = ("imbalance", "imbalance_hashed")
 
 
-def start_requests(folder: Path, sink: Any, *, first_seen: bool) -> tw.spark.Query:
+def start_requests(folder: Path, sink: Any, *, first_seen: bool | None) -> tw.spark.Query:
     files = tw.spark.files(str(folder / "in"), format="text", max_files_per_trigger=1)
     return tw.spark.start(
         requests_flow(),

@@ -29,6 +29,8 @@ def posts(count: int) -> list[Post]:
 class Context:
     """Stands for Spark's context."""
 
+    master = "local[2]"
+
     def accumulator(self, value: Any, param: Any) -> Told:
         """Counts begin with nothing."""
         assert value == []

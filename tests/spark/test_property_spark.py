@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from thalweg.checkpoint.inspect import read_state
 from thalweg.columns.chunks import Chunk
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import make_plan
+from thalweg.testing.sampling import sample
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -268,6 +269,13 @@ def test_bounded_frames(spark: SparkSession) -> None:
         assert not testing.row_difference(expected.rows(name), lowered), name
 
 
+def planned(flow: tw.Flow, rows: Mapping[str, Any], *, slots: int) -> tw.locality.RoutingTable:
+    """A table as ``thalweg locality plan`` makes it, from the rows themselves."""
+    taken = sample(flow, rows)
+    hashed = tw.locality.RoutingTable.hashed(taken.operators, slots)
+    return hashed.assigned(tw.locality.partition(taken.statistics(), parts=slots))
+
+
 @pytest.mark.short
 def test_idle_keys_of_bounded_frames(spark: SparkSession) -> None:
     """With lateness 0 nothing waits at the end of a bounded input; timers of idle keys and slots fire in order."""
@@ -281,10 +289,15 @@ def test_idle_keys_of_bounded_frames(spark: SparkSession) -> None:
     sinks = {name: tw.spark.memory() for name in expected.sinks}
     tw.spark.start(flow, {"in0": frame}, sinks, slots=2)
     frames = tw.spark.lower(flow, {"in0": frame}, slots=2)
+    table = planned(flow, rows, slots=2)
+    pinned = sum(len(one.pins) for one in table.operators.values())
+    assert pinned, "a table that pins nothing routes as hashing does"
+    routed = tw.spark.lower(flow, {"in0": frame}, slots=2, locality=table)
     for name, sink in sinks.items():
         assert not testing.row_difference(expected.rows(name), sink.rows), name
-        lowered = Chunk.from_arrow(SCHEMA, frames[name].toArrow()).rows()
-        assert not testing.row_difference(expected.rows(name), lowered), name
+        for made in (frames, routed):
+            lowered = Chunk.from_arrow(SCHEMA, made[name].toArrow()).rows()
+            assert not testing.row_difference(expected.rows(name), lowered), name
 
 
 @st.composite

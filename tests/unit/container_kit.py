@@ -21,6 +21,13 @@ class Row(NamedTuple):
     x: float
     m: int | None
     kind: tw.Category
+    t: str
+
+
+class Named(NamedTuple):
+    a: str
+    b: str | None
+    n: int
 
 
 class Out(NamedTuple):
@@ -56,6 +63,15 @@ class State:
         default_factory=lambda: collections.deque([7, 8], maxlen=3)
     )
     name: str = "né"
+    ts: list[str] = []
+    td: collections.deque[str] = dataclasses.field(
+        default_factory=lambda: collections.deque(maxlen=3)
+    )
+    dt: dict[str, int] = dataclasses.field(default_factory=dict)
+    nt: dict[int, str] = dataclasses.field(default_factory=dict)
+    tt: dict[str, Named] = dataclasses.field(default_factory=dict)
+    tr: list[Named] = []
+    tp: list[tuple[str, int]] = []
 
 
 SCOPE: Final[dict[str, Any]] = {
@@ -63,6 +79,7 @@ SCOPE: Final[dict[str, Any]] = {
     "bisect": bisect,
     "Out": Out,
     "Pair": Pair,
+    "Named": Named,
     "math": math,
     "deque": collections.deque,
     "RATES": {k: (k * 2, k / 3) for k in range(-2, 40)},
@@ -361,9 +378,11 @@ class Writer:
         return [*lines, f"return Out(total + {self.int_()}, {self.float_()}, bool({self.bool_()}))"]
 
 
-def bodies(seed: int, first: int, count: int) -> list[list[str]]:
+def bodies(
+    seed: int, first: int, count: int, writer: Callable[[random.Random], Writer] = Writer
+) -> list[list[str]]:
     """Bodies number ``first`` and following, each the same whatever others are made."""
-    return [Writer(random.Random(f"{seed} {n} lists")).body() for n in range(first, first + count)]
+    return [writer(random.Random(f"{seed} {n} lists")).body() for n in range(first, first + count)]
 
 
 def function_of(body: list[str], name: str = "generated") -> Any:
@@ -393,13 +412,16 @@ def _unshared(body: list[str], k: int) -> list[str]:
 def rows(random_: random.Random, count: int, draw: Callable[[], float] | None = None) -> list[Row]:
     """Small ints, so that keys and items meet again, and floats with NaN and zeros of both signs."""
     floats = [0.0, -0.0, 1.0, 2.5, -1.5, 0.1, 7.25, math.nan, math.inf]
-    return [
+    texts = ["", "a", "bb", "ß日", "c" * 40, "né"]
+    made = [
         Row(
             0,
             random_.randint(-3, 9),
             random_.choice(floats[:7] if random_.random() < 0.9 else floats),
             random_.choice([None, 1, 2, 3]),
             random_.choice(["a", "b", "c", ""]),
+            "",
         )
         for _ in range(count)
     ]
+    return [row._replace(t=texts[(row.i + n) % 6]) for n, row in enumerate(made)]

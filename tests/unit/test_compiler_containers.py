@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import container_kit as kit
 import numpy as np
 import pytest
+from container_text_kit import TextWriter
 from tests.sizes import sized
 
 import thalweg as tw
@@ -102,9 +103,9 @@ def states_of(operator: CompiledKeyed) -> dict[int, str]:
     return found
 
 
-def compare(first: int, count: int) -> tuple[int, int]:
+def compare(first: int, count: int, writer: Any = kit.Writer) -> tuple[int, int]:
     """Runs the rows of each function through its state; how many functions compile and calls were made."""
-    good = accepted(kit.bodies(SEED, first, count))
+    good = accepted(kit.bodies(SEED, first, count, writer))
     function = kit.joined(good)
     given = kit.rows(random.Random(f"rows {first}"), ROWS_EACH)
     operator, reference = keyed_kernel(spec_of(function), buckets=4, reject=True)(), Plain(function)
@@ -148,12 +149,20 @@ def test_random_functions_give_what_python_gives(left: list[int]) -> None:
     assert 0 < len(left) < calls * 9 // 10
 
 
+@pytest.mark.slow
+def test_random_functions_of_texts_give_what_python_gives() -> None:
+    """As above, of containers that hold texts."""
+    fitting, _ = compare(0, TOGETHER, TextWriter)
+    assert fitting > TOGETHER // 2
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("part", range(40))
 def test_many_random_functions(part: int) -> None:
-    """As above: 480 functions."""
-    for start in range(2):
-        compare(1000 + 100 * part + TOGETHER * start, TOGETHER)
+    """As above: 960 functions."""
+    for writer in (kit.Writer, TextWriter):
+        for start in range(2):
+            compare(1000 + 100 * part + TOGETHER * start, TOGETHER, writer)
 
 
 def test_sums_of_lists_and_turns_by_number_compile() -> None:
@@ -178,6 +187,8 @@ def test_tables_give_back_what_rows_own() -> None:
         state = batch.get_or_new(key)
         state.xs += range(key)
         state.d |= {n: n for n in range(key % 7)}
+        state.ts += ["é" * n for n in range(key)]
+        state.dt |= {"k" * n: n for n in range(key % 5)}
     empty = table.nbytes
     table.load([batch.snapshot()])
     assert table.snapshot().equals(batch.snapshot())

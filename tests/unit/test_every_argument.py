@@ -500,7 +500,7 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
         tw.spark.lower,
         {
             "flow": whole_flow(), "inputs": {"rows": tw.spark.files("in", format="csv", streaming=False)}, "slots": 1,
-            "threads": 1, "chunk_rows": 9, "checkpoint": None,
+            "threads": 1, "chunk_rows": 9, "checkpoint": None, "locality": "off",
         },
     ),
     "spark.session": lambda: (

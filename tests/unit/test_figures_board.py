@@ -23,8 +23,8 @@ from thalweg_lab.figures.contract import (
     ShapeCheck,
 )
 from thalweg_lab.figures.progress import clock, left_s
-from thalweg_lab.figures.rows import PAPERS, PaperNumbers, Row, chosen, find_rows
-from thalweg_lab.figures.shown import Folder, markdown, print_board
+from thalweg_lab.figures.rows import PAPERS, BoardRow, PaperNumbers, chosen, find_rows
+from thalweg_lab.figures.shown import ResultFolder, markdown, print_board
 
 from thalweg.errors import BuildError
 from thalweg.printing import Terminal
@@ -39,7 +39,7 @@ def found(*holds: bool) -> FigureResult:
     return FigureResult("4 | 5", (Panel("p", "x", "y", lines),), checks, {"x": 1.0})
 
 
-def row(number: int, does: Callable[[], FigureResult], kind: Kind = "real") -> Row:
+def row(number: int, does: Callable[[], FigureResult], kind: Kind = "real") -> BoardRow:
     """A row of the toys' paper."""
 
     def measure(effort: Effort, tell: Progress) -> FigureResult:
@@ -47,7 +47,7 @@ def row(number: int, does: Callable[[], FigureResult], kind: Kind = "real") -> R
         return does()
 
     figure = PaperFigure("toys", number, "two is more", "2 > 1", kind, "tw.run", "toys", measure)
-    return Row(PAPER, number, figure)
+    return BoardRow(PAPER, number, figure)
 
 
 def raises(error: BaseException) -> Callable[[], FigureResult]:
@@ -67,12 +67,12 @@ def test_a_row_of_each_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         row(3, raises(ValueError("no such thing\nat all"))),
         row(4, raises(CannotMeasureHere("no Java"))),
         row(5, raises(SystemExit(3))),
-        Row(PAPER, 6, None),
+        BoardRow(PAPER, 6, None),
         row(7, found),
     ]
     said: list[str] = []
     board = Scoreboard(rows, [True] * 7, effort="quick", say=said.append)
-    folder = Folder(tmp_path)
+    folder = ResultFolder(tmp_path)
     assert not board.measure(lambda _: folder.keep(board.scores, "quick"))
     verdicts = [one.verdict for one in board.scores]
     assert verdicts == ["green", "red", "red", "not possible here", "red", "not measured", "red"]
@@ -185,6 +185,6 @@ def test_panels_are_drawn(tmp_path: Path) -> None:
     """Each measured figure has a picture."""
     pytest.importorskip("matplotlib")
     board = Scoreboard([row(1, lambda: found(True))], [True], effort="quick", say=lambda _: None)
-    folder = Folder(tmp_path)
+    folder = ResultFolder(tmp_path)
     board.measure(folder.draw)
     assert [one.name for one in tmp_path.glob("*.png")] == ["toys-1-real.png"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import random
 from collections.abc import Sequence
 
@@ -71,6 +72,20 @@ def test_partners_attract_until_the_part_is_full() -> None:
     parts = [made.keys["client", f"c{i}"] for i in range(3)]
     assert parts == [home, home, 1 - home]
     assert made.beside == 2
+
+
+def test_tuples_attract_and_room_does() -> None:
+    """A key goes where most of its tuples' partners are, not most of its partners; and of places that are about as good
+    to the one with more room."""
+    pins = {("path", "often"): 0, ("path", "once"): 1, ("path", "also once"): 1}
+    table = dataclasses.replace(hashed(NAMES, 2), keys=pins)
+    new = ("client", "new")
+    often = [PairCount(new, end, 10 if end[1] == "often" else 1) for end in pins]
+    places = FirstSeen(table, bucket_of, cap=2.0)
+    assert places.place(often).keys == {new: 0}
+    places = FirstSeen(table, bucket_of, cap=2.0, loads={"client": [90, 10], "path": [50, 50]})
+    alike = [PairCount(new, ("path", "often"), 10), PairCount(new, ("path", "once"), 8)]
+    assert places.place(alike).keys == {new: 1}
 
 
 def test_known_keys_stay() -> None:

@@ -45,6 +45,7 @@ from thalweg.locality.reconfiguration import (
 )
 from thalweg.locality.routing import RoutingTable
 from thalweg.locality.triggers import Decision, History, Online
+from thalweg.locality.turns import Turn
 
 KEYS = "pqrs"
 #: Slots and rows of each batch; the slots change in between.
@@ -362,6 +363,43 @@ def spread_out(statistics: Statistics, parts: int, now: Assignment) -> Assignmen
     return now
 
 
+def test_a_turn_in_rows() -> None:
+    """By rows it counts those that were taken since the last table, however many batches they came in; and again so
+    many after a table that was not used."""
+    online = Online(partition=bring_together, every="1,000 rows", imbalance=None, move_cost=10)
+    early = online(counted(900, 100), apart(), History(batches=50, rows=999))
+    assert early.cause is None
+    used = online(counted(900, 100), apart(), History(batches=1, rows=1_000))
+    assert used.cause == "in turn" and used.assignment is not None
+    history = History(batches=3, rows=1_500)
+    refused = online(counted(505, 495), apart(), history)
+    assert refused.after is not None and refused.assignment is None
+    history = history.after(refused, 2, rows=600)
+    assert (history.rows, history.refused_rows) == (2_100, 1_500)
+    assert online(counted(505, 495), apart(), history).cause is None
+    history = history.after(None, 2, rows=400)
+    assert online(counted(505, 495), apart(), history).cause == "in turn"
+    assert history.after(used, 2, rows=9) == History(promised=used.after.locality, slots=2)
+
+
+def test_turns_are_said_in_words() -> None:
+    """An int is of batches; a text has its unit; nothing else is taken, and less than one is no turn."""
+    assert Online().turn == Turn(batches=20)
+    assert Online(every=3).turn == Online(every="3 batches").turn == Turn(batches=3)
+    assert (
+        Online(every="100_000 rows").turn
+        == Online(every=" 100,000  rows ").turn
+        == Turn(rows=100_000)
+    )
+    assert Online(every="1 batch").turn == Turn(batches=1) and Online(every="1 row").turn == Turn(
+        rows=1
+    )
+    assert Online(every=None).turn == Turn() and not Turn().has_come(10**9, 10**9)
+    for wrong in ("20", "2 hours", "rows", "0 rows", "0 batches", 0, -1, 1.5, True):
+        with pytest.raises(BuildError, match="every"):
+            Online(every=wrong)
+
+
 def test_a_refused_table_is_not_made_again_at_once() -> None:
     """After a table that was not worth it, drift and turn call again so many batches later."""
     online = Online(partition=spread_out, every=4, imbalance=1.1)
@@ -387,7 +425,7 @@ def test_history_begins_anew() -> None:
     ("arguments", "message"),
     [
         ({"every": 0}, "every ≥ 1, got 0"),
-        ({"every": "3"}, "every to be an int or None, got '3'"),
+        ({"every": "3"}, "every to be as .20 batches. or .100,000 rows., got '3'"),
         ({"min_tuples": -1}, "min_tuples ≥ 0, got -1"),
         ({"seed": "a"}, "seed to be an int, got 'a'"),
         ({"drop": True}, "drop to be a number or None, got True"),

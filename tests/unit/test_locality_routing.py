@@ -415,3 +415,14 @@ class Timed(NamedTuple):
 def last(seen: Seen, row: Timed) -> Count:
     seen.rows += 1
     return Count(seen.rows)
+
+
+def test_a_pin_that_stays_in_its_slot_keeps_its_group() -> None:
+    """Its state is written where it was: another group of the slot would be a move for nothing."""
+    text = (FieldType(Kind.STR),)
+    table = RoutingTable(1, 2, (0, 0, 0, 1), {"at": Routes(text, (0, 1), {"a": 2, "b": 2, "c": 2})})
+    wanted = Assignment(
+        2, {("at", "a"): 0, ("at", "b"): 0, ("at", "c"): 1, ("at", "d"): 0}, {"at": (0, 1)}, Report(1.0, {}, 1.0)
+    )  # fmt: skip
+    pins = table.assigned(wanted).operators["at"].pins
+    assert pins == {"a": 2, "b": 2, "c": 3, "d": 0}

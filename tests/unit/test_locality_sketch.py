@@ -90,11 +90,23 @@ def test_what_is_sure_is_true() -> None:
     pairs = collections.Counter(rows)
     for pair in found.pairs:
         true = pairs[pair.left[1], pair.right[1]]
-        assert pair.sure <= true <= pair.count
+        assert 0 < pair.sure <= true <= pair.count
     for place, name in enumerate(LINK):
         keys = collections.Counter(row[place] for row in rows)
         for one in found.loads[name].keys:
             assert one.sure <= keys[one.key] <= one.count
+
+
+def test_the_top_keeps_the_names_that_its_pairs_need() -> None:
+    """A key that is not among the most frequent ones is known all the same where a pair that is kept has it."""
+    rows = [("a", "x")] * 5 + [("b", "y")] * 4 + [("c", "z")] * 3 + [("d", "w")]
+    sketch = KeySketch(dict.fromkeys(LINK, 16), [LINK], pairs=10, keys=10)
+    feed(sketch, rows)
+    top = sketch.summary().top(pairs=3, keys=2)
+    assert [len(one.counts) for one in top.keys.values()] == [1, 1]
+    found = {(one.left[1], one.right[1], one.count) for one in top.statistics(decode).pairs}
+    assert found == {("a", "x", 5), ("b", "y", 4), ("c", "z", 3)}
+    assert all(len(hashes) == 3 for hashes, _ in top.names.values())
 
 
 def test_long_names_do_not_break_the_bound() -> None:

@@ -94,7 +94,10 @@ def test_by_definition(direction: Any, right_first: bool) -> None:
 
 
 def test_lookup_with_a_function() -> None:
-    """A function gets None before the first row of a key; None from it leaves the row out; later rows replace."""
+    """A function gets None before the first row of a key; None from it leaves the row out; later rows replace.
+
+    Its records may have None where that is declared, in machine code, too.
+    """
 
     def priced(left: Left, right: Right | None) -> Out | None:
         if right is None:
@@ -112,6 +115,8 @@ def test_lookup_with_a_function() -> None:
         "right": [Right(3, "a", 1.0, "first"), Right(9, "a", 2.0, None), Right(9, None, 5.0, "")],
     }
     flow = flow_of(lambda left, right: left.lookup(right, priced, on="key"), right_first=True)
+    assert "priced (" in flow.explain()
+    assert "interpreted" not in flow.explain()
     expected = [Out(0, -1.0, None), Out(2, 2.0, "first"), Out(3, 4.0, None), Out(4, -1.0, None)]
     result = tw.run(flow, inputs)
     assert result.rows("out") == expected

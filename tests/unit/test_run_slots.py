@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -107,6 +108,12 @@ def test_online(caplog: pytest.LogCaptureFixture) -> None:
     online = Online(every=1, min_tuples=100, alpha=1.5, imbalance=None)
     result = tw.run(tags(), {"tweets": TWEETS}, slots=4, routing=online, chunk_rows=20)
     assert result.rows("out") == EXPECTED
+    never = dataclasses.replace(online, every=f"{len(TWEETS) + 1} rows", drop=None)
+    by_rows = tw.run(tags(), {"tweets": TWEETS}, slots=4, routing=never, chunk_rows=20)
+    assert by_rows.progress.changes == ()
+    soon = dataclasses.replace(never, every=f"{len(TWEETS) // 2} rows")
+    by_rows = tw.run(tags(), {"tweets": TWEETS}, slots=4, routing=soon, chunk_rows=20)
+    assert len(by_rows.progress.changes) == 1 and by_rows.rows("out") == EXPECTED
     (first, *_) = [one.message for one in caplog.records if "routing table 1" in one.message]
     assert "to 1.00" in first
     change = result.progress.changes[0]

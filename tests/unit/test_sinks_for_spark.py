@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 
 import thalweg as tw
+from thalweg.connectors.written.spark_options import writer_options
 from thalweg.plan.plan import make_plan
 from thalweg.spark.arguments import check, warn
 from thalweg.spark.writing.sinks import FrameSink, sinks_of
-from thalweg.spark.writing.writer_options import writer_options
 
 
 class Row(NamedTuple):

@@ -140,6 +140,30 @@ def test_no_more_slots_than_a_table_can_have() -> None:
     assert given.slots == 4
 
 
+def test_slots_follow_executors() -> None:
+    """The most is what the cluster has now, but the buckets; fewer executors take slots at once, and the search begins
+    anew. A maximum that was given, a number by hand, and a cluster that nobody looked at stay."""
+    controller = Scripted(6, 8)
+    numbers = adaptation(Elastic(controller=controller, minimum=2))
+    numbers.limit_slots(7)
+    assert [one.after for one in run(numbers, 2, lambda s, t: 1e6)] == [6]
+    [fewer] = numbers.follow_cluster(3, 4)
+    assert (fewer.what, fewer.before, fewer.after) == ("slots", 6, 4)
+    assert fewer.reason == "the cluster runs 4 slots at a time, 7 before"
+    assert numbers.slots == numbers.most_slots == controller.limits.maximum == 4
+    assert numbers.follow_cluster(4, 4) == () == numbers.follow_cluster(4, 0)
+    assert numbers.follow_cluster(5, 12) == () and (numbers.slots, numbers.most_slots) == (4, 7)
+    assert controller.limits.maximum == 7
+    [least] = numbers.follow_cluster(6, 1)
+    assert least.after == numbers.most_slots == 2
+    for given in (Elastic(controller=Scripted(), maximum=5), 3):
+        fixed = adaptation(given)
+        before = fixed.most_slots
+        assert fixed.follow_cluster(1, 2) == () and fixed.most_slots == before
+    numbers.slots = 5
+    assert numbers.follow_cluster(7, 3) == () and numbers.slots == 5
+
+
 def test_small_batches_say_nothing() -> None:
     controller = Scripted(2)
     run(adaptation(Elastic(controller=controller, least_rows=ROWS + 1)), 5, lambda s, t: 1e6)

@@ -9,12 +9,19 @@ import sys
 import time
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import pytest
 
 import thalweg as tw
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.spark.cluster import class_archive, session
 from thalweg.spark.patience import told_if_slow
+
+
+class Row(NamedTuple):
+    ts: int
+    key: int
 
 
 def test_an_archive_is_taken_when_it_is_whole(tmp_path: Path) -> None:
@@ -111,3 +118,22 @@ def test_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         session.refuse_connect(None)
     monkeypatch.delenv("SPARK_REMOTE")
     session.refuse_connect(None)
+
+
+def test_which_tables_lower_takes(tmp_path: Path) -> None:
+    """Refused before Spark is asked: learning, what is no table, a table that is not there or for other slots."""
+    flow = tw.Flow("counted")
+    flow.source("rows", Row, order_by="ts").key_by("key").window(10, n=tw.agg.count()).sink("out")
+    given = {"rows": tw.spark.files("in", format="csv", streaming=False)}
+    table = tw.locality.RoutingTable.hashed({"window": ((FieldType(Kind.INT),), 128)}, 3)
+    for locality, message in (
+        ("online", "learns no table"),
+        (tw.locality.Online(), "learns no table"),
+        (3, "locality is"),
+        (None, "locality is"),
+        (table, "3 slots"),
+    ):
+        with pytest.raises(tw.BuildError, match=message):
+            tw.spark.lower(flow, given, slots=2, locality=locality)  # type: ignore[arg-type]
+    with pytest.raises(tw.CheckpointError, match="no routing table"):
+        tw.spark.lower(flow, given, slots=2, locality=tmp_path / "none.json")

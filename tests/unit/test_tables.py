@@ -41,7 +41,7 @@ class Count:
 
 @state
 class Mixed:
-    names: list[str] = []
+    names: list[bytes] = []
     note: str | None = None
 
 
@@ -402,14 +402,14 @@ def test_interpreted_states_hold_anything() -> None:
     """Lists and Optional text survive a restart; a compiled table refuses them by name."""
     spec, mixed = key_spec((INT,)), state_spec(Mixed)
     table = ObjectTable(spec, mixed)
-    table.get_or_new(1).names.append("a")
+    table.get_or_new(1).names.append(b"a")
     table.get_or_new(2).note = "n"
     again = ObjectTable(spec, mixed)
     again.load([table.delta()])
-    assert mixed.values(again.get(1)) == (["a"], None)
+    assert mixed.values(again.get(1)) == ([b"a"], None)
     assert mixed.values(again.get(2)) == ([], "n")
     assert again.get(3) is None
-    with pytest.raises(SchemaError, match=r"Mixed\.names: str inside of a compiled state's field"):
+    with pytest.raises(SchemaError, match=r"Mixed\.names: bytes inside of a compiled state's field"):
         BucketTable(spec, mixed)
 
 

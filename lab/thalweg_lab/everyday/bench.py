@@ -22,11 +22,14 @@ from thalweg.engine.machine import usable_processors
 from thalweg.errors import BuildError
 from thalweg_lab.everyday.data import data_of
 from thalweg_lab.everyday.functions import EVERYDAY
+from thalweg_lab.everyday.verbs import EVERYDAY as VERBS
 from thalweg_lab.everyday.ways import STATIC
 from thalweg_lab.measure import LabReport
 
 #: By way, what was measured.
 Cells = dict[str, dict[str, Any]]
+#: What the functions, and the verbs behind them, are called in the table.
+TITLES: Final = {name: one.title for name, one in {**EVERYDAY, **VERBS}.items()}
 #: A cell that takes longer is given up, seconds.
 LIMIT_S: Final = 900.0
 #: Outputs without an order are compared by a sum, which rounds.
@@ -215,7 +218,7 @@ def markdown(found: dict[Place, Cells], machine: str) -> str:
         head = ["function", "keys", *_head(ways)]
         lines = [f"{rows:,} rows", "", _joined(head), _joined(["---"] * len(head))]
         for place, cells in mine.items():
-            title = EVERYDAY[place.function].title
+            title = TITLES[place.function]
             lines.append(_joined([title, place.keys, *_figures(cells, ways)]))
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"

@@ -6,23 +6,20 @@ goes into a digest afterwards.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import resource
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from thalweg_lab.everyday.ways import WAYS, Cell, NotSo, Output
+from thalweg_lab.usage import Tree, peak_mb
 
 #: Repeated runs end when they have taken so long in all, seconds.
 _ENOUGH_S: Final = 6.0
@@ -36,7 +33,7 @@ def measure(cell: Cell, way: str, repeats: int, began: float) -> dict[str, Any]:
     Args:
         began: when the process was started, by ``time.time``.
     """
-    tree = _Tree() if way.startswith("spark") else None
+    tree = Tree() if way.startswith("spark") else None
     cpu = tree.cpu_s if tree else time.process_time
     run = WAYS[way](cell)
     ready_s = time.time() - began
@@ -45,7 +42,7 @@ def measure(cell: Cell, way: str, repeats: int, began: float) -> dict[str, Any]:
         "whole_s": time.time() - began,
         "whole_cpu_s": cpu(),
         "ready_s": ready_s,
-        "peak_mb": tree.peak_mb() if tree else _peak_mb(),
+        "peak_mb": tree.peak_mb() if tree else peak_mb(),
     }
     warm = [_once(run, cpu)]
     while len(warm) < repeats and sum(wall for wall, _ in warm) < _ENOUGH_S:
@@ -53,7 +50,7 @@ def measure(cell: Cell, way: str, repeats: int, began: float) -> dict[str, Any]:
     found |= {"wall_s": min(wall for wall, _ in warm), "cpu_s": min(used for _, used in warm)}
     one = cell.functions.EVERYDAY[cell.name]
     found |= {"rows_out": len(out), "check": _check(out, one.check)}
-    if way in _ORDERED:
+    if way in _ORDERED and one.exact:
         found["digest"] = digest(out)
     if way == "default":
         found["compiled"] = _compiled(cell)
@@ -64,54 +61,6 @@ def _once(run: Callable[[], Output], cpu: Callable[[], float]) -> tuple[float, f
     wall, used = time.perf_counter(), cpu()
     run()
     return time.perf_counter() - wall, cpu() - used
-
-
-def _peak_mb() -> float:
-    # Linux hands down the greatest size of the process that started this one; its own stands in its status.
-    with contextlib.suppress(OSError, StopIteration):
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024 / 1e6
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
-
-
-class _Tree:
-    """This process and what it has started: the JVM, and Spark's workers."""
-
-    def __init__(self) -> None:
-        self._here = psutil.Process()
-        self._peak = 0
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def cpu_s(self) -> float:
-        """CPU seconds of all, those that ended included."""
-        total = 0.0
-        for one in self._all():
-            try:
-                times = one.cpu_times()
-            except psutil.NoSuchProcess:
-                continue
-            total += times.user + times.system
-            total += getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
-        return total
-
-    def peak_mb(self) -> float:
-        """The greatest sum of resident sizes that was seen."""
-        return self._peak / 1e6
-
-    def _all(self) -> list[psutil.Process]:
-        return [self._here, *self._here.children(recursive=True)]
-
-    def _watch(self) -> None:
-        while True:
-            sizes = 0
-            for one in self._all():
-                try:
-                    sizes += one.memory_info().rss
-                except psutil.NoSuchProcess:
-                    continue
-            self._peak = max(self._peak, sizes)
-            time.sleep(0.1)
 
 
 def _compiled(cell: Cell) -> str:

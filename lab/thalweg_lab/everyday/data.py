@@ -15,6 +15,10 @@ from pyarrow import parquet
 #: Cards, hosts, users, and sensors.
 KEYS: Final = 10_000
 SENSORS: Final = 1_000
+#: The verbs of :mod:`thalweg_lab.everyday.verbs`, which all read the same.
+VERBS: Final = (
+    "distinct", "collect", "ties", "hll", "quantile", "rolling", "backward", "forward", "nearest",
+)  # fmt: skip
 _START_US: Final = 1_767_225_600_000_000
 _COUNTRIES: Final = ["DE", "FR", "GB", "IT", "ES", "PL", "NL", "SE", "US", "JP", "Åland", "CH"]
 _CURRENCIES: Final = ["EUR", "USD", "GBP", "JPY", "CHF", "SEK", "NOK", "DKK", "???"]
@@ -121,6 +125,17 @@ def _sales(random: Random, rows: int, text: bool) -> Columns:
     return {"currency": currency, "amount": np.round(random.exponential(50.0, rows), 2)}
 
 
+def _ticks(random: Random, rows: int, text: bool) -> Columns:
+    """Trades and quotes of some hundred symbols at thousands of venues."""
+    venues = [f"venue {n}, Nº {n % 97}" for n in range(3_000)]
+    return {
+        "symbol": _keys(random, rows, text, "symbol", SENSORS),
+        "venue": _texts(random, rows, venues),
+        "price": np.round(random.normal(20.0, 5.0, rows), 2),
+        "is_quote": random.random(rows) < 0.5,
+    }
+
+
 def _places(random: Random, rows: int, text: bool) -> Columns:
     return {
         "phone": _keys(random, rows, text, "phone"),
@@ -140,4 +155,5 @@ _MAKERS: Final[dict[str, Callable[[Random, int, bool], Columns]]] = {
     "geohash": _places,
     "moving": _readings,
     "top": _readings,
+    **dict.fromkeys(VERBS, _ticks),
 }

@@ -326,6 +326,7 @@ class Everyday(NamedTuple):
         loop: the same from rows to rows.
         check: the column of its output that is summed (of text: its length) to compare unordered outputs.
         step: (function, state class or None), for hosts that call it row by row; None where there is no function.
+        exact: whether outputs are compared to the last bit and in their order.
     """
 
     title: str
@@ -334,6 +335,7 @@ class Everyday(NamedTuple):
     loop: Callable[[Iterable[Any]], list[Any]]
     check: str
     step: tuple[Callable[..., Any], Callable[[], Any] | None] | None
+    exact: bool = True
 
 
 def _map(title: str, row: Any, function: Callable[[Any], Any], check: str) -> Everyday:

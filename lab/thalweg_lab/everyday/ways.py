@@ -10,6 +10,8 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from pyarrow import parquet
 
+from thalweg_lab.everyday.data import VERBS
+
 #: What a run gives: a pyarrow table, or a list of records.
 Output = Any
 Run = Callable[[], Output]
@@ -24,9 +26,10 @@ class Cell(NamedTuple):
 
     @property
     def functions(self) -> Any:
-        """The module of the ten, with such keys."""
+        """The module of the ten, or of the verbs, with such keys."""
         suffix = "_text" if self.is_text else ""
-        return importlib.import_module(f"thalweg_lab.everyday.functions{suffix}")
+        kind = "verbs" if self.name in VERBS else "functions"
+        return importlib.import_module(f"thalweg_lab.everyday.{kind}{suffix}")
 
 
 class NotSo(Exception):

@@ -13,9 +13,7 @@ Only = Annotated[
 ]  # fmt: skip
 Full = Annotated[bool, typer.Option("--full/--quick", help="Minutes a figure, or seconds.")]
 Simulate = Annotated[bool, typer.Option("--simulate", help="Only those in virtual time.")]
-Out = Annotated[
-    Path | None, typer.Option(help="ResultFolder for JSON, a table in Markdown, and plots.")
-]
+Out = Annotated[Path | None, typer.Option(help="Folder for JSON, a table in Markdown, and plots.")]
 
 
 def figures(

@@ -6,6 +6,8 @@ import contextlib
 import dataclasses
 import json
 import platform
+import shutil
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -13,23 +15,29 @@ from typing import Any, Final
 import psutil
 
 import thalweg
-from thalweg.printing import Table, Terminal, say
+from thalweg.printing import Terminal, say
 from thalweg_lab.figures.board import Score, checks_of, summary
 from thalweg_lab.figures.contract import Effort, FigureResult
 
+#: How wide the scoreboard is, and where its texts begin.
+_WIDE: Final = max(shutil.get_terminal_size((110, 24)).columns, 60)
+_MARGIN: Final = 19
 #: What a figure says of itself.
 _SAID: Final = ("claim", "published", "kind", "through", "on")
 _COLUMNS: Final = ("figure", "claim", "the paper", "ours", "how", "checks")
 
 
 def print_board(scores: Sequence[Score], console: Terminal) -> None:
-    """The table, what does not hold below it, and the line that sums up."""
-    table = Table("")
-    for name in _COLUMNS:
-        table.column(name)
+    """A block for each figure, what does not hold once more below them, and the line that sums up.
+
+    A table of so much text would have columns of a few letters on most terminals; Markdown has one (:func:`markdown`).
+    """
     for score in scores:
-        table.row(*_cells(score))
-    console.print(table)
+        console.print(f"{_name(score):<18} {_verdict(score)}")
+        told = 4 if score.seconds else 1
+        for name, text in zip(_COLUMNS[1 : told + 1], _cells(score)[1 : told + 1], strict=True):
+            for line, part in enumerate(textwrap.wrap(text, _WIDE - _MARGIN)):
+                console.print(f"  {'' if line else name:<{_MARGIN - 2}}{part}")
     for score in scores:
         for wrong in score.failed:
             console.print(f"red: {_name(score)}: {wrong}")

@@ -12,8 +12,9 @@ COUNT  how many items it has
 ====== ==================================================================================
 
 The buffer of a list holds its items. That of a dict holds a word (whether the index is filled), an index of
-``2 * ROOM`` words, and then entries in the order of insertion: a word (is it there), the key, the value.
-Buffers come from C's allocator and belong to the table.
+``2 * ROOM`` words, and then entries in the order of insertion: a word (is it there), the key, the value. A key that
+is a text is its hash, with the text behind it. Buffers, and the bytes of texts in them, come from C's allocator and
+belong to the table.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from thalweg.checkpoint import heap_code
 from thalweg.columns.chunks import Column, Int64s
 from thalweg.errors import SchemaError
 from thalweg.flow.fields.field_types import FieldType, Kind
+from thalweg.hashing import hash_texts
 
 DATA: Final = 0
 ROOM: Final = 8
@@ -61,7 +63,10 @@ def row_words(kind: FieldType) -> int:
     if kind.kind is Kind.STR:
         return 2
     if kind.kind is not Kind.LIST:
-        return cell_words(kind)
+        words = cell_words(kind)
+        if text_places(kind):
+            raise SchemaError(f"{kind}, a record with str outside of a list or dict,")
+        return words
     if kind.optional:
         raise SchemaError(f"{kind} in a compiled state; write an empty list for None")
     assert kind.item is not None
@@ -71,8 +76,11 @@ def row_words(kind: FieldType) -> int:
     if kind.form == "dict":
         assert kind.item.record is not None
         key = kind.item.record.fields[0].type
-        if not all(one.kind in _KEYS and not one.optional for one in _leaves(key)):
-            raise SchemaError(f"{kind} in a compiled state, whose keys are int, bool or Category")
+        is_text = _is_text(key) and not key.optional
+        if not is_text and not all(one.kind in _KEYS and not one.optional for one in _leaves(key)):
+            raise SchemaError(
+                f"{kind} in a compiled state, whose keys are int, bool, str or Category, or tuples of these but for str"
+            )
     return HEADER_WORDS
 
 
@@ -84,10 +92,42 @@ def cell_words(kind: FieldType) -> int:
     """
     if kind.fixed_width:
         return 1 + kind.optional
+    if _is_text(kind):
+        return 2 + kind.optional
     if kind.record is not None and kind.kind is Kind.RECORD and kind.record.fields:
         return kind.optional + sum(cell_words(field.type) for field in kind.record.fields)
-    hint = " (few different texts can be Category)" if kind.kind is Kind.STR else ""
-    raise SchemaError(f"{kind} inside of a compiled state's field{hint}")
+    raise SchemaError(f"{kind} inside of a compiled state's field")
+
+
+def _is_text(kind: FieldType) -> bool:
+    return kind.kind is Kind.STR and kind.shape is None
+
+
+def text_places(kind: FieldType, at: int = 0) -> list[int]:
+    """Where the texts of a value of fixed size stand in its cell, bytes."""
+    at += 8 * kind.optional
+    if _is_text(kind):
+        return [at]
+    places = []
+    for field in kind.record.fields if kind.record is not None else ():
+        places += text_places(field.type, at)
+        at += 8 * cell_words(field.type)
+    return places
+
+
+def _by_text(kind: FieldType) -> bool:
+    """Whether a list is a dict whose keys are texts: each entry has its hash in front."""
+    if kind.form != "dict":
+        return False
+    assert kind.item is not None and kind.item.record is not None
+    return _is_text(kind.item.record.fields[0].type)
+
+
+def _owned_places(kind: FieldType) -> Int64s:
+    """Where the texts of an item of a list, or of an entry of a dict, stand, bytes."""
+    assert kind.item is not None
+    ahead = 8 * (kind.form == "dict") + 8 * _by_text(kind)
+    return np.array(text_places(kind.item, ahead), np.int64)
 
 
 def is_cell(kind: FieldType) -> bool:
@@ -102,7 +142,7 @@ def is_cell(kind: FieldType) -> bool:
 def item_words(kind: FieldType) -> int:
     """The words of an item of a list, or of an entry of a dict with its mark."""
     assert kind.item is not None
-    return cell_words(kind.item) + (kind.form == "dict")
+    return cell_words(kind.item) + (kind.form == "dict") + _by_text(kind)
 
 
 def _leaves(kind: FieldType) -> list[FieldType]:
@@ -136,6 +176,17 @@ def column_of(kind: FieldType, words: Int64s) -> Column:
     return Column(kind, values, valid)
 
 
+def _cell_column(kind: FieldType, words: Int64s) -> Column:
+    """As :func:`column_of`, of values inside of others: there an Optional text has a word that says if it is there."""
+    if not _is_text(kind):
+        return column_of(kind, words)
+    if not kind.optional:
+        return Column(kind, _texts(kind, words))
+    texts = words[:, 1:].copy()
+    texts[words[:, 0] == 0, 1] = -1
+    return Column(kind, _texts(kind, texts))
+
+
 def _structs(kind: FieldType, words: Int64s) -> pa.Array:
     assert kind.record is not None
     mask = None
@@ -145,7 +196,7 @@ def _structs(kind: FieldType, words: Int64s) -> pa.Array:
     children, at = [], 0
     for field in kind.record.fields:
         size = cell_words(field.type)
-        children.append(column_of(field.type, words[:, at : at + size]).to_arrow())
+        children.append(_cell_column(field.type, words[:, at : at + size]).to_arrow())
         at += size
     return pa.StructArray.from_arrays(children, fields=list(kind.record.arrow), mask=mask)
 
@@ -155,11 +206,12 @@ def _lists(kind: FieldType, words: Int64s) -> pa.Array:
     counts = np.ascontiguousarray(words[:, 3])
     offsets = np.zeros(len(words) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
-    size = cell_words(kind.item)
+    by_text = _by_text(kind)
+    size = cell_words(kind.item) + by_text
     items = np.empty((int(offsets[-1]), size), np.int64)
     gather = heap_code.gather_dicts if kind.form == "dict" else heap_code.gather_lists
     gather(np.ascontiguousarray(words), 8 * size, items.ctypes.data)
-    values = column_of(kind.item, items).to_arrow()
+    values = _cell_column(kind.item, items[:, 1:] if by_text else items).to_arrow()
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind.arrow)
 
 
@@ -199,11 +251,21 @@ def words_of(kind: FieldType, column: Column) -> Int64s:
     return np.stack([np.asarray(there, np.int64), made], axis=1)
 
 
+def _cell_words_of(kind: FieldType, column: Column) -> Int64s:
+    """As :func:`words_of`, of values inside of others."""
+    if not _is_text(kind):
+        return words_of(kind, column)
+    words = _text_words(column.values)
+    there = words[:, 1] >= 0
+    words[:, 1] = np.maximum(words[:, 1], 0)
+    return np.column_stack([there.astype(np.int64), words]) if kind.optional else words
+
+
 def _struct_words(kind: FieldType, array: pa.Array) -> Int64s:
     assert kind.record is not None
     parts = [array.is_valid().to_numpy(zero_copy_only=False).astype(np.int64).reshape(-1, 1)]
     for field, child in zip(kind.record.fields, array.flatten(), strict=True):
-        parts.append(words_of(field.type, Column.from_arrow(field.type, child)))
+        parts.append(_cell_words_of(field.type, Column.from_arrow(field.type, child)))
     return np.concatenate(parts if kind.optional else parts[1:], axis=1)
 
 
@@ -212,7 +274,10 @@ def _list_words(kind: FieldType, array: pa.Array) -> Int64s:
     if kind.maxlen is not None:
         array = _last_items(array, kind.maxlen)
     counts = array.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
-    items = words_of(kind.item, Column.from_arrow(kind.item, array.flatten()))
+    given = array.flatten()
+    items = _cell_words_of(kind.item, Column.from_arrow(kind.item, given))
+    if _by_text(kind):
+        items = np.column_stack([hash_texts(given.field(0)).view(np.int64), items])
     items = np.ascontiguousarray(items)
     headers = np.zeros((len(counts), HEADER_WORDS), np.int64)
     fill = heap_code.fill_dicts if kind.form == "dict" else heap_code.fill_lists
@@ -247,12 +312,24 @@ def _text_words(array: pa.Array) -> Int64s:
 def release(kind: FieldType, words: Int64s) -> None:
     """Gives back what these values own, and makes them empty."""
     if len(words) and owns_memory(kind):
+        if kind.kind is Kind.LIST and len(places := _owned_places(kind)):
+            _, first = np.unique(words[:, 0], return_index=True)
+            own = np.ascontiguousarray(words[first])
+            heap_code.release_items(own, 8 * item_words(kind), places, kind.form == "dict")
         heap_code.release(np.unique(words[:, 0]))
         words[:] = 0
 
 
+def texts_of(kind: FieldType, words: Int64s) -> int:
+    """Bytes of the texts in the buffers of these lists."""
+    if kind.kind is not Kind.LIST or not len(places := _owned_places(kind)):
+        return 0
+    own, size = np.ascontiguousarray(words), 8 * item_words(kind)
+    return int(heap_code.size_of_texts(own, size, places, kind.form == "dict"))
+
+
 def memory_of(kind: FieldType, words: Int64s) -> int:
-    """Bytes that these values own."""
+    """Bytes that these values own, without the texts in lists."""
     if kind.kind is Kind.STR:
         return int(np.maximum(words[:, 1], 0).sum())
     if kind.kind is not Kind.LIST:

@@ -55,6 +55,41 @@ def release(places: Int64s) -> None:
 
 
 @njit
+def _item(header: Int64s, size: int, k: int, is_dict: bool) -> int:
+    """Where item ``k`` of a list stands, or entry ``k`` of a dict."""
+    data, room = header[0], header[1]
+    if is_dict:
+        return int(data + 8 + 16 * room + size * k)
+    return int(data + size * ((header[2] + k) & (room - 1)))
+
+
+@njit
+def release_items(headers: Int64s, size: int, places: Int64s, is_dict: bool) -> None:
+    """Frees the texts of all items; of a dict ``size`` is that of an entry with its mark."""
+    for i in range(len(headers)):
+        for k in range(headers[i, 2] if is_dict else headers[i, 3]):
+            item = _item(headers[i], size, k, is_dict)
+            if is_dict and word_at(item) == 0:
+                continue
+            for place in places:
+                _free(word_at(item + place))
+
+
+@njit
+def size_of_texts(headers: Int64s, size: int, places: Int64s, is_dict: bool) -> int:
+    """The bytes of the texts of all items."""
+    total = 0
+    for i in range(len(headers)):
+        for k in range(headers[i, 2] if is_dict else headers[i, 3]):
+            item = _item(headers[i], size, k, is_dict)
+            if is_dict and word_at(item) == 0:
+                continue
+            for place in places:
+                total += word_at(item + place + 8)
+    return total
+
+
+@njit
 def room_for(count: int) -> int:
     """The least power of two with so much room."""
     room = LEAST_ROOM

@@ -62,17 +62,34 @@ def record_dtype(state: StateSpec) -> np.dtype[Any]:
         if is_plain(field.type):
             fields.append((field.name, numpy_dtype(field.type.kind)))
             continue
+        _refuse_filled_texts(state, field)
         try:
             fields.append((field.name, np.dtype(np.int64), (row_words(field.type),)))
         except SchemaError as error:
             raise SchemaError(
                 f"state {state.name}.{field.name}: {error}; it holds int, float, bool, Timestamp, Category,"
                 " Timer and str, each also | None, tuples and records of these but for str, and lists, deques and"
-                " dicts of such values"
+                " dicts of such values, there with str"
             ) from None
     if owns_memory(state):
         fields.append((LOG, np.dtype(np.int64)))
     return np.dtype([*fields, (DROP, np.dtype(np.uint8))], align=True)
+
+
+def _refuse_filled_texts(state: StateSpec, field: Field) -> None:
+    """Refuses a container that starts with texts: a copy of its buffer would name the texts of another key.
+
+    Raises:
+        SchemaError: it is one.
+    """
+    item = field.type.item
+    if item is None or not _starts_filled(field) or not cells.is_cell(item):
+        return
+    if cells.text_places(item):
+        raise SchemaError(
+            f"state {state.name}.{field.name}: {field.type} starts with {field.default!r}; a compiled state's"
+            " containers of str start empty"
+        )
 
 
 class Shape(NamedTuple):

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from thalweg.checkpoint.cells import memory_of
+from thalweg.checkpoint.cells import memory_of, texts_of
 from thalweg.checkpoint.table_code import fill_index, find_bytes, find_due, find_words, gather
 from thalweg.checkpoint.table_form import (
     ALIVE,
@@ -250,6 +250,7 @@ class BucketTable:
         """Bytes that the rows own outside of the arrays."""
         return sum(
             memory_of(field.type, self.records[field.name][: self.count])
+            + texts_of(field.type, self.records[field.name][: self.count])
             for field in self.state.schema.fields
             if field.type.kind in (Kind.LIST, Kind.STR)
         )

@@ -85,6 +85,7 @@ _command(_state, "copy", state_changes.copy)
 _datagen = _group("datagen", "Generate data of any size.")
 for _name, _does in datagen.commands().items():
     _command(_datagen, _name, _does)
+lab.register_datagen(_datagen)
 
 
 def main() -> None:

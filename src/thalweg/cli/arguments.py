@@ -14,6 +14,7 @@ from thalweg.checks import meant
 from thalweg.connectors.files import BELOW, FORMATS, nothing_at
 from thalweg.connectors.readers import Format, ReadOptions, list_files
 from thalweg.connectors.registry import Role, described, require_known, scheme_of
+from thalweg.connectors.written.spark_options import writer_options
 from thalweg.errors import BuildError, DataError, EnvironmentProblem
 from thalweg.flow.operators.nodes import Sink, Source
 
@@ -262,8 +263,6 @@ def _output(given: Given) -> Given:
 
 
 def _check_written(format: str, given: Given) -> None:
-    from thalweg.spark.writing.writer_options import writer_options  # here, since it loads Spark
-
     try:
         writer_options(format, given.options)  # type: ignore[arg-type]
     except BuildError as error:

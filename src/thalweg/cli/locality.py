@@ -18,7 +18,8 @@ from thalweg.plan.plan import Plan, make_plan
 from thalweg.printing import Table, Terminal
 
 if TYPE_CHECKING:
-    from thalweg.locality import Assignment, Statistics
+    from thalweg.locality import Assignment, Outcome, Statistics
+    from thalweg.locality.tradeoff import Tradeoff
 
 #: Keys that are shown of each operator.
 _SHOWN: Final = 3
@@ -54,6 +55,7 @@ def plan(
 ) -> None:
     """Count which keys come together in a sample, and give them slots so that tuples need not move."""
     from thalweg.locality import RoutingTable, encode_table, evaluate, keyed_operators, partition
+    from thalweg.locality.tradeoff import ALPHAS, tradeoffs
     from thalweg.testing.sampling import sample
 
     if out is not None:
@@ -70,16 +72,42 @@ def plan(
         typer.echo("no row came to an operator by key: the table is that of hashing", err=True)
     assignment = partition(statistics, parts=slots, alpha=alpha, seed=seed)
     _show(statistics, before.assignment(), assignment)
-    if statistics.pairs:
-        half = partition(taken.statistics(stop=0.5), parts=slots, alpha=alpha, seed=seed)
-        outcome = evaluate(half, taken.statistics(start=0.5))
-        typer.echo(
-            f"a table from the first half, on the second: {outcome.locality:.1%} on one slot,"
-            f" imbalance {outcome.worst:.2f}"
-        )
+    if statistics.pairs and slots > 1:
+        halves = taken.statistics(stop=0.5), taken.statistics(start=0.5)
+        found = tradeoffs(*halves, slots, alphas=(*ALPHAS, alpha), seed=seed)
+        _show_later(found, alpha, evaluate(before.assignment(), halves[1]))
     if out is not None:
         out.write_bytes(encode_table(before.assigned(assignment)))
         typer.echo(f"written: {out}, {counted(len(assignment.keys), 'key')} pinned")
+
+
+def _show_later(found: Sequence[Tradeoff], asked: float, hashed: Outcome) -> None:
+    """What tables from the first half of the sample give on the second, by the bound of the balance; which to take."""
+    table = Table("tables from the first half, on the second")
+    for column in ("--alpha", "on one slot", "fullest slot", "keys pinned"):
+        table.column(column, right=True)
+    table.row("hashed", f"{hashed.locality:.1%}", f"{hashed.worst:.2f}", "")
+    for one in found:
+        mark = "*" if one.alpha == asked else ""
+        table.row(
+            f"{mark}{one.alpha:g}", f"{one.locality:.1%}", f"{one.imbalance:.2f}", f"{one.keys:,}"
+        )
+    Terminal().print(table)
+    typer.echo(_advice(found, asked))
+
+
+def _advice(found: Sequence[Tradeoff], asked: float) -> str:
+    from thalweg.locality.tradeoff import advise
+
+    advice = advise(found)
+    if advice.is_one:
+        kept = " (as asked)" if advice.network.alpha == asked else ""
+        return f"take --alpha {advice.network.alpha:g}{kept}: no other bound keeps more tuples, or balances better"
+    here, there = advice
+    return (
+        f"take --alpha {here.alpha:g} where processors limit (fullest slot {here.imbalance:.2f}), --alpha"
+        f" {there.alpha:g} where the network does ({there.locality:.1%} on one slot, fullest {there.imbalance:.2f})"
+    )
 
 
 def _require_place(out: Path) -> None:

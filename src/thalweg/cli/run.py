@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import math
 import tempfile
 import time
@@ -128,6 +129,9 @@ def _is_local(
         refuse_local(reasons)
         if not asked.drain and not asked.checkpoint:
             display.say("the input ends with its last row, as with --drain: open windows close")
+        return True
+    if engine == "auto" and not reasons and importlib.util.find_spec("pyspark") is None:
+        display.say("--engine auto: in this process, since Spark is not installed")
         return True
     if asked.checkpoint:
         reasons.insert(0, "--checkpoint: it may be Spark's")

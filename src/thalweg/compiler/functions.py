@@ -257,6 +257,12 @@ class ModuleFunction(ListResults):
         if parts is not None:
             self._put_emit(self._fields(parts))
             return
+        if isinstance(node, ast.Call) and (source := self.passed_through(node)) is not None:
+            args = self.call_arguments(source, node)
+            emit = dataclasses.replace(self.emit, lists=False)
+            name, _ = write_function(self.unit, source, [one.type for one in args], emit, "emit")
+            self.put(f"_n = {name}({', '.join([*(one.code for one in args), '_x', '_n'])})")
+            return
         self.emit_whole(self.expression(node))
 
     def _check_form(self, kind: Type) -> None:
@@ -297,7 +303,7 @@ class ModuleFunction(ListResults):
 
     def _kept(self, code: str, kind: Type) -> str:
         """Code of an output's text that outlives the call."""
-        if kind.tag != "text" or not self.unit.keeps_texts:
+        if kind.tag != "text" or kind.label or not self.unit.keeps_texts:
             return code
         return f"kept_text{'_or_none' if kind.optional else ''}(_a, {code})"
 
@@ -353,6 +359,13 @@ class ModuleFunction(ListResults):
     # -- calls -----------------------------------------------------------------------------------
 
     def call_function(self, source: FunctionSource, node: ast.Call) -> Expr:
+        args = self.call_arguments(source, node)
+        name, result = write_function(self.unit, source, [one.type for one in args], None, "value")
+        codes = [one.code for one in args] + ["_a"] * (name in self.unit.with_arena)
+        return Expr(f"{name}({', '.join(codes)})", result)
+
+    def call_arguments(self, source: FunctionSource, node: ast.Call) -> list[Expr]:
+        """The arguments of a call in the order of the parameters."""
         if source.reason:
             self.refuse(f"calls {source.name}: {source.reason}")
         spec = source.node().args
@@ -376,9 +389,7 @@ class ModuleFunction(ListResults):
         if any(one.type.tag in ("state", "list") for one in args):
             self.effects += 1
             self.changes["any"] = self.changes.get("any", 0) + 1
-        name, result = write_function(self.unit, source, [one.type for one in args], None, "value")
-        codes = [one.code for one in args] + ["_a"] * (name in self.unit.with_arena)
-        return Expr(f"{name}({', '.join(codes)})", result)
+        return args
 
 
 def _stored(node: FunctionNode) -> set[str]:

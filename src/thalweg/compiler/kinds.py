@@ -89,7 +89,8 @@ class Type:
     for a text of literals. ``items`` and ``names`` describe the fields of a record or state, ``offsets`` those
     of a state. The one name of the handle of a key's text is the way to it (``runtime.text_keys``). Of a list
     ``label`` is what it is ("list", "deque", "dict", "set"), ``items`` its item, or key and value, ``offsets`` its
-    maxlen (-1: none), and ``names`` is not empty where it cannot be changed.
+    maxlen (-1: none); ``names`` has "frozen" where it cannot be changed, and "texts" where it is by text: then its keys
+    are the codes of texts, which stand behind them.
     """
 
     tag: Tag
@@ -112,6 +113,11 @@ class Type:
     def form(self) -> str:
         """What users see of a record: "tuple", "object" or "dict"."""
         return _FORMS.get(self.label[:1], "tuple")
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether a container is a captured one, which nobody changes."""
+        return self.tag == "list" and "frozen" in self.names
 
     @property
     def is_column_text(self) -> bool:

@@ -1,9 +1,10 @@
-"""What a flat_map returns: the records of a list, one by one."""
+"""Results that are not one record: those of a flat_map's list, one by one, and what another function gives."""
 
 from __future__ import annotations
 
 import ast
 
+from thalweg.compiler.code.source import FunctionSource
 from thalweg.compiler.containers.list_functions import is_plain_display
 from thalweg.compiler.operations import Expr, an
 from thalweg.compiler.statements import Statements
@@ -11,6 +12,8 @@ from thalweg.compiler.statements import Statements
 
 class ListResults(Statements):
     """Sends on what a returned list holds; the subclass sends one value on."""
+
+    is_generator: bool
 
     def emit_value(self, node: ast.expr) -> None:
         """Sends the value of an expression on; given by the subclass."""
@@ -33,6 +36,18 @@ class ListResults(Statements):
         elif not (isinstance(node, ast.Constant) and node.value is None):
             self._emit_items(node)
         self.put("pass")
+
+    def passed_through(self, node: ast.Call) -> FunctionSource | None:
+        """The plain function whose result is this one's, so that it sends it on itself; None without.
+
+        So its records may have None where that is declared.
+        """
+        if self.is_generator or self.is_method(node):
+            return None
+        value = self.resolved(node)
+        if not isinstance(value, FunctionSource) or value.reason or value.yields:
+            return None
+        return None if value.node().args.kwonlyargs else value
 
     def _emit_nested(self, node: ast.expr) -> None:
         self.depth += 1

@@ -306,6 +306,10 @@ class Operations:
         kind = value.type
         if kind == target:
             return value.code if kind.tag != "none" else "None"
+        if target.label in self.unit.list_fields and (
+            kind.tag == "list" or (target.tag == "text" and kind.tag != "none")
+        ):
+            return self.fit_list(value, target, where)
         if kind.is_text or target.is_text:
             return self.fit_text(value, target, where)
         if kind.items and kind.tag == target.tag and not (kind.optional or target.optional):
@@ -333,6 +337,10 @@ class Operations:
         if target == FLOAT and value.type in (INT, BOOL):
             return real(value)
         self.refuse(f"{where} is {target}, got {an(kind)}")
+
+    def fit_list(self, value: Expr, target: Type, where: str) -> str:
+        """A list as a field of an output; given by the subclass."""
+        raise NotImplementedError
 
     def _fit_items(self, value: Expr, target: Type, where: str) -> str:
         """A tuple or record whose items are to be of other types."""

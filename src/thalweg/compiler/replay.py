@@ -31,7 +31,7 @@ def consume(result: Any, out: Schema) -> list[Any]:
 
 
 def operator_error(
-    operator: str, source: FunctionSource, row: Any, error: BaseException
+    operator: str, source: FunctionSource | Function, row: Any, error: BaseException
 ) -> OperatorError:
     """The error that stops a query, in the words that interpreted operators use."""
     # A source has the name, file and line that the text is made of.

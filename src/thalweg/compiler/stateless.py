@@ -123,6 +123,10 @@ def _written(steps: Sequence[Step], source: Schema) -> str:
         described = step.described()
         lists = step.kind == "flat_map" and not described.yields
         made = made_fields(unit, [(described, records[-1:])], target, lists=lists)
+        if step is not steps[-1] and any(not target.items[i].is_column_text for i in made):
+            raise NotCompilable(
+                f"{described.name} makes lists, which others of one pass do not read"
+            )
         records.append(with_made(target, made))
     following = _write_store(unit, records[-1])
     for i in range(len(steps) - 1, -1, -1):
@@ -285,7 +289,7 @@ class CompiledChain:
             if field.type.fixed_width:
                 columns.append(Column(field.type, values, valid))
             elif i in self.texts.made:
-                texts = buffers.text(i, len(source), field.type.optional)
+                texts = buffers.made(i, len(source), field.type)
                 columns.append(Column(field.type, texts))
             else:
                 texts = gather(values, source, chunk.columns, field.type.arrow)

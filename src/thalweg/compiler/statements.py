@@ -232,6 +232,7 @@ class Statements(Loops):
             code = f"assign_dict(l[0], l[1], {self.sizes(kind)[1]}, a[0])"
         else:
             code = f"assign(l[0], l[1], {self.code_of(kind).size}, {kind.offsets[0]}, a[0])"
+        code = f"{self.dropping_all(kind)}{code}{self.keeping_all(kind)}"
         self.put(f"{self._inline('assign', 'l, a', code)}({target.code}, {value.code})")
 
     def _delete(self, node: ast.Delete) -> None:

@@ -16,17 +16,26 @@ from thalweg.times import text
 def shown_table(title: str, record: Schema, rows: pa.Table, total: int) -> Table:
     """The rows under a title; a note below says how many more there are of ``total``."""
     out = Table(title)
-    for field in record.fields:
-        out.column(field.name, right=field.type.kind in (Kind.INT, Kind.FLOAT))
-    columns = [
-        [shown(column.type, value) for value in column.to_python()]
-        for column in Chunk.from_arrow(record, rows).columns
-    ]
-    for row in zip(*columns, strict=True):
+    head, cells = shown_cells(record, rows)
+    for name, right in head:
+        out.column(name, right=right)
+    for row in cells:
         out.row(*row)
     if total > rows.num_rows:
         out.note(f"… {total - rows.num_rows:,} more")
     return out
+
+
+def shown_cells(
+    record: Schema, rows: pa.Table
+) -> tuple[list[tuple[str, bool]], list[tuple[str, ...]]]:
+    """The columns, each with whether it stands to the right, and the rows, a text a value."""
+    head = [(one.name, one.type.kind in (Kind.INT, Kind.FLOAT)) for one in record.fields]
+    columns = [
+        [shown(column.type, value) for value in column.to_python()]
+        for column in Chunk.from_arrow(record, rows).columns
+    ]
+    return head, list(zip(*columns, strict=True))
 
 
 def shown(kind: FieldType, value: Any) -> str:

@@ -15,6 +15,7 @@ from thalweg.checks import (
     require_mapping,
 )
 from thalweg.connectors import GivenSink
+from thalweg.drawing import card, show_live
 from thalweg.elasticity import Controller
 from thalweg.embedded.durable import (
     Checkpoint,
@@ -96,6 +97,12 @@ class FlowRun:
     def __str__(self) -> str:
         """What it does, as ``thalweg top`` shows it, in at most 20 lines."""
         return text_of(self.progress())
+
+    def _ipython_display_(self) -> None:
+        show_live(self.progress)
+
+    def _repr_html_(self) -> str:
+        return card(self.progress())
 
     def look(self) -> None:
         """Looks what is back-pressured, for the next :meth:`progress`."""

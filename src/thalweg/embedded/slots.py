@@ -14,6 +14,7 @@ from thalweg.checks import require_count
 from thalweg.engine.build import Prepared
 from thalweg.errors import BuildError
 from thalweg.locality import History, Online, RoutingTable, Statistics, moves_between
+from thalweg.locality.counting.recent import RecentCounts
 from thalweg.slots import Decide, SlottedEngine
 from thalweg.slots.new_keys import NewKeysOfSteps
 from thalweg.stats import Change
@@ -79,6 +80,7 @@ class Slots:
             EnvironmentProblem: METIS is needed and cannot be loaded.
         """
         online = self.routing if isinstance(self.routing, Online) else None
+        recent = None if online is None else online.recent_counts()
         if online is not None:
             online.get_ready()
         return SlottedEngine(
@@ -86,25 +88,29 @@ class Slots:
             slots=self.count,
             table=self.routing if isinstance(self.routing, RoutingTable) else None,
             chunk_rows=chunk_rows,
-            recent=None if online is None else online.recent_counts(),
-            decide=None if online is None else deciding(online, self.changes),
+            recent=recent,
+            decide=None if online is None else deciding(online, self.changes, recent),
             placer=NewKeysOfSteps(prepared) if online is not None and online.first_seen else None,
         )
 
 
-def deciding(online: Online, changes: list[Change]) -> Decide:
+def deciding(online: Online, changes: list[Change], recent: RecentCounts | None = None) -> Decide:
     """Decides as an online reconfiguration does, and remembers what came of it.
 
     Args:
         online: says whether there is a better table.
         changes: takes an entry for each new table; its seconds are counted from this call.
+        recent: knows how many rows were counted; None: none.
     """
-    history, began_ns = History(), time.monotonic_ns()
+    history, began_ns, taken = History(), time.monotonic_ns(), 0
 
     def decide(statistics: Statistics | None, table: RoutingTable) -> RoutingTable | None:
-        nonlocal history
+        nonlocal history, taken
         if statistics is None:
             return None
+        now = 0 if recent is None else recent.taken
+        history = dataclasses.replace(history, rows=history.rows + now - taken)
+        taken = now
         decision = online(statistics, table, history)
         history = history.after(decision, table.slots)
         if decision.assignment is None:

@@ -30,10 +30,11 @@ from thalweg.compiler import (
 )
 from thalweg.engine.interpreted import InterpretedChain, InterpretedKey
 from thalweg.engine.interpreted_keyed import InterpretedKeyed
+from thalweg.engine.joins.asof import ColumnAsof
 from thalweg.engine.joins.operator import ColumnJoin
 from thalweg.errors import BuildError, CompileRefused
 from thalweg.flow.operators.functions import Function
-from thalweg.flow.operators.join_nodes import Join
+from thalweg.flow.operators.join_nodes import Join, NextRow
 from thalweg.flow.operators.nodes import Keyed, Node, Stateless
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import Plan, Unit, stream_schema
@@ -171,8 +172,8 @@ def _not_collected(item: Schema) -> str:
     if not fields:
         return ""
     return (
-        f"the window keeps rows of {item.name} with {', '.join(fields)}; machine code keeps rows of int, float, bool,"
-        " Timestamp and Category, each also | None (aggregates need no rows; few different texts can be Category)"
+        f"the window keeps rows of {item.name} with {', '.join(fields)}; machine code keeps rows of int, float, bool, str,"
+        " Timestamp and Category, each also | None (aggregates need no rows)"
     )
 
 
@@ -283,6 +284,8 @@ class Builder:
     def _keyed_maker(self, node: Keyed) -> Callable[[], KeyedOperator]:
         if isinstance(node, Join):
             pairs = self.pairs(node)
+            if isinstance(node, NextRow):
+                return lambda: ColumnAsof(node, pairs)
             return lambda: ColumnJoin(node, pairs)
         if not self.keyed_verdict(node).compiled:
             return lambda: InterpretedKeyed(node)
@@ -318,6 +321,7 @@ class Builder:
             node.record,
             self._sources.get((node.index, "process")),
             self._sources.get((node.index, "on_timer")),
+            told=node.process,
         )
 
     def key(self, node: Keyed) -> KeyFunction | None:

@@ -15,7 +15,7 @@ from thalweg.flow.flow import Flow
 from thalweg.flow.operators.asynchronous import MapAsync
 from thalweg.flow.operators.built_in import BuiltIn, length_text
 from thalweg.flow.operators.functions import Function
-from thalweg.flow.operators.join_nodes import Join
+from thalweg.flow.operators.join_nodes import Join, NextRow
 from thalweg.flow.operators.lanes import meaning
 from thalweg.flow.operators.nodes import (
     Batches,
@@ -31,6 +31,7 @@ from thalweg.flow.operators.nodes import (
 )
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import Plan, make_plan
+from thalweg.times import EXTREME
 
 #: Columns of the page.
 WIDTH: Final = 96
@@ -165,11 +166,12 @@ class _Page:
 
     def joined(self, node: Join) -> str:
         """How a join finds and combines its pairs."""
+        found = "matches by column" if isinstance(node, NextRow) else "pairs by column"
         if node.user is None:
-            return "pairs by column"
+            return found
         verdict = self.verdict(node)
         word = "compiled" if verdict.compiled else f"interpreted: {verdict.reason}"
-        return f"pairs by column; {_where(node.user)} {word}"
+        return f"{found}; {_where(node.user)} {word}"
 
     def verdict(self, node: Node) -> Verdict:
         if self.found is None:
@@ -317,6 +319,10 @@ def _join(node: Join) -> str:
     """How far apart rows meet, and the sides whose rows come out without a partner."""
     left, right = node.sides
     kind = left.record.fields[left.time].type.kind
+    if isinstance(node, NextRow):
+        which = "nearest row of the right" if node.nearest else "next row of the right"
+        far = f", at most {length_text(kind, node.within)} apart" if node.within < EXTREME else ""
+        return f"each row of the left with the {which}{far}"
     after, before = (length_text(kind, side.within) for side in (left, right))
     far = f"at most {after} apart"
     if before != after:

@@ -22,6 +22,7 @@ from thalweg.engine.ingress import Gate, Ingress
 from thalweg.engine.units import Counts
 from thalweg.flow.operators.built_in import BuiltIn
 from thalweg.flow.operators.nodes import Coroutine, Node, OrderBy, Sink, Source, Union
+from thalweg.plan.drawn import edges_of
 from thalweg.plan.plan import Plan
 from thalweg.snapshot import SinkProgress, Snapshot, SourceProgress, StateSize, StreamEdge
 from thalweg.stats import Latency, OperatorProgress
@@ -287,19 +288,6 @@ def runner_of(prepared: Prepared, node: Node, fallen: Mapping[int, str]) -> tupl
         if verdict.key_compiled
         else ("Python", f"its key: {verdict.key_reason}")
     )
-
-
-def edges_of(plan: Plan) -> tuple[StreamEdge, ...]:
-    """Who reads whom, by the order of the givers."""
-    return tuple(
-        StreamEdge(
-            giver=plan.node(ref.node).name, port=ref.port, reader=plan.node(edge.node).label,
-            feedback=feedback,
-        )
-        for feedback, readers in ((False, plan.readers), (True, plan.feedback))
-        for ref, edges in sorted(readers.items(), key=lambda one: (one[0].node, one[0].port))
-        for edge in edges
-    )  # fmt: skip
 
 
 def sinks_of(

@@ -58,6 +58,7 @@ from thalweg.time_texts import EpochUnit
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from thalweg.drawing import Drawing
     from thalweg.flow.records import Schema
 
 
@@ -319,6 +320,17 @@ class Flow(SeveralVerbs):
         # By name, since the engine stands above: only who asks needs it.
         text: str = importlib.import_module("thalweg.engine.explain").explain(self, compile=compile)
         return text
+
+    def draw(self) -> Drawing:
+        """The flow as a picture: a notebook shows it; ``.svg``, ``.mermaid`` and ``.save(path)`` are for documents.
+
+        >>> flow.draw().save("flow.svg")
+        """
+        drawing: Drawing = importlib.import_module("thalweg.plan.drawn").draw(self)
+        return drawing
+
+    def _repr_svg_(self) -> str:
+        return self.draw().svg
 
     # -- for the verbs -----------------------------------------------------------------------------------
 

@@ -100,17 +100,23 @@ def combining_rows(
     return Combiner(records, adapter(function)), returns.schema, made
 
 
-def of_pair(name: str, combine: Combiner) -> OfPair | None:
-    """The user's function as one of a row with the fields of both; None without a function."""
+def of_pair(name: str, combine: Combiner, *, may_lack: bool = False) -> OfPair | None:
+    """The user's function as one of a row with the fields of both; None without a function.
+
+    Where the right may lack, a field between those of both says if it is there.
+    """
     if combine.function is None:
         return None
-    sides = [
+    lefts, rights = (
         [Field(f"{side}{i}", field.type) for i, field in enumerate(record.fields)]
         for side, record in zip("ab", combine.records, strict=True)
-    ]
-    record = Schema.make_record("Pair", [field for side in sides for field in side])
-    left, right = (", ".join(f"row.{field.name}" for field in side) for side in sides)
-    text = f"def combined(row):\n    return CALL(LEFT({left}), RIGHT({right}))\n"
+    )
+    has = [Field("has", FieldType(Kind.BOOL))] if may_lack else []
+    rights = [_nullable(field, optional=may_lack) for field in rights]
+    record = Schema.make_record("Pair", [*lefts, *has, *rights])
+    left, right = (", ".join(f"row.{field.name}" for field in side) for side in (lefts, rights))
+    other = f"RIGHT({right})" + (" if row.has else None" if may_lack else "")
+    text = f"def combined(row):\n    return CALL(LEFT({left}), {other})\n"
     scope = {
         "LEFT": combine.records[0].cls,
         "RIGHT": combine.records[1].cls,

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast, get_args, overload
 
 from thalweg.checks import known_keywords_of, require_text
 from thalweg.flow import added
 from thalweg.flow.generics import Other, Out, Row
 from thalweg.flow.join_parts import (
+    TaggedRows,
     check_order,
     combining_rows,
     event_time,
     flat,
     key_pairs,
     not_negative,
+    of_pair,
     require_stream,
     tagged_rows,
 )
 from thalweg.flow.operators import lookups
 from thalweg.flow.operators.arguments import Duration, choice
 from thalweg.flow.operators.functions import Function
-from thalweg.flow.operators.join_nodes import BUCKETS, JoinSide
+from thalweg.flow.operators.join_nodes import BUCKETS, NextRow
+from thalweg.flow.operators.joins import Combiner
 from thalweg.flow.operators.lookups import Direction
-from thalweg.flow.operators.nodes import Key, Keyed
+from thalweg.flow.operators.nodes import Compile, Key, Keyed, Ref
+from thalweg.flow.records import Schema
 
 if TYPE_CHECKING:
     from thalweg.flow.streams import Stream
@@ -195,40 +199,55 @@ class LookupVerbs(Generic[Row]):
         tagged = tagged_rows(label, left.schema, right.schema, time, pairs, (0, 0), "inner")
         kept, instead, record = flat(left.schema, right.schema, pairs, "left")
         made, out, user = combining_rows(name, (left, right), combine, into, record, kept, instead)
-        if direction == "backward":
-            how = _latest(name, lookups.latest(name, tagged.record, tagged.sides, made, out, limit))
-        else:
-            nearest = direction == "nearest"
-            rules = lookups.NextRowRules(tagged.sides, made, out, limit, nearest=nearest)
-            how = _next(name, rules, nearest, tagged.sides)
-        how["process"] = _told_as(how["process"], user)
         flow = left.flow
         full = flow._stateful_name(name, "operator")
         both = added.tagged(name, (left, right), tagged.record, tagged.sides)
-        node = Keyed(
-            flow._next(), full, both.ref, Key(tagged.key, None, BUCKETS), record=out, errors="fail",
-            compile="never" if flow.compile == "never" else "auto", **how,
-        )  # fmt: skip
+        of_both = (flow._next(), full, both.ref, Key(tagged.key, None, BUCKETS))
+        how = _How(made, out, user, limit, "never" if flow.compile == "never" else "auto")
+        if direction == "backward":
+            node = _latest(of_both, tagged, how)
+        else:
+            node = _next(of_both, tagged, how, nearest=direction == "nearest")
         return flow._add(node, left.time)
 
 
-def _latest(name: str, made: lookups.LatestRow) -> dict[str, Any]:
-    """What an operator is that gives each row the one before it."""
-    return {
-        "process": Function.of(made.process, name), "on_timer": None, "state": made.state,
-        "many": False, "timer_many": False,
-    }  # fmt: skip
+class _How(NamedTuple):
+    """How rows are combined, and how near they must be."""
+
+    combine: Combiner
+    out: Schema
+    user: Function | None
+    within: int | None
+    compile: Compile
 
 
-def _next(
-    name: str, rules: lookups.NextRowRules, nearest: bool, sides: Sequence[JoinSide]
-) -> dict[str, Any]:
-    """What an operator is whose rows wait for the one behind them."""
-    return {
-        "process": Function.of(rules.process, name), "on_timer": Function.of(rules.on_timer, name),
-        "state": lookups.waiting_state(*(side.record for side in sides)),
-        "many": True, "timer_many": True, "keeps": nearest, "again": True,
-    }  # fmt: skip
+#: Its index, its name, its input, and its key.
+_Begin = tuple[int, str, Ref, Key]
+
+
+def _latest(of_both: _Begin, tagged: TaggedRows, how: _How) -> Keyed:
+    """The operator that gives each row the one before it."""
+    name = of_both[1]
+    made = lookups.latest(name, tagged.record, tagged.sides, how.combine, how.out, how.within)
+    process = _told_as(Function.of(made.process, name), how.user)
+    return Keyed(
+        *of_both, process, None, made.state, how.out,
+        many=False, timer_many=False, errors="fail", compile=how.compile,
+    )  # fmt: skip
+
+
+def _next(of_both: _Begin, tagged: TaggedRows, how: _How, *, nearest: bool) -> NextRow:
+    """The operator whose rows wait for the one behind them."""
+    name, sides = of_both[1], tagged.sides
+    rules = lookups.NextRowRules(sides, how.combine, how.out, how.within, nearest=nearest)
+    pair = None if how.compile == "never" else of_pair(name, how.combine, may_lack=True)
+    return NextRow(
+        *of_both, Function.of(rules.process, name), Function.of(rules.on_timer, name),
+        lookups.waiting_state(*(side.record for side in sides)), how.out,
+        many=True, timer_many=True, errors="fail", compile=how.compile, keeps=nearest, again=True,
+        sides=sides, combine=how.combine, user=how.user, pair=pair,
+        within=rules.within, nearest=nearest,
+    )  # fmt: skip
 
 
 def _told_as(made: Function, user: Function | None) -> Function:

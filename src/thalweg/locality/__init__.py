@@ -10,21 +10,13 @@ from thalweg.locality.counting.summary import KeySummary, Link
 from thalweg.locality.evaluate import Outcome, evaluate
 from thalweg.locality.exact import ExactCounts
 from thalweg.locality.first_seen import FirstSeen, PlacedKeys
-from thalweg.locality.groupings import (
-    FieldsByHash,
-    FieldsByTable,
-    Grouping,
-    LocalOrShuffle,
-    PartialKey,
-    Shuffle,
-    partial_key,
-)
 from thalweg.locality.key_graph import partition
 from thalweg.locality.moves import KeyMove, Moves, Reconfiguration, UnitMove, moves_between
 from thalweg.locality.reconfiguration import Manager
 from thalweg.locality.routing import Routes, RoutingTable, keyed_operators, routed_by
 from thalweg.locality.statistics import Key, KeyCount, KeyLoads, OperatorKey, PairCount, Statistics
 from thalweg.locality.table_text import decode_table, encode_table
+from thalweg.locality.tradeoff import Tradeoff, advise, tradeoffs
 from thalweg.locality.triggers import Decision, History, Online
 
 __all__ = [
@@ -32,10 +24,7 @@ __all__ = [
     "Counts",
     "Decision",
     "ExactCounts",
-    "FieldsByHash",
-    "FieldsByTable",
     "FirstSeen",
-    "Grouping",
     "HeavyKey",
     "History",
     "Key",
@@ -45,29 +34,28 @@ __all__ = [
     "KeySketch",
     "KeySummary",
     "Link",
-    "LocalOrShuffle",
     "Manager",
     "Moves",
     "Online",
     "OperatorKey",
     "Outcome",
     "PairCount",
-    "PartialKey",
     "PlacedKeys",
     "Reconfiguration",
     "Report",
     "Routes",
     "RoutingTable",
-    "Shuffle",
     "SpaceSaving",
     "Statistics",
+    "Tradeoff",
     "UnitMove",
+    "advise",
     "decode_table",
     "encode_table",
     "evaluate",
     "keyed_operators",
     "moves_between",
-    "partial_key",
     "partition",
     "routed_by",
+    "tradeoffs",
 ]

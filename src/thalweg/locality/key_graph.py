@@ -169,13 +169,18 @@ def partition(
     ]
     if current is not None:
         cuts.append(settle(_spread(homes, graph, parts), seed))
-    best = max(cuts, key=lambda cut: (-cut.excess, cut.gain))
+    best = max(cuts, key=_worth)
     owners = _owners(graph, statistics, best.parts)
     left = {end: part for end, part in pinned.items() if part < parts and end[0] in owners}
     pins = _pins(graph, statistics, best.parts, owners, left)
     keys = dict(itertools.islice(pins, max_pins))
     made = Assignment(parts, keys, owners, Report(1.0, {}, alpha))
     return dataclasses.replace(made, report=_report(made, statistics, alpha, current))
+
+
+def _worth(cut: Cut) -> tuple[float, float]:
+    """What a cut is worth: first that it keeps the limits, then the tuples that it keeps."""
+    return -cut.excess, cut.gain
 
 
 def _homes(

@@ -74,9 +74,15 @@ class TableRead:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BatchCommitted:
-    """The commit record of the batch that was planned last is on stable storage."""
+    """The commit record of the batch that was planned last is on stable storage.
+
+    Attributes:
+        batch: its number.
+        rows: that were counted in it, of the operator that took most.
+    """
 
     batch: int
+    rows: int = 0
 
 
 Event: TypeAlias = StatisticsArrived | BatchPlanned | TableRead | BatchCommitted
@@ -253,7 +259,7 @@ class Manager:
         if following is None or event.batch != planned.batch:
             raise self._impossible()
         self.phase, self.table = ManagerPhase.IDLE, following
-        self.history = self.history.after(self._decision, following.slots)
+        self.history = self.history.after(self._decision, following.slots, event.rows)
         self._planned = self._running = self._next = self._decision = None
         if following is not running:
             self.statistics = None

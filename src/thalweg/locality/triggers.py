@@ -14,14 +14,17 @@ from thalweg.locality.evaluate import Outcome, evaluate
 from thalweg.locality.key_graph import ALPHA, get_ready, partition, wrong_numbers
 from thalweg.locality.routing import RoutingTable
 from thalweg.locality.statistics import Statistics
+from thalweg.locality.turns import Turn, turn_of
 
 #: Why a reconfiguration was considered.
 Cause: TypeAlias = Literal["in turn", "locality fell", "imbalance rose", "slots changed"]
 #: Makes an assignment from statistics, parts and the assignment of now; see :func:`thalweg.locality.partition`.
 Partition: TypeAlias = Callable[[Statistics, int, Assignment], Assignment]
 
-#: Batches between two reconfigurations that come in turn.
-EVERY: Final = 20
+#: How often a reconfiguration comes in turn.
+EVERY: Final = "20 batches"
+#: As long after a table that was not used the next one is made, where none comes in turn.
+_USUAL: Final = Turn(batches=20)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,15 +59,19 @@ class History:
         refused: of these, when a new table was made and not used; None: since then none was.
         promised: the locality that the table of now was made for, None if it was not made from statistics.
         slots: for how many the last table was made, used or not; None: there was none.
+        rows: since the last reconfiguration, of the operator that took most.
+        refused_rows: of these, as ``refused``.
     """
 
     batches: int = 0
     refused: int | None = None
     promised: float | None = None
     slots: int | None = None
+    rows: int = 0
+    refused_rows: int | None = None
 
-    def after(self, decision: Decision | None, slots: int) -> History:
-        """The history after the commit of a batch with this decision and number of slots."""
+    def after(self, decision: Decision | None, slots: int, rows: int = 0) -> History:
+        """The history after the commit of a batch with this decision and number of slots, and so many rows."""
         made = decision is not None and decision.after is not None
         if decision is not None and decision.assignment is not None and decision.after is not None:
             return History(promised=decision.after.locality, slots=slots)
@@ -73,7 +80,15 @@ class History:
             self.batches if made else self.refused,
             self.promised,
             slots if made else self.slots,
+            self.rows + rows,
+            self.rows if made else self.refused_rows,
         )
+
+    def since_refused(self) -> tuple[int, int] | None:
+        """Batches and rows since a table was made and not used; None where none was."""
+        if self.refused is None:
+            return None
+        return self.batches - self.refused, self.rows - (self.refused_rows or 0)
 
 
 class Propose(Protocol):
@@ -93,15 +108,16 @@ class Propose(Protocol):
 class Online:
     """Reconfigures while the stream runs.
 
-    A new table is made every ``every`` batches; sooner when the share of pairs that stay in their slot is ``drop``
+    A new table is made as often as ``every`` says; sooner when the share of pairs that stay in their slot is ``drop``
     below what the last table was made for, or an operator's imbalance is above ``imbalance``; and at once when the
     last one was made for another number of slots. It is used if it gains more than it costs in as many tuples as were
     counted (of pairs that came once nothing is gained: they need not come again), or if it cures an imbalance where
-    that or the slots called for it; after one that was not, the next is made ``every`` batches later. Only what came
+    that or the slots called for it; after one that was not, the next is made so much later. Only what came
     lately counts: see :meth:`recent_counts`.
 
     Args:
-        every: batches; None: only by drift.
+        every: so many batches or rows, as "20 batches" or "100,000 rows" (those that one operator took); an int is of
+            batches. None: only by drift. In slots of one process a batch is a look at the table, each 16 steps.
         drop: 0 to 1; None: locality calls for nothing.
         imbalance: the fullest slot by the mean; None: it calls for nothing.
         move_cost: what it costs to move a key to another slot, in tuples sent to another slot.
@@ -110,13 +126,14 @@ class Online:
         seed: of the cuts that are tried.
         partition: makes assignments; None: :func:`thalweg.locality.partition`.
         first_seen: whether keys that have no state yet are placed beside their partners before they are routed, instead
-            of by hash. On Spark it reads each batch's input once more, so it is for streams whose keys keep changing.
+            of by hash. On Spark it reads each batch's input once more. None: a query tries it on some batches and keeps
+            it where it pays (:mod:`thalweg.locality.first_seen_trial`); not where all slots are in one process.
 
     Raises:
         BuildError: a number is out of range.
     """
 
-    every: int | None = EVERY
+    every: int | str | None = EVERY
     drop: float | None = 0.1
     imbalance: float | None = 1.5
     move_cost: float = 1.0
@@ -124,13 +141,13 @@ class Online:
     alpha: float = ALPHA
     seed: int = 0
     partition: Partition | None = None
-    first_seen: bool = False
+    first_seen: bool | None = None
 
     def __post_init__(self) -> None:
         wrong = [*self._wrong_types()]
         if wrong:
             raise BuildError(f"online reconfiguration: expected {'; '.join(wrong)}")
-        if self.every is not None and self.every < 1:
+        if any(count is not None and count < 1 for count in self.turn):
             wrong.append(f"every ≥ 1, got {self.every}")
         if self.drop is not None and not 0 < self.drop < 1:
             wrong.append(f"0 < drop < 1, got {self.drop}")
@@ -144,7 +161,7 @@ class Online:
 
     def _wrong_types(self) -> Iterator[str]:
         kinds = {
-            "every": (int, "an int or None"),
+            "every": (int | str, 'batches as an int, a text such as "100,000 rows", or None'),
             "drop": (int | float, "a number or None"),
             "imbalance": (int | float, "a number or None"),
             "move_cost": (int | float, "a number"),
@@ -154,14 +171,16 @@ class Online:
         }
         for name, (kind, what) in kinds.items():
             value = getattr(self, name)
-            if value is None and what.endswith("None"):
+            if value is None and what.endswith("or None"):
                 continue
             if isinstance(value, bool) or not isinstance(value, kind):
                 yield f"{name} to be {what}, got {value!r}"
+        if isinstance(self.every, str) and turn_of(self.every) is None:
+            yield f'every to be as "20 batches" or "100,000 rows", got {self.every!r}'
         if self.partition is not None and not callable(self.partition):
             yield f"partition to be a function or None, got {self.partition!r}"
-        if not isinstance(self.first_seen, bool):
-            yield f"first_seen to be True or False, got {self.first_seen!r}"
+        if self.first_seen is not None and not isinstance(self.first_seen, bool):
+            yield f"first_seen to be True, False or None, got {self.first_seen!r}"
 
     def __call__(self, statistics: Statistics, table: RoutingTable, history: History) -> Decision:
         """Whether there is a better table; see :class:`Propose`."""
@@ -180,6 +199,11 @@ class Online:
         gain = _gain(statistics, now, made)
         return self._judge(cause, before, evaluate(made, statistics), made, gain)
 
+    @property
+    def turn(self) -> Turn:
+        """What ``every`` says."""
+        return turn_of(self.every) or Turn()
+
     def get_ready(self) -> None:
         """Prepares for the first new table ahead of time; see :func:`thalweg.locality.key_graph.get_ready`.
 
@@ -190,9 +214,12 @@ class Online:
             get_ready()
 
     def recent_counts(self) -> RecentCounts:
-        """What it is to decide by: the counts of the last ``every`` to ``2 * every`` batches, or of more where these
+        """What it is to decide by: the counts of the last ``every`` to twice ``every``, or of more where these
         have fewer than ``min_tuples`` tuples."""
-        return RecentCounts(self.every or EVERY, self.min_tuples)
+        batches, rows = self.turn
+        if rows is not None:
+            return RecentCounts(1, max(rows, self.min_tuples))
+        return RecentCounts(batches or _USUAL.batches or 1, self.min_tuples)
 
     def _assignment(self, statistics: Statistics, parts: int, now: Assignment) -> Assignment:
         if self.partition is not None:
@@ -232,8 +259,10 @@ class Online:
     def _cause(self, before: Outcome, history: History, slots: int) -> Cause | None:
         if history.slots not in (None, slots):
             return "slots changed"
-        every = EVERY if self.every is None else self.every
-        if history.refused is not None and history.batches <= history.refused + every:
+        since = history.since_refused()
+        again = self.turn if self.every is not None else _USUAL
+        # The batch of the refusal is not over when it is refused.
+        if since is not None and not again.has_come(since[0] - 1, since[1]):
             return None
         if self.imbalance is not None and before.worst > self.imbalance:
             return "imbalance rose"
@@ -244,7 +273,7 @@ class Online:
             and before.locality < promised - self.drop
         ):
             return "locality fell"
-        return "in turn" if self.every is not None and history.batches >= self.every else None
+        return "in turn" if self.turn.has_come(history.batches, history.rows) else None
 
     def _judge(
         self, cause: Cause, before: Outcome, after: Outcome, made: Assignment, gain: float

@@ -17,6 +17,7 @@ from thalweg.simulate.elastic import ElasticHost, Period
 from thalweg.simulate.graph import Graph, Operator, Source
 from thalweg.simulate.hardware import POWER8, TWO_SIXES, XEON, Hardware
 from thalweg.simulate.loads import Levels, Load, Periodic, Ramp
+from thalweg.simulate.manual import Manual
 from thalweg.simulate.result import (
     Counters,
     OperatorCounters,
@@ -50,6 +51,7 @@ __all__ = [
     "Hardware",
     "Levels",
     "Load",
+    "Manual",
     "Operator",
     "OperatorCounters",
     "Overhead",

@@ -57,6 +57,8 @@ class DedicatedThreads(ThreadModel):
         level: how many cores there are; with hardware, how many processors of it.
     """
 
+    meets_others = False
+
     def __init__(self, model: Dedicated, machine: SimulatedMachine) -> None:
         super().__init__(machine)
         self.model = model
@@ -97,7 +99,7 @@ class DedicatedThreads(ThreadModel):
     def _shares(self) -> tuple[float, float]:
         """Of a core, what each thread with work gets, and what it loses to switches."""
         running = min(self.working, self.level)
-        slow = 1.0 if self.hardware is None else self.hardware.slowdown(running)
+        slow = 1.0 if self.hardware is None else self.hardware.slowdown(running, self.now_ns)
         if self.working <= self.level:
             return 1.0 / slow, 0.0
         share = self.level / self.working / slow
@@ -150,6 +152,7 @@ class DedicatedThreads(ThreadModel):
             self.working -= 1
             return
         thread.unit, thread.loss_began_ns = unit, self._loss_ns
+        unit.cost_ns += self.overhead.unit_ns
         unit.cost_ns += round(self.share_queues(node, unit, node.index, 1.0))
         end = self._service_ns + unit.cost_ns + switch_ns
         heapq.heappush(self._ends, (end, node.index, thread))

@@ -14,6 +14,7 @@ from thalweg.simulate.draws import MOST_UNIFORM_SPREAD, Draw
 from thalweg.simulate.loads import Load
 
 Kind = Literal["stateless", "keyed", "stateful"]
+Queue = Literal["hybrid", "partitioned", "shared"]
 #: The numbers of kinds in a view, as in the node runtime.
 KIND_CODES: Final[Mapping[str, int]] = {"stateless": 0, "keyed": 1, "stateful": 2}
 INGRESS_CODE: Final = 3
@@ -58,6 +59,8 @@ class Operator:
         merge: tuples of several ports are taken in the order of their entry into the flow, or as they come.
         buckets: over how many a keyed operator's keys are spread.
         top: the share of tuples that all go to one bucket, the others being spread evenly.
+        sigma: buckets are ranges of values from N(0, sigma) within [-1, 1] instead: the smaller, the more skewed.
+        queue: how a keyed operator's tuples are handed to workers.
         flow: which of several flows it belongs to.
         priority_class: for policies of several classes.
         tags: for a user's own policies.
@@ -80,6 +83,8 @@ class Operator:
     merge: Literal["order", "arrival"] = "order"
     buckets: int = BUCKETS
     top: float = 0.0
+    sigma: float | None = None
+    queue: Queue = "hybrid"
     flow: str = ""
     priority_class: int = 0
     tags: Mapping[str, object] = dataclasses.field(default_factory=dict)
@@ -99,6 +104,8 @@ class Operator:
         self._require("window", self.window >= 1, "at least 1")
         self._require("buckets", self.buckets >= 1, "at least 1")
         self._require("top", 0 <= self.top <= 1, "a share from 0 to 1")
+        self._require("sigma", self.sigma is None or self.sigma > 0, "above 0, or None")
+        self._require("queue", self.queue in get_args(Queue), "hybrid, partitioned or shared")
         alone = self.kind == "stateful" and self.limit not in (None, 1)
         self._require("limit", not alone, "1 for a stateful operator")
 

@@ -12,7 +12,7 @@ import random
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from thalweg.simulate.draws import factors
 from thalweg.simulate.graph import KIND_CODES, Operator
@@ -29,9 +29,10 @@ class WorkUnit:
 
     Attributes:
         port: where the last of them waited.
+        taken_ns: when a worker took the first of them; -1 before.
     """
 
-    __slots__ = ("bucket", "cost_ns", "done", "keys", "port")
+    __slots__ = ("bucket", "cost_ns", "done", "keys", "port", "taken_ns")
 
     def __init__(self, keys: list[int], cost_ns: int, port: Port, bucket: int = 0) -> None:
         self.keys = keys
@@ -39,6 +40,7 @@ class WorkUnit:
         self.cost_ns = cost_ns
         self.bucket = bucket
         self.done = False
+        self.taken_ns = -1
 
 
 class SimulatedNode(Feeder):
@@ -51,11 +53,14 @@ class SimulatedNode(Feeder):
         waiting: tuples that nobody works on yet.
         workers: how many are in it.
         worked: tuples that were worked on; ``rows_in``: of these, those that have left the reorder buffer.
+        held_ns: for how long tuples were in it, from when a worker took them until they left the reorder buffer, ns,
+            added up over all that have left.
+        sender: the worker that sends what has left, where that takes time; locked_out: who waits for it.
     """
 
     __slots__ = (
-        "busy_ns", "cost_factor", "empty", "exits", "grain", "heads", "inboxes", "index", "key_draws", "kind",
-        "last_run_ns", "limit", "most_waiting", "operator", "output_draws", "output_factor", "rows_in", "rows_out",
+        "busy_ns", "cost_factor", "empty", "exits", "grain", "heads", "held_ns", "inboxes", "index", "key_draws", "kind",
+        "last_run_ns", "limit", "locked_out", "most_waiting", "operator", "output_draws", "output_factor", "rows_in", "rows_out", "sender",
         "taken", "units", "visits", "waiting", "window_ns", "worked", "workers",
     )  # fmt: skip
 
@@ -82,7 +87,9 @@ class SimulatedNode(Feeder):
         self.limit = 1 if operator.kind == "stateful" else operator.limit or UNLIMITED
         self.waiting = self.most_waiting = self.workers = self.visits = 0
         self.taken = self.worked = self.rows_in = self.rows_out = 0
-        self.busy_ns = self.window_ns = self.last_run_ns = 0
+        self.busy_ns = self.window_ns = self.last_run_ns = self.held_ns = 0
+        self.sender: Any = None
+        self.locked_out: deque[Any] = deque()
         #: Of a sink: when each tuple left and which it was, int64 ns and keys one after the other.
         self.exits = array("q")
 
@@ -159,15 +166,39 @@ class SimulatedNode(Feeder):
 
     def finish(self, unit: WorkUnit) -> None:
         """A worker has done a unit: it leaves when those before it have."""
+        self.add(unit)
+        while self.next_done() is not None:
+            self._send()
+        self.flush()
+
+    def add(self, unit: WorkUnit) -> None:
+        """A unit is done, and waits in the reorder buffer."""
         unit.done = True
         self.worked += len(unit.keys)
         self.busy_ns += unit.cost_ns
         self.window_ns += unit.cost_ns
-        while self.units and self.units[0].done:
-            for key in self.units.popleft().keys:
-                self._leave(key)
+        self.net.changed.add(self)
+
+    def next_done(self) -> WorkUnit | None:
+        """The unit that is next to leave, if it is done."""
+        return self.units[0] if self.units and self.units[0].done else None
+
+    def send_next(self) -> None:
+        """The unit that is next to leave does."""
+        self._send()
         self.flush()
         self.net.changed.add(self)
+
+    def waited(self, ns: int) -> None:
+        """A worker was in it for so much longer than its unit took."""
+        self.busy_ns += ns
+        self.window_ns += ns
+
+    def _send(self) -> None:
+        unit = self.units.popleft()
+        self.held_ns += len(unit.keys) * (self.net.now_ns - unit.taken_ns)
+        for key in unit.keys:
+            self._leave(key)
 
     def release(self, previous: WorkUnit | None) -> None:
         """A worker goes."""
@@ -188,6 +219,7 @@ class SimulatedNode(Feeder):
         return unit
 
     def _begun(self, unit: WorkUnit) -> WorkUnit:
+        unit.taken_ns = self.net.now_ns
         self.waiting -= len(unit.keys)
         self.net.queued -= len(unit.keys)
         self.net.changed.add(self)
@@ -230,74 +262,6 @@ class SimulatedNode(Feeder):
         return math.floor(self.rows_in * selectivity + _WHOLE) - math.floor(
             (self.rows_in - 1) * selectivity + _WHOLE
         )
-
-
-class KeyedNode(SimulatedNode):
-    """A running keyed operator: the hybrid queue of Prasaad et al., Fig. 7.
-
-    A worker that meets a tuple whose bucket another one is in leaves it to that one, and takes the next.
-
-    Attributes:
-        held: buckets that are worked on, or will be again, and what waits for them.
-        resumed: of these, those that a worker has left.
-    """
-
-    __slots__ = ("held", "resumed")
-
-    def __init__(
-        self, net: Network, operator: Operator, index: int, seed: int, grain: int = 1
-    ) -> None:
-        super().__init__(net, operator, index, seed, grain)
-        self.held: dict[int, deque[WorkUnit]] = {}
-        self.resumed: deque[int] = deque()
-
-    def next_key(self, previous: WorkUnit | None = None) -> int | None:
-        if previous is not None and self.held[previous.bucket]:
-            return self.held[previous.bucket][0].keys[0]
-        keys = [
-            key for key in (self._resumed_key(), SimulatedNode.next_key(self)) if key is not None
-        ]
-        return min(keys, default=None)
-
-    def take(self, tuples: int, previous: WorkUnit | None) -> WorkUnit | None:
-        if not self._next_fits(previous):
-            return None
-        if previous is not None:
-            left = self.held[previous.bucket]
-            if left:
-                return self._begun(left.popleft())
-            del self.held[previous.bucket]
-        while (key := self.next_key()) is not None and self.has_room(key):
-            if key == self._resumed_key():
-                return self._begun(self.held[self._take_resumed()].popleft())
-            unit = self._pop_unit(tuples)
-            if unit.bucket not in self.held:
-                self.held[unit.bucket] = deque()
-                return self._begun(unit)
-            self.held[unit.bucket].append(unit)
-        return None
-
-    def _resumed_key(self) -> int | None:
-        """The first tuple of those that a worker has left."""
-        return min((self.held[bucket][0].keys[0] for bucket in self.resumed), default=None)
-
-    def _take_resumed(self) -> int:
-        bucket = min(self.resumed, key=lambda bucket: self.held[bucket][0].keys[0])
-        self.resumed.remove(bucket)
-        return bucket
-
-    def release(self, previous: WorkUnit | None) -> None:
-        if previous is not None and previous.bucket in self.held:
-            if self.held[previous.bucket]:
-                self.resumed.append(previous.bucket)
-            else:
-                del self.held[previous.bucket]
-        SimulatedNode.release(self, previous)
-
-    def _bucket(self) -> int:
-        if self.key_draws.random() < self.operator.top:
-            return 0
-        return self.key_draws.randrange(self.operator.buckets)
 
 
 def _output_factor(operator: Operator, rng: random.Random) -> Callable[[], float] | None:

@@ -35,6 +35,9 @@ class PickThreads(WorkerModel):
         self.deciding = 0
         self._pick = _compiled(policy.pick_function(), self.board.view())
         self._preempt = own_preempt(policy)
+        self._self_help = machine.self_help
+        #: By worker that helps a reader, how many tuples it may still do.
+        self._left: dict[int, int] = {}
 
     def settle(self) -> None:
         self.board.settle()
@@ -52,7 +55,34 @@ class PickThreads(WorkerModel):
     def unit_done(self, worker: Worker) -> None:
         node = self.end_unit(worker)
         stays = worker.index < self.level and not self._preempts(worker, node)
+        stays = stays and not self._has_helped(worker)
         if not (stays and self.begin_unit(worker, node, self.unit_tuples)):
+            self._go(worker)
+
+    def _has_helped(self, worker: Worker) -> bool:
+        """Whether a worker that helps has done its share."""
+        left = self._left.get(worker.index)
+        if left is None:
+            return False
+        assert worker.unit is not None
+        self._left[worker.index] = left - len(worker.unit.keys)
+        return left <= len(worker.unit.keys)
+
+    def _full_reader(self, node: SimulatedNode) -> SimulatedNode | None:
+        """A reader of an operator that has no room, and can run."""
+        if not self._self_help or not node.waiting or not (node.full or node.out):
+            return None
+        self.board.settle()
+        readers = (port.reader for port in node.ports if len(port.queue) >= port.capacity)
+        return next((one for one in readers if one in self.board.ready), None)
+
+    def _help(self, worker: Worker, reader: SimulatedNode) -> None:
+        """Schneider & Wu, Fig. 5: who finds a queue full runs its reader, for a quarter of the queue."""
+        self.enter(worker, reader)
+        worker.until_ns = self.now_ns + self.policy.slice_ns
+        capacity = max(port.capacity for port in reader.inboxes)
+        self._left[worker.index] = max(capacity // 4, 1)
+        if not self.begin_unit(worker, reader, self.unit_tuples):
             self._go(worker)
 
     def _preempts(self, worker: Worker, node: SimulatedNode) -> bool:
@@ -63,8 +93,15 @@ class PickThreads(WorkerModel):
         return bool(self._preempt(self.board.view(), node.index, began_ns))
 
     def _go(self, worker: Worker) -> None:
+        left = worker.node
+        assert left is not None
         self.leave(worker)
-        self._decide_soon(worker, 0)
+        self._left.pop(worker.index, None)
+        reader = self._full_reader(left) if worker.index < self.level else None
+        if reader is not None:
+            self._help(worker, reader)
+        else:
+            self._decide_soon(worker, 0)
 
     def _decide_soon(self, worker: Worker, wake_ns: int) -> None:
         cost = wake_ns + self.pick_ns(worker.index)

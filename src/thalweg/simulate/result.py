@@ -18,6 +18,8 @@ _NS = 1e-9
 class Overhead:
     """What it costs a worker to decide, ns; nothing unless said otherwise.
 
+    Each unit of work costs ``unit_ns`` beside its tuples, as steps do that are handed from operator to operator, and
+    each tuple that an operator puts out ``send_ns``, one worker at a time (:mod:`thalweg.simulate.sending`).
     A pick costs ``visit_ns + operator_ns · operators``, since it looks at all of them. Under a policy of rounds a visit
     costs ``visit_ns``, and each round ``round_ns + operator_ns · operators``, for which all workers wait. A worker
     that was asleep takes ``wake_ns`` more.
@@ -27,6 +29,8 @@ class Overhead:
     operator_ns: int = 0
     round_ns: int = 0
     wake_ns: int = 0
+    unit_ns: int = 0
+    send_ns: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,6 +53,8 @@ class SimulatedOperator:
         held: tuples put out for which a reader has no room.
         busy_ns: worker time in it.
         visits: how often a worker came.
+        latency_s: how long tuples were in it on average, from when a worker took them until they left, in order: what
+            Prasaad et al. call processing latency (7.2.2); 0 without any.
     """
 
     name: str
@@ -60,6 +66,7 @@ class SimulatedOperator:
     held: int
     busy_ns: int
     visits: int
+    latency_s: float = 0.0
 
 
 @brief_repr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import random
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -14,13 +15,15 @@ from thalweg.errors import BuildError
 from thalweg.scheduling.policy import WINDOW_NS, PickPolicy
 from thalweg.scheduling.rounds import RoundPolicy
 from thalweg.simulate.arrivals import Saturated
-from thalweg.simulate.board import Board
+from thalweg.simulate.board import UNBOUNDED, Board
 from thalweg.simulate.dedicated import Dedicated, DedicatedThreads
 from thalweg.simulate.events import Events
 from thalweg.simulate.graph import Graph, Operator, Source
 from thalweg.simulate.hardware import Hardware
+from thalweg.simulate.keyed_nodes import KeyedNode, PartitionedNode, SharedNode
+from thalweg.simulate.manual import Manual, ManualThread
 from thalweg.simulate.network import Feeder, Network, Port, SourceNode
-from thalweg.simulate.nodes import KeyedNode, SimulatedNode
+from thalweg.simulate.nodes import SimulatedNode
 from thalweg.simulate.picks import PickThreads
 from thalweg.simulate.result import (
     Counters,
@@ -32,14 +35,22 @@ from thalweg.simulate.result import (
     SimulatedSource,
 )
 from thalweg.simulate.rounds import RoundThreads
+from thalweg.simulate.sending import Reorder
 from thalweg.simulate.snapshots import simulated_snapshot
 from thalweg.simulate.workers import SimulatedMachine, ThreadModel
 from thalweg.snapshot import Snapshot
 
-#: Who says what runs next: a policy that picks, one that plans rounds, or the operating system.
-Policy = PickPolicy | RoundPolicy | Dedicated
+#: Who says what runs next: a policy that picks, one that plans rounds, the operating system, or nobody.
+Policy = PickPolicy | RoundPolicy | Dedicated | Manual
 #: How often the waiting tuples are noted, virtual seconds.
 SAMPLE_S: Final = 0.1
+#: By the queue of keyed operators; the others have none to choose.
+_NODES: Final[Mapping[str, type[SimulatedNode]]] = {
+    "": SimulatedNode,
+    "hybrid": KeyedNode,
+    "partitioned": PartitionedNode,
+    "shared": SharedNode,
+}
 
 
 class Simulation:
@@ -68,11 +79,17 @@ class Simulation:
         hardware: the machine that threads share; None: one that has a core for each, and costs nothing.
         grain: for how many tuples each one stands that is simulated: it costs so many times as much, and takes as
             much room. 1 is exact; with more there are fewer events yet than with larger units.
+        reorder: who sends on what operators put out, where that takes time (``overhead.send_ns``).
+        self_help: a thread that leaves an operator since a reader has no room runs the reader next, a quarter of what
+            its inbox holds (Schneider & Wu, 4.1.4). Only under policies that pick.
+        filled: how full inboxes are at the start, as a share of their capacity: a long pipeline takes long to fill,
+            and a thousand operators are measured when it is. Not where operators merge by order.
         sample_s: how often the waiting tuples are noted, s.
         seed: settles all that is drawn.
 
     Raises:
-        BuildError: threads, units, or the grain are less than one, or the policy is of no known sort.
+        BuildError: threads, units, or the grain are less than one, the policy is of no known sort, or inboxes are to be
+            filled that cannot be.
     """
 
     def __init__(
@@ -85,6 +102,9 @@ class Simulation:
         unit_tuples: int = 1,
         hardware: Hardware | None = None,
         grain: int = 1,
+        reorder: Reorder = "non-blocking",
+        self_help: bool = False,
+        filled: float = 0.0,
         sample_s: float = SAMPLE_S,
         seed: int = 0,
     ) -> None:
@@ -103,9 +123,12 @@ class Simulation:
         window_ns = getattr(policy, "window_ns", WINDOW_NS)
         self._board = Board(self._net, self._nodes, window_ns)
         machine = SimulatedMachine(
-            self._events, self._board, self._nodes, overhead or Overhead(), unit_tuples, hardware, grain
+            self._events, self._board, self._nodes, overhead or Overhead(), unit_tuples, hardware, grain, reorder,
+            self_help,
         )  # fmt: skip
         self._model = _model(policy, machine)
+        if filled:
+            _fill(self._net, self._nodes, filled)
         self._policy = type(policy).__name__
         for source in self._sources:
             self._plan_arrival(source)
@@ -202,13 +225,15 @@ class Simulation:
 def _model(policy: Policy, machine: SimulatedMachine) -> ThreadModel:
     if isinstance(policy, Dedicated):
         return DedicatedThreads(policy, machine)
+    if isinstance(policy, Manual):
+        return ManualThread(policy, machine)
     if isinstance(policy, RoundPolicy):
         return RoundThreads(policy, machine)
     if hasattr(policy, "pick_function"):
         return PickThreads(policy, machine)
     raise BuildError(
         f"{policy!r} is no policy\n"
-        "  expected: one with pick_function(), a RoundPolicy, or Dedicated()"
+        "  expected: one with pick_function(), a RoundPolicy, Dedicated(), or Manual()"
     )
 
 
@@ -222,6 +247,9 @@ def simulate(
     unit_tuples: int = 1,
     hardware: Hardware | None = None,
     grain: int = 1,
+    reorder: Reorder = "non-blocking",
+    self_help: bool = False,
+    filled: float = 0.0,
     sample_s: float = SAMPLE_S,
     seed: int = 0,
 ) -> Simulated:
@@ -234,6 +262,9 @@ def simulate(
         unit_tuples=unit_tuples,
         hardware=hardware,
         grain=grain,
+        reorder=reorder,
+        self_help=self_help,
+        filled=filled,
         sample_s=sample_s,
         seed=seed,
     )
@@ -252,12 +283,27 @@ def build(
         feeders[source.name] = source
     for index, exact in enumerate(graph.operators, start=1):
         operator = _coarse(exact, grain)
-        made = KeyedNode if operator.kind == "keyed" else SimulatedNode
-        node = made(net, operator, index, seed, grain)
+        node = _NODES[operator.queue if operator.kind == "keyed" else ""](
+            net, operator, index, seed, grain
+        )
         _connect(node, operator, [feeders[name] for name in operator.reads])
         feeders[operator.name] = node
         nodes.append(node)
     return sources, nodes
+
+
+def _fill(net: Network, nodes: list[SimulatedNode], share: float) -> None:
+    """Puts tuples into all inboxes, those that are furthest on first."""
+    if not 0 < share < 1:
+        raise BuildError(f"filled: expected a share from 0 to below 1, got {share!r}")
+    for node in reversed(nodes):
+        for port in node.inboxes:
+            if port.merges or port.capacity >= UNBOUNDED:
+                raise BuildError(
+                    f"filled: operator {node.operator.name} merges by order, or has no capacity"
+                )
+            for _ in range(int(port.capacity * share)):
+                port.push(net.new_key())
 
 
 def _coarse(operator: Operator, grain: int) -> Operator:
@@ -302,6 +348,7 @@ def _operator(node: SimulatedNode) -> SimulatedOperator:
         len(node.out) * grain,
         node.busy_ns,
         node.visits,
+        node.held_ns * 1e-9 / node.rows_in if node.rows_in else 0.0,
     )
 
 

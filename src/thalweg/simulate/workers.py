@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from typing import TYPE_CHECKING, Literal
 
 from thalweg.checks import is_int_from
 from thalweg.errors import BuildError
@@ -12,6 +13,11 @@ from thalweg.simulate.events import Events
 from thalweg.simulate.hardware import Hardware, Line
 from thalweg.simulate.nodes import SimulatedNode, WorkUnit
 from thalweg.simulate.result import Overhead, SimulatedThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from thalweg.simulate.sending import Sending
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -54,6 +60,8 @@ class SimulatedMachine:
         unit_tuples: tuples of a unit of work at most.
         hardware: what sharing it costs; None: nothing.
         grain: for how many tuples one stands.
+        reorder: who sends on what operators put out.
+        self_help: whether a thread runs the reader that has no room next.
     """
 
     events: Events
@@ -63,6 +71,8 @@ class SimulatedMachine:
     unit_tuples: int
     hardware: Hardware | None = None
     grain: int = 1
+    reorder: Literal["non-blocking", "lock-based"] = "non-blocking"
+    self_help: bool = False
 
 
 class ThreadModel(abc.ABC):
@@ -72,7 +82,10 @@ class ThreadModel(abc.ABC):
         level: how many threads there are now.
         working: how many of them work on a unit.
         decisions: how often the policy was asked.
+        meets_others: whether any thread may run any operator, so that a queue's writer may have to wait for another.
     """
+
+    meets_others = True
 
     def __init__(self, machine: SimulatedMachine) -> None:
         self.events = machine.events
@@ -123,6 +136,8 @@ class ThreadModel(abc.ABC):
         out = tuples * node.operator.selectivity
         for port in node.ports[node.turn : node.turn + 1] if node.deals else node.ports:
             held += port.line.use_ns(hardware, now, who, out, takes=False)
+            if self.meets_others or len(port.feeders) > 1:
+                held += hardware.atomic_ns * out
         return held
 
 
@@ -136,6 +151,7 @@ class WorkerModel(ThreadModel):
     def __init__(self, machine: SimulatedMachine) -> None:
         super().__init__(machine)
         self.workers: list[Worker] = []
+        self._sending = _sending(machine, self.unit_done)
 
     def figures(self) -> tuple[SimulatedThread, ...]:
         return tuple(worker.figures(self.now_ns) for worker in self.workers)
@@ -151,7 +167,7 @@ class WorkerModel(ThreadModel):
         """
         cost = self.overhead.visit_ns + self.overhead.operator_ns * len(self.nodes)
         if self.hardware is not None:
-            slow = self.hardware.slowdown(self.working)
+            slow = self.hardware.slowdown(self.working, self.now_ns)
             for takes in (False, True):
                 held = self.free_list.use_ns(self.hardware, self.now_ns, who, slow, takes=takes)
                 cost += round(held)
@@ -191,19 +207,26 @@ class WorkerModel(ThreadModel):
         worker.working_ns = self.now_ns
         self.working += 1
         if self.hardware is not None:
-            slow = self.hardware.slowdown(self.working)
+            slow = self.hardware.slowdown(self.working, self.now_ns)
             held = self.share_queues(node, unit, worker.index, slow)
-            unit.cost_ns = round(unit.cost_ns * slow + held)
-        self.events.plan(self.now_ns + unit.cost_ns, self.unit_done, worker)
+            unit.cost_ns = round((unit.cost_ns + self.overhead.unit_ns) * slow + held)
+        else:
+            unit.cost_ns += self.overhead.unit_ns
+        then = self.unit_done if self._sending is None else self._sending.worked
+        self.events.plan(self.now_ns + unit.cost_ns, then, worker)
         return True
 
     def end_unit(self, worker: Worker) -> SimulatedNode:
         """The worker has done its unit."""
         assert worker.node is not None and worker.unit is not None
-        worker.busy_ns += worker.unit.cost_ns
+        spent = self.now_ns - worker.working_ns
+        worker.busy_ns += spent
         worker.working_ns = -1
         self.working -= 1
-        worker.node.finish(worker.unit)
+        if self._sending is None:
+            worker.node.finish(worker.unit)
+        else:
+            worker.node.waited(spent - worker.unit.cost_ns)
         return worker.node
 
     def leave(self, worker: Worker) -> None:
@@ -216,6 +239,18 @@ class WorkerModel(ThreadModel):
     @abc.abstractmethod
     def unit_done(self, worker: Worker) -> None:
         """A unit is done: what next?"""
+
+
+def _sending(machine: SimulatedMachine, go_on: Callable[[Worker], None]) -> Sending | None:
+    """What takes care of outputs; None where they leave at once."""
+    # It needs Worker.
+    from thalweg.simulate.sending import Sending
+
+    if not machine.overhead.send_ns:
+        return None
+    return Sending(
+        machine.events, machine.overhead.send_ns, machine.reorder, machine.hardware, go_on
+    )
 
 
 def require_threads(threads: int) -> None:

@@ -17,7 +17,7 @@ from thalweg.engine.build import Prepared
 from thalweg.engine.contract import Leaving
 from thalweg.engine.serial import SerialEngine
 from thalweg.engine.units import Moment
-from thalweg.flow.operators.join_nodes import Join
+from thalweg.flow.operators.join_nodes import Join, NextRow
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.locality import KeyMove, KeySummary, Moves, RoutingTable, UnitMove
 from thalweg.plan.plan import Edge
@@ -94,7 +94,9 @@ class StageSlot:
         """Whether some of a node's rows may be taken later than others of the same step."""
         if self._plan.stage(node.index) != self.place.stage:
             return True
-        if isinstance(node, Join):  # holds the rows of all keys in the order of their times
+        if isinstance(node, Join) and not isinstance(
+            node, NextRow
+        ):  # holds the rows of all keys in the order of their times
             return False
         stateful = node.name in self.engine.keyed or node.name in self.engine.gates
         return not stateful or (

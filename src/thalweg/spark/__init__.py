@@ -1,5 +1,12 @@
 """Run a flow on Spark: sessions, inputs, sinks, and the query."""
 
+from thalweg.errors import missing_package
+
+try:
+    import pyspark as _pyspark  # noqa: F401
+except ModuleNotFoundError:
+    raise missing_package("Running on Spark needs", "pyspark", "spark") from None
+
 from thalweg.spark.cluster.java import prepare_java
 from thalweg.spark.cluster.session import session
 from thalweg.spark.elastic import Elastic

@@ -25,6 +25,7 @@ from thalweg.engine.idle_clock import refuse_useless
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.plan.plan import Plan, make_plan
+from thalweg.spark.cluster.placement import cores_of_task
 from thalweg.spark.elastic import Adaptation, Elastic, elastic
 from thalweg.spark.reading import inputs as io
 from thalweg.times import duration
@@ -98,11 +99,6 @@ def refuse_elastic_with_table(slots: Any, locality: Any) -> None:
             f"slots: the table {path} is for {counted(count, 'slot')}, so their number cannot be found; give"
             f" slots={count}, or locality='online', which makes tables for any number"
         )
-
-
-def cores_of_task(spark: SparkSession) -> int:
-    """The cores that Spark gives a task."""
-    return int(spark.conf.get("spark.task.cpus", "1") or "1")
 
 
 def threads_of(spark: SparkSession, threads: int | None) -> int:

@@ -37,7 +37,7 @@ from thalweg.spark.batch_thread import query_here
 from thalweg.spark.checkpoint.store import Store
 from thalweg.spark.cluster.exchanges import Exchange, exchanges, exchanges_here, tagged
 from thalweg.spark.cluster.one_machine import OneMachine
-from thalweg.spark.cluster.placement import SlotPlacement, is_one_process
+from thalweg.spark.cluster.placement import SlotPlacement, cores_of_task, is_one_process
 from thalweg.spark.elastic import Adaptation, BatchChange
 from thalweg.spark.failures import write_failed
 from thalweg.spark.idle import IdleSources
@@ -205,12 +205,16 @@ class BatchRunner:
             wall_s=wall_s, admission_wait_s=admission_wait_s,
             locality=self._locality(job, routed, told.reports),
         )  # fmt: skip
+        if self._routing is not None and (tried := self._routing.measured(routed, progress)):
+            progress["locality"]["first_seen"] = tried
         progress["threads"] = job.threads
         progress["idle"] = {} if self.idle is None else self.idle.said
         progress["parts_s"] = parts_of(parts, started + wall_s)
         progress["at_s"] = time.time()
         self.rows_in += progress["rows"]
         changes = self._adapt(progress, table_changes(batch, routed))
+        most = self._placement.cores // cores_of_task(self.spark)
+        changes = [*changes, *self.numbers.follow_cluster(batch, most)]
         progress["slots_reason"] = self.numbers.slots_reason
         progress["changes"] = [dataclasses.asdict(one) for one in changes]
         self.progress.append(progress)

@@ -97,16 +97,26 @@ class _Number:
         self.what = what
         self.controller: Controller | None = None
         self.least_rows = 0
+        self.follows = False
         if not isinstance(given, Elastic):
             self.level = given
             self.limits = Limits(given, given)
             return
+        #: whether the most is what the cluster has
+        self.follows = given.maximum is None
         self.level = given.minimum
         maximum = max(most, 1) if given.maximum is None else given.maximum
         self.limits = Limits(given.minimum, max(given.minimum, maximum))
         self.least_rows = given.least_rows
         default = BatchCosts if what == "slots" else ThreadLevels
         self.controller = default() if given.controller is None else given.controller
+        self.controller.start(self.limits)
+
+    def limit(self, most: int) -> None:
+        """From now on there are no more than these, nor fewer than the least that were asked for."""
+        assert self.controller is not None
+        self.limits = Limits(self.limits.minimum, max(self.limits.minimum, most))
+        self.level = min(self.level, self.limits.maximum)
         self.controller.start(self.limits)
 
     def next(self, sample: Sample) -> Suggestion | None:
@@ -136,6 +146,8 @@ class Adaptation:
         self._before: tuple[int, int] | None = None
         #: whether the next batch moves keys to where a table for these slots has them
         self._settles = False
+        #: more slots than an operator has buckets have nothing to do
+        self._buckets: int | None = None
         self.changes: list[BatchChange] = []
 
     @property
@@ -176,12 +188,39 @@ class Adaptation:
         Args:
             most: not fewer than the least that were asked for; None for no limit.
         """
-        number = self._slots
+        self._buckets, number = most, self._slots
         if most is None or number.controller is None or number.limits.maximum <= most:
             return
         _LOG.info("slots: %d at most, since no operator has more buckets", most)
-        number.limits = Limits(number.limits.minimum, most)
-        number.controller.start(number.limits)
+        number.limit(most)
+
+    def follow_cluster(self, batch: int, most: int) -> Sequence[BatchChange]:
+        """Executors may have come or gone: the most that are found is what the cluster has now.
+
+        What is known of other numbers was seen on another cluster, so it is looked at anew. Where there are fewer
+        than slots, the next batch has no more than these.
+
+        Args:
+            batch: that has run.
+            most: slots that the cluster can run at a time; 0 where that is not known.
+        """
+        number = self._slots
+        if self._buckets is not None:
+            most = min(most, self._buckets)
+        least = number.limits.minimum
+        if not most or not number.follows or number.controller is None:
+            return ()
+        if max(most, least) == number.limits.maximum:
+            return ()
+        reason = f"the cluster runs {most} slots at a time, {number.limits.maximum} before"
+        before = number.level
+        number.limit(most)
+        _LOG.info("slots: %d -> %d, since %s", before, number.level, reason)
+        if before == number.level:
+            return ()
+        change = BatchChange(batch, "slots", before, number.level, reason)
+        self.changes = [*self.changes[-99:], change]
+        return (change,)
 
     def batch_done(
         self, batch: int, *, rows: int, tuples: int, wall_s: float,

@@ -9,12 +9,14 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from thalweg.checkpoint.routing_files import asked_path, load_table
 from thalweg.checks import known_keywords, path_of, require_rows
 from thalweg.connectors.names import check_names
 from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Coroutine, Keyed, OrderBy, Source
+from thalweg.locality import Online, RoutingTable, encode_table, keyed_operators
 from thalweg.plan.plan import Plan
 from thalweg.spark.arguments import check_flow, threads_of
 from thalweg.spark.batches import BatchRunner
@@ -33,6 +35,7 @@ def lower(
     slots: int = 1,
     threads: int | None = None,
     chunk_rows: int = CHUNK_ROWS,
+    locality: RoutingTable | str | os.PathLike[str] = "off",
 ) -> dict[str, DataFrame]:
     """Returns the flow's sinks as DataFrames, batch or streaming.
 
@@ -49,9 +52,13 @@ def lower(
         slots: partitions of the keyed stages.
         threads: of each slot's engine; by default the cores that Spark gives a task.
         chunk_rows: about how many rows move at once.
+        locality: ``"off"`` routes keys by their hash between slots; the path of a table that ``thalweg locality plan``
+            wrote, or the table, brings keys that come together to one slot.
 
     Raises:
-        BuildError: the flow is stateful and the inputs stream, or names do not fit.
+        BuildError: the flow is stateful and the inputs stream, names do not fit, or the table is for another flow or
+            number of slots.
+        CheckpointError: there is no table at the path, or it is torn.
     """
     plan = check_flow("lower", flow, inputs, chunk_rows)
     require_rows("lower", slots=slots)
@@ -61,6 +68,7 @@ def lower(
         path_of("lower", "checkpoint", checkpoint)
     io.refuse_embedded_only(plan)
     check_names(plan, inputs)
+    table = _table(plan, locality, slots)
     inputs = io.inputs_of(inputs, follow=False)
     streaming = io.is_streaming(inputs)
     if streaming:
@@ -78,9 +86,34 @@ def lower(
         dataclasses.replace(
             batches.job(0, None, ends=not streaming),
             wanted=frozenset(sink.index for sink in plan.sinks),
+            table=b"" if table is None else encode_table(table),
         ),
     )
     return {sink.name: decode_frame(result, sink.record, sink.index) for sink in plan.sinks}
+
+
+def _table(plan: Plan, locality: Any, slots: int) -> RoutingTable | None:
+    """The table that is asked for; None for hashing.
+
+    Raises:
+        BuildError: it is none, or does not fit.
+        CheckpointError: there is none at the path, or it is torn.
+    """
+    if isinstance(locality, str) and locality == "off":
+        return None
+    if isinstance(locality, Online) or locality == "online":
+        raise BuildError(
+            "lower: a batch that runs once learns no table for a later one; make one from a sample by thalweg locality"
+            ' plan and give its path, locality="table.json"'
+        )
+    path = asked_path(locality)
+    table = locality if path is None else load_table(path)
+    if not isinstance(table, RoutingTable):
+        raise BuildError(
+            f'lower: locality is "off", a tw.locality.RoutingTable or the path of one, got {locality!r}'
+        )
+    table.require(keyed_operators(plan), slots)
+    return table
 
 
 def _refuse_state(plan: Plan) -> None:

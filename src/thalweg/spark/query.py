@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from thalweg.brief import counted
 from thalweg.checkpoint.hosts.snapshot_file import snapshot_file
 from thalweg.checks import meant, refuse
+from thalweg.drawing import card, show_live
 from thalweg.embedded import tell_dropped
 from thalweg.engine.observer import Observer
 from thalweg.errors import BuildError, CheckpointError, ThalwegError
@@ -348,6 +349,12 @@ class Query:
     def progress(self) -> Snapshot:
         """What the query does, or did, as every host says it: docs/snapshot.md."""
         return self._final or self._snapshot()
+
+    def _ipython_display_(self) -> None:
+        show_live(self.progress)
+
+    def _repr_html_(self) -> str:
+        return card(self.progress())
 
     @property
     def running_batch(self) -> tuple[int, float] | None:

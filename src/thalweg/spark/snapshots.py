@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from thalweg.engine.build import Prepared
-from thalweg.engine.meter import edges_of, known_time, operators_of, sinks_of
+from thalweg.engine.meter import known_time, operators_of, sinks_of
+from thalweg.plan.drawn import edges_of
 from thalweg.plan.plan import Plan
 from thalweg.snapshot import (
     BatchParts,

@@ -106,6 +106,8 @@ def start(
         raise BuildError(
             "a streaming query needs checkpoint='folder': its state and offsets live there"
         )
+    if not streaming and checkpoint is not None:
+        io.refuse_kept_batch(inputs)
     if not streaming and locality != "off":
         raise BuildError(
             "locality= needs a streaming input: tables are learnt from batch to batch, and other"

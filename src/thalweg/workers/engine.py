@@ -43,11 +43,14 @@ from thalweg.workers.python_units import drop, run
 from thalweg.workers.step_size import STEP_ROWS, StepSize
 from thalweg.workers.steps import (
     is_halted,
+    offer,
     settled,
     submit,
     wait_for_room,
+    wait_until_admitted,
     wait_until_settled,
     wake_all,
+    withdraw,
 )
 from thalweg.workers.threads import Workers
 from thalweg.workers.wiring import Bundle, Task, least_threads, wire
@@ -227,13 +230,24 @@ class ParallelEngine(UnitsEngine):
             self.mem[place + at.CLOCKS + slot] = watermarks.get(domain, BEFORE_ALL)
         self.moment = Moment(dict(watermarks), ending, round)
         self.put(handle, self.tasks[0], bundle)
-        while not submit(self.mem, self.source, handle):
-            self._check()
-            wait_for_room(self.mem, self.source, _LOOK_US)
+        self._let_in(handle)
         if self._adapts and self._step_size.is_first:
             wait_until_settled(self.mem, self.source, _ALONE_US)
         self._check()
         return self._take_left()
+
+    def _let_in(self, handle: int) -> None:
+        """Waits until a step is in: until there is room or, in rounds, a worker has come to the source."""
+        mem, source = self.mem, self.source
+        while not (is_offered := offer(mem, source, handle)) and not submit(mem, source, handle):
+            self._check()
+            wait_for_room(mem, source, _LOOK_US)
+        try:
+            while is_offered and not wait_until_admitted(mem, source, _LOOK_US):
+                self._check()
+        except BaseException:
+            withdraw(mem, source)
+            raise
 
     def settle(self) -> Iterator[Leaving]:
         """Waits until all steps have run through; gives what leaves."""

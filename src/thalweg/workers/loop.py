@@ -42,6 +42,7 @@ from thalweg.workers.memory.layout import (
     FREELY,
     HELP,
     IDLE,
+    INGRESS,
     INPUTS,
     KEYED,
     KIND,
@@ -88,7 +89,7 @@ from thalweg.workers.next_operator import ASK, if_runnable, next_operator
 from thalweg.workers.rounds.round_barrier import ASK_ROUND, tell_leader
 from thalweg.workers.runnable import any_work, has_input
 from thalweg.workers.tokens import leave_token, take_token
-from thalweg.workers.unit_runs import has_spare, resume_unit, run_range, run_whole
+from thalweg.workers.unit_runs import has_spare, resume_unit, run_ingress, run_range, run_whole
 from thalweg.workers.views import refresh_view
 from thalweg.workers.worklists import queue_front, queue_hand_over, queue_take
 
@@ -266,6 +267,9 @@ def _go_on(mem: Int64s, w: int, me: int) -> int:
         return _go_on_stateless(mem, w, me, op)
     if kind == KEYED:
         return _go_on_keyed(mem, w, me, op)
+    if kind == INGRESS:
+        run_ingress(mem, w, me, op)
+        return 0
     return _go_on_stateful(mem, w, me, op)
 
 

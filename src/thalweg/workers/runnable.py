@@ -7,6 +7,7 @@ from thalweg.workers.lockfree.rings import spsc_len
 from thalweg.workers.memory.layout import (
     BUSY,
     FIRST_PORT,
+    INGRESS,
     KIND,
     LIMIT,
     N_IN,
@@ -18,7 +19,7 @@ from thalweg.workers.memory.layout import (
     Int64s,
 )
 from thalweg.workers.memory.places import op_at
-from thalweg.workers.memory.room import full_reader
+from thalweg.workers.memory.room import full_reader, may_enter
 from thalweg.workers.worklists import waiting_units
 
 
@@ -26,6 +27,8 @@ from thalweg.workers.worklists import waiting_units
 def has_input(mem: Int64s, op: int) -> bool:
     """Whether an operator has a unit to run: something in its worklist, of a stateful one at each port."""
     o = op_at(mem, op)
+    if mem[o + KIND] == INGRESS:
+        return may_enter(mem, op)
     if mem[o + KIND] == STATEFUL:
         for i in range(mem[o + N_IN]):
             if spsc_len(mem, mem[mem[PORTS] + (mem[o + FIRST_PORT] + i) * PORT_WORDS + RING]) <= 0:
@@ -46,7 +49,7 @@ def is_runnable(mem: Int64s, op: int) -> bool:
 @shared
 def any_work(mem: Int64s) -> bool:
     """Whether any operator has input and may have one more worker."""
-    for op in range(1, load(mem, N_OPS)):
+    for op in range(load(mem, N_OPS)):
         o = op_at(mem, op)
         if load(mem, o + BUSY) < mem[o + LIMIT] and has_input(mem, op):
             return True

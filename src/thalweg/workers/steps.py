@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from thalweg.workers.dispatch import publish
-from thalweg.workers.lockfree.atomics import EMPTY, load, shared, store
+from thalweg.workers.lockfree.atomics import EMPTY, cas, fence, load, shared, store
 from thalweg.workers.lockfree.parking import cancel, park, prepare, unpark
 from thalweg.workers.memory.layout import (
-    CAPACITY,
+    BY_ROUND,
     DEDICATED,
+    ENTERING,
     FLOW_OPS,
     HALTED,
     HOLDS,
@@ -18,11 +19,10 @@ from thalweg.workers.memory.layout import (
     MODE,
     N_OPS,
     N_OUT,
+    OFFERED,
     PARK,
     PARKED,
     ROOM,
-    ROWS,
-    ROWS_LIMIT,
     SERIAL,
     SETTLED,
     STOP,
@@ -31,22 +31,19 @@ from thalweg.workers.memory.layout import (
     Int64s,
 )
 from thalweg.workers.memory.places import handle_at, op_at
-from thalweg.workers.memory.room import sent
-
-
-@shared
-def has_room(mem: Int64s, source: int) -> bool:
-    """Whether a flow's ingress may take a step."""
-    o = op_at(mem, source)
-    entered = mem[o + IN] - sent(mem, o)
-    return entered < mem[o + CAPACITY] and load(mem, o + ROWS) < mem[o + ROWS_LIMIT]
+from thalweg.workers.memory.room import has_room, sent
 
 
 @shared
 def submit(mem: Int64s, source: int, handle: int) -> bool:
     """A new step of a flow, by the one thread that may; False when there is no room."""
-    if not has_room(mem, source):
-        return False
+    return has_room(mem, source) and _enter(
+        mem, mem[op_at(mem, source) + SUBMITTER], source, handle
+    )
+
+
+@shared
+def _enter(mem: Int64s, worker: int, source: int, handle: int) -> bool:
     o = op_at(mem, source)
     at = handle_at(mem, handle)
     serial = mem[o + IN]
@@ -54,8 +51,69 @@ def submit(mem: Int64s, source: int, handle: int) -> bool:
     mem[at + MAKER] = source
     mem[at + HOLDS] = EMPTY
     store(mem, o + IN, serial + 1)
-    publish(mem, mem[o + SUBMITTER], source, handle)
+    publish(mem, worker, source, handle)
     return True
+
+
+@shared
+def offer(mem: Int64s, source: int, handle: int) -> bool:
+    """Offers a new step of a flow to the workers, by the one thread that may; False: it is to be submitted.
+
+    Within a round a source is an operator like others: a step enters when a worker comes to it by its priority (Haren,
+    where ingress operators are scheduled, too). Until then its tuples wait outside, and more come to them.
+    """
+    if load(mem, MODE) != BY_ROUND:
+        return False
+    store(mem, op_at(mem, source) + OFFERED, handle + 1)
+    # Either a worker sees the offer, or it is not asleep yet.
+    fence()
+    unpark(mem, mem[PARKED])
+    return True
+
+
+@shared
+def admit(mem: Int64s, worker: int, source: int) -> bool:
+    """Lets in the step that is offered, by any thread; False when there is none, or no room, or another is at it."""
+    o = op_at(mem, source)
+    if load(mem, o + OFFERED) == 0 or not cas(mem, o + ENTERING, 0, 1):
+        return False
+    offered, entered = load(mem, o + OFFERED), False
+    if offered and has_room(mem, source):
+        entered = _enter(mem, worker, source, offered - 1)
+        store(mem, o + OFFERED, 0)
+    store(mem, o + ENTERING, 0)
+    if entered:
+        unpark(mem, mem[o + ROOM])
+    return entered
+
+
+@shared
+def withdraw(mem: Int64s, source: int) -> bool:
+    """Takes back the step that is offered, by who has offered it; False when it is in, or about to be."""
+    o = op_at(mem, source)
+    if not cas(mem, o + ENTERING, 0, 1):
+        return False
+    is_there = load(mem, o + OFFERED) != 0
+    store(mem, o + OFFERED, 0)
+    store(mem, o + ENTERING, 0)
+    return is_there
+
+
+@shared
+def wait_until_admitted(mem: Int64s, source: int, limit_us: int) -> bool:
+    """Sleeps for a while unless the step that was offered is in, or lets it in where no worker will; whether it is."""
+    o = op_at(mem, source)
+    if load(mem, MODE) != BY_ROUND:
+        # The policy was changed meanwhile.
+        if not admit(mem, mem[o + SUBMITTER], source) and load(mem, o + OFFERED):
+            wait_for_room(mem, source, min(limit_us, 1_000))
+        return load(mem, o + OFFERED) == 0
+    key = prepare(mem, mem[o + ROOM])
+    if load(mem, o + OFFERED) == 0 or is_halted(mem, source):
+        cancel(mem, mem[o + ROOM])
+    else:
+        park(mem, mem[o + ROOM], key, limit_us)
+    return load(mem, o + OFFERED) == 0
 
 
 @shared

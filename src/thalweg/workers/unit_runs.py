@@ -7,7 +7,7 @@ from typing import Final
 from thalweg.compiler.runtime.calls import call3, get_i
 from thalweg.scheduling.measures import SAMPLE_TUPLES
 from thalweg.workers.dispatch import publish, relieve_waiting
-from thalweg.workers.lockfree.atomics import EMPTY, add, shared, store
+from thalweg.workers.lockfree.atomics import EMPTY, add, load, shared, store
 from thalweg.workers.lockfree.clocks import now_ns
 from thalweg.workers.memory.handles import (
     OWNS_BLOCK,
@@ -41,6 +41,7 @@ from thalweg.workers.memory.layout import (
     NATIVE,
     NOTHING,
     OBJECT,
+    OFFERED,
     OP,
     PART,
     PARTS,
@@ -76,6 +77,7 @@ from thalweg.workers.memory.layout import (
     Int64s,
 )
 from thalweg.workers.memory.places import block_word, handle_at, op_at, stat_at
+from thalweg.workers.steps import admit
 from thalweg.workers.worklists import queue_done, queue_hand_over
 
 #: Units with fewer rows are timed only now and then, once the cost is known.
@@ -220,6 +222,18 @@ def run_whole(mem: Int64s, w: int, me: int, op: int) -> int:
     mem[me + PHASE] = WHOLE
     mem[me + STARTED] = now_ns() if started == 0 else started
     return PYTHON
+
+
+@shared
+def run_ingress(mem: Int64s, w: int, me: int, op: int) -> None:
+    """Lets in the step that a source offers, which is all that a visit to an ingress is."""
+    offered, stat = load(mem, op_at(mem, op) + OFFERED), stat_at(mem, w, op)
+    if offered:
+        rows = mem[handle_at(mem, offered - 1) + COUNT]
+        started = _started(mem, stat, rows)
+        if admit(mem, w, op):
+            _note(mem, me, stat, started, rows, rows)
+    mem[me + UNITS] = 0
 
 
 @shared

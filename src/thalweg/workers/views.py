@@ -19,10 +19,12 @@ from thalweg.workers.lockfree.rings import spsc_len
 from thalweg.workers.memory.layout import (
     BUSY,
     CAPACITY,
+    COUNT,
     EDGES,
     ENTERED,
     ENTRIES,
     ENTRIES_MASK,
+    ENTRY,
     ENTRY_WORDS,
     FEEDER,
     FIRST_PORT,
@@ -38,6 +40,7 @@ from thalweg.workers.memory.layout import (
     N_OUT,
     N_PORTS,
     N_WORKERS,
+    OFFERED,
     PORT_FIELDS,
     PORT_WORDS,
     PORTS,
@@ -59,8 +62,8 @@ from thalweg.workers.memory.layout import (
     WINDOW_START,
     Int64s,
 )
-from thalweg.workers.memory.places import op_at, stat_at, worker_at
-from thalweg.workers.memory.room import full_reader, sent
+from thalweg.workers.memory.places import handle_at, op_at, stat_at, worker_at
+from thalweg.workers.memory.room import full_reader, has_room, sent
 from thalweg.workers.worklists import waiting_units
 
 
@@ -82,6 +85,8 @@ def tuples_waiting(mem: Int64s, op: int) -> int:
     units = waiting_units(mem, o)
     if units <= 0:
         return 0
+    if mem[o + KIND] == INGRESS:
+        return _of_offer(mem, o, COUNT, 0)
     seen, rows = 0, 0
     for w in range(load(mem, N_WORKERS)):
         stat = stat_at(mem, w, op)
@@ -90,6 +95,13 @@ def tuples_waiting(mem: Int64s, op: int) -> int:
     if seen == 0:
         return units
     return max(units * rows // seen, units)
+
+
+@shared
+def _of_offer(mem: Int64s, o: int, word: int, without: int) -> int:
+    """A word of the step that is offered at an ingress."""
+    offered = load(mem, o + OFFERED)
+    return mem[handle_at(mem, offered - 1) + word] if offered else without
 
 
 @shared
@@ -227,6 +239,8 @@ def refresh_view(mem: Int64s, w: int) -> bool:
             for i in range(mem[o + N_IN]):
                 port = mem[PORTS] + (mem[o + FIRST_PORT] + i) * PORT_WORDS
                 runnable = runnable and spsc_len(mem, mem[port + RING]) > 0
+        elif runnable and mem[o + KIND] == INGRESS:
+            runnable = has_room(mem, op)
         runnable = runnable and full_reader(mem, op) == EMPTY
         any_runnable = any_runnable or runnable
         at = base + 8 * op
@@ -241,7 +255,8 @@ def refresh_view(mem: Int64s, w: int) -> bool:
         put_i(at + 88 * n, last)
         put_i(at + 104 * n, mem[o + PRIORITY])
         put_i(at + 112 * n, 1 if runnable else 0)
-        put_i(at + 96 * n, _put_ports(mem, base, n, op, rows_in, now))
+        head = _put_ports(mem, base, n, op, rows_in, now)
+        put_i(at + 96 * n, _of_offer(mem, o, ENTRY, now) if mem[o + KIND] == INGRESS else head)
     put_i(base + 8 * VIEW_FIELDS * n, now)
     _derive(mem, base, n)
     return any_runnable

@@ -230,7 +230,7 @@ class _Wiring:
         self.engine = engine
         self.options = engine.options
         self._needs_token = needs_token
-        self.tasks = [Task(0, self._spec("ingress", at.INGRESS), [])]
+        self.tasks = [Task(0, self._spec("ingress", at.INGRESS, needs_token=False), [])]
         #: which operator puts out a node's streams
         self._makers: dict[int, int] = {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thalweg.workers.lockfree.atomics import shared
+from thalweg.workers.lockfree.atomics import load, shared
 from thalweg.workers.lockfree.hybrid_queue import (
     hybrid_add,
     hybrid_done,
@@ -29,8 +29,10 @@ from thalweg.workers.lockfree.rings import mpmc_len, spsc_len
 from thalweg.workers.memory.layout import (
     FIRST_PORT,
     HYBRID,
+    INGRESS,
     KEYED,
     KIND,
+    OFFERED,
     PARTITIONED,
     PORT_WORDS,
     PORTS,
@@ -118,4 +120,6 @@ def waiting_units(mem: Int64s, o: int) -> int:
         return queue_len(mem, mem[o + QUEUE_KIND], mem[o + QUEUE])
     if kind == STATEFUL:
         return spsc_len(mem, mem[mem[PORTS] + mem[o + FIRST_PORT] * PORT_WORDS + RING])
+    if kind == INGRESS:
+        return min(load(mem, o + OFFERED), 1)
     return 0

@@ -14,7 +14,7 @@ from thalweg.checkpoint.manifest import (
 )
 from thalweg.flow.fields.user_rows import is_library
 from thalweg.flow.operators.built_in import BuiltIn, Combine, Digest, Stamp
-from thalweg.flow.operators.join_nodes import Join
+from thalweg.flow.operators.join_nodes import Join, NextRow
 from thalweg.flow.operators.lanes import meaning
 from thalweg.flow.operators.nodes import Coroutine, Keyed, Node, OrderBy, Sink, Source
 from thalweg.plan.plan import Plan
@@ -57,6 +57,8 @@ def _operator(plan: Plan, node: Node) -> ManifestOperator:
 
 def _asked(plan: Plan, node: Keyed) -> dict[str, Any]:
     """What was asked of one of the library's operators, also of those that it has put in front of itself."""
+    if isinstance(node, NextRow):
+        return {"nearest": node.nearest}
     if isinstance(node, Join):
         return {
             "reach": [side.within for side in node.sides],

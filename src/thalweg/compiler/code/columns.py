@@ -8,6 +8,8 @@ memory; those that it makes it writes as addresses and lengths, of which an Arro
 
 from __future__ import annotations
 
+import dataclasses
+import sys
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
@@ -15,12 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from thalweg.checkpoint.cells import HEADER_WORDS, column_of, release, words_of
 from thalweg.columns.canonical import TEXT, nulls_of
 from thalweg.columns.categories import CATEGORIES
 from thalweg.columns.chunks import Column, Int64s
 from thalweg.columns.chunks import address as address
 from thalweg.compiler.kinds import NO_VALUE, Type, field_type
 from thalweg.compiler.runtime.arena import copy_texts, text_offsets
+from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.records import Schema
 from thalweg.hashing import text_buffers
 
@@ -159,8 +163,12 @@ class Buffers:
             self._kinds[i] = Type("text", self._kinds[i].optional)
         #: of each field whose texts are made, the column of their lengths
         self._lengths: dict[int, int] = {}
-        #: bytes of texts that Python made
+        #: bytes of texts that Python made, and lists
         self._kept: list[bytes] = []
+        self._kept_lists: list[tuple[FieldType, Int64s]] = []
+        fields = schema.fields if schema else ()
+        #: the fields whose lists are made
+        self._lists = {i: fields[i].type for i in made if fields[i].type.kind is Kind.LIST}
         #: for each column whether it is of bytes, and its place in its block
         self.places: list[tuple[bool, int]] = [(False, i) for i in range(extra)]
         counts = [extra, 0]
@@ -206,7 +214,12 @@ class Buffers:
             elif kind.tag == "category":
                 value = CATEGORIES.code(value)
             if kind.tag == "text":
-                value = self._text(i, used, value or "")
+                is_list = i in self._lists
+                value = (
+                    self._list(i, used, value or [])
+                    if is_list
+                    else self._text(i, used, value or "")
+                )
             column = self._small[at] if small else self._wide[at]
             (column.view(np.float64) if kind.tag == "float" else column)[used] = value
 
@@ -236,6 +249,36 @@ class Buffers:
             bits = pa.array(mask).buffers()[1]
         buffers = [bits, pa.py_buffer(offsets), pa.py_buffer(data)]
         return pa.Array.from_buffers(pa.string(), used, buffers)
+
+    def made(self, field: int, used: int, kind: FieldType) -> Any:
+        """The Arrow array of a field whose texts, or lists, are made."""
+        if kind.kind is not Kind.LIST:
+            return self.text(field, used, kind.optional)
+        counts = self._wide[self._lengths[field], :used].copy()
+        mask = None
+        if kind.optional:
+            mask = self._small[self.places[self._extra + 2 * field + 1][1], :used]
+            counts[~mask] = 0
+        headers = np.zeros((used, HEADER_WORDS), np.int64)
+        headers[:, 0] = self._wide[self.places[self._extra + 2 * field][1], :used]
+        headers[:, 1] = headers[:, 3] = counts
+        lists = column_of(kind, headers).values
+        if mask is None or mask.all():
+            return lists
+        return lists.take(pa.array(np.arange(used), mask=~mask))
+
+    def _list(self, field: int, used: int, value: list[Any]) -> int:
+        """Keeps a list of a row that Python made; where its items stand."""
+        kind = dataclasses.replace(self._lists[field], optional=False)
+        words = words_of(kind, Column.from_python(kind, [value]))
+        self._kept_lists.append((kind, words))
+        self._wide[self._lengths[field], used] = words[0, 3]
+        return int(words[0, 0])
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            for kind, words in vars(self).get("_kept_lists", ()):
+                release(kind, words)
 
     def extra(self, place: int, used: int) -> Int64s:
         """One of the int64 columns."""

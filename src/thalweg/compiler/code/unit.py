@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from thalweg.checkpoint.cells import is_cell
 from thalweg.checkpoint.table_form import default_record, record_dtype
 from thalweg.columns.categories import CATEGORIES
 from thalweg.compiler.code.reasons import NotCompilable
@@ -14,6 +15,7 @@ from thalweg.compiler.kinds import LETTERS, Type, field_type, record_type
 from thalweg.compiler.runtime import (
     arena,
     calendar,
+    kept_items,
     text,
     text_category,
     text_finding,
@@ -31,7 +33,7 @@ from thalweg.flow.state_class import StateSpec
 
 _TEXT_MODULES: Final = (
     arena, calendar, text, text_finding, text_parts, text_making, text_letters, text_reading, text_keys, text_category,
-    undo,
+    undo, kept_items,
 )  # fmt: skip
 
 #: (function as text, argument types, what it is for): one generated function each.
@@ -63,7 +65,9 @@ class ModuleParts:
     columns: int = 0
     #: whether a text of a column is looked at
     reads_text: bool = False
-    #: where the fields of outputs that a text is made for are noted; None: they are known
+    #: by the label of a field that holds lists, the type of these where machine code can make them
+    list_fields: dict[str, Type] = dataclasses.field(default_factory=dict)
+    #: where the fields of outputs that a text or list is made for are noted; None: they are known
     made: set[str] | None = None
     _constants: dict[str, str] = dataclasses.field(default_factory=dict)
     #: whether rows of state own texts, which may go before outputs are built
@@ -96,6 +100,15 @@ class ModuleParts:
 
     def record(self, schema: Schema) -> Type:
         """The type of a record with its declared fields."""
+        for kind in (field.type for field in schema.fields):
+            if (
+                kind.kind is Kind.LIST
+                and not kind.form
+                and kind.item is not None
+                and is_cell(kind.item)
+            ):
+                bare = dataclasses.replace(kind, optional=False)
+                self.list_fields[str(bare)] = self.value_type(bare)
         return record_type(self.class_of(schema), schema)
 
     def helper(self, base: str, text: str) -> str:
@@ -121,7 +134,7 @@ class ModuleParts:
         dtype = record_dtype(spec)
         offsets = tuple(int(dtype.fields[name][1]) for name in dtype.names or ())  # type: ignore[index]
         types = tuple(self.value_type(f.type) for f in spec.schema.fields)
-        self.keeps_texts = any(kind.tag == "text" for kind in types)
+        self.keeps_texts = any(map(_has_text, types))
         return Type("state", label=spec.name, items=types, names=spec.schema.names, offsets=offsets)
 
     def value_type(self, kind: FieldType) -> Type:
@@ -131,9 +144,12 @@ class ModuleParts:
         if kind.kind is Kind.LIST:
             assert kind.item is not None
             item = self.value_type(kind.item)
-            items = item.items if kind.form == "dict" else (item,)
+            items, names = item.items if kind.form == "dict" else (item,), ()
+            if kind.form == "dict" and items[0].tag == "text" and not items[0].optional:
+                # By the codes of the texts, which stand behind them.
+                items, names = (Type("category"), items[1]), ("texts",)
             most = -1 if kind.maxlen is None else kind.maxlen
-            return Type("list", label=kind.form or "list", items=items, offsets=(most,))
+            return Type("list", False, kind.form or "list", items, names, (most,))
         if kind.kind is Kind.RECORD and kind.record is not None:
             items = tuple(self.value_type(field.type) for field in kind.record.fields)
             if kind.form == "tuple":
@@ -181,6 +197,10 @@ class ModuleParts:
         called = {one for one in self.imports if re.search(rf"\b{one}\b", code)}
         called |= {"text_constant"} if used else set()
         return "\n\n".join([*_import_lines(called), *used, code])
+
+
+def _has_text(kind: Type) -> bool:
+    return kind.tag == "text" or "texts" in kind.names or any(map(_has_text, kind.items))
 
 
 def _import_lines(names: Iterable[str]) -> list[str]:

@@ -6,7 +6,9 @@ import ast
 from typing import Final
 
 from thalweg.compiler.code import cell_code
+from thalweg.compiler.containers import owned
 from thalweg.compiler.containers.dict_calls import DictCalls
+from thalweg.compiler.containers.list_code import ListCode
 from thalweg.compiler.kinds import INT, NONE, Type
 from thalweg.compiler.operations import Expr, an, whole
 
@@ -57,7 +59,37 @@ class ContainerCalls(DictCalls):
         size, most = 8 * cell_code.words(kind.items[0]), kind.offsets[0]
         push = "push_front" if base == "appendleft" else "push_back"
         store = cell_code.store(self.unit, kind.items[0])
-        return self._inline(base, "l, v", f"{store}({push}(l[0], l[1], {size}, {most}), v)")
+        if not owned.text_places(kind.items[0]):
+            return self._inline(base, "l, v", f"{store}({push}(l[0], l[1], {size}, {most}), v)")
+        lines, put = "", owned.put(self.unit, kind.items[0])
+        if most >= 0:
+            # A full deque loses the item at its other end.
+            at = "length(l[0]) - 1" if base == "appendleft" else "0"
+            drop = owned.dropper(self.unit, owned.text_places(kind.items[0]))
+            lines = f"if length(l[0]) == {most}:\n        {drop}(l[1], item_at(l[0], {at}, {size}))\n    "
+        return self._inline(
+            base, "l, v", f"{lines}{put}(l[1], {push}(l[0], l[1], {size}, {most}), v)"
+        )
+
+    def _dropping(self, kind: Type, place: str) -> str:
+        """Code before an item goes that stands at a place: what it owns goes with it."""
+        if not (places := owned.text_places(kind.items[0])):
+            return ""
+        return f"{owned.dropper(self.unit, places)}(l[1], {place})\n    "
+
+    def dropping_all(self, kind: Type, start: str = "0", stop: str = "") -> str:
+        """Code before all items (or those from start to stop) of a container go."""
+        if not kind.items or not owned.entry_places(kind):
+            return ""
+        stop = stop or owned.used(kind, "l[0]")
+        return f"{owned.drop_each(self.unit, kind)}(l[1], l[0], {start}, {stop})\n    "
+
+    def keeping_all(self, kind: Type, start: str = "0") -> str:
+        """Code behind copying items into a container: their texts become its own."""
+        if not kind.items or not owned.entry_places(kind):
+            return ""
+        stop = owned.used(kind, "l[0]")
+        return f"\n    if l[1] & 1 == 0:\n        {owned.keep_each(self.unit, kind)}(l[1], l[0], {start}, {stop})"
 
     def _one(self, node: ast.Call) -> ast.expr:
         self.keyword_arguments(node, 1, 1)
@@ -80,20 +112,30 @@ class ContainerCalls(DictCalls):
         self.change(owner)
         code, item = self.code_of(owner.type), owner.type.items[0]
         if not node.args:
-            name = self._inline("pop", "l", f"return {code.load_at}(pop_back(l[0], {code.size}))")
+            name = self._taking("pop", code, owner.type, "pop_back")
             return Expr(f"{name}({owner.code})", item)
         at = self.index(node.args[0])
+        place = f"item(l[0], i, {code.size})"
+        gone = f"{self._dropping(owner.type, place)}delete_item(l[0], l[1], {code.size}, i)"
         name = self._inline("pop", "l, i", (
-            f"v = {code.load_at}(item(l[0], i, {code.size}))\n"
-            f"    delete_item(l[0], l[1], {code.size}, i)\n    return v"
+            f"v = {code.load_at}({place})\n    {gone}\n    return v"
         ))  # fmt: skip
         return Expr(f"{name}({owner.code}, {at})", item)
+
+    def _taking(self, base: str, code: ListCode, kind: Type, pop: str) -> str:
+        """A function that takes an item off an end; its texts can be read until the call is done."""
+        if not owned.text_places(kind.items[0]):
+            return self._inline(base, "l", f"return {code.load_at}({pop}(l[0], {code.size}))")
+        return self._inline(base, "l", (
+            f"p = {pop}(l[0], {code.size})\n    v = {code.load_at}(p)\n"
+            f"    {self._dropping(kind, 'p')}return v"
+        ))  # fmt: skip
 
     def _list_popleft(self, owner: Expr, node: ast.Call) -> Expr:
         self.keyword_arguments(node, 0, 0)
         self.change(owner)
         code = self.code_of(owner.type)
-        name = self._inline("popleft", "l", f"return {code.load_at}(pop_front(l[0], {code.size}))")
+        name = self._taking("popleft", code, owner.type, "pop_front")
         return Expr(f"{name}({owner.code})", owner.type.items[0])
 
     def _list_insert(self, owner: Expr, node: ast.Call) -> Expr:
@@ -101,10 +143,8 @@ class ContainerCalls(DictCalls):
         at, value = self.index(node.args[0]), self.expression(node.args[1])
         self.change(owner)
         code, item = self.code_of(owner.type), owner.type.items[0]
-        store = cell_code.store(self.unit, item)
-        name = self._inline(
-            "insert", "l, i, v", f"{store}(insert_item(l[0], l[1], {code.size}, i), v)"
-        )
+        place = f"insert_item(l[0], l[1], {code.size}, i)"
+        name = self._inline("insert", "l, i, v", code.storing(place))
         return Expr(f"{name}({owner.code}, {at}, {self.item_of(value, item, 'list')})", NONE)
 
     def _list_extend(self, owner: Expr, node: ast.Call) -> Expr:
@@ -113,13 +153,25 @@ class ContainerCalls(DictCalls):
             self.refuse(f"extends {an(owner.type)} by something else than a list of the same items")
         self.change(owner)
         size, most = self.code_of(owner.type).size, owner.type.offsets[0]
-        name = self._inline("extend", "l, a", f"extend(l[0], l[1], {size}, {most}, a[0])")
+        body = f"extend(l[0], l[1], {size}, {most}, a[0])"
+        if owned.text_places(owner.type.items[0]):
+            # One by one: a full deque loses items on the way.
+            code, append = self.code_of(owner.type), self._appender(owner.type)
+            itself = "if l[0] == a[0]:\n        raise ValueError('extends a deque by itself')\n    "
+            body = (itself if most >= 0 else "") + (
+                f"for k in range(length(a[0])):\n"
+                f"        {append}(l, {code.load_at}(item_at(a[0], k, {size})))"
+            )
+        name = self._inline("extend", "l, a", body)
         return Expr(f"{name}({owner.code}, {other.code})", NONE)
 
     def _list_clear(self, owner: Expr, node: ast.Call) -> Expr:
         self.keyword_arguments(node, 0, 0)
         self.change(owner)
-        return Expr(f"clear({owner.code}[0])", NONE)
+        if not owned.entry_places(owner.type):
+            return Expr(f"clear({owner.code}[0])", NONE)
+        name = self._inline("clear", "l", f"{self.dropping_all(owner.type)}clear(l[0])")
+        return Expr(f"{name}({owner.code})", NONE)
 
     def _list_remove(self, owner: Expr, node: ast.Call) -> Expr:
         value = self.expression(self._one(node))
@@ -128,7 +180,9 @@ class ContainerCalls(DictCalls):
         name = self._inline(
             "remove",
             "l, v",
-            f"delete_item(l[0], l[1], {code.size}, {code.function('index')}(l, v))",
+            f"i = {code.function('index')}(l, v)\n    "
+            + self._dropping(owner.type, f"item_at(l[0], i, {code.size})")
+            + f"delete_item(l[0], l[1], {code.size}, i)",
         )
         return Expr(
             f"{name}({owner.code}, {self.item_of(value, owner.type.items[0], 'list')})", NONE
@@ -227,10 +281,9 @@ class ContainerCalls(DictCalls):
             return
         self.change(owner)
         code, item = self.code_of(owner.type), owner.type.items[0]
-        store = cell_code.store(self.unit, item)
-        name = self._inline(
-            "set", "l, i, v", f"{store}(item_to_set(l[0], l[1], i, {code.size}), v)"
-        )
+        place = f"item_to_set(l[0], l[1], i, {code.size})"
+        before = self._dropping(owner.type, f"item(l[0], i, {code.size})")
+        name = self._inline("set", "l, i, v", before + code.storing(place))
         self.put(
             f"{name}({owner.code}, {self.index(target.slice)}, {self.item_of(value, item, owner.type.label)})"
         )
@@ -245,20 +298,21 @@ class ContainerCalls(DictCalls):
         self.change(owner)
         if owner.type.label == "dict":
             name, key = self._with_key(owner, target.slice, "delete", "", (
-                "if e == 0:\n        raise KeyError('missing')\n    remove(l[0], l[1], e)"
+                f"if e == 0:\n        raise KeyError('missing')\n    {self._entry_going(owner.type)}"
             ))  # fmt: skip
             self.put(f"{name}({owner.code}, {key})")
             return
         size = self.code_of(owner.type).size
         if isinstance(target.slice, ast.Slice):
             start, stop, more, codes = self._ends(owner, target.slice, "l")
+            gone = self.dropping_all(owner.type, start, stop)
             name = self._inline(
-                "delete", f"l{more}", f"delete_items(l[0], l[1], {size}, {start}, {stop})"
+                "delete", f"l{more}", f"{gone}delete_items(l[0], l[1], {size}, {start}, {stop})"
             )
             self.put(f"{name}({owner.code}{codes})")
             return
         name = self._inline("delete", "l, i", (
-            f"item(l[0], i, {size})\n    delete_item(l[0], l[1], {size}, i)"
+            f"p = item(l[0], i, {size})\n    {self._dropping(owner.type, 'p')}delete_item(l[0], l[1], {size}, i)"
         ))  # fmt: skip
         self.put(f"{name}({owner.code}, {self.index(target.slice)})")
 

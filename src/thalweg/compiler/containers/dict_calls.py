@@ -5,15 +5,20 @@ from __future__ import annotations
 import ast
 
 from thalweg.compiler.code import cell_code
+from thalweg.compiler.containers import owned
 from thalweg.compiler.containers.list_functions import ListFunctions
 from thalweg.compiler.containers.values import held_type
-from thalweg.compiler.kinds import INT, LITERAL, NONE, TEXT, Type
+from thalweg.compiler.kinds import CATEGORY, INT, LITERAL, NONE, TEXT, Type
 from thalweg.compiler.operations import Expr, an, whole
 from thalweg.compiler.runtime.dicts import MOST_KEY_WORDS
 
 
 class DictCalls(ListFunctions):
     """Lowers the methods and subscripts of dicts."""
+
+    def dropping_all(self, kind: Type, start: str = "0", stop: str = "") -> str:
+        """Code before the items of a container go; given by the subclass."""
+        raise NotImplementedError
 
     # -- dicts ------------------------------------------------------------------------------------------------
 
@@ -24,7 +29,7 @@ class DictCalls(ListFunctions):
         key = 8 * cell_code.words(kind.items[0])
         if key > 8 * MOST_KEY_WORDS or not _is_key(kind.items[0]):
             self.refuse(
-                f"uses {an(kind)}; keys are int, bool, Category or tuples of a few of these"
+                f"uses {an(kind)}; keys are int, bool, str, Category or tuples of a few of these but for str"
             )
         return key, key + _behind(kind) + sum(8 * cell_code.words(one) for one in kind.items[1:])
 
@@ -35,7 +40,14 @@ class DictCalls(ListFunctions):
         value = key if isinstance(key, Expr) else self.expression(key)
         kind = owner.type.items[0]
         size, whole_size = self.sizes(owner.type)
-        if value.type.is_text and value.type.label != LITERAL and "texts" in owner.type.names:
+        by_text = owned.has_text_key(owner.type)
+        if by_text and not owner.type.is_frozen and not value.type.is_text:
+            self.refuse(f"uses {an(value.type)} as a key of {an(owner.type)}")
+        if (
+            by_text
+            and value.type.is_text
+            and (value.type.label != LITERAL or not owner.type.is_frozen)
+        ):
             code = self.text(value).code
             self.unit.imports |= {"category_of", "text_equal"}
             lines = "put_i(p, category_of(k))"
@@ -61,6 +73,28 @@ class DictCalls(ListFunctions):
     def value_place(self, kind: Type) -> int:
         """Where the value stands in an entry."""
         return 8 + self.sizes(kind)[0] + _behind(kind)
+
+    def _entry_going(self, kind: Type) -> str:
+        """Code that deletes the entry ``e``, and what it owns."""
+        if not (places := owned.entry_places(kind)):
+            return "remove(l[0], l[1], e)"
+        return f"{owned.dropper(self.unit, places)}(l[1], e)\n    remove(l[0], l[1], e)"
+
+    def _new_entry(self, kind: Type, indent: str) -> str:
+        """Code that makes the entry ``e`` of the key ``k`` at ``p``, without its value."""
+        size, whole_size = self.sizes(kind)
+        code = f"{indent}e = insert(l[0], l[1], {size}, {whole_size}, p)\n"
+        if _behind(kind):
+            keep = owned.keeper(self.unit, owned.entry_places(kind, value=False))
+            code += f"{indent}put_i(e + 16, k[0])\n{indent}put_i(e + 24, k[1])\n{indent}{keep}(l[1], e)\n"
+        return code
+
+    def _value_stored(self, kind: Type) -> str:
+        """Code that stores the value ``v`` of the entry ``e``."""
+        place = f"e + {self.value_place(kind)}"
+        if owned.text_places(kind.items[1]):
+            return f"{owned.put(self.unit, kind.items[1])}(l[1], {place}, v)"
+        return f"{cell_code.store(self.unit, kind.items[1])}({place}, v)"
 
     def key_type(self, kind: Type) -> Type:
         """What a loop over a dict or set gives."""
@@ -111,7 +145,7 @@ class DictCalls(ListFunctions):
         self.change(owner)
         body = (
             f"if e == 0:\n        {missing}\n    v = {self._value_at(owner)}\n"
-            "    remove(l[0], l[1], e)\n    return v"
+            f"    {self._entry_going(owner.type)}\n    return v"
         )
         name, code = self._with_key(owner, key, "pop", more, body)
         return Expr(f"{name}({owner.code}, {code}{given})", owner.type.items[1])
@@ -120,10 +154,9 @@ class DictCalls(ListFunctions):
         self.keyword_arguments(node, 2, 2)
         key, value = self.expression(node.args[0]), self.expression(node.args[1])
         self.change(owner)
-        size, whole_size = self.sizes(owner.type)
         body = (
-            f"if e == 0:\n        e = insert(l[0], l[1], {size}, {whole_size}, p)\n"
-            f"        {cell_code.store(self.unit, owner.type.items[1])}(e + {8 + size}, v)\n"
+            f"if e == 0:\n{self._new_entry(owner.type, 8 * ' ')}"
+            f"        {self._value_stored(owner.type)}\n"
             f"    return {self._value_at(owner)}"
         )
         name, code = self._with_key(owner, key, "setdefault", ", v", body)
@@ -131,11 +164,13 @@ class DictCalls(ListFunctions):
         return Expr(f"{name}({owner.code}, {code}, {given})", owner.type.items[1])
 
     def _dict_store(self, owner: Expr, at: ast.expr, value: Expr) -> None:
-        size, whole_size = self.sizes(owner.type)
+        whole_size = self.sizes(owner.type)[1]
+        place, places = self.value_place(owner.type), owned.entry_places(owner.type, key=False)
+        drop = f"\n        {owned.dropper(self.unit, places)}(l[1], e)" if places else ""
         body = (
-            f"if e == 0:\n        e = insert(l[0], l[1], {size}, {whole_size}, p)\n"
-            f"    else:\n        note(l[1], e + {8 + size}, {whole_size - size})\n"
-            f"    {cell_code.store(self.unit, owner.type.items[1])}(e + {8 + size}, v)"
+            f"if e == 0:\n{self._new_entry(owner.type, 8 * ' ')}"
+            f"    else:\n        note(l[1], e + {place}, {whole_size + 8 - place}){drop}\n"
+            f"    {self._value_stored(owner.type)}"
         )
         name, code = self._with_key(owner, at, "put", ", v", body)
         self.put(
@@ -145,12 +180,12 @@ class DictCalls(ListFunctions):
     def _dict_clear(self, owner: Expr, node: ast.Call) -> Expr:
         self.keyword_arguments(node, 0, 0)
         self.change(owner)
-        name = self._inline("empty", "l", "empty(l[0], l[1])")
+        name = self._inline("empty", "l", f"{self.dropping_all(owner.type)}empty(l[0], l[1])")
         return Expr(f"{name}({owner.code})", NONE)
 
     def _dict_copy(self, owner: Expr, node: ast.Call) -> Expr:
         self.keyword_arguments(node, 0, 0)
-        made = self.new("dict", owner.type.items)
+        made = self.new("dict", owner.type.items, by_text=owned.has_text_key(owner.type))
         name = self._inline(
             "copy",
             "l, a",
@@ -173,8 +208,10 @@ class DictCalls(ListFunctions):
     def _learned_dict(self, node: ast.expr, owner: Expr, key: Type, value: Type) -> Expr:
         made = self.learned(node, owner, key)
         assert isinstance(node, ast.Name)
-        items = (held_type(key), held_type(value))
-        kind = Type("list", label="dict", items=items, offsets=made.type.offsets)
+        items, names = (held_type(key), held_type(value)), ()
+        if key.is_text and not key.optional:
+            items, names = (CATEGORY, items[1]), ("texts",)
+        kind = Type("list", False, "dict", items, names, made.type.offsets)
         self.types[node.id] = kind
         return Expr(owner.code, kind)
 

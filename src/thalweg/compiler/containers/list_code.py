@@ -11,6 +11,7 @@ from typing import Final
 
 from thalweg.compiler.code import cell_code
 from thalweg.compiler.code.unit import ModuleParts
+from thalweg.compiler.containers import owned
 from thalweg.compiler.kinds import Type
 
 #: Since 3.12 Python's sum() of floats makes up for what rounding loses.
@@ -195,6 +196,52 @@ _TEXTS: Final = {
 }  # fmt: skip
 
 
+#: The same for items with texts, which the list owns: an item that goes is dropped, one that comes is kept.
+_OWNING: Final = {
+    "heappush": """@inner
+def {{name}}(l, v):
+    {put}(l[1], push_back(l[0], l[1], {size}, -1), v)
+    {down}(l, 0, length(l[0]) - 1)
+""",
+    "heappop": """@inner
+def {{name}}(l):
+    p = pop_back(l[0], {size})
+    last = {load_at}(p)
+    if length(l[0]) == 0:
+        {drop}(l[1], p)
+        return last
+    p = item_at(l[0], 0, {size})
+    first = {load_at}(p)
+    {drop}(l[1], p)
+    {store}(item_to_set(l[0], l[1], 0, {size}), last)
+    {up}(l, 0)
+    return first
+""",
+    "heapreplace": """@inner
+def {{name}}(l, v):
+    p = item(l[0], 0, {size})
+    first = {load_at}(p)
+    {drop}(l[1], p)
+    {put}(l[1], item_to_set(l[0], l[1], 0, {size}), v)
+    {up}(l, 0)
+    return first
+""",
+    "heappushpop": """@inner
+def {{name}}(l, v):
+    if length(l[0]) == 0:
+        return v
+    p = item_at(l[0], 0, {size})
+    first = {load_at}(p)
+    if not {less}(first, v):
+        return v
+    {drop}(l[1], p)
+    {put}(l[1], item_to_set(l[0], l[1], 0, {size}), v)
+    {up}(l, 0)
+    return first
+""",
+}  # fmt: skip
+
+
 class ListCode:
     """The generated functions of one type of list; ``order`` is a function that compares items by a key."""
 
@@ -231,7 +278,19 @@ class ListCode:
             words |= {"less": cell_code.less(self.unit, self.item)}
             words["down"] = self._made("down", _DOWN, **words)
             words["up"] = self._made("up", _UP, **words)
-        return self._made(name, _TEXTS[name], **words)
+        if name not in _OWNING or not (places := owned.text_places(self.item)):
+            return self._made(name, _TEXTS[name], **words)
+        words |= {
+            "put": owned.put(self.unit, self.item),
+            "drop": owned.dropper(self.unit, places),
+        }
+        return self._made(name, _OWNING[name], **words)
+
+    def storing(self, place: str) -> str:
+        """Code that stores the new item ``v`` of the list ``l`` at a place."""
+        if owned.text_places(self.item):
+            return f"{owned.put(self.unit, self.item)}(l[1], {place}, v)"
+        return f"{cell_code.store(self.unit, self.item)}({place}, v)"
 
     def extreme(self, name: str, *, default: bool) -> str:
         """``min`` or ``max``; with ``default`` it takes what an empty list gives."""

@@ -155,10 +155,8 @@ class ListFunctions(Containers):
             return Expr(f"{find}({given})", INT)
         self.change(owner)
         self._only_statement(node)
-        store = cell_code.store(self.unit, owner.type.items[0])
-        made = self._inline(
-            "insort", "l, v", f"{store}(insert_item(l[0], l[1], {code.size}, {find}(l, v)), v)"
-        )
+        store = code.storing(f"insert_item(l[0], l[1], {code.size}, {find}(l, v))")
+        made = self._inline("insort", "l, v", store)
         return Expr(f"{made}({given})", NONE)
 
     def _only_statement(self, node: ast.Call) -> None:

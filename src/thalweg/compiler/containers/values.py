@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from thalweg.compiler.code.source import Captured
+from thalweg.compiler.containers import owned
 from thalweg.compiler.containers.list_code import ListCode
 from thalweg.compiler.expressions import Expressions
 from thalweg.compiler.kinds import LITERAL, NONE, Type
@@ -93,23 +94,24 @@ class ContainerValues(Expressions):
             if kind.tag == "state" and len(kind.offsets) > len(kind.items) + 1:
                 return f"get_i(v_{name} + {kind.offsets[-2]})"
         for name, kind in self.parameters.items():
-            if kind.tag == "list" and not kind.names:
+            if kind.tag == "list" and not kind.is_frozen:
                 return f"(v_{name}[1] & -2)"
         self.unit.uses_scratch = True
         return f"(_a + {SCRATCH} | {IN_SCRATCH})"
 
-    def new(self, label: str, items: tuple[Type, ...], most: int = -1) -> Expr:
+    def new(
+        self, label: str, items: tuple[Type, ...], most: int = -1, *, by_text: bool = False
+    ) -> Expr:
         """An empty container that the call makes."""
         name = self.unit.helper(
             "new", "@inner\ndef {name}(log):\n    return new_list(log), log | 1\n"
         )
-        return Expr(
-            f"{name}({self.log()})", Type("list", label=label, items=items, offsets=(most,))
-        )
+        names = ("texts",) if by_text else ()
+        return Expr(f"{name}({self.log()})", Type("list", False, label, items, names, (most,)))
 
     def change(self, owner: Expr) -> None:
         """To be called where a container is changed."""
-        if owner.type.names:
+        if owner.type.is_frozen:
             self.refuse("changes a captured value; those are frozen when the flow starts")
         self.effects += 1
         self.changes[owner.type.label] = self.changes.get(owner.type.label, 0) + 1
@@ -132,6 +134,20 @@ class ContainerValues(Expressions):
             return self._fit_items(value, kind, what)
         hint = " (write 0.0 instead of 0)" if {value.type.tag, kind.tag} == {"int", "float"} else ""
         self.refuse(f"puts {an(value.type)} into a {what} of {kind}{hint}")
+
+    def fit_list(self, value: Expr, target: Type, where: str) -> str:
+        """A copy of a list in the arena, as address and number of items, of which a column is built."""
+        kind, known = value.type, self.unit.list_fields[target.label]
+        if kind.tag != "list" or kind.label != "list" or kind.items not in ((), known.items):
+            self.refuse(f"{where} is {target.label}, got {an(kind)}")
+        if self.unit.made is not None:
+            self.unit.made.add(where)
+        elif target.tag != "text":
+            self.refuse(
+                f"{where} is {target.label}, got {an(kind)}; compiled functions only pass on"
+            )
+        code = f"{owned.packer(self.unit, known)}(_a, {value.code})"
+        return f"(True, {code})" if target.optional and target.tag == "text" else code
 
     def keyword_arguments(
         self, node: ast.Call, least: int, most: int, words: Sequence[str] = ()

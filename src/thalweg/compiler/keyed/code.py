@@ -17,6 +17,7 @@ from thalweg.compiler.code.columns import put_word, row_code, store_codes, word
 from thalweg.compiler.code.source import FunctionSource, describe
 from thalweg.compiler.code.unit import ModuleParts
 from thalweg.compiler.code.written import written_once
+from thalweg.compiler.containers.owned import free_lines
 from thalweg.compiler.functions import Emit, write_function
 from thalweg.compiler.kinds import INT, Type, field_type
 from thalweg.compiler.made_fields import made_fields, with_made
@@ -24,6 +25,7 @@ from thalweg.compiler.runtime.arena import ARENA_WORDS
 from thalweg.compiler.runtime.lookup import RANGE_WIDTH
 from thalweg.compiler.text.use import text_use_lines
 from thalweg.flow.fields.field_types import Kind
+from thalweg.flow.operators.functions import Function
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import StateSpec
 from thalweg.times import NEVER
@@ -67,7 +69,8 @@ OUT_WORDS: Final = 4
 class KeyedSpec:
     """What a keyed operator is made of; ``process`` and ``on_timer`` are frozen functions.
 
-    ``process_source`` and ``on_timer_source`` are what the driver captured (None: captured now).
+    ``process_source`` and ``on_timer_source`` are what the driver captured (None: captured now); ``told`` is what
+    messages name in place of ``process``.
     """
 
     name: str
@@ -79,6 +82,7 @@ class KeyedSpec:
     out: Schema | None
     process_source: FunctionSource | None = None
     on_timer_source: FunctionSource | None = None
+    told: Function | None = None
 
     @property
     def timer(self) -> str | None:
@@ -124,7 +128,7 @@ def _written(spec: KeyedSpec) -> str:
         process, on_timer = (process, name) if process else (name, "")
     unit.check_widened()
     unit.check_lists()
-    shape = _Shape.of(spec, state, clears=unit.uses_scratch)
+    shape = _Shape.of(unit, spec, state)
     unit.imports |= {"clear_scratch"} if shape.clears else set()
     unit.imports |= {"clone"} if shape.filled else set()
     arena = f", ctl + {8 * ARENA}" if unit.uses_arena else ""
@@ -196,13 +200,15 @@ class _Shape:
     #: where the address of the call's log goes in rows that own memory, and what they own
     log: int | None
     owned: tuple[int, ...]
+    #: lines that give back what a dead row owns
+    freeing: tuple[str, ...]
     #: whether calls make lists that go by themselves
     clears: bool
     #: of the fields that do not start empty: place, words, bytes that they own
     filled: tuple[tuple[int, int, int], ...]
 
     @classmethod
-    def of(cls, spec: KeyedSpec, state: Type, *, clears: bool) -> _Shape:
+    def of(cls, unit: ModuleParts, spec: KeyedSpec, state: Type) -> _Shape:
         names = spec.state.schema.names
         timer = spec.timer
         at = None if timer is None else state.offsets[names.index(timer)]
@@ -215,13 +221,19 @@ class _Shape:
             (state.offsets[names.index(name)], words, owns)
             for name, words, owns in filled_places(spec.state)
         )
-        return cls(size, at, state.offsets[-1], log, owned, clears, filled)
+        kinds = [kind for kind in state.items if kind.tag in ("list", "text")]
+        named = zip(owned, kinds, strict=True)
+        freeing = [
+            line for place, kind in named for line in free_lines(unit, kind, f"rec + {place}")
+        ]
+        clears = unit.uses_scratch
+        return cls(size, at, state.offsets[-1], log, owned, tuple(freeing), clears, filled)
 
     @property
     def die(self) -> list[str]:
         """Lines that drop the state of the entry at hand."""
         return [
-            *(f"free(get_i(rec + {place}))" for place in self.owned),
+            *self.freeing,
             f"copy_bytes(rec, {word('chunk', DEFAULT)}, {self.size})",
             f"put_u(flag, (get_u(flag) | {DIRTY}) & {255 - ALIVE})",
         ]

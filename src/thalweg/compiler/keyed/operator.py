@@ -279,7 +279,7 @@ class CompiledKeyed:
                 columns.append(Column(field.type, values, valid))
                 continue
             if i in self.texts.made:
-                texts = run.buffers.text(i, len(source), field.type.optional)
+                texts = run.buffers.made(i, len(source), field.type)
                 texts = texts if order is _ALL else texts.take(pa.array(order))
             elif len(fired):
                 texts = self._texts(field.type, chunk, values, source, run, fired)

@@ -24,6 +24,7 @@ from thalweg.compiler.kinds import NO_VALUE, field_type
 from thalweg.compiler.replay import operator_error, results
 from thalweg.errors import OperatorError
 from thalweg.flow.failures import reason_of, shorten
+from thalweg.flow.operators.functions import Function
 from thalweg.flow.records import Field
 from thalweg.times import NEVER
 
@@ -72,7 +73,7 @@ class Replay:
         try:
             made = self._call(place, self.spec.process, (value,), given)
         except Exception as error:
-            self._stop(self.spec.sources[0], value, error)
+            self._stop(self.spec.told or self.spec.sources[0], value, error)
             return RejectedRow(row, self.spec.name, reason_of(error), shorten(value))
         self._put_out(place, (row, 0), made.outputs)
         if made.dropped:
@@ -115,7 +116,7 @@ class Replay:
         place.table.empty(np.array([place.entry]))
         place.table.flags[place.entry] = (int(place.table.flags[place.entry]) | DIRTY) & ~ALIVE
 
-    def _stop(self, source: FunctionSource, value: Any, error: Exception) -> None:
+    def _stop(self, source: FunctionSource | Function, value: Any, error: Exception) -> None:
         if not self.reject:
             made: OperatorError = operator_error(self.spec.name, source, value, error)
             raise made from error

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from thalweg.errors import BuildError, EnvironmentProblem, missing_package
+
+#: After so many new versions a table is opened anew.
+REOPEN_VERSIONS: Final = 32
 
 
 def package() -> Any:
@@ -50,6 +53,32 @@ def existing(path: str, storage: Mapping[str, str]) -> Any:
         return None
     except Exception as error:
         raise EnvironmentProblem(f"delta:{path} cannot be read: {first_line(error)}") from error
+
+
+class KeptTable:
+    """A table that is kept open over many versions; one user at a time.
+
+    The package adds what it reads of each version to what it has, in time and memory that grow with every one; an opened
+    table is compact. So it is opened anew now and then.
+
+    Args:
+        table: of the package.
+        path: of the table.
+        storage: options of its object store.
+    """
+
+    def __init__(self, table: Any, path: str, storage: Mapping[str, str]) -> None:
+        self.table, self._path, self._storage = table, path, dict(storage)
+        self._opened_at = table.version()
+
+    def newest(self) -> Any:
+        """The table as it is now; errors are the package's."""
+        if self.table.version() - self._opened_at >= REOPEN_VERSIONS:
+            self.table = package().DeltaTable(self._path, storage_options=self._storage)
+            self._opened_at = self.table.version()
+        else:
+            self.table.update_incremental()
+        return self.table
 
 
 def created(

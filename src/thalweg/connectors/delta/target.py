@@ -113,7 +113,8 @@ class DeltaWriter:
     """Writes the batches of one sink to a Delta table."""
 
     def __init__(self, target: DeltaTarget, table: Any, sink: Sink, query: str) -> None:
-        self._target, self._table, self._sink = target, table, sink
+        self._target, self._sink = target, sink
+        self._kept = tables.KeptTable(table, target.path, dict(target.storage))
         self._app = f"thalweg/{query}/{sink.name}"
         self._where = f"sink {sink.name!r}: {target.place}"
         self._numbers = Numbers(target.place)
@@ -157,8 +158,12 @@ class DeltaWriter:
     def close(self) -> None:
         pass  # a table has no connection
 
+    @property
+    def _table(self) -> Any:
+        return self._kept.table
+
     def _try(self, batch: int, rows: pa.Table) -> None:
-        self._table.update_incremental()
+        self._kept.newest()
         if not self._numbers.is_new(batch, self._found(batch)):
             return
         found = tables.columns(self._table)

@@ -50,7 +50,7 @@ class Versions:
 
     def __init__(self, path: str, storage: Mapping[str, str]) -> None:
         self._place, self._path, self._storage = f"delta:{path}", path, dict(storage)
-        self._table: Any = None
+        self._kept: tables.KeptTable | None = None
         self.files, self.root = _files(path, self._storage)
         self.version = functools.lru_cache(_KEPT)(self._version)
 
@@ -60,23 +60,23 @@ class Versions:
         Raises:
             EnvironmentProblem: there is none, or it cannot be read.
         """
-        if self._table is None:
-            self._table = tables.existing(self._path, self._storage)
-            if self._table is None:
+        if self._kept is None:
+            table = tables.existing(self._path, self._storage)
+            if table is None:
                 raise EnvironmentProblem(f"{self._place}: there is no Delta table")
-            self._check_names()
-        else:
-            try:
-                self._table.update_incremental()
-            except Exception as error:
-                self._table = None
-                raise EnvironmentProblem(
-                    f"{self._place} cannot be read: {tables.first_line(error)}"
-                ) from error
-        return self._table
+            self._check_names(table)
+            self._kept = tables.KeptTable(table, self._path, self._storage)
+            return table
+        try:
+            return self._kept.newest()
+        except Exception as error:
+            self._kept = None
+            raise EnvironmentProblem(
+                f"{self._place} cannot be read: {tables.first_line(error)}"
+            ) from error
 
-    def _check_names(self) -> None:
-        mode = self._table.metadata().configuration.get("delta.columnMapping.mode", "none")
+    def _check_names(self, table: Any) -> None:
+        mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
         if mode != "none":
             raise EnvironmentProblem(
                 f"{self._place}: its files have other column names than the table (column mapping by {mode}), which is"

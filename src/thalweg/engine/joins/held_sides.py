@@ -14,7 +14,7 @@ from thalweg.engine.joins.form import JoinForm, SideRows
 from thalweg.engine.joins.held_rows import HeldRows
 from thalweg.engine.joins.matching import FRESH, MATCHED, TIMES, Matcher, Pairs
 from thalweg.engine.joins.reach import in_reach, timer
-from thalweg.engine.joins.table import JoinTable
+from thalweg.engine.joins.table import JoinTable, deal
 from thalweg.times import BEFORE_ALL, NEVER
 
 
@@ -77,14 +77,8 @@ class HeldSides:
             whole = SideRows(rows, fresh, matched)
             # What has come out alone must not come again.
             stays = matched | in_reach(whole.times, self._form.within[place], self.clock)
-            whole = whole.take(np.flatnonzero(stays))
-            keys = self._form.keys_of(place, whole.rows, self._form.spec)
-            owners = self._units.of(self._form.spec.hashes(keys, len(whole.rows)))
-            order = np.argsort(owners, kind="stable")
-            whole, owners = whole.take(order), owners[order]
-            for unit, table in self._tables.items():
-                first, last = np.searchsorted(owners, [unit, unit + 1]).tolist()
-                table.sides[place] = whole.slice(first, last)
+            stayed = whole.take(np.flatnonzero(stays))
+            deal(self._form, self._units, self._tables, place, stayed)
         for table in self._tables.values():
             table.holder, table.clock = None, self.clock
         self._tables = {}

@@ -7,7 +7,7 @@ called row by row (:class:`thalweg.flow.operators.joins.JoinRules`).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,8 +43,15 @@ class ColumnJoin:
         self._form = JoinForm(node)
         self._units = StateUnits.of_buckets(node.key.buckets)
         self.tables: dict[int, JoinTable] = {}
-        self._sides = HeldSides(self._form, self._units, {})
+        self._sides = self._hold(self._units, {})
         self.calls_python = node.user is not None and pairs is None
+
+    def _hold(self, units: StateUnits, tables: Mapping[int, JoinTable]) -> Any:
+        """The rows of the tables in one place."""
+        return HeldSides(self._form, units, tables)
+
+    def _new_table(self) -> JoinTable:
+        return JoinTable(self._form)
 
     def set_units(self, units: StateUnits) -> None:
         """By what the state is kept; tables that are held already must be those of these units."""
@@ -57,7 +64,7 @@ class ColumnJoin:
     def table(self, bucket: int) -> JoinTable:
         """The table of a bucket, made on first use."""
         if bucket not in self.tables:
-            self.tables[bucket] = JoinTable(self._form)
+            self.tables[bucket] = self._new_table()
         return self.tables[bucket]
 
     def process(
@@ -87,7 +94,7 @@ class ColumnJoin:
             self._sides.give_back()
             for table in self.tables.values():
                 table.fetch()
-            self._sides = HeldSides(self._form, self._units, self.tables)
+            self._sides = self._hold(self._units, self.tables)
 
     def _make_tables(self, keys: Sequence[Column], count: int) -> None:
         units = self._units.of(self._form.spec.hashes(keys, count))

@@ -6,7 +6,7 @@ partners in one call. Who reads or changes a table first gives each table its ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from thalweg.checkpoint.table_form import Stays, table_parts
 from thalweg.columns.chunks import Bools, Int64s
+from thalweg.columns.state_units import StateUnits
 from thalweg.engine.joins.form import JoinForm, SideRows, places_of, taken
 from thalweg.engine.joins.reach import in_reach, timers
 from thalweg.times import BEFORE_ALL, NEVER
@@ -94,13 +95,14 @@ class JoinTable:
             places, counts = places_of(ids, chosen)
             lists.append(self._form.lists(place, side.take(places), counts))
         keys = found.keys.filter(pa.array(chosen))
-        return self._form.batch(keys, self._waits(found)[chosen], lists)
+        waits = self._waits(found.ids, len(found.keys))
+        return self._form.batch(keys, waits[chosen], lists)
 
-    def _waits(self, found: _JoinKeys) -> Int64s:
-        """When the first row of each key can meet none any more."""
-        waits = np.full(len(found.keys), NEVER)
-        for ids, side, within in zip(found.ids, self.sides, self._form.within, strict=True):
-            np.minimum.at(waits, ids, timers(side.times, within))
+    def _waits(self, ids: Sequence[Int64s], count: int) -> Int64s:
+        """When the first row of each key can meet none any more; ``ids`` are the numbers of the rows' keys."""
+        waits = np.full(count, NEVER)
+        for mine, side, within in zip(ids, self.sides, self._form.within, strict=True):
+            np.minimum.at(waits, mine, timers(side.times, within))
         return waits
 
     def _gone(self, found: _JoinKeys) -> pa.BinaryArray:
@@ -189,3 +191,16 @@ class JoinTable:
         old = pc.is_in(self._form.ordered_keys(place, side.rows), value_set=keys)
         kept = side.take(np.flatnonzero(~old.to_numpy(zero_copy_only=False)))
         self.sides[place] = SideRows.concat([kept, rows])
+
+
+def deal(
+    form: JoinForm, units: StateUnits, tables: Mapping[int, JoinTable], place: int, rows: SideRows
+) -> None:
+    """Gives each table its rows of a side."""
+    keys = form.keys_of(place, rows.rows, form.spec)
+    owners = units.of(form.spec.hashes(keys, len(rows.rows)))
+    order = np.argsort(owners, kind="stable")
+    rows, owners = rows.take(order), owners[order]
+    for unit, table in tables.items():
+        first, last = np.searchsorted(owners, [unit, unit + 1]).tolist()
+        table.sides[place] = rows.slice(first, last)

@@ -17,7 +17,10 @@ BUCKETS: Final = 128
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OfPair:
-    """A join's function as one of a single row that has the fields of both: what the compiler takes."""
+    """A join's function as one of a single row that has the fields of both: what the compiler takes.
+
+    Where there may be no row of the right, its fields may be null, and a field between those of both says if there is.
+    """
 
     record: Schema
     function: Function
@@ -74,3 +77,21 @@ class Join(Keyed):
     def told(self) -> Function:
         """The function that messages name: the user's where there is one."""
         return self.user or self.process
+
+
+@dataclasses.dataclass(frozen=True)
+class NextRow(Join):
+    """join_asof forward or nearest: as a join, but each row of the left leaves once, with one row of the right or none.
+
+    See :class:`thalweg.flow.operators.lookups.NextRowRules`.
+    """
+
+    _: dataclasses.KW_ONLY
+    #: how far apart the two may be; the last time where that does not matter
+    within: int
+    #: whether the row before it may be its match, too
+    nearest: bool
+
+    @property
+    def timers_give(self) -> bool:
+        return True

@@ -62,12 +62,11 @@ def latest(
     lines += ["    state.seen = True", f"    state.at = row.{names[1]}"]
     lines += [f"    state.r{i} = row.{field.name}" for i, field in enumerate(fields)]
     lines += ["    return None"]
-    alone = f"    return {_made(combine, lefts, None)}"
     # Of a key that the right does not have nothing is kept.
-    lines += ["if not state.seen:", "    drop(state)", alone]
+    lines += ["is_near = state.seen", "if not is_near:", "    drop(state)"]
     if within is not None:
-        lines += [f"if row.{names[1]} - state.at > WITHIN:", alone]
-    lines += [f"return {_made(combine, lefts, [f'state.r{i}' for i in range(len(fields))])}"]
+        lines += [f"elif row.{names[1]} - state.at > WITHIN:", "    is_near = False"]
+    lines += _given(combine, lefts, [f"state.r{i}" for i in range(len(fields))])
     text = "def look(state, row):\n" + "".join(f"    {line}\n" for line in lines)
     scope = {
         "LEFT": combine.records[0].cls, "RIGHT": combine.records[1].cls, "CALL": combine.function,
@@ -76,11 +75,18 @@ def latest(
     return LatestRow(make_functions(operator, text, scope)["look"], state)
 
 
+def _given(combine: Combiner, left: Sequence[str], right: Sequence[str]) -> list[str]:
+    """Lines that give the output of a row of the left with that of the right if it ``is_near``, else with none."""
+    if combine.function is None:
+        pair, alone = _made(combine, left, right), _made(combine, left, None)
+        return ["if is_near:", f"    return {pair}", f"return {alone}"]
+    # One call with a record or None: the function is compiled once.
+    other = f"RIGHT({', '.join(right)}) if is_near else None"
+    return [f"return CALL(LEFT({', '.join(left)}), {other})"]
+
+
 def _made(combine: Combiner, left: Sequence[str], right: Sequence[str] | None) -> str:
-    """The output of a pair, as source text."""
-    if combine.function is not None:
-        other = None if right is None else f"RIGHT({', '.join(right)})"
-        return f"CALL(LEFT({', '.join(left)}), {other})"
+    """The output of a pair without a function, as source text."""
     assert combine.places is not None
     mine, theirs = combine.places
     values = [left[i] for i in mine]
@@ -103,7 +109,7 @@ class NextRowRules:
         self._sides = sides
         self._combine = combine
         self._out = out
-        self._within = _LAST if within is None else within
+        self.within = _LAST if within is None else within
         self._nearest = nearest
 
     def process(self, state: Any, row: Any) -> list[Any]:
@@ -139,6 +145,8 @@ class NextRowRules:
                 stays.append(left)
         state.left = stays
         state.timer = self._timer(state)
+        if not (state.left or state.right):
+            drop(state)
         return made
 
     def _give(self, left: Any, right: Any | None) -> list[Any]:
@@ -147,21 +155,21 @@ class NextRowRules:
 
     def _before(self, left: Any, rights: Sequence[Any]) -> Any | None:
         """The row of the right before it, if it is near enough."""
-        if not self._nearest or not rights or left[-1] - rights[-1][-1] > self._within:
+        if not self._nearest or not rights or left[-1] - rights[-1][-1] > self.within:
             return None
         return rights[-1]
 
     def _chosen(self, left: Any, rights: Sequence[Any], after: Any) -> Any | None:
         """Its match, now that the row behind it is there."""
         before, gap = self._before(left, rights), after[-1] - left[-1]
-        if gap > self._within or (before is not None and left[-1] - before[-1] <= gap):
+        if gap > self.within or (before is not None and left[-1] - before[-1] <= gap):
             return before
         return after
 
     def _end(self, left: Any, rights: Sequence[Any]) -> int:
         """The last time of a row of the right that could be its match."""
         before = self._before(left, rights)
-        reach = self._within if before is None else min(self._within, left[-1] - before[-1] - 1)
+        reach = self.within if before is None else min(self.within, left[-1] - before[-1] - 1)
         return int(min(left[-1] + reach, _LAST))
 
     def _timer(self, state: Any) -> int:

@@ -33,6 +33,13 @@ class RecentCounts:
         self._tuples: dict[str, int] = {}
         self._older: KeySummary | None = None
         self._newer: list[KeySummary] = []
+        #: by operator, all tuples that were ever counted
+        self._taken: dict[str, int] = {}
+
+    @property
+    def taken(self) -> int:
+        """The tuples that the operator with most has taken since the beginning."""
+        return max(self._taken.values(), default=0)
 
     def __bool__(self) -> bool:
         """Whether anything was counted."""
@@ -47,7 +54,9 @@ class RecentCounts:
         self._newer += parts
         for part in parts:
             for name, buckets in part.buckets.items():
-                self._tuples[name] = self._tuples.get(name, 0) + int(buckets.sum())
+                tuples = int(buckets.sum())
+                self._tuples[name] = self._tuples.get(name, 0) + tuples
+                self._taken[name] = self._taken.get(name, 0) + tuples
         if len(self._newer) > _WAITING:
             self._joined_newer()
 

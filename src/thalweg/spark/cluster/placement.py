@@ -85,10 +85,13 @@ class SlotPlacement:
         self._zip: _Zip | None = None
         #: ids, by slot, of the last batch
         self._before: dict[int, str] = {}
+        #: of the executors that were alive then; 0 where nobody has looked
+        self.cores = 0
 
     def next_batch(self, slots: int) -> list[str]:
         """Where the slots of a batch prefer to be, as Spark's locations; empty where there is no choice."""
         executors = executors_of(self._spark) if self._works else []
+        self.cores = sum(one.cores for one in executors)
         if len(executors) < 2 or any("_" in one.host for one in executors):
             # Spark splits a location at its underscores.
             return []
@@ -121,6 +124,11 @@ def is_one_process(spark: SparkSession) -> bool:
     """Whether the driver's process is the only executor."""
     master = str(spark.sparkContext.master)
     return master.startswith("local") and not master.startswith("local-cluster")
+
+
+def cores_of_task(spark: SparkSession) -> int:
+    """The cores that Spark gives a task."""
+    return int(spark.conf.get("spark.task.cpus", "1") or "1")
 
 
 def executors_of(spark: SparkSession) -> list[Executor]:

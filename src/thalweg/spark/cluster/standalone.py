@@ -21,7 +21,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,14 +51,54 @@ class Cluster:
         hosts: of the workers, one each.
         settings: of a session on this cluster, for ``tw.spark.session(conf=…)``: one executor a worker.
         folder: logs and work folders; gone when the cluster is.
-        processes: master and workers.
+        processes: the master, and the workers in the order in which they were started.
     """
 
     master: str
     hosts: tuple[str, ...]
     settings: dict[str, str]
     folder: Path
-    processes: tuple[subprocess.Popen[bytes], ...]
+    processes: list[subprocess.Popen[bytes]]
+    _page: str
+    _worker: Callable[[int], subprocess.Popen[bytes]]
+
+    def add_worker(self, machine: int) -> int:
+        """Starts one more worker, whose executor joins a session that runs.
+
+        Args:
+            machine: where, by its number in ``machines``.
+
+        Returns:
+            Its place in ``processes``.
+
+        Raises:
+            EnvironmentProblem: it ended or did not answer in time.
+        """
+        alive = self._alive()
+        place = len(self.processes)
+        self.processes.append(self._worker(machine))
+        _wait_for(self.folder, self.processes, self._page, workers=alive + 1, watched=place)
+        return place
+
+    def kill_worker(self, place: int) -> None:
+        """Kills a worker and its executor, as a machine that fails does (SIGKILL), and waits until the master knows.
+
+        Args:
+            place: in ``processes``.
+        """
+        alive, limit = self._alive(), time.monotonic() + _STOP_S
+        family = _family(self.processes[place].pid)
+        for one in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+        psutil.wait_procs(family, timeout=_STOP_S)
+        self.processes[place].poll()
+        while self._alive() >= alive and time.monotonic() < limit:
+            time.sleep(_LOOK_S)
+
+    def _alive(self) -> int:
+        status = _status(self._page)
+        return 0 if status is None else int(status["aliveworkers"])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,10 +129,10 @@ def standalone(
     """A cluster that lasts as long as the block, also when SIGTERM ends it; a session must be stopped inside.
 
     Args:
-        workers: each has one executor.
+        workers: each has one executor; they are on the first of the machines.
         cores: of each worker.
         memory: of each worker's executor, as Spark writes it.
-        machines: of as many workers; None: the loopback device.
+        machines: of as many workers or more; None: the loopback device.
 
     Raises:
         EnvironmentProblem: a process ended or did not answer in time; with the end of its log.
@@ -104,7 +144,7 @@ def standalone(
     with _terminated():
         try:
             places = Machines.here(workers) if machines is None else machines
-            yield from _running(folder, started, places, cores, memory)
+            yield from _running(folder, started, places, workers, cores, memory)
         finally:
             _stop(started)
             shutil.rmtree(folder, ignore_errors=True)
@@ -114,6 +154,7 @@ def _running(
     folder: Path,
     started: list[subprocess.Popen[bytes]],
     machines: Machines,
+    workers: int,
     cores: int,
     memory: str,
 ) -> Iterator[Cluster]:
@@ -122,11 +163,17 @@ def _running(
     url = f"http://{machines.driver}:{page}/json/"
     started.append(_master(folder, machines.driver, port, page))
     status = _wait_for(folder, started, url, workers=0)
-    for number in range(len(machines.workers)):
-        started.append(_worker(folder, number, machines, cores, memory, status["url"]))
-    _wait_for(folder, started, url, workers=len(machines.workers))
+
+    def worker(machine: int) -> subprocess.Popen[bytes]:
+        name = f"worker-{len(started) - 1}"
+        return _worker(folder, name, machines, machine, cores, memory, status["url"])
+
+    for machine in range(workers):
+        started.append(worker(machine))
+    _wait_for(folder, started, url, workers=workers)
     settings = _settings(folder, machines.driver, cores, memory)
-    yield Cluster(status["url"], machines.workers, settings, folder, tuple(started))
+    hosts = machines.workers[:workers]
+    yield Cluster(status["url"], hosts, settings, folder, started, url, worker)
 
 
 @contextlib.contextmanager
@@ -149,10 +196,10 @@ def _master(folder: Path, host: str, port: int, page: int) -> subprocess.Popen[b
 
 
 def _worker(
-    folder: Path, number: int, machines: Machines, cores: int, memory: str, master: str
+    folder: Path, name: str, machines: Machines, machine: int, cores: int, memory: str, master: str
 ) -> subprocess.Popen[bytes]:
-    host, enter = machines.workers[number], machines.enter[number]
-    work = folder / f"worker-{number}"
+    host, enter = machines.workers[machine], machines.enter[machine]
+    work = folder / name
     resources = ["--cores", str(cores), "--memory", memory, "--work-dir", str(work)]
     places = ["--host", host, "--port", "0", "--webui-port", "0"]
     return _daemon(folder, work.name, host, enter, _WORKER_CLASS, *places, *resources, master)
@@ -206,9 +253,21 @@ def _log(folder: Path, name: str) -> Path:
 
 
 def _wait_for(
-    folder: Path, started: list[subprocess.Popen[bytes]], page: str, *, workers: int
+    folder: Path,
+    started: list[subprocess.Popen[bytes]],
+    page: str,
+    *,
+    workers: int,
+    watched: int = 0,
 ) -> dict[str, Any]:
     """What the master says of itself once so many workers are registered.
+
+    Args:
+        folder: for the logs.
+        started: the processes.
+        page: of the master.
+        workers: as many are waited for.
+        watched: from this process on none may end; those before may have been killed.
 
     Raises:
         EnvironmentProblem: a process ended, or it took too long.
@@ -216,7 +275,7 @@ def _wait_for(
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline:
         for number, process in enumerate(started):
-            if process.poll() is not None:
+            if number >= watched and process.poll() is not None:
                 raise _not_started(folder, number, f"ended with exit code {process.returncode}")
         status = _status(page)
         if status is not None and status["aliveworkers"] >= workers:

@@ -8,6 +8,7 @@ anywhere leaves the table before or the next one, with the state that belongs to
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,6 +42,7 @@ from thalweg.locality import (
 )
 from thalweg.locality.counting.recent import joined
 from thalweg.locality.counting.summary import bucket_loads
+from thalweg.locality.first_seen_trial import FirstSeenTrial, PrepassLook
 from thalweg.locality.reconfiguration import (
     Action,
     BatchCommitted,
@@ -56,15 +58,16 @@ from thalweg.locality.reconfiguration import (
 from thalweg.locality.triggers import Decision, History, Propose
 from thalweg.plan.plan import Plan
 from thalweg.spark.keys.counting import ToldParam, top_keys
+from thalweg.spark.keys.drift import DriftSigns
 from thalweg.spark.keys.new_keys import NewKeysOfBatches, Placing
 from thalweg.spark.keys.pairs import ReadPairs
+
+log = logging.getLogger("thalweg")
 
 #: What ``start(locality=…)`` takes: "off", "online", the path of a table, or who proposes tables.
 Asked: TypeAlias = Literal["off", "online"] | str | os.PathLike[str] | Propose
 #: The entry of a commit record that names the epoch of the next batch.
 FOLLOWS: Final = "routing"
-#: Statistics are looked at every so many batches.
-LOOK: Final = 5
 #: Keys of each operator that progress shows.
 TOP: Final = 3
 
@@ -114,6 +117,21 @@ class Routed:
     pre_pass_s: float = 0.0
 
 
+def _look(routed: Routed, progress: Mapping[str, Any]) -> PrepassLook | None:
+    """What was measured of a batch that was looked at before it ran; None of others."""
+    placing, task_s = routed.placing, progress["task_s"]
+    if placing is None or placing.share is None or not task_s:
+        return None
+    waits = max(1 - progress["task_cpu_s"] / task_s, 0.0)
+    batch_s = progress["batch_s"] - routed.pre_pass_s
+    return PrepassLook(routed.pre_pass_s, placing.share, progress["slots"], batch_s, waits)
+
+
+def _is_one_process(context: SparkContext) -> bool:
+    master = str(context.master)
+    return master.startswith("local") and not master.startswith("local-cluster")
+
+
 def followed(epoch: int) -> dict[str, int]:
     """What a commit record says of the table that holds from the next batch on; nothing where there is none."""
     return {FOLLOWS: epoch} if epoch else {}
@@ -156,17 +174,19 @@ class KeyRouting:
             propose, first = self._propose(asked, plan, latest, slots)
             newest = max(epochs(fs, root), default=0)
             self._manager = Manager(first, propose, newest=newest)
-        places = isinstance(propose, Online) and propose.first_seen
-        self._new_keys = NewKeysOfBatches(plan, fs, root) if places else None
+        self._trial: FirstSeenTrial | None = None
+        self._new_keys = self._placer(propose, plan, context)
         #: takes what tasks count; None where nobody wants to know
         learns = propose is not None and not isinstance(propose, Fixed)
         self.told: Any = context.accumulator([], ToldParam()) if learns else None
-        self._look = min(LOOK, propose.every or LOOK) if isinstance(propose, Online) else 1
+        self._signs = DriftSigns(propose) if isinstance(propose, Online) else None
         self._recent = (propose if isinstance(propose, Online) else Online()).recent_counts()
         #: what the manager was told last, and what the table of now was made from
         self._shown: KeySummary | None = None
         self._learnt: KeySummary | None = None
-        self._batches = 0
+        #: since the last new table, batches and rows
+        self._batches = self._rows = 0
+        self._taken = 0
         #: what each task of the last batch counted
         self._counted: list[KeySummary] = []
 
@@ -194,6 +214,24 @@ class KeyRouting:
         table = load_table(path)
         table.require(self._operators, slots)
         return (None, table) if latest is None else (Fixed(table), hashed)
+
+    def _placer(
+        self, propose: Propose | None, plan: Plan, context: SparkContext
+    ) -> NewKeysOfBatches | None:
+        """What places new keys; where it is to show that it pays, with a trial."""
+        if not isinstance(propose, Online) or propose.first_seen is False:
+            return None
+        if propose.first_seen:
+            return NewKeysOfBatches(plan, self._fs, self._root)
+        if _is_one_process(context):
+            return None
+        try:
+            made = NewKeysOfBatches(plan, self._fs, self._root)
+        except BuildError as error:
+            log.info("new keys go by hash: %s", str(error).splitlines()[0])
+            return None
+        self._trial = FirstSeenTrial()
+        return made
 
     @property
     def most_slots(self) -> int | None:
@@ -243,6 +281,8 @@ class KeyRouting:
         """What of the batch's keys is placed; with one slot there is only one place."""
         if self._new_keys is None or self._manager is None or slots == 1:
             return None
+        if self._trial is not None and not self._trial.is_due():
+            return None
         if not self._new_keys.is_due():
             return Placing()
         table = self._manager.holds(follows)
@@ -253,13 +293,24 @@ class KeyRouting:
             table = table.rescaled(slots)
         return self._new_keys.place(read_pairs(self._new_keys.reads), table, previous)
 
+    def measured(self, routed: Routed, progress: Mapping[str, Any]) -> str:
+        """Takes what a batch reports; what is done with new keys, and why, where that is tried out."""
+        if self._signs is not None:
+            self._signs.batch_done(progress["rows"], progress["locality"])
+        if self._trial is None:
+            return ""
+        self._trial.batch_done(_look(routed, progress))
+        return self._trial.reason
+
     def committed(self, batch: int) -> None:
         """The batch's commit record is written."""
         if self._manager is not None:
             self._batches += 1
             if self._new_keys is not None:
                 self._new_keys.committed(new_table=self._manager.is_moving)
-            self._done(self._manager.handle(BatchCommitted(batch)))
+            rows, self._taken = self._recent.taken - self._taken, self._recent.taken
+            self._rows += rows
+            self._done(self._manager.handle(BatchCommitted(batch, rows)))
 
     def _done(self, actions: Iterable[Action]) -> RunBatch | None:
         """Does what the manager wants; gives the batch to run, if there is one."""
@@ -275,8 +326,10 @@ class KeyRouting:
                 case RunBatch():
                     run = action
                 case ResetStatistics():
-                    self._learnt, self._batches = self._shown, 0
+                    self._learnt, self._batches, self._rows = self._shown, 0, 0
                     self._recent.clear()
+                    if self._signs is not None:
+                        self._signs.new_table()
                 case PruneTables():
                     for epoch in set(epochs(self._fs, self._root)) - action.keep:
                         delete(self._fs, join(self._root, table_path(epoch)))
@@ -308,7 +361,10 @@ class KeyRouting:
     def _is_due(self) -> bool:
         if self.told is None:
             return True
-        return bool(self._recent) and self._batches % self._look == 0
+        if self._signs is None or not self._recent:
+            return bool(self._recent)
+        assert self._manager is not None
+        return self._signs.is_due(self._batches, self._rows, self._manager.history)
 
     def _is_rescaled(self, slots: int, follows: int | None) -> bool:
         """Whether a batch has other slots than its table, and it is known how keys lead to each other."""

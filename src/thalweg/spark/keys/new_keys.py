@@ -65,11 +65,13 @@ class Placing:
         keys: the slots of new keys.
         freed: pinned keys without state that made room for them.
         left: new keys that go by hash, since there was no room.
+        share: of the tuples of the batch's pairs, those with a key that got a place; None where nobody looked.
     """
 
     keys: Mapping[OperatorKey, int] = dataclasses.field(default_factory=dict)
     freed: frozenset[OperatorKey] = frozenset()
     left: int = 0
+    share: float | None = None
 
 
 class NewKeysOfBatches:
@@ -113,10 +115,10 @@ class NewKeysOfBatches:
         """
         self._loads_then = self._loads
         if not pairs.num_rows:
-            return Placing()
+            return Placing(share=0.0)
         if not self._known.follow(record):
             self._pace.found(0.0)
-            return Placing()
+            return Placing(share=0.0)
         batch = self._new_keys.batch(pairs)
         has_state = frozenset(self._new_keys.known(batch, table, self._known.has))
         new = {e for e in batch.hashes if e not in has_state and not _is_pinned(table, e)}
@@ -127,8 +129,9 @@ class NewKeysOfBatches:
         self._new_keys.loads = loads
         placed = self._new_keys.place(batch, table, known=has_state, room=room)
         self._loads_then = self._new_keys.loads
-        self._pace.found(batch.share(placed.keys.keys()))
-        return Placing(placed.keys, freed, placed.full)
+        share = batch.share(placed.keys.keys())
+        self._pace.found(share)
+        return Placing(placed.keys, freed, placed.full, share)
 
     def committed(self, *, new_table: bool) -> None:
         """The batch is; loads begin anew where the next one has another table that was made from statistics."""

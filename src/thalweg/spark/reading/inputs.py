@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import logging
 import math
 import os
 import re
@@ -40,6 +41,7 @@ from thalweg.spark.reading.listing import files_of, is_listed_by_path, listable,
 from thalweg.spark.reading.log_stream import SharedLog, log_frame
 
 #: What makes Arrow's times UTC; in Spark 4.1 they are.
+_LOG: Final = logging.getLogger("thalweg")
 _UTC: Final[dict[str, Any]] = (
     {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
 )
@@ -170,6 +172,25 @@ def is_streaming(inputs: Mapping[str, Any]) -> bool:
             f" {', '.join(n for n, s in kinds.items() if not s)}; use readStream (or files(streaming=True)) for all"
         )
     return any(kinds.values())
+
+
+def refuse_kept_batch(inputs: Mapping[str, Any]) -> None:
+    """Refuses a checkpoint for logs that are read once: a run in one batch has none, and a host of one process would.
+
+    Raises:
+        BuildError: there is such a log; it says what does the same with a checkpoint.
+    """
+    for name, given in inputs.items():
+        if isinstance(given, Log):
+            raise BuildError(
+                f"input {name!r}: {given.made_by} with follow=False is a single batch on Spark, which keeps no"
+                " checkpoint: after a kill it begins anew, and outputs get all rows again\n"
+                "  leave follow=False out and say trigger='available_now', which ends with what is there, too;"
+                " or leave checkpoint= out"
+            )
+    _LOG.warning(
+        "checkpoint= is not used: these inputs are a single batch, which begins anew after a kill"
+    )
 
 
 def unbounded(inputs: Mapping[str, Any]) -> Iterator[str]:

@@ -27,6 +27,7 @@ from thalweg.engine.build import Prepared
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.errors import CheckpointError
 from thalweg.flow.operators.idle import IdleDecision
+from thalweg.locality import decode_table
 from thalweg.slots import slot_state
 from thalweg.slots.migration import take_out
 from thalweg.slots.routes import SlotRoutes
@@ -57,6 +58,7 @@ class StageJob:
         threads: of the engine of each task; 1 is the serial engine.
         epoch: the routing table that holds in this batch, 0 for none.
         next_epoch: the one that holds from the next batch on; keys that it moves are moved with this batch's state.
+        table: the text of the routing table where there is no checkpoint that has it; empty: by hash.
         mailboxes: the folder by which tasks that all run at once pass rows on; "": they go by Spark's exchanges.
         told: an accumulator that takes what tasks count of their keys (:class:`thalweg.spark.keys.counting.ToldParam`);
             None where nothing is counted.
@@ -83,6 +85,7 @@ class StageJob:
     told: Any = None
     mailboxes: str = ""
     decisions: Sequence[IdleDecision] = ()
+    table: bytes = b""
 
     @property
     def durable(self) -> bool:
@@ -187,18 +190,20 @@ def forget_engines() -> None:
 
 def routes_of(job: StageJob) -> SlotRoutes:
     """Where keys and state units are in the job's batch."""
-    return _routes(job.fingerprint, job.root, job.epoch, job.slots)
+    return _routes(job.fingerprint, job.root, job.epoch, job.slots, job.table)
 
 
 def next_routes_of(job: StageJob) -> SlotRoutes:
     """Where they are from the next batch on."""
-    return _routes(job.fingerprint, job.root, job.next_epoch or job.epoch, job.slots)
+    return _routes(job.fingerprint, job.root, job.next_epoch or job.epoch, job.slots, job.table)
 
 
 @functools.lru_cache(maxsize=4)
-def _routes(fingerprint: str, root: str, epoch: int, slots: int) -> SlotRoutes:
+def _routes(fingerprint: str, root: str, epoch: int, slots: int, text: bytes) -> SlotRoutes:
     plan = _PLANS[fingerprint].plan
     table = read_table(*resolve(root), epoch) if epoch else None
+    if text:
+        table = decode_table(text)
     return SlotRoutes(plan, slots if table is None else table.slots, table, spreads=True)
 
 

@@ -26,13 +26,13 @@ from thalweg.connectors.targets import Target
 from thalweg.connectors.written.batch_files import refuse_used
 from thalweg.connectors.written.batch_folders import batch_folder
 from thalweg.connectors.written.file_sink import FileSink
+from thalweg.connectors.written.spark_options import FileFormat, writer_options
 from thalweg.errors import BuildError
 from thalweg.flow.fields.field_types import FieldType
 from thalweg.flow.operators.functions import Function, check_parameters
 from thalweg.flow.operators.nodes import Sink as SinkNode
 from thalweg.flow.records import Field, Schema
 from thalweg.printing import Terminal
-from thalweg.spark.writing.writer_options import FileFormat, writer_options
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

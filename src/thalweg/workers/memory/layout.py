@@ -116,6 +116,10 @@ SUBMITTER: Final = 31  # of an ingress: the worker's place of the thread that su
 #: Words that change.
 IN: Final = 4 * LINE  # chunks that have entered its inbox
 OUT: Final = 5 * LINE  # chunks that have left (of an operator without reorder buffer)
+OFFERED: Final = (
+    5 * LINE + 1
+)  # of an ingress: handle + 1 of the step that waits for a worker to let it in, 0: none
+ENTERING: Final = 5 * LINE + 2  # of an ingress, 1: a thread is letting a step in
 BUSY: Final = 6 * LINE  # workers in it
 ROWS: Final = 6 * LINE + 1  # of an ingress: rows of its flow on their way
 BLOCKED: Final = 7 * LINE  # 1: an output waits for room downstream

@@ -17,12 +17,15 @@ from thalweg.workers.memory.layout import (
     IN,
     KIND,
     N_OUT,
+    OFFERED,
     OUT,
     PORT_WORDS,
     PORTS,
     READER,
     REORDER,
     RING,
+    ROWS,
+    ROWS_LIMIT,
     STATEFUL,
     Int64s,
 )
@@ -35,6 +38,20 @@ def sent(mem: Int64s, o: int) -> int:
     if mem[o + KIND] == STATEFUL:
         return load(mem, o + OUT)
     return next_to_send(mem, mem[o + REORDER])
+
+
+@shared
+def has_room(mem: Int64s, source: int) -> bool:
+    """Whether a flow's ingress may take a step."""
+    o = op_at(mem, source)
+    entered = mem[o + IN] - sent(mem, o)
+    return entered < mem[o + CAPACITY] and load(mem, o + ROWS) < mem[o + ROWS_LIMIT]
+
+
+@shared
+def may_enter(mem: Int64s, source: int) -> bool:
+    """Whether a step is offered at a flow's ingress, and there is room for it."""
+    return load(mem, op_at(mem, source) + OFFERED) != 0 and has_room(mem, source)
 
 
 @shared

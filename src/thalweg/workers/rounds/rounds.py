@@ -77,7 +77,6 @@ class _Fixed:
             own: by operator, features of the user's own.
         """
         kinds, waiting = flow.kind[places], flow.worklist[places]
-        are_sources = kinds == at.INGRESS
         count = len(places)
         # Lists, since taking one number after the other out of arrays is what would take longest here.
         columns = (
@@ -91,10 +90,10 @@ class _Fixed:
             flow.selectivity[places].tolist(),
             waiting.tolist(),
             rooms,
-            np.where((waiting > 0) & ~are_sources, flow.head_ns[places], -1).tolist(),
+            np.where(waiting > 0, flow.head_ns[places], -1).tolist(),
             flow.last_run_ns[places].tolist(),
             np.bincount(np.array(busy, np.int64), minlength=count).tolist(),
-            np.where(are_sources, 0, flow.limit[places]).tolist(),
+            flow.limit[places].tolist(),
             self._tags,
             own,
         )  # as the fields of OperatorStats
@@ -358,7 +357,7 @@ def _unknown(mem: Int64s, place: int, index: int, traits: OperatorTraits) -> Ope
     kind, limit = (int(mem[op_at(mem, place) + word]) for word in (at.KIND, at.LIMIT))
     return OperatorStats(
         index, traits.name, traits.flow, kind, traits.priority_class, traits.rank,
-        limit=0 if kind == at.INGRESS else limit, tags=traits.tags,
+        limit=limit, tags=traits.tags,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The bench on a cluster without one: its flow and tables, what it takes from a batch's progress, its network."""
+"""The figures on a cluster without one: its flow and tables, what it takes from a batch's progress, its network."""
 
 from __future__ import annotations
 
@@ -6,28 +6,27 @@ import json
 import subprocess
 import sys
 import zlib
-from pathlib import Path
 
 import pytest
 from thalweg_lab import caneill_cluster, network
-from thalweg_lab.caneill_flow import (
+from thalweg_lab.figures.caneill import figure10, figure13
+from thalweg_lab.figures.caneill.flow import (
     COUNTING,
     FIRST,
     SECOND,
+    flight_pairs,
     hashed_table,
     local_table,
     make_flow,
     padding_of,
     worst_table,
 )
-from thalweg_lab.caneill_runs import Batch, CaneillSetting, MeasuredRun
-from thalweg_lab.measure import LabReport
+from thalweg_lab.figures.caneill.runs import Batch, MeasuredRun, found_of
 
 import thalweg as tw
 from thalweg import datagen
 from thalweg.locality import KeyCount, KeyLoads, Online, PairCount, RoutingTable, Statistics
 from thalweg.locality.triggers import History
-from thalweg.printing import Terminal
 
 KEYS = 400
 
@@ -104,59 +103,44 @@ def test_only_the_hop_between_the_keys_counts() -> None:
 def test_one_slot_exchanges_nothing() -> None:
     batch = Batch.of({"rows": 10, "batch_s": 0.5, "locality": {}})
     assert batch == Batch(10, 0.5, None, None, 1.0, 0, before=None)
-    assert MeasuredRun((batch,), 0.0).remote_bytes == MeasuredRun((batch,), 0.0).before_bytes == 0
+    assert MeasuredRun((batch,)).remote_bytes == MeasuredRun((batch,)).before_bytes == 0
 
 
 def test_figures_of_a_run() -> None:
     """Batches without Spark's numbers have rows but no bytes; the rate is that of the median batch."""
     batches = (
-        Batch(100, 1.0, 60, 40, 0.9, 0, 300),
-        Batch(100, 4.0, None, None, 0.9, 0, None),
-        Batch(100, 2.0, 0, 100, 0.9, 0, 100),
+        Batch(100, 1.0, 60, 40, 0.9, 0, 300, 0.001),
+        Batch(100, 4.0, None, None, 0.9, 0, None, 0.001),
+        Batch(100, 2.0, 0, 100, 0.9, 0, 100, 0.001),
     )
-    run = MeasuredRun(batches, cpu_s=0.003)
+    run = MeasuredRun(batches)
+    assert found_of(json.loads(json.dumps({"hashed": run}))) == {"hashed": run}
     assert run.rows_per_s == 50
     assert run.best_per_s == 100
     assert run.remote_bytes == 140 / 200
-    assert run.remote_share == 140 / 200
     assert run.before_bytes == 400 / 200
     assert run.cpu_us == pytest.approx(10)
 
 
-def batch(wall_s: float, moved: int = 0) -> Batch:
-    return Batch(100, wall_s, 0, 0, 0.5, moved, 0)
+def batch(wall_s: float, cpu_s: float = 0.0, *, moved: int = 0, stay: float = 0.5) -> Batch:
+    return Batch(100, wall_s, 0, 0, stay, moved, 0, cpu_s)
 
 
-def test_means_behind_the_first_reconfiguration() -> None:
-    """Of both runs the same batches count, the mean is of all their rows; without a reconfiguration all count."""
-    setting = CaneillSetting(("hashed", "online"), 4_000, 24.0, batches=4)
-    hashed = MeasuredRun(tuple(map(batch, (9.0, 9.0, 1.0, 3.0))), 0.0)
-    online = MeasuredRun((batch(9.0), batch(9.0, moved=5), batch(1.0), batch(1.0, moved=1)), 0.0)
-    found = {"hashed": [hashed], "online": [online]}
-    plain, routed = caneill_cluster._means(setting, found)
-    assert (plain["routing"], plain["rows/s"], plain["batches"]) == ("hashed", 50, 2)
-    assert (routed["routing"], routed["rows/s"], routed["batches"]) == ("online", 100, 2)
-    [alone] = caneill_cluster._means(setting, {"hashed": [hashed]})
-    assert alone["batches"] == 4
+def test_gain_behind_the_first_table() -> None:
+    """Of both runs the same batches count, those that a table routed; where none came there is no gain."""
+    hashed = MeasuredRun(tuple(map(batch, (9.0, 9.0, 2.0, 3.0))))
+    learnt = (batch(9.0), batch(9.0, moved=5), batch(1.0, stay=0.9), batch(1.0, stay=0.9, moved=1))
+    found = {"hashed": hashed, "online": MeasuredRun(learnt)}
+    assert figure13.first_table(found["online"]) == 2
+    assert figure13.gain_of(found) == pytest.approx(2.5)
+    assert figure13.gain_of({"hashed": hashed, "online": hashed}) == 0.0
 
 
-def test_costs_are_compared_turn_by_turn(tmp_path: Path) -> None:
-    """A machine that gets slower from turn to turn says nothing of the ways: what a turn's runs differ by counts."""
-
-    def run(wall_s: float, cpu_s: float) -> MeasuredRun:
-        return MeasuredRun((batch(wall_s),), cpu_s)
-
-    found = {
-        "hashed": [run(1.0, 1.0), run(2.0, 2.0), run(9.0, 9.0)],
-        "counting": [run(1.5, 1.1), run(3.5, 2.2), run(9.0, 9.3)],
-    }
-    report = LabReport("caneill", tmp_path, Terminal(quiet=True))
-    setting = CaneillSetting(("hashed", "counting"), 4_000, 24.0, batches=3, by_batch=True)
-    size = caneill_cluster.QUICK
-    text = caneill_cluster.CaneillCluster(report, size)._costs([setting], [found])
-    assert text == "CPU time of counting by none: 4 kB 1.05x"
-    report.finish(text)
-    [rows] = json.loads((tmp_path / "caneill.json").read_text()).values()
+def test_costs_are_compared_turn_by_turn() -> None:
+    """A machine that gets slower from turn to turn says nothing of the ways: what a turn's batches differ by counts."""
+    hashed = MeasuredRun((batch(1.0, 1.0), batch(2.0, 2.0), batch(9.0, 9.0)))
+    counting = MeasuredRun((batch(1.5, 1.1), batch(3.5, 2.2), batch(9.0, 9.3)))
+    rows = caneill_cluster.costs_of("4 kB", {"hashed": hashed, "counting": counting})
     assert rows[1] == {
         "padding": "4 kB", "way": "counting", "turns": 3, "CPU µs a row": pytest.approx(42_000),
         "CPU to hashed": pytest.approx(1.05), "CPU ±": pytest.approx(0.1 / 3**0.5 / 4),
@@ -167,9 +151,31 @@ def test_costs_are_compared_turn_by_turn(tmp_path: Path) -> None:
 def test_turns_that_others_disturb_are_left_out() -> None:
     plain = [1.0] * 20
     each = [*[1.1] * 18, 9.0, 0.2]
-    assert caneill_cluster._ratio("CPU", each, plain) == {
+    assert caneill_cluster.ratio("CPU", each, plain) == {
         "CPU to hashed": pytest.approx(1.1), "CPU ±": pytest.approx(0.0),
     }  # fmt: skip
+
+
+def test_flights_as_pairs() -> None:
+    """Each flight once before any twice, in an order by chance that is always the same; numbers and places differ."""
+    made = flight_pairs(1_000)
+    assert made.equals(flight_pairs(1_000)) and not made.equals(flight_pairs(1_000, seed=1))
+    assert set(made["first"].to_pylist()).isdisjoint(made["second"].to_pylist())
+
+
+def test_who_leads_in_another_week() -> None:
+    """The key whose third leader has the most; a partner leads in the week in which it comes most, one a week."""
+    weekly = {
+        ("a", "x"): [9, 0, 0], ("a", "y"): [0, 8, 0], ("a", "z"): [0, 0, 2], ("a", "w"): [8, 0, 0],
+        ("b", "x"): [0, 5, 0], ("b", "y"): [4, 0, 0], ("b", "z"): [0, 1, 3],
+    }  # fmt: skip
+    assert figure10.most_volatile(weekly) == (
+        "b",
+        [("x", [0, 5, 0]), ("y", [4, 0, 0]), ("z", [0, 1, 3])],
+    )
+    assert figure10.most_volatile({("a", "x"): [1, 2]}) == ("", [])
+    assert figure10.known_before({("a", "x"): [1, 3, 0, 2]}, 1) == 3 / 5
+    assert figure10.known_before({("a", "x"): [1, 3, 0, 2]}, 2) == 1.0
 
 
 _TALK = """
@@ -183,6 +189,13 @@ with network(2) as made:
     first, second = made.machines.enter
     for enter in made.machines.enter:
         print("rate 1Gbit" in subprocess.check_output([*enter, "tc", "qdisc", "show", "dev", "card"], text=True))
+    made.limit([0.05, None])
+    show = ["tc", "qdisc", "show", "dev", "card"]
+    shown = [subprocess.check_output([*enter, *show], text=True) for enter in made.machines.enter]
+    print("rate 50Mbit" in shown[0], "tbf" in shown[1])
+    made.cut(1, down=True)
+    print("state DOWN" in subprocess.check_output(["ip", "link", "show", "port1"], text=True))
+    made.cut(1, down=False)
     made.limit(None)
     print("tbf" in subprocess.check_output(["tc", "qdisc", "show"], text=True))
     python = [sys.executable, "-c"]
@@ -204,4 +217,4 @@ def test_machines_of_a_network() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["True", "True", "False", "b'x'"]
+    assert done.stdout.splitlines() == ["True", "True", "True False", "True", "False", "b'x'"]

@@ -6,19 +6,24 @@ import functools
 from typing import Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+from thalweg import data
+from thalweg.connectors import files, never
 from thalweg.datagen import KeyPair
+from thalweg.datagen.pairs import KEY_PAIR_SCHEMA
 from thalweg.flow.flow import Flow
 from thalweg.flow.state_class import state
 from thalweg.locality import Online, RoutingTable, keyed_operators
 from thalweg.plan.plan import make_plan
+from thalweg_lab.figures.caneill import samples
 
 FIRST: Final = "by_first"
 SECOND: Final = "by_second"
 #: Different paddings of a size; so many that LZ4, which looks back 64 kB, seldom meets one twice.
 _PADDINGS: Final = 1_009
 #: Never proposes a table: what is left of learning is counting and looking.
-COUNTING: Final = Online(every=None, drop=None, imbalance=None)
+COUNTING: Final = Online(every=None, drop=None, imbalance=None, first_seen=False)
 
 
 class CountedTuple(NamedTuple):
@@ -79,6 +84,32 @@ def make_flow(padding: int = 0) -> Flow:
     handed = counted.process(first, state=TupleCount, name=FIRST)
     handed.key_by("second").process(count_second, state=TupleCount, name=SECOND).sink("counts")
     return flow
+
+
+def flight_pairs(rows: int, seed: int = 0) -> pa.Table:
+    """The bundled flights as tuples of their number and destination, shuffled: stable, as the paper's Flickr data.
+
+    Args:
+        rows: how many; the flights are taken again where they are not enough.
+        seed: of the order.
+    """
+    [source] = make_plan(samples.planned_flights()).sources
+    found = files(str(data.path("nyc_flights")), format="csv", null_values=("NA",))
+    known = [row for chunk, _ in found.rows(source, 8_192, never()) for row in chunk.rows()]
+    numbers = {
+        one: place for place, one in enumerate(sorted({(f.carrier, f.flight) for f in known}))
+    }
+    places = {
+        one: len(numbers) + place for place, one in enumerate(sorted({f.dest for f in known}))
+    }
+    order = np.random.default_rng(seed).permutation(len(known))
+    taken = [known[i] for i in np.resize(order, rows)]
+    columns = [
+        [numbers[f.carrier, f.flight] for f in taken],
+        [places[f.dest] for f in taken],
+        [b""] * rows,
+    ]
+    return pa.table(columns, schema=KEY_PAIR_SCHEMA)
 
 
 def hashed_table(slots: int) -> RoutingTable:

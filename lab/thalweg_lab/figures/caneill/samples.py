@@ -70,13 +70,18 @@ def count_request(state: SampleCount, request: LogRequest) -> LogRequest:
     return request
 
 
-def flights(*left: str) -> SampledKeys:
-    """Flights of two months by some fields, then by destination."""
+def planned_flights(*left: str) -> tw.Flow:
+    """Flights by some fields (by their number), then by destination."""
     flow = tw.Flow("flights")
-    first = flow.source("flights", PlannedFlight).key_by(*left)
+    first = flow.source("flights", PlannedFlight).key_by(*(left or ("carrier", "flight")))
     counted = first.process(count_flight, state=SampleCount, name="left")
     counted.key_by("dest").process(count_flight, state=SampleCount, name="dest").sink("out")
-    return _sample(flow, "nyc_flights", format="csv", null_values=("NA",))
+    return flow
+
+
+def flights(*left: str) -> SampledKeys:
+    """Flights of two months by some fields, then by destination."""
+    return _sample(planned_flights(*left), "nyc_flights", format="csv", null_values=("NA",))
 
 
 def requests() -> SampledKeys:

@@ -1,0 +1,1 @@
+"""NEXMark: its generator, and what runs its queries here and in other systems."""
