@@ -28,6 +28,41 @@ class Mutation(NamedTuple):
 
 MUTATIONS = [
     Mutation(
+        "waiting: what waits for the interpreter gets fewer threads",
+        "elasticity/waiting.py",
+        "elif share < WORKS:",
+        "elif share < 0:",
+        "unit/test_waiting.py",
+    ),
+    Mutation(
+        "waiting: as many threads as use a processor",
+        "elasticity/waiting.py",
+        "return math.ceil(took_ns / max(used_ns, 1))",
+        "return math.ceil(took_ns / max(took_ns, 1))",
+        "unit/test_waiting.py",
+    ),
+    Mutation(
+        "waiting: no more workers without the token than are of use",
+        "workers/tokens.py",
+        "if load(mem, o + BUSY) <= load(mem, o + FREELY):",
+        "if load(mem, o + FREELY) > 0:",
+        "unit/test_run_blocking.py",
+    ),
+    Mutation(
+        "threads: steps that ran alone leave before those in threads",
+        "workers/adaptive.py",
+        "self._leave(edge, chunk, entered)",
+        "self._left.append((edge, chunk))",
+        "unit/test_amount.py",
+    ),
+    Mutation(
+        "waiting: steps go back to one thread where threads were no faster",
+        "elasticity/trial.py",
+        "self._by_waiting = self.in_threads = self._is_better(self._cost(now_ns))",
+        "self._by_waiting = self.in_threads = True",
+        "unit/test_thread_trial.py",
+    ),
+    Mutation(
         "kafka: partitions are merged by what has come of each",
         "connectors/kafka/lanes.py",
         "cut = bisect.bisect_right if place <= last else bisect.bisect_left",

@@ -15,6 +15,7 @@ from thalweg.embedded import entry
 from thalweg.embedded.amount import SMALL, rows_at_most
 from thalweg.plan.plan import make_plan
 from thalweg.workers import adaptive
+from thalweg.workers.step_size import STEP_ROWS
 
 
 class Row(NamedTuple):
@@ -141,3 +142,13 @@ def test_who_asks_for_something_is_not_told_of_another_default(
     large(monkeypatch, is_warm=False)
     monkeypatch.setattr(adaptive, "warm_beside", lambda: pytest.fail("a process was started"))
     assert tw.run(flow(), {"rows": [Row(1)]}, **asked).rows("out") == [Row(1)]
+
+
+def test_order_where_threads_begin_within_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows without event time that come as one chunk of several steps: those that ran alone leave first."""
+    large(monkeypatch, is_warm=True)
+    count = 3 * STEP_ROWS + 100
+    given = pa.table({"n": list(range(count))})
+    result = tw.run(flow(), {"rows": given})
+    assert result.progress.threads == 2
+    assert result.sinks["out"].column("n").to_pylist() == list(range(count))

@@ -114,3 +114,27 @@ def test_a_trial_ends_when_it_has_had_its_rows_though_no_time_goes_by() -> None:
             now += FEW * 500.0
             trial.look(int(now))
     assert handed_over <= 0.08 * 10_000_000
+
+
+def test_functions_that_wait_go_to_threads_at_once_and_back_if_that_is_no_faster() -> None:
+    """Nothing is tried where steps were seen to wait; where only that is worth threads, others never go there."""
+    for faster, only in itertools.product((True, False), (True, False)):
+        trial = ThreadTrial(10_000)
+        trial.only_waiting = only
+        now, went = 1e9, []
+        for _ in range(60):
+            if trial.is_due(int(now)):
+                went.append(trial.look(int(now)))
+            alone = not trial.in_threads
+            took = 20e6 if alone or not faster else 2e6
+            now += took
+            trial.count(1, took_ns=int(took) * alone, waited_ns=int(0.95 * took) * alone)
+        assert went[0] and trial.phase is TrialPhase.RUNNING
+        assert all(went) if faster else False in went, "it stays only where it was faster"
+    never = ThreadTrial(10_000)
+    never.only_waiting = True
+    now = 1e9
+    for _ in range(60):
+        assert not never.is_due(int(now))
+        now += 20e6
+        never.count(1, took_ns=20_000_000, waited_ns=1_000_000)

@@ -19,7 +19,7 @@ from thalweg.flow.operators.nodes import Keyed
 from thalweg.plan.plan import Edge
 from thalweg.stats import OperatorProgress
 from thalweg.workers.engine import ParallelEngine
-from thalweg.workers.occupancy import times_slept
+from thalweg.workers.occupancy import RunDelay, times_slept
 from thalweg.workers.step_size import STEP_ROWS
 from thalweg.workers.threads import Workers
 from thalweg.workers.warm import is_warm, warm_beside
@@ -48,6 +48,7 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):
         self._trial.only_waiting = only_waiting
         #: rows of the next step that runs alone, where a row may take long
         self._rows_alone = 1
+        self._delay = RunDelay()
         #: whether there is what threads need
         self._is_set_up = False
         #: rows in and out by operator, of the steps that ran alone; all that had been counted when the last began
@@ -133,12 +134,13 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):
         self, given: Given, watermarks: Mapping[int, int], rows: int, how: Mapping[str, Any]
     ) -> Leaving:
         """Runs a step alone, and says how much of it functions waited."""
-        slept = times_slept()
+        slept, delayed = times_slept(), self._delay.ns()
         began, cpu = time.monotonic_ns(), time.process_time_ns()
         leaving = self._step_alone(given, watermarks, **how)
         took = time.monotonic_ns() - began
-        # What other threads of the process have used may be why this one did not go on.
-        waited = max(took - (time.process_time_ns() - cpu), 0)
+        # What other threads of the process have used may be why this one did not go on, and so may other programs.
+        kept = time.process_time_ns() - cpu + self._delay.ns() - delayed
+        waited = max(took - kept, 0)
         if slept >= 0 and times_slept() == slept:
             waited = 0
         self._trial.count(rows, took_ns=took, waited_ns=waited)

@@ -2,11 +2,13 @@
 
 Three clocks are read around each unit in Python: the wall's, the thread's CPU time, and the CPU time that all threads
 have spent under the interpreter's lock. What the last one has grown by, besides the thread's own, may have kept it from
-going on. A thread that never gave up its processor by itself has not waited at all.
+going on. So may other programs that had the processor, which the system tells. A thread that never gave up its
+processor by itself has not waited at all.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -34,6 +36,23 @@ def times_slept() -> int:
     return resource.getrusage(_THREAD).ru_nvcsw if _THREAD is not None else -1
 
 
+class RunDelay(threading.local):
+    """How long the calling thread could have run, but had no processor; always 0 where the system does not tell."""
+
+    def __init__(self) -> None:
+        try:
+            # The file of the thread that opens it, for as long as that lives.
+            self._file: Any = open("/proc/thread-self/schedstat", "rb", buffering=0)  # noqa: SIM115
+        except OSError:
+            self._file = None
+
+    def ns(self) -> int:
+        """All of it so far."""
+        if self._file is None:
+            return 0
+        return int(os.pread(self._file.fileno(), 128, 0).split()[1])
+
+
 class Occupancy:
     """Of all operators that Python runs in a memory.
 
@@ -57,6 +76,7 @@ class Occupancy:
         #: CPU time that was spent under the interpreter's lock; a lower bound
         self._locked_ns = 0
         self._fed = threading.local()
+        self._delay = RunDelay()
 
     def forget(self, places: range) -> None:
         """These operators are gone, or there are others in their places."""
@@ -80,11 +100,11 @@ class Occupancy:
 
     def timed(self, worker: int, place: int, run: Callable[..., Any], *given: Any) -> int:
         """Runs a unit; gives how long it took, ns, without the time that it waited for the interpreter."""
-        locked, slept = self._locked_ns, times_slept()
+        delayed, locked, slept = self._delay.ns(), self._locked_ns, times_slept()
         began, cpu = time.monotonic_ns(), time.thread_time_ns()
         run(*given)
         used, took = time.thread_time_ns() - cpu, time.monotonic_ns() - began
-        others = self._locked_ns - locked
+        others = self._locked_ns - locked + self._delay.ns() - delayed
         self._locked_ns += used
         self.cpu_ns[worker, place] += used
         waited = max(took - used - others, took - used - _INTERPRETER_NS, 0)
