@@ -417,14 +417,14 @@ MUTATIONS = [
         "scheduling/placement.py",
         "min(free, most, 1 if own <= one else math.ceil(threads * own / total - 1e-9))",
         "min(free, most, 1)",
-        "unit/test_placement.py",
+        "unit/test_scheduling_rounds.py",
     ),
     Mutation(
         "haren: the heaviest operator is placed first",
         "scheduling/placement.py",
         "key=weight.__getitem__, reverse=True",
         "key=weight.__getitem__",
-        "unit/test_placement.py",
+        "unit/test_scheduling_rounds.py",
     ),
     Mutation(
         "haren: the walk goes on to equals only",

@@ -692,6 +692,7 @@ NOT_CALLED: Final = {
     "tw.seconds", "tw.minutes",
     "tw.hours", "tw.days", "tw.duration", "tw.timestamp",  # compiled as they stand, or tested above
     "Stream.late", "Stream.rejected",  # no arguments
+    "Flow.tags",  # any keyword; see test_tags
     "testing.assert_same", "testing.assert_recut", "testing.random_cuts", "testing.depends_on_cuts",
     "testing.difference", "testing.counts_of_parts", "testing.row_difference", "testing.states_of",
     "testing.check_names", "testing.collect",  # call the others
