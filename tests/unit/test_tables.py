@@ -409,7 +409,9 @@ def test_interpreted_states_hold_anything() -> None:
     assert mixed.values(again.get(1)) == ([b"a"], None)
     assert mixed.values(again.get(2)) == ([], "n")
     assert again.get(3) is None
-    with pytest.raises(SchemaError, match=r"Mixed\.names: bytes inside of a compiled state's field"):
+    with pytest.raises(
+        SchemaError, match=r"Mixed\.names: bytes inside of a compiled state's field"
+    ):
         BucketTable(spec, mixed)
 
 
