@@ -368,7 +368,7 @@ def test_errors_name_the_key_when_a_timer_fails() -> None:
 @state
 class Other:
     timer: Timer
-    label: list[str] = []
+    label: list[bytes] = []
 
 
 @state

@@ -172,8 +172,8 @@ def _not_collected(item: Schema) -> str:
     if not fields:
         return ""
     return (
-        f"the window keeps rows of {item.name} with {', '.join(fields)}; machine code keeps rows of int, float, bool, str,"
-        " Timestamp and Category, each also | None (aggregates need no rows)"
+        f"the window keeps rows of {item.name} with {', '.join(fields)}; machine code keeps rows of int, float, bool,"
+        " str, Timestamp and Category, each also | None (aggregates need no rows)"
     )
 
 

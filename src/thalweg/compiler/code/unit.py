@@ -144,7 +144,8 @@ class ModuleParts:
         if kind.kind is Kind.LIST:
             assert kind.item is not None
             item = self.value_type(kind.item)
-            items, names = item.items if kind.form == "dict" else (item,), ()
+            items = item.items if kind.form == "dict" else (item,)
+            names: tuple[str, ...] = ()
             if kind.form == "dict" and items[0].tag == "text" and not items[0].optional:
                 # By the codes of the texts, which stand behind them.
                 items, names = (Type("category"), items[1]), ("texts",)

@@ -208,7 +208,8 @@ class DictCalls(ListFunctions):
     def _learned_dict(self, node: ast.expr, owner: Expr, key: Type, value: Type) -> Expr:
         made = self.learned(node, owner, key)
         assert isinstance(node, ast.Name)
-        items, names = (held_type(key), held_type(value)), ()
+        items = (held_type(key), held_type(value))
+        names: tuple[str, ...] = ()
         if key.is_text and not key.optional:
             items, names = (CATEGORY, items[1]), ("texts",)
         kind = Type("list", False, "dict", items, names, made.type.offsets)
