@@ -108,7 +108,7 @@ class Change:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class BadRow:
+class FaultyRow:
     """A row that was late, or rejected.
 
     Attributes:

@@ -21,7 +21,7 @@ from thalweg.snapshot import (
     StateSize,
     StreamEdge,
 )
-from thalweg.stats import BadRow, Change, Latency, OperatorProgress
+from thalweg.stats import Change, FaultyRow, Latency, OperatorProgress
 
 #: 2026-11-30 08:00 UTC.
 NOON_S = 1_796_025_600.0
@@ -191,9 +191,11 @@ def full(text: str = SCRIPT) -> Snapshot:
             for n in range(20)
         ),
         bad_rows=tuple(
-            BadRow(operator="clean" if n % 3 else "taxis", what="rejected" if n % 3 else "late", at_s=NOON_S - 10 + n,
-                   row=f"Trip({n}, {text!r})",
-                   reason="ValueError: no fare" if n % 3 else "at is less than the greatest that came before")
+            FaultyRow(
+                operator="clean" if n % 3 else "taxis", what="rejected" if n % 3 else "late",
+                at_s=NOON_S - 10 + n, row=f"Trip({n}, {text!r})",
+                reason="ValueError: no fare" if n % 3 else "at is less than the greatest that came before",
+            )
             for n in range(10)
         ),
         links={"jobs in Spark": "http://127.0.0.1:4040/jobs/", "wrong": "javascript:window.broken = 1"},

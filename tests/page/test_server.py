@@ -25,12 +25,13 @@ from thalweg.snapshot import Snapshot, bottleneck
 STATIC = Path(tw.__file__).parent / "page" / "static"
 
 
-def events(page: Page, most: int) -> list[tuple[str, Any]]:
-    """The first events of the stream."""
+def events(page: Page, most: int, into: list[Any] | None = None) -> list[tuple[str, Any]]:
+    """The first events of the stream, or all up to the last, also into a list while they come."""
     asked = urllib.request.Request(
         f"http://{page.address}/events", headers={"Authorization": f"Bearer {page.token}"}
     )
-    found, name = [], ""
+    found: list[Any] = [] if into is None else into
+    name = ""
     with urllib.request.urlopen(asked, timeout=30) as answer:
         for line in answer:
             if line.startswith(b"event: "):
@@ -102,10 +103,10 @@ def test_events_are_the_snapshots() -> None:
         assert flow["culprit"] == bottleneck(full()) == "fare"
         assert flow["watermarks"]["weather"] == f"{2**53 + 1:,}" and "actions" not in now
         found: list[Any] = []
-        viewer = threading.Thread(target=lambda: found.extend(events(page, 1_000)))
+        viewer = threading.Thread(target=events, args=(page, 1_000, found))
         viewer.start()
-        while page.viewers._value == 32:  # until it is there
-            pass
+        while len(found) < 2:  # until it has got something
+            viewer.join(0.01)
         page.close()
         viewer.join(30)
     assert found[-1][0] == "last" and found[-1][1]["flows"] == now["flows"]

@@ -230,6 +230,7 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
     "Flow.operator": operated,
     "Flow.feedback": lambda: (flow_of().feedback, {"name": "back", "record": Row}),
     "Flow.explain": lambda: (whole_flow().explain, {"compile": False}),
+    "Flow.draw": lambda: (whole_flow().draw, {}),
     "Stream.map": lambda: (rows_of().map, {"function": same, **FUNCTION}),
     "Stream.filter": lambda: (
         rows_of().filter, {"function": keep, "name": "op", "errors": "fail", "compile": "auto"},
@@ -358,7 +359,7 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
             "chunk_rows": 10,
         },
     ),
-    "tw.start": lambda: (tw.start, {**THREADS, "reserve": None, "metrics": 0}),
+    "tw.start": lambda: (tw.start, {**THREADS, "reserve": None, "metrics": 0, "page": 9465, "control": False}),
     "tw.files": lambda: (
         tw.files,
         {"path": __file__, "follow": False, "max_files_per_trigger": 3, **READ},
@@ -493,7 +494,7 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
             "flow": whole_flow(), "inputs": {"rows": tw.spark.files("in", format="csv")}, "sinks": {},
             "checkpoint": "c", "state": "s", "slots": 1, "threads": 1, "trigger": "1 s", "end": "keep", "drop": ["old"],
             "chunk_rows": 9, "scheduler": None,
-            "locality": "off", "metrics": 9464,
+            "locality": "off", "metrics": 9464, "page": 9465, "control": False,
         },
     ),
     "spark.lower": lambda: (
@@ -564,6 +565,7 @@ ACCEPTS: Final[Mapping[str, set[str]]] = {
     "options": {"None"},
     "reserve": {"None"},
     "metrics": {"0", "None"},
+    "page": {"0"},
     "slots": {"None"},
     "routing": {"None"},
     "chunk_rows": {"None"},

@@ -36,7 +36,7 @@ from thalweg.snapshot import (
     bottleneck,
 )
 from thalweg.snapshot.shown import cost_text, duration_text, plain_table, size_text, text_of
-from thalweg.stats import BadRow, Change, Latency, OperatorProgress
+from thalweg.stats import Change, FaultyRow, Latency, OperatorProgress
 
 
 class Row(NamedTuple):
@@ -308,7 +308,7 @@ def test_json_there_and_back() -> None:
         policy=PolicyRound(policy="P", rounds=1, assigned=(("a",), ())),
         keys=KeyTraffic(epoch=1, imbalance={"a": 1.5}, slot_rows={"a": (1, 2)}, table_gain=2.0),
         batches=(BatchParts(batch=0, rows=3, seconds=1.0),), links={"Spark": "http://a:4040"},
-        bad_rows=(BadRow(operator="r", what="late", reason="why", row="R(1)", at_s=1.0),),
+        bad_rows=(FaultyRow(operator="r", what="late", reason="why", row="R(1)", at_s=1.0),),
     )  # fmt: skip
     text = full.to_json()
     assert Snapshot.from_json(text) == full

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from thalweg.columns.chunks import Chunk
 from thalweg.flow.failures import shorten
-from thalweg.stats import BadRow
+from thalweg.stats import FaultyRow
 
 #: How many rows are kept.
 KEPT: Final = 10
@@ -58,13 +58,13 @@ class BadRows:
             while sum(len(one.rows) for one in self._noted) - len(self._noted[0].rows) >= KEPT:
                 self._noted.popleft()
 
-    def last(self) -> tuple[BadRow, ...]:
+    def last(self) -> tuple[FaultyRow, ...]:
         """The last rows, the newest last."""
         with self._lock:
             noted = list(self._noted)
         return newest(row for one in noted for row in _shown(one))
 
-    def take(self) -> tuple[BadRow, ...]:
+    def take(self) -> tuple[FaultyRow, ...]:
         """As :meth:`last`, and forgets them."""
         found = self.last()
         with self._lock:
@@ -72,19 +72,19 @@ class BadRows:
         return found
 
 
-def newest(rows: Iterable[BadRow]) -> tuple[BadRow, ...]:
+def newest(rows: Iterable[FaultyRow]) -> tuple[FaultyRow, ...]:
     """The last of all, the newest last; rows of one moment stay in their order."""
     return tuple(sorted(rows, key=lambda one: one.at_s)[-KEPT:])
 
 
-def _shown(one: _Noted) -> Iterator[BadRow]:
+def _shown(one: _Noted) -> Iterator[FaultyRow]:
     if isinstance(one.rows, Chunk):
         rows = one.rows.schema.shown(one.rows.rows())
         told = [(one.reason, repr(row)) for row in rows]
     else:
         told = list(one.rows)
     for reason, text in told:
-        yield BadRow(
+        yield FaultyRow(
             operator=one.operator, what=one.what, reason=shorten(reason, _LONGEST),
             row=shorten(text, _LONGEST), at_s=one.at_s,
         )  # fmt: skip

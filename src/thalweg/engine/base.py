@@ -44,7 +44,7 @@ from thalweg.flow.operators.nodes import (
 )
 from thalweg.flow.operators.rejected import REJECTED, Rejected
 from thalweg.plan.plan import LEVEL, OWN, Edge, Plan, Unit, branch, stream_schema
-from thalweg.stats import BadRow
+from thalweg.stats import FaultyRow
 from thalweg.times import BEFORE_ALL
 
 
@@ -247,7 +247,7 @@ class UnitsEngine(abc.ABC):
         """See :meth:`thalweg.engine.contract.Engine.totals`."""
         return {name: dict(its) for name, its in list(self.counts.items())}
 
-    def bad_rows(self) -> tuple[BadRow, ...]:
+    def bad_rows(self) -> tuple[FaultyRow, ...]:
         """See :meth:`thalweg.engine.contract.Engine.bad_rows`."""
         return self.setting.bad_rows.last()
 

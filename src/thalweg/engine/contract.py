@@ -18,7 +18,7 @@ from thalweg.engine.units import Counts, Given, Moment, Setting
 from thalweg.flow.operators.idle import IdleDecision
 from thalweg.flow.operators.nodes import Ref
 from thalweg.plan.plan import Edge, Plan
-from thalweg.stats import BadRow, OperatorProgress
+from thalweg.stats import FaultyRow, OperatorProgress
 
 #: Rows of a step, unless the host says otherwise.
 CHUNK_ROWS: Final = 65_536
@@ -154,7 +154,7 @@ class Engine(Protocol):
     def held_tables(self) -> Mapping[str, Sequence[Any]]:
         """By operator with state the tables that it has now. From any thread."""
 
-    def bad_rows(self) -> tuple[BadRow, ...]:
+    def bad_rows(self) -> tuple[FaultyRow, ...]:
         """The last rows that were late or rejected, the newest last; some, not all. From any thread."""
 
     def pressed(self) -> Sequence[str] | None:

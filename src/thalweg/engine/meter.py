@@ -25,7 +25,7 @@ from thalweg.flow.operators.nodes import Coroutine, Node, OrderBy, Sink, Source,
 from thalweg.plan.drawn import edges_of
 from thalweg.plan.plan import Plan
 from thalweg.snapshot import SinkProgress, Snapshot, SourceProgress, StateSize, StreamEdge
-from thalweg.stats import BadRow, Latency, OperatorProgress
+from thalweg.stats import FaultyRow, Latency, OperatorProgress
 from thalweg.times import BEFORE_ALL, NEVER
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class EngineReading:
     sources: tuple[SourceProgress, ...]
     sinks: tuple[SinkProgress, ...]
     state: tuple[StateSize, ...]
-    bad_rows: tuple[BadRow, ...]
+    bad_rows: tuple[FaultyRow, ...]
 
     def snapshot(self, **more: Any) -> Snapshot:
         """The snapshot with what the host knows."""

@@ -76,14 +76,14 @@ class _Server(http.server.ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], page: Page) -> None:
         self.page = page
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        super().__init__(address, _Handler)
+        super().__init__(address, _Requests)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A viewer that went away is no event; anything else is logged, not printed."""
         _LOG.debug("page: a request failed", exc_info=True)
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
+class _Requests(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = _QUIET_S
     server: _Server

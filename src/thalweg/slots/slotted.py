@@ -44,7 +44,7 @@ from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.runner import StageRunner
 from thalweg.slots.stage_slot import StageSlot
 from thalweg.slots.transport import Handle, Threads, Transport
-from thalweg.stats import BadRow, OperatorProgress
+from thalweg.stats import FaultyRow, OperatorProgress
 
 #: Steps on their way at once; the ingress waits when there are more.
 IN_FLIGHT: Final = 8
@@ -274,7 +274,7 @@ class SlottedEngine(SerialEngine):
                 found.setdefault(name, []).extend(tables)
         return found
 
-    def bad_rows(self) -> tuple[BadRow, ...]:
+    def bad_rows(self) -> tuple[FaultyRow, ...]:
         """The last of all slots."""
         places = (one.engine.bad_rows() for one in list(self.places.values()))
         return newest(itertools.chain(super().bad_rows(), *places))

@@ -15,7 +15,7 @@ import orjson
 
 from thalweg.brief import brief_repr
 from thalweg.errors import BuildError
-from thalweg.stats import BadRow, Change, Latency, OperatorProgress
+from thalweg.stats import Change, FaultyRow, Latency, OperatorProgress
 
 T = TypeVar("T")
 
@@ -249,7 +249,7 @@ class Snapshot:
     policy: PolicyRound | None = None
     keys: KeyTraffic | None = None
     batches: tuple[BatchParts, ...] = ()
-    bad_rows: tuple[BadRow, ...] = ()
+    bad_rows: tuple[FaultyRow, ...] = ()
     links: Mapping[str, str] = dataclasses.field(default_factory=dict)
     version: int = VERSION
     flow: str = ""
@@ -300,7 +300,7 @@ _ITEMS: Final[Mapping[str, type]] = {
     "state": StateSize,
     "changes": Change,
     "batches": BatchParts,
-    "bad_rows": BadRow,
+    "bad_rows": FaultyRow,
 }
 
 

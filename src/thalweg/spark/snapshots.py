@@ -22,7 +22,7 @@ from thalweg.snapshot import (
     StateSize,
 )
 from thalweg.spark.scheduler import Scheduler
-from thalweg.stats import BadRow, Change, Latency
+from thalweg.stats import Change, FaultyRow, Latency
 
 #: Batches whose parts a snapshot has.
 _BATCHES: Final = 20
@@ -92,7 +92,7 @@ def query_snapshot(
         policy=None if scheduler is None else _policy(scheduler, plan.flow),
         keys=_keys(last.get("locality", {})),
         batches=tuple(_parts(one) for one in recent[-_BATCHES:]),
-        bad_rows=newest(BadRow(**row) for said in recent for row in said.get("bad_rows", ())),
+        bad_rows=newest(FaultyRow(**row) for said in recent for row in said.get("bad_rows", ())),
         **more,
     )
 
