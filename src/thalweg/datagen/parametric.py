@@ -50,7 +50,7 @@ def turns_of_us() -> int:
     _cpu_ns(flow, few)
     least = min(_cpu_ns(flow, many) - _cpu_ns(flow, few) for _ in range(5))
     turns = _TURNS * (many.num_rows - few.num_rows)
-    return max(1, round(turns * 1_000 / max(least, 1)))
+    return max(1, round(int(turns) * 1_000 / max(least, 1)))
 
 
 def _cpu_ns(flow: Flow, rows: pa.Table) -> int:

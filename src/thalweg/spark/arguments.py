@@ -258,9 +258,10 @@ def sent_policy(policy: Any) -> bytes:
         return b""
     require_policy(policy)
     try:
-        return cloudpickle.dumps(policy)
+        sent: bytes = cloudpickle.dumps(policy)
     except Exception as error:
         raise BuildError(
             f"policy: {type(policy).__name__} cannot be sent to Spark's workers: {error}\n"
             "  expected: one that can be pickled: without locks, connections and open files"
         ) from error
+    return sent
