@@ -493,7 +493,7 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
         {
             "flow": whole_flow(), "inputs": {"rows": tw.spark.files("in", format="csv")}, "sinks": {},
             "checkpoint": "c", "state": "s", "slots": 1, "threads": 1, "trigger": "1 s", "end": "keep", "drop": ["old"],
-            "chunk_rows": 9, "scheduler": None,
+            "chunk_rows": 9, "scheduler": None, "policy": None,
             "locality": "off", "metrics": 9464, "page": 9465, "control": False,
         },
     ),
