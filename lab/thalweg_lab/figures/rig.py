@@ -31,13 +31,13 @@ _BATCHES: Final = 20
 
 
 @tw.state
-class Count:
+class SinkCount:
     """The local state of the paper's sink operator: how many tuples it has seen."""
 
     tuples: int = 0
 
 
-def count(seen: Count, row: parametric.Tuple) -> parametric.Tuple | None:
+def count(seen: SinkCount, row: parametric.Tuple) -> parametric.Tuple | None:
     """The last operator: counts, and lets one of many through, so that the sink's own cost is none to speak of."""
     seen.tuples += 1
     if seen.tuples % COUNTED == 0:
@@ -138,7 +138,7 @@ class Finite:
         return mean, max((one.p99 for one in found), default=0.0)
 
 
-class _Fed:
+class _TimedTable:
     """Batches of a table, with the time at which the engine asked for each."""
 
     def __init__(self, table: pa.Table, rows: int) -> None:
@@ -157,7 +157,7 @@ def finite(
     flow: tw.Flow, source: str, table: pa.Table, *, chunk_rows: int | None, options: tw.Options
 ) -> Finite:
     """Runs a flow once over a table, fed batch by batch, and takes the time from its first fifth on."""
-    fed = _Fed(table, max(table.num_rows // _BATCHES, chunk_rows or 1))
+    fed = _TimedTable(table, max(table.num_rows // _BATCHES, chunk_rows or 1))
     result = tw.run(flow, {source: tw.from_iterable(fed)}, chunk_rows=chunk_rows, options=options)
     wall, cpu = time.perf_counter(), time.process_time()
     began, cpu_began, before = fed.asked[len(fed.asked) // 5]

@@ -14,6 +14,7 @@ from thalweg.brief import brief_repr, counted
 from thalweg.elasticity import Controller, Limits, OperatorSample, Sample, Suggestion
 from thalweg.errors import BuildError
 from thalweg.simulate.graph import Graph, Operator
+from thalweg.simulate.large import LargeSimulation
 from thalweg.simulate.result import Counters
 from thalweg.simulate.simulation import Simulation
 from thalweg.stats import Change
@@ -69,7 +70,7 @@ class ElasticHost:
 
     def __init__(
         self,
-        simulation: Simulation,
+        simulation: Simulation | LargeSimulation,
         controller: Controller,
         *,
         limits: Limits,

@@ -29,7 +29,8 @@ def case(machine: str, name: str, effort: Effort, say: Progress) -> Mapping[str,
     if effort == "full":
         wanted = next(one for one in simulated.cases() if one.name == name)
         return simulated.measured(wanted, machine, say)
-    return simulated.kept()[machine][name]
+    kept: Mapping[str, Any] = simulated.kept()[machine][name]
+    return kept
 
 
 def still_so(shape: str, flops: int, threads: int, say: Progress) -> ShapeCheck:
