@@ -50,18 +50,35 @@ class QueryStep(NamedTuple):
 #: totals three tuples of ten go on.
 QUERIES: Final[Mapping[str, tuple[QueryStep, ...]]] = {
     "q01": (
-        QueryStep("stateless", 1.0, 0.21), QueryStep("keyed", 12.0, 0.97), QueryStep("keyed", 13.0, 0.3), QueryStep("stateful", 5.0, 1.0),
-    ),
-    "q02": (
-        QueryStep("stateless", 3.0, 0.77), QueryStep("keyed", 8.5, 0.6), QueryStep("stateless", 12.0, 2.0), QueryStep("keyed", 9.0, 0.3),
+        QueryStep("stateless", 1.0, 0.21),
+        QueryStep("keyed", 12.0, 0.97),
+        QueryStep("keyed", 13.0, 0.3),
         QueryStep("stateful", 5.0, 1.0),
     ),
-    "q03": (QueryStep("stateless", 3.0, 0.9), QueryStep("keyed", 9.0, 0.5), QueryStep("keyed", 9.0, 0.3)),
-    "q04": (
-        QueryStep("stateless", 3.0, 1.0), QueryStep("keyed", 9.0, 0.11), QueryStep("stateless", 3.0, 0.22), QueryStep("stateful", 5.0, 1.0),
+    "q02": (
+        QueryStep("stateless", 3.0, 0.77),
+        QueryStep("keyed", 8.5, 0.6),
+        QueryStep("stateless", 12.0, 2.0),
+        QueryStep("keyed", 9.0, 0.3),
+        QueryStep("stateful", 5.0, 1.0),
     ),
-    "q15": (QueryStep("stateless", 3.0, 0.8), QueryStep("stateless", 6.0, 1.0), QueryStep("keyed", 6.0, 0.3)),
-}  # fmt: skip
+    "q03": (
+        QueryStep("stateless", 3.0, 0.9),
+        QueryStep("keyed", 9.0, 0.5),
+        QueryStep("keyed", 9.0, 0.3),
+    ),
+    "q04": (
+        QueryStep("stateless", 3.0, 1.0),
+        QueryStep("keyed", 9.0, 0.11),
+        QueryStep("stateless", 3.0, 0.22),
+        QueryStep("stateful", 5.0, 1.0),
+    ),
+    "q15": (
+        QueryStep("stateless", 3.0, 0.8),
+        QueryStep("stateless", 6.0, 1.0),
+        QueryStep("keyed", 6.0, 0.3),
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
