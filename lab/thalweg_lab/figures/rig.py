@@ -1,7 +1,7 @@
 """Runs of a flow through :func:`thalweg.run`, measured where rows leave it, once it is warm.
 
-Other programs may want the processors, too. So a rate by the clock is the best of some windows, and beside it stands
-what a row took of the processors, which they hardly change.
+Other programs may want the processors, too. So beside a rate by the clock stands what a row took of the processors,
+which they change less.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ T = TypeVar("T")
 COUNTED: Final = 64
 #: Rows of the table of which an endless input is made; a whole number of steps.
 _PIECE_ROWS: Final = 16_384
-#: Windows of a run; the rate is that of the best.
-_WINDOWS: Final = 5
+#: Counts that a measurement needs at least.
+_LEAST_COUNTS: Final = 6
 #: Batches in which a table is fed.
 _BATCHES: Final = 20
 
@@ -104,7 +104,7 @@ def drive(
     steady = noted[max(warm - 1, 0) : end]
     # On a machine that others hold, what was on its way at the end counts, too, with the time that it took.
     return _driven(
-        steady if len(steady) > _WINDOWS else noted[max(min(warm, len(noted) - 2), 1) - 1 :]
+        steady if len(steady) >= _LEAST_COUNTS else noted[max(min(warm, len(noted) - 2), 1) - 1 :]
     )
 
 
@@ -114,13 +114,8 @@ def _driven(noted: np.ndarray) -> Driven:
         raise RuntimeError(
             "nothing left the flow in the time that was measured: measure for longer"
         )
-    rates = []
-    for window in np.array_split(np.arange(len(noted)), min(_WINDOWS, len(noted) - 1)):
-        first, last = noted[max(int(window[0]) - 1, 0)], noted[int(window[-1])]
-        if last[0] > first[0]:
-            rates.append((last[2] - first[2]) / (last[0] - first[0]) * 1e9)
     whole = noted[-1] - noted[0]
-    return Driven(float(max(rates)), float(whole[1] / whole[2]) * 1e-3)
+    return Driven(float(whole[2] / whole[0]) * 1e9, float(whole[1] / whole[2]) * 1e-3)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
