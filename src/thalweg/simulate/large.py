@@ -148,12 +148,12 @@ def _state(
     grain: int,
     visit_ns: float,
     most: int,
-) -> at.State:
+) -> at.LargeState:
     count = len(graph.operators)
     ops, edges, sources = _operators(graph, grain)
     runners = max(most, count)
     rng = np.random.default_rng(0)
-    return at.State(
+    return at.LargeState(
         ops=ops,
         costs=np.array([one.cost_ns for one in graph.operators], np.float64),
         edges=edges,

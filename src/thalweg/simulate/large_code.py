@@ -88,7 +88,7 @@ _LEAST_MOOD: Final = 0.5
 _FAR: Final = 1 << 62
 
 
-class State(NamedTuple):
+class LargeState(NamedTuple):
     """A run: the words of what takes part in it.
 
     Attributes:
@@ -122,7 +122,7 @@ class State(NamedTuple):
 
 
 @njit
-def _slowdown(s: State, threads: int, now: float) -> float:
+def _slowdown(s: LargeState, threads: int, now: float) -> float:
     if threads <= 1:
         return 1.0
     cores, processors = s.machine[CORES], s.machine[PROCESSORS]
@@ -141,7 +141,9 @@ def _slowdown(s: State, threads: int, now: float) -> float:
 
 
 @njit
-def _use(s: State, line: int, now: float, who: int, uses: float, takes: int, most: int) -> float:
+def _use(
+    s: LargeState, line: int, now: float, who: int, uses: float, takes: int, most: int
+) -> float:
     """How long a thread is held up by so many operations on a queue."""
     size = s.rings.shape[1]
     first, count = s.lines[line, RING_FIRST], s.lines[line, RING_COUNT]
@@ -169,13 +171,13 @@ def _use(s: State, line: int, now: float, who: int, uses: float, takes: int, mos
 
 
 @njit
-def _is_full(s: State, op: int) -> bool:
+def _is_full(s: LargeState, op: int) -> bool:
     given: bool = s.ops[op, WAITING] >= s.ops[op, CAPACITY]
     return given
 
 
 @njit
-def _has_room(s: State, op: int) -> bool:
+def _has_room(s: LargeState, op: int) -> bool:
     """Whether whoever gets the next tuple has room; what is in work elsewhere may go over it."""
     begin, end = s.ops[op, READERS], s.ops[op, READERS_END]
     if s.ops[op, DEALS]:
@@ -189,7 +191,7 @@ def _has_room(s: State, op: int) -> bool:
 
 
 @njit
-def _look(s: State, op: int) -> None:
+def _look(s: LargeState, op: int) -> None:
     """Whether an operator can run now."""
     can = 0
     if s.ops[op, BUSY] == 0 and s.ops[op, WAITING] > 0 and _has_room(s, op):
@@ -199,13 +201,13 @@ def _look(s: State, op: int) -> None:
 
 
 @njit
-def _look_at_writers(s: State, op: int) -> None:
+def _look_at_writers(s: LargeState, op: int) -> None:
     for e in range(s.ops[op, WRITERS], s.ops[op, WRITERS_END]):
         _look(s, s.sources[e])
 
 
 @njit
-def _take(s: State, op: int) -> int:
+def _take(s: LargeState, op: int) -> int:
     """One tuple of an operator is begun; gives the reader that it is dealt to, or -1: all."""
     if s.ops[op, ENDLESS] == 0:
         s.ops[op, WAITING] -= 1
@@ -221,7 +223,7 @@ def _take(s: State, op: int) -> int:
 
 
 @njit
-def _come(s: State, op: int) -> None:
+def _come(s: LargeState, op: int) -> None:
     """A tuple has come."""
     s.ops[op, WAITING] += 1
     _look(s, op)
@@ -230,7 +232,7 @@ def _come(s: State, op: int) -> None:
 
 
 @njit
-def _finish(s: State, op: int, to: int) -> None:
+def _finish(s: LargeState, op: int, to: int) -> None:
     """The tuple in work is done: its readers have it."""
     s.ops[op, DONE] += 1
     begin, end = s.ops[op, READERS], s.ops[op, READERS_END]
@@ -244,7 +246,7 @@ def _finish(s: State, op: int, to: int) -> None:
 
 
 @njit
-def _push(s: State, who: int, at: float) -> None:
+def _push(s: LargeState, who: int, at: float) -> None:
     s.times[who] = at
     i = s.run[HEAP]
     s.run[HEAP] += 1
@@ -258,7 +260,7 @@ def _push(s: State, who: int, at: float) -> None:
 
 
 @njit
-def _pop(s: State) -> int:
+def _pop(s: LargeState) -> int:
     first = s.heap[0]
     s.run[HEAP] -= 1
     size = s.run[HEAP]
@@ -279,7 +281,7 @@ def _pop(s: State) -> int:
 
 @njit
 def _held_up(
-    s: State, now: float, who: int, op: int, to: int, slow: float, meets_others: int, most: int
+    s: LargeState, now: float, who: int, op: int, to: int, slow: float, meets_others: int, most: int
 ) -> float:
     """As ``share_queues``."""
     tuples = s.machine[GRAIN] * slow
@@ -300,7 +302,7 @@ def _held_up(
 
 
 @njit
-def _begin(s: State, w: int) -> bool:
+def _begin(s: LargeState, w: int) -> bool:
     """The next tuple of the operator that a worker is in, if there is any and room for what comes of it."""
     op, now = s.workers[w, WHERE], s.clock[NOW]
     if s.ops[op, WAITING] <= 0 or not _has_room(s, op):
@@ -320,7 +322,7 @@ def _begin(s: State, w: int) -> bool:
 
 
 @njit
-def _decide_soon(s: State, w: int) -> None:
+def _decide_soon(s: LargeState, w: int) -> None:
     """Puts the operator back into the list, and takes another one from it."""
     now, cost = s.clock[NOW], s.machine[VISIT_NS]
     slow, free_list = _slowdown(s, s.run[N_WORKING], now), s.lines.shape[0] - 1
@@ -332,7 +334,7 @@ def _decide_soon(s: State, w: int) -> None:
 
 
 @njit
-def _enter(s: State, w: int, op: int) -> None:
+def _enter(s: LargeState, w: int, op: int) -> None:
     s.ops[op, BUSY] = 1
     s.run[RUNS] += 1
     s.ops[op, RAN] = s.run[RUNS]
@@ -341,7 +343,7 @@ def _enter(s: State, w: int, op: int) -> None:
 
 
 @njit
-def _full_reader(s: State, op: int) -> int:
+def _full_reader(s: LargeState, op: int) -> int:
     """A reader without room that can run, of an operator that has input."""
     if s.ops[op, WAITING] <= 0:
         return -1
@@ -354,7 +356,7 @@ def _full_reader(s: State, op: int) -> int:
 
 
 @njit
-def _leave(s: State, w: int) -> int:
+def _leave(s: LargeState, w: int) -> int:
     """A worker leaves; the reader that it should help, or -1."""
     op = s.workers[w, WHERE]
     s.ops[op, BUSY] = 0
@@ -366,7 +368,7 @@ def _leave(s: State, w: int) -> int:
 
 
 @njit
-def _pick(s: State) -> int:
+def _pick(s: LargeState) -> int:
     """The operator that can run and has not for longest."""
     found, oldest = -1, _FAR
     for op in range(len(s.ops)):
@@ -376,7 +378,7 @@ def _pick(s: State) -> int:
 
 
 @njit
-def _wake(s: State) -> None:
+def _wake(s: LargeState) -> None:
     """Sleeping workers look, as many as there are operators that nobody is about to take."""
     if s.run[N_DECIDING] >= s.run[N_READY]:
         return
@@ -388,7 +390,7 @@ def _wake(s: State) -> None:
 
 
 @njit
-def run_workers(s: State, until: float, most_events: int) -> bool:
+def run_workers(s: LargeState, until: float, most_events: int) -> bool:
     """Goes on up to a time, or for so many events; whether the time was reached."""
     last = s.run[EVENTS] + most_events
     for w in range(s.run[LEVEL]):
@@ -446,7 +448,7 @@ def run_workers(s: State, until: float, most_events: int) -> bool:
 
 
 @njit
-def _shares(s: State, working: int, now: float) -> float:
+def _shares(s: LargeState, working: int, now: float) -> float:
     """Of a core, what each thread with work gets done."""
     level = int(s.machine[PROCESSORS])
     slow = _slowdown(s, min(working, level), now)
@@ -458,7 +460,7 @@ def _shares(s: State, working: int, now: float) -> float:
 
 
 @njit
-def _next_of(s: State, op: int, switch: float) -> None:
+def _next_of(s: LargeState, op: int, switch: float) -> None:
     """An operator's thread begins its next tuple, or sleeps."""
     if s.ops[op, WAITING] <= 0 or not _has_room(s, op):
         s.ops[op, BUSY] = 0
@@ -475,7 +477,7 @@ def _next_of(s: State, op: int, switch: float) -> None:
 
 
 @njit
-def run_dedicated(s: State, until: float, most_events: int) -> bool:
+def run_dedicated(s: LargeState, until: float, most_events: int) -> bool:
     """As :func:`run_workers`; the times of the heap are of service, which all threads with work get alike."""
     last = s.run[EVENTS] + most_events
     while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final, Literal
 
+from thalweg.brief import brief_repr
 from thalweg.checks import require_count, require_seconds
 from thalweg.elasticity.controller import Controller
 from thalweg.errors import BuildError
@@ -23,6 +24,7 @@ _CHOICES: Final = {
 }
 
 
+@brief_repr
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
     """Settings of a run; none of them changes the output.

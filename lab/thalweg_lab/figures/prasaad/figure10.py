@@ -20,6 +20,8 @@ from thalweg_lab.figures.prasaad import real, simulated
 _COSTS_US: Final = (10.0, 100.0, 1_000.0, 10_000.0)
 _QUEUES: Final = ("hybrid", "partitioned")
 _THREADS: Final = 16
+#: How much the costs of tuples differ: the paper's are of one matrix operation.
+_SPREAD: Final = 0.05
 _ROWS: Final = {"quick": 1_200, "full": 6_000}
 #: CPU time of a real run, s.
 _BUDGET_S: Final = {"quick": 0.25, "full": 4.0}
@@ -33,7 +35,9 @@ def measure(effort: Effort, progress: Progress) -> FigureResult:
         parts = simulated.RANGES if queue == "hybrid" else _THREADS
         for cost in _COSTS_US:
             progress(f"simulated, {queue}, {cost:g} µs")
-            graph = simulated.alone("keyed", cost, queue=queue, buckets=parts)
+            graph = simulated.alone(
+                "keyed", cost, queue=queue, buckets=parts, draw_cost="uniform", cost_spread=_SPREAD
+            )
             run = simulated.run(graph, CurrentThroughput(), _THREADS, _ROWS[effort])
             found[queue, cost] = 1e6 * run.result.operator("work").latency_s
     here, cpu = _real(effort, progress)
@@ -71,8 +75,8 @@ def _checks(found: Held) -> tuple[ShapeCheck, ...]:
     close = {cost: found["hybrid", cost] / cost for cost in _COSTS_US[1:]}
     return (
         ShapeCheck(
-            "simulated: partitioned holds tuples at least twice as long as hybrid, at each cost",
-            min(ratios.values()) >= 2,
+            "simulated: partitioned holds tuples longer than hybrid at each cost, and twice as long from 100 µs on",
+            min(ratios.values()) > 1.1 and min(ratios[cost] for cost in _COSTS_US[1:]) >= 2,
             ", ".join(f"{ratio:.1f} x ({cost:g} µs)" for cost, ratio in ratios.items()),
         ),
         ShapeCheck(

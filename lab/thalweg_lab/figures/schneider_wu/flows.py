@@ -8,7 +8,7 @@ from typing import Final
 import thalweg as tw
 from thalweg.datagen import parametric
 from thalweg_lab.figures.contract import Effort, Progress, ShapeCheck
-from thalweg_lab.figures.rig import Count, Driven, count, drive, in_turn, median
+from thalweg_lab.figures.rig import Driven, SinkCount, count, drive, in_turn, median
 
 #: A floating point operation of the paper is a nanosecond here, µs.
 FLOP_US: Final = 0.001
@@ -28,7 +28,7 @@ def pipeline(operators: int, us: float) -> tw.Flow:
     work = parametric.stateless(us)
     for i in range(operators):
         stream = stream.map(work, name=f"work{i}", errors="reject" if i % 2 else "fail")
-    stream.process(count, state=Count, name="snk").sink("out")
+    stream.process(count, state=SinkCount, name="snk").sink("out")
     return flow
 
 
@@ -51,7 +51,7 @@ def dealt(width: int, depth: int, us: float) -> tw.Flow:
             stream = stream.map(work, name=f"work{lane}_{i}", errors="reject" if i % 2 else "fail")
         ends.append(stream)
     met = ends[0].union(*ends[1:], name="meet") if width > 1 else ends[0]
-    met.process(count, state=Count, name="snk").sink("out")
+    met.process(count, state=SinkCount, name="snk").sink("out")
     return flow
 
 
