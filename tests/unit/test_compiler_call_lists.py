@@ -93,6 +93,50 @@ def filled(state: Filled, row: Row) -> Out:
     return Out(sum(state.xs) + sum(state.by.values()), sum(state.tail), state.name)
 
 
+class Held(NamedTuple):
+    text: str
+    note: str | None
+    number: int
+
+
+class Lists(NamedTuple):
+    texts: list[str]
+    numbers: list[int] | None
+    held: list[Held]
+
+
+@tw.state
+class Holding:
+    texts: list[str] = []
+    held: list[Held] = []
+
+
+def listed(state: Holding, row: Row) -> Lists | None:
+    state.texts.append(row.text)
+    state.held.append(Held(row.text, None if row.x < 2.0 else "é", row.key))
+    if len(state.held) > 3:
+        state.held.pop(0)
+    if row.key == 4:
+        return Lists([], None, state.held)
+    if row.x > 6.0:
+        raise ValueError("no")
+    # From 2 on machine code leaves it to Python.
+    return Lists(state.texts[-2:], [row.key, (2**62 * row.key) // 4], state.held)
+
+
+class Parts(NamedTuple):
+    key: int
+    parts: list[str]
+
+
+def parts(row: Row) -> Parts:
+    return Parts(row.key, [one + "." for one in row.text.split(",")])
+
+
+def joined_parts(made: Parts) -> Out:
+    return Out(made.key, 0.0, "fix")
+
+
 def rows() -> list[Row]:
     texts = ("", "a,b", "aa,é,aaa", ",", "z,,y")
     return [Row(n % 6, n % 29 * 0.25, texts[n % 5]) for n in range(200)]
@@ -120,6 +164,20 @@ def test_lists_of_a_call_give_what_python_gives() -> None:
         wanted = run_reference(flow, {"rows": rows()}).sinks["out"]
         assert wanted
         for size in (1, 7, 200):
+            assert tw.testing.run(flow, {"rows": rows()}, chunk_rows=size).rows("out") == wanted
+
+
+def test_lists_become_fields_of_outputs() -> None:
+    """Those of the state and those that a call makes, of texts and records, None, also where Python makes the call."""
+    for build in (
+        lambda s: s.key_by("key").process(listed, state=Holding, errors="reject"),
+        lambda s: s.map(parts),
+        lambda s: s.map(parts).map(joined_parts),
+    ):
+        flow = flow_of(build)
+        wanted = run_reference(flow, {"rows": rows()}).sinks["out"]
+        assert wanted
+        for size in (7, 200):
             assert tw.testing.run(flow, {"rows": rows()}, chunk_rows=size).rows("out") == wanted
 
 
