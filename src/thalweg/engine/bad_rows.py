@@ -39,8 +39,8 @@ class BadRows:
         self._lock = threading.Lock()
 
     def reject(self, operator: str, rows: Sequence[tuple[str, str]]) -> None:
-        """Rows as (reason, text) were rejected, the newest last."""
-        self._add(_Noted(operator, "rejected", rows[-KEPT:], "", time.time()))
+        """The last that were rejected, as (reason, text), the newest last."""
+        self._add(_Noted(operator, "rejected", rows, "", time.time()))
 
     def late(self, operator: str, rows: Chunk, field: str, lateness: int) -> None:
         """Rows came late by the time in a field."""

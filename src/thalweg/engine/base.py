@@ -9,6 +9,7 @@ from typing import Any
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.ordering import empty_order, serials
 from thalweg.engine.asynchronous.unit import ROWS_A_CALL, AsyncUnit
+from thalweg.engine.bad_rows import KEPT
 from thalweg.engine.build import Builder, Prepared
 from thalweg.engine.built_in import BuiltInUnit
 from thalweg.engine.contract import CHUNK_ROWS, Leaving
@@ -146,8 +147,9 @@ class UnitsEngine(abc.ABC):
         given: Given = {}
         self.setting.count(node.name, **{"in": len(chunk) + len(rejected)})
         if rejected:
-            told = [(reason, text) for reason, _, text in rejected]
-            self.setting.count_rejected(node.name, told)
+            self.setting.count(node.name, rejected=len(rejected))
+            last = [(reason, text) for reason, _, text in rejected[-KEPT:]]
+            self.setting.bad_rows.reject(node.name, last)
             given[Ref(node.index, "rejected")] = self._rejected(node, gate.arrived, rejected)
         if not node.sorts:
             order = {"_seq": serials(node.index, gate.arrived, len(chunk))}

@@ -286,7 +286,7 @@ class KeyedUnit:
         if not bad:
             return
         node, spec = self.node, self._keys.spec
-        self._setting.count_rejected(node.name, [(one.reason, one.value) for one in bad])
+        self._setting.count_rejected(node.name, bad)
         rows = [Rejected(one.operator, one.reason, "", one.value) for one in bad]
         made = contracts.KeyedResult(
             Chunk.from_rows(REJECTED, rows).columns,

@@ -19,7 +19,7 @@ from thalweg.columns import contracts
 from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.columns.contracts import StatelessOperator
 from thalweg.columns.ordering import merge, row_order, with_columns
-from thalweg.engine.bad_rows import BadRows
+from thalweg.engine.bad_rows import KEPT, BadRows
 from thalweg.engine.ingress import Gate, event_columns
 from thalweg.errors import DataError
 from thalweg.flow.failures import operator_error, reason_of, shorten
@@ -84,10 +84,10 @@ class Setting:
             for what, number in numbers.items():
                 mine[what] = mine.get(what, 0) + number
 
-    def count_rejected(self, name: str, rows: Sequence[tuple[str, str]]) -> None:
-        """Counts rows, as (reason, text), that a node rejected."""
-        self.count(name, rejected=len(rows))
-        self.bad_rows.reject(name, rows)
+    def count_rejected(self, name: str, bad: Sequence[contracts.RejectedRow]) -> None:
+        """Counts rows that a node rejected, and keeps the last for who looks."""
+        self.count(name, rejected=len(bad))
+        self.bad_rows.reject(name, [(one.reason, one.value) for one in bad[-KEPT:]])
 
     def give_rejected(
         self, node: Node, chunk: Chunk, bad: Sequence[contracts.RejectedRow], given: Given
@@ -95,7 +95,7 @@ class Setting:
         """Puts rejected rows on the node's rejected stream, with the order of their input rows."""
         if not bad:
             return
-        self.count_rejected(node.name, [(one.reason, one.value) for one in bad])
+        self.count_rejected(node.name, bad)
         rows = [Rejected(one.operator, one.reason, "", one.value) for one in bad]
         made = Chunk.from_rows(REJECTED, rows)
         columns = self.columns(Ref(node.index, "rejected"))
