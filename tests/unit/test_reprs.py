@@ -164,6 +164,7 @@ def started() -> Any:
 
 #: By class, objects that are no records, made as users make them, and what their text says.
 OBJECTS: Final[Mapping[str, tuple[Callable[[], Any], str]]] = {
+    "Tradeoff": (lambda: tw.locality.Tradeoff(1.03, 0.5, 1.02, 10), "alpha=1.03"),
     "Flow": (flow_of, "'words', 2 operators"),
     "Stream": (lambda: flow_of().source("more", Row), "Stream of Row"),
     "KeyedStream": (lambda: flow_of().source("more", Row).key_by("key"), "by key of <Stream"),

@@ -26,7 +26,7 @@ class _OpenCall:
     told: float | None = None
 
 
-class OpenCalls:
+class CallsUnderway:
     """All open calls of the process; one thread looks at them, which sleeps while there are none."""
 
     def __init__(self) -> None:
@@ -77,4 +77,4 @@ def _is_due(call: _OpenCall, now: float) -> bool:
 
 
 #: Those of this process.
-OPEN_CALLS: Final = OpenCalls()
+OPEN_CALLS: Final = CallsUnderway()

@@ -22,7 +22,7 @@ PACE: Final = 1e9 / virtual.READ_NS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Adapted:
+class AdaptedRun:
     """A chain at rest: tuples a second with one thread, and elastically; threads, and replicas of each operator."""
 
     alone: float
@@ -37,13 +37,13 @@ def host_of(busy: int, cost_us: float, effort: Effort) -> ElasticHost:
     return virtual.chain_elastic(busy, cost_us, PERIODS[effort])
 
 
-def adapted(busy: int, cost_us: float, effort: Effort) -> Adapted:
+def adapted(busy: int, cost_us: float, effort: Effort) -> AdaptedRun:
     """In virtual time."""
     host = host_of(busy, cost_us, effort)
     last = host.periods[-1].sample
     replicas = tuple(one.replicas for one in last.operators if one.name.startswith("busy"))
     alone = virtual.chain_static(busy, cost_us, 1, 1)
-    return Adapted(alone, host.rows_per_s(LAST), last.threads, replicas)
+    return AdaptedRun(alone, host.rows_per_s(LAST), last.threads, replicas)
 
 
 def trace(busy: int, cost_us: float, effort: Effort) -> Panel:
@@ -59,7 +59,7 @@ def trace(busy: int, cost_us: float, effort: Effort) -> Panel:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Waiting:
+class RealWaits:
     """A chain that waits, on real threads: tuples a second of each way, and the elastic run."""
 
     alone: float
@@ -71,8 +71,8 @@ class Waiting:
         return self.elastic.rows_per_s / max(self.alone, 1e-9)
 
 
-def waiting(busy: int, cost_us: float, effort: Effort, progress: Progress) -> Waiting:
+def waiting(busy: int, cost_us: float, effort: Effort, progress: Progress) -> RealWaits:
     """On real threads, each wait a hundred times the paper's cost."""
     progress(f"{busy} operators that wait for {cost_us * waits.SCALE / 1_000:.0f} ms, real threads")
     alone = waits.alone(busy, cost_us, _ALONE_S)
-    return Waiting(alone.rows_per_s, waits.elastic(busy, cost_us, _REAL_S[effort]))
+    return RealWaits(alone.rows_per_s, waits.elastic(busy, cost_us, _REAL_S[effort]))

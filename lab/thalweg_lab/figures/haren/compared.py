@@ -17,8 +17,8 @@ from thalweg.scheduling import (
     RoundPolicy,
 )
 from thalweg_lab.figures.contract import Effort, Line, Panel, ShapeCheck
-from thalweg_lab.figures.haren.queries import Query
-from thalweg_lab.figures.haren.runs import WARM_UP_S, Floats, Ran, Way, capacity, members
+from thalweg_lab.figures.haren.queries import ChainQuery
+from thalweg_lab.figures.haren.runs import WARM_UP_S, Floats, RanFlows, Way, capacity, members
 
 #: Workers of real runs.
 THREADS: Final = 2
@@ -55,9 +55,10 @@ def cores() -> float:
     return capacity(threads=THREADS)
 
 
-def base_ns(queries: Sequence[Query], load: float, of_cores: float) -> float:
+def base_ns(queries: Sequence[ChainQuery], load: float, of_cores: float) -> float:
     """The paper's B, so that all queries together are so much of what the cores can do, CPU ns."""
-    return load * of_cores * 1e9 / sum(one.load for one in queries)
+    total: float = sum(one.load for one in queries)
+    return load * of_cores * 1e9 / total
 
 
 def check(says: str, ours: float, than: float, *, at_most: float = 1.0) -> ShapeCheck:
@@ -75,7 +76,7 @@ def two_ways() -> dict[str, Way]:
 CLASSES: Final[Mapping[str, int]] = {"HIGH": 0, "LOW": 1}
 
 
-def class_measures(found: Mapping[tuple[str, str], Ran]) -> dict[str, float]:
+def class_measures(found: Mapping[tuple[str, str], RanFlows]) -> dict[str, float]:
     """By way, ends and class: what left, and how late."""
     numbers = {}
     for (way, ends), ran in found.items():
@@ -90,7 +91,9 @@ def class_measures(found: Mapping[tuple[str, str], Ran]) -> dict[str, float]:
     return numbers
 
 
-def over_time(found: Mapping[tuple[str, str], Ran], ends: str, seconds: float) -> tuple[Panel, ...]:
+def over_time(
+    found: Mapping[tuple[str, str], RanFlows], ends: str, seconds: float
+) -> tuple[Panel, ...]:
     """A panel a class and measure, over the time at which tuples left, as in the paper's figures."""
     step_s = max(seconds / 20, 0.25)
     edges = np.arange(WARM_UP_S, WARM_UP_S + seconds + step_s / 2, step_s)
@@ -107,7 +110,7 @@ def over_time(found: Mapping[tuple[str, str], Ran], ends: str, seconds: float) -
     return tuple(panels)
 
 
-def _series(ran: Ran, mine: Sequence[int], edges: Floats, what: str) -> tuple[float, ...]:
+def _series(ran: RanFlows, mine: Sequence[int], edges: Floats, what: str) -> tuple[float, ...]:
     left = np.concatenate([ran.left_s[q] for q in mine])
     late = ran.latencies_ms(mine)
     made = []

@@ -22,7 +22,7 @@ from thalweg_lab.figures.haren.compared import (
     single_class_ways,
 )
 from thalweg_lab.figures.haren.queries import Rate, drawn
-from thalweg_lab.figures.haren.runs import Ran, run
+from thalweg_lab.figures.haren.runs import RanFlows, run
 
 _QUERIES: Final[dict[Effort, tuple[int, ...]]] = {"quick": (20,), "full": (5, 10, 20)}
 #: Tuples a second of each query: half of those of LOW queries in the paper's 7.4, which are all that it names.
@@ -31,7 +31,7 @@ _PER_S: Final = 250.0
 
 def measure(effort: Effort, progress: Progress) -> FigureResult:
     """Runs each number of queries in each way."""
-    counts, found = _QUERIES[effort], dict[tuple[str, int], Ran]()
+    counts, found = _QUERIES[effort], dict[tuple[str, int], RanFlows]()
     most = drawn([Rate(_PER_S)] * max(counts), seed=3)
     each_ns = base_ns(most, OVERLOAD, cores())
     for count in counts:
@@ -44,7 +44,7 @@ def measure(effort: Effort, progress: Progress) -> FigureResult:
     return _result(found, counts)
 
 
-def _result(found: dict[tuple[str, int], Ran], counts: tuple[int, ...]) -> FigureResult:
+def _result(found: dict[tuple[str, int], RanFlows], counts: tuple[int, ...]) -> FigureResult:
     names = list(dict.fromkeys(name for name, _ in found))
     x = tuple(map(float, counts))
     numbers = {
@@ -71,7 +71,7 @@ def _result(found: dict[tuple[str, int], Ran], counts: tuple[int, ...]) -> Figur
     return FigureResult(ours, panels, checks, numbers)
 
 
-def _measures(ran: Ran, count: int) -> dict[str, float]:
+def _measures(ran: RanFlows, count: int) -> dict[str, float]:
     everyone = range(count)
     return {
         "throughput, tuples/s": ran.in_per_s(everyone),

@@ -16,7 +16,7 @@ from thalweg_lab.figures.haren.compared import (
     two_ways,
 )
 from thalweg_lab.figures.haren.queries import HIGH_PER_S, Rate, two_classes
-from thalweg_lab.figures.haren.runs import Ran, run
+from thalweg_lab.figures.haren.runs import RanFlows, run
 
 #: Of what the workers can do; the ends need processors, too.
 _LOAD: Final = 0.4
@@ -29,7 +29,7 @@ _ENDS: Final[dict[Effort, tuple[str, ...]]] = {
 def measure(effort: Effort, progress: Progress) -> FigureResult:
     """Runs both ways, with ends by batch and, for a table, row by row."""
     queries, seconds = two_classes(Rate(HIGH_PER_S), seed=0, load=_LOAD), SECONDS[effort]
-    each_ns, found = base_ns(queries, _LOAD, cores()), dict[tuple[str, str], Ran]()
+    each_ns, found = base_ns(queries, _LOAD, cores()), dict[tuple[str, str], RanFlows]()
     for ends in _ENDS[effort]:
         for name, way in two_ways().items():
             progress(f"{name}, ends by {ends}")

@@ -16,7 +16,7 @@ from thalweg_lab.figures.haren.compared import (
     two_ways,
 )
 from thalweg_lab.figures.haren.queries import BURST_PER_S, BURST_SHARE, Rate, two_classes
-from thalweg_lab.figures.haren.runs import Ran, run
+from thalweg_lab.figures.haren.runs import RanFlows, run
 
 #: How many times less HIGH's maximum is to be, by how tuples come and go: a batch, or a row of plain Python at a time.
 _TIMES: Final = {"batches": 10.0, "rows": 5.0}
@@ -32,7 +32,7 @@ def measure(effort: Effort, progress: Progress) -> FigureResult:
     seconds = _SECONDS[effort]
     high = Rate(BURST_PER_S, seconds / 2 * BURST_SHARE, seconds / 2)
     queries = two_classes(high, seed=0, load=OVERLOAD)
-    each_ns, found = base_ns(queries, OVERLOAD, cores()), dict[tuple[str, str], Ran]()
+    each_ns, found = base_ns(queries, OVERLOAD, cores()), dict[tuple[str, str], RanFlows]()
     for ends in _ENDS[effort]:
         for name, way in two_ways().items():
             progress(f"{name}, ends by {ends}")

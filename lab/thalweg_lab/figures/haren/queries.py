@@ -107,7 +107,7 @@ class Rate:
 
 
 @dataclasses.dataclass(frozen=True)
-class Query:
+class ChainQuery:
     """A chain with its costs.
 
     Attributes:
@@ -136,7 +136,7 @@ class Query:
         return self.weight_a_tuple * self.rate.mean_per_s
 
 
-def drawn(rates: list[Rate], *, seed: int, length: int = LENGTH, high: int = 0) -> list[Query]:
+def drawn(rates: list[Rate], *, seed: int, length: int = LENGTH, high: int = 0) -> list[ChainQuery]:
     """Queries as the paper draws them (7.1): a share in [0.01, 1] of tuples leaves, operators cost B·2^z, z in 0 to 4.
 
     Args:
@@ -150,11 +150,11 @@ def drawn(rates: list[Rate], *, seed: int, length: int = LENGTH, high: int = 0) 
         kept = rng.uniform(0.01, 1.0) ** (1 / length)
         weight = 2.0 ** rng.randint(0, 4) * rng.uniform(0.9, 1.1)
         urgent = not high or number < high
-        made.append(Query(f"q{number}", rate, kept, weight, length, 0 if urgent else 1))
+        made.append(ChainQuery(f"q{number}", rate, kept, weight, length, 0 if urgent else 1))
     return made
 
 
-def two_classes(high: Rate, *, seed: int, load: float, length: int = LENGTH) -> list[Query]:
+def two_classes(high: Rate, *, seed: int, load: float, length: int = LENGTH) -> list[ChainQuery]:
     """HIGH and LOW queries: the first draw from ``seed`` on in which a burst of HIGH alone is not too much.
 
     Args:
@@ -183,14 +183,16 @@ class Clock:
         return round((self.begins_s + at_s) * 1e9)
 
 
-def rows_of(query: Query, turns: int, seconds: float, clock: Clock) -> Iterator[Tuple]:
+def rows_of(query: ChainQuery, turns: int, seconds: float, clock: Clock) -> Iterator[Tuple]:
     """A source in plain Python: a tuple after the other, each when it is due."""
     kept = round(10_000 * query.kept)
     for at_s in query.rate.due_s(seconds):
         yield Tuple(clock.wait_for(at_s), turns, kept)
 
 
-def batches_of(query: Query, turns: int, seconds: float, clock: Clock) -> Iterator[pa.RecordBatch]:
+def batches_of(
+    query: ChainQuery, turns: int, seconds: float, clock: Clock
+) -> Iterator[pa.RecordBatch]:
     """The same tuples, those of a few milliseconds at a time, once the last one is due."""
     kept, waiting = round(10_000 * query.kept), list[float]()
     for at_s in query.rate.due_s(seconds):
@@ -213,7 +215,7 @@ def _batch(waiting: list[float], turns: int, kept: int, clock: Clock) -> pa.Reco
     return pa.record_batch(columns)
 
 
-class Left:
+class LeftTimes:
     """What has left a query, noted by a sink's function: when, and since when it was due, monotonic ns."""
 
     def __init__(self) -> None:
@@ -230,7 +232,7 @@ class Left:
 
 
 def ends(
-    query: Query, turns: int, seconds: float, clock: Clock, left: Left, *, by_batch: bool
+    query: ChainQuery, turns: int, seconds: float, clock: Clock, left: LeftTimes, *, by_batch: bool
 ) -> tuple[Any, RowSink]:
     """The input and the sink of a query."""
     if by_batch:

@@ -18,7 +18,15 @@ from thalweg.embedded.running import FlowRun
 from thalweg.scheduling import RoundPolicy
 from thalweg.workers.memory.reserve import Reserve
 from thalweg.workers.rounds.rounds import RoundCosts
-from thalweg_lab.figures.haren.queries import Clock, Left, Query, Tuple, chain, ends, ns_a_turn
+from thalweg_lab.figures.haren.queries import (
+    ChainQuery,
+    Clock,
+    LeftTimes,
+    Tuple,
+    chain,
+    ends,
+    ns_a_turn,
+)
 
 #: How operators get to threads: a thread each, left to the operating system, or workers by a policy.
 Way: TypeAlias = Literal["dedicated", "free list"] | RoundPolicy
@@ -33,7 +41,7 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclasses.dataclass(frozen=True)
-class Ran:
+class RanFlows:
     """A run of several queries.
 
     Attributes:
@@ -48,7 +56,7 @@ class Ran:
         rounds: what rounds have cost, where there were any.
     """
 
-    queries: Sequence[Query]
+    queries: Sequence[ChainQuery]
     due_s: Sequence[Floats]
     left_s: Sequence[Floats]
     given: Sequence[int]
@@ -85,13 +93,13 @@ class Ran:
         return sum(self.given[q] for q in members) / self.seconds
 
 
-def members(queries: Sequence[Query], priority_class: int) -> list[int]:
+def members(queries: Sequence[ChainQuery], priority_class: int) -> list[int]:
     """The queries of a class."""
     return [at for at, one in enumerate(queries) if one.priority_class == priority_class]
 
 
 def run(
-    queries: Sequence[Query],
+    queries: Sequence[ChainQuery],
     way: Way,
     *,
     base_ns: float,
@@ -100,7 +108,7 @@ def run(
     by_batch: bool = False,
     warm_up_s: float = WARM_UP_S,
     to_the_end: bool = False,
-) -> Ran:
+) -> RanFlows:
     """Runs queries for so many seconds and a warm-up.
 
     Args:
@@ -110,7 +118,7 @@ def run(
         to_the_end: whether what is on its way at the end is waited for, and counts.
     """
     whole_s = warm_up_s + seconds
-    clock, lefts = Clock(), [Left() for _ in queries]
+    clock, lefts = Clock(), [LeftTimes() for _ in queries]
     before = _resident()
     turn_ns = ns_a_turn()
     how: dict[str, Any] = {"threads": threads, "policy": None if way == "free list" else way}
@@ -148,7 +156,7 @@ def run(
         found = found[found[:, 1] >= warm_up_s]
         left_s.append(found[:, 0])
         due_s.append(found[:, 1])
-    return Ran(
+    return RanFlows(
         queries, due_s, left_s, [now - was for now, was in zip(given_now, taken, strict=True)],
         seconds, np.array(looks.queued), max(looks.resident) - before, cores, costs,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from thalweg.columns.state_units import StateUnits
 from thalweg.engine.joins.form import JoinForm, SideRows
 from thalweg.engine.joins.held_rows import HeldRows
 from thalweg.engine.joins.table import JoinTable, deal
-from thalweg.engine.joins.waiting import LEFTS, RIGHTS, Matches, Waiting, ends_of
+from thalweg.engine.joins.waiting import LEFTS, RIGHTS, Matches, WaitingRows, ends_of
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.join_nodes import NextRow
 from thalweg.flow.records import Field
@@ -72,7 +72,7 @@ class NextRows:
     def _start(self, sides: Sequence[SideRows]) -> None:
         """Holds these rows and no others."""
         self._keys = BucketTable(self._form.bare, _NOTHING)
-        self._waiting = Waiting(self._node.within, nearest=self._node.nearest)
+        self._waiting = WaitingRows(self._node.within, nearest=self._node.nearest)
         self._held = [HeldRows(record) for record in self._form.records]
         # The last row of the right says until when those of the left wait.
         for place in (1, 0):
@@ -132,7 +132,7 @@ class NextRows:
     def match(
         self, sides: Sequence[Chunk], keys: Int64s, times: Int64s, rights: Int64s, watermark: int
     ) -> Matches:
-        """Holds rows of both sides and gives what leaves, up to a watermark; see :meth:`Waiting.match`."""
+        """Holds rows of both sides and gives what leaves, up to a watermark; see :meth:`WaitingRows.match`."""
         for held, rows in zip(self._held, sides, strict=True):
             held.add(rows)
         self.clock = max(self.clock, watermark)

@@ -58,7 +58,7 @@ class Matches(NamedTuple):
     right: Int64s
 
 
-class Waiting:
+class WaitingRows:
     """The rows of the left that wait, by number; keys are numbers, too.
 
     Attributes:
