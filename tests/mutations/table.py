@@ -113,7 +113,7 @@ MUTATIONS = [
     ),
     Mutation(
         "release: rows up to the watermark",
-        "engine/ingress.py",
+        "engine/waiting.py",
         '"right" if inclusive else "left"',
         '"left"',
         "unit/test_ingress.py",

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """Chromium of the system, or playwright's own."""
+    """Chromium of the system, or playwright's own; a loop of asyncio runs in this thread until the module ends."""
     sync_api = pytest.importorskip(
         "playwright.sync_api", reason="the package playwright is not installed"
     )

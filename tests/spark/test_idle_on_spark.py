@@ -87,6 +87,7 @@ def test_a_session_closes_while_nothing_comes(
         assert seen[began] == (failed, rows)
         pauses = query.counts["clicks"]["idle"]
         assert pauses in (2, 3)  # the lanes; the first one perhaps also before its first row
+        wait_for(query, lambda: query.progress().sources[0].is_idle)
         source = query.progress().sources[0]
         assert (source.is_idle, source.pauses) == (True, pauses)
         put("b", "2026-01-01T00:00:01Z,bob,1")

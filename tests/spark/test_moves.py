@@ -203,7 +203,9 @@ class StepsBehind(SerialEngine):
 def test_steps_wait_for_rows_on_their_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A slot behind is told of a time only when all rows up to it have left the first stage."""
 
-    def make(prepared: Prepared, stage: int | None, *, chunk_rows: int, threads: int) -> Engine:
+    def make(
+        prepared: Prepared, stage: int | None, *, chunk_rows: int, threads: int, policy: Any = None
+    ) -> Engine:
         kind = SerialEngine if stage else StepsBehind
         return kind(prepared, stage=stage, chunk_rows=chunk_rows)
 

@@ -296,6 +296,7 @@ def test_beside_a_running_loop() -> None:
 
     async def notebook() -> list[Row]:
         rows: list[Row] = run(_same).rows("out")
+        assert testing.reference(flow_of(_same), {"rows": ROWS}).rows("out") == rows
         return rows
 
     assert asyncio.run(notebook()) == ROWS
