@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from thalweg.columns.chunks import Chunk
 from thalweg.elasticity.trial import STEP_NS, ThreadTrial
+from thalweg.engine.asynchronous.unit import AsyncUnit
 from thalweg.engine.base import UnitsEngine
 from thalweg.engine.build import Prepared
 from thalweg.engine.contract import CHUNK_ROWS, Leaving
@@ -55,7 +56,10 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):
         self._alone: dict[str, tuple[int, int]] = {}
         self._before: dict[str, tuple[int, int]] = {}
         super().__init__(prepared, **given)
-        self._may_wait = any(is_interpreted(unit) for _, unit in self.units)
+        # Calls of coroutine functions wait beside each other in any case.
+        self._may_wait = any(
+            is_interpreted(unit) and not isinstance(unit, AsyncUnit) for _, unit in self.units
+        )
         self._stays_alone = only_waiting and not self._may_wait
         self._keyed_units = [unit for _, unit in self.units if isinstance(unit, KeyedUnit)]
 
