@@ -430,7 +430,7 @@ def test_history_begins_anew() -> None:
         ({"seed": "a"}, "seed to be an int, got 'a'"),
         ({"drop": True}, "drop to be a number or None, got True"),
         ({"partition": 3}, "partition to be a function or None, got 3"),
-        ({"first_seen": "yes"}, "first_seen to be True or False, got 'yes'"),
+        ({"first_seen": "yes"}, "first_seen to be True, False or None, got 'yes'"),
         ({"drop": 1.0}, "0 < drop < 1, got 1.0"),
         ({"imbalance": 1.0}, "imbalance > 1, got 1.0"),
         ({"imbalance": math.nan}, "imbalance > 1, got nan"),
