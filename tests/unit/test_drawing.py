@@ -120,7 +120,9 @@ def test_a_result_as_tables() -> None:
     result = tw.run(make_flow(), {ODD: ROWS})
     rows = result["counted"]
     assert len(rows) == rows.table.num_rows == 28
-    assert list(rows) == rows.rows == result.rows("counted")
+    assert list(rows) == rows.rows == rows[:] == result.rows("counted")
+    assert rows[0] == rows.rows[0] and list(result) == ["large", "counted"]
+    assert "counted" in result and "count" not in result
     assert rows.to_polars()["n"].to_list() == rows.table["n"].to_pylist()
     assert repr(rows) == "<rows of sink 'counted': 28 rows (n, text, at)>"
     with pytest.raises(tw.BuildError, match=r"no rows of a sink 'count' are kept.*counted"):

@@ -117,6 +117,8 @@ def run(
         checkpoint, trigger, once=once, drain=drain, master=master, slots=slots, metrics=metrics,
         page=page_at or page, control=control,
     )  # fmt: skip
+    if control and not asked.page:
+        raise typer.BadParameter("--control is about the page: add --page")
     asked_page("run", asked.page, control)
     when = "" if engine == "local" else _trigger(asked)
     on_console = any(one.format == "console" for one in outputs.values())

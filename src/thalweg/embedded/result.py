@@ -20,6 +20,8 @@ from thalweg.snapshot import Snapshot
 _SHOWN: Final = 10
 #: Rows that a table shows of itself.
 _ROWS: Final = 20
+#: Letters of a text that a table shows.
+_TEXT: Final = 120
 #: The counts of an operator that a notebook shows.
 _COUNTS: Final = ("in", "out", "late", "rejected")
 
@@ -54,6 +56,13 @@ class Result:
         """
         self._chunks_of(sink)
         return SinkRows(sink, self)
+
+    def __iter__(self) -> Iterator[str]:
+        """The sinks whose rows are kept."""
+        return iter(self._chunks)
+
+    def __contains__(self, sink: object) -> bool:
+        return sink in self._chunks
 
     def _chunks_of(self, sink: str) -> list[Chunk]:
         if sink not in self._chunks:
@@ -166,6 +175,10 @@ class SinkRows:
     def __iter__(self) -> Iterator[Any]:
         return iter(self.rows)
 
+    def __getitem__(self, place: int | slice) -> Any:
+        """A row, or some of them."""
+        return self.rows[place]
+
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.table.__arrow_c_stream__(requested_schema)
 
@@ -181,8 +194,10 @@ class SinkRows:
 
         chunks = self.result._chunks[self.name]
         if not chunks:
-            return html_table([], [], caption=f"{self.name}: no rows")
-        head, rows = shown_cells(chunks[0].schema, self.table.slice(0, _ROWS))
+            empty = [(name, False) for name in self.table.column_names]
+            return html_table(empty, [], caption=f"{self.name}: no rows")
+        head, cells = shown_cells(chunks[0].schema, self.table.slice(0, _ROWS))
+        rows = [[shorten(text, _TEXT) for text in row] for row in cells]
         more = len(self) - _ROWS
         return html_table(
             head,

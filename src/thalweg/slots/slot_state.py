@@ -21,7 +21,7 @@ from thalweg.checkpoint.store import Migrate, SegmentPlace, load_buckets, save_o
 from thalweg.checkpoint.table_form import arrow_schema
 from thalweg.columns.keys import KeySpec
 from thalweg.engine.build import Prepared
-from thalweg.engine.contract import Engine
+from thalweg.engine.contract import CHUNK_ROWS, Engine
 from thalweg.engine.gate_state import GateState, gate_facts, set_gate_facts
 from thalweg.engine.ingress import Gate
 from thalweg.engine.keyed_unit import KeyedUnit
@@ -93,20 +93,22 @@ def make_engine(
     prepared: Prepared,
     stage: int | None,
     *,
-    chunk_rows: int,
+    chunk_rows: int | None,
     threads: int,
     policy: Policy | None = None,
 ) -> Engine:
     """An engine of a slot; threads that it has start with its first step.
 
+    ``chunk_rows`` None: with threads as many rows a step as operators do in a moment.
+
     Under a policy also one thread is a worker that is sent to operators, and steps are small, so that there is
     something to choose.
     """
     if threads == 1 and policy is None:
-        return SerialEngine(prepared, stage=stage, chunk_rows=chunk_rows)
+        return SerialEngine(prepared, stage=stage, chunk_rows=chunk_rows or CHUNK_ROWS)
     options, rows = Options(threads=threads, policy=policy), None if policy else chunk_rows
     made = ParallelEngine(prepared, stage=stage, chunk_rows=rows, options=options)
-    if stage is None and made.is_native:
+    if chunk_rows is not None and stage is None and made.is_native:
         # For larger ones the allocator gives memory back and takes it anew, page by page, at each step.
         made.chunk_rows = min(chunk_rows, STEP_ROWS)
     return made
