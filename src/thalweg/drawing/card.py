@@ -8,7 +8,7 @@ from thalweg.drawing.graph import graph_of_snapshot
 from thalweg.drawing.svg import svg_of
 from thalweg.drawing.tables import html_table
 from thalweg.snapshot import Snapshot
-from thalweg.snapshot.shown import COLUMNS, head_lines, operator_cells
+from thalweg.snapshot.shown import COLUMNS, head_lines, operator_cells, used_columns
 
 #: With more operators the graph is left out: the table is enough to read.
 MOST_DRAWN = 60
@@ -21,7 +21,7 @@ def card(snapshot: Snapshot) -> str:
     is_small = len(snapshot.operators) <= MOST_DRAWN
     shown = svg_of(graph_of_snapshot(snapshot), snapshot.flow or "flow") if is_small else ""
     rows = list(operator_cells(snapshot))
-    used = [n for n in range(len(COLUMNS)) if n < 4 or any(row[n].strip(" 0%") for row in rows)]
+    used = used_columns(rows)
     table = html_table([COLUMNS[n] for n in used], ([row[n] for n in used] for row in rows))
     return (
         '<div style="border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:10px 14px;overflow-x:auto">'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -39,10 +40,9 @@ def show_live(progress: Callable[[], Snapshot]) -> threading.Thread | None:
 
 
 def _follow(progress: Callable[[], Snapshot], update: Callable[[str], None]) -> None:
-    pause = threading.Event()
     try:
         while True:
-            pause.wait(EVERY_S)
+            time.sleep(EVERY_S)
             snapshot = progress()
             update(card(snapshot))
             if snapshot.status != "running":

@@ -145,13 +145,16 @@ def plain_table(snapshot: Snapshot) -> list[str]:
     return aligned([[name for name, _ in COLUMNS], *operator_cells(snapshot)])
 
 
+def used_columns(rows: Sequence[Sequence[str]]) -> list[int]:
+    """The numbers of the columns in which more than zeros stands, and of the first ones."""
+    return [
+        n for n in range(len(COLUMNS)) if n < _ALWAYS or any(row[n].strip(" 0%") for row in rows)
+    ]
+
+
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows of cells as lines; columns where nothing but zeros stands are left out."""
-    used = [
-        n
-        for n in range(len(rows[0]))
-        if n < _ALWAYS or any(row[n].strip(" 0%") for row in rows[1:])
-    ]
+    used = used_columns(rows[1:])
     widths = {n: max(len(row[n]) for row in rows) for n in used}
     return [
         "  ".join(

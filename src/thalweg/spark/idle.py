@@ -82,15 +82,17 @@ class IdleSources:
 
     # -- the thread that looks ----------------------------------------------------------------------------
 
-    @property
-    def is_due(self) -> bool:
-        """Whether it is worth asking Spark if it waits for rows."""
-        return bool(self) and self._now_s() - self._asked_s >= _ASK_S
+    def asks_now(self) -> bool:
+        """Whether it is worth asking Spark if it waits for rows; then not again for a while."""
+        now_s = self._now_s()
+        if now_s - self._asked_s < _ASK_S:
+            return False
+        self._asked_s = now_s
+        return bool(self)
 
     def look(self, looked_s: float) -> None:
         """At a time of its clock Spark found no rows, and runs no batch since; wakes it where something is decided."""
         with self._lock:
-            self._asked_s = self._now_s()
             if self._found or self._runs:
                 return
             for name in self._clock.names:

@@ -384,7 +384,7 @@ class Query:
     def look(self) -> None:
         """Looks whether sources have been silent for long; a batch is started where that changes something."""
         idle = self._batches.idle
-        if idle is None or not idle.is_due or self._running:
+        if idle is None or self._running or not idle.asks_now():
             return
         looked_s = self._looked_s()
         if looked_s is not None:
@@ -392,8 +392,10 @@ class Query:
 
     def _looked_s(self) -> float | None:
         """When Spark looked for rows and found none, by the monotonic clock; None while it has some, or looks."""
-        now_s, status = time.monotonic(), self.status
-        if not self.is_active or status["isDataAvailable"] or status["isTriggerActive"]:
+        if self._query is None or not self.is_active:
+            return None
+        now_s, status = time.monotonic(), self._query.status
+        if status["isDataAvailable"] or status["isTriggerActive"]:
             return None
         return now_s - self._interval_s
 

@@ -16,9 +16,9 @@ from thalweg.scheduling import (
     RandomPlacement,
     RoundPolicy,
 )
-from thalweg_lab.figures.contract import Effort, Line, Panel, ShapeCheck
+from thalweg_lab.figures.contract import Effort, Line, Panel, Progress, ShapeCheck
 from thalweg_lab.figures.haren.queries import ChainQuery
-from thalweg_lab.figures.haren.runs import WARM_UP_S, Floats, RanFlows, Way, capacity, members
+from thalweg_lab.figures.haren.runs import WARM_UP_S, Floats, RanFlows, Way, capacity, members, run
 
 #: Workers of real runs.
 THREADS: Final = 2
@@ -71,6 +71,29 @@ def check(says: str, ours: float, than: float, *, at_most: float = 1.0) -> Shape
 def two_ways() -> dict[str, Way]:
     """The ways of 7.4."""
     return {"OS": "dedicated", "Haren": multi_class()}
+
+
+#: By effort, how tuples come and go: a batch at a time, or a row of plain Python.
+ENDS: Final[dict[Effort, tuple[str, ...]]] = {"quick": ("batches",), "full": ("batches", "rows")}
+
+
+def run_both(
+    queries: Sequence[ChainQuery],
+    load: float,
+    seconds: float,
+    ends: Sequence[str],
+    progress: Progress,
+) -> dict[tuple[str, str], RanFlows]:
+    """Runs the queries both ways with each kind of ends, at a load; by way and ends."""
+    each_ns, found = base_ns(queries, load, cores()), dict[tuple[str, str], RanFlows]()
+    for of in ends:
+        for name, way in two_ways().items():
+            progress(f"{name}, ends by {of}")
+            found[name, of] = run(
+                queries, way, base_ns=each_ns, seconds=seconds, threads=THREADS,
+                by_batch=of == "batches",
+            )  # fmt: skip
+    return found
 
 
 CLASSES: Final[Mapping[str, int]] = {"HIGH": 0, "LOW": 1}

@@ -6,40 +6,26 @@ from typing import Final
 
 from thalweg_lab.figures.contract import Effort, FigureResult, PaperFigure, Progress, ShapeCheck
 from thalweg_lab.figures.haren.compared import (
+    ENDS,
     SECONDS,
-    THREADS,
-    base_ns,
     check,
     class_measures,
-    cores,
     over_time,
-    two_ways,
+    run_both,
 )
 from thalweg_lab.figures.haren.queries import HIGH_PER_S, Rate, two_classes
-from thalweg_lab.figures.haren.runs import RanFlows, run
 
 #: Of what the workers can do; the ends need processors, too.
 _LOAD: Final = 0.4
-_ENDS: Final[dict[Effort, tuple[str, ...]]] = {
-    "quick": ("batches",),
-    "full": ("batches", "rows"),
-}
 
 
 def measure(effort: Effort, progress: Progress) -> FigureResult:
     """Runs both ways, with ends by batch and, for a table, row by row."""
     queries, seconds = two_classes(Rate(HIGH_PER_S), seed=0, load=_LOAD), SECONDS[effort]
-    each_ns, found = base_ns(queries, _LOAD, cores()), dict[tuple[str, str], RanFlows]()
-    for ends in _ENDS[effort]:
-        for name, way in two_ways().items():
-            progress(f"{name}, ends by {ends}")
-            found[name, ends] = run(
-                queries, way, base_ns=each_ns, seconds=seconds, threads=THREADS,
-                by_batch=ends == "batches",
-            )  # fmt: skip
-    numbers, ends = class_measures(found), _ENDS[effort][0]
+    found = run_both(queries, _LOAD, seconds, ENDS[effort], progress)
+    numbers, ends = class_measures(found), ENDS[effort][0]
     checks = []
-    for of in _ENDS[effort]:
+    for of in ENDS[effort]:
         for what in ("max ms", "mean ms"):
             checks.append(
                 check(

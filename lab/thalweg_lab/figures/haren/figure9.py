@@ -6,24 +6,17 @@ from typing import Final
 
 from thalweg_lab.figures.contract import Effort, FigureResult, PaperFigure, Progress, ShapeCheck
 from thalweg_lab.figures.haren.compared import (
+    ENDS,
     OVERLOAD,
-    THREADS,
-    base_ns,
     check,
     class_measures,
-    cores,
     over_time,
-    two_ways,
+    run_both,
 )
 from thalweg_lab.figures.haren.queries import BURST_PER_S, BURST_SHARE, Rate, two_classes
-from thalweg_lab.figures.haren.runs import RanFlows, run
 
 #: How many times less HIGH's maximum is to be, by how tuples come and go: a batch, or a row of plain Python at a time.
 _TIMES: Final = {"batches": 10.0, "rows": 5.0}
-_ENDS: Final[dict[Effort, tuple[str, ...]]] = {
-    "quick": ("batches",),
-    "full": ("batches", "rows"),
-}
 _SECONDS: Final[dict[Effort, float]] = {"quick": 4.0, "full": 20.0}
 
 
@@ -32,17 +25,10 @@ def measure(effort: Effort, progress: Progress) -> FigureResult:
     seconds = _SECONDS[effort]
     high = Rate(BURST_PER_S, seconds / 2 * BURST_SHARE, seconds / 2)
     queries = two_classes(high, seed=0, load=OVERLOAD)
-    each_ns, found = base_ns(queries, OVERLOAD, cores()), dict[tuple[str, str], RanFlows]()
-    for ends in _ENDS[effort]:
-        for name, way in two_ways().items():
-            progress(f"{name}, ends by {ends}")
-            found[name, ends] = run(
-                queries, way, base_ns=each_ns, seconds=seconds, threads=THREADS,
-                by_batch=ends == "batches",
-            )  # fmt: skip
-    numbers, first = class_measures(found), _ENDS[effort][0]
+    found = run_both(queries, OVERLOAD, seconds, ENDS[effort], progress)
+    numbers, first = class_measures(found), ENDS[effort][0]
     checks = []
-    for ends in _ENDS[effort]:
+    for ends in ENDS[effort]:
         ours, os = (numbers[f"max ms, HIGH, {way}, {ends}"] for way in ("Haren", "OS"))
         times = _TIMES[ends]
         checks += [

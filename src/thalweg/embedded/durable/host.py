@@ -78,9 +78,7 @@ class DurableHost:
         outputs.refuse_inside(durable.checkpoint)
         rows = CHUNK_ROWS if chunk_rows is None else chunk_rows
         prepared = prepare(plan)
-        # With threads and no number of rows, as many as the dearest operator does in a moment.
-        steps = rows if threads == 1 else chunk_rows
-        engine = make_engine(prepared, None, chunk_rows=steps, threads=threads)
+        engine = make_engine(prepared, None, chunk_rows=chunk_rows, threads=threads)
         tell_lanes(engine, inputs)
         routes = SlotRoutes(plan, 1, spreads=True)
         self._work = BatchWork(
