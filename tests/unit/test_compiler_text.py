@@ -21,7 +21,7 @@ from thalweg.compiler.keyed.operator import keyed_kernel
 from thalweg.compiler.runtime.arena import ARENA_WORDS
 from thalweg.compiler.stateless import Step, stateless_kernel
 from thalweg.errors import OperatorError
-from thalweg.flow.operators.windows import make_functions
+from thalweg.flow.operators.windowing.windows import make_functions
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import state_spec
 

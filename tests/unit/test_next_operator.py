@@ -8,19 +8,19 @@ import pytest
 
 from thalweg.workers.lockfree.atomics import EMPTY
 from thalweg.workers.lockfree.rings import mpmc_push
-from thalweg.workers.loop import _begin_visit
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.handles import new_handle
 from thalweg.workers.memory.layout import Int64s, OpSpec
 from thalweg.workers.memory.memory import lay_out
 from thalweg.workers.memory.places import handle_at, op_at, stat_at, worker_at
 from thalweg.workers.memory.room import sent
-from thalweg.workers.next_operator import _from_free_list
-from thalweg.workers.rounds.round_barrier import _by_priority, _once
-from thalweg.workers.runnable import any_work, is_runnable
-from thalweg.workers.steps import admit, offer, submit, withdraw
-from thalweg.workers.unit_runs import run_ingress
-from thalweg.workers.worklists import waiting_units
+from thalweg.workers.worker_loop.loop import _begin_visit
+from thalweg.workers.worker_loop.next_operator import _from_free_list
+from thalweg.workers.worker_loop.round_barrier import _by_priority, _once
+from thalweg.workers.worker_loop.runnable import any_work, is_runnable
+from thalweg.workers.worker_loop.steps import admit, offer, submit, withdraw
+from thalweg.workers.worker_loop.unit_runs import run_ingress
+from thalweg.workers.worker_loop.worklists import waiting_units
 
 OPERATORS = 5
 

@@ -36,11 +36,11 @@ from thalweg.embedded.read_ahead import is_worth_a_thread, read_ahead
 from thalweg.embedded.result import Result as Result
 from thalweg.engine.build import Prepared, prepare
 from thalweg.engine.contract import CHUNK_ROWS, Engine, Leaving
-from thalweg.engine.idle_clock import refuse_useless
 from thalweg.engine.machine import usable_processors
 from thalweg.engine.meter import Meter
 from thalweg.engine.port_room import PortRooms
 from thalweg.engine.serial import SerialEngine
+from thalweg.engine.watermarks.idle_clock import refuse_useless
 from thalweg.errors import BuildError
 from thalweg.flow.failures import reason_of
 from thalweg.flow.flow import Flow

@@ -43,7 +43,7 @@ from thalweg.snapshot.shown import text_of
 from thalweg.workers.elastic import elastic_of
 from thalweg.workers.memory.reserve import Reserve
 from thalweg.workers.options import Options
-from thalweg.workers.rounds.rounds import RoundCosts
+from thalweg.workers.rounds import RoundCosts
 from thalweg.workers.threads import Workers
 
 #: Lines of what prints.

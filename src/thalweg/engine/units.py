@@ -20,7 +20,7 @@ from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.columns.contracts import StatelessOperator
 from thalweg.columns.ordering import merge, row_order, with_columns
 from thalweg.engine.bad_rows import KEPT, BadRows
-from thalweg.engine.ingress import Gate, event_columns
+from thalweg.engine.watermarks.ingress import Gate, event_columns
 from thalweg.errors import DataError
 from thalweg.flow.failures import operator_error, reason_of, shorten
 from thalweg.flow.operators.nodes import Batches, Node, OrderBy, Ref, Stateless, Union

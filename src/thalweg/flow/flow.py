@@ -20,12 +20,12 @@ from thalweg.checks import (
     require_text,
 )
 from thalweg.errors import BuildError
-from thalweg.flow.barriers import SeveralVerbs
 from thalweg.flow.coroutine_verb import check_times, coroutine_node
 from thalweg.flow.feedback import Feedback
 from thalweg.flow.fields.field_types import FieldType
 from thalweg.flow.fields.reading import PLAIN, reading_of
 from thalweg.flow.generics import Row
+from thalweg.flow.joining.barriers import SeveralVerbs
 from thalweg.flow.operators import key_order
 from thalweg.flow.operators import lanes as lane_rules
 from thalweg.flow.operators.arguments import (

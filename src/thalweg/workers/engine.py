@@ -2,7 +2,7 @@
 
 Steps are those of the serial engine (:mod:`thalweg.engine.serial`). Here a step does not run through all units
 at once: it is *submitted*, and every unit takes it in turn, so that many steps are on their way and many threads
-work on them. Each unit sees every step, so a step's number is its serial (see :mod:`thalweg.workers.dispatch`).
+work on them. Each unit sees every step, so a step's number is its serial (see :mod:`thalweg.workers.worker_loop.dispatch`).
 
 The threads are those of :class:`~thalweg.workers.threads.Workers`: an engine has its own, or shares them with the
 engines of other flows.
@@ -21,7 +21,7 @@ from thalweg.columns.chunks import Chunk
 from thalweg.engine.base import UnitsEngine
 from thalweg.engine.build import Prepared
 from thalweg.engine.contract import CHUNK_ROWS, Leaving
-from thalweg.engine.interpreted_keyed import InterpretedKeyed
+from thalweg.engine.interpreter.keyed import InterpretedKeyed
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.engine.units import Counts, Given, Moment
 from thalweg.errors import ThalwegError
@@ -41,7 +41,9 @@ from thalweg.workers.options import DEFAULTS, Options
 from thalweg.workers.progress import operator_progress
 from thalweg.workers.python_units import drop, run
 from thalweg.workers.step_size import STEP_ROWS, StepSize
-from thalweg.workers.steps import (
+from thalweg.workers.threads import Workers
+from thalweg.workers.wiring import Bundle, Task, least_threads, wire
+from thalweg.workers.worker_loop.steps import (
     is_halted,
     offer,
     settled,
@@ -52,8 +54,6 @@ from thalweg.workers.steps import (
     wake_all,
     withdraw,
 )
-from thalweg.workers.threads import Workers
-from thalweg.workers.wiring import Bundle, Task, least_threads, wire
 
 _LOG: Final = logging.getLogger("thalweg")
 

@@ -15,8 +15,8 @@ from thalweg.engine.asynchronous.unit import AsyncUnit
 from thalweg.engine.base import works_without_rows
 from thalweg.engine.coroutines.unit import CoroutineUnit
 from thalweg.engine.feedback_unit import LoopUnit
-from thalweg.engine.interpreted import InterpretedChain
-from thalweg.engine.interpreted_keyed import InterpretedKeyed
+from thalweg.engine.interpreter.keyed import InterpretedKeyed
+from thalweg.engine.interpreter.stateless import InterpretedChain
 from thalweg.engine.joins.operator import ColumnJoin
 from thalweg.engine.keyed_unit import KeyedUnit, Parts
 from thalweg.engine.units import ChainUnit, Given, Moment, Setting

@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Final
 
-from thalweg.checkpoint.table_form import ALIVE, DIRTY, filled_places, record_dtype
-from thalweg.checkpoint.table_rows import TABLE_WIDTH
+from thalweg.checkpoint.state_tables.table_form import ALIVE, DIRTY, filled_places, record_dtype
+from thalweg.checkpoint.state_tables.table_rows import TABLE_WIDTH
 from thalweg.columns.keys import KeySpec
 from thalweg.compiler.code.columns import put_word, row_code, store_codes, word
 from thalweg.compiler.code.source import FunctionSource, describe
@@ -162,7 +162,7 @@ def _key_types(key: KeySpec) -> list[Type]:
 
 
 def _layouts(key: KeySpec) -> list[str]:
-    """Of each field the way to it in the bytes of a key, see :mod:`thalweg.compiler.runtime.text_keys`."""
+    """Of each field the way to it in the bytes of a key, see :mod:`thalweg.compiler.runtime.texts.text_keys`."""
     letters = ""
     for field in key.fields:
         known = {Kind.BOOL: "b", Kind.STR: "t", Kind.BYTES: "t", Kind.CATEGORY: "t"}

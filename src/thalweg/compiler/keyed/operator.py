@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from thalweg.checkpoint.table_code import split_by_bucket
-from thalweg.checkpoint.table_form import ALIVE, TableForm
-from thalweg.checkpoint.tables import BucketTable
+from thalweg.checkpoint.state_tables.table_code import split_by_bucket
+from thalweg.checkpoint.state_tables.table_form import ALIVE, TableForm
+from thalweg.checkpoint.state_tables.tables import BucketTable
 from thalweg.columns.chunks import Chunk, Column, Int64s
 from thalweg.columns.contracts import KeyedResult, no_rows
 from thalweg.columns.keys import KeyBytes

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from thalweg.checkpoint.table_form import ALIVE, DIRTY, set_value, state_values
-from thalweg.checkpoint.tables import BucketTable
+from thalweg.checkpoint.state_tables.table_form import ALIVE, DIRTY, set_value, state_values
+from thalweg.checkpoint.state_tables.tables import BucketTable
 from thalweg.columns.contracts import RejectedRow
 from thalweg.compiler.code.columns import Buffers
 from thalweg.compiler.code.source import FunctionSource

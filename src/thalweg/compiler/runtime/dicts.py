@@ -1,6 +1,6 @@
 """Dicts and sets of compiled functions: entries in the order of insertion, and an index where they are many.
 
-The layout is that of :mod:`thalweg.checkpoint.cells`; ``key`` and ``size`` are the bytes of a key and of key and
+The layout is that of :mod:`thalweg.checkpoint.state_tables.cells`; ``key`` and ``size`` are the bytes of a key and of key and
 value. The key that is looked for stands at an address, too.
 """
 

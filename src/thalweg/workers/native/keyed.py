@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from thalweg.checkpoint.table_form import record_dtype
-from thalweg.checkpoint.tables import reserve
+from thalweg.checkpoint.state_tables.table_form import record_dtype
+from thalweg.checkpoint.state_tables.tables import reserve
 from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.columns.contracts import KeyedResult
 from thalweg.columns.keys import KeyBytes, KeyRows

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from thalweg.checkpoint.table_rows import ARENA, BOUNDS, OFFSETS, RECORDS, TABLE_WIDTH
+from thalweg.checkpoint.state_tables.table_rows import ARENA, BOUNDS, OFFSETS, RECORDS, TABLE_WIDTH
 from thalweg.compiler.code.columns import TEXT_TAIL
 from thalweg.compiler.keyed import code as code
 from thalweg.compiler.runtime.arena import free_arena
