@@ -456,7 +456,7 @@ MUTATIONS = [
     ),
     Mutation(
         "schneider & wu: self-help takes a quarter",
-        "workers/worker_loop/loop.py",
+        "workers/worker_loop/visits.py",
         "max(mem[o + CAPACITY] // 4, 1) if helping",
         "max(mem[o + CAPACITY], 1) if helping",
         "unit/test_next_operator.py",

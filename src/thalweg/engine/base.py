@@ -44,7 +44,8 @@ from thalweg.flow.operators.nodes import (
     Union,
 )
 from thalweg.flow.operators.rejected import REJECTED, Rejected
-from thalweg.plan.plan import LEVEL, OWN, Edge, Plan, Unit, branch, stream_schema
+from thalweg.plan.plan import LEVEL, OWN, Edge, Plan, branch, stream_schema
+from thalweg.plan.units import Unit
 from thalweg.stats import FaultyRow
 from thalweg.times import BEFORE_ALL
 

@@ -37,7 +37,8 @@ from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.joining.join_nodes import Join, NextRow
 from thalweg.flow.operators.nodes import Keyed, Node, Stateless
 from thalweg.flow.records import Schema
-from thalweg.plan.plan import Plan, Unit, stream_schema
+from thalweg.plan.plan import Plan, stream_schema
+from thalweg.plan.units import Unit
 
 #: Sources by node index and role (``function``, ``process``, ``on_timer``, ``key``).
 Sources = Mapping[tuple[int, str], FunctionSource]

@@ -26,7 +26,8 @@ from thalweg.flow.failures import operator_error, reason_of, shorten
 from thalweg.flow.operators.nodes import Batches, Node, OrderBy, Ref, Stateless, Union
 from thalweg.flow.operators.rejected import REJECTED, Rejected
 from thalweg.flow.records import Schema
-from thalweg.plan.plan import TIME, Plan, counter, expands
+from thalweg.plan.plan import TIME, Plan, counter
+from thalweg.plan.units import expands
 from thalweg.times import BEFORE_ALL, NEVER
 
 Given = dict[Ref, Chunk]

@@ -2,7 +2,8 @@
 
 Steps are those of the serial engine (:mod:`thalweg.engine.serial`). Here a step does not run through all units
 at once: it is *submitted*, and every unit takes it in turn, so that many steps are on their way and many threads
-work on them. Each unit sees every step, so a step's number is its serial (see :mod:`thalweg.workers.worker_loop.dispatch`).
+work on them. Each unit sees every step, so a step's number is its serial
+(see :mod:`thalweg.workers.worker_loop.dispatch`).
 
 The threads are those of :class:`~thalweg.workers.threads.Workers`: an engine has its own, or shares them with the
 engines of other flows.
@@ -41,8 +42,9 @@ from thalweg.workers.options import DEFAULTS, Options
 from thalweg.workers.progress import operator_progress
 from thalweg.workers.python_units import drop, run
 from thalweg.workers.step_size import STEP_ROWS, StepSize
+from thalweg.workers.tasks import Bundle, Task
 from thalweg.workers.threads import Workers
-from thalweg.workers.wiring import Bundle, Task, least_threads, wire
+from thalweg.workers.wiring import least_threads, wire
 from thalweg.workers.worker_loop.steps import (
     is_halted,
     offer,

@@ -7,8 +7,8 @@ Who runs what:
 
 (``manual``, the caller's thread without queues, is the serial engine.)
 
-A worker runs compiled code (:func:`thalweg.workers.worker_loop.loop.work`) and comes back to run what is Python: a unit of an
-operator, a policy's pick, the plan of the next round.
+A worker runs compiled code (:func:`thalweg.workers.worker_loop.loop.work`) and comes back to run what is Python: a
+unit of an operator, a policy's pick, the plan of the next round.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from thalweg.workers.worker_loop.round_barrier import end_round
 from thalweg.workers.worker_loop.steps import wake_all
 
 if TYPE_CHECKING:
-    from thalweg.workers.wiring import Task
+    from thalweg.workers.tasks import Task
 
 _LOG: Final = logging.getLogger("thalweg")
 _FOR_EVER: Final = 1 << 40

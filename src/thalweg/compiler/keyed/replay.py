@@ -18,8 +18,8 @@ from thalweg.checkpoint.state_tables.tables import BucketTable
 from thalweg.columns.contracts import RejectedRow
 from thalweg.compiler.code.columns import Buffers
 from thalweg.compiler.code.source import FunctionSource
-from thalweg.compiler.keyed import code as layout
-from thalweg.compiler.keyed.code import KeyedSpec
+from thalweg.compiler.keyed import layout
+from thalweg.compiler.keyed.shape import KeyedSpec
 from thalweg.compiler.kinds import NO_VALUE, field_type
 from thalweg.compiler.replay import operator_error, results
 from thalweg.errors import OperatorError

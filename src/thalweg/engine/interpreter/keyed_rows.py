@@ -1,9 +1,10 @@
 """Runs the rows of an interpreted keyed operator one by one; a call that fails leaves its state unchanged.
 
-Rows run in a loop made for the operator (:mod:`thalweg.engine.interpreter.row_loop`). What a list in a state held before a call
-is not copied at each row: at its first row of a chunk a key's state is copied once, and its rows are noted. Only when
-a row is to be undone, or a list turns out to hold what it must not, is the state made again from that copy, by calling
-the function again for the key's rows up to that one (short lists are copied, so that this is rare).
+Rows run in a loop made for the operator (:mod:`thalweg.engine.interpreter.row_loop`). What a list in a state held
+before a call is not copied at each row: at its first row of a chunk a key's state is copied once, and its rows are
+noted. Only when a row is to be undone, or a list turns out to hold what it must not, is the state made again from
+that copy, by calling the function again for the key's rows up to that one (short lists are copied, so that this is
+rare).
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from thalweg.flow.generics import KeyValue, Row
 from thalweg.flow.operators import combining, key_order
 from thalweg.flow.operators.built_in import OwnTime
 from thalweg.flow.operators.functions import Function, Returns, check_parameters, returns_of
+from thalweg.flow.operators.generated import MadeFunctions
 from thalweg.flow.operators.nodes import Grouping, Key, Keyed, Timing
-from thalweg.flow.operators.windowing import windows
 from thalweg.flow.records import Field
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class KeyedParts(Generic[Row, KeyValue]):
         self,
         stream: Stream[Any],
         label: str,
-        made: windows.MadeFunctions,
+        made: MadeFunctions,
         returns: Returns,
         extra: Field | None = None,
         *,

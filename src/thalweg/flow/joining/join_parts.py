@@ -12,9 +12,9 @@ from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.fields.user_rows import Adapter
 from thalweg.flow.operators.arguments import Duration, span
 from thalweg.flow.operators.functions import Function, check_parameters, returns_of
+from thalweg.flow.operators.generated import make_functions, spare_name
 from thalweg.flow.operators.joining.join_nodes import How, JoinSide, OfPair
 from thalweg.flow.operators.joining.joins import Combiner
-from thalweg.flow.operators.windowing.windows import make_functions, spare_name
 from thalweg.flow.records import Field, Schema
 from thalweg.flow.stateless import StatelessVerbs
 

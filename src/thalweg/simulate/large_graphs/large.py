@@ -12,6 +12,7 @@ from thalweg.simulate.arrivals import Saturated
 from thalweg.simulate.graph import Graph, Operator
 from thalweg.simulate.hardware import SLOTS, Hardware
 from thalweg.simulate.large_graphs import large_code as at
+from thalweg.simulate.large_graphs.large_runs import run_dedicated, run_workers
 from thalweg.simulate.result import Counters, OperatorCounters, SimulatedThread
 from thalweg.simulate.threads.dedicated import Dedicated
 from thalweg.simulate.threads.workers import require_threads
@@ -62,7 +63,7 @@ class LargeSimulation:
         self._state = _state(graph, hardware, policy, grain, visit_ns, self._most)
         self.set_threads(threads)
         for op in range(len(graph.operators)):
-            at._look(self._state, op)
+            at.look(self._state, op)
 
     @property
     def seconds(self) -> float:
@@ -82,12 +83,12 @@ class LargeSimulation:
     def run(self, seconds: float) -> None:
         """Goes on for so long, in virtual time."""
         until = float(self._state.clock[at.NOW]) + seconds * 1e9
-        go = at.run_dedicated if self._dedicated else at.run_workers
+        go = run_dedicated if self._dedicated else run_workers
         go(self._state, until, _EVENTS)
 
     def run_events(self, events: int) -> None:
         """Goes on for so many units of work and decisions."""
-        go = at.run_dedicated if self._dedicated else at.run_workers
+        go = run_dedicated if self._dedicated else run_workers
         go(self._state, math.inf, events)
 
     def set_threads(self, threads: int) -> None:

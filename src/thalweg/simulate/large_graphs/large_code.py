@@ -85,7 +85,6 @@ QUANTUM_NS: Final = 12
 FUTEX_NS: Final = 13
 MACHINE_WORDS: Final = 14
 _LEAST_MOOD: Final = 0.5
-_FAR: Final = 1 << 62
 
 
 class LargeState(NamedTuple):
@@ -122,7 +121,7 @@ class LargeState(NamedTuple):
 
 
 @njit
-def _slowdown(s: LargeState, threads: int, now: float) -> float:
+def slowdown(s: LargeState, threads: int, now: float) -> float:
     if threads <= 1:
         return 1.0
     cores, processors = s.machine[CORES], s.machine[PROCESSORS]
@@ -141,7 +140,7 @@ def _slowdown(s: LargeState, threads: int, now: float) -> float:
 
 
 @njit
-def _use(
+def use(
     s: LargeState, line: int, now: float, who: int, uses: float, takes: int, most: int
 ) -> float:
     """How long a thread is held up by so many operations on a queue."""
@@ -171,13 +170,13 @@ def _use(
 
 
 @njit
-def _is_full(s: LargeState, op: int) -> bool:
+def is_full(s: LargeState, op: int) -> bool:
     given: bool = s.ops[op, WAITING] >= s.ops[op, CAPACITY]
     return given
 
 
 @njit
-def _has_room(s: LargeState, op: int) -> bool:
+def has_room(s: LargeState, op: int) -> bool:
     """Whether whoever gets the next tuple has room; what is in work elsewhere may go over it."""
     begin, end = s.ops[op, READERS], s.ops[op, READERS_END]
     if s.ops[op, DEALS]:
@@ -185,16 +184,16 @@ def _has_room(s: LargeState, op: int) -> bool:
         end = begin + 1
     # A loop: machine code has no all().
     for e in range(begin, end):  # noqa: SIM110
-        if _is_full(s, s.edges[e]):
+        if is_full(s, s.edges[e]):
             return False
     return True
 
 
 @njit
-def _look(s: LargeState, op: int) -> None:
+def look(s: LargeState, op: int) -> None:
     """Whether an operator can run now."""
     can = 0
-    if s.ops[op, BUSY] == 0 and s.ops[op, WAITING] > 0 and _has_room(s, op):
+    if s.ops[op, BUSY] == 0 and s.ops[op, WAITING] > 0 and has_room(s, op):
         can = 1
     s.run[N_READY] += can - s.ops[op, READY]
     s.ops[op, READY] = can
@@ -203,11 +202,11 @@ def _look(s: LargeState, op: int) -> None:
 @njit
 def _look_at_writers(s: LargeState, op: int) -> None:
     for e in range(s.ops[op, WRITERS], s.ops[op, WRITERS_END]):
-        _look(s, s.sources[e])
+        look(s, s.sources[e])
 
 
 @njit
-def _take(s: LargeState, op: int) -> int:
+def take(s: LargeState, op: int) -> int:
     """One tuple of an operator is begun; gives the reader that it is dealt to, or -1: all."""
     if s.ops[op, ENDLESS] == 0:
         s.ops[op, WAITING] -= 1
@@ -226,13 +225,13 @@ def _take(s: LargeState, op: int) -> int:
 def _come(s: LargeState, op: int) -> None:
     """A tuple has come."""
     s.ops[op, WAITING] += 1
-    _look(s, op)
+    look(s, op)
     if s.ops[op, WAITING] == s.ops[op, CAPACITY]:
         _look_at_writers(s, op)
 
 
 @njit
-def _finish(s: LargeState, op: int, to: int) -> None:
+def finish(s: LargeState, op: int, to: int) -> None:
     """The tuple in work is done: its readers have it."""
     s.ops[op, DONE] += 1
     begin, end = s.ops[op, READERS], s.ops[op, READERS_END]
@@ -246,7 +245,7 @@ def _finish(s: LargeState, op: int, to: int) -> None:
 
 
 @njit
-def _push(s: LargeState, who: int, at: float) -> None:
+def push(s: LargeState, who: int, at: float) -> None:
     s.times[who] = at
     i = s.run[HEAP]
     s.run[HEAP] += 1
@@ -260,7 +259,7 @@ def _push(s: LargeState, who: int, at: float) -> None:
 
 
 @njit
-def _pop(s: LargeState) -> int:
+def pop(s: LargeState) -> int:
     first = s.heap[0]
     s.run[HEAP] -= 1
     size = s.run[HEAP]
@@ -280,17 +279,17 @@ def _pop(s: LargeState) -> int:
 
 
 @njit
-def _held_up(
+def held_up(
     s: LargeState, now: float, who: int, op: int, to: int, slow: float, meets_others: int, most: int
 ) -> float:
     """As ``share_queues``."""
     tuples = s.machine[GRAIN] * slow
-    held = _use(s, op, now, who, tuples, 1, most)
+    held = use(s, op, now, who, tuples, 1, most)
     for e in range(s.ops[op, READERS], s.ops[op, READERS_END]):
         reader = s.edges[e]
         if to >= 0 and reader != to:
             continue
-        held += _use(s, reader, now, who, tuples, 0, most)
+        held += use(s, reader, now, who, tuples, 0, most)
         if meets_others or s.ops[reader, WRITERS_END] - s.ops[reader, WRITERS] > 1:
             held += s.machine[ATOMIC_NS] * tuples
         if to >= 0:
@@ -301,210 +300,7 @@ def _held_up(
 # -- threads that go from operator to operator ---------------------------------------------------------------------
 
 
-@njit
-def _begin(s: LargeState, w: int) -> bool:
-    """The next tuple of the operator that a worker is in, if there is any and room for what comes of it."""
-    op, now = s.workers[w, WHERE], s.clock[NOW]
-    if s.ops[op, WAITING] <= 0 or not _has_room(s, op):
-        return False
-    to = _take(s, op)
-    s.goes[op] = to
-    s.workers[w, STATE] = WORKING
-    s.run[N_WORKING] += 1
-    slow = _slowdown(s, s.run[N_WORKING], now)
-    most = int(s.machine[PROCESSORS]) - 1
-    cost = s.costs[op] * s.machine[GRAIN] * slow
-    cost += _held_up(s, now, w, op, to, slow, 1, most)
-    s.spent[w] += cost
-    s.busy[op] += cost
-    _push(s, w, now + cost)
-    return True
-
-
-@njit
-def _decide_soon(s: LargeState, w: int) -> None:
-    """Puts the operator back into the list, and takes another one from it."""
-    now, cost = s.clock[NOW], s.machine[VISIT_NS]
-    slow, free_list = _slowdown(s, s.run[N_WORKING], now), s.lines.shape[0] - 1
-    for takes in range(2):
-        cost += _use(s, free_list, now, w, slow, takes, 0)
-    s.workers[w, STATE] = DECIDING
-    s.run[N_DECIDING] += 1
-    _push(s, w, now + cost)
-
-
-@njit
-def _enter(s: LargeState, w: int, op: int) -> None:
-    s.ops[op, BUSY] = 1
-    s.run[RUNS] += 1
-    s.ops[op, RAN] = s.run[RUNS]
-    s.workers[w, WHERE] = op
-    _look(s, op)
-
-
-@njit
-def _full_reader(s: LargeState, op: int) -> int:
-    """A reader without room that can run, of an operator that has input."""
-    if s.ops[op, WAITING] <= 0:
-        return -1
-    for e in range(s.ops[op, READERS], s.ops[op, READERS_END]):
-        reader = s.edges[e]
-        if _is_full(s, reader) and s.ops[reader, READY]:
-            given: int = reader
-            return given
-    return -1
-
-
-@njit
-def _leave(s: LargeState, w: int) -> int:
-    """A worker leaves; the reader that it should help, or -1."""
-    op = s.workers[w, WHERE]
-    s.ops[op, BUSY] = 0
-    s.run[RUNS] += 1
-    s.ops[op, RAN] = s.run[RUNS]
-    s.workers[w, LEFT] = -1
-    _look(s, op)
-    return _full_reader(s, op) if w < s.run[LEVEL] else -1
-
-
-@njit
-def _pick(s: LargeState) -> int:
-    """The operator that can run and has not for longest."""
-    found, oldest = -1, _FAR
-    for op in range(len(s.ops)):
-        if s.ops[op, READY] and s.ops[op, RAN] < oldest:
-            found, oldest = op, s.ops[op, RAN]
-    return found
-
-
-@njit
-def _wake(s: LargeState) -> None:
-    """Sleeping workers look, as many as there are operators that nobody is about to take."""
-    if s.run[N_DECIDING] >= s.run[N_READY]:
-        return
-    for w in range(s.run[LEVEL]):
-        if s.run[N_DECIDING] >= s.run[N_READY]:
-            return
-        if s.workers[w, STATE] == IDLE:
-            _decide_soon(s, w)
-
-
-@njit
-def run_workers(s: LargeState, until: float, most_events: int) -> bool:
-    """Goes on up to a time, or for so many events; whether the time was reached."""
-    last = s.run[EVENTS] + most_events
-    for w in range(s.run[LEVEL]):
-        if s.workers[w, STATE] == GONE:
-            _decide_soon(s, w)
-    _wake(s)
-    while s.run[HEAP] and s.times[s.heap[0]] <= until:
-        if s.run[EVENTS] >= last:
-            return False
-        w = _pop(s)
-        s.clock[NOW] = s.times[w]
-        s.run[EVENTS] += 1
-        op = s.workers[w, WHERE]
-        if s.workers[w, STATE] == WORKING:
-            s.run[N_WORKING] -= 1
-            _finish(s, op, s.goes[op])
-            stays = w < s.run[LEVEL] and s.workers[w, LEFT] != 1
-            if s.workers[w, LEFT] > 0:
-                s.workers[w, LEFT] -= 1
-            if stays and _begin(s, w):
-                _wake(s)
-                continue
-            reader = _leave(s, w)
-            if reader >= 0:
-                _enter(s, w, reader)
-                s.workers[w, LEFT] = max(s.ops[reader, CAPACITY] // 4, 1)
-                if _begin(s, w):
-                    _wake(s)
-                    continue
-                _leave(s, w)
-        else:
-            s.run[N_DECIDING] -= 1
-            if w >= s.run[LEVEL]:
-                s.workers[w, STATE] = GONE
-                continue
-            op = _pick(s)
-            if op < 0:
-                s.workers[w, STATE] = IDLE
-                continue
-            _enter(s, w, op)
-            if _begin(s, w):
-                _wake(s)
-                continue
-            _leave(s, w)
-        if w >= s.run[LEVEL]:
-            s.workers[w, STATE] = GONE
-        else:
-            _decide_soon(s, w)
-        _wake(s)
-    s.clock[NOW] = until
-    return True
-
-
 # -- a thread an operator ------------------------------------------------------------------------------------------
-
-
-@njit
-def _shares(s: LargeState, working: int, now: float) -> float:
-    """Of a core, what each thread with work gets done."""
-    level = int(s.machine[PROCESSORS])
-    slow = _slowdown(s, min(working, level), now)
-    if working <= level:
-        return 1.0 / slow
-    useful = s.machine[QUANTUM_NS] / (s.machine[QUANTUM_NS] + s.machine[SWITCH_NS])
-    given: float = level / working / slow * useful
-    return given
-
-
-@njit
-def _next_of(s: LargeState, op: int, switch: float) -> None:
-    """An operator's thread begins its next tuple, or sleeps."""
-    if s.ops[op, WAITING] <= 0 or not _has_room(s, op):
-        s.ops[op, BUSY] = 0
-        s.run[N_WORKING] -= 1
-        _look(s, op)
-        return
-    to = _take(s, op)
-    s.goes[op] = to
-    most = int(s.machine[PROCESSORS]) - 1
-    cost = s.costs[op] * s.machine[GRAIN]
-    cost += _held_up(s, s.clock[NOW], op, op, to, 1.0, 0, most)
-    s.busy[op] += cost
-    _push(s, op, s.clock[SERVICE] + cost + switch)
-
-
-@njit
-def run_dedicated(s: LargeState, until: float, most_events: int) -> bool:
-    """As :func:`run_workers`; the times of the heap are of service, which all threads with work get alike."""
-    last = s.run[EVENTS] + most_events
-    while True:
-        if s.run[N_READY]:
-            for op in range(len(s.ops)):
-                if s.ops[op, READY]:
-                    s.ops[op, BUSY] = 1
-                    s.run[N_WORKING] += 1
-                    _look(s, op)
-                    _next_of(s, op, s.machine[SWITCH_NS])
-        if not s.run[HEAP]:
-            break
-        got = _shares(s, s.run[N_WORKING], s.clock[NOW])
-        at = s.clock[NOW] + max(s.times[s.heap[0]] - s.clock[SERVICE], 0.0) / got
-        if at > until:
-            s.clock[SERVICE] += got * (until - s.clock[NOW])
-            break
-        if s.run[EVENTS] >= last:
-            return False
-        op = _pop(s)
-        s.run[EVENTS] += 1
-        s.clock[SERVICE] = max(s.times[op], s.clock[SERVICE])
-        s.clock[NOW] = at
-        _finish(s, op, s.goes[op])
-        _next_of(s, op, 0.0)
-    s.clock[NOW] = until
-    return True
 
 
 def blank(shape: Any) -> Ints:

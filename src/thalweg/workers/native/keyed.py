@@ -20,7 +20,7 @@ from thalweg.columns.contracts import KeyedResult
 from thalweg.columns.keys import KeyBytes, KeyRows
 from thalweg.columns.state_units import StateUnits
 from thalweg.compiler.code.columns import TEXT_TAIL, Buffers, address
-from thalweg.compiler.keyed import code as code
+from thalweg.compiler.keyed import layout as code
 from thalweg.compiler.keyed.operator import CompiledKeyed
 from thalweg.compiler.keyed.run import Run, Split
 from thalweg.compiler.runtime.calls import address_of

@@ -15,8 +15,8 @@ from typing import Any
 from thalweg.errors import BuildError
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.coroutines import Control, Input, Output, wait_for_all, wait_for_any
+from thalweg.flow.operators.generated import make_functions
 from thalweg.flow.operators.joining.join_nodes import JoinSide
-from thalweg.flow.operators.windowing.windows import make_functions
 from thalweg.flow.records import Field, Schema
 from thalweg.flow.state_class import StateSpec, drop, make_state
 from thalweg.times import NEVER

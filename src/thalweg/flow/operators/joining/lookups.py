@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from thalweg.flow.fields.field_types import FieldType, Kind
+from thalweg.flow.operators.generated import make_functions
 from thalweg.flow.operators.joining.join_nodes import JoinSide
 from thalweg.flow.operators.joining.joins import Combiner, fitted, join_state
-from thalweg.flow.operators.windowing.windows import make_functions
 from thalweg.flow.records import Field, Schema
 from thalweg.flow.state_class import StateSpec, drop, make_state
 from thalweg.times import NEVER

@@ -10,8 +10,7 @@ from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.aggregates import bind_all
 from thalweg.flow.operators.aggregates.own import inside
 from thalweg.flow.operators.aggregates.parts import results_of, values_of, whole_row
-from thalweg.flow.operators.nodes import Key
-from thalweg.flow.operators.windowing.windows import (
+from thalweg.flow.operators.generated import (
     MadeFunctions,
     asked_of,
     body,
@@ -22,6 +21,7 @@ from thalweg.flow.operators.windowing.windows import (
     state_fields,
     updates,
 )
+from thalweg.flow.operators.nodes import Key
 from thalweg.flow.records import Field, Schema
 from thalweg.flow.state_class import drop, make_state
 

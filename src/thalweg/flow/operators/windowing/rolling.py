@@ -23,7 +23,7 @@ from thalweg.flow.operators.aggregates.parts import (
     results_of,
     values_of,
 )
-from thalweg.flow.operators.windowing.windows import (
+from thalweg.flow.operators.generated import (
     MadeFunctions,
     asked_of,
     body,
