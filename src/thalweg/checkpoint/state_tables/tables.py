@@ -1,15 +1,14 @@
 """The table of a compiled operator's keyed state, one a bucket: open addressing.
 
-A :class:`BucketTable` is a set of parallel arrays that compiled kernels index by entry number. An
-index of 64-bit cells (32 bits of the hash, entry number + 1; 0 is empty; linear probing, at most
-half full) finds the entry of a key, so that a probe that misses touches no other memory. Entries
-never move while a chunk is processed; only :meth:`BucketTable.mark_saved` and
-:meth:`BucketTable.tidy` renumber them. An interpreted operator's table has the same Arrow form, so
-a restart may switch between them.
+A :class:`BucketTable` is a set of parallel arrays that compiled kernels index by entry number. An index of 64-bit
+cells (32 bits of the hash, entry number + 1; 0 is empty; linear probing, at most half full) finds the entry of a key,
+so that a probe that misses touches no other memory. Entries never move while a chunk is processed; only
+:meth:`BucketTable.mark_saved` and :meth:`BucketTable.tidy` renumber them. An interpreted operator's table has the
+same Arrow form, so a restart may switch between them.
 
-Timers are found without a heap: blocks of 32 entries keep a lower bound of their timers, and a
-lookup marks its entry's block as unknown, since the kernel may then change the timer. A search
-reads the bounds of all blocks but the timers of few.
+Timers are found without a heap: blocks of 32 entries keep a lower bound of their timers, and a lookup marks its
+entry's block as unknown, since the kernel may then change the timer. A search reads the bounds of all blocks but the
+timers of few.
 """
 
 from __future__ import annotations
@@ -361,9 +360,6 @@ class BucketTable:
             set_values(self.records, field, entries, column)
         self.flags[entries] = np.where(deleted, 0, ALIVE | SAVED)
         self.empty(entries[deleted])
-
-
-# -- growing, many tables at once -----------------------------------------------------------------------------
 
 
 def enlarge(
