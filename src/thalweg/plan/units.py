@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from thalweg.flow.operators.built_in import BuiltIn
 from thalweg.flow.operators.feedback import groups_of
@@ -16,7 +16,7 @@ from thalweg.flow.operators.nodes import (
     Ref,
     Stateless,
 )
-from thalweg.flow.tags import Tags
+from thalweg.flow.tags import Tag
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def units_of(
     merges: frozenset[Ref],
     loops: Sequence[Sequence[int]],
     stages: Sequence[int],
-    tags_of: Callable[[int], Tags],
+    tags_of: Callable[[int], Mapping[str, Tag]],
 ) -> Iterator[Unit]:
     """Chains of stateless nodes, each the only reader of the one before, fused; loops; all else alone.
 

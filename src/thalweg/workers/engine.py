@@ -33,6 +33,7 @@ from thalweg.times import BEFORE_ALL, NEVER
 from thalweg.workers.handle_engine import HandleEngine
 from thalweg.workers.lockfree.atomics import EMPTY, store
 from thalweg.workers.memory import layout as at
+from thalweg.workers.memory.handles import HAS_OBJECT
 from thalweg.workers.memory.places import handle_at, op_at
 from thalweg.workers.memory.reserve import Reserve
 from thalweg.workers.memory.room import full_reader
@@ -350,6 +351,14 @@ class ParallelEngine(HandleEngine):
             self._check()
             wait_for_room(self.mem, self.source, 1_000)
         return handle
+
+    def put(self, handle: int, task: Task, bundle: Bundle) -> None:
+        """Puts an operator's output under a handle."""
+        mem = self.mem
+        place = handle_at(mem, handle)
+        self.objects[handle] = task.keep(self, handle, bundle)
+        mem[place + at.OBJECT] = HAS_OBJECT
+        mem[place + at.COUNT] = sum(map(len, bundle.values()))
 
     def _count_native(self) -> None:
         """Adds what machine code has counted since the last time."""

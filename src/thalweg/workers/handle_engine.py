@@ -9,11 +9,10 @@ from thalweg.engine.base import UnitsEngine
 from thalweg.flow.operators.nodes import Ref
 from thalweg.plan.plan import stream_schema
 from thalweg.workers.memory import layout as at
-from thalweg.workers.memory.handles import HAS_OBJECT
 from thalweg.workers.memory.layout import Int64s
 from thalweg.workers.memory.places import block_word, handle_at, op_at
 from thalweg.workers.native.block_chunks import chunk_of, payload_of
-from thalweg.workers.tasks import Bundle, Task
+from thalweg.workers.tasks import Task
 
 
 class HandleEngine(UnitsEngine):
@@ -73,14 +72,6 @@ class HandleEngine(UnitsEngine):
         return self._slots[domain]
 
     # -- handles --------------------------------------------------------------------------------------------
-
-    def put(self, handle: int, task: Task, bundle: Bundle) -> None:
-        """Puts an operator's output under a handle."""
-        mem = self.mem
-        place = handle_at(mem, handle)
-        self.objects[handle] = task.keep(self, handle, bundle)
-        mem[place + at.OBJECT] = HAS_OBJECT
-        mem[place + at.COUNT] = sum(map(len, bundle.values()))
 
     def set_block(self, handle: int, number: int, block: int) -> None:
         """Tells machine code where a handle's stream stands."""
