@@ -477,8 +477,8 @@ MUTATIONS = [
     ),
     Mutation(
         "tags: who has others is not fused",
-        "plan/plan.py",
-        "        fits = fits and plan.tags_of(before.index) == plan.tags_of(node.index)\n",
+        "plan/units.py",
+        "        fits = fits and tags_of(before.index) == tags_of(node.index)\n",
         "",
         "unit/test_tags.py",
     ),

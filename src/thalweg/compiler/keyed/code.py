@@ -37,7 +37,7 @@ from thalweg.compiler.keyed.layout import (
     TIMES,
     log_place,
 )
-from thalweg.compiler.keyed.shape import KeyedSpec, Shape, key_code, key_types
+from thalweg.compiler.keyed.shape import KeyedSpec, RowShape, key_code, key_types
 from thalweg.compiler.kinds import INT, Type
 from thalweg.compiler.made_fields import made_fields, with_made
 from thalweg.compiler.runtime.lookup import RANGE_WIDTH
@@ -71,7 +71,7 @@ def _written(spec: KeyedSpec) -> str:
         process, on_timer = (process, name) if process else (name, "")
     unit.check_widened()
     unit.check_lists()
-    shape = Shape.of(unit, spec, state)
+    shape = RowShape.of(unit, spec, state)
     unit.imports |= {"clear_scratch"} if shape.clears else set()
     unit.imports |= {"clone"} if shape.filled else set()
     arena = f", ctl + {8 * ARENA}" if unit.uses_arena else ""
@@ -116,7 +116,7 @@ def _indent(lines: list[str], depth: int) -> list[str]:
     return ["    " * depth + line for line in lines]
 
 
-def _call(call: str, shape: Shape) -> list[str]:
+def _call(call: str, shape: RowShape) -> list[str]:
     """Lines that call a user's function on ``rec``, or undo and report that outputs do not fit."""
     size, begin, end, undone = shape.size, [], [], []
     if shape.log is not None:
@@ -142,7 +142,7 @@ def _call(call: str, shape: Shape) -> list[str]:
     ]
 
 
-def _fire(spec: KeyedSpec, shape: Shape, on_timer: str, arena: str) -> str:
+def _fire(spec: KeyedSpec, shape: RowShape, on_timer: str, arena: str) -> str:
     """``fire(...)``: all timers of one key below ``limit``; the new number of outputs, -1 when full."""
     arguments = f"rec, {key_code(spec.key)}t, (out, -1, t, bucket, e, word{arena}), n"
     done = _call(f"m = {on_timer}({arguments})", shape)
@@ -175,7 +175,7 @@ def _fire(spec: KeyedSpec, shape: Shape, on_timer: str, arena: str) -> str:
     return "\n".join([*head, *_indent(body, 2), "    return n"]) + "\n"
 
 
-def _rows(spec: KeyedSpec, shape: Shape, process: str, row: Type, arena: str) -> str:
+def _rows(spec: KeyedSpec, shape: RowShape, process: str, row: Type, arena: str) -> str:
     """``row(...)``: one tuple, after the timers before it; the new number of outputs, -1 when full."""
     body = [f"t = 0 if {word('chunk', TIMES)} == 0 else get_i({word('chunk', TIMES)} + 8 * i)"]
     if shape.timer is not None:
@@ -209,7 +209,7 @@ def _rows(spec: KeyedSpec, shape: Shape, process: str, row: Type, arena: str) ->
     return "\n".join([*head, *_indent([*body, "return n"], 1)]) + "\n"
 
 
-def _kernel(spec: KeyedSpec, shape: Shape) -> str:
+def _kernel(spec: KeyedSpec, shape: RowShape) -> str:
     named = "chunk, out, ctl, n, bucket, e, rec, flag, word, bounds"
     due = f"fire({named}, {word('ctl', CLOCK)})" if shape.timer is not None else "n"
     body = [

@@ -80,7 +80,7 @@ def layouts(key: KeySpec) -> list[str]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Shape:
+class RowShape:
     """Where things stand in a row of the state table."""
 
     size: int
@@ -97,7 +97,7 @@ class Shape:
     filled: tuple[tuple[int, int, int], ...]
 
     @classmethod
-    def of(cls, unit: ModuleParts, spec: KeyedSpec, state: Type) -> Shape:
+    def of(cls, unit: ModuleParts, spec: KeyedSpec, state: Type) -> RowShape:
         names = spec.state.schema.names
         timer = spec.timer
         at = None if timer is None else state.offsets[names.index(timer)]
