@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from thalweg.printing import say
 from thalweg_lab.figures.caneill.cluster import befallen, measured
-from thalweg_lab.figures.caneill.runs import Batch, CaneillSetting, Found, network_of
+from thalweg_lab.figures.caneill.measured import Batch, CaneillSetting, Found, network_of
 from thalweg_lab.figures.caneill.troubles import TROUBLES
 from thalweg_lab.measure import LabReport
 

@@ -20,14 +20,14 @@ from thalweg.compiler.runtime.calls import address_of, call3
 from thalweg.jit import njit
 from thalweg.scheduling import RoundPolicy
 from thalweg.workers.lockfree.atomics import shared, store
-from thalweg.workers.loop import work
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.handles import new_handle
 from thalweg.workers.memory.layout import MEETING, Int64s, OpSpec
 from thalweg.workers.memory.memory import lay_out
 from thalweg.workers.memory.places import block_word, handle_at, worker_at
-from thalweg.workers.rounds.rounds import OperatorTraits, RoundCosts, Rounds
-from thalweg.workers.steps import submit, wait_for_room, wait_until_settled, wake_all
+from thalweg.workers.rounds import OperatorTraits, RoundCosts, Rounds
+from thalweg.workers.worker_loop.loop import work
+from thalweg.workers.worker_loop.steps import submit, wait_for_room, wait_until_settled, wake_all
 
 T = TypeVar("T")
 Model = Literal["manual", "dedicated", "dynamic"]

@@ -19,9 +19,9 @@ from thalweg.errors import (
     SourceClosed,
     ThalwegError,
 )
+from thalweg.flow.by_key.keyed import KeyedStream
 from thalweg.flow.fields.hints import Category, Money, Timer, Timestamp, decimal
 from thalweg.flow.flow import Flow
-from thalweg.flow.keyed import KeyedStream
 from thalweg.flow.operators import agg
 from thalweg.flow.operators.agg import aggregate
 from thalweg.flow.operators.coroutines import Control, Input, Output, wait_for_all, wait_for_any

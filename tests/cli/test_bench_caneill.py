@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from thalweg_lab import caneill, caneill_cluster
 from thalweg_lab.figures.caneill import cluster, figure11, figure12, figure13
-from thalweg_lab.figures.caneill.runs import CaneillSetting
+from thalweg_lab.figures.caneill.measured import CaneillSetting
 from thalweg_lab.figures.caneill.samples import requests, sketched
 from thalweg_lab.measure import LabReport
 

@@ -101,7 +101,7 @@ class Flow:
         """A worker's visit to an operator; whether it ran a unit. No slice is set, so one unit is all it runs."""
         worker, me = self.loop, self.places.worker_at(mem, w)
         mem[me + layout.HELP] = EMPTY
-        if not worker._begin_visit(mem, w, me, op, False):
+        if not worker.begin_visit(mem, w, me, op, False):
             return False
         has_run = False
         code = worker._go_on(mem, w, me)
@@ -110,7 +110,7 @@ class Flow:
             has_run = True
             self._note_unit(mem, me, op)
             code = worker.resume_unit(mem, w, me) or worker._go_on(mem, w, me)
-        worker._end_visit(mem, w, me)
+        worker.end_visit(mem, w, me)
         return has_run
 
     def _note_unit(self, mem: Memory, me: int, op: int) -> None:

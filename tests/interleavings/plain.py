@@ -20,9 +20,10 @@ CALLS = "thalweg.compiler.runtime.calls"
 STRUCTURES = {
     name.rpartition(".")[2]: f"{ROOM}.{name}"
     for name in (
-        "lockfree.rings", "lockfree.reorder", "lockfree.hybrid_queue", "lockfree.parking", "memory.places", "worklists",
-        "memory.handles", "memory.room", "dispatch", "steps", "runnable", "rounds.round_barrier", "next_operator",
-        "tokens", "unit_runs", "loop",
+        "lockfree.rings", "lockfree.reorder", "lockfree.hybrid_queue", "lockfree.parking", "memory.places",
+        "worker_loop.worklists", "memory.handles", "memory.room", "worker_loop.dispatch", "worker_loop.steps",
+        "worker_loop.runnable", "worker_loop.round_barrier", "worker_loop.next_operator", "worker_loop.tokens",
+        "worker_loop.unit_runs", "worker_loop.visits", "worker_loop.loop",
     )
 }  # fmt: skip
 WORKERS = pathlib.Path(__file__).with_name("workers.py")
@@ -54,6 +55,7 @@ class Structures:
     next_operator: SimpleNamespace
     tokens: SimpleNamespace
     unit_runs: SimpleNamespace
+    visits: SimpleNamespace
     loop: SimpleNamespace
     workers: SimpleNamespace
 

@@ -92,9 +92,9 @@ def test_who_helps_a_full_reader_runs_a_quarter_of_its_queue() -> None:
     flow = Flow(Structures(), [ingress(), operator(STATELESS, 0, capacity=8)])
     me = flow.places.worker_at(flow.memory, 0)
     for helping, units in ((True, 2), (False, 1 << 60)):
-        assert flow.loop._begin_visit(flow.memory, 0, me, 1, helping)
+        assert flow.loop.begin_visit(flow.memory, 0, me, 1, helping)
         assert flow.memory[me + UNITS] == units
-        flow.loop._end_visit(flow.memory, 0, me)
+        flow.loop.end_visit(flow.memory, 0, me)
 
 
 # -- handles ---------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def test_a_chunk_is_merged_once_when_all_ranges_are_done_deeper(kind: int, weak:
 # -- mutations -------------------------------------------------------------------------------------------------
 
 RELIEVE_AT_THE_END = Mutation(
-    "loop", "        relieve(mem, w, op)\n        unlock", "        unlock"
+    "visits", "        relieve(mem, w, op)\n        unlock", "        unlock"
 )
 RELIEVE_WAITING = Mutation(
     "unit_runs",
@@ -268,7 +268,7 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
         lambda structures: sleeping_line(structures, 2, 2),
         "deadlock",
         Mutation(
-            "loop",
+            "visits",
             "    unpark(mem, mem[PARKED])\n    if mem[o + N_OUT]",
             "    if mem[o + N_OUT]",
         ),
@@ -295,7 +295,7 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
         lambda structures: sleeping_line(structures, 1, 1),
         "deadlock",
         Mutation(
-            "loop",
+            "visits",
             "    if mem[o + N_OUT] == 0:\n        unpark(mem, mem[o + SETTLED])\n",
             "",
         ),
@@ -327,9 +327,9 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
         lambda structures: line(structures, 2, 2),
         "not once, in order",
         (
-            Mutation("loop", "        if not lock_consumer(mem, ring):", "        if False:"),
+            Mutation("visits", "        if not lock_consumer(mem, ring):", "        if False:"),
             Mutation(
-                "loop",
+                "visits",
                 "if add(mem, o + BUSY, 1) >= mem[o + LIMIT]:",
                 "if add(mem, o + BUSY, 1) < 0:",
             ),

@@ -46,7 +46,7 @@ from thalweg.workers.lockfree.rings import (
     spsc_words,
 )
 from thalweg.workers.memory.layout import HYBRID, PARTITIONED, SHARED
-from thalweg.workers.worklists import (
+from thalweg.workers.worker_loop.worklists import (
     queue_add,
     queue_done,
     queue_front,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 import thalweg as tw
-from thalweg.flow.operators.windows import make_functions
+from thalweg.flow.operators.generated import make_functions
 
 
 class Row(NamedTuple):

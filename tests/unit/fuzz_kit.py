@@ -16,7 +16,7 @@ from fuzz_texts import TextWriter
 
 import thalweg as tw
 from thalweg import times
-from thalweg.flow.operators.windows import make_functions
+from thalweg.flow.operators.generated import make_functions
 
 EDGES: Final = [
     0, 1, -1, 2, -2, 3, -7, 10, 2**31 - 1, 2**31, -(2**31), 2**32, 2**53 - 1, 2**53, 2**53 + 1, -(2**53) - 1,

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import thalweg as tw
 from thalweg.columns.keys import KeySpec
 from thalweg.compiler.code.source import describe
-from thalweg.compiler.keyed.code import KeyedSpec, write_keyed
+from thalweg.compiler.keyed.code import write_keyed
+from thalweg.compiler.keyed.shape import KeyedSpec
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import state_spec
 from thalweg.testing.reference import run_reference

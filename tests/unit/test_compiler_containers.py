@@ -16,8 +16,8 @@ from container_text_kit import TextWriter
 from tests.sizes import sized
 
 import thalweg as tw
-from thalweg.checkpoint.object_table import ObjectTable
-from thalweg.checkpoint.tables import BucketTable
+from thalweg.checkpoint.state_tables.object_table import ObjectTable
+from thalweg.checkpoint.state_tables.tables import BucketTable
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.keys import KeySpec
 from thalweg.compiler import KeyedSpec, check_keyed

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from thalweg import times
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.keys import KeySpec
-from thalweg.compiler.keyed.code import KeyedSpec
 from thalweg.compiler.keyed.operator import CompiledKeyed, check_keyed, keyed_kernel
+from thalweg.compiler.keyed.shape import KeyedSpec
 from thalweg.errors import OperatorError
 from thalweg.flow.failures import reason_of, shorten
 from thalweg.flow.records import Category, Schema, Timer, Timestamp

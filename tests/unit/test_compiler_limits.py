@@ -11,7 +11,7 @@ import pytest
 
 import thalweg as tw
 from thalweg.compiler.code import modules
-from thalweg.flow.operators.windows import make_functions
+from thalweg.flow.operators.generated import make_functions
 
 
 class Row(NamedTuple):

@@ -16,12 +16,12 @@ from thalweg.columns.chunks import Chunk, Column
 from thalweg.columns.keys import KeySpec
 from thalweg.compiler import stateless
 from thalweg.compiler.keyed import run as keyed
-from thalweg.compiler.keyed.code import KeyedSpec
 from thalweg.compiler.keyed.operator import keyed_kernel
+from thalweg.compiler.keyed.shape import KeyedSpec
 from thalweg.compiler.runtime.arena import ARENA_WORDS
 from thalweg.compiler.stateless import Step, stateless_kernel
 from thalweg.errors import OperatorError
-from thalweg.flow.operators.windows import make_functions
+from thalweg.flow.operators.generated import make_functions
 from thalweg.flow.records import Schema
 from thalweg.flow.state_class import state_spec
 

@@ -152,7 +152,7 @@ def test_merge_stops_when_asked() -> None:
     from tests.unit.test_coroutines import Made
 
     from thalweg.flow.operators.coroutines import Input, Output, Queue
-    from thalweg.flow.operators.joins import merge
+    from thalweg.flow.operators.joining.joins import merge
 
     made = Made()
     ports = [Input(Queue[Any]("a")), Input(Queue[Any]("b"))]

@@ -16,7 +16,7 @@ from tests.unit.engine_kit import ROWS, Count, Row, bounded, count, events, no_t
 import thalweg as tw
 from thalweg.columns.chunks import Chunk
 from thalweg.elasticity import Combined, Controller, Limits, Sample, Suggestion, ThreadLevels
-from thalweg.embedded.host import options_of
+from thalweg.embedded.run_options import options_of
 from thalweg.engine.build import prepare
 from thalweg.engine.machine import Machine
 from thalweg.plan.plan import make_plan

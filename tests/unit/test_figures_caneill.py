@@ -21,7 +21,7 @@ from thalweg_lab.figures.caneill.flow import (
     padding_of,
     worst_table,
 )
-from thalweg_lab.figures.caneill.runs import Batch, MeasuredRun, found_of
+from thalweg_lab.figures.caneill.measured import Batch, MeasuredRun, found_of
 
 import thalweg as tw
 from thalweg import datagen

@@ -12,9 +12,9 @@ from thalweg import testing
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.build import prepare
 from thalweg.engine.hold_ups import HoldUps
-from thalweg.engine.idle_clock import IdleClock
 from thalweg.engine.meter import Meter
 from thalweg.engine.serial import SerialEngine
+from thalweg.engine.watermarks.idle_clock import IdleClock
 from thalweg.plan.plan import make_plan
 
 S = tw.seconds(1)
@@ -189,7 +189,7 @@ def test_refused_by_hosts() -> None:
 
 def test_a_checkpoint_goes_on_without_idle() -> None:
     """Lanes that were idle count again, from the watermark that was given out."""
-    from thalweg.engine.gate_state import gate_facts, set_gate_facts
+    from thalweg.engine.watermarks.gate_state import gate_facts, set_gate_facts
 
     bench = Bench({"lane": "lane", "lanes": [0, 1]})
     bench.rows("s0", 1.0, (10 * S, 0), (5 * S, 1))

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thalweg.columns.chunks import Chunk
-from thalweg.engine import waiting
-from thalweg.engine.ingress import Gate, Ingress
-from thalweg.engine.release import cut_many, cut_one
-from thalweg.engine.waiting import Waiting
+from thalweg.engine.watermarks import waiting
+from thalweg.engine.watermarks.ingress import Gate, Ingress
+from thalweg.engine.watermarks.release import cut_many, cut_one
+from thalweg.engine.watermarks.waiting import Waiting
 from thalweg.flow.operators.nodes import Source
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import SEQ, TIME

@@ -13,7 +13,7 @@ import pytest
 
 import thalweg as tw
 from thalweg.columns.chunks import Chunk
-from thalweg.engine.answers import Answers
+from thalweg.engine.interpreter.answers import Answers
 from thalweg.errors import OperatorError
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.plan.plan import make_plan

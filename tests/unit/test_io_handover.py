@@ -8,7 +8,7 @@ import pytest
 from io_kit import StopAfter
 
 from thalweg.connectors.contracts import never
-from thalweg.connectors.handover import Handover
+from thalweg.connectors.in_process.handover import Handover
 
 FOREVER_S = 3600.0
 

@@ -24,7 +24,7 @@ DIGESTS = """
 from thalweg import hashing
 from thalweg.jit.digest import digest_of
 from thalweg.workers.native.keyed_run import run_partition
-from thalweg.workers.loop import work
+from thalweg.workers.worker_loop.loop import work
 from thalweg.compiler.code.modules import load
 kernel = load("probe", '''@kernel
 def run(columns, n, out):
@@ -63,7 +63,7 @@ def digests(package: pathlib.Path) -> list[str]:
     ("file", "old", "new", "changed"),
     [
         ("cli/run.py", "import", "# an edit of the command\nimport", set()),
-        ("workers/loop.py", '"""', '"""Other words. ', set()),
+        ("workers/worker_loop/loop.py", '"""', '"""Other words. ', set()),
         ("workers/lockfree/atomics.py", "PAUSES: Final = 40", "PAUSES: Final = 41", {LOOP}),
         ("workers/memory/layout.py", "PHASE: Final = ", "PHASE: Final = 1 + ", {LOOP}),
         ("compiler/runtime/support.py", "DONE: Final = 0", "DONE: Final = 7", {LOOP, PARTITION}),

@@ -10,7 +10,7 @@ import thalweg as tw
 from thalweg.compiler import describe
 from thalweg.compiler.key_function import wrapped
 from thalweg.engine.build import Builder, prepare
-from thalweg.engine.interpreted import InterpretedKey
+from thalweg.engine.interpreter.stateless import InterpretedKey
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.plan.plan import make_plan
 from thalweg.testing.reference import run_reference

@@ -36,8 +36,8 @@ from thalweg.columns.chunks import Chunk
 from thalweg.columns.ordering import keyed_chunk, with_columns
 from thalweg.columns.state_units import StateUnits
 from thalweg.compiler.code.columns import address
-from thalweg.compiler.keyed.code import KeyedSpec
 from thalweg.compiler.keyed.operator import CompiledKeyed, keyed_kernel
+from thalweg.compiler.keyed.shape import KeyedSpec
 from thalweg.compiler.stateless import CompiledChain
 from thalweg.engine.keyed_unit import KeyedUnit, _concat
 from thalweg.errors import OperatorError

@@ -17,8 +17,8 @@ from thalweg.columns.keys import KeySpec
 from thalweg.columns.state_units import StateUnits
 from thalweg.compiler import describe
 from thalweg.compiler.key_function import key_step
-from thalweg.compiler.keyed.code import KeyedSpec
 from thalweg.compiler.keyed.operator import CompiledKeyed, keyed_kernel
+from thalweg.compiler.keyed.shape import KeyedSpec
 from thalweg.compiler.stateless import CompiledChain, stateless_kernel
 from thalweg.flow.operators.arguments import key_field
 from thalweg.flow.operators.functions import Function

@@ -8,19 +8,19 @@ import pytest
 
 from thalweg.workers.lockfree.atomics import EMPTY
 from thalweg.workers.lockfree.rings import mpmc_push
-from thalweg.workers.loop import _begin_visit
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.handles import new_handle
 from thalweg.workers.memory.layout import Int64s, OpSpec
 from thalweg.workers.memory.memory import lay_out
 from thalweg.workers.memory.places import handle_at, op_at, stat_at, worker_at
 from thalweg.workers.memory.room import sent
-from thalweg.workers.next_operator import _from_free_list
-from thalweg.workers.rounds.round_barrier import _by_priority, _once
-from thalweg.workers.runnable import any_work, is_runnable
-from thalweg.workers.steps import admit, offer, submit, withdraw
-from thalweg.workers.unit_runs import run_ingress
-from thalweg.workers.worklists import waiting_units
+from thalweg.workers.worker_loop.next_operator import _from_free_list
+from thalweg.workers.worker_loop.round_barrier import _by_priority, _once
+from thalweg.workers.worker_loop.runnable import any_work, is_runnable
+from thalweg.workers.worker_loop.steps import admit, offer, submit, withdraw
+from thalweg.workers.worker_loop.unit_runs import run_ingress
+from thalweg.workers.worker_loop.visits import begin_visit
+from thalweg.workers.worker_loop.worklists import waiting_units
 
 OPERATORS = 5
 
@@ -123,8 +123,8 @@ def test_who_helps_a_full_reader_works_off_a_quarter_of_its_queue(
     """Schneider & Wu, 4.1.4: a quarter, and at least one; who does not help has no such bound."""
     mem = memory(capacity=capacity)
     me = int(worker_at(mem, 0))
-    assert _begin_visit(mem, 0, me, 1, True) and mem[me + at.UNITS] == units
-    assert _begin_visit(mem, 0, int(worker_at(mem, 1)), 2, False)
+    assert begin_visit(mem, 0, me, 1, True) and mem[me + at.UNITS] == units
+    assert begin_visit(mem, 0, int(worker_at(mem, 1)), 2, False)
     assert mem[int(worker_at(mem, 1)) + at.UNITS] > 1 << 40
 
 
@@ -136,7 +136,7 @@ def test_within_a_round_a_visit_is_for_the_policy_s_tuples_but_a_while_where_pyt
         stat = int(stat_at(mem, 0, 1))
         mem[stat + at.S_TIMED], mem[stat + at.S_NS] = 100, 100 * ns_a_tuple
         me = int(worker_at(mem, 0))
-        assert _begin_visit(mem, 0, me, 1, False) and mem[me + at.BUDGET] == tuples
+        assert begin_visit(mem, 0, me, 1, False) and mem[me + at.BUDGET] == tuples
 
 
 # -- sources ---------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def test_within_a_round_a_source_is_an_operator_that_lets_in_its_step() -> None:
     assert mem[op_at(mem, 0) + at.IN] == 0, "it waits outside"
     me = listed(mem, [(3, 0, EMPTY), (0, 1, EMPTY)])
     assert _by_priority(mem, me) == 0, "the other has nothing to do yet"
-    assert _begin_visit(mem, 0, me, 0, False)
+    assert begin_visit(mem, 0, me, 0, False)
     run_ingress(mem, 0, me, 0)
     stat = int(stat_at(mem, 0, 0))
     assert mem[stat + at.S_IN] == mem[stat + at.S_OUT] == 9 and mem[me + at.UNITS] == 0

@@ -9,7 +9,8 @@ import pytest
 
 import thalweg as tw
 from thalweg.flow.operators.nodes import Ref
-from thalweg.plan.plan import Edge, Plan, branch, counter, expands, make_plan
+from thalweg.plan.plan import Edge, Plan, branch, counter, make_plan
+from thalweg.plan.units import expands
 
 
 class Row(NamedTuple):

@@ -17,9 +17,9 @@ from thalweg.workers.memory.handles import new_handle
 from thalweg.workers.memory.layout import Int64s, OpSpec
 from thalweg.workers.memory.memory import lay_out
 from thalweg.workers.memory.places import handle_at, op_at, worker_at
-from thalweg.workers.rounds import round_barrier as meeting
-from thalweg.workers.rounds.round_barrier import _overdue
-from thalweg.workers.steps import submit
+from thalweg.workers.worker_loop import round_barrier as meeting
+from thalweg.workers.worker_loop.round_barrier import _overdue
+from thalweg.workers.worker_loop.steps import submit
 
 OPERATORS = 6
 NOW = 100

@@ -23,7 +23,7 @@ from thalweg.workers.lockfree.atomics import EMPTY
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.places import op_at, worker_at
 from thalweg.workers.options import Options
-from thalweg.workers.rounds.rounds import Rounds
+from thalweg.workers.rounds import Rounds
 
 
 class Row(NamedTuple):

@@ -34,7 +34,7 @@ from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.places import worker_at
 from thalweg.workers.native.block_chunks import view_block
 from thalweg.workers.options import Options
-from thalweg.workers.tokens import STALE_NS, leave_token, take_token
+from thalweg.workers.worker_loop.tokens import STALE_NS, leave_token, take_token
 
 __all__ = ["events", "no_thread_left"]
 

@@ -36,7 +36,7 @@ from thalweg.simulate import (
     Source,
     simulate,
 )
-from thalweg.simulate.rounds import RoundFeatures
+from thalweg.simulate.threads.rounds import RoundFeatures
 
 US = 1_000
 

@@ -25,7 +25,7 @@ from thalweg.simulate import (
     pipeline,
     simulate,
 )
-from thalweg.simulate.large import LargeSimulation
+from thalweg.simulate.large_graphs.large import LargeSimulation
 
 DRAIN = FreeList(slice_ns=1_000_000_000)
 MACHINE = Hardware(cores=16, bus=0.002, queue_ns=60, line_ns=100, atomic_ns=50)

@@ -11,7 +11,7 @@ import pytest
 
 import thalweg as tw
 from thalweg.engine.build import prepare
-from thalweg.engine.release import cuts
+from thalweg.engine.watermarks.release import cuts
 from thalweg.plan.plan import make_plan
 from thalweg.scheduling.measures import SAMPLE_TUPLES
 from thalweg.workers import step_size

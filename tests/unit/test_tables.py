@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sizes import sized
 
-from thalweg.checkpoint.object_table import ObjectTable
-from thalweg.checkpoint.table_code import split_by_bucket
-from thalweg.checkpoint.table_form import ALIVE, DIRTY, SAVED
-from thalweg.checkpoint.tables import BucketTable
+from thalweg.checkpoint.state_tables.object_table import ObjectTable
+from thalweg.checkpoint.state_tables.table_code import split_by_bucket
+from thalweg.checkpoint.state_tables.table_form import ALIVE, DIRTY, SAVED
+from thalweg.checkpoint.state_tables.tables import BucketTable
 from thalweg.columns.categories import CATEGORIES
 from thalweg.columns.chunks import Column
 from thalweg.columns.contracts import BucketState

@@ -14,7 +14,6 @@ from thalweg.engine.build import prepare
 from thalweg.plan.plan import make_plan
 from thalweg.scheduling import cumulative_selectivity
 from thalweg.scheduling.measures import SAMPLE_TUPLES
-from thalweg.workers.dispatch import send_downstream
 from thalweg.workers.engine import ParallelEngine
 from thalweg.workers.lockfree.clocks import now_ns
 from thalweg.workers.memory import layout
@@ -22,8 +21,9 @@ from thalweg.workers.memory.handles import new_handle
 from thalweg.workers.memory.places import handle_at
 from thalweg.workers.options import Options
 from thalweg.workers.picks import view_of
-from thalweg.workers.unit_runs import is_timed
-from thalweg.workers.views import refresh_view
+from thalweg.workers.worker_loop.dispatch import send_downstream
+from thalweg.workers.worker_loop.unit_runs import is_timed
+from thalweg.workers.worker_loop.views import refresh_view
 
 
 class Number(NamedTuple):

@@ -27,7 +27,7 @@ from thalweg.columns.chunks import Chunk
 from thalweg.connectors.shown import shown_table
 from thalweg.connectors.written.batch_folders import batch_folder, batches_in
 from thalweg.embedded.entry import host_of
-from thalweg.embedded.running import FlowRun
+from thalweg.embedded.flow_run import FlowRun
 from thalweg.embedded.showing import actions_of
 from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow.flow import Flow

@@ -11,8 +11,8 @@ from thalweg.compiler.code.reasons import NotCompilable
 from thalweg.compiler.code.source import FunctionSource, describe
 from thalweg.compiler.freeze import freeze
 from thalweg.compiler.key_function import key_step
-from thalweg.compiler.keyed.code import KeyedSpec
 from thalweg.compiler.keyed.operator import CompiledKeyed, check_keyed, keyed_kernel
+from thalweg.compiler.keyed.shape import KeyedSpec
 from thalweg.compiler.stateless import (
     CompiledChain,
     Step,

@@ -15,7 +15,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from thalweg.compiler.code.reasons import NotCompilable
-from thalweg.compiler.code.source import Const, FunctionNode, FunctionSource, Known, RecordClass
+from thalweg.compiler.code.source import (
+    Const,
+    FunctionSource,
+    Known,
+    RecordClass,
+    stored_names,
+)
 from thalweg.compiler.code.unit import ModuleParts, identifier
 from thalweg.compiler.kinds import NONE, Type, join
 from thalweg.compiler.list_results import ListResults
@@ -81,7 +87,7 @@ class ModuleFunction(ListResults):
         self.node = source.node()
         self.line = self.node.lineno
         self.is_generator = source.yields
-        self.stored = _stored(self.node)
+        self.stored = stored_names(self.node)
         self.defaults: dict[str, Expr] = {}
         self.arriving = self._bind(arguments)
         self.parameters = {name: self._inside(name) for name in self.arriving}
@@ -390,13 +396,3 @@ class ModuleFunction(ListResults):
             self.effects += 1
             self.changes["any"] = self.changes.get("any", 0) + 1
         return args
-
-
-def _stored(node: FunctionNode) -> set[str]:
-    body = node.body if isinstance(node.body, list) else []
-    return {
-        one.id
-        for part in body
-        for one in ast.walk(part)
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
-    }

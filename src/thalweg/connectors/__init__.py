@@ -10,10 +10,10 @@ from thalweg.connectors.contracts import (
     never,
 )
 from thalweg.connectors.files import files
-from thalweg.connectors.iterables import from_iterable
+from thalweg.connectors.in_process.iterables import from_iterable
+from thalweg.connectors.in_process.push import PushSource, push_source
 from thalweg.connectors.logs import Log, LogReader, Positions, spread
 from thalweg.connectors.messages import MessageParser, message_options
-from thalweg.connectors.push import PushSource, push_source
 from thalweg.connectors.registry import Connector, host_and_name, path_argument
 from thalweg.connectors.sinks import (
     BatchSink,

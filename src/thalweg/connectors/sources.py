@@ -11,7 +11,7 @@ import pyarrow as pa
 from thalweg.checks import kind_of
 from thalweg.connectors.contracts import RowSource
 from thalweg.connectors.embedded.log_source import LogSource
-from thalweg.connectors.iterables import CollectionSource, IterableSource, TableSource
+from thalweg.connectors.in_process.iterables import CollectionSource, IterableSource, TableSource
 from thalweg.connectors.logs import Log
 from thalweg.errors import BuildError
 

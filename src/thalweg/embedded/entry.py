@@ -12,8 +12,10 @@ from thalweg.elasticity import Controller
 from thalweg.embedded.amount import SMALL, rows_at_most
 from thalweg.embedded.durable import Checkpoint, Durable, End, Every, durable_host, durable_of
 from thalweg.embedded.feeding import Event
-from thalweg.embedded.host import FlowHost, Result, options_of, required_plan
-from thalweg.embedded.running import FlowRun, Running
+from thalweg.embedded.flow_run import FlowRun
+from thalweg.embedded.host import FlowHost, Result, required_plan
+from thalweg.embedded.run_options import options_of
+from thalweg.embedded.running import Running
 from thalweg.embedded.slots import SLOT_ROWS, Routing, Slots, routing_of
 from thalweg.engine.machine import usable_processors
 from thalweg.errors import BuildError, ThalwegError

@@ -21,8 +21,8 @@ from typing import Final
 from thalweg.connectors.contracts import Fed, Feed, RowSource
 from thalweg.engine.contract import Engine, Leaving
 from thalweg.engine.hold_ups import HoldUps
-from thalweg.engine.idle_clock import IdleClock
 from thalweg.engine.port_room import PortRooms
+from thalweg.engine.watermarks.idle_clock import IdleClock
 from thalweg.flow.operators.nodes import Source
 
 #: Rows of a source that may wait for a slower one.

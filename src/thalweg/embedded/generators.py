@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from thalweg.connectors.contracts import Feed, Stop
-from thalweg.connectors.iterables import IterableSource
+from thalweg.connectors.in_process.iterables import IterableSource
 from thalweg.engine.coroutines.body import Body, fitted
 from thalweg.flow.operators.coroutines import Output, Push
 from thalweg.flow.operators.generators import tagged

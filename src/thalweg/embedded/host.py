@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from thalweg.checks import refuse, require_count, require_mapping, require_seconds
+from thalweg.checks import refuse, require_count, require_mapping
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors import (
     BatchSink,
@@ -25,8 +25,6 @@ from thalweg.connectors import (
 )
 from thalweg.connectors.contracts import Feed
 from thalweg.connectors.names import check_names
-from thalweg.elasticity import ThreadLevels
-from thalweg.elasticity.waiting import WAITING_THREADS
 from thalweg.embedded.dropped import tell_dropped
 from thalweg.embedded.feeding import Event, Feeding
 from thalweg.embedded.generators import generators
@@ -36,24 +34,21 @@ from thalweg.embedded.read_ahead import is_worth_a_thread, read_ahead
 from thalweg.embedded.result import Result as Result
 from thalweg.engine.build import Prepared, prepare
 from thalweg.engine.contract import CHUNK_ROWS, Engine, Leaving
-from thalweg.engine.idle_clock import refuse_useless
-from thalweg.engine.machine import usable_processors
 from thalweg.engine.meter import Meter
 from thalweg.engine.port_room import PortRooms
 from thalweg.engine.serial import SerialEngine
-from thalweg.errors import BuildError
+from thalweg.engine.watermarks.idle_clock import refuse_useless
 from thalweg.flow.failures import reason_of
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Source
 from thalweg.plan.plan import Edge, Plan, make_plan
-from thalweg.scheduling.rounds import Policy
 from thalweg.slots import SlottedEngine
 from thalweg.snapshot import Snapshot
 from thalweg.stats import Change, LatencyHistogram
 from thalweg.workers.adaptive import AdaptiveEngine
 from thalweg.workers.elastic import ElasticThreads, elastic_of
 from thalweg.workers.engine import HeldUp, ParallelEngine
-from thalweg.workers.options import Options, require_policy
+from thalweg.workers.options import Options
 from thalweg.workers.step_size import STEP_ROWS
 from thalweg.workers.threads import Workers
 
@@ -69,71 +64,6 @@ def _closing(feed: Feed) -> Iterator[Feed]:
 
 
 _LOG: Final = logging.getLogger("thalweg")
-
-
-def options_of(
-    threads: int | str | None,
-    threading: str,
-    policy: Policy | None,
-    controller: Any = None,
-    period_s: float = 10.0,
-    *,
-    is_alone: bool = False,
-) -> Options | None:
-    """How the run goes; None: in the thread that brings the rows.
-
-    Args:
-        is_alone: one flow, which goes so, too, where one worker is asked for.
-    """
-    if threading not in ("manual", "dedicated", "dynamic"):
-        raise BuildError(
-            f"threading: expected 'manual', 'dedicated' or 'dynamic', got {threading!r}"
-        )
-    require_seconds("", above=True, period_s=period_s)
-    is_auto = threads is None
-    if threads == "auto":
-        if threading != "dynamic":
-            raise BuildError(
-                f"threads: 'auto' finds their number, and threading {threading!r} leaves nothing to change"
-            )
-        threads, controller = usable_processors(), controller or ThreadLevels()
-        is_auto = True
-    if threads is not None:
-        require_count("threads", threads)
-        _warn_of_threads(int(threads), threading)
-    if policy is not None:
-        require_policy(policy)
-        if threading != "dynamic":
-            raise BuildError(f"policy: threading {threading!r} leaves nothing to choose")
-    if controller is not None and threading != "dynamic":
-        raise BuildError(f"controller: threading {threading!r} leaves nothing to change")
-    if threading == "manual":
-        return None
-    count = usable_processors() if threads is None else int(threads)
-    # Who names a number gets no more; else as many as wait in functions may be there besides.
-    waiting = WAITING_THREADS if is_auto else None
-    if threading == "dedicated":
-        return Options(threads=count, threading="dedicated")
-    if controller is not None:
-        return Options(
-            threads=count, waiting_threads=waiting, policy=policy, controller=controller, period_s=period_s
-        )  # fmt: skip
-    # One worker would gain nothing over the thread that brings the rows.
-    if policy is None and threads is not None and count == 1 and is_alone:
-        return None
-    return Options(threads=count, waiting_threads=waiting, policy=policy)
-
-
-def _warn_of_threads(threads: int, threading: str) -> None:
-    """Says where the number of threads follows from the threading."""
-    if threading == "dedicated":
-        _LOG.warning("threads=%d: threading 'dedicated' has a thread for each operator", threads)
-    elif threading == "manual" and threads > 1:
-        _LOG.warning(
-            "threads=%d: threading 'manual' runs all in the thread that brings the rows; leave threading out to have"
-            " %d",
-            threads, threads,
-        )  # fmt: skip
 
 
 def _source_rows(chunk_rows: int | None, how: Options | None) -> int:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from thalweg.connectors import RowSource
 from thalweg.engine.contract import Engine
-from thalweg.engine.lanes import LaneGate, lanes_of_table
+from thalweg.engine.watermarks.lanes import LaneGate, lanes_of_table
 from thalweg.flow.operators.lanes import lane_order, unknown_until_the_end
 from thalweg.flow.operators.nodes import Source
 from thalweg.plan.plan import Plan

@@ -12,7 +12,7 @@ from typing import Final
 from thalweg.connectors.contracts import Feed, RowSource, Stop
 from thalweg.connectors.embedded.log_source import LogSource
 from thalweg.connectors.files import FileSource
-from thalweg.connectors.handover import Handover
+from thalweg.connectors.in_process.handover import Handover
 from thalweg.embedded.amount import SMALL, rows_of
 from thalweg.engine.machine import usable_processors
 

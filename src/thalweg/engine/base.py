@@ -15,10 +15,7 @@ from thalweg.engine.built_in import BuiltInUnit
 from thalweg.engine.contract import CHUNK_ROWS, Leaving
 from thalweg.engine.coroutines.unit import CoroutineUnit
 from thalweg.engine.feedback_unit import LoopUnit
-from thalweg.engine.ingress import Gate, Ingress, event_columns
 from thalweg.engine.keyed_unit import KeyedUnit
-from thalweg.engine.lanes import gate_of
-from thalweg.engine.release import cuts
 from thalweg.engine.units import (
     BatchesUnit,
     ChainUnit,
@@ -30,6 +27,9 @@ from thalweg.engine.units import (
     UnionUnit,
     late_order,
 )
+from thalweg.engine.watermarks.ingress import Gate, Ingress, event_columns
+from thalweg.engine.watermarks.lanes import gate_of
+from thalweg.engine.watermarks.release import cuts
 from thalweg.flow.operators.asynchronous import MapAsync
 from thalweg.flow.operators.built_in import BuiltIn
 from thalweg.flow.operators.idle import IdleDecision
@@ -44,7 +44,8 @@ from thalweg.flow.operators.nodes import (
     Union,
 )
 from thalweg.flow.operators.rejected import REJECTED, Rejected
-from thalweg.plan.plan import LEVEL, OWN, Edge, Plan, Unit, branch, stream_schema
+from thalweg.plan.plan import LEVEL, OWN, Edge, Plan, branch, stream_schema
+from thalweg.plan.units import Unit
 from thalweg.stats import FaultyRow
 from thalweg.times import BEFORE_ALL
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from thalweg.checkpoint.cells import is_cell
+from thalweg.checkpoint.state_tables.cells import is_cell
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.contracts import KeyedOperator, StatelessOperator, StatelessResult
 from thalweg.columns.keys import KeySpec
@@ -28,16 +28,17 @@ from thalweg.compiler import (
     keyed_kernel,
     stateless_kernel,
 )
-from thalweg.engine.interpreted import InterpretedChain, InterpretedKey
-from thalweg.engine.interpreted_keyed import InterpretedKeyed
+from thalweg.engine.interpreter.keyed import InterpretedKeyed
+from thalweg.engine.interpreter.stateless import InterpretedChain, InterpretedKey
 from thalweg.engine.joins.asof import ColumnAsof
 from thalweg.engine.joins.operator import ColumnJoin
 from thalweg.errors import BuildError, CompileRefused
 from thalweg.flow.operators.functions import Function
-from thalweg.flow.operators.join_nodes import Join, NextRow
+from thalweg.flow.operators.joining.join_nodes import Join, NextRow
 from thalweg.flow.operators.nodes import Keyed, Node, Stateless
 from thalweg.flow.records import Schema
-from thalweg.plan.plan import Plan, Unit, stream_schema
+from thalweg.plan.plan import Plan, stream_schema
+from thalweg.plan.units import Unit
 
 #: Sources by node index and role (``function``, ``process``, ``on_timer``, ``key``).
 Sources = Mapping[tuple[int, str], FunctionSource]

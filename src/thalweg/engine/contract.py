@@ -12,9 +12,9 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.coroutines.unit import CoroutineUnit
-from thalweg.engine.ingress import Gate, Ingress
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.engine.units import Counts, Given, Moment, Setting
+from thalweg.engine.watermarks.ingress import Gate, Ingress
 from thalweg.flow.operators.idle import IdleDecision
 from thalweg.flow.operators.nodes import Ref
 from thalweg.plan.plan import Edge, Plan

@@ -15,7 +15,7 @@ from thalweg.flow.flow import Flow
 from thalweg.flow.operators.asynchronous import MapAsync
 from thalweg.flow.operators.built_in import BuiltIn, length_text
 from thalweg.flow.operators.functions import Function
-from thalweg.flow.operators.join_nodes import Join, NextRow
+from thalweg.flow.operators.joining.join_nodes import Join, NextRow
 from thalweg.flow.operators.lanes import meaning
 from thalweg.flow.operators.nodes import (
     Batches,

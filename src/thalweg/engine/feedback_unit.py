@@ -15,7 +15,8 @@ from thalweg.engine.coroutines.unit import CoroutineUnit, merged_rows
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.engine.units import Given, Moment, Setting
 from thalweg.flow.operators.nodes import Node, Ref
-from thalweg.plan.plan import Edge, Unit
+from thalweg.plan.plan import Edge
+from thalweg.plan.units import Unit
 
 #: Within the loop time stands still: its operators have no timers.
 _STILL: Final = Moment({})

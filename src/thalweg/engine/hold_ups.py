@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final, NamedTuple
 
 from thalweg.engine.contract import Engine
-from thalweg.engine.ingress import Gate
+from thalweg.engine.watermarks.ingress import Gate
 
 _LOG: Final = logging.getLogger("thalweg")
 #: After so long a source or lane that holds back rows is named, seconds.

@@ -25,7 +25,8 @@ from thalweg.engine.units import Given, Moment, Setting
 from thalweg.flow.operators.nodes import Keyed, Ref
 from thalweg.flow.operators.rejected import REJECTED, Rejected
 from thalweg.flow.records import Schema
-from thalweg.plan.plan import OWN, RELEASE, TIME, counter, expands
+from thalweg.plan.plan import OWN, RELEASE, TIME, counter
+from thalweg.plan.units import expands
 from thalweg.times import BEFORE_ALL, NEVER
 
 

@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from thalweg.checkpoint.object_table import ObjectTable
-from thalweg.checkpoint.tables import BucketTable
+from thalweg.checkpoint.state_tables.object_table import ObjectTable
+from thalweg.checkpoint.state_tables.tables import BucketTable
 from thalweg.engine.build import Prepared
 from thalweg.engine.contract import Engine
-from thalweg.engine.ingress import Gate, Ingress
 from thalweg.engine.units import Counts
+from thalweg.engine.watermarks.ingress import Gate, Ingress
 from thalweg.flow.operators.built_in import BuiltIn
 from thalweg.flow.operators.nodes import Coroutine, Node, OrderBy, Sink, Source, Union
 from thalweg.plan.drawn import edges_of

@@ -20,13 +20,14 @@ from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.columns.contracts import StatelessOperator
 from thalweg.columns.ordering import merge, row_order, with_columns
 from thalweg.engine.bad_rows import KEPT, BadRows
-from thalweg.engine.ingress import Gate, event_columns
+from thalweg.engine.watermarks.ingress import Gate, event_columns
 from thalweg.errors import DataError
 from thalweg.flow.failures import operator_error, reason_of, shorten
 from thalweg.flow.operators.nodes import Batches, Node, OrderBy, Ref, Stateless, Union
 from thalweg.flow.operators.rejected import REJECTED, Rejected
 from thalweg.flow.records import Schema
-from thalweg.plan.plan import TIME, Plan, counter, expands
+from thalweg.plan.plan import TIME, Plan, counter
+from thalweg.plan.units import expands
 from thalweg.times import BEFORE_ALL, NEVER
 
 Given = dict[Ref, Chunk]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.built_in import Combine, Digest, Pack, Stamp, Tag
 from thalweg.flow.operators.combining import Partial
-from thalweg.flow.operators.join_nodes import JoinSide
+from thalweg.flow.operators.generated import Packs, spare_name
+from thalweg.flow.operators.joining.join_nodes import JoinSide
 from thalweg.flow.operators.nodes import OrderBy, Source, Union
-from thalweg.flow.operators.windows import Packs, spare_name
 from thalweg.flow.records import Field, Schema
 
 if TYPE_CHECKING:

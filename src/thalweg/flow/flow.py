@@ -14,31 +14,25 @@ from typing import TYPE_CHECKING, Any, overload
 from thalweg.brief import counted
 from thalweg.checks import (
     known_keywords_of,
-    refuse,
     require_flag,
-    require_optional_text,
     require_text,
 )
 from thalweg.errors import BuildError
-from thalweg.flow.barriers import SeveralVerbs
 from thalweg.flow.coroutine_verb import check_times, coroutine_node
 from thalweg.flow.feedback import Feedback
 from thalweg.flow.fields.field_types import FieldType
-from thalweg.flow.fields.reading import PLAIN, reading_of
 from thalweg.flow.generics import Row
+from thalweg.flow.joining.barriers import SeveralVerbs
 from thalweg.flow.operators import key_order
-from thalweg.flow.operators import lanes as lane_rules
 from thalweg.flow.operators.arguments import (
     Duration,
     choice,
-    lateness_span,
     names_renamed,
     record_of,
-    time_field,
 )
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.generators import source_of
-from thalweg.flow.operators.idle import GivenIdle, idle_span
+from thalweg.flow.operators.idle import GivenIdle
 from thalweg.flow.operators.lanes import GivenLanes
 from thalweg.flow.operators.nodes import (
     PORT_ROWS,
@@ -50,8 +44,8 @@ from thalweg.flow.operators.nodes import (
     Order,
     Ref,
     Sink,
-    Source,
 )
+from thalweg.flow.sources import source_node
 from thalweg.flow.streams import Stream
 from thalweg.flow.tags import Tag, TagVerbs
 from thalweg.time_texts import EpochUnit
@@ -204,53 +198,11 @@ class Flow(SeveralVerbs, TagVerbs):
                 ``"ns"``; microseconds without it. An input's own option goes first.
             timestamp_formats: patterns of ``datetime.strptime`` for times in text that is not ISO 8601; likewise.
         """
-        require_text("source", name=name)
-        require_optional_text(f"source {name!r}", order_by=order_by)
-        if isinstance(arrival, str) or not isinstance(arrival, Sequence):
-            raise refuse(f"source {name!r}", "arrival", "a list of field names", arrival)
-        schema = record_of(f"source {name!r}", "record", record)
-        where = f"source {name!r}"
-        fields, times = schema.names, schema.has_times
-        reading = reading_of(where, fields, times, names, epoch_unit, timestamp_formats)
-        if reading != PLAIN:
-            schema = schema.read_as(reading)
-        for field in (*arrival, *((lane,) if lane else ())):
-            schema.index(field)
-        if lane is None and lanes is not None:
-            raise BuildError(
-                f"source {name!r}: lanes= needs lane=, the field whose values they are"
-            )
-        known = None if lane is None else lane_rules.declared(name, schema.field(lane), lanes)
-        time = time_field(schema, order_by, name) if order_by else None
-        if order_by is None and lateness != 0:
-            raise BuildError(f"source {name!r}: lateness needs order_by")
-        chosen: Order = choice("order", order, ("total", "key"), name)
-        if chosen == "key" and (order_by is None or lane is not None):
-            raise BuildError(
-                f"source {name!r}: order='key' needs order_by, and no lane, since lateness is judged by key"
-            )
-        if lane is not None and order_by is None:
-            raise BuildError(
-                f"source {name!r}: lane={lane!r} needs order_by=: lanes say which rows are late and how far the"
-                " watermark is, and without event time there is neither"
-            )
-        node = Source(
-            self._next(),
-            self._stateful_name(name, "source"),
-            schema,
-            order_by,
-            lateness_span(time, lateness, f"source {name!r}: lateness") if time else 0,
-            lane,
-            tuple(arrival),
-            self._errors(errors),
-            chosen,
-            known,
-            idle=idle_span(
-                name, idle, sorts=order_by is not None and chosen == "total",
-                knows_lanes=lane is None or known is not None,
-            ),
+        node, time, own = source_node(
+            self._next(), lambda: self._stateful_name(name, "source"), self._errors(errors), name, record,
+            order_by=order_by, lateness=lateness, lane=lane, lanes=lanes, idle=idle, arrival=arrival, order=order,
+            names=names, epoch_unit=epoch_unit, timestamp_formats=timestamp_formats,
         )  # fmt: skip
-        own = key_order.Own(node.index, node.name, node.lateness) if chosen == "key" else None
         return self._add(node, time, own)
 
     def operator(

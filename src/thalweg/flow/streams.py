@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, overload
 from thalweg.checks import known_keywords_of, refuse, require_flag, require_function, require_text
 from thalweg.errors import BuildError
 from thalweg.flow.asynchronous import AsyncVerbs
+from thalweg.flow.by_key.keyed import KeyedStream
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.fields.user_rows import Adapter
 from thalweg.flow.generics import KeyValue, Out, Row, Several, State
-from thalweg.flow.joins import JoinVerbs
-from thalweg.flow.keyed import KeyedStream
-from thalweg.flow.lookups import LookupVerbs
+from thalweg.flow.joining.joins import JoinVerbs
+from thalweg.flow.joining.lookups import LookupVerbs
 from thalweg.flow.operators import key_order
 from thalweg.flow.operators.arguments import (
     Duration,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 from thalweg.checks import known_keywords_of
+from thalweg.flow.by_key.keyed import KeyedStream
 from thalweg.flow.generics import Out, Row, Several
-from thalweg.flow.keyed import KeyedStream
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.arguments import Duration
 from thalweg.flow.operators.nodes import Key

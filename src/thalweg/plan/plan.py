@@ -18,10 +18,9 @@ from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.built_in import BuiltIn
 from thalweg.flow.operators.domains import domains_of
-from thalweg.flow.operators.feedback import check_connected, groups_of, loops_of
+from thalweg.flow.operators.feedback import check_connected, loops_of
 from thalweg.flow.operators.key_order import settle_late
 from thalweg.flow.operators.nodes import (
-    Batches,
     Coroutine,
     Keyed,
     Node,
@@ -29,11 +28,11 @@ from thalweg.flow.operators.nodes import (
     Ref,
     Sink,
     Source,
-    Stateless,
     Union,
 )
 from thalweg.flow.records import Schema
 from thalweg.flow.tags import NO_TAGS, Tag, Tags, tags_of
+from thalweg.plan.units import Unit, expands, ports, stages_of, units_of
 
 TIME: Final = "_time"
 LEVEL: Final = "_level"
@@ -53,16 +52,6 @@ class Edge:
 
     node: int
     port: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Unit:
-    """What the engine runs as one: a node, a fused chain of stateless nodes, or a loop of feedback."""
-
-    nodes: tuple[int, ...]
-    stage: int
-    #: the operators of a loop of feedback
-    loop: bool = False
 
 
 class Closing(NamedTuple):
@@ -295,21 +284,6 @@ def branch(index: int) -> str:
     return f"_b{index}"
 
 
-def ports(node: Node) -> tuple[str, ...]:
-    """The ports by which a node's streams leave."""
-    return (*node.main, "late", "rejected")
-
-
-def expands(node: Node) -> bool:
-    """Whether one input tuple (or one firing of a timer) can give several output tuples."""
-    if isinstance(node, Keyed):
-        own = node.timing == "own" and node.on_timer is not None
-        return own or node.many or node.timer_many
-    if isinstance(node, (Stateless, BuiltIn)):
-        return node.many
-    return isinstance(node, (Batches, Coroutine))
-
-
 def make_plan(flow: Flow) -> Plan:
     """The plan of a flow.
 
@@ -327,13 +301,14 @@ def make_plan(flow: Flow) -> Plan:
     plan = Plan(
         flow.name,
         nodes,
-        _stages(nodes, loops),
+        stages_of(nodes, loops),
         domains_of(nodes),
         (),
         renamed,
         tags_of(flow._tagged),
     )
-    return dataclasses.replace(plan, units=tuple(_units(plan, nodes, plan.merges, loops)))
+    units = units_of(nodes, plan.merges, loops, plan.stages, plan.tags_of)
+    return dataclasses.replace(plan, units=tuple(units))
 
 
 def require_renamed(flow: Flow, nodes: Sequence[Node]) -> tuple[tuple[str, str], ...]:
@@ -355,71 +330,6 @@ def require_renamed(flow: Flow, nodes: Sequence[Node]) -> tuple[tuple[str, str],
                 " would be that of either; give it another name, or take the entry out"
             )
     return tuple(flow.renamed.items())
-
-
-def reroutes(node: Node) -> bool:
-    """Whether a node's input must be brought to the slot that owns the key, or to the only one."""
-    return isinstance(node, (Keyed, OrderBy, Coroutine))
-
-
-def _stages(nodes: Sequence[Node], loops: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    stages: dict[int, int] = {}
-    for group in groups_of(nodes, loops):
-        members = [nodes[index - 1] for index in group]
-        refs = [ref for node in members for ref in node.inputs if ref.node not in group]
-        before = max((stages[ref.node] for ref in refs), default=0)
-        moves = any(reroutes(node) and not _at_home(nodes, node) for node in members)
-        stages |= dict.fromkeys(group, before + moves)
-    return tuple(stages[node.index] for node in nodes)
-
-
-def _at_home(nodes: Sequence[Node], node: Node) -> bool:
-    """Whether a keyed operator's rows were just brought to its slot, to be put in the order of the same key."""
-    if not isinstance(node, Keyed) or node.timing != "own":
-        return False
-    before = nodes[node.input.node - 1]
-    while isinstance(before, BuiltIn):
-        before = nodes[before.input.node - 1]
-    return isinstance(before, Keyed) and before.timing == "end" and before.key == node.key
-
-
-def _units(
-    plan: Plan,
-    nodes: Sequence[Node],
-    merges: frozenset[Ref],
-    loops: Sequence[Sequence[int]],
-) -> Iterator[Unit]:
-    """Chains of stateless nodes, each the only reader of the one before, fused; loops; all else alone.
-
-    A node whose rejected stream leads to a union begins a chain: inside one, rows carry no counters of the
-    expanding operators before it, and its rejected rows would lose their place.
-    """
-    readers: dict[Ref, int] = {}
-    for node in nodes:
-        for ref in node.inputs:
-            readers[ref] = readers.get(ref, 0) + 1
-    following: dict[int, Stateless] = {}
-    inner: set[int] = set()
-    in_loops = {index for loop in loops for index in loop}
-    for node in nodes:
-        if not isinstance(node, Stateless) or node.index in in_loops:
-            continue
-        before = nodes[node.input.node - 1]
-        fits = isinstance(before, Stateless) and before.errors == node.errors
-        fits = fits and before.index not in in_loops
-        fits = fits and plan.tags_of(before.index) == plan.tags_of(node.index)
-        fits = fits and Ref(node.index, "rejected") not in merges
-        if fits and node.input.port == "out" and readers[node.input] == 1:
-            following[before.index] = node
-            inner.add(node.index)
-    for group in groups_of(nodes, loops):
-        if group[0] in in_loops:
-            yield Unit(group, plan.stage(group[0]), loop=True)
-        elif group[0] not in inner:
-            chain = [*group]
-            while chain[-1] in following:
-                chain.append(following[chain[-1]].index)
-            yield Unit(tuple(chain), plan.stage(group[0]))
 
 
 def stream_schema(plan: Plan, ref: Ref) -> Schema:

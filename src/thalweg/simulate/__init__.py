@@ -12,12 +12,10 @@ from thalweg.simulate.arrivals import (
     Steps,
     Varying,
 )
-from thalweg.simulate.dedicated import Dedicated
 from thalweg.simulate.elastic import ElasticHost, Period
 from thalweg.simulate.graph import Graph, Operator, Source
 from thalweg.simulate.hardware import POWER8, TWO_SIXES, XEON, Hardware
 from thalweg.simulate.loads import Levels, Load, Periodic, Ramp
-from thalweg.simulate.manual import Manual
 from thalweg.simulate.result import (
     Counters,
     OperatorCounters,
@@ -29,6 +27,8 @@ from thalweg.simulate.result import (
     SimulatedThread,
 )
 from thalweg.simulate.simulation import Simulation, simulate
+from thalweg.simulate.threads.dedicated import Dedicated
+from thalweg.simulate.threads.manual import Manual
 from thalweg.simulate.topologies import (
     data_parallel,
     haren_chains,

@@ -14,7 +14,7 @@ from thalweg.brief import brief_repr, counted
 from thalweg.elasticity import Controller, Limits, OperatorSample, Sample, Suggestion
 from thalweg.errors import BuildError
 from thalweg.simulate.graph import Graph, Operator
-from thalweg.simulate.large import LargeSimulation
+from thalweg.simulate.large_graphs.large import LargeSimulation
 from thalweg.simulate.result import Counters
 from thalweg.simulate.simulation import Simulation
 from thalweg.stats import Change

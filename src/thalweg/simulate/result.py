@@ -19,7 +19,7 @@ class Overhead:
     """What it costs a worker to decide, ns; nothing unless said otherwise.
 
     Each unit of work costs ``unit_ns`` beside its tuples, as steps do that are handed from operator to operator, and
-    each tuple that an operator puts out ``send_ns``, one worker at a time (:mod:`thalweg.simulate.sending`).
+    each tuple that an operator puts out ``send_ns``, one worker at a time (:mod:`thalweg.simulate.threads.sending`).
     A pick costs ``visit_ns + operator_ns · operators``, since it looks at all of them. Under a policy of rounds a visit
     costs ``visit_ns``, and each round ``round_ns + operator_ns · operators``, for which all workers wait. A worker
     that was asleep takes ``wake_ns`` more.

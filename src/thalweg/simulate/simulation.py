@@ -16,15 +16,12 @@ from thalweg.scheduling.policy import WINDOW_NS, PickPolicy
 from thalweg.scheduling.rounds import RoundPolicy
 from thalweg.simulate.arrivals import Saturated
 from thalweg.simulate.board import UNBOUNDED, Board
-from thalweg.simulate.dedicated import Dedicated, DedicatedThreads
 from thalweg.simulate.events import Events
 from thalweg.simulate.graph import Graph, Operator, Source
 from thalweg.simulate.hardware import Hardware
 from thalweg.simulate.keyed_nodes import KeyedNode, PartitionedNode, SharedNode
-from thalweg.simulate.manual import Manual, ManualThread
 from thalweg.simulate.network import Feeder, Network, Port, SourceNode
 from thalweg.simulate.nodes import SimulatedNode
-from thalweg.simulate.picks import PickThreads
 from thalweg.simulate.result import (
     Counters,
     OperatorCounters,
@@ -34,10 +31,13 @@ from thalweg.simulate.result import (
     SimulatedSink,
     SimulatedSource,
 )
-from thalweg.simulate.rounds import RoundThreads
-from thalweg.simulate.sending import Reorder
 from thalweg.simulate.snapshots import simulated_snapshot
-from thalweg.simulate.workers import SimulatedMachine, ThreadModel
+from thalweg.simulate.threads.dedicated import Dedicated, DedicatedThreads
+from thalweg.simulate.threads.manual import Manual, ManualThread
+from thalweg.simulate.threads.picks import PickThreads
+from thalweg.simulate.threads.rounds import RoundThreads
+from thalweg.simulate.threads.sending import Reorder
+from thalweg.simulate.threads.workers import SimulatedMachine, ThreadModel
 from thalweg.snapshot import Snapshot
 
 #: Who says what runs next: a policy that picks, one that plans rounds, the operating system, or nobody.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from thalweg.slots.slotted import Decide, Placer, SlottedEngine
+from thalweg.slots.deciding import Decide, Placer
+from thalweg.slots.slotted import SlottedEngine
 from thalweg.slots.transport import Stepped, Threads, Transport
 
 __all__ = ["Decide", "Placer", "SlottedEngine", "Stepped", "Threads", "Transport"]

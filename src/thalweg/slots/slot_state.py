@@ -17,15 +17,15 @@ from thalweg.checkpoint.manifest import migrate_batch
 from thalweg.checkpoint.paths import FileSystem
 from thalweg.checkpoint.record import CommitRecord
 from thalweg.checkpoint.segments import Segment
+from thalweg.checkpoint.state_tables.table_form import arrow_schema
 from thalweg.checkpoint.store import Migrate, SegmentPlace, load_buckets, save_operator
-from thalweg.checkpoint.table_form import arrow_schema
 from thalweg.columns.keys import KeySpec
 from thalweg.engine.build import Prepared
 from thalweg.engine.contract import CHUNK_ROWS, Engine
-from thalweg.engine.gate_state import GateState, gate_facts, set_gate_facts
-from thalweg.engine.ingress import Gate
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.engine.serial import SerialEngine
+from thalweg.engine.watermarks.gate_state import GateState, gate_facts, set_gate_facts
+from thalweg.engine.watermarks.ingress import Gate
 from thalweg.flow.operators.nodes import Coroutine, Keyed, Source
 from thalweg.scheduling.rounds import Policy
 from thalweg.slots.routes import SlotRoutes

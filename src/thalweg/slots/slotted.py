@@ -7,11 +7,10 @@ down the flow with the tuples (Caneill et al., 3.4, Fig. 6).
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -27,6 +26,7 @@ from thalweg.locality import KeySummary, RoutingTable, Statistics, keyed_operato
 from thalweg.locality.counting.recent import RecentCounts
 from thalweg.plan.plan import Edge
 from thalweg.slots.arrivals import INGRESS, StepArrivals, merged, parts_by_place, receivers
+from thalweg.slots.deciding import Decide, Placer
 from thalweg.slots.messages import (
     AckReconf,
     Envelope,
@@ -40,10 +40,11 @@ from thalweg.slots.messages import (
     Settled,
     Work,
 )
+from thalweg.slots.progress import progress_of
 from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.runner import StageRunner
 from thalweg.slots.stage_slot import StageSlot
-from thalweg.slots.transport import Handle, Threads, Transport
+from thalweg.slots.transport import MakeTransport, Threads
 from thalweg.stats import FaultyRow, OperatorProgress
 
 #: Steps on their way at once; the ingress waits when there are more.
@@ -51,30 +52,6 @@ IN_FLIGHT: Final = 8
 
 #: Steps between two looks at the table.
 LOOK_EVERY: Final = 16
-
-#: Makes a transport of a handler and of what says whether a place is the host's.
-MakeTransport: TypeAlias = Callable[[Handle, Callable[[Instance], bool]], Transport]
-#: The next table by what was counted since the last reconfiguration (None if nothing was) and the table of now; None to
-#: leave it.
-Decide: TypeAlias = Callable[[Statistics | None, RoutingTable], RoutingTable | None]
-
-
-class Placer(Protocol):
-    """Makes the next table by what is about to be routed."""
-
-    def look(self, leaving: Leaving) -> bool:
-        """Whether rows that leave the ingress call for another table.
-
-        Args:
-            leaving: what the ingress gives in a step.
-        """
-
-    def table(self, table: RoutingTable) -> RoutingTable | None:
-        """The table that they call for; None to leave it.
-
-        Args:
-            table: the one that holds.
-        """
 
 
 class _Stage(enum.Enum):
@@ -239,32 +216,7 @@ class SlottedEngine(SerialEngine):
 
     def operators(self) -> list[OperatorProgress]:
         """What each operator has done in all slots."""
-        found, totals = super().operators(), self.totals()
-        for stage in range(1, self.plan.depth):
-            for one in self.places[Instance(stage, 0)].engine.operators():
-                counts = totals.get(one.name, {})
-                rows_in, rows_out = counts.get("in", 0), counts.get("out", 0)
-                ns, timed = self._busy_of(stage, one.name)
-                found.append(
-                    dataclasses.replace(
-                        one, busy_ns=None if one.busy_ns is None else ns, cost_ns=ns / timed if timed else None,
-                        rows_in=rows_in, rows_out=rows_out, late=counts.get("late", 0),
-                        rejected=counts.get("rejected", 0),
-                        selectivity=rows_out / rows_in if rows_in else 1.0,
-                    )
-                )  # fmt: skip
-        return found
-
-    def _busy_of(self, stage: int, name: str) -> tuple[int, int]:
-        """Time in an operator in all slots, ns, and for how many rows."""
-        mine = (one.engine for place, one in list(self.places.items()) if place.stage == stage)
-        found = [
-            busy
-            for engine in mine
-            for node, busy in list(engine.busy.items())
-            if self.plan.node(node).name == name
-        ]
-        return sum(ns for ns, _ in found), sum(rows for _, rows in found)
+        return [*super().operators(), *progress_of(self.places, self.plan.depth, self.totals())]
 
     def held_tables(self) -> dict[str, list[Any]]:
         """Those of all slots."""

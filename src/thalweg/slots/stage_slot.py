@@ -17,7 +17,7 @@ from thalweg.engine.build import Prepared
 from thalweg.engine.contract import Leaving
 from thalweg.engine.serial import SerialEngine
 from thalweg.engine.units import Moment
-from thalweg.flow.operators.join_nodes import Join, NextRow
+from thalweg.flow.operators.joining.join_nodes import Join, NextRow
 from thalweg.flow.operators.nodes import Keyed
 from thalweg.locality import KeyMove, KeySummary, Moves, RoutingTable, UnitMove
 from thalweg.plan.plan import Edge

@@ -33,6 +33,10 @@ class Transport(Protocol):
         """Ends what runs on its own."""
 
 
+#: Makes a transport of a handler and of what says whether a place is the host's.
+MakeTransport: TypeAlias = Callable[[Handle, Callable[[Instance], bool]], Transport]
+
+
 class Threads:
     """A thread for each slot, which answers the messages to all stages in it.
 

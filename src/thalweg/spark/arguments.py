@@ -22,7 +22,7 @@ from thalweg.checks import (
     shown,
 )
 from thalweg.connectors.logs import Log
-from thalweg.engine.idle_clock import refuse_useless
+from thalweg.engine.watermarks.idle_clock import refuse_useless
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.plan.plan import Plan, make_plan

@@ -15,7 +15,7 @@ import hashlib
 import time
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -55,7 +55,7 @@ from thalweg.spark.tasks.sender import is_merged
 from thalweg.spark.tasks.tasks import first_stage, last_merge, later_stage, whole_flow
 from thalweg.spark.tasks.transport import FRAME, from_batch
 from thalweg.spark.tasks.worker import StageJob, segment_of
-from thalweg.spark.told import Told, require_all
+from thalweg.spark.told import Told, persisted, require_all
 from thalweg.spark.writing.sink_writes import Writing, write
 from thalweg.spark.writing.sinks import (
     ConsoleSink,
@@ -189,7 +189,7 @@ class BatchRunner:
         places = self._placement.next_batch(job.slots)
         with self._one_machine.mailboxes(job.slots) as folder, tagged(self.spark, job.attempt):
             result = self.lowered(frame, dataclasses.replace(job, mailboxes=folder), places)
-            with self._persisted(result):
+            with persisted(result) if self._reads_twice() else contextlib.nullcontext():
                 told = self._told(result)
                 require_all(self.plan.depth, job.slots, told.reports)
                 if self.store is not None:
@@ -322,18 +322,6 @@ class BatchRunner:
                 out = self._placement.placed(out.repartitionById(job.slots, out["slot"]), places)
             out = map_in_arrow(out, body, FRAME)
         return out
-
-    @contextlib.contextmanager
-    def _persisted(self, frame: DataFrame) -> Iterator[None]:
-        """Keeps the frame where it is used more than once: by sinks that get a DataFrame."""
-        if not self._reads_twice():
-            yield
-            return
-        frame.persist()
-        try:
-            yield
-        finally:
-            frame.unpersist()
 
     def _reads_twice(self) -> bool:
         """Whether Spark reads what the tasks made for a sink, besides what the driver takes."""

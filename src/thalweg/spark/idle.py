@@ -16,9 +16,9 @@ from thalweg.checkpoint.hosts import planned
 from thalweg.checkpoint.hosts.planned import Planned
 from thalweg.checkpoint.paths import FileSystem
 from thalweg.checkpoint.record import CommitRecord
-from thalweg.engine.gate_state import set_gate_facts
-from thalweg.engine.idle_clock import IdleClock
-from thalweg.engine.lanes import gate_of
+from thalweg.engine.watermarks.gate_state import set_gate_facts
+from thalweg.engine.watermarks.idle_clock import IdleClock
+from thalweg.engine.watermarks.lanes import gate_of
 from thalweg.flow.operators.idle import IdleDecision
 from thalweg.plan.plan import Plan
 from thalweg.spark.reading.inputs import LiveInput

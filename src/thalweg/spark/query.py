@@ -15,25 +15,23 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from thalweg.brief import counted
 from thalweg.checkpoint.hosts.snapshot_file import snapshot_file
-from thalweg.checks import meant, refuse
-from thalweg.drawing import card, show_live
+from thalweg.checks import refuse
 from thalweg.embedded import tell_dropped
 from thalweg.engine.observer import Observer
 from thalweg.errors import BuildError, CheckpointError, ThalwegError
-from thalweg.flow.failures import reason_of
 from thalweg.flow.flow import Flow
 from thalweg.metrics import MetricsServer, serve_metrics
 from thalweg.page import Page, Shown, serve_page
 from thalweg.printing import say
-from thalweg.snapshot import Snapshot
 from thalweg.spark.batches import BatchRunner
 from thalweg.spark.deaths import jvm_is_gone
 from thalweg.spark.failures import cause_to_show, ending, readable, tell_once
 from thalweg.spark.patience import told_if_slow
+from thalweg.spark.query_figures import QueryFigures
 from thalweg.spark.reading.listing import listing_on_driver
 from thalweg.spark.scheduler import BatchPlace, Scheduler, place_for
 from thalweg.spark.showing import query_actions
-from thalweg.spark.snapshots import links_of, query_snapshot
+from thalweg.spark.snapshots import links_of
 from thalweg.spark.true_progress import know
 from thalweg.times import duration
 
@@ -42,7 +40,7 @@ log = logging.getLogger("thalweg")
 End = Literal["keep", "drain"]
 
 
-class Query:
+class Query(QueryFigures):
     """A running flow, with the verbs of Spark's StreamingQuery in snake case, and Thalweg's own.
 
     Made by :func:`thalweg.spark.start`.
@@ -63,7 +61,7 @@ class Query:
         self._trigger = trigger
         self._end = end
         self._scheduler = scheduler
-        self._failure: BaseException | None = None
+        self._failure = None
         self._query: StreamingQuery | None = None
         self._stopped = False
         self._dropped_told = False
@@ -72,10 +70,9 @@ class Query:
         self._running = False
         self._batch_since_s = 0.0
         self._began_s = time.monotonic()
-        self._final: Snapshot | None = None
+        self._final = None
         self._observer: Observer | None = None
-        #: Spark's own pages about it
-        self._links: dict[str, str] = {}
+        self._links = {}
         #: what browsers see; None without page=
         self.page: Page | None = None
         #: answers scrapes; None without metrics=
@@ -347,26 +344,6 @@ class Query:
         return dict(self._query.status)
 
     @property
-    def last_progress(self) -> dict[str, Any] | None:
-        """The last progress: rows by operator, rows/s, times, state size, watermark; None before the first batch."""
-        return self._batches.progress[-1] if self._batches.progress else None
-
-    @property
-    def recent_progress(self) -> list[dict[str, Any]]:
-        """The progress of the last batches, oldest first."""
-        return list(self._batches.progress)
-
-    def progress(self) -> Snapshot:
-        """What the query does, or did, as every host says it: docs/snapshot.md."""
-        return self._final or self._snapshot()
-
-    def _ipython_display_(self) -> None:
-        show_live(self.progress)
-
-    def _repr_html_(self) -> str:
-        return card(self.progress())
-
-    @property
     def running_batch(self) -> tuple[int, float] | None:
         """The batch that runs now, and for how many seconds it has; None between two."""
         return (self._batch, time.time() - self._batch_since_s) if self._running else None
@@ -398,51 +375,6 @@ class Query:
         if status["isDataAvailable"] or status["isTriggerActive"]:
             return None
         return now_s - self._interval_s
-
-    def _snapshot(self) -> Snapshot:
-        batches, error = self._batches, self._failure
-        return query_snapshot(
-            batches.prepared, self.recent_progress, batches.counts,
-            flow=self._flow.name, status=self._how(), error="" if error is None else reason_of(error),
-            at_s=time.time(), seconds=time.monotonic() - self._began_s, rows_in=batches.rows_in,
-            slots=batches.numbers.slots, threads=batches.numbers.threads, scheduler=self._scheduler,
-            links=self._links,
-        )  # fmt: skip
-
-    def _how(self) -> str:
-        if self._failure is not None:
-            return "failed"
-        if self._stopped and not self._batches.finished:
-            return "stopped"
-        return "running" if self.is_active else "ended"
-
-    @property
-    def counts(self) -> dict[str, dict[str, int]]:
-        """Exact rows in, out, late and rejected by operator since the first batch."""
-        return self._batches.counts
-
-    @property
-    def finished(self) -> bool:
-        """Whether the end of the input was processed."""
-        return self._batches.finished
-
-    def sink(self, name: str) -> Any:
-        """The sink that was given under a name, such as a memory sink to read.
-
-        Raises:
-            BuildError: nothing was, or there is no such sink.
-        """
-        if name not in self._batches.sinks:
-            known = ", ".join(self._batches.sinks) or "none"
-            raise BuildError(
-                f"nothing was given for a sink {name!r}; there are {known}"
-                f"{meant(name, self._batches.sinks)}"
-            )
-        return self._batches.sinks[name]
-
-    def explain(self) -> str:
-        """The flow's plan; see :meth:`thalweg.Flow.explain`."""
-        return self._flow.explain()
 
     def __repr__(self) -> str:
         state = "active" if self.is_active else "ended"

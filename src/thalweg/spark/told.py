@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import cloudpickle
 import orjson
+from pyspark.sql import DataFrame
 
 from thalweg.errors import CheckpointError
 from thalweg.spark.tasks.transport import Blob
@@ -54,3 +56,13 @@ def require_all(depth: int, slots: int, reports: Sequence[Mapping[str, Any]]) ->
             f"Spark's tasks reported {sorted(found.elements())} (stage, slot) of a batch, not each of {wanted} once:"
             " parts of it ran again and others did not. Nothing of it is committed; start the query again."
         )
+
+
+@contextlib.contextmanager
+def persisted(frame: DataFrame) -> Iterator[None]:
+    """Keeps a batch's frame where it is used more than once: by sinks that get a DataFrame."""
+    frame.persist()
+    try:
+        yield
+    finally:
+        frame.unpersist()

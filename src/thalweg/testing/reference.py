@@ -19,7 +19,7 @@ from thalweg.flow.flow import Flow
 from thalweg.flow.operators.asynchronous import MapAsync
 from thalweg.flow.operators.built_in import BuiltIn
 from thalweg.flow.operators.idle import IdleDecision
-from thalweg.flow.operators.join_nodes import Join
+from thalweg.flow.operators.joining.join_nodes import Join
 from thalweg.flow.operators.nodes import (
     Batches,
     Coroutine,

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.units import Counts, Setting
 from thalweg.flow.operators.nodes import Ref
-from thalweg.plan.plan import Edge, Plan, Unit
+from thalweg.plan.plan import Edge, Plan
+from thalweg.plan.units import Unit
 from thalweg.workers.memory.layout import Int64s
 from thalweg.workers.options import Options
 
@@ -23,7 +24,7 @@ class FlowEngine(Hashable, Protocol):
         mem: the words that all threads share.
         objects: what Python keeps under each handle.
         source: where its ingress stands; the other operators stand behind it.
-        tasks: its operators (:class:`thalweg.workers.wiring.Task`), the ingress first.
+        tasks: its operators (:class:`thalweg.workers.tasks.Task`), the ingress first.
         domains: in the order in which handles keep their clocks.
     """
 

@@ -29,8 +29,9 @@ from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.gauges import count_full, still_running
 from thalweg.workers.memory.places import op_at, worker_at
 from thalweg.workers.options import Options
+from thalweg.workers.tasks import Task
 from thalweg.workers.threads import Workers
-from thalweg.workers.wiring import Task, least_threads
+from thalweg.workers.wiring import least_threads
 
 _LOG: Final = logging.getLogger("thalweg")
 #: Where so many times the threads have a use, or the other way round, the search for a level begins anew.

@@ -2,7 +2,8 @@
 
 Steps are those of the serial engine (:mod:`thalweg.engine.serial`). Here a step does not run through all units
 at once: it is *submitted*, and every unit takes it in turn, so that many steps are on their way and many threads
-work on them. Each unit sees every step, so a step's number is its serial (see :mod:`thalweg.workers.dispatch`).
+work on them. Each unit sees every step, so a step's number is its serial
+(see :mod:`thalweg.workers.worker_loop.dispatch`).
 
 The threads are those of :class:`~thalweg.workers.threads.Workers`: an engine has its own, or shares them with the
 engines of other flows.
@@ -18,30 +19,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from thalweg.columns.chunks import Chunk
-from thalweg.engine.base import UnitsEngine
 from thalweg.engine.build import Prepared
 from thalweg.engine.contract import CHUNK_ROWS, Leaving
-from thalweg.engine.interpreted_keyed import InterpretedKeyed
+from thalweg.engine.interpreter.keyed import InterpretedKeyed
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.engine.units import Counts, Given, Moment
 from thalweg.errors import ThalwegError
 from thalweg.flow.operators.asynchronous import MapAsync
-from thalweg.flow.operators.nodes import Batches, Keyed, Ref, Sink
-from thalweg.plan.plan import Edge, stream_schema
+from thalweg.flow.operators.nodes import Batches, Keyed, Sink
+from thalweg.plan.plan import Edge
 from thalweg.stats import OperatorProgress
 from thalweg.times import BEFORE_ALL, NEVER
+from thalweg.workers.handle_engine import HandleEngine
 from thalweg.workers.lockfree.atomics import EMPTY, store
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.handles import HAS_OBJECT
-from thalweg.workers.memory.places import block_word, handle_at, op_at
+from thalweg.workers.memory.places import handle_at, op_at
 from thalweg.workers.memory.reserve import Reserve
 from thalweg.workers.memory.room import full_reader
-from thalweg.workers.native.block_chunks import chunk_of, payload_of
 from thalweg.workers.options import DEFAULTS, Options
 from thalweg.workers.progress import operator_progress
 from thalweg.workers.python_units import drop, run
 from thalweg.workers.step_size import STEP_ROWS, StepSize
-from thalweg.workers.steps import (
+from thalweg.workers.tasks import Bundle, Task
+from thalweg.workers.threads import Workers
+from thalweg.workers.wiring import least_threads, wire
+from thalweg.workers.worker_loop.steps import (
     is_halted,
     offer,
     settled,
@@ -52,8 +55,6 @@ from thalweg.workers.steps import (
     wake_all,
     withdraw,
 )
-from thalweg.workers.threads import Workers
-from thalweg.workers.wiring import Bundle, Task, least_threads, wire
 
 _LOG: Final = logging.getLogger("thalweg")
 
@@ -69,7 +70,7 @@ class HeldUp(Exception):
     """Threads would wait for each other: Python runs an operator, and its one lock lets one of them at a time run."""
 
 
-class ParallelEngine(UnitsEngine):
+class ParallelEngine(HandleEngine):
     """An :class:`~thalweg.engine.contract.Engine` whose units run in many threads.
 
     Steps that are submitted leave in their order, some calls later; :meth:`settle` waits for all of them. One thread
@@ -152,26 +153,6 @@ class ParallelEngine(UnitsEngine):
         )
 
     @property
-    def is_native(self) -> bool:
-        """Whether machine code runs all its operators, so that a step costs Python next to nothing."""
-        return all(task.spec.native for task in self.tasks[1:] if not task.leaves)
-
-    @property
-    def is_held_up(self) -> bool:
-        """Whether Python runs a function of the user's or a keyed operator: threads then wait for its one lock."""
-        return any(
-            not task.spec.native
-            and (task.spec.needs_token or task.spec.is_split or task.unit is not None)
-            for task in self.tasks[1:]
-            if not task.leaves
-        )
-
-    @property
-    def may_wait(self) -> bool:
-        """Whether Python runs a function of the user's, which may sleep or ask somebody."""
-        return any(task.spec.needs_token for task in self.tasks[1:] if not task.leaves)
-
-    @property
     def beside(self) -> ParallelEngine | None:
         """Its threads."""
         return self
@@ -182,23 +163,9 @@ class ParallelEngine(UnitsEngine):
         return self.workers.threads
 
     @property
-    def refs(self) -> int:
-        """The most streams that one of its operators puts out."""
-        return max(1, *(len(task.refs) for task in self.tasks))
-
-    @property
-    def clock_count(self) -> int:
-        """Its time domains, and the one of rows without event time."""
-        return len(self.domains)
-
-    @property
     def shared_workers(self) -> Workers | None:
         """The workers; None while there are none."""
         return self.__dict__.get("workers")
-
-    def op_at(self, index: int) -> int:
-        """Where the words of one of its operators begin."""
-        return int(op_at(self.mem, self.source + index))
 
     # -- what hosts call ------------------------------------------------------------------------------------
 
@@ -357,10 +324,6 @@ class ParallelEngine(UnitsEngine):
                 self.fail(error)
         drop(self, me, task)
 
-    def slot_of(self, domain: int) -> int:
-        """Where handles keep a domain's clock."""
-        return self._slots[domain]
-
     def leave(self, edge: Edge, chunk: Chunk, handle: int) -> None:
         """A chunk has reached the end of its way."""
         node = self.plan.node(edge.node)
@@ -396,30 +359,6 @@ class ParallelEngine(UnitsEngine):
         self.objects[handle] = task.keep(self, handle, bundle)
         mem[place + at.OBJECT] = HAS_OBJECT
         mem[place + at.COUNT] = sum(map(len, bundle.values()))
-
-    def set_block(self, handle: int, number: int, block: int) -> None:
-        """Tells machine code where a handle's stream stands."""
-        self.mem[block_word(self.mem, handle_at(self.mem, handle), number)] = block
-
-    def block(self, handle: int) -> int:
-        """The address of what machine code keeps under a handle."""
-        return int(self.mem[block_word(self.mem, handle_at(self.mem, handle), 0)])
-
-    def held(self, handle: int) -> int:
-        """The handle that a handle keeps alive: of a split chunk its input."""
-        return int(self.mem[handle_at(self.mem, handle) + at.HOLDS])
-
-    def copied(self, handle: int, ref: Ref) -> Chunk:
-        """A copy of the block that a handle owns."""
-        block = self.block(handle)
-        schema = stream_schema(self.plan, ref)
-        payload = payload_of(block, len(schema.fields))
-        names = self.setting.columns(ref)
-        if payload < 0:
-            return chunk_of(block, schema, names, ())
-        kept = self.objects[payload & at.PAYLOAD_MASK]
-        held: Chunk = kept.views[payload >> at.PAYLOAD_SHIFT][0]
-        return chunk_of(block, schema, names, held.columns, held.order)
 
     def _count_native(self) -> None:
         """Adds what machine code has counted since the last time."""

@@ -7,7 +7,7 @@ from typing import Final
 from thalweg.stats import OperatorProgress
 from thalweg.workers.contract import FlowEngine
 from thalweg.workers.memory import layout as at
-from thalweg.workers.views import tuples_waiting
+from thalweg.workers.worker_loop.views import tuples_waiting
 
 _KINDS: Final = {at.STATELESS: "stateless", at.KEYED: "keyed", at.STATEFUL: "stateful"}
 

@@ -15,7 +15,7 @@ from thalweg.workers.lockfree.atomics import store
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.handles import HAS_OBJECT
 from thalweg.workers.memory.places import handle_at
-from thalweg.workers.wiring import Task
+from thalweg.workers.tasks import Task
 
 
 def run(engine: FlowEngine, me: int, task: Task) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.workers.memory import layout as at
-from thalweg.workers.views import dearest_ns
+from thalweg.workers.worker_loop.views import dearest_ns
 
 Floats = npt.NDArray[np.float64]
 

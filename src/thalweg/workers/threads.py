@@ -7,8 +7,8 @@ Who runs what:
 
 (``manual``, the caller's thread without queues, is the serial engine.)
 
-A worker runs compiled code (:func:`thalweg.workers.loop.work`) and comes back to run what is Python: a unit of an
-operator, a policy's pick, the plan of the next round.
+A worker runs compiled code (:func:`thalweg.workers.worker_loop.loop.work`) and comes back to run what is Python: a
+unit of an operator, a policy's pick, the plan of the next round.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from thalweg.jit import when_compiling
 from thalweg.scheduling.rounds import Policy, RoundPolicy
 from thalweg.workers.contract import FlowEngine
 from thalweg.workers.lockfree.atomics import EMPTY, load, store
-from thalweg.workers.loop import go_on_in_python, work
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.handles import collected, free_handles, new_handle
 from thalweg.workers.memory.memory import Memory
@@ -35,12 +34,13 @@ from thalweg.workers.memory.reserve import Reserve
 from thalweg.workers.occupancy import Occupancy
 from thalweg.workers.options import Options, require_policy
 from thalweg.workers.picks import CompiledPick, Preemption, compiled_policy, preemption_of
-from thalweg.workers.rounds.round_barrier import end_round
-from thalweg.workers.rounds.rounds import OperatorTraits, Rounds
-from thalweg.workers.steps import wake_all
+from thalweg.workers.rounds import OperatorTraits, Rounds
+from thalweg.workers.worker_loop.loop import go_on_in_python, work
+from thalweg.workers.worker_loop.round_barrier import end_round
+from thalweg.workers.worker_loop.steps import wake_all
 
 if TYPE_CHECKING:
-    from thalweg.workers.wiring import Task
+    from thalweg.workers.tasks import Task
 
 _LOG: Final = logging.getLogger("thalweg")
 _FOR_EVER: Final = 1 << 40

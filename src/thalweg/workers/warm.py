@@ -13,7 +13,7 @@ from numba import types
 
 from thalweg.jit import is_kept
 from thalweg.jit.folder import own_folder
-from thalweg.workers.loop import work
+from thalweg.workers.worker_loop.loop import work
 
 _LOG: Final = logging.getLogger("thalweg")
 

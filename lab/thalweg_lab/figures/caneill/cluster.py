@@ -15,7 +15,7 @@ from typing import Any, Final
 import thalweg
 from thalweg_lab import network
 from thalweg_lab.figures.caneill import runs
-from thalweg_lab.figures.caneill.runs import CaneillSetting, Found, found_of
+from thalweg_lab.figures.caneill.measured import CaneillSetting, Found, found_of
 from thalweg_lab.figures.caneill.troubles import HostTrouble, trouble_of
 from thalweg_lab.figures.contract import CannotMeasureHere, Progress
 

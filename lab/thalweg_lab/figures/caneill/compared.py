@@ -7,7 +7,7 @@ from typing import Final
 
 from thalweg_lab.figures.caneill.checks import wins
 from thalweg_lab.figures.caneill.cluster import measured
-from thalweg_lab.figures.caneill.runs import CaneillSetting, Found
+from thalweg_lab.figures.caneill.measured import CaneillSetting, Found
 from thalweg_lab.figures.contract import Effort, Line, Progress, ShapeCheck
 
 #: The paper's names of the ways.

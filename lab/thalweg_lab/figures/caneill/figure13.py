@@ -7,7 +7,7 @@ from typing import Final
 
 from thalweg_lab.figures.caneill.checks import PAPER, wins, within
 from thalweg_lab.figures.caneill.compared import BATCH_MB, SLOW, all_of
-from thalweg_lab.figures.caneill.runs import CaneillSetting, Found, MeasuredRun, network_of
+from thalweg_lab.figures.caneill.measured import CaneillSetting, Found, MeasuredRun, network_of
 from thalweg_lab.figures.contract import (
     Effort,
     FigureResult,

@@ -7,7 +7,7 @@ from typing import Final
 from thalweg_lab.figures.caneill.checks import PAPER, rises, shown, wins
 from thalweg_lab.figures.caneill.compared import BATCH_MB, SLOW, all_of
 from thalweg_lab.figures.caneill.figure13 import first_table, gain_of
-from thalweg_lab.figures.caneill.runs import CaneillSetting, Found, MeasuredRun
+from thalweg_lab.figures.caneill.measured import CaneillSetting, Found, MeasuredRun
 from thalweg_lab.figures.contract import (
     Effort,
     FigureResult,

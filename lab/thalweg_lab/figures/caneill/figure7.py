@@ -16,7 +16,7 @@ from thalweg_lab.figures.caneill.compared import (
     ratio,
     told,
 )
-from thalweg_lab.figures.caneill.runs import CaneillSetting, Found, network_of
+from thalweg_lab.figures.caneill.measured import CaneillSetting, Found, network_of
 from thalweg_lab.figures.contract import (
     Effort,
     FigureResult,

@@ -6,7 +6,7 @@ from typing import Final
 
 from thalweg_lab.figures.caneill.checks import PAPER, rises, shown, wins, within
 from thalweg_lab.figures.caneill.compared import BATCH_MB, ON, SLOW, all_of, lines, ratio, sent
-from thalweg_lab.figures.caneill.runs import CaneillSetting, Found
+from thalweg_lab.figures.caneill.measured import CaneillSetting, Found
 from thalweg_lab.figures.contract import Effort, FigureResult, Panel, PaperFigure, Progress
 
 _SHARES: Final[dict[Effort, tuple[float, ...]]] = {

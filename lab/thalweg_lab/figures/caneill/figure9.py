@@ -15,7 +15,7 @@ from thalweg_lab.figures.caneill.compared import (
     ratio,
     sent,
 )
-from thalweg_lab.figures.caneill.runs import CaneillSetting, Found
+from thalweg_lab.figures.caneill.measured import CaneillSetting, Found
 from thalweg_lab.figures.contract import Effort, FigureResult, Panel, PaperFigure, Progress
 
 _SIZES: Final[dict[Effort, tuple[int, ...]]] = {"quick": (4, 20), "full": (1, 4, 8, 12, 20)}

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 import thalweg as tw
-from thalweg.embedded.running import FlowRun
+from thalweg.embedded.flow_run import FlowRun
 from thalweg.scheduling import RoundPolicy
 from thalweg.workers.memory.reserve import Reserve
-from thalweg.workers.rounds.rounds import RoundCosts
+from thalweg.workers.rounds import RoundCosts
 from thalweg_lab.figures.haren.queries import (
     ChainQuery,
     Clock,

@@ -17,7 +17,7 @@ from thalweg.simulate import (
     Simulation,
     Source,
 )
-from thalweg.simulate.sending import Reorder
+from thalweg.simulate.threads.sending import Reorder
 
 #: The paper's machine. Costs of queues are those of the Xeon of Schneider & Wu.
 SIXTEEN: Final = Hardware(cores=16, bus=0.002, queue_ns=60, line_ns=100)

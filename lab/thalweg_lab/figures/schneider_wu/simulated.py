@@ -26,7 +26,7 @@ from thalweg.simulate import (
     pipeline,
     work_ns,
 )
-from thalweg.simulate.large import LargeSimulation
+from thalweg.simulate.large_graphs.large import LargeSimulation
 
 KEPT: Final = Path(__file__).with_name("simulated.json")
 OPERATORS: Final = 1_000

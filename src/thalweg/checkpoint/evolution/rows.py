@@ -21,7 +21,7 @@ from thalweg.checkpoint.merging import current
 from thalweg.checkpoint.paths import FileSystem
 from thalweg.checkpoint.record import Chains
 from thalweg.checkpoint.segments import read_units
-from thalweg.checkpoint.table_form import DELETED
+from thalweg.checkpoint.state_tables.table_form import DELETED
 from thalweg.columns.chunks import Column
 from thalweg.flow.fields.hints import from_arrow_type
 from thalweg.flow.records import Field, Missing

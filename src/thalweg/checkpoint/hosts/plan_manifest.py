@@ -14,7 +14,7 @@ from thalweg.checkpoint.manifest import (
 )
 from thalweg.flow.fields.user_rows import is_library
 from thalweg.flow.operators.built_in import BuiltIn, Combine, Digest, Stamp
-from thalweg.flow.operators.join_nodes import Join, NextRow
+from thalweg.flow.operators.joining.join_nodes import Join, NextRow
 from thalweg.flow.operators.lanes import meaning
 from thalweg.flow.operators.nodes import Coroutine, Keyed, Node, OrderBy, Sink, Source
 from thalweg.plan.plan import Plan

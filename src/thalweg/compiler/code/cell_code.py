@@ -1,4 +1,7 @@
-"""Generated functions on values of fixed size in memory: load, store, compare; see :mod:`thalweg.checkpoint.cells`."""
+"""Generated functions on values of fixed size in memory: load, store, compare.
+
+The layout is that of :mod:`thalweg.checkpoint.state_tables.cells`.
+"""
 
 from __future__ import annotations
 

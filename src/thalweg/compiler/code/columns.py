@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from thalweg.checkpoint.cells import HEADER_WORDS, column_of, release, words_of
+from thalweg.checkpoint.state_tables.cells import HEADER_WORDS, column_of, release, words_of
 from thalweg.columns.canonical import TEXT, nulls_of
 from thalweg.columns.categories import CATEGORIES
 from thalweg.columns.chunks import Column, Int64s

@@ -383,3 +383,14 @@ def _class(name: str, value: type) -> Captured:
         except SchemaError as error:
             return Unusable(f"`{name}`: {error}")
     return Unusable(f"`{name}` is a class that is not a record")
+
+
+def stored_names(node: FunctionNode) -> set[str]:
+    """The names that a function assigns to."""
+    body = node.body if isinstance(node.body, list) else []
+    return {
+        one.id
+        for part in body
+        for one in ast.walk(part)
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+    }

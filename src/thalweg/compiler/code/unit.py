@@ -7,15 +7,13 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from thalweg.checkpoint.cells import is_cell
-from thalweg.checkpoint.table_form import default_record, record_dtype
+from thalweg.checkpoint.state_tables.cells import is_cell
+from thalweg.checkpoint.state_tables.table_form import default_record, record_dtype
 from thalweg.columns.categories import CATEGORIES
 from thalweg.compiler.code.reasons import NotCompilable
 from thalweg.compiler.kinds import LETTERS, Type, field_type, record_type
-from thalweg.compiler.runtime import (
-    arena,
-    calendar,
-    kept_items,
+from thalweg.compiler.runtime import arena, calendar, kept_items, undo
+from thalweg.compiler.runtime.texts import (
     text,
     text_category,
     text_finding,
@@ -24,7 +22,6 @@ from thalweg.compiler.runtime import (
     text_making,
     text_parts,
     text_reading,
-    undo,
 )
 from thalweg.errors import SchemaError
 from thalweg.flow.fields.field_types import FieldType, Kind

@@ -1,9 +1,9 @@
 """Captured dicts, sets, lists and tuples as tables in memory that machine code reads.
 
-They have the form of containers of the state (:mod:`thalweg.checkpoint.cells`), so whatever reads those reads these. A
-table is made once a process and stays; machine code names it by the digest of its contents. Texts are pairs of
-address and size, as in functions; a dict or set by text is one by their codes as Categories, with the texts behind
-the codes: so it is asked for either.
+They have the form of containers of the state (:mod:`thalweg.checkpoint.state_tables.cells`), so whatever reads those
+reads these. A table is made once a process and stays; machine code names it by the digest of its contents. Texts are
+pairs of address and size, as in functions; a dict or set by text is one by their codes as Categories, with the texts
+behind the codes: so it is asked for either.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from thalweg.checkpoint import heap_code
-from thalweg.checkpoint.cells import HEADER_WORDS, ROOM, words_of
+from thalweg.checkpoint.state_tables import heap_code
+from thalweg.checkpoint.state_tables.cells import HEADER_WORDS, ROOM, words_of
 from thalweg.columns.chunks import Column, Int64s
 from thalweg.compiler.code.source import Frozen
 from thalweg.compiler.runtime.frozen import fill_table, name_address

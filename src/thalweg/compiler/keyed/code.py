@@ -6,100 +6,43 @@ leaves no trace.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
-from typing import Any, Final
-
-from thalweg.checkpoint.table_form import ALIVE, DIRTY, filled_places, record_dtype
-from thalweg.checkpoint.table_rows import TABLE_WIDTH
-from thalweg.columns.keys import KeySpec
+from thalweg.checkpoint.state_tables.table_form import ALIVE, DIRTY
+from thalweg.checkpoint.state_tables.table_rows import TABLE_WIDTH
 from thalweg.compiler.code.columns import put_word, row_code, store_codes, word
 from thalweg.compiler.code.source import FunctionSource, describe
 from thalweg.compiler.code.unit import ModuleParts
 from thalweg.compiler.code.written import written_once
-from thalweg.compiler.containers.owned import free_lines
 from thalweg.compiler.functions import Emit, write_function
-from thalweg.compiler.kinds import INT, Type, field_type
+from thalweg.compiler.keyed.layout import (
+    ARENA,
+    BACKUP,
+    CLOCK,
+    COLUMNS,
+    DISARMED,
+    DUE,
+    ENDING,
+    ENTRIES,
+    ENTRY,
+    FIRING,
+    LAST,
+    NEEDED,
+    ORDER,
+    OUT,
+    OUT_WORDS,
+    PLACE,
+    RANGE,
+    RANGES,
+    TABLES,
+    TIME,
+    TIMES,
+    log_place,
+)
+from thalweg.compiler.keyed.shape import KeyedSpec, RowShape, key_code, key_types
+from thalweg.compiler.kinds import INT, Type
 from thalweg.compiler.made_fields import made_fields, with_made
-from thalweg.compiler.runtime.arena import ARENA_WORDS
 from thalweg.compiler.runtime.lookup import RANGE_WIDTH
 from thalweg.compiler.text.use import text_use_lines
-from thalweg.flow.fields.field_types import Kind
-from thalweg.flow.operators.functions import Function
-from thalweg.flow.records import Schema
-from thalweg.flow.state_class import StateSpec
 from thalweg.times import NEVER
-
-#: Offsets in the control array.
-RANGE: Final = 0  # the range at hand, and
-LAST: Final = 1  # the one to stop at
-PLACE: Final = 2  # the place in the order of rows, -1 for the range's first
-OUT: Final = 3  # outputs so far
-NEEDED: Final = 4  # room needed when FULL
-FIRING: Final = 5  # 1 while on_timer runs, 0 while process does
-ENTRY: Final = 6  # the entry that the function works on
-TIME: Final = 7  # the timer's time while on_timer runs
-DISARMED: Final = 8  # timers armed again while ending
-ENDING: Final = 9  # 1: what on_timer arms is dropped
-DUE: Final = 10  # 1: the places hold entries whose timers below CLOCK fire; 0: rows
-CLOCK: Final = 11
-ARENA: Final = 12  # of the texts that the run makes
-CONTROL_SIZE: Final = ARENA + ARENA_WORDS
-
-#: Offsets in the chunk array: addresses of the ranges, the order of rows, their entries, their times (0:
-#: no timers), the table of tables, the default record and the copy of the state; then the columns.
-RANGES: Final = 0
-ORDER: Final = 1
-ENTRIES: Final = 2
-TIMES: Final = 3
-TABLES: Final = 4
-DEFAULT: Final = 5
-BACKUP: Final = 6
-COLUMNS: Final = 7
-
-#: int64 columns before the fields of an output: source, time, bucket, entry, then the words of the key.
-SOURCE: Final = 0
-OUT_TIME: Final = 1
-OUT_BUCKET: Final = 2
-OUT_ENTRY: Final = 3
-OUT_WORDS: Final = 4
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class KeyedSpec:
-    """What a keyed operator is made of; ``process`` and ``on_timer`` are frozen functions.
-
-    ``process_source`` and ``on_timer_source`` are what the driver captured (None: captured now); ``told`` is what
-    messages name in place of ``process``.
-    """
-
-    name: str
-    process: Callable[..., Any]
-    on_timer: Callable[..., Any] | None
-    state: StateSpec
-    source: Schema
-    key: KeySpec
-    out: Schema | None
-    process_source: FunctionSource | None = None
-    on_timer_source: FunctionSource | None = None
-    told: Function | None = None
-
-    @property
-    def timer(self) -> str | None:
-        """The state's timer; without on_timer it is a field like any other."""
-        return None if self.on_timer is None else self.state.timer
-
-    @property
-    def sources(self) -> tuple[FunctionSource, FunctionSource]:
-        """The sources of process and on_timer (of process again where there is no on_timer)."""
-        process = self.process_source or describe(self.process)
-        on_timer = self.on_timer_source or describe(self.on_timer or self.process)
-        return process, on_timer
-
-    @property
-    def words(self) -> int:
-        """Key words that a timer's outputs carry; keys with text are looked up in the table."""
-        return 0 if self.key.has_text else self.key.width
 
 
 def write_keyed(spec: KeyedSpec) -> str:
@@ -128,7 +71,7 @@ def _written(spec: KeyedSpec) -> str:
         process, on_timer = (process, name) if process else (name, "")
     unit.check_widened()
     unit.check_lists()
-    shape = _Shape.of(unit, spec, state)
+    shape = RowShape.of(unit, spec, state)
     unit.imports |= {"clear_scratch"} if shape.clears else set()
     unit.imports |= {"clone"} if shape.filled else set()
     arena = f", ctl + {8 * ARENA}" if unit.uses_arena else ""
@@ -146,29 +89,8 @@ def _calls(spec: KeyedSpec, state: Type, row: Type) -> list[tuple[FunctionSource
     calls = [(process, [state, row])]
     if spec.on_timer is not None and spec.state.timer is not None:
         on_timer = spec.on_timer_source or describe(spec.on_timer)
-        calls.append((on_timer, [state, *_key_types(spec.key), INT]))
+        calls.append((on_timer, [state, *key_types(spec.key), INT]))
     return calls
-
-
-def _key_types(key: KeySpec) -> list[Type]:
-    items = [field_type(field.type) for field in key.fields]
-    if not key.is_plain_text:
-        layouts = _layouts(key)
-        items = [
-            dataclasses.replace(one, names=(layout,)) if one.is_column_text else one
-            for one, layout in zip(items, layouts, strict=True)
-        ]
-    return items if len(items) < 2 else [Type("tuple", items=tuple(items))]
-
-
-def _layouts(key: KeySpec) -> list[str]:
-    """Of each field the way to it in the bytes of a key, see :mod:`thalweg.compiler.runtime.text_keys`."""
-    letters = ""
-    for field in key.fields:
-        known = {Kind.BOOL: "b", Kind.STR: "t", Kind.BYTES: "t", Kind.CATEGORY: "t"}
-        letter = known.get(field.type.kind, "w")
-        letters += letter.upper() if field.type.optional else letter
-    return [letters[: i + 1] for i in range(len(letters))]
 
 
 def _write_store(unit: ModuleParts, spec: KeyedSpec, target: Type) -> str:
@@ -190,103 +112,11 @@ def _write_store(unit: ModuleParts, spec: KeyedSpec, target: Type) -> str:
     return name
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Shape:
-    """Where things stand in a row of the state table."""
-
-    size: int
-    timer: int | None
-    drop: int
-    #: where the address of the call's log goes in rows that own memory, and what they own
-    log: int | None
-    owned: tuple[int, ...]
-    #: lines that give back what a dead row owns
-    freeing: tuple[str, ...]
-    #: whether calls make lists that go by themselves
-    clears: bool
-    #: of the fields that do not start empty: place, words, bytes that they own
-    filled: tuple[tuple[int, int, int], ...]
-
-    @classmethod
-    def of(cls, unit: ModuleParts, spec: KeyedSpec, state: Type) -> _Shape:
-        names = spec.state.schema.names
-        timer = spec.timer
-        at = None if timer is None else state.offsets[names.index(timer)]
-        owned = tuple(
-            state.offsets[i] for i, kind in enumerate(state.items) if kind.tag in ("list", "text")
-        )
-        log = state.offsets[-2] if owned else None
-        size = record_dtype(spec.state).itemsize
-        filled = tuple(
-            (state.offsets[names.index(name)], words, owns)
-            for name, words, owns in filled_places(spec.state)
-        )
-        kinds = [kind for kind in state.items if kind.tag in ("list", "text")]
-        named = zip(owned, kinds, strict=True)
-        freeing = [
-            line for place, kind in named for line in free_lines(unit, kind, f"rec + {place}")
-        ]
-        clears = unit.uses_scratch
-        return cls(size, at, state.offsets[-1], log, owned, tuple(freeing), clears, filled)
-
-    @property
-    def die(self) -> list[str]:
-        """Lines that drop the state of the entry at hand."""
-        return [
-            *self.freeing,
-            f"copy_bytes(rec, {word('chunk', DEFAULT)}, {self.size})",
-            f"put_u(flag, (get_u(flag) | {DIRTY}) & {255 - ALIVE})",
-        ]
-
-    @property
-    def begin(self) -> list[str]:
-        """Lines that give a new key its state; a call that was taken back left some there."""
-        default = word("chunk", DEFAULT)
-        lines = [f"free(get_i(rec + {place}))" for place in self.owned] if self.filled else []
-        lines.append(f"copy_bytes(rec, {default}, {self.size})")
-        for place, words, owns in self.filled:
-            lines.append(f"clone(rec + {place}, {default} + {self.size + place}, {words}, {owns})")
-        return lines
-
-    @property
-    def arm(self) -> list[str]:
-        """Lines that tell the table of the timer at hand, in ``again``."""
-        return ["if again < get_i(bounds):", "    put_i(bounds, again)"]
-
-
-def _key_code(key: KeySpec) -> str:
-    """The key as on_timer gets it, with a comma after it, from the entry's words."""
-    parts = []
-    place = 0
-    for i, field in enumerate(key.fields):
-        kind = field_type(field.type)
-        if kind.tag == "handle":
-            table = f"{word('chunk', TABLES)} + {8 * TABLE_WIDTH} * bucket"
-            parts.append(f"({-i - 1}, {table}, e)" if kind.is_column_text else str(-i - 1))
-            continue
-        raw = f"get_i(word + {8 * place})"
-        made = {Kind.FLOAT: f"as_float({raw})", Kind.BOOL: f"({raw} != 0)"}
-        code = made.get(field.type.kind, raw)
-        if kind.optional:
-            mask = f"get_i(word + {8 * (key.width - 1)})"
-            code = f"((({mask} >> {place}) & 1) == 0, {code})"
-        parts.append(code)
-        place += 1
-    if len(parts) < 2:
-        return "".join(f"{one}, " for one in parts)
-    return f"({', '.join(parts)}), "
-
-
 def _indent(lines: list[str], depth: int) -> list[str]:
     return ["    " * depth + line for line in lines]
 
 
-def log_place(size: int) -> int:
-    """How far behind the copy of a state of this size the address of the log of the call stands."""
-    return -(-size // 8) * 8
-
-
-def _call(call: str, shape: _Shape) -> list[str]:
+def _call(call: str, shape: RowShape) -> list[str]:
     """Lines that call a user's function on ``rec``, or undo and report that outputs do not fit."""
     size, begin, end, undone = shape.size, [], [], []
     if shape.log is not None:
@@ -312,9 +142,9 @@ def _call(call: str, shape: _Shape) -> list[str]:
     ]
 
 
-def _fire(spec: KeyedSpec, shape: _Shape, on_timer: str, arena: str) -> str:
+def _fire(spec: KeyedSpec, shape: RowShape, on_timer: str, arena: str) -> str:
     """``fire(...)``: all timers of one key below ``limit``; the new number of outputs, -1 when full."""
-    arguments = f"rec, {_key_code(spec.key)}t, (out, -1, t, bucket, e, word{arena}), n"
+    arguments = f"rec, {key_code(spec.key)}t, (out, -1, t, bucket, e, word{arena}), n"
     done = _call(f"m = {on_timer}({arguments})", shape)
     # The copy must still have the timer, else a repeated call would find none.
     done.insert(2, f"put_i(rec + {shape.timer}, {NEVER})")
@@ -345,7 +175,7 @@ def _fire(spec: KeyedSpec, shape: _Shape, on_timer: str, arena: str) -> str:
     return "\n".join([*head, *_indent(body, 2), "    return n"]) + "\n"
 
 
-def _rows(spec: KeyedSpec, shape: _Shape, process: str, row: Type, arena: str) -> str:
+def _rows(spec: KeyedSpec, shape: RowShape, process: str, row: Type, arena: str) -> str:
     """``row(...)``: one tuple, after the timers before it; the new number of outputs, -1 when full."""
     body = [f"t = 0 if {word('chunk', TIMES)} == 0 else get_i({word('chunk', TIMES)} + 8 * i)"]
     if shape.timer is not None:
@@ -379,7 +209,7 @@ def _rows(spec: KeyedSpec, shape: _Shape, process: str, row: Type, arena: str) -
     return "\n".join([*head, *_indent([*body, "return n"], 1)]) + "\n"
 
 
-def _kernel(spec: KeyedSpec, shape: _Shape) -> str:
+def _kernel(spec: KeyedSpec, shape: RowShape) -> str:
     named = "chunk, out, ctl, n, bucket, e, rec, flag, word, bounds"
     due = f"fire({named}, {word('ctl', CLOCK)})" if shape.timer is not None else "n"
     body = [

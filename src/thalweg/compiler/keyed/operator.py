@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from thalweg.checkpoint.table_code import split_by_bucket
-from thalweg.checkpoint.table_form import ALIVE, TableForm
-from thalweg.checkpoint.tables import BucketTable
+from thalweg.checkpoint.state_tables.table_code import split_by_bucket
+from thalweg.checkpoint.state_tables.table_form import ALIVE, TableForm
+from thalweg.checkpoint.state_tables.tables import BucketTable
 from thalweg.columns.chunks import Chunk, Column, Int64s
 from thalweg.columns.contracts import KeyedResult, no_rows
 from thalweg.columns.keys import KeyBytes
@@ -24,10 +24,11 @@ from thalweg.columns.ordering import places_by_row
 from thalweg.columns.state_units import StateUnits
 from thalweg.compiler.code import modules
 from thalweg.compiler.code.columns import address, addresses, gather, with_texts
-from thalweg.compiler.keyed import code as layout
-from thalweg.compiler.keyed.code import KeyedSpec, write_keyed
+from thalweg.compiler.keyed import layout
+from thalweg.compiler.keyed.code import write_keyed
 from thalweg.compiler.keyed.replay import Replay, ReplayPlace
 from thalweg.compiler.keyed.run import Run, Split
+from thalweg.compiler.keyed.shape import KeyedSpec
 from thalweg.compiler.kinds import NO_VALUE
 from thalweg.compiler.runtime.lookup import BUCKET, END, RANGE_WIDTH, TableOfTables
 from thalweg.compiler.runtime.support import DONE

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from thalweg.checkpoint.table_form import ALIVE, DIRTY, set_value, state_values
-from thalweg.checkpoint.tables import BucketTable
+from thalweg.checkpoint.state_tables.table_form import ALIVE, DIRTY, set_value, state_values
+from thalweg.checkpoint.state_tables.tables import BucketTable
 from thalweg.columns.contracts import RejectedRow
 from thalweg.compiler.code.columns import Buffers
 from thalweg.compiler.code.source import FunctionSource
-from thalweg.compiler.keyed import code as layout
-from thalweg.compiler.keyed.code import KeyedSpec
+from thalweg.compiler.keyed import layout
+from thalweg.compiler.keyed.shape import KeyedSpec
 from thalweg.compiler.kinds import NO_VALUE, field_type
 from thalweg.compiler.replay import operator_error, results
 from thalweg.errors import OperatorError

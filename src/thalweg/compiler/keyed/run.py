@@ -13,8 +13,8 @@ from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.columns.contracts import RejectedRow
 from thalweg.columns.keys import KeyBytes, KeyRows
 from thalweg.compiler.code.columns import Buffers, address
-from thalweg.compiler.keyed import code as layout
-from thalweg.compiler.keyed.code import KeyedSpec
+from thalweg.compiler.keyed import layout
+from thalweg.compiler.keyed.shape import KeyedSpec
 from thalweg.compiler.runtime.arena import free_arena
 from thalweg.compiler.runtime.undo import UndoLog
 from thalweg.compiler.text.use import TextUse

@@ -1,7 +1,7 @@
 """Dicts and sets of compiled functions: entries in the order of insertion, and an index where they are many.
 
-The layout is that of :mod:`thalweg.checkpoint.cells`; ``key`` and ``size`` are the bytes of a key and of key and
-value. The key that is looked for stands at an address, too.
+The layout is that of :mod:`thalweg.checkpoint.state_tables.cells`; ``key`` and ``size`` are the bytes of a key and of
+key and value. The key that is looked for stands at an address, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Lists and deques of compiled functions: rings of items of fixed size behind a header of four words.
 
-The layout is that of :mod:`thalweg.checkpoint.cells`. ``h`` is the address of the header, ``log`` that of the
-log of the call (:mod:`thalweg.compiler.runtime.undo`), odd for a list that the call made and does not keep;
+The layout is that of :mod:`thalweg.checkpoint.state_tables.cells`. ``h`` is the address of the header, ``log`` that of
+the log of the call (:mod:`thalweg.compiler.runtime.undo`), odd for a list that the call made and does not keep;
 ``size`` the bytes of an item. Where Python raises these raise, and Python says what.
 """
 

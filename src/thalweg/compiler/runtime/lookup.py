@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from thalweg.checkpoint.table_code import find_bytes, find_due, find_words
-from thalweg.checkpoint.table_memory import capacities_for
-from thalweg.checkpoint.table_rows import (
+from thalweg.checkpoint.state_tables.table_code import find_bytes, find_due, find_words
+from thalweg.checkpoint.state_tables.table_memory import capacities_for
+from thalweg.checkpoint.state_tables.table_rows import (
     ARENA,
     ARENA_SIZE,
     BLOCK_COUNT,
@@ -30,7 +30,7 @@ from thalweg.checkpoint.table_rows import (
     TABLE_WIDTH,
     WORDS,
 )
-from thalweg.checkpoint.tables import BucketTable, enlarge
+from thalweg.checkpoint.state_tables.tables import BucketTable, enlarge
 from thalweg.columns.chunks import Int64s, address
 from thalweg.columns.keys import KeyBytes, KeyRows
 from thalweg.compiler.runtime.support import carray, pointer, types

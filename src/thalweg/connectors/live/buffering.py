@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from thalweg.connectors.contracts import LINGER_S, Feed, Stop
-from thalweg.connectors.handover import Handover
+from thalweg.connectors.in_process.handover import Handover
 from thalweg.connectors.messages import MessageOptions, MessageParser
 from thalweg.connectors.waiting import WaitEnded
 from thalweg.errors import BuildError

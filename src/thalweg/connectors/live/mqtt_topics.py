@@ -16,7 +16,7 @@ from thalweg.checks import (
     require_text,
 )
 from thalweg.connectors.contracts import POLL_S, Stop
-from thalweg.connectors.handover import Handover
+from thalweg.connectors.in_process.handover import Handover
 from thalweg.connectors.live.buffering import CAPACITY, LiveClient, LiveMessage, LiveSource
 from thalweg.connectors.messages import MESSAGE_OPTIONS, Decode, ValueFormat, message_options
 from thalweg.connectors.tcp.sockets import check_address

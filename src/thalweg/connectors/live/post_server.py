@@ -18,7 +18,7 @@ from thalweg.checks import known_keywords_and, require_optional_text, require_ro
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.contracts import LINGER_S, Feed, Stop
 from thalweg.connectors.fitting import cut_fed
-from thalweg.connectors.handover import Handover
+from thalweg.connectors.in_process.handover import Handover
 from thalweg.connectors.live.buffering import CAPACITY, tell_left, values_in
 from thalweg.connectors.messages import (
     MESSAGE_OPTIONS,

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from thalweg.checks import known_keywords_and, refuse, require_rows, require_text
 from thalweg.connectors.contracts import POLL_S, Stop
-from thalweg.connectors.handover import Handover
+from thalweg.connectors.in_process.handover import Handover
 from thalweg.connectors.live.buffering import (
     CAPACITY,
     LiveClient,

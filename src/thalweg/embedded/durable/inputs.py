@@ -15,7 +15,7 @@ from thalweg.connectors import as_source
 from thalweg.connectors.contracts import Feed, RowSource, Stop
 from thalweg.connectors.embedded.log_source import LogSource
 from thalweg.connectors.files import FileSource, Found, file_chunks, find
-from thalweg.connectors.iterables import CollectionSource, TableSource
+from thalweg.connectors.in_process.iterables import CollectionSource, TableSource
 from thalweg.connectors.logs import Confirming
 from thalweg.connectors.readers.steady import Look
 from thalweg.embedded.durable.reels import Count, Reel

@@ -12,7 +12,7 @@ from thalweg.embedded.durable.inputs import Repeatable
 from thalweg.embedded.feeding import WAITING_ROWS
 from thalweg.engine.contract import CHUNK_ROWS, Engine, Leaving
 from thalweg.engine.hold_ups import HoldUps
-from thalweg.engine.idle_clock import IdleClock
+from thalweg.engine.watermarks.idle_clock import IdleClock
 from thalweg.flow.operators.idle import IdleDecision
 from thalweg.flow.operators.nodes import Source
 

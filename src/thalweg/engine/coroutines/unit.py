@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from thalweg.checkpoint.object_table import ObjectTable
+from thalweg.checkpoint.state_tables.object_table import ObjectTable
 from thalweg.columns.chunks import Chunk, Int64s, concat_order
 from thalweg.columns.keys import KeySpec
 from thalweg.columns.ordering import empty_order, order_places, row_order, with_columns

@@ -1,7 +1,7 @@
 """join_asof forward and nearest by column and in machine code, as :mod:`thalweg.engine.joins.operator` does joins.
 
 What it gives is what the functions of its node give, called row by row
-(:class:`thalweg.flow.operators.lookups.NextRowRules`).
+(:class:`thalweg.flow.operators.joining.lookups.NextRowRules`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from thalweg.engine.joins.table import JoinTable
 from thalweg.engine.joins.waiting import Matches
 from thalweg.errors import OperatorError
 from thalweg.flow.fields.field_types import FieldType, Kind
-from thalweg.flow.operators.join_nodes import NextRow
+from thalweg.flow.operators.joining.join_nodes import NextRow
 
 _BOOL = FieldType(Kind.BOOL)
 

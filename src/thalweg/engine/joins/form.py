@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from thalweg.checkpoint.table_form import arrow_schema
+from thalweg.checkpoint.state_tables.table_form import arrow_schema
 from thalweg.columns.chunks import Bools, Chunk, Column, Int64s
 from thalweg.columns.keys import KeySpec
 from thalweg.flow.fields.field_types import FieldType
-from thalweg.flow.operators.join_nodes import Join
+from thalweg.flow.operators.joining.join_nodes import Join
 from thalweg.flow.records import Field, Schema
 from thalweg.times import NEVER
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from thalweg.checkpoint.tables import BucketTable
+from thalweg.checkpoint.state_tables.tables import BucketTable
 from thalweg.columns.chunks import Bools, Chunk, Column, Int64s
 from thalweg.columns.encoding import null_column
 from thalweg.columns.state_units import StateUnits
@@ -18,7 +18,7 @@ from thalweg.engine.joins.held_rows import HeldRows
 from thalweg.engine.joins.table import JoinTable, deal
 from thalweg.engine.joins.waiting import LEFTS, RIGHTS, Matches, WaitingRows, ends_of
 from thalweg.flow.fields.field_types import FieldType, Kind
-from thalweg.flow.operators.join_nodes import NextRow
+from thalweg.flow.operators.joining.join_nodes import NextRow
 from thalweg.flow.records import Field
 from thalweg.flow.state_class import make_state
 from thalweg.times import BEFORE_ALL, NEVER

@@ -1,7 +1,7 @@
 """A join as an operator by key (:class:`~thalweg.columns.contracts.KeyedOperator`), by column and in machine code.
 
 Without a function of the user's no row becomes a Python object. What it gives is what the functions of its node give,
-called row by row (:class:`thalweg.flow.operators.joins.JoinRules`).
+called row by row (:class:`thalweg.flow.operators.joining.joins.JoinRules`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from thalweg.engine.joins.reach import timers
 from thalweg.engine.joins.table import JoinTable
 from thalweg.errors import OperatorError
 from thalweg.flow.failures import coroutine_error
-from thalweg.flow.operators.join_nodes import Join
-from thalweg.flow.operators.joins import fitted
+from thalweg.flow.operators.joining.join_nodes import Join
+from thalweg.flow.operators.joining.joins import fitted
 from thalweg.flow.records import Schema
 
 

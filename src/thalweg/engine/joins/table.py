@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thalweg.checkpoint.table_form import Stays, table_parts
+from thalweg.checkpoint.state_tables.table_form import Stays, table_parts
 from thalweg.columns.chunks import Bools, Int64s
 from thalweg.columns.state_units import StateUnits
 from thalweg.engine.joins.form import JoinForm, SideRows, places_of, taken

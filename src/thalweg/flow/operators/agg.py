@@ -1,8 +1,8 @@
 """Aggregates of windows and sessions: ``window("1 hour", total=tw.agg.sum("amount"), n=tw.agg.count())``.
 
 Here is what users write; :mod:`thalweg.flow.operators.aggregates` binds an aggregate to a record, and
-:mod:`thalweg.flow.operators.windows` puts the texts of all aggregates of a window into one function, so that a
-window with five aggregates is still one compiled pass. docs/aggregates.md has all of them in a table.
+:mod:`thalweg.flow.operators.windowing.windows` puts the texts of all aggregates of a window into one function, so that
+a window with five aggregates is still one compiled pass. docs/aggregates.md has all of them in a table.
 
 Nulls and NaN are as in Spark SQL: what is computed from a field leaves its nulls out and is null where there is nothing
 else (a window has at least one row, so that needs an Optional field or ``where=``), and NaN is greater than every

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.fields.user_rows import is_library
+from thalweg.flow.operators.generated import spare_name
 from thalweg.flow.operators.nodes import Coroutine, InPort
-from thalweg.flow.operators.windows import spare_name
 from thalweg.flow.records import Field
 from thalweg.flow.state_class import StateSpec, make_state
 from thalweg.times import BEFORE_ALL

@@ -17,8 +17,8 @@ from typing import Final
 from thalweg.errors import BuildError
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.operators.built_in import OwnTime
+from thalweg.flow.operators.generated import MadeFunctions, make_functions, spare_name
 from thalweg.flow.operators.nodes import Coroutine, Key, Node, Ref, Source, Union
-from thalweg.flow.operators.windows import MadeFunctions, make_functions, spare_name
 from thalweg.flow.records import Field, Schema
 from thalweg.flow.state_class import make_state
 from thalweg.times import NEVER

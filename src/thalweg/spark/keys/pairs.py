@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from thalweg.engine.contract import Engine, Leaving
-from thalweg.engine.gate_state import GateState, set_gate_facts
 from thalweg.engine.serial import SerialEngine
+from thalweg.engine.watermarks.gate_state import GateState, set_gate_facts
 from thalweg.errors import ThalwegError
 from thalweg.slots.pairs import PAIRS, PairReader, Read
 from thalweg.spark.reading.received import receive, source_chunks

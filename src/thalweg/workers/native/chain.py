@@ -19,7 +19,7 @@ from thalweg.compiler.runtime.calls import address_of, call3, copy_bytes, get_i,
 from thalweg.compiler.runtime.support import DONE, get_b, put_b
 from thalweg.compiler.stateless import COUNTS, NEEDED, OUT, STOP, CompiledChain
 from thalweg.engine.units import ChainUnit
-from thalweg.plan.plan import expands
+from thalweg.plan.units import expands
 from thalweg.workers.lockfree.atomics import add, line_up, new_words, shared
 from thalweg.workers.native.blocks import (
     NO_PAYLOAD,

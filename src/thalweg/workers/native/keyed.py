@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from thalweg.checkpoint.table_form import record_dtype
-from thalweg.checkpoint.tables import reserve
+from thalweg.checkpoint.state_tables.table_form import record_dtype
+from thalweg.checkpoint.state_tables.tables import reserve
 from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.columns.contracts import KeyedResult
 from thalweg.columns.keys import KeyBytes, KeyRows
 from thalweg.columns.state_units import StateUnits
 from thalweg.compiler.code.columns import TEXT_TAIL, Buffers, address
-from thalweg.compiler.keyed import code as code
+from thalweg.compiler.keyed import layout as code
 from thalweg.compiler.keyed.operator import CompiledKeyed
 from thalweg.compiler.keyed.run import Run, Split
 from thalweg.compiler.runtime.calls import address_of

@@ -9,7 +9,7 @@ from thalweg.compiler.stateless import CompiledChain
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators.nodes import Keyed
-from thalweg.plan.plan import expands
+from thalweg.plan.units import expands
 from thalweg.workers.native import keyed_layout as at
 from thalweg.workers.native.blocks import has_whole_key
 from thalweg.workers.native.keyed import NativeKeyed

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from thalweg.compiler.keyed.code import CONTROL_SIZE
+from thalweg.compiler.keyed.layout import CONTROL_SIZE
 from thalweg.compiler.kinds import field_type
 from thalweg.flow.fields.field_types import FieldType, Kind
 

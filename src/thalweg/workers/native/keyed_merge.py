@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from thalweg.compiler.keyed import code as code
+from thalweg.compiler.keyed import layout as code
 from thalweg.compiler.kinds import NO_VALUE
 from thalweg.compiler.runtime.calls import free, malloc, words_at
 from thalweg.compiler.runtime.support import get_b, get_i, get_u, put_i, put_u

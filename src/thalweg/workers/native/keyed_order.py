@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from thalweg.compiler.keyed import code as code
+from thalweg.compiler.keyed import layout as code
 from thalweg.compiler.runtime.support import get_i, get_u, put_i
 from thalweg.workers.lockfree.atomics import shared
 from thalweg.workers.native import keyed_layout as at

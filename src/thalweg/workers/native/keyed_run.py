@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from thalweg.checkpoint.table_rows import ARENA, BOUNDS, OFFSETS, RECORDS, TABLE_WIDTH
+from thalweg.checkpoint.state_tables.table_rows import ARENA, BOUNDS, OFFSETS, RECORDS, TABLE_WIDTH
 from thalweg.compiler.code.columns import TEXT_TAIL
-from thalweg.compiler.keyed import code as code
+from thalweg.compiler.keyed import layout as code
 from thalweg.compiler.runtime.arena import free_arena
 from thalweg.compiler.runtime.calls import call3, copy_bytes, free, get_i, malloc, put_i
 from thalweg.compiler.runtime.lookup import (

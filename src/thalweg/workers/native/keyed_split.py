@@ -1,6 +1,6 @@
 """Splits a chunk by the state unit of its keys, in machine code: hashes, the rows by unit, ranges, partitions.
 
-The order is that of :func:`thalweg.checkpoint.table_code.split_by_bucket`.
+The order is that of :func:`thalweg.checkpoint.state_tables.table_code.split_by_bucket`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Texts in compiled code: an address of UTF-8 bytes and their number."""

@@ -1,0 +1,1 @@
+"""Where rows enter: lateness, watermarks, lanes, idle sources, and the order in which rows are released."""

@@ -1,0 +1,1 @@
+"""A stream by key: its verbs, whose operators hold a state for each key."""

@@ -1,0 +1,1 @@
+"""Several streams as one: joins, lookups, barriers, merges."""

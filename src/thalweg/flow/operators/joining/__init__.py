@@ -1,0 +1,1 @@
+"""Joins and lookups as records, generated functions and driver loops."""

@@ -1,0 +1,1 @@
+"""Windows, sessions and rolling windows as generated keyed functions."""

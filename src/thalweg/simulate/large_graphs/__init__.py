@@ -1,0 +1,1 @@
+"""A thousand operators under hundreds of threads, in machine code."""

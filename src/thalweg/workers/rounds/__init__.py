@@ -1,1 +1,0 @@
-"""Rounds (Haren): all workers meet, a policy assigns operators to them, and they go on."""
