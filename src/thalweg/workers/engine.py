@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -419,7 +420,13 @@ class ParallelEngine(UnitsEngine):
             return chunk_of(block, schema, names, ())
         kept = self.objects[payload & at.PAYLOAD_MASK]
         held: Chunk = kept.views[payload >> at.PAYLOAD_SHIFT][0]
-        return chunk_of(block, schema, names, held.columns, held.order)
+        order = {**held.order, **self._branches.get(ref, {})}
+        return chunk_of(block, schema, names, held.columns, order)
+
+    @functools.cached_property
+    def _branches(self) -> dict[Ref, Mapping[str, int]]:
+        """By stream that machine code makes, which of several readers its makers are."""
+        return {ref: task.branches for task in self.tasks for ref in task.refs if task.branches}
 
     def _count_native(self) -> None:
         """Adds what machine code has counted since the last time."""
