@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any, Protocol
 
 from thalweg.columns.chunks import Chunk
@@ -57,6 +57,9 @@ class FlowEngine(Hashable, Protocol):
 
     def edge_columns(self, ref: Ref, edge: Edge) -> tuple[str, ...]:
         """The order columns of a stream as one of its readers sees it."""
+
+    def branch_of(self, ref: Ref, edge: Edge) -> Mapping[str, int]:
+        """See :meth:`thalweg.engine.base.UnitsEngine.branch_of`."""
 
     def branched(self, chunk: Chunk, ref: Ref, edge: Edge) -> Chunk:
         """The stream for one of several readers."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from typing import Any
 
 from thalweg.columns.chunks import Chunk
@@ -95,4 +97,10 @@ class HandleEngine(UnitsEngine):
             return chunk_of(block, schema, names, ())
         kept = self.objects[payload & at.PAYLOAD_MASK]
         held: Chunk = kept.views[payload >> at.PAYLOAD_SHIFT][0]
-        return chunk_of(block, schema, names, held.columns, held.order)
+        order = {**held.order, **self._branches.get(ref, {})}
+        return chunk_of(block, schema, names, held.columns, order)
+
+    @functools.cached_property
+    def _branches(self) -> dict[Ref, Mapping[str, int]]:
+        """By stream that machine code makes, which of several readers its makers are."""
+        return {ref: task.branches for task in self.tasks for ref in task.refs if task.branches}

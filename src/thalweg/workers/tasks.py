@@ -51,6 +51,9 @@ class Task:
     keyed: NativeKeyed | None = None
     #: the streams that machine code reads, by their place in ``refs``
     read_natively: dict[int, Sequence[Edge]] = dataclasses.field(default_factory=dict)
+    #: which of several readers of a stream it is, by order column, and those before it whose output machine code made:
+    #: the same for all rows, so no block has it
+    branches: Mapping[str, int] = dataclasses.field(default_factory=dict)
     #: the members of a fused chain
     names: Sequence[str] = ()
     #: what the flow's author says of it

@@ -126,7 +126,7 @@ class _Wiring:
     def _chain(self, task: Task, runner: ChainUnit) -> None:
         """Machine code for a chain, where it can be."""
         columns = self.engine.setting.columns(task.refs[0])
-        if not (self._reads_natively(task) and chain_eligible(runner, columns)):
+        if not (chain_eligible(runner, columns) and self._reads_natively(task)):
             return
         (_, compiled), *_none = runner.parts
         assert isinstance(compiled, CompiledChain)
@@ -149,6 +149,8 @@ class _Wiring:
 
     def _is_native(self, task: Task, keyed: NativeKeyed, function: int) -> None:
         task.keyed, spec = keyed, task.spec
+        if task.spec.kind == at.KEYED:
+            task.branches = self.tasks[task.index - 1].branches
         spec.native, spec.fn, spec.ctx, spec.merge = True, function, keyed.ctx, keyed.merge
         spec.free_fn, spec.payload_word = keyed.free, keyed.payload_word
 
@@ -159,13 +161,12 @@ class _Wiring:
         (maker, number), *_ = task.spec.reads
         feeder, (ref, edge) = self.tasks[maker], task.inputs[0]
         plan = self.engine.plan
-        # Machine code puts out the main stream only, and knows no branches. In later stages readers get rows of their
-        # own.
-        is_branch = self.engine.edge_columns(ref, edge) != self.engine.setting.columns(ref)
-        if (feeder.spec.native and number) or is_branch:
+        # Machine code puts out the main stream only. In later stages readers get rows of their own.
+        if feeder.spec.native and number:
             return False
         if maker == 0 and self.engine.stage and len(plan.readers[ref]) > 1:
             return False
+        task.branches = {**feeder.branches, **self.engine.branch_of(ref, edge)}
         known = feeder.read_natively.get(number, ())
         feeder.read_natively[number] = (*known, edge)
         return True

@@ -193,7 +193,8 @@ def _resident() -> int:
 
 def capacity(*, threads: int) -> float:
     """How many cores' worth of machine code so many workers get done now: other programs may run, too."""
-    turn_ns, rows = ns_a_turn(), [Tuple(0, 20_000, 0)] * 4_000
+    # Long beside what it takes to begin a run.
+    turn_ns, rows = ns_a_turn(), [Tuple(0, 20_000, 0)] * 30_000
     flows = [chain(f"capacity{number}", 1) for number in range(threads)]
     given = {flow.name: {"in": rows[:1]} for flow in flows}
     tw.run(flows, given, threads=threads)
