@@ -56,7 +56,7 @@ def any_options(chooser: random.Random) -> Options:
     """How a run goes, drawn from all that there is."""
     return Options(
         threads=chooser.choice([1, 2, 3, 8]),
-        threading=chooser.choice(["dynamic", "dynamic", "dynamic", "dedicated"]),
+        threading=chooser.choice(["dynamic", "dynamic", "dynamic", "dedicated", "manual"]),
         policy=chooser.choice([None, scheduling.FreeList(), *POLICIES]),
         queue_chunks=chooser.choice([1, 2, 3, 64]),
         rows_limit=chooser.choice([1, 4_000_000]),
@@ -78,6 +78,15 @@ def check(case: Case, seeds: list[int]) -> None:
 def test_random_flows(case: Case, seeds: list[int]) -> None:
     """Timed and untimed flows of all operators."""
     check(case, seeds)
+
+
+@settings(max_examples=sized(150), **COMMON)
+@given(st.one_of(cases(), cases(), cases(timed=False)), _SEEDS)
+def test_regions(case: Case, seeds: list[int]) -> None:
+    """Manual, dedicated and dynamic operators in any mix, whatever the run says of the others."""
+    recipe, inputs = case
+    flow = recipe.build(regions=random.Random(seeds[0]))
+    testing.assert_same(flow, inputs, seeds=seeds, compile=("never",), options=any_options)
 
 
 @pytest.mark.slow
@@ -128,13 +137,14 @@ def test_machine_code(what: str) -> None:
     inputs: dict[str, list[Any]] = {
         f"in{i}": random_rows(i, 150) for i in range(len(recipe.sources))
     }
-    testing.assert_same(
-        recipe.build(compile="auto"),
-        inputs,
-        seeds=range(sized(12, 4)),
-        compile=("auto",),
-        options=any_options,
-    )
+    for regions in (None, random.Random(what)):
+        testing.assert_same(
+            recipe.build(compile="auto", regions=regions),
+            inputs,
+            seeds=range(sized(12, 4)),
+            compile=("auto",),
+            options=any_options,
+        )
 
 
 #: Shapes that must be seen whatever the random ones are.

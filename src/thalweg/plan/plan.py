@@ -33,6 +33,7 @@ from thalweg.flow.operators.nodes import (
     Union,
 )
 from thalweg.flow.records import Schema
+from thalweg.flow.regions import Region, Regions
 from thalweg.flow.tags import NO_TAGS, Tag, Tags, tags_of
 
 TIME: Final = "_time"
@@ -90,6 +91,16 @@ class Plan:
     renamed: tuple[tuple[str, str], ...] = ()
     #: what the flow's author says of operators
     tags: Tags = ()
+    #: and by which threads they are run, where that was said
+    regions: Regions = ()
+
+    def region_of(self, index: int) -> Region | None:
+        """The region that an operator was defined in."""
+        return self._regions.get(index)
+
+    @functools.cached_property
+    def _regions(self) -> dict[int, Region]:
+        return dict(self.regions)
 
     def tags_of(self, index: int) -> Mapping[str, Tag]:
         """What the flow's author says of an operator."""
@@ -332,6 +343,7 @@ def make_plan(flow: Flow) -> Plan:
         (),
         renamed,
         tags_of(flow._tagged),
+        tuple(sorted(flow._regions.items())),
     )
     return dataclasses.replace(plan, units=tuple(_units(plan, nodes, plan.merges, loops)))
 
@@ -408,6 +420,7 @@ def _units(
         fits = isinstance(before, Stateless) and before.errors == node.errors
         fits = fits and before.index not in in_loops
         fits = fits and plan.tags_of(before.index) == plan.tags_of(node.index)
+        fits = fits and plan.region_of(before.index) == plan.region_of(node.index)
         fits = fits and Ref(node.index, "rejected") not in merges
         if fits and node.input.port == "out" and readers[node.input] == 1:
             following[before.index] = node

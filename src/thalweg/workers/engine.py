@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from thalweg.errors import ThalwegError
 from thalweg.flow.operators.asynchronous import MapAsync
 from thalweg.flow.operators.nodes import Batches, Keyed, Ref, Sink
 from thalweg.plan.plan import Edge, stream_schema
+from thalweg.plan.regions import Riders, in_one_piece, riders_of
 from thalweg.stats import OperatorProgress
 from thalweg.times import BEFORE_ALL, NEVER
 from thalweg.workers.lockfree.atomics import EMPTY, store
@@ -39,7 +41,8 @@ from thalweg.workers.memory.room import full_reader
 from thalweg.workers.native.block_chunks import chunk_of, payload_of
 from thalweg.workers.options import DEFAULTS, Options
 from thalweg.workers.progress import operator_progress
-from thalweg.workers.python_units import drop, run
+from thalweg.workers.python_units import drop, put_clocks, run
+from thalweg.workers.riding import Bundle
 from thalweg.workers.step_size import STEP_ROWS, StepSize
 from thalweg.workers.steps import (
     is_halted,
@@ -53,7 +56,7 @@ from thalweg.workers.steps import (
     withdraw,
 )
 from thalweg.workers.threads import Workers
-from thalweg.workers.wiring import Bundle, Task, least_threads, wire
+from thalweg.workers.wiring import Task, least_threads, wire
 
 _LOG: Final = logging.getLogger("thalweg")
 
@@ -127,7 +130,9 @@ class ParallelEngine(UnitsEngine):
             most = max(self.options.threads, least_threads(self.tasks))
             self.options = dataclasses.replace(self.options, threads=most)
         self._owns_workers = workers is None
-        self.workers = workers or Workers(self.options, reserve=self._reserve())
+        self.workers = workers or Workers(
+            self.options, reserve=self._reserve(), most=self._most_sent
+        )
         self.mem, self.objects = self.workers.mem, self.workers.objects
         #: where its ingress stands; the other operators stand behind it
         self.source = self.workers.add(self).first
@@ -143,18 +148,27 @@ class ParallelEngine(UnitsEngine):
     def _reserve(self) -> Reserve:
         """The room of a memory for this flow alone."""
         specs = [task.spec for task in self.tasks]
-        dedicated = self.options.threading == "dedicated"
         return Reserve.exactly(
-            [specs],
-            workers=len(specs) if dedicated else self.options.most_threads,
-            refs=self.refs,
-            clocks=self.clock_count,
+            [specs], workers=self._most_sent, refs=self.refs, clocks=self.clock_count
         )
+
+    @property
+    def _most_sent(self) -> int:
+        """How many workers there may be that are sent to operators; none where no operator needs one."""
+        needed = any(not task.spec.own_thread for task in self.tasks[1:])
+        return self.options.most_threads if needed or self.options.threading == "dynamic" else 0
+
+    @functools.cached_property
+    def riders(self) -> Riders:
+        """Which operators ride on which."""
+        mine = [unit for unit in self.plan.units if self.stage in (None, unit.stage)]
+        return riders_of(self.plan, mine, self.stage, self.options.threading)
 
     @property
     def is_native(self) -> bool:
         """Whether machine code runs all its operators, so that a step costs Python next to nothing."""
-        return all(task.spec.native for task in self.tasks[1:] if not task.leaves)
+        is_ridden = any(task.riders for task in self.tasks)
+        return not is_ridden and all(task.spec.native for task in self.tasks[1:] if not task.leaves)
 
     @property
     def is_held_up(self) -> bool:
@@ -164,12 +178,13 @@ class ParallelEngine(UnitsEngine):
             and (task.spec.needs_token or task.spec.is_split or task.unit is not None)
             for task in self.tasks[1:]
             if not task.leaves
-        )
+        ) or any(rider.needs_token for rider in self.tasks[0].riders)
 
     @property
     def may_wait(self) -> bool:
         """Whether Python runs a function of the user's, which may sleep or ask somebody."""
-        return any(task.spec.needs_token for task in self.tasks[1:] if not task.leaves)
+        calls = any(task.spec.needs_token for task in self.tasks[1:] if not task.leaves)
+        return calls or any(rider.needs_token for rider in self.tasks[0].riders)
 
     @property
     def beside(self) -> ParallelEngine | None:
@@ -229,12 +244,30 @@ class ParallelEngine(UnitsEngine):
         for slot, domain in enumerate(self.domains):
             self.mem[place + at.CLOCKS + slot] = watermarks.get(domain, BEFORE_ALL)
         self.moment = Moment(dict(watermarks), ending, round)
-        self.put(handle, self.tasks[0], bundle)
+        self.put(handle, self.tasks[0], self._ridden(bundle, handle))
         self._let_in(handle)
         if self._adapts and self._step_size.is_first:
             wait_until_settled(self.mem, self.source, _ALONE_US)
         self._check()
         return self._take_left()
+
+    def _ridden(self, bundle: Bundle, handle: int) -> Bundle:
+        """A step with what manual operators behind the sources give, which the thread that brings the rows runs."""
+        ingress = self.tasks[0]
+        if not ingress.riders:
+            return bundle
+        began = time.monotonic_ns()
+        rows = sum(map(len, bundle.values()))
+        try:
+            found = ingress.with_riders(self, bundle, self.moment, handle)
+        except Exception as error:
+            self.fail(error)
+            self.check()
+            raise
+        self._step_size.ride(rows, time.monotonic_ns() - began)
+        if ingress.sets_clock:
+            put_clocks(self, handle, self.moment)
+        return found
 
     def _let_in(self, handle: int) -> None:
         """Waits until a step is in: until there is room or, in rounds, a worker has come to the source."""
@@ -431,7 +464,9 @@ class ParallelEngine(UnitsEngine):
     def _keyed(self, node: Keyed) -> KeyedUnit:
         made = [self._builder.keyed(node)]
         waits = isinstance(made[0], InterpretedKeyed)
-        pieces = self.options.pieces(node.key.buckets, waits=waits) if node.key.fields else 1
+        is_one = in_one_piece(self.plan, node, self.riders, self.options.threading)
+        is_one = is_one or not node.key.fields
+        pieces = 1 if is_one else self.options.pieces(node.key.buckets, waits=waits)
         made += [self._builder.keyed(node) for _ in range(pieces - 1)]
         return KeyedUnit(self.setting, node, made, self._builder.key(node))
 

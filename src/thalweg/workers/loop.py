@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from thalweg.workers.dispatch import relieve
+from thalweg.workers.dispatch import help_next, relieve
 from thalweg.workers.lockfree.atomics import (
     EMPTY,
     add,
@@ -134,7 +134,7 @@ def _begin_visit(mem: Int64s, w: int, me: int, op: int, helping: bool) -> bool:
     mem[me + UNITS] = max(mem[o + CAPACITY] // 4, 1) if helping else _MANY
     mem[me + BUDGET] = _tuples_of_visit(mem, w, op)
     mem[me + LOOKED] = 0
-    if mem[PREEMPTS] and not helping:
+    if mem[PREEMPTS] and not helping and mem[me + FIXED] == EMPTY:
         mem[me + BUDGET] = mem[me + LOOKED] = _MANY
         mem[me + BEGAN] = now_ns()
     return True
@@ -196,7 +196,13 @@ def _stays(mem: Int64s, w: int, me: int) -> bool:
         return False
     if mem[me + TOKEN_HELD] == RUNS_FREELY and _are_too_many(mem, mem[me + OP]):
         return False
-    return mem[me + UNITS] >= mem[me + LOOKED] and w < load(mem, ACTIVE)
+    return mem[me + UNITS] >= mem[me + LOOKED] and may_go_on(mem, w, me)
+
+
+@shared
+def may_go_on(mem: Int64s, w: int, me: int) -> bool:
+    """Whether a worker is not to suspend; one that alone runs an operator never is."""
+    return w < load(mem, ACTIVE) or load(mem, me + FIXED) != EMPTY
 
 
 @shared
@@ -209,7 +215,7 @@ def _are_too_many(mem: Int64s, op: int) -> bool:
 @shared
 def _asks_whether_to_stay(mem: Int64s, w: int, me: int) -> bool:
     """Whether the policy is to say if the visit goes on: it has ended for no other reason than that a unit is done."""
-    if mem[me + UNITS] >= mem[me + LOOKED] or mem[me + HELP] != EMPTY or w >= load(mem, ACTIVE):
+    if mem[me + UNITS] >= mem[me + LOOKED] or mem[me + HELP] != EMPTY or not may_go_on(mem, w, me):
         return False
     mem[me + LOOKED] = mem[me + UNITS]
     refresh_view(mem, w)
@@ -256,7 +262,7 @@ def _go_on_stateful(mem: Int64s, w: int, me: int, op: int) -> int:
             fence()
             full = without_room(mem, op)
             if full != EMPTY:
-                mem[me + HELP] = full
+                help_next(mem, me, full)
                 return 0
             store(mem, o + BLOCKED, 0)
         for i in range(mem[o + N_IN]):
@@ -374,7 +380,7 @@ def work(mem: Int64s, w: int) -> int:
             if _asks_whether_to_stay(mem, w, me):
                 return STAYING
             _end_visit(mem, w, me)
-        if w >= load(mem, ACTIVE):
+        if not may_go_on(mem, w, me):
             mem[me + HELP] = EMPTY
             _suspended(mem)
             continue

@@ -9,16 +9,16 @@ from thalweg.brief import brief_repr
 from thalweg.checks import require_count, require_seconds
 from thalweg.elasticity.controller import Controller
 from thalweg.errors import BuildError
+from thalweg.flow.regions import THREADING_MODELS, ThreadingModel
 from thalweg.scheduling.rounds import Policy, RoundPolicy, required_features
 
-Threading = Literal["dynamic", "dedicated"]
 #: Chunks of an operator on their way from its inbox to its output.
 QUEUE_CHUNKS: Final = 64
 #: Rows on their way at which sources wait.
 ROWS_LIMIT: Final = 4_000_000
 _MAY_BE_NONE: Final = ("waiting_threads", "partitions")
 _CHOICES: Final = {
-    "threading": ("dynamic", "dedicated"),
+    "threading": THREADING_MODELS,
     "queue": ("hybrid", "partitioned", "shared"),
     "reorder": ("non-blocking", "lock-based"),
 }
@@ -33,7 +33,7 @@ class Options:
         threads: workers of threading ``dynamic``; under a controller the most that there may be.
         waiting_threads: of threading ``dynamic`` the most workers that there may be while functions are seen to wait,
             as those that sleep or ask a server (docs/elasticity.md); None: no more than ``threads``.
-        threading: ``dynamic`` or ``dedicated``.
+        threading: of all operators outside of ``with flow.threading(...)``: ``dynamic``, ``dedicated`` or ``manual``.
         policy: who runs next (see :mod:`thalweg.scheduling`); None is the free list.
         controller: changes how many workers run, and how many may run an operator (see :mod:`thalweg.elasticity`);
             None: all run, always.
@@ -57,7 +57,7 @@ class Options:
 
     threads: int = 2
     waiting_threads: int | None = None
-    threading: Threading = "dynamic"
+    threading: ThreadingModel = "dynamic"
     policy: Policy | None = None
     controller: Controller | None = None
     period_s: float = 10.0
@@ -84,8 +84,10 @@ class Options:
             require_policy(self.policy)
         if self.controller is not None:
             require_controller(self.controller)
-            if self.threading == "dedicated":
-                raise BuildError("controller: threading 'dedicated' leaves nothing to change")
+            if self.threading != "dynamic":
+                raise BuildError(
+                    f"controller: threading {self.threading!r} leaves nothing to change"
+                )
         require_seconds("", above=True, period_s=self.period_s)
         require_seconds("", above=True, unit="milliseconds", step_ms=self.step_ms)
 
