@@ -1,7 +1,7 @@
 """Manual operators: run by the call that runs who feeds them, without a queue (Schneider & Wu, section 2.2).
 
-Who leads puts out a step's chunks; its riders run on them one after the other, in the plan's order, and what others read
-of all of it is the unit's output (docs/decisions/regions.md).
+Who leads puts out a step's chunks; its riders run on them one after the other, in the plan's order, and what others
+read of all of it is the unit's output (docs/decisions/regions.md).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Who runs what:
 * threading ``dedicated``: a thread for each operator, left to the operating system;
 * threading ``manual``: no thread, see :mod:`thalweg.workers.riding`.
 
-A run has one for all operators but those of regions (:mod:`thalweg.flow.regions`), which have their own. Where all is manual
-there is no need for workers: that is the serial engine.
+A run has one for all operators but those of regions (:mod:`thalweg.flow.regions`), which have their own. Where all is
+manual there is no need for workers: that is the serial engine.
 
 A worker runs compiled code (:func:`thalweg.workers.loop.work`) and comes back to run what is Python: a unit of an
 operator, a policy's pick, the plan of the next round.

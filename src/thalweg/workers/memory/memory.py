@@ -124,7 +124,9 @@ class Memory:
             parking_init(self.mem, self._event(submitter) + parking_words())
         for owner in range(self._sent, workers):
             parking_init(self.mem, self._park(owner))
-        self._more_handles(KEPT * workers + SPARE)
+        #: the first worker with one operator alone that has never had one: it keeps handles from its first flow on
+        self._fresh_owner = self._sent
+        self._more_handles(KEPT * self._sent + SPARE)
 
     def _park(self, owner: int) -> int:
         """The event count on which a worker sleeps that has one operator alone, EMPTY: those who have not."""
@@ -184,10 +186,19 @@ class Memory:
 
     # -- flows ----------------------------------------------------------------------------------------------
 
-    def handles_with(self, ops: Sequence[OpSpec]) -> int:
-        """How many handles there will be when these operators are there, too."""
-        more = max(handles_of(ops) + KEPT - self._spare_handles, 0)
+    def handles_with(self, ops: Sequence[OpSpec], *, fresh: int | None = None) -> int:
+        """How many handles there will be at most when these operators are there, too.
+
+        Args:
+            fresh: how many of their own workers never had an operator before; None: it is not known.
+        """
+        kept = KEPT * (1 + (own_threads_of(ops) if fresh is None else fresh))
+        more = max(handles_of(ops) + kept - self._spare_handles, 0)
         return int(self.mem[at.HANDLE_COUNT]) + more
+
+    def _fresh_owners(self, first: int, count: int) -> int:
+        """How many of these workers never had an operator before."""
+        return max(first + count - self._fresh_owner, 0) if count else 0
 
     def add(
         self, ops: Sequence[OpSpec], *, rows_limit: int, refs: int = 1, clocks: int = 1
@@ -224,7 +235,9 @@ class Memory:
                 number += 1
             shared |= {at.OWNER: owners[index] + 1, at.PARK: self._park(owners[index])}
             self._put_operator(placed, index, readers[index], shared)
-        self._more_handles(placed.handles)
+        fresh = self._fresh_owners(placed.owners, own_threads_of(ops))
+        self._fresh_owner += fresh
+        self._more_handles(placed.handles + KEPT * fresh)
         self._publish(placed)
         return placed
 
@@ -236,16 +249,21 @@ class Memory:
             "flows": (self._submitters, 1), "words": (self._queues, words),
             "own_threads": (self._owners, own_threads_of(ops)),
         }  # fmt: skip
-        if self.handles_with(ops) > self.reserve.handles:
-            raise no_room("handles", self.reserve)
         taken: list[tuple[Ranges, int, int]] = []
+        missing = ""
         for name, (ranges, count) in wanted.items():
             first = ranges.take(count) if count else 0
             if first == EMPTY:
-                for other in taken:
-                    other[0].give(*other[1:])
-                raise no_room(name, self.reserve)
-            taken.append((ranges, first, count))
+                missing = missing or name
+            else:
+                taken.append((ranges, first, count))
+        fresh = self._fresh_owners(*taken[-1][1:])
+        if not missing and self.handles_with(ops, fresh=fresh) > self.reserve.handles:
+            missing = "handles"
+        if missing:
+            for ranges, first, count in taken:
+                ranges.give(first, count)
+            raise no_room(missing, self.reserve)
         first, first_port, submitter, queues, owners = (one[1] for one in taken)
         return Placed(
             ops, first, first_port, submitter, owners, handles_of(ops) + KEPT,
