@@ -18,14 +18,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from thalweg.checks import meant
 from thalweg.columns.chunks import Chunk
+from thalweg.columns.key_ranges import RangeUnits
+from thalweg.columns.keys import KeySpec
 from thalweg.engine.base import UnitsEngine
 from thalweg.engine.build import Prepared
 from thalweg.engine.contract import CHUNK_ROWS, Leaving
 from thalweg.engine.interpreted_keyed import InterpretedKeyed
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.engine.units import Counts, Given, Moment
-from thalweg.errors import ThalwegError
+from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow.operators.asynchronous import MapAsync
 from thalweg.flow.operators.nodes import Batches, Keyed, Ref, Sink
 from thalweg.plan.plan import Edge, stream_schema
@@ -117,8 +120,19 @@ class ParallelEngine(UnitsEngine):
         self.domains = sorted({0, *self.plan.domains})
         self._slots = {domain: slot for slot, domain in enumerate(self.domains)}
         self._is_dropping = self._is_stopped = False
+        if workers is None:
+            self._require_operators(self.options.boundaries or {})
         self._only_if_free, self._by_batches = only_if_free, by_batches
         self._set_up(needs_token, workers)
+
+    def _require_operators(self, boundaries: Mapping[str, object]) -> None:
+        """Refuses boundaries of what is no keyed operator; those of another stage are not this engine's."""
+        known = {node.name for node in self.plan.keyed if node.key.fields}
+        for name in boundaries:
+            if name not in known:
+                raise BuildError(
+                    f"boundaries: flow {self.plan.flow!r} has no operator by key {name!r}{meant(name, known)}"
+                )
 
     def _set_up(self, needs_token: frozenset[Edge], workers: Workers | None) -> None:
         """Makes operators of the units, and puts them where workers find them."""
@@ -461,14 +475,28 @@ class ParallelEngine(UnitsEngine):
 
     # -- making ---------------------------------------------------------------------------------------------
 
+    def _ranges(self, node: Keyed) -> RangeUnits | None:
+        """The ranges of a keyed operator's keys, where the options say them."""
+        firsts = (self.options.boundaries or {}).get(node.name)
+        if firsts is None:
+            return None
+        where = f"boundaries of operator {node.name!r}"
+        if not node.key.fields:
+            raise BuildError(f"{where}: it has no key; leave it out")
+        return RangeUnits.between(where, KeySpec(node.key.fields), firsts)
+
     def _keyed(self, node: Keyed) -> KeyedUnit:
+        ranges = self._ranges(node)
         made = [self._builder.keyed(node)]
         waits = isinstance(made[0], InterpretedKeyed)
         is_one = in_one_piece(self.plan, node, self.riders, self.options.threading)
         is_one = is_one or not node.key.fields
-        pieces = 1 if is_one else self.options.pieces(node.key.buckets, waits=waits)
-        made += [self._builder.keyed(node) for _ in range(pieces - 1)]
-        return KeyedUnit(self.setting, node, made, self._builder.key(node))
+        pieces = ranges.count if ranges else self.options.pieces(node.key.buckets, waits=waits)
+        made += [self._builder.keyed(node) for _ in range(0 if is_one else pieces - 1)]
+        unit = KeyedUnit(self.setting, node, made, self._builder.key(node))
+        if ranges:
+            unit.set_units(ranges)
+        return unit
 
     def _share_bounds(self) -> None:
         """Machine code and the runtime keep the bounds of timers in the same words."""

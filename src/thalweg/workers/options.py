@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from thalweg.brief import brief_repr
@@ -19,6 +20,7 @@ ROWS_LIMIT: Final = 4_000_000
 _MAY_BE_NONE: Final = ("waiting_threads", "partitions")
 _CHOICES: Final = {
     "threading": THREADING_MODELS,
+    "partition": ("hash", "range"),
     "queue": ("hybrid", "partitioned", "shared"),
     "reorder": ("non-blocking", "lock-based"),
 }
@@ -44,6 +46,10 @@ class Options:
         rows_limit: rows on their way at which sources wait.
         partitions: parts of a keyed operator that may run at once; None: four a thread, also of those that may wait
             where Python runs it.
+        partition: which keys a part has: ``hash``, about equally many; ``range``, those from one boundary to the next,
+            of the operators that ``boundaries`` names. It fixes the number of their parts.
+        boundaries: by keyed operator, where each range but the first begins, as values of the key's first field in
+            ascending order; ``thalweg plan --sample`` finds them, and :func:`thalweg.testing.plan_partitions`.
         queue: how a keyed operator's chunks are handed to workers: ``hybrid``, ``partitioned`` or ``shared``.
         reorder: ``non-blocking`` or ``lock-based``.
         times_held: takes how long chunks are in each operator, from when a worker takes one until what came of it
@@ -65,6 +71,8 @@ class Options:
     queue_chunks: int = QUEUE_CHUNKS
     rows_limit: int = ROWS_LIMIT
     partitions: int | None = None
+    partition: Literal["hash", "range"] = "hash"
+    boundaries: Mapping[str, Sequence[Any]] | None = None
     queue: Literal["hybrid", "partitioned", "shared"] = "hybrid"
     reorder: Literal["non-blocking", "lock-based"] = "non-blocking"
     times_held: bool = False
@@ -80,6 +88,11 @@ class Options:
                 raise BuildError(
                     f"{name}: expected {' or '.join(map(repr, known))}, got {getattr(self, name)!r}"
                 )
+        if (self.partition == "range") != bool(self.boundaries):
+            raise BuildError(
+                "partition 'range' needs boundaries=, by keyed operator, and nothing else has them: `thalweg plan"
+                " --sample` finds them in a sample of the input"
+            )
         if self.policy is not None:
             require_policy(self.policy)
         if self.controller is not None:
