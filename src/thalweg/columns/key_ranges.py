@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -61,7 +62,7 @@ class RangeUnits(StateUnits):
         words = np.zeros(0, np.int64) if by_text else np.ascontiguousarray(_ranks(column))
         texts = tuple(_texts(column)) if by_text else None
         found: Sequence[Any] = words.tolist() if texts is None else texts
-        if any(one >= other for one, other in zip(found, found[1:], strict=False)):
+        if any(one >= other for one, other in itertools.pairwise(found)):
             raise BuildError(f"{where}: boundaries must ascend, got {list(firsts)!r}")
         none = StateUnits.of_buckets(len(found) + 1)
         return cls(none.buckets, 0, none.hashes, none.pins, none.index, words, texts)
