@@ -9,6 +9,7 @@ from thalweg.columns.chunks import Chunk
 from thalweg.engine.units import Counts, Setting
 from thalweg.flow.operators.nodes import Ref
 from thalweg.plan.plan import Edge, Plan
+from thalweg.plan.regions import Riders
 from thalweg.plan.units import Unit
 from thalweg.workers.memory.layout import Int64s
 from thalweg.workers.options import Options
@@ -40,6 +41,10 @@ class FlowEngine(Hashable, Protocol):
     source: int
     tasks: list[Any]
     domains: list[int]
+
+    @property
+    def riders(self) -> Riders:
+        """Which operators ride on which."""
 
     @property
     def refs(self) -> int:

@@ -38,7 +38,8 @@ class HandleEngine(UnitsEngine):
     @property
     def is_native(self) -> bool:
         """Whether machine code runs all its operators, so that a step costs Python next to nothing."""
-        return all(task.spec.native for task in self.tasks[1:] if not task.leaves)
+        is_ridden = any(task.riders for task in self.tasks)
+        return not is_ridden and all(task.spec.native for task in self.tasks[1:] if not task.leaves)
 
     @property
     def is_held_up(self) -> bool:
@@ -48,12 +49,13 @@ class HandleEngine(UnitsEngine):
             and (task.spec.needs_token or task.spec.is_split or task.unit is not None)
             for task in self.tasks[1:]
             if not task.leaves
-        )
+        ) or any(rider.needs_token for rider in self.tasks[0].riders)
 
     @property
     def may_wait(self) -> bool:
         """Whether Python runs a function of the user's, which may sleep or ask somebody."""
-        return any(task.spec.needs_token for task in self.tasks[1:] if not task.leaves)
+        calls = any(task.spec.needs_token for task in self.tasks[1:] if not task.leaves)
+        return calls or any(rider.needs_token for rider in self.tasks[0].riders)
 
     @property
     def refs(self) -> int:

@@ -123,7 +123,10 @@ def run(
     turn_ns = ns_a_turn()
     how: dict[str, Any] = {"threads": threads, "policy": None if way == "free list" else way}
     if way == "dedicated":
-        how = {"threading": "dedicated", "reserve": Reserve(operators=512, ports=1_024)}
+        how = {
+            "threading": "dedicated",
+            "reserve": Reserve(operators=512, ports=1_024, own_threads=512),
+        }
     with tw.start(**how) as running:
         flows = []
         for query, left in zip(queries, lefts, strict=True):
