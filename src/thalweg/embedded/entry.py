@@ -9,13 +9,12 @@ from typing import Any, Final, Literal, overload
 from thalweg.checks import known_keywords, meant, require_mapping
 from thalweg.connectors import GivenSink
 from thalweg.elasticity import Controller
-from thalweg.embedded.amount import SMALL, rows_at_most
+from thalweg.embedded.amount import needs_one_thread, rows_at_most
 from thalweg.embedded.durable import Checkpoint, Durable, End, Every, durable_host, durable_of
 from thalweg.embedded.feeding import Event
 from thalweg.embedded.host import FlowHost, Result, options_of, required_plan
 from thalweg.embedded.running import FlowRun, Running
 from thalweg.embedded.slots import SLOT_ROWS, Routing, Slots, routing_of
-from thalweg.engine.machine import usable_processors
 from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow.failures import told_once
 from thalweg.flow.flow import Flow
@@ -122,7 +121,7 @@ def run(
             ``tw.locality.Online()`` (or "online") makes while the flow runs.
         checkpoint: a folder from which the same call goes on after a crash, with state, inputs and outputs as they
             were at the last commit (docs/runtime.md). Of one flow, whose inputs can be read again; ``threads`` is then
-            a number, by default 1.
+            a number, or None for as many as pay.
         every: how often is committed: a duration such as ``"10 seconds"``, which is the default.
         end: of inputs that end with a checkpoint: ``"drain"`` (the default) ends the streams, and the checkpoint is
             finished; ``"keep"`` commits and returns, and a later run reads what has come since.
@@ -185,7 +184,8 @@ def _run(
     if durable is not None:
         _refuse_beside_checkpoint(threads, threading, policy, controller, options, slots, routing)
         plan = required_plan(flow, inputs)
-        count = None if threads is None else int(threads)
+        is_manual = threading == "manual"
+        count = 1 if is_manual else None if threads is None else int(threads)
         return durable_host(
             plan, inputs, sinks or {}, durable, chunk_rows=chunk_rows, threads=count
         ).run(Event())
@@ -228,16 +228,11 @@ def host_of(
         one is None for one in (threads, options, policy, controller)
     )
     inputs_rows = rows_at_most(plan, inputs) if by_default else None
-    needs_one = inputs_rows is not None and _needs_one_thread(inputs_rows)
+    needs_one = inputs_rows is not None and needs_one_thread(inputs_rows)
     how = options or options_of(threads, threading, policy, controller, period_s, is_alone=True)
     return FlowHost(
         plan, inputs, sinks, chunk_rows, how, inputs_rows=inputs_rows, only_waiting=needs_one
     )
-
-
-def _needs_one_thread(rows: float) -> bool:
-    """Whether the calling thread alone is done before others would have begun, unless functions wait."""
-    return rows < SMALL or usable_processors() == 1
 
 
 def _refuse_beside_slots(

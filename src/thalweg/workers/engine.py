@@ -30,12 +30,13 @@ from thalweg.flow.operators.nodes import Batches, Keyed, Ref, Sink
 from thalweg.plan.plan import Edge, stream_schema
 from thalweg.stats import OperatorProgress
 from thalweg.times import BEFORE_ALL, NEVER
+from thalweg.workers.failing import Failure, FirstFailure
 from thalweg.workers.lockfree.atomics import EMPTY, store
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.handles import HAS_OBJECT
 from thalweg.workers.memory.places import block_word, handle_at, op_at
 from thalweg.workers.memory.reserve import Reserve
-from thalweg.workers.memory.room import full_reader
+from thalweg.workers.memory.room import full_reader, sent
 from thalweg.workers.native.block_chunks import chunk_of, payload_of
 from thalweg.workers.options import DEFAULTS, Options
 from thalweg.workers.progress import operator_progress
@@ -73,7 +74,8 @@ class ParallelEngine(UnitsEngine):
     """An :class:`~thalweg.engine.contract.Engine` whose units run in many threads.
 
     Steps that are submitted leave in their order, some calls later; :meth:`settle` waits for all of them. One thread
-    at a time may submit. Where a function raises, that is the end: what is still on its way is dropped.
+    at a time may submit. Where a function raises, that is the end: later steps are dropped, and the earlier ones run
+    through, as in a serial run, since one of them may fail, too, and is then the one that is told.
 
     Args:
         leave: called for each chunk that leaves, by the worker that has it; by default chunks come back from
@@ -108,6 +110,7 @@ class ParallelEngine(UnitsEngine):
         super().__init__(prepared, stage=stage, chunk_rows=chunk_rows or STEP_ROWS)
         self._adapts = chunk_rows is None
         self.error: BaseException | None = None
+        self._failures = FirstFailure()
         self._left: collections.deque[tuple[Edge, Chunk]] = collections.deque()
         self._leave = leave or (lambda edge, chunk, entry: self._left.append((edge, chunk)))
         #: in the order in which handles keep their clocks
@@ -277,9 +280,20 @@ class ParallelEngine(UnitsEngine):
         self.halt()
 
     def check(self) -> None:
-        """Raises what the first operator or sink that failed raised, if one has."""
+        """Raises what the first operator or sink that failed raised, if one has; waits for the steps before it."""
+        if self._failures.first is not None and self.error is None:
+            self.fail(self._failures.wait(self._has_run, self._is_over))
         if self.error is not None:
             raise self.error
+
+    def _has_run(self, step: int) -> bool:
+        """Whether a step has left all operators without readers."""
+        operators = (self.op_at(index) for index in range(len(self.tasks)))
+        return all(sent(self.mem, o) > step for o in operators if not self.mem[o + at.N_OUT])
+
+    def _is_over(self) -> bool:
+        """Whether steps that are on their way stay there."""
+        return is_halted(self.mem, self.source) or not self.workers.running
 
     def stop(self) -> None:
         """Drops the steps on their way and ends its own threads, or leaves those that it shares.
@@ -348,13 +362,14 @@ class ParallelEngine(UnitsEngine):
     # -- units ----------------------------------------------------------------------------------------------
 
     def run_unit(self, me: int, task: Task) -> None:
-        """Runs the unit that a worker was returned with; of a flow that has failed it puts out nothing."""
-        if not self._is_dropping:
+        """Runs the unit that a worker was returned with; behind one that has failed it puts out nothing."""
+        step = int(self.mem[handle_at(self.mem, int(self.mem[me + at.INPUTS])) + at.SERIAL])
+        if not (self._is_dropping or self._failures.is_behind(step, task.index)):
             try:
                 run(self, me, task)
                 return
             except BaseException as error:
-                self.fail(error)
+                self._failures.note(Failure(step, task.index, error))
         drop(self, me, task)
 
     def slot_of(self, domain: int) -> int:

@@ -16,7 +16,7 @@ import itertools
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from thalweg.checkpoint import cleaning
@@ -45,6 +45,8 @@ _MANY_BYTES, _MOST_BYTES = 96 << 20, 256 << 20
 _SHARE: Final = 20
 #: How long a run that found nothing to read waits before it looks again, seconds: at first, and at most.
 _LOOK_S: Final = (0.005, 0.2)
+#: A round of reading takes at most about so large a share of ``every``.
+_ROUND_SHARE: Final = 0.25
 #: Batches that are remembered, for who looks.
 RECENT: Final = 20
 End: TypeAlias = Literal["drain", "keep"]
@@ -79,6 +81,7 @@ class BatchWork(NamedTuple):
         held: the engine.
         routes: where its state is.
         halted: set where all that is on its way is dropped, and nothing is committed any more.
+        pass_by: is told how long the engine had nothing to do, seconds.
     """
 
     plan: Plan
@@ -89,6 +92,7 @@ class BatchWork(NamedTuple):
     held: HeldEngine
     routes: SlotRoutes
     halted: threading.Event
+    pass_by: Callable[[float], None]
 
 
 class DurableBatches:
@@ -144,7 +148,7 @@ class DurableBatches:
                 opened[node.name] = repeatable(node.name, given, made, places.get(node.name))
                 stack.callback(opened[node.name].close)
             stack.pop_all()
-        return InputReading(work.held.engine, opened)
+        return InputReading(work.held.engine, opened, _ROUND_SHARE * work.durable.every_s)
 
     def close(self) -> None:
         self._reading.close()
@@ -192,6 +196,7 @@ class DurableBatches:
             read = time.monotonic()
             self._commit(before, plan)
             rows, done = self._rows_in(), time.monotonic()
+            work.pass_by(done - read)
             self.recent.append(
                 BatchParts(
                     batch=self._batch - 1, rows=rows, seconds=done - began, run_s=read - began,
@@ -237,7 +242,9 @@ class DurableBatches:
             self._take(self._reading.round())
             self._take(self._reading.decide())
             if self._rows_in() == rows and not self._reading.is_over:
+                looked = time.monotonic()
                 stop.wait(wait_s)
+                self._work.pass_by(time.monotonic() - looked)
                 wait_s = min(2 * wait_s, longest_s)
             else:
                 wait_s = _LOOK_S[0]

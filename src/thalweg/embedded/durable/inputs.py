@@ -186,7 +186,7 @@ class RowsInput:
 
     def next(self, rows: int) -> Feed:
         while rows > 0 and not self.is_over:
-            fed = self._reel.next()
+            fed = self._reel.next(rows)
             if fed is None:
                 self.is_over = True
                 return
@@ -266,7 +266,7 @@ class FileInput:
     def next(self, rows: int) -> Feed:
         while rows > 0 and (self._file is not None or self._open_next()):
             assert self._file is not None
-            fed = self._file.reel.next()
+            fed = self._file.reel.next(rows)
             if fed is None:
                 self._end()
                 continue

@@ -16,8 +16,28 @@ from thalweg.engine.idle_clock import IdleClock
 from thalweg.flow.operators.idle import IdleDecision
 from thalweg.flow.operators.nodes import Source
 
-#: About how many rows of a source a round reads: between rounds a batch may end.
+#: About how many rows of a source a round reads at most: between rounds a batch may end.
 ROUND_ROWS: Final = CHUNK_ROWS
+#: And at first: a row may take long.
+_FIRST_ROWS: Final = 64
+#: A round has at most so many times the rows of the one before.
+_MORE_ROWS: Final = 4
+#: So long a round may take in any case, and at most, seconds: a stop waits for its end.
+_ROUND_S: Final = (0.05, 0.25)
+
+
+class RoundRows:
+    """How many rows of a source the next round reads, so that it takes about so many seconds at most."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = min(max(seconds, _ROUND_S[0]), _ROUND_S[1])
+        #: of the next round
+        self.rows = min(_FIRST_ROWS, ROUND_ROWS)
+
+    def took(self, seconds: float) -> None:
+        """A round of so many rows a source took so long."""
+        fitting = self.rows * min(self._seconds / max(seconds, 1e-9), _MORE_ROWS)
+        self.rows = max(1, min(round(fitting), ROUND_ROWS))
 
 
 class InputReading:
@@ -26,11 +46,15 @@ class InputReading:
     Args:
         engine: of the whole flow.
         inputs: by source name.
+        round_s: how long a round is to take at most, seconds.
     """
 
-    def __init__(self, engine: Engine, inputs: Mapping[str, Repeatable]) -> None:
+    def __init__(
+        self, engine: Engine, inputs: Mapping[str, Repeatable], round_s: float = _ROUND_S[1]
+    ) -> None:
         self._engine = engine
         self._inputs = inputs
+        self._round = RoundRows(round_s)
         self._nodes = {node.name: node for node in engine.plan.sources}
         #: of this batch, what each round read by source
         self.rounds: list[dict[str, Any]] = []
@@ -68,15 +92,18 @@ class InputReading:
     def round(self) -> Iterator[Leaving]:
         """Reads some rows of each source whose turn it is; gives what leaves."""
         read: dict[str, Any] = {}
+        began = time.monotonic()
         for name, given in self._inputs.items():
             if given.is_over or not self._has_turn(self._nodes[name]):
                 continue
             looked = time.monotonic()
-            yield from self._feed(name, given.next(ROUND_ROWS))
+            yield from self._feed(name, given.next(self._round.rows))
             if given.caught_up:
                 self._clock.looked(name, looked)
             if (span := given.span()) is not None:
                 read[name] = span
+        if read:
+            self._round.took(time.monotonic() - began)
         self._note(read)
 
     def decide(self) -> Iterator[Leaving]:
