@@ -23,6 +23,7 @@ from thalweg.engine.contract import Engine, Leaving
 from thalweg.engine.hold_ups import HoldUps
 from thalweg.engine.idle_clock import IdleClock
 from thalweg.engine.port_room import PortRooms
+from thalweg.engine.stamps import Stamps
 from thalweg.flow.operators.nodes import Source
 
 #: Rows of a source that may wait for a slower one.
@@ -82,6 +83,7 @@ class Feeding:
         live = [name for name, one in self._live.items() if one]
         self._clock = IdleClock(engine.plan, live, time.monotonic())
         self._hold_ups = HoldUps(engine, has_lanes_only=True)
+        self._stamps = Stamps(engine.plan)
         #: sources whose thread waits for rows: nothing of theirs waits to be fed
         self._asking: set[str] = set()
 
@@ -227,6 +229,9 @@ class Feeding:
                 self._turn.wait(_LOOK_S)
                 if self._stop.is_set():
                     return False
+            if node.stamp is not None:
+                # With the turn, so that no decision about the source comes in between.
+                chunk = self._stamps.fill(node.name, chunk, self._engine.gates)
             self._write(self._engine.feed(node.name, chunk, bad))
             self._advance()
             self._engine.woken.clear()

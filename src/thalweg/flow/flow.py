@@ -52,6 +52,7 @@ from thalweg.flow.operators.nodes import (
     Sink,
     Source,
 )
+from thalweg.flow.operators.stamp import stamp_field
 from thalweg.flow.streams import Stream
 from thalweg.flow.tags import Tag, TagVerbs
 from thalweg.time_texts import EpochUnit
@@ -124,6 +125,7 @@ class Flow(SeveralVerbs, TagVerbs):
         lane: str | None = None,
         lanes: GivenLanes = None,
         idle: GivenIdle = None,
+        stamp: str | None = None,
         arrival: Sequence[str] = (),
         order: Order = "total",
         errors: Errors | None = None,
@@ -143,6 +145,7 @@ class Flow(SeveralVerbs, TagVerbs):
         lane: str | None = None,
         lanes: GivenLanes = None,
         idle: GivenIdle = None,
+        stamp: str | None = None,
         arrival: Sequence[str] = (),
         order: Order = "total",
         errors: Errors | None = None,
@@ -161,6 +164,7 @@ class Flow(SeveralVerbs, TagVerbs):
         lane: str | None = None,
         lanes: GivenLanes = None,
         idle: GivenIdle = None,
+        stamp: str | None = None,
         arrival: Sequence[str] = (),
         order: Order = "total",
         errors: Errors | None = None,
@@ -189,6 +193,10 @@ class Flow(SeveralVerbs, TagVerbs):
                 are idle, time runs on with the clock, from the greatest time and since the last row came, so that
                 sessions, windows and timers close without further input; an int ``order_by`` has no unit, and stands.
                 Rows behind the watermark are then late. Only live inputs are ever idle (docs/idle.md).
+            stamp: a field of type Timestamp that the input does not have and the host fills: the time, by the clock on
+                the wall, at which a row came. As ``order_by``, too, time is that of the clock: with ``idle=``
+                windows and timers then go by it. What was stamped is logged with the input's place in a checkpoint, so
+                a repeat has the same stamps (docs/wall-clock.md).
             arrival: fields that give the order of arrival where the source does not say (see the docs on order); of
                 a source with lanes, the order within each lane.
             order: ``"total"``: all rows in one order, and one watermark. ``"key"``: no point sorts all rows. Rows pass
@@ -205,7 +213,7 @@ class Flow(SeveralVerbs, TagVerbs):
             timestamp_formats: patterns of ``datetime.strptime`` for times in text that is not ISO 8601; likewise.
         """
         require_text("source", name=name)
-        require_optional_text(f"source {name!r}", order_by=order_by)
+        require_optional_text(f"source {name!r}", order_by=order_by, stamp=stamp)
         if isinstance(arrival, str) or not isinstance(arrival, Sequence):
             raise refuse(f"source {name!r}", "arrival", "a list of field names", arrival)
         schema = record_of(f"source {name!r}", "record", record)
@@ -248,6 +256,10 @@ class Flow(SeveralVerbs, TagVerbs):
             idle=idle_span(
                 name, idle, sorts=order_by is not None and chosen == "total",
                 knows_lanes=lane is None or known is not None,
+            ),
+            stamp=stamp_field(
+                name, schema, stamp, order_by=order_by, lane=lane, is_total=chosen == "total",
+                takes_part=(*arrival, *(names or ())),
             ),
         )  # fmt: skip
         own = key_order.Own(node.index, node.name, node.lateness) if chosen == "key" else None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import itertools
 import threading
 import time
@@ -28,10 +29,12 @@ from thalweg.checkpoint.hosts.planned import Planned
 from thalweg.checkpoint.record import CommitRecord
 from thalweg.checkpoint.store import SegmentPlace
 from thalweg.connectors.contracts import Stop
-from thalweg.embedded.durable.inputs import ReadFor, repeatable
+from thalweg.embedded.durable.inputs import ReadFor, Repeatable, repeatable
 from thalweg.embedded.durable.outputs import DurableOutputs
 from thalweg.embedded.durable.reading import InputReading
+from thalweg.embedded.durable.stamped import StampedInput
 from thalweg.engine.contract import Leaving
+from thalweg.engine.stamps import Stamps
 from thalweg.plan.plan import Plan
 from thalweg.slots import slot_state
 from thalweg.slots.routes import SlotRoutes
@@ -141,12 +144,17 @@ class DurableBatches:
     def _opened_inputs(self, places: Mapping[str, Any]) -> InputReading:
         work = self._work
         with contextlib.ExitStack() as stack:
-            opened = {}
+            opened: dict[str, Repeatable] = {}
+            stamps = Stamps(work.plan)
             for node in work.plan.sources:
-                made = ReadFor(node, work.rows, work.halted)
+                made = ReadFor(node.given, work.rows, work.halted)
                 given = work.inputs[node.name]
-                opened[node.name] = repeatable(node.name, given, made, places.get(node.name))
-                stack.callback(opened[node.name].close)
+                found = repeatable(node.name, given, made, places.get(node.name))
+                if node.stamp is not None:
+                    now = functools.partial(stamps.next, node.name, work.held.engine.gates)
+                    found = StampedInput(node, found, now)
+                opened[node.name] = found
+                stack.callback(found.close)
             stack.pop_all()
         return InputReading(work.held.engine, opened, _ROUND_SHARE * work.durable.every_s)
 
