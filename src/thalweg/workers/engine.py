@@ -282,7 +282,7 @@ class ParallelEngine(UnitsEngine):
     def check(self) -> None:
         """Raises what the first operator or sink that failed raised, if one has; waits for the steps before it."""
         if self._failures.first is not None and self.error is None:
-            self.fail(self._failures.wait(self._has_run, self._is_over))
+            self.fail(self._failures.wait(self._has_run, self._is_over, self._moved))
         if self.error is not None:
             raise self.error
 
@@ -290,6 +290,10 @@ class ParallelEngine(UnitsEngine):
         """Whether a step has left all operators without readers."""
         operators = (self.op_at(index) for index in range(len(self.tasks)))
         return all(sent(self.mem, o) > step for o in operators if not self.mem[o + at.N_OUT])
+
+    def _moved(self) -> int:
+        """How many steps operators have put out, in all."""
+        return sum(int(sent(self.mem, self.op_at(index))) for index in range(len(self.tasks)))
 
     def _is_over(self) -> bool:
         """Whether steps that are on their way stay there."""

@@ -1,7 +1,7 @@
 """Which of the failures of a flow is told: the one at which a serial run would end.
 
 Steps are on their way beside each other, so a later one may fail first. Those before it run through, and where one of
-them fails, too, that is told instead. Later ones are dropped.
+them fails, too, that is told instead. Later ones are dropped. A function that hangs is not waited for.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 
 #: How often is looked whether the steps before one that failed have run, seconds.
 _LOOK_S: Final = 1e-3
+#: While none of them moves they are waited for so long, seconds: a function may hang.
+_GRACE_S: Final = 2.0
 
 
 class Failure(NamedTuple):
@@ -46,14 +48,25 @@ class FirstFailure:
             if not self.is_behind(failure.step, failure.operator):
                 self._first = failure
 
-    def wait(self, has_run: Callable[[int], bool], is_over: Callable[[], bool]) -> BaseException:
-        """Waits until no step can fail before the first one that has; gives its error.
+    def wait(
+        self,
+        has_run: Callable[[int], bool],
+        is_over: Callable[[], bool],
+        moved: Callable[[], int],
+    ) -> BaseException:
+        """Waits until no step can fail before the first one that has, or none moves any more; gives its error.
 
         Args:
             has_run: whether a step has left all operators.
             is_over: whether nobody is to wait any more.
+            moved: grows with each operator that a step has left.
         """
         assert self._first is not None
+        before, since_s = moved(), time.monotonic()
         while not (has_run(self._first.step) or is_over()):
             time.sleep(_LOOK_S)
+            if (now := moved()) != before:
+                before, since_s = now, time.monotonic()
+            elif time.monotonic() - since_s > _GRACE_S:
+                break
         return self._first.error
