@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 import threading
 import time
 from typing import Any, ClassVar, NamedTuple
@@ -94,8 +95,15 @@ def started(flow: tw.Flow, inputs: dict[str, Any], **how: Any) -> tw.Result:
         return running.add(flow, inputs).result()
 
 
+def durable(flow: tw.Flow, inputs: dict[str, Any]) -> tw.Result:
+    """With a commit after each look at the input: nothing is on its way at any of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        return tw.run(flow, inputs, checkpoint=folder, every=0)
+
+
 WAYS: dict[str, Any] = {
     "default": tw.run,
+    "durable": durable,
     "started": started,
     "four": lambda flow, inputs: tw.run(flow, inputs, threads=4),
     "sixteen": lambda flow, inputs: started(flow, inputs, threads=16),
@@ -139,7 +147,7 @@ def test_sleeps_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     soon(monkeypatch)
     monkeypatch.setattr("thalweg.embedded.host.usable_processors", lambda: 2)
     # Where others have the processors, little of the waiting may be seen in one run.
-    for way in ("default", "started"):
+    for way in ("default", "durable", "started"):
         assert any(check(way, seed, 120) > 2 for seed in range(1, 9)), way
 
 

@@ -109,7 +109,9 @@ def stamped_flow() -> tw.Flow:
     hits = flow.source("hits", Hit, order_by="at", stamp="at", idle="1 second")
     hits.sink("all")
     hits.late.sink("late")
-    hits.key_by("user").sessions("3 seconds", hits=tw.agg.count(), last=tw.agg.max("n")).sink("visits")
+    hits.key_by("user").sessions("3 seconds", hits=tw.agg.count(), last=tw.agg.max("n")).sink(
+        "visits"
+    )
     return flow
 
 
@@ -122,7 +124,11 @@ def test_rows_are_stamped_once(spark: SparkSession, tmp_path: Path) -> None:
     def keep(name: str) -> Any:
         def take(table: pa.Table, batch: int) -> None:
             rows = [
-                tuple(one.cast("int64").to_pylist() if pa.types.is_timestamp(one.type) else one.to_pylist())
+                tuple(
+                    one.cast("int64").to_pylist()
+                    if pa.types.is_timestamp(one.type)
+                    else one.to_pylist()
+                )
                 for one in table.columns
             ]
             found[name][batch] = list(zip(*rows, strict=True))

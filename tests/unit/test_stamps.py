@@ -1,4 +1,4 @@
-"""Sources whose rows are stamped: what was stamped is data, and the rest follows from it, in every host and after kills."""
+"""Sources whose rows are stamped: the stamps are data, and the rest follows from them, in every host, after kills."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ def check(found: Mapping[str, list[Any]], decisions: Any = (), *, end: bool = Tr
     """All that came out is what the reference makes of the rows with their stamps, none of which is late."""
     rows = found["all"]
     assert [row.at for row in rows] == sorted(row.at for row in rows)
-    expected = testing.reference(make_flow("10 seconds", "never"), {"hits": rows}, end=end, decisions=decisions)
+    expected = testing.reference(
+        make_flow("10 seconds", "never"), {"hits": rows}, end=end, decisions=decisions
+    )
     for name, mine in found.items():
         assert not testing.row_difference(expected.sinks[name], mine), name
     assert not found["late"]
@@ -128,7 +130,7 @@ def test_refused() -> None:
 
 
 class Clock:
-    """Goes on by a few seconds whenever it is asked, and says when to stop; the one on the wall is set back at times."""
+    """Goes on by some seconds whenever it is asked, and says when to stop; the one on the wall is set back at times."""
 
     def __init__(self, chooser: random.Random, until_s: float) -> None:
         self._chooser, self._until_s = chooser, until_s
@@ -174,7 +176,9 @@ def test_crashes(tmp_path: Path) -> None:
         chooser = random.Random(seed)
         steps = [chooser.choice((0.0, 1.0, 3.0, 30.0)) for _ in range(24)]
         times = list(itertools.accumulate(steps))
-        log = TimedLog((0,), follow=True, lane=None, times=times, clock=Clock(chooser, times[-1] + 250))
+        log = TimedLog(
+            (0,), follow=True, lane=None, times=times, clock=Clock(chooser, times[-1] + 250)
+        )
         found, plans = _through_crashes(log, tmp_path / str(seed), chooser)
         assert [row.n for row in found["all"]] == list(range(24))
         decisions = [IdleDecision(*values) for plan in plans for _, values in plan.decisions]

@@ -1,8 +1,8 @@
 """Rows that are stamped with the time at which they came: a field that the host fills, not the input.
 
-What a clock on the wall says enters a flow only as data: as the stamp of a row, which a host that keeps a checkpoint logs
-with the row's place, and as a decision about a silent source (:mod:`thalweg.flow.operators.idle`). So the same rows with
-the same stamps and decisions give the same output (docs/wall-clock.md).
+What a clock on the wall says enters a flow only as data: as the stamp of a row, which a host that keeps a checkpoint
+logs with the row's place, and as a decision about a silent source (:mod:`thalweg.flow.operators.idle`). So the same
+rows with the same stamps and decisions give the same output (docs/wall-clock.md).
 """
 
 from __future__ import annotations
@@ -34,9 +34,13 @@ def stamp_field(
     where = f"source {source!r}: stamp={stamp!r}"
     kind = schema.field(stamp).type
     if kind.kind is not Kind.TIMESTAMP or kind.shape is not None or kind.optional:
-        raise BuildError(f"{where} is {kind}; the time of arrival goes into a field of type tw.Timestamp")
+        raise BuildError(
+            f"{where} is {kind}; the time of arrival goes into a field of type tw.Timestamp"
+        )
     if stamp in takes_part or stamp == lane:
-        raise BuildError(f"{where}: names=, arrival= and lane= are about what the input has, and it has no such field")
+        raise BuildError(
+            f"{where}: names=, arrival= and lane= are about what the input has, and it has no such field"
+        )
     if len(schema.fields) == 1:
         raise BuildError(f"{where}: the record has no other field, so an input would have none")
     if stamp == order_by and not (is_total and lane is None):
