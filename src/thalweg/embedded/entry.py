@@ -15,6 +15,7 @@ from thalweg.embedded.feeding import Event
 from thalweg.embedded.host import FlowHost, Result, options_of, required_plan
 from thalweg.embedded.running import FlowRun, Running
 from thalweg.embedded.slots import SLOT_ROWS, Routing, Slots, routing_of
+from thalweg.engine.idle_orders import refuse_between_slots
 from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow.failures import told_once
 from thalweg.flow.flow import Flow
@@ -216,6 +217,7 @@ def host_of(
     plan = required_plan(flow, inputs)
     if slots is not None:
         _refuse_beside_slots(threads, threading, policy, controller, options)
+        refuse_between_slots(plan, "slots")
         made = Slots(slots, routing_of(routing))
         rows = SLOT_ROWS if chunk_rows is None else chunk_rows
         return FlowHost(

@@ -23,6 +23,7 @@ from thalweg.checks import (
 )
 from thalweg.connectors.logs import Log
 from thalweg.engine.idle_clock import refuse_useless
+from thalweg.engine.idle_orders import refuse_between_slots
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
 from thalweg.plan.plan import Plan, make_plan
@@ -171,6 +172,7 @@ def check(plan: Plan, inputs: Mapping[str, Any], sinks: Mapping[str, Any], end: 
 
     io.refuse_embedded_only(plan)
     refuse_useless(plan)
+    refuse_between_slots(plan, "start")
     check_names(plan, inputs)
     if not isinstance(sinks, Mapping):
         raise BuildError(

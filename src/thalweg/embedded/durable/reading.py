@@ -13,6 +13,7 @@ from thalweg.embedded.feeding import WAITING_ROWS
 from thalweg.engine.contract import CHUNK_ROWS, Engine, Leaving
 from thalweg.engine.hold_ups import HoldUps
 from thalweg.engine.idle_clock import IdleClock
+from thalweg.engine.idle_orders import IdleOrders
 from thalweg.flow.operators.idle import IdleDecision
 from thalweg.flow.operators.nodes import Source
 
@@ -62,6 +63,7 @@ class InputReading:
         self.decisions: list[tuple[int, Sequence[Any]]] = []
         live = [name for name, one in inputs.items() if one.live]
         self._clock = IdleClock(engine.plan, live, time.monotonic())
+        self._orders = IdleOrders(engine.plan, live, time.monotonic())
         self._hold_ups = HoldUps(engine)
 
     def begin_batch(self) -> None:
@@ -100,6 +102,7 @@ class InputReading:
             yield from self._feed(name, given.next(self._round.rows))
             if given.caught_up:
                 self._clock.looked(name, looked)
+                self._orders.looked(name, looked)
             if (span := given.span()) is not None:
                 read[name] = span
         if read:
@@ -112,8 +115,26 @@ class InputReading:
             self._engine.decide(decision)
             self._note_decision(decision)
             yield from self._engine.advance()
+        yield from self._decide_inside()
         live = [name for name, one in self._inputs.items() if one.live and not one.is_over]
         self._hold_ups.look(live, time.monotonic())
+
+    def _decide_inside(self) -> Iterator[Leaving]:
+        """Takes time on at order_by operators; no row is on its way to them then."""
+        gates, now = self._engine.gates, time.monotonic
+        if not self._orders or not self._orders.decide(gates, now()):
+            return
+        yield from self._engine.settle()
+        for decision in self._orders.decide(gates, now()):  # rows may have come to them meanwhile
+            self._orders.taken(decision, now())
+            self._note_decision(decision)
+            yield from self._take(decision)
+
+    def _take(self, decision: IdleDecision) -> Iterator[Leaving]:
+        """Takes a decision behind all rows that have come; gives what leaves."""
+        yield from self._engine.settle()
+        self._engine.decide(decision)
+        yield from self._engine.advance()
 
     def again(
         self, rounds: Sequence[Mapping[str, Any]], decisions: Sequence[tuple[int, Sequence[Any]]]
@@ -123,9 +144,8 @@ class InputReading:
         for number in range(len(rounds) + 1):
             while ahead and ahead[0][0] == number:
                 decision = IdleDecision(*ahead.popleft()[1])
-                self._engine.decide(decision)
                 self._note_decision(decision)
-                yield from self._engine.advance()
+                yield from self._take(decision)
             if number < len(rounds):
                 yield from self._round_again(rounds[number])
 

@@ -263,6 +263,8 @@ class OrderBy(Reader):
     record: Schema
     field: str
     lateness: int
+    #: after so long without a row it is idle: microseconds of wall time; None: it never is
+    idle: int | None = None
 
     KIND = OperatorKind.STATEFUL
 
