@@ -80,7 +80,7 @@ class UnitsEngine(abc.ABC):
         #: what was decided since rows came to lanes that were idle; a host that logs decisions takes them out
         self.woken: list[IdleDecision] = []
         #: whether a decision about an order_by is to be followed by a step
-        self._moved = False
+        self._time_moved = False
         #: operators that Python runs though the compiler was to, by index, and why
         self.fallen = self._builder.fallen
 
@@ -200,7 +200,7 @@ class UnitsEngine(abc.ABC):
         if gate.decide(decision):
             self.setting.count(decision.source, idle=1)
         if isinstance(gate.node, OrderBy):
-            gate.given_out, self._moved = max(gate.given_out, gate.watermark), True
+            gate.given_out, self._time_moved = max(gate.given_out, gate.watermark), True
             return
         self.ingresses[self.plan.domains[gate.node.index - 1]].give_out()
 
@@ -225,9 +225,9 @@ class UnitsEngine(abc.ABC):
                     self.setting.count(self.plan.node(index).name, out=len(rows))
                     given[Ref(index)] = event_columns(rows, self.setting.columns(Ref(index)))
                 yield self.step(given, {domain: watermark})
-        if self._moved:
+        if self._time_moved:
             # Time inside the flow goes on without a row: a step in which order_by releases what it has passed.
-            self._moved = False
+            self._time_moved = False
             yield self.step({}, {})
 
     def finish(self) -> Iterator[Leaving]:

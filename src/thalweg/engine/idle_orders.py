@@ -1,7 +1,8 @@
 """Decides when an order_by inside a flow is idle: no row has come to it, and none waits to be read in front of it.
 
 An order_by sees rows, not inputs. So it is silent from its last row up to the last look that found nothing more to read
-of all the live sources that it reads, as :mod:`thalweg.engine.idle_clock` has it for one source. Pure: times are arguments.
+of all the live sources that it reads, as :mod:`thalweg.engine.idle_clock` has it for one source. Pure: times are
+arguments.
 """
 
 from __future__ import annotations

@@ -41,12 +41,16 @@ class ReadFor(NamedTuple):
 class Repeatable(Protocol):
     """One input, from a place on; used by one thread."""
 
-    #: whether rows may still come, though there are none now
-    live: bool
     #: whether no row will come any more
     is_over: bool
-    #: whether there was nothing more to read when :meth:`next` was called last
-    caught_up: bool
+
+    @property
+    def live(self) -> bool:
+        """Whether rows may still come, though there are none now."""
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether there was nothing more to read when :meth:`next` was called last."""
 
     @property
     def place(self) -> Any:

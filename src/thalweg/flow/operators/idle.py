@@ -74,8 +74,8 @@ def idle_of_order(where: str, idle: GivenIdle, *, is_clocked: bool) -> int | Non
     span = _span(where, idle)
     if not is_clocked:
         raise BuildError(
-            f"{where}: idle= does nothing here: an int has no unit, so time cannot run on with the clock; make the field"
-            " a tw.Timestamp, or leave idle= out"
+            f"{where}: idle= does nothing here: an int has no unit, so time cannot run on with the clock; make the"
+            " field a tw.Timestamp, or leave idle= out"
         )
     return span
 
