@@ -84,6 +84,7 @@ PAGES = (
     "snapshot",
     "state",
     "timers",
+    "wall-clock",
     "windows",
 )
 #: Those that also say what is compiled.

@@ -33,6 +33,8 @@ def tables(events: int, seed: int) -> Mapping[str, pa.Table]:
 def inputs(query: str, events: int, seed: int) -> dict[str, pa.Table]:
     """What a query reads."""
     return {
-        source: tables(events, seed)[source].select(record._fields)
+        source: tables(events, seed)[source].select(
+            [name for name in record._fields if name != "arrived"]
+        )
         for source, record in sources_of(query).items()
     }

@@ -56,7 +56,9 @@ def test_in_threads_and_slots(query: str) -> None:
 
 
 @pytest.mark.merge
-@pytest.mark.parametrize("query", ["q4", "q5", "q9", "q11", "q13", "q16", "q18", "q19", "q20"])
+@pytest.mark.parametrize(
+    "query", ["q4", "q5", "q9", "q11", "q12", "q13", "q16", "q18", "q19", "q20"]
+)
 def test_killed_and_started_again(query: str, tmp_path: Path) -> None:
     """A durable run that is killed again and again has put out each row once."""
     write(spec_of(20_000, 0), tmp_path / "in", files=4)

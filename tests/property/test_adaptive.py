@@ -21,7 +21,7 @@ from thalweg_lab.everyday.ways import rows_of
 import thalweg as tw
 from thalweg import testing
 from thalweg.elasticity.trial import ThreadTrial
-from thalweg.embedded import entry
+from thalweg.embedded import amount, entry
 from thalweg.errors import SchemaError
 from thalweg.testing import session
 from thalweg.workers import adaptive
@@ -86,8 +86,8 @@ def test_machine_code_there_and_back(
     names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """State and timers of compiled operators are one, whoever runs them: chains, keyed operators, windows."""
-    monkeypatch.setattr(entry, "SMALL", 0)
-    monkeypatch.setattr(entry, "usable_processors", lambda: 2)
+    monkeypatch.setattr(amount, "SMALL", 0)
+    monkeypatch.setattr(amount, "usable_processors", lambda: 2)
     monkeypatch.setattr(adaptive, "is_warm", lambda: True)
     for name in names:
         flow = sessions() if name == "sessions" else functions.flow_of(name)
@@ -132,8 +132,8 @@ def test_the_default_does_no_more_work_than_the_best_setting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of everyday flows that end soon: within a tenth of the best of one thread and two, and what a run costs."""
-    monkeypatch.setattr(entry, "SMALL", 0)
-    monkeypatch.setattr(entry, "usable_processors", lambda: 2)
+    monkeypatch.setattr(amount, "SMALL", 0)
+    monkeypatch.setattr(amount, "usable_processors", lambda: 2)
     for name, one in functions.EVERYDAY.items():
         try:
             flow = functions.flow_of(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 import threading
 import time
 from typing import Any, ClassVar, NamedTuple
@@ -94,8 +95,15 @@ def started(flow: tw.Flow, inputs: dict[str, Any], **how: Any) -> tw.Result:
         return running.add(flow, inputs).result()
 
 
+def durable(flow: tw.Flow, inputs: dict[str, Any]) -> tw.Result:
+    """With a commit after each look at the input: nothing is on its way at any of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        return tw.run(flow, inputs, checkpoint=folder, every=0)
+
+
 WAYS: dict[str, Any] = {
     "default": tw.run,
+    "durable": durable,
     "started": started,
     "four": lambda flow, inputs: tw.run(flow, inputs, threads=4),
     "sixteen": lambda flow, inputs: started(flow, inputs, threads=16),
@@ -137,9 +145,9 @@ def check(way: str, seed: int, count: int) -> int:
 def test_sleeps_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """By default, in one flow and beside others, more threads than usable processors wait; the output is the same."""
     soon(monkeypatch)
-    monkeypatch.setattr("thalweg.embedded.host.usable_processors", lambda: 2)
+    monkeypatch.setattr("thalweg.embedded.run_options.usable_processors", lambda: 2)
     # Where others have the processors, little of the waiting may be seen in one run.
-    for way in ("default", "started"):
+    for way in ("default", "durable", "started"):
         assert any(check(way, seed, 120) > 2 for seed in range(1, 9)), way
 
 
@@ -148,5 +156,5 @@ def test_sleeps_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_elastic_runs_with_sleeps(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever changes the threads, and whichever flow it is."""
     soon(monkeypatch)
-    monkeypatch.setattr("thalweg.embedded.host.usable_processors", lambda: 2)
+    monkeypatch.setattr("thalweg.embedded.run_options.usable_processors", lambda: 2)
     assert max(check(way, seed, 200) for seed in range(3)) > 1

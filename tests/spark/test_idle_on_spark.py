@@ -96,3 +96,82 @@ def test_a_session_closes_while_nothing_comes(
     finally:
         query.stop()
     assert sum(len(rows) for _, rows in seen[began:]) == 1
+
+
+class Hit(NamedTuple):
+    user: str
+    at: tw.Timestamp
+    n: int
+
+
+def stamped_flow() -> tw.Flow:
+    flow = tw.Flow("hits")
+    hits = flow.source("hits", Hit, order_by="at", stamp="at", idle="1 second")
+    hits.sink("all")
+    hits.late.sink("late")
+    hits.key_by("user").sessions("3 seconds", hits=tw.agg.count(), last=tw.agg.max("n")).sink(
+        "visits"
+    )
+    return flow
+
+
+def test_rows_are_stamped_once(spark: SparkSession, tmp_path: Path) -> None:
+    """A batch that is repeated has its stamps again, and sessions by the clock follow from them and from it."""
+    (tmp_path / "in").mkdir()
+    found: dict[str, dict[int, list[Any]]] = {"all": {}, "visits": {}}
+    tries: list[list[Any]] = []
+
+    def keep(name: str) -> Any:
+        def take(table: pa.Table, batch: int) -> None:
+            rows = [
+                tuple(
+                    one.cast("int64").to_pylist()
+                    if pa.types.is_timestamp(one.type)
+                    else one.to_pylist()
+                )
+                for one in table.columns
+            ]
+            found[name][batch] = list(zip(*rows, strict=True))
+            if name == "all" and rows[0]:
+                tries.append(found[name][batch])
+                if len(tries) == 2:
+                    raise OSError("the table is locked")
+
+        return tw.spark.foreach_table(take)
+
+    def put(name: str, *rows: str) -> None:
+        path = tmp_path / name
+        path.write_text("user,n\n" + "".join(f"{row}\n" for row in rows))
+        os.rename(path, tmp_path / "in" / f"{name}.csv")
+
+    def rows_of(name: str) -> list[Any]:
+        return [row for batch in sorted(found[name]) for row in found[name][batch]]
+
+    def start() -> Any:
+        return tw.spark.start(
+            stamped_flow(), {"hits": tw.files(tmp_path / "in", "csv", follow=True)},
+            {name: keep(name) for name in found}, checkpoint=tmp_path / "ck", slots=2,
+        )  # fmt: skip
+
+    before = time.time_ns() // 1_000
+    query = start()
+    try:
+        put("a", "ann,1", "bob,2")
+        wait_for(query, lambda: len(tries) == 1)
+        put("b", "ann,3")
+        with pytest.raises(tw.ThalwegError, match="locked"):
+            query.await_termination(60)
+    finally:
+        query.stop()
+    query = start()
+    try:
+        wait_for(query, lambda: sum(visit[3] for visit in rows_of("visits")) == 3)
+    finally:
+        query.stop()
+    assert tries[1] == tries[2]
+    rows = [Hit(*row) for row in rows_of("all")]
+    assert [(row.user, row.n) for row in rows] == [("ann", 1), ("bob", 2), ("ann", 3)]
+    assert before <= rows[0].at == rows[1].at <= rows[2].at <= time.time_ns() // 1_000
+    expected = tw.testing.reference(stamped_flow(), {"hits": rows})
+    assert sorted(rows_of("visits")) == sorted(tuple(row) for row in expected.rows("visits"))
+    assert query.counts["hits"]["late"] == 0

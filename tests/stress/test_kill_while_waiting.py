@@ -18,6 +18,7 @@ import pytest
 
 pytest.importorskip("deltalake", reason="needs the package deltalake")
 
+from tests.sizes import sized
 from tests.stress.lives import waiting_child as child
 
 _BASE_US = 1_700_000_000_000_000
@@ -63,6 +64,29 @@ def test_calls_in_flight(tmp_path: Path) -> None:
             time.sleep(0.05)  # more calls are begun beside it
     (tmp_path / "hang").unlink()
     with living("calls", tmp_path, 2) as process:
+        assert process.wait(300) == 0
+    wanted = [{"n": n, "text": f"answer {n}"} for n in range(child.ROWS)]
+    assert rows_of(tmp_path / "files.parquet") == wanted
+    table = deltalake.DeltaTable(tmp_path / "delta").to_pyarrow_table().to_pylist()
+    assert sorted(table, key=lambda row: row["n"]) == wanted
+
+
+@pytest.mark.merge
+def test_functions_that_wait(tmp_path: Path) -> None:
+    """A process that dies while threads that it began by itself wait in a function: each row once, in order."""
+    deltalake = pytest.importorskip("deltalake")
+    draw, kills = random.Random(5), 0
+    for _ in range(sized(5, 3)):
+        with living("sleeps", tmp_path, 0) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begins\n"
+            before = len(rows_of(tmp_path / "files.parquet"))
+            while process.poll() is None and len(rows_of(tmp_path / "files.parquet")) == before:
+                time.sleep(0.01)
+            time.sleep(draw.random() * 0.3)
+            kills += process.poll() is None
+    assert kills >= 2
+    with living("sleeps", tmp_path, draw.choice((0, 1, 2))) as process:
         assert process.wait(300) == 0
     wanted = [{"n": n, "text": f"answer {n}"} for n in range(child.ROWS)]
     assert rows_of(tmp_path / "files.parquet") == wanted

@@ -11,7 +11,7 @@ import pytest
 
 import thalweg as tw
 from thalweg.elasticity.trial import ThreadTrial
-from thalweg.embedded import entry
+from thalweg.embedded import amount, entry
 from thalweg.embedded.amount import SMALL, rows_at_most
 from thalweg.plan.plan import make_plan
 from thalweg.workers import adaptive
@@ -49,11 +49,11 @@ def test_what_is_there_is_counted(tmp_path: pathlib.Path) -> None:
 
 def test_small_inputs_are_run_by_the_calling_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """So are all where there is but one processor."""
-    monkeypatch.setattr(entry, "usable_processors", lambda: 2)
-    assert entry._needs_one_thread(SMALL - 1)
-    assert not entry._needs_one_thread(SMALL)
-    monkeypatch.setattr(entry, "usable_processors", lambda: 1)
-    assert entry._needs_one_thread(float("inf"))
+    monkeypatch.setattr(amount, "usable_processors", lambda: 2)
+    assert amount.needs_one_thread(SMALL - 1)
+    assert not amount.needs_one_thread(SMALL)
+    monkeypatch.setattr(amount, "usable_processors", lambda: 1)
+    assert amount.needs_one_thread(float("inf"))
 
 
 class Now(ThreadTrial):
@@ -70,8 +70,8 @@ class Now(ThreadTrial):
 def large(monkeypatch: pytest.MonkeyPatch, *, is_warm: bool) -> list[int]:
     """A machine of two cores on which inputs look large; grows when the worker loop is compiled beside."""
     started: list[int] = []
-    monkeypatch.setattr(entry, "usable_processors", lambda: 2)
-    monkeypatch.setattr("thalweg.embedded.host.usable_processors", lambda: 2)
+    monkeypatch.setattr(amount, "usable_processors", lambda: 2)
+    monkeypatch.setattr("thalweg.embedded.run_options.usable_processors", lambda: 2)
     monkeypatch.setattr(adaptive, "is_warm", lambda: is_warm)
     monkeypatch.setattr(adaptive, "warm_beside", lambda: started.append(1))
     monkeypatch.setattr(adaptive, "ThreadTrial", Now)

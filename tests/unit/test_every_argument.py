@@ -731,7 +731,8 @@ def test_no_function_is_left_out() -> None:
 
 #: Parameters that others test: of lanes, and of what one kind of call does not have.
 LEFT: Final[Mapping[str, set[str]]] = {
-    "Flow.source": {"lane", "lanes", "idle"},
+    "Stream.order_by": {"idle"},
+    "Flow.source": {"lane", "lanes", "idle", "stamp"},
     "testing.reference": {"decisions"},
     "tw.run": {*DURABLE},
     "tw.state": {"migrate"},

@@ -76,7 +76,7 @@ def test_a_policy_is_asked_also_for_small_inputs() -> None:
         {"queue_chunks": 0},
         {"rows_limit": 0},
         {"partitions": 0},
-        {"threading": "manual"},
+        {"threading": "by hand"},
         {"queue": "lifo"},
         {"reorder": "none"},
         {"policy": object()},

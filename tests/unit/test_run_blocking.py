@@ -27,7 +27,7 @@ from thalweg import testing
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.build import prepare
 from thalweg.plan.plan import Edge, make_plan
-from thalweg.workers import tasks
+from thalweg.workers import failing, tasks
 from thalweg.workers.engine import ParallelEngine
 from thalweg.workers.lockfree.clocks import now_ns
 from thalweg.workers.memory import layout as at
@@ -90,9 +90,10 @@ def test_an_operator_that_blocks_does_not_stop_the_others(way: str, compiled: bo
 @pytest.mark.usefixtures("no_thread_left", "events")
 @pytest.mark.parametrize("way", MANY)
 def test_an_operator_that_never_returns_is_left_behind(
-    way: str, caplog: pytest.LogCaptureFixture
+    way: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another one fails: the run ends with its error, and warns of the thread."""
+    monkeypatch.setattr(failing, "_GRACE_S", 0.1)
     flow = tw.Flow("never returns")
     rows = flow.source("in", Row)
     rows.map(blocks).sink("blocked")
@@ -102,6 +103,32 @@ def test_an_operator_that_never_returns_is_left_behind(
     assert caught.value.operator == "fails_beside"
     assert "left behind" in caplog.text
     kit.event("go on").set()
+
+
+def fails_late(row: Row) -> Row:
+    if row.value == 15:
+        kit.wait_for("failed")
+        raise Failure("the first in order")
+    return row
+
+
+def fails_early(row: Row) -> Row:
+    if row.value == 35:
+        kit.event("failed").set()
+        raise Failure("the first in time")
+    return row
+
+
+@pytest.mark.usefixtures("no_thread_left", "events")
+@pytest.mark.parametrize("way", ["two", "eight", "dedicated"])
+def test_the_first_failure_in_order_is_told(way: str) -> None:
+    """A later step fails first; those before it run through, and the run ends with what one thread would tell."""
+    flow = tw.Flow("failures")
+    rows = flow.source("in", Row)
+    rows.map(fails_late).sink("late")
+    rows.map(fails_early).sink("early")
+    with pytest.raises(tw.OperatorError, match="the first in order"):
+        bounded(lambda: tw.run(flow, {"in": ROWS[:100]}, options=WAYS[way], chunk_rows=10))
 
 
 @pytest.mark.usefixtures("no_thread_left", "events")

@@ -176,6 +176,9 @@ def fitted(source: Source, row: Any) -> Any:
     Raises:
         TypeError: a field does not fit, or the event time is too far out.
     """
+    if source.whole is not None and type(row) is source.whole.users_class:
+        # A row that has the field which the host fills, too: its value is not taken.
+        row = tuple(getattr(row, name) for name in source.record.names)
     made = source.record.take(row)
     if source.order_by is not None and abs(getattr(made, source.order_by)) > EXTREME:
         raise TypeError(far_out(source.order_by, getattr(made, source.order_by)))

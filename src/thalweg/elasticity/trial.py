@@ -154,6 +154,12 @@ class ThreadTrial:
     def _until_later(self, now_ns: int) -> int:
         return (LATER - 1) * (now_ns - self._began_ns)
 
+    def pass_by(self, ns: int) -> None:
+        """For so long before now nothing was to be done: as if that time had not been."""
+        self._began_ns += ns
+        self._since_ns += ns
+        self._due_ns += ns
+
     def postpone(self, now_ns: int) -> None:
         """Nothing can be tried yet; asks again after a while."""
         self._due_ns = now_ns + POSTPONED_NS

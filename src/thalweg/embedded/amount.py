@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from thalweg.connectors.files import FileSource, find
 from thalweg.connectors.readers.packed import CODECS
+from thalweg.engine.machine import usable_processors
 from thalweg.errors import DataError
 from thalweg.plan.plan import Plan
 
@@ -25,6 +26,11 @@ def rows_at_most(plan: Plan, inputs: Mapping[str, Any]) -> float:
     if any(source.made_by is not None for source in plan.sources):
         return float("inf")
     return sum(map(rows_of, inputs.values()), 0.0)
+
+
+def needs_one_thread(rows: float) -> bool:
+    """Whether one thread alone is done with so many rows before others would have begun, unless functions wait."""
+    return rows < SMALL or usable_processors() == 1
 
 
 def rows_of(given: Any) -> float:

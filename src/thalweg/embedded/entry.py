@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, overload
 from thalweg.checks import known_keywords, meant, require_mapping
 from thalweg.connectors import GivenSink
 from thalweg.elasticity import Controller
-from thalweg.embedded.amount import SMALL, rows_at_most
+from thalweg.embedded.amount import needs_one_thread, rows_at_most
 from thalweg.embedded.durable import Checkpoint, Durable, End, Every, durable_host, durable_of
 from thalweg.embedded.feeding import Event
 from thalweg.embedded.flow_run import FlowRun
@@ -17,7 +17,7 @@ from thalweg.embedded.host import FlowHost, Result, required_plan
 from thalweg.embedded.run_options import options_of
 from thalweg.embedded.running import Running
 from thalweg.embedded.slots import SLOT_ROWS, Routing, Slots, routing_of
-from thalweg.engine.machine import usable_processors
+from thalweg.engine.idle_orders import refuse_between_slots
 from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow.failures import told_once
 from thalweg.flow.flow import Flow
@@ -124,7 +124,7 @@ def run(
             ``tw.locality.Online()`` (or "online") makes while the flow runs.
         checkpoint: a folder from which the same call goes on after a crash, with state, inputs and outputs as they
             were at the last commit (docs/runtime.md). Of one flow, whose inputs can be read again; ``threads`` is then
-            a number, by default 1.
+            a number, or None for as many as pay.
         every: how often is committed: a duration such as ``"10 seconds"``, which is the default.
         end: of inputs that end with a checkpoint: ``"drain"`` (the default) ends the streams, and the checkpoint is
             finished; ``"keep"`` commits and returns, and a later run reads what has come since.
@@ -187,7 +187,8 @@ def _run(
     if durable is not None:
         _refuse_beside_checkpoint(threads, threading, policy, controller, options, slots, routing)
         plan = required_plan(flow, inputs)
-        count = None if threads is None else int(threads)
+        is_manual = threading == "manual"
+        count = 1 if is_manual else None if threads is None else int(threads)
         return durable_host(
             plan, inputs, sinks or {}, durable, chunk_rows=chunk_rows, threads=count
         ).run(Event())
@@ -218,6 +219,7 @@ def host_of(
     plan = required_plan(flow, inputs)
     if slots is not None:
         _refuse_beside_slots(threads, threading, policy, controller, options)
+        refuse_between_slots(plan, "slots")
         made = Slots(slots, routing_of(routing))
         rows = SLOT_ROWS if chunk_rows is None else chunk_rows
         return FlowHost(
@@ -232,7 +234,7 @@ def host_of(
         and all(one is None for one in (threads, options, policy, controller))
     )
     inputs_rows = rows_at_most(plan, inputs) if by_default else None
-    needs_one = inputs_rows is not None and _needs_one_thread(inputs_rows)
+    needs_one = inputs_rows is not None and needs_one_thread(inputs_rows)
     how = options or options_of(
         threads,
         threading,
@@ -245,11 +247,6 @@ def host_of(
     return FlowHost(
         plan, inputs, sinks, chunk_rows, how, inputs_rows=inputs_rows, only_waiting=needs_one
     )
-
-
-def _needs_one_thread(rows: float) -> bool:
-    """Whether the calling thread alone is done before others would have begun, unless functions wait."""
-    return rows < SMALL or usable_processors() == 1
 
 
 def _refuse_beside_slots(

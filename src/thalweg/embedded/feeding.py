@@ -21,7 +21,9 @@ from typing import Final
 from thalweg.connectors.contracts import Fed, Feed, RowSource
 from thalweg.engine.contract import Engine, Leaving
 from thalweg.engine.hold_ups import HoldUps
+from thalweg.engine.idle_orders import IdleOrders
 from thalweg.engine.port_room import PortRooms
+from thalweg.engine.stamps import Stamps
 from thalweg.engine.watermarks.idle_clock import IdleClock
 from thalweg.flow.operators.nodes import Source
 
@@ -81,7 +83,9 @@ class Feeding:
         self._told: set[str] = set()
         live = [name for name, one in self._live.items() if one]
         self._clock = IdleClock(engine.plan, live, time.monotonic())
+        self._orders = IdleOrders(engine.plan, live, time.monotonic())
         self._hold_ups = HoldUps(engine, has_lanes_only=True)
+        self._stamps = Stamps(engine.plan)
         #: sources whose thread waits for rows: nothing of theirs waits to be fed
         self._asking: set[str] = set()
 
@@ -120,7 +124,7 @@ class Feeding:
 
     def _start_clock(self) -> dict[str, threading.Event]:
         """What declares sources idle has a thread of its own, as it may wait for room in the engine like a source."""
-        if not self._clock:
+        if not (self._clock or self._orders):
             return {}
         ended = threading.Event()
         threading.Thread(
@@ -130,7 +134,7 @@ class Feeding:
 
     def _run_clock(self, ended: threading.Event) -> None:
         try:
-            while not self._stop.wait(min(self._clock.step_s, _LOOK_S)):
+            while not self._stop.wait(min(self._clock.step_s, self._orders.step_s, _LOOK_S)):
                 with self._turn:
                     self._decide()
         except BaseException as error:
@@ -142,14 +146,26 @@ class Feeding:
     def _decide(self) -> None:
         """Declares idle what has been silent for long, and takes time on where all are."""
         now = time.monotonic()
-        for name in self._clock.names:
+        for name in {*self._clock.names, *self._orders.names}:
             if name in self._asking and getattr(self._sources[name], "caught_up", True):
                 self._clock.looked(name, now)
+                self._orders.looked(name, now)
         decisions = self._clock.decide(self._engine.gates)
         for decision in decisions:
             self._engine.decide(decision)
-        if decisions and self._open:
+        inside = self._decided_inside(now)
+        if (decisions or inside) and self._open:
             self._advance()
+
+    def _decided_inside(self, now: float) -> bool:
+        """Takes time on at order_by operators; only where no row is on its way to them."""
+        if not self._orders or not (self._beside is None or self._beside.is_settled):
+            return False
+        found = self._orders.decide(self._engine.gates, now)
+        for decision in found:
+            self._engine.decide(decision)
+            self._orders.taken(decision, now)
+        return bool(found)
 
     def idle(self) -> list[str]:
         """The sources that hold back others: open, and last by event time in a domain where rows of others wait.
@@ -227,6 +243,9 @@ class Feeding:
                 self._turn.wait(_LOOK_S)
                 if self._stop.is_set():
                     return False
+            if node.stamp is not None:
+                # With the turn, so that no decision about the source comes in between.
+                chunk = self._stamps.fill(node.name, chunk, self._engine.gates)
             self._write(self._engine.feed(node.name, chunk, bad))
             self._advance()
             self._engine.woken.clear()

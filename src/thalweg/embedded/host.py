@@ -37,6 +37,7 @@ from thalweg.engine.contract import CHUNK_ROWS, Engine, Leaving
 from thalweg.engine.meter import Meter
 from thalweg.engine.port_room import PortRooms
 from thalweg.engine.serial import SerialEngine
+from thalweg.engine.stamps import Stamps
 from thalweg.engine.watermarks.idle_clock import refuse_useless
 from thalweg.flow.failures import reason_of
 from thalweg.flow.flow import Flow
@@ -223,7 +224,7 @@ class FlowHost:
         given = self._sources[source.name]
         # What is there already is read in large chunks, which cost less a row; steps are cut of them.
         rows = self._rows if given.live or not self._adapts else max(self._rows, CHUNK_ROWS)
-        feed = given.rows(source, rows, stop)
+        feed = given.rows(source.given, rows, stop)
         return read_ahead(source.name, feed, rows, stop) if is_worth_a_thread(given) else feed
 
     def halt(self) -> None:
@@ -249,9 +250,11 @@ class FlowHost:
             self._feeding.run()
         else:
             PortRooms(engine.coroutines, self.plan, dict.fromkeys(feeds, False))
+            stamps = Stamps(self.plan)
             for name, feed in feeds.items():
                 for chunk, bad in feed:
-                    self._write(engine.feed(name, chunk, bad))
+                    rows = stamps.fill(name, chunk, engine.gates) if stamps else chunk
+                    self._write(engine.feed(name, rows, bad))
                     for leaving in engine.advance():
                         self._write(leaving)
         for leaving in itertools.chain(engine.finish(), engine.settle()):

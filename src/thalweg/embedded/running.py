@@ -119,7 +119,8 @@ class Running:
             priority_class: of all its operators, for policies that ask for it; 0 is the most urgent.
             chunk_rows: as for :func:`thalweg.run`.
             checkpoint, every, end, drop: as for :func:`thalweg.run`. Such a flow runs in a thread of its own, not in
-                those that the others share.
+                those that the others share, and has more of its own where that pays and :func:`start` was given no
+                number.
 
         Raises:
             BuildError: something does not fit, or a flow of that name runs.
@@ -166,8 +167,10 @@ class Running:
         host: FlowHost | DurableHost
         if durable is not None:
             host = durable_host(
-                plan, inputs, sinks or {}, durable, chunk_rows=chunk_rows, threads=None
-            )
+                plan, inputs, sinks or {}, durable, chunk_rows=chunk_rows,
+                # Who names a number of threads gets no more.
+                threads=1 if self._options.waiting_threads is None else None,
+            )  # fmt: skip
         else:
             host = FlowHost(
                 plan, inputs, sinks or {}, chunk_rows, self._options,

@@ -81,6 +81,8 @@ class UnitsEngine(abc.ABC):
         self.moment = Moment({})
         #: what was decided since rows came to lanes that were idle; a host that logs decisions takes them out
         self.woken: list[IdleDecision] = []
+        #: whether a decision about an order_by is to be followed by a step
+        self._time_moved = False
         #: operators that Python runs though the compiler was to, by index, and why
         self.fallen = self._builder.fallen
 
@@ -196,10 +198,16 @@ class UnitsEngine(abc.ABC):
         return leaving
 
     def decide(self, decision: IdleDecision) -> None:
-        """Takes a decision about a source of this engine; what follows from it comes with :meth:`advance`."""
+        """Takes a decision about a source or order_by; what follows from it comes with :meth:`advance`.
+
+        Of an order_by with no step on its way.
+        """
         gate = self.gates[decision.source]
         if gate.decide(decision):
             self.setting.count(decision.source, idle=1)
+        if isinstance(gate.node, OrderBy):
+            gate.given_out, self._time_moved = max(gate.given_out, gate.watermark), True
+            return
         self.ingresses[self.plan.domains[gate.node.index - 1]].give_out()
 
     def watermarks(self) -> dict[int, int]:
@@ -223,6 +231,10 @@ class UnitsEngine(abc.ABC):
                     self.setting.count(self.plan.node(index).name, out=len(rows))
                     given[Ref(index)] = event_columns(rows, self.setting.columns(Ref(index)))
                 yield self.step(given, {domain: watermark})
+        if self._time_moved:
+            # Time inside the flow goes on without a row: a step in which order_by releases what it has passed.
+            self._time_moved = False
+            yield self.step({}, {})
 
     def finish(self) -> Iterator[Leaving]:
         """The end of all streams: waiting rows, then the remaining timers, domain by domain.

@@ -311,11 +311,12 @@ def _kind(node: Node) -> str:
 def _source(node: Source) -> str:
     if node.made_by is not None:
         return f"{_where(node.made_by.function)} makes its rows".strip()
+    stamped = [f"{node.stamp} is stamped when a row comes"] if node.stamp else []
     if node.order_by is None:
-        return "in arrival order"
+        return "; ".join(["in arrival order", *stamped])
     each = ", each key on its own" if node.order == "key" else ""
     ties = f"by {node.lane} and place in it" if node.keeps_lanes else "in arrival order"
-    parts = [f"by {node.order_by}{each}, lateness {_lateness(node)}, ties {ties}"]
+    parts = [f"by {node.order_by}{each}, lateness {_lateness(node)}, ties {ties}", *stamped]
     if node.lane:
         parts.append(f"lanes by {node.lane}: {meaning(node.lane, node.lanes)}")
     if node.arrival:

@@ -275,6 +275,8 @@ class OrderByUnit:
     def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
         """The rows up to the operator's own watermark, which it sets for what follows; late rows apart."""
         node = self.node
+        for decision in self.gate.active_again(inputs[0]):
+            self.gate.decide(decision)  # follows from what was decided, and from the row
         late = self.gate.accept(inputs[0])
         closing = self._before in moment.ending and moment.round == self._last_round
         watermark = NEVER if closing else self.gate.watermark

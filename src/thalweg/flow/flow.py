@@ -122,6 +122,7 @@ class Flow(SeveralVerbs, TagVerbs, ThreadingVerbs):
         lane: str | None = None,
         lanes: GivenLanes = None,
         idle: GivenIdle = None,
+        stamp: str | None = None,
         arrival: Sequence[str] = (),
         order: Order = "total",
         errors: Errors | None = None,
@@ -141,6 +142,7 @@ class Flow(SeveralVerbs, TagVerbs, ThreadingVerbs):
         lane: str | None = None,
         lanes: GivenLanes = None,
         idle: GivenIdle = None,
+        stamp: str | None = None,
         arrival: Sequence[str] = (),
         order: Order = "total",
         errors: Errors | None = None,
@@ -159,6 +161,7 @@ class Flow(SeveralVerbs, TagVerbs, ThreadingVerbs):
         lane: str | None = None,
         lanes: GivenLanes = None,
         idle: GivenIdle = None,
+        stamp: str | None = None,
         arrival: Sequence[str] = (),
         order: Order = "total",
         errors: Errors | None = None,
@@ -187,6 +190,10 @@ class Flow(SeveralVerbs, TagVerbs, ThreadingVerbs):
                 are idle, time runs on with the clock, from the greatest time and since the last row came, so that
                 sessions, windows and timers close without further input; an int ``order_by`` has no unit, and stands.
                 Rows behind the watermark are then late. Only live inputs are ever idle (docs/idle.md).
+            stamp: a field of type Timestamp that the input does not have and the host fills: the time, by the clock on
+                the wall, at which a row came. As ``order_by``, too, time is that of the clock: with ``idle=``
+                windows and timers then go by it. What was stamped is logged with the input's place in a checkpoint, so
+                a repeat has the same stamps (docs/wall-clock.md).
             arrival: fields that give the order of arrival where the source does not say (see the docs on order); of
                 a source with lanes, the order within each lane.
             order: ``"total"``: all rows in one order, and one watermark. ``"key"``: no point sorts all rows. Rows pass
@@ -206,6 +213,7 @@ class Flow(SeveralVerbs, TagVerbs, ThreadingVerbs):
             self._next(), lambda: self._stateful_name(name, "source"), self._errors(errors), name, record,
             order_by=order_by, lateness=lateness, lane=lane, lanes=lanes, idle=idle, arrival=arrival, order=order,
             names=names, epoch_unit=epoch_unit, timestamp_formats=timestamp_formats,
+            stamp=stamp,
         )  # fmt: skip
         return self._add(node, time, own)
 

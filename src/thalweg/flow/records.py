@@ -88,6 +88,11 @@ class Schema:
         """The same record, of rows that are read in that way."""
         return Schema(self.name, self.fields, self.cls, reading, self.user)
 
+    @property
+    def users_class(self) -> type:
+        """The class of the rows that users see."""
+        return self.cls if self.user is None else self.user.cls
+
     @functools.cached_property
     def outward(self) -> Callable[[Any], Any] | None:
         """The function from a row to what users see of it; None where that is the row itself."""

@@ -15,6 +15,7 @@ from thalweg.flow.operators.arguments import Duration, choice, lateness_span, re
 from thalweg.flow.operators.idle import GivenIdle, idle_span
 from thalweg.flow.operators.lanes import GivenLanes
 from thalweg.flow.operators.nodes import Errors, Order, Source
+from thalweg.flow.operators.stamp import stamp_field
 from thalweg.time_texts import EpochUnit
 
 
@@ -30,6 +31,7 @@ def source_node(
     lane: str | None,
     lanes: GivenLanes,
     idle: GivenIdle,
+    stamp: str | None,
     arrival: Sequence[str],
     order: Order,
     names: Mapping[str, str] | None,
@@ -45,7 +47,7 @@ def source_node(
         name: for messages; this and all others as :meth:`thalweg.Flow.source` has them.
     """
     require_text("source", name=name)
-    require_optional_text(f"source {name!r}", order_by=order_by)
+    require_optional_text(f"source {name!r}", order_by=order_by, stamp=stamp)
     if isinstance(arrival, str) or not isinstance(arrival, Sequence):
         raise refuse(f"source {name!r}", "arrival", "a list of field names", arrival)
     schema = record_of(f"source {name!r}", "record", record)
@@ -86,6 +88,10 @@ def source_node(
         idle=idle_span(
             name, idle, sorts=order_by is not None and chosen == "total",
             knows_lanes=lane is None or known is not None,
+        ),
+        stamp=stamp_field(
+            name, schema, stamp, order_by=order_by, lane=lane, is_total=chosen == "total",
+            takes_part=(*arrival, *(names or ())),
         ),
     )  # fmt: skip
     own = key_order.Own(node.index, node.name, node.lateness) if chosen == "key" else None

@@ -30,6 +30,7 @@ from thalweg.flow.operators.arguments import (
 from thalweg.flow.operators.built_in import Pack
 from thalweg.flow.operators.combining import refusal
 from thalweg.flow.operators.functions import Function, check_arguments, check_parameters
+from thalweg.flow.operators.idle import GivenIdle, idle_of_order
 from thalweg.flow.operators.nodes import (
     Compile,
     Errors,
@@ -252,9 +253,22 @@ class Stream(
         return self.flow._add(node, self.time, self.own)
 
     def order_by(
-        self, field: str, *, lateness: Duration = 0, name: str | None = None
+        self,
+        field: str,
+        *,
+        lateness: Duration = 0,
+        idle: GivenIdle = None,
+        name: str | None = None,
     ) -> Stream[Row]:
-        """Sorts the stream by another field; rows are held back for ``lateness``."""
+        """Sorts the stream by another field; rows are held back for ``lateness``.
+
+        Args:
+            field: a Timestamp or an int.
+            lateness: how far a row may lie behind the greatest time before it.
+            idle: after so long without a row, by the clock on the wall, time runs on with that clock, so that windows
+                and timers close without further input, as for a source (docs/idle.md). The field is a Timestamp then.
+            name: of the operator.
+        """
         require_text("order_by", field=field)
         label = self.flow._stateful_name(label_of(name, f"order_by_{field}"), "order_by")
         time = time_field(self.schema, field, label)
@@ -265,6 +279,7 @@ class Stream(
             self.schema,
             field,
             lateness_span(time, lateness, f"operator {label!r}: lateness"),
+            idle_of_order(f"operator {label!r}", idle, is_clocked=time.kind is Kind.TIMESTAMP),
         )
         return self.flow._add(node, time)
 

@@ -22,6 +22,7 @@ from thalweg.checks import (
     shown,
 )
 from thalweg.connectors.logs import Log
+from thalweg.engine.idle_orders import refuse_between_slots
 from thalweg.engine.watermarks.idle_clock import refuse_useless
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
@@ -171,6 +172,7 @@ def check(plan: Plan, inputs: Mapping[str, Any], sinks: Mapping[str, Any], end: 
 
     io.refuse_embedded_only(plan)
     refuse_useless(plan)
+    refuse_between_slots(plan, "start")
     check_names(plan, inputs)
     if not isinstance(sinks, Mapping):
         raise BuildError(

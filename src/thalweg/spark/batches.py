@@ -32,6 +32,7 @@ from thalweg.connectors.target_writes import TargetWrites
 from thalweg.connectors.targets import Target
 from thalweg.connectors.written.known_places import tell_moved
 from thalweg.engine.build import prepare
+from thalweg.engine.stamps import wall_us
 from thalweg.plan.plan import Plan
 from thalweg.spark.batch_thread import query_here
 from thalweg.spark.checkpoint.store import Store
@@ -116,13 +117,14 @@ class BatchRunner:
         self._one_machine = OneMachine(spark, can_pass=WORKS)
         self._placement = SlotPlacement(spark, zlib.crc32(plan.flow.encode()))
         self._routing: KeyRouting | None = None
-        #: what is decided of silent sources; None where there are none that live on
+        #: what is decided of silent sources, and stamped; None where there are none that live on or are stamped
         self.idle: IdleSources | None = None
         if store is not None:
             self._open(store, locality)
-            if follows and any(source.idle is not None for source in plan.sources):
+            is_stamped = any(source.stamp is not None for source in plan.sources)
+            if is_stamped or (follows and any(s.idle is not None for s in plan.sources)):
                 wake = functools.partial(store.command, command="look")
-                live = io.live_inputs(inputs)
+                live = io.live_inputs(inputs) if follows else {}
                 self.idle = IdleSources(plan, live, store.fs, store.root, wake)
                 self.idle.resume(store.newest_of_spark())
 
@@ -291,7 +293,14 @@ class BatchRunner:
             wanted=frozenset(n.index for n in self.plan.sinks if n.name in self.sinks),
             threads=self._threads(),
             policy=self._policy,
+            stamps=self._unlogged,
         )
+
+    @property
+    def _unlogged(self) -> dict[str, int]:
+        """Stamps of rows that are read once, without a checkpoint."""
+        names = [source.name for source in self.plan.sources if source.stamp is not None]
+        return dict.fromkeys(names, wall_us()) if names else {}
 
     def _threads(self) -> int:
         """As many as there are to be; one while the worker loop is still being compiled on this machine."""

@@ -10,12 +10,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from thalweg.checkpoint.hosts import planned
 from thalweg.checkpoint.hosts.planned import Planned
 from thalweg.checkpoint.paths import FileSystem
 from thalweg.checkpoint.record import CommitRecord
+from thalweg.engine.stamps import Stamps, wall_us
 from thalweg.engine.watermarks.gate_state import set_gate_facts
 from thalweg.engine.watermarks.idle_clock import IdleClock
 from thalweg.engine.watermarks.lanes import gate_of
@@ -29,8 +31,9 @@ _STEP_S: Final = 1.0
 _ASK_S: Final = 0.25
 
 
-#: Where a plan has the rows a step.
+#: Where a plan has the rows a step, and the stamps.
 _CHUNK_ROWS: Final = "chunk_rows"
+_STAMPS: Final = "stamps"
 
 
 class Beginning(NamedTuple):
@@ -40,10 +43,12 @@ class Beginning(NamedTuple):
         decisions: of sources and lanes that are idle.
         chunk_rows: rows a step. A lane that was idle counts again from what had been given out before the step with its
             row, so a repeat has the same steps.
+        stamps: by source with ``stamp=``, when the batch's rows came.
     """
 
     decisions: Sequence[IdleDecision]
     chunk_rows: int
+    stamps: Mapping[str, int] = MappingProxyType({})
 
 
 class IdleSources:
@@ -55,6 +60,7 @@ class IdleSources:
         fs, root: where the state is.
         wake: makes the query start a batch though no row has come.
         now_s: the clock; it only goes on.
+        now_us: the clock on the wall, for stamps.
     """
 
     def __init__(
@@ -65,10 +71,12 @@ class IdleSources:
         root: str,
         wake: Callable[[], None],
         now_s: Callable[[], float] = time.monotonic,
+        now_us: Callable[[], int] = wall_us,
     ) -> None:
         self._fs, self._root, self._wake, self._now_s = fs, root, wake, now_s
         self._live = live
         self._clock = IdleClock(plan, live.keys(), now_s(), least_step_s=_STEP_S)
+        self._stamps = Stamps(plan, now_us)
         self._gates = {source.name: gate_of(source) for source in plan.sources}
         self._lock = threading.Lock()
         #: what the next batch begins with, where that has woken the query
@@ -123,14 +131,21 @@ class IdleSources:
             before = planned.read(self._fs, self._root, batch)
             if before is None:
                 found = self._found or self._clock.decide(self._gates)
+                stamps = self._stamped_now(found)
                 said = [(0, list(one)) for one in found]
-                start = {_CHUNK_ROWS: chunk_rows}
+                start = {_CHUNK_ROWS: chunk_rows, _STAMPS: stamps}
                 planned.write(self._fs, self._root, Planned(batch, start, [], decisions=said))
             else:
                 found = [IdleDecision(*values) for _, values in before.decisions]
-                chunk_rows = before.start[_CHUNK_ROWS]
+                chunk_rows, stamps = before.start[_CHUNK_ROWS], before.start.get(_STAMPS, {})
             self._found = ()
-            return Beginning(found, chunk_rows)
+            return Beginning(found, chunk_rows, stamps)
+
+    def _stamped_now(self, found: Sequence[IdleDecision]) -> dict[str, int]:
+        """When the rows of the batch that begins now came: not before what is decided at its beginning."""
+        for one in found:
+            self._gates[one.source].decide(one)
+        return {name: self._stamps.next(name, self._gates) for name in self._stamps.names}
 
     def committed(self, record: CommitRecord, reports: Sequence[Mapping[str, Any]]) -> None:
         """A batch has ended well.

@@ -118,6 +118,11 @@ def _table(plan: Plan, locality: Any, slots: int) -> RoutingTable | None:
 
 def _refuse_state(plan: Plan) -> None:
     for node in plan.nodes:
+        if isinstance(node, Source) and node.stamp is not None:
+            raise BuildError(
+                f"lower: source {node.name!r}: nobody logs the stamp={node.stamp!r} of a lowered stream, so a batch"
+                " that is repeated would have others; run the flow with tw.spark.start"
+            )
         keeps = isinstance(node, (Keyed, OrderBy, Coroutine)) or (
             isinstance(node, Source) and node.order_by
         )

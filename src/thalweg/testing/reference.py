@@ -97,6 +97,8 @@ class _Run:
             self.end_own_time()
             self.close_coroutines(0)
         for domain in sorted({d for d in self.plan.domains if d}):
+            if isinstance(node := self.plan.node(domain), OrderBy):
+                self.decide(node)
             self.serve(domain, end)
             if end:
                 self.close_coroutines(domain)
@@ -121,8 +123,8 @@ class _Run:
         self.arrive(source, row)
         self.time.took_row(source)
 
-    def decide(self, source: Source) -> None:
-        """What was decided of a source before its next row."""
+    def decide(self, source: Source | OrderBy) -> None:
+        """What was decided of a source or order_by before its next row."""
         for _ in self.time.decide_before_row(source):
             self.count(source, "idle")
 
@@ -241,7 +243,9 @@ class _Run:
     def receive(self, node: Node, row: Any, port: int = 0) -> None:
         """One tuple at one input of one operator."""
         if isinstance(node, OrderBy):
+            self.decide(node)
             self.arrive(node, row)
+            self.time.took_row(node)
             return
         self.count(node, "in")
         if isinstance(node, Sink):

@@ -37,8 +37,9 @@ class ReferenceArrivals:
         self._arrived: dict[int, int] = {}
         self._numbers = itertools.count()
         self._ahead = {
-            source.index: [one for one in decisions if one.source == source.name]
-            for source in plan.sources
+            node.index: [one for one in decisions if one.source == node.name]
+            for node in plan.nodes
+            if isinstance(node, (Source, OrderBy))
         }
 
     def arrive(self, node: Source | OrderBy, row: Any, time: int) -> Place | None:
@@ -49,6 +50,8 @@ class ReferenceArrivals:
             return None if place is None else (time, node.index, place)
         name = node.lane if isinstance(node, Source) else None
         lane = (node.index, canonical(getattr(row, name)) if name else _ONE)
+        if isinstance(node, OrderBy):
+            self._wake(node)
         greatest = self.greatest.get(lane, BEFORE_ALL)
         watermark = self.watermark.get(node.index, BEFORE_ALL)
         self.greatest[lane] = max(greatest, time)
@@ -57,6 +60,12 @@ class ReferenceArrivals:
         if time < greatest - node.lateness or time < watermark:
             return None
         return (time, node.index, next(self._numbers))
+
+    def _wake(self, node: OrderBy) -> None:
+        """A row of an order_by that is idle: it counts again, from the watermark that was given out."""
+        if self._idle_lanes(node.index):
+            self.watermark[node.index] = self._taken_to_be(node)
+            self._idle_lanes(node.index).clear()
 
     def _go_on(self, node: Source | OrderBy) -> None:
         """The watermark is that of the lanes that are not idle; it never goes back."""
@@ -72,15 +81,15 @@ class ReferenceArrivals:
 
     # -- decisions ----------------------------------------------------------------------------------------
 
-    def decide_before_row(self, source: Source) -> list[IdleDecision]:
+    def decide_before_row(self, source: Source | OrderBy) -> list[IdleDecision]:
         """Takes the decisions that stand before the next row of a source; gives those that began a pause."""
         return self._decide(source, self._arrived.get(source.index, 0))
 
-    def took_row(self, source: Source) -> None:
-        """A row of a source has arrived."""
+    def took_row(self, source: Source | OrderBy) -> None:
+        """A row has arrived."""
         self._arrived[source.index] = self._arrived.get(source.index, 0) + 1
 
-    def _decide(self, source: Source, arrived: int) -> list[IdleDecision]:
+    def _decide(self, source: Source | OrderBy, arrived: int) -> list[IdleDecision]:
         ahead, began = self._ahead[source.index], []
         while ahead and ahead[0].after <= arrived:
             decision = ahead.pop(0)
@@ -94,9 +103,10 @@ class ReferenceArrivals:
             self._move(source)
         return began
 
-    def _activate(self, source: Source, decision: IdleDecision) -> None:
+    def _activate(self, source: Source | OrderBy, decision: IdleDecision) -> None:
         """A lane counts again, and is at least as far as the decision says."""
         lane, time = decision.lane, decision.time
+        assert isinstance(source, Source), "an order_by is active again with its next row"
         if source.keeps_lanes:
             tops = self.lanes[source.index].tops
             tops[lane] = max(time, tops.get(lane, BEFORE_ALL))
@@ -110,8 +120,8 @@ class ReferenceArrivals:
         self._idle_lanes(source.index).pop(lane, None)
         self._move(source)
 
-    def _move(self, source: Source) -> None:
-        if source.keeps_lanes:
+    def _move(self, source: Source | OrderBy) -> None:
+        if isinstance(source, Source) and source.keeps_lanes:
             self.watermark[source.index] = self._watermark_of_lanes(source)
         else:
             self._go_on(source)
@@ -158,9 +168,9 @@ class ReferenceArrivals:
     def is_idle(self, node: Source | OrderBy) -> bool:
         """Whether all lanes of a source are idle; of one that has given no row, whether that was said of it."""
         idle = self._idle_lanes(node.index)
-        if not idle or not isinstance(node, Source):
+        if not idle:
             return False
-        if node.keeps_lanes:
+        if isinstance(node, Source) and node.keeps_lanes:
             assert isinstance(node.lanes, tuple)
             return all(lane in idle for lane in node.lanes)
         return all(lane in idle for index, lane in self.greatest if index == node.index)

@@ -26,6 +26,7 @@ from thalweg.flow.operators.nodes import (
     Coroutine,
     Keyed,
     Node,
+    OrderBy,
     Source,
     Stateless,
 )
@@ -144,7 +145,7 @@ class Session:
         self.advance()
 
     def decide(self, source: str, lane: Any = None, *, time: int | None = None) -> None:
-        """Declares a source, or a lane of it, idle, and advances; it has ``idle=`` (docs/idle.md).
+        """Declares a source, a lane of it, or an order_by idle, and advances; it has ``idle=`` (docs/idle.md).
 
         Args:
             source: its name.
@@ -152,7 +153,9 @@ class Session:
             time: how far it is taken to be, which counts where all are idle: of a Timestamp, what the clock would have
                 made of the last row's time. None: the greatest time of its rows.
         """
-        named({one.name: one for one in self.plan.sources if one.idle}, source, "source with idle=")
+        known = [one for one in self.plan.nodes if isinstance(one, Source | OrderBy) and one.idle]
+        named({one.name: one for one in known}, source, "source with idle=")
+        self._collect(self._engine.settle())
         gate = self._engine.gates[source]
         reached = gate.lanes.get(lane, BEFORE_ALL) if time is None else time
         decision = IdleDecision(source, lane, "idle", reached, gate.arrived)

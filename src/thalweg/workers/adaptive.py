@@ -204,8 +204,16 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):
         else:
             UnitsEngine.stop(self)
 
+    def pass_by(self, seconds: float) -> None:
+        """There was nothing to do for so long before now: that is no cost of steps."""
+        if self.is_settled:
+            self._trial.pass_by(round(seconds * 1e9))
+
     def resume(self) -> None:
-        """Goes on with state that a host has put into tables and gates."""
+        """Goes on with state that a host has put into tables and gates; what was done alone is still known."""
+        if not self._trial.in_threads:
+            self._alone = self._counted_alone()
+        self._before = {}
         if self._is_set_up:
             super().resume()
         else:

@@ -35,13 +35,14 @@ from thalweg.plan.plan import Edge
 from thalweg.plan.regions import Riders, in_one_piece, riders_of
 from thalweg.stats import OperatorProgress
 from thalweg.times import BEFORE_ALL, NEVER
+from thalweg.workers.failing import Failure, FirstFailure
 from thalweg.workers.handle_engine import HandleEngine
 from thalweg.workers.lockfree.atomics import EMPTY, store
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.handles import HAS_OBJECT
 from thalweg.workers.memory.places import handle_at, op_at
 from thalweg.workers.memory.reserve import Reserve
-from thalweg.workers.memory.room import full_reader
+from thalweg.workers.memory.room import full_reader, sent
 from thalweg.workers.options import DEFAULTS, Options
 from thalweg.workers.progress import operator_progress
 from thalweg.workers.python_units import drop, put_clocks, run
@@ -80,7 +81,8 @@ class ParallelEngine(HandleEngine):
     """An :class:`~thalweg.engine.contract.Engine` whose units run in many threads.
 
     Steps that are submitted leave in their order, some calls later; :meth:`settle` waits for all of them. One thread
-    at a time may submit. Where a function raises, that is the end: what is still on its way is dropped.
+    at a time may submit. Where a function raises, that is the end: later steps are dropped, and the earlier ones run
+    through, as in a serial run, since one of them may fail, too, and is then the one that is told.
 
     Args:
         leave: called for each chunk that leaves, by the worker that has it; by default chunks come back from
@@ -115,6 +117,7 @@ class ParallelEngine(HandleEngine):
         super().__init__(prepared, stage=stage, chunk_rows=chunk_rows or STEP_ROWS)
         self._adapts = chunk_rows is None
         self.error: BaseException | None = None
+        self._failures = FirstFailure()
         self._left: collections.deque[tuple[Edge, Chunk]] = collections.deque()
         self._leave = leave or (lambda edge, chunk, entry: self._left.append((edge, chunk)))
         #: in the order in which handles keep their clocks
@@ -289,9 +292,24 @@ class ParallelEngine(HandleEngine):
         self.halt()
 
     def check(self) -> None:
-        """Raises what the first operator or sink that failed raised, if one has."""
+        """Raises what the first operator or sink that failed raised, if one has; waits for the steps before it."""
+        if self._failures.first is not None and self.error is None:
+            self.fail(self._failures.wait(self._has_run, self._is_over, self._moved))
         if self.error is not None:
             raise self.error
+
+    def _has_run(self, step: int) -> bool:
+        """Whether a step has left all operators without readers."""
+        operators = (self.op_at(index) for index in range(len(self.tasks)))
+        return all(sent(self.mem, o) > step for o in operators if not self.mem[o + at.N_OUT])
+
+    def _moved(self) -> int:
+        """How many steps operators have put out, in all."""
+        return sum(int(sent(self.mem, self.op_at(index))) for index in range(len(self.tasks)))
+
+    def _is_over(self) -> bool:
+        """Whether steps that are on their way stay there."""
+        return is_halted(self.mem, self.source) or not self.workers.running
 
     def stop(self) -> None:
         """Drops the steps on their way and ends its own threads, or leaves those that it shares.
@@ -360,13 +378,14 @@ class ParallelEngine(HandleEngine):
     # -- units ----------------------------------------------------------------------------------------------
 
     def run_unit(self, me: int, task: Task) -> None:
-        """Runs the unit that a worker was returned with; of a flow that has failed it puts out nothing."""
-        if not self._is_dropping:
+        """Runs the unit that a worker was returned with; behind one that has failed it puts out nothing."""
+        step = int(self.mem[handle_at(self.mem, int(self.mem[me + at.INPUTS])) + at.SERIAL])
+        if not (self._is_dropping or self._failures.is_behind(step, task.index)):
             try:
                 run(self, me, task)
                 return
             except BaseException as error:
-                self.fail(error)
+                self._failures.note(Failure(step, task.index, error))
         drop(self, me, task)
 
     def leave(self, edge: Edge, chunk: Chunk, handle: int) -> None:

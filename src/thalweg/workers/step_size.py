@@ -93,6 +93,12 @@ class StepCosts:
         """Whether there is a line for each operator that has run; steps of one size say nothing of it."""
         return bool((self._is_known | (self._sums[0] == 0)).all())
 
+    @property
+    def rows_seen(self) -> float:
+        """About how many rows steps had that have run."""
+        rows_a_unit = self._sums[1] / np.maximum(self._sums[0], 1e-9)
+        return float((rows_a_unit * self._units_a_step).max())
+
     def rows_for(self, share: float, most_ns: float, reach: Any) -> float:
         """Rows of a step whose fixed part is a share of it, but not more than it takes ``most_ns`` for.
 
@@ -214,5 +220,9 @@ class StepSize:
         if not self._costs.is_known:
             # Steps of another size, as long as they are short, show which part of the cost is whose.
             rows = max(rows, min(2 * self._rows, self._costs.rows_for(1e-3, most_ns, reach)))
+        if self._may_wait:
+            # Few rows that each take long differ by chance more than by their number: a line through them may rise so
+            # little that a step of hundreds looks cheap, which then wait for each other.
+            rows = min(rows, 2 * self._costs.rows_seen)
         self._least_rows = int(min(rows, most_rows))
         return self._least_rows

@@ -23,7 +23,7 @@ class Life(NamedTuple):
         rich: which of the flows.
         dsn: of PostgreSQL; empty: its rows go to Delta, too.
         host: ``process`` or ``spark``.
-        threads: of the engine.
+        threads: of the engine; None: as many as pay.
         slots: on Spark.
         end: ``keep`` or ``drain``.
         max_rows: of a batch on Spark, and of a round in a process, about.
@@ -37,7 +37,7 @@ class Life(NamedTuple):
     rich: bool = False
     dsn: str = ""
     host: str = "process"
-    threads: int = 1
+    threads: int | None = 1
     slots: int = 1
     end: str = "drain"
     max_rows: int = 25_000
@@ -96,7 +96,7 @@ def run(life: Life) -> None:
         )  # fmt: skip
         return
     conf = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
-    tw.spark.session("local[2]", threads_per_slot=life.threads, conf=conf)
+    tw.spark.session("local[2]", threads_per_slot=life.threads or 1, conf=conf)
     query = tw.spark.start(
         flow_of(life), inputs(life), outputs(life), checkpoint=checkpoint, slots=life.slots,
         end="keep" if life.end == "keep" else "drain", trigger="available_now",

@@ -155,7 +155,7 @@ def killed_often(life: Life, draw: random.Random, kills: int, **how: Any) -> int
 def any_numbers(life: Life, draw: random.Random) -> Life:
     """The same with other threads, slots and chunks."""
     return life._replace(
-        threads=draw.choice((1, 2)), slots=draw.choice((1, 2, 3)),
+        threads=draw.choice((1, 2, None)), slots=draw.choice((1, 2, 3)),
         chunk_rows=draw.choice((300, 1_000, 4_096)),
     )  # fmt: skip
 

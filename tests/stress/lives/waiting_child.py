@@ -1,12 +1,13 @@
 """Runs that the tests kill while they wait: for a call in flight, or for rows of lanes that are idle.
 
-``python -m tests.stress.lives.waiting_child calls|idle FOLDER THREADS SERVERS``
+``python -m tests.stress.lives.waiting_child calls|sleeps|idle FOLDER THREADS SERVERS``, THREADS 0 for as many as pay
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,9 +37,16 @@ async def ask(row: Row) -> Answer:
     return Answer(row.n, f"answer {row.n}")
 
 
-def calls_flow() -> tw.Flow:
+def sleep(row: Row) -> Answer:
+    """A call that waits; the longer ones are overtaken by those behind them."""
+    time.sleep(0.005 * (1 + row.n % 3))
+    return Answer(row.n, f"answer {row.n}")
+
+
+def calls_flow(what: str) -> tw.Flow:
     flow = tw.Flow("calls")
-    answers = flow.source("rows", Row).map_async(ask, concurrency=20)
+    rows = flow.source("rows", Row)
+    answers = rows.map_async(ask, concurrency=20) if what == "calls" else rows.map(sleep)
     for sink in ("files", "delta"):
         answers.sink(sink)
     return flow
@@ -61,14 +69,16 @@ def idle_flow() -> tw.Flow:
 
 
 def main(what: str, folder: str, threads: int, servers: str) -> None:
-    how = {"checkpoint": f"{folder}/ckpt", "threads": threads}
-    if what == "calls":
+    how = {"checkpoint": f"{folder}/ckpt", "threads": threads or None}
+    if what != "idle":
         reading.ROUND_ROWS = A_ROUND  # type: ignore[misc]  # so that few rows make many batches
         outputs = {
             "files": tw.to_files(f"{folder}/files.parquet"),
             "delta": tw.to_delta(f"{folder}/delta"),
         }
-        tw.run(calls_flow(), {"rows": [Row(n) for n in range(ROWS)]}, outputs, every="1 ms", **how)
+        tw.run(
+            calls_flow(what), {"rows": [Row(n) for n in range(ROWS)]}, outputs, every="1 ms", **how
+        )
         return
     log = tw.kafka(servers, "clicks", partition="lane", epoch_unit="us")
     files = {name: tw.to_files(f"{folder}/{name}.parquet") for name in ("late", "sessions")}

@@ -76,4 +76,4 @@ def durable_host(
         require_count("chunk_rows", chunk_rows)
     if threads is not None:
         require_count("threads", threads)
-    return DurableHost(plan, inputs, sinks, durable, chunk_rows=chunk_rows, threads=threads or 1)
+    return DurableHost(plan, inputs, sinks, durable, chunk_rows=chunk_rows, threads=threads)

@@ -12,11 +12,12 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import itertools
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from thalweg.checkpoint import cleaning
@@ -28,10 +29,12 @@ from thalweg.checkpoint.hosts.planned import Planned
 from thalweg.checkpoint.record import CommitRecord
 from thalweg.checkpoint.store import SegmentPlace
 from thalweg.connectors.contracts import Stop
-from thalweg.embedded.durable.inputs import ReadFor, repeatable
+from thalweg.embedded.durable.inputs import ReadFor, Repeatable, repeatable
 from thalweg.embedded.durable.outputs import DurableOutputs
 from thalweg.embedded.durable.reading import InputReading
+from thalweg.embedded.durable.stamped import StampedInput
 from thalweg.engine.contract import Leaving
+from thalweg.engine.stamps import Stamps
 from thalweg.plan.plan import Plan
 from thalweg.slots import slot_state
 from thalweg.slots.routes import SlotRoutes
@@ -45,6 +48,8 @@ _MANY_BYTES, _MOST_BYTES = 96 << 20, 256 << 20
 _SHARE: Final = 20
 #: How long a run that found nothing to read waits before it looks again, seconds: at first, and at most.
 _LOOK_S: Final = (0.005, 0.2)
+#: A round of reading takes at most about so large a share of ``every``.
+_ROUND_SHARE: Final = 0.25
 #: Batches that are remembered, for who looks.
 RECENT: Final = 20
 End: TypeAlias = Literal["drain", "keep"]
@@ -79,6 +84,7 @@ class BatchWork(NamedTuple):
         held: the engine.
         routes: where its state is.
         halted: set where all that is on its way is dropped, and nothing is committed any more.
+        pass_by: is told how long the engine had nothing to do, seconds.
     """
 
     plan: Plan
@@ -89,6 +95,7 @@ class BatchWork(NamedTuple):
     held: HeldEngine
     routes: SlotRoutes
     halted: threading.Event
+    pass_by: Callable[[float], None]
 
 
 class DurableBatches:
@@ -137,14 +144,19 @@ class DurableBatches:
     def _opened_inputs(self, places: Mapping[str, Any]) -> InputReading:
         work = self._work
         with contextlib.ExitStack() as stack:
-            opened = {}
+            opened: dict[str, Repeatable] = {}
+            stamps = Stamps(work.plan)
             for node in work.plan.sources:
-                made = ReadFor(node, work.rows, work.halted)
+                made = ReadFor(node.given, work.rows, work.halted)
                 given = work.inputs[node.name]
-                opened[node.name] = repeatable(node.name, given, made, places.get(node.name))
-                stack.callback(opened[node.name].close)
+                found = repeatable(node.name, given, made, places.get(node.name))
+                if node.stamp is not None:
+                    now = functools.partial(stamps.next, node.name, work.held.engine.gates)
+                    found = StampedInput(node, found, now)
+                opened[node.name] = found
+                stack.callback(found.close)
             stack.pop_all()
-        return InputReading(work.held.engine, opened)
+        return InputReading(work.held.engine, opened, _ROUND_SHARE * work.durable.every_s)
 
     def close(self) -> None:
         self._reading.close()
@@ -192,6 +204,7 @@ class DurableBatches:
             read = time.monotonic()
             self._commit(before, plan)
             rows, done = self._rows_in(), time.monotonic()
+            work.pass_by(done - read)
             self.recent.append(
                 BatchParts(
                     batch=self._batch - 1, rows=rows, seconds=done - began, run_s=read - began,
@@ -237,7 +250,9 @@ class DurableBatches:
             self._take(self._reading.round())
             self._take(self._reading.decide())
             if self._rows_in() == rows and not self._reading.is_over:
+                looked = time.monotonic()
                 stop.wait(wait_s)
+                self._work.pass_by(time.monotonic() - looked)
                 wait_s = min(2 * wait_s, longest_s)
             else:
                 wait_s = _LOOK_S[0]

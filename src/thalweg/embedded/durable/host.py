@@ -25,6 +25,7 @@ from thalweg.connectors.contracts import Stop
 from thalweg.connectors.written.known_places import tell_moved
 from thalweg.embedded.dropped import tell_dropped
 from thalweg.embedded.durable.batches import BatchWork, Durable, DurableBatches, query_of
+from thalweg.embedded.durable.engines import engine_of
 from thalweg.embedded.durable.inputs import refuse_unrepeatable
 from thalweg.embedded.durable.outputs import DurableOutputs
 from thalweg.embedded.lanes import refuse_unknown_lanes, tell_lanes
@@ -38,7 +39,7 @@ from thalweg.flow.failures import reason_of
 from thalweg.flow.operators.lanes import unknown_until_the_end
 from thalweg.plan.plan import Plan
 from thalweg.slots.routes import SlotRoutes
-from thalweg.slots.slot_state import HeldEngine, make_engine
+from thalweg.slots.slot_state import HeldEngine
 from thalweg.snapshot import Snapshot
 
 
@@ -51,7 +52,7 @@ class DurableHost:
         sinks: by sink name; those that are not named collect.
         durable: the checkpoint, and how often.
         chunk_rows: about how many rows move at once; None: the default.
-        threads: of the engine.
+        threads: of the engine; None: as many as pay.
 
     Raises:
         BuildError: an input cannot be read again, or the flow cannot go on from a checkpoint; nothing is written.
@@ -65,7 +66,7 @@ class DurableHost:
         durable: Durable,
         *,
         chunk_rows: int | None = None,
-        threads: int = 1,
+        threads: int | None = None,
     ) -> None:
         self.plan = plan
         _refuse_operators(plan)
@@ -78,12 +79,13 @@ class DurableHost:
         outputs.refuse_inside(durable.checkpoint)
         rows = CHUNK_ROWS if chunk_rows is None else chunk_rows
         prepared = prepare(plan)
-        engine = make_engine(prepared, None, chunk_rows=chunk_rows, threads=threads)
+        engine, pass_by = engine_of(prepared, inputs, chunk_rows=chunk_rows, threads=threads)
         tell_lanes(engine, inputs)
         routes = SlotRoutes(plan, 1, spreads=True)
         self._work = BatchWork(
-            plan, inputs, outputs, durable, rows, HeldEngine(engine), routes, threading.Event()
-        )
+            plan, inputs, outputs, durable, rows, HeldEngine(engine), routes, threading.Event(),
+            pass_by,
+        )  # fmt: skip
         self._began = time.monotonic()
         self._batches: DurableBatches | None = None
         self._meter = Meter(prepared, engine)

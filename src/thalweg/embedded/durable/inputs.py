@@ -41,12 +41,16 @@ class ReadFor(NamedTuple):
 class Repeatable(Protocol):
     """One input, from a place on; used by one thread."""
 
-    #: whether rows may still come, though there are none now
-    live: bool
     #: whether no row will come any more
     is_over: bool
-    #: whether there was nothing more to read when :meth:`next` was called last
-    caught_up: bool
+
+    @property
+    def live(self) -> bool:
+        """Whether rows may still come, though there are none now."""
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether there was nothing more to read when :meth:`next` was called last."""
 
     @property
     def place(self) -> Any:
@@ -186,7 +190,7 @@ class RowsInput:
 
     def next(self, rows: int) -> Feed:
         while rows > 0 and not self.is_over:
-            fed = self._reel.next()
+            fed = self._reel.next(rows)
             if fed is None:
                 self.is_over = True
                 return
@@ -266,7 +270,7 @@ class FileInput:
     def next(self, rows: int) -> Feed:
         while rows > 0 and (self._file is not None or self._open_next()):
             assert self._file is not None
-            fed = self._file.reel.next()
+            fed = self._file.reel.next(rows)
             if fed is None:
                 self._end()
                 continue

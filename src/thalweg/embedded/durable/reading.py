@@ -12,12 +12,33 @@ from thalweg.embedded.durable.inputs import Repeatable
 from thalweg.embedded.feeding import WAITING_ROWS
 from thalweg.engine.contract import CHUNK_ROWS, Engine, Leaving
 from thalweg.engine.hold_ups import HoldUps
+from thalweg.engine.idle_orders import IdleOrders
 from thalweg.engine.watermarks.idle_clock import IdleClock
 from thalweg.flow.operators.idle import IdleDecision
 from thalweg.flow.operators.nodes import Source
 
-#: About how many rows of a source a round reads: between rounds a batch may end.
+#: About how many rows of a source a round reads at most: between rounds a batch may end.
 ROUND_ROWS: Final = CHUNK_ROWS
+#: And at first: a row may take long.
+_FIRST_ROWS: Final = 64
+#: A round has at most so many times the rows of the one before.
+_MORE_ROWS: Final = 4
+#: So long a round may take in any case, and at most, seconds: a stop waits for its end.
+_ROUND_S: Final = (0.05, 0.25)
+
+
+class RoundRows:
+    """How many rows of a source the next round reads, so that it takes about so many seconds at most."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = min(max(seconds, _ROUND_S[0]), _ROUND_S[1])
+        #: of the next round
+        self.rows = min(_FIRST_ROWS, ROUND_ROWS)
+
+    def took(self, seconds: float) -> None:
+        """A round of so many rows a source took so long."""
+        fitting = self.rows * min(self._seconds / max(seconds, 1e-9), _MORE_ROWS)
+        self.rows = max(1, min(round(fitting), ROUND_ROWS))
 
 
 class InputReading:
@@ -26,11 +47,15 @@ class InputReading:
     Args:
         engine: of the whole flow.
         inputs: by source name.
+        round_s: how long a round is to take at most, seconds.
     """
 
-    def __init__(self, engine: Engine, inputs: Mapping[str, Repeatable]) -> None:
+    def __init__(
+        self, engine: Engine, inputs: Mapping[str, Repeatable], round_s: float = _ROUND_S[1]
+    ) -> None:
         self._engine = engine
         self._inputs = inputs
+        self._round = RoundRows(round_s)
         self._nodes = {node.name: node for node in engine.plan.sources}
         #: of this batch, what each round read by source
         self.rounds: list[dict[str, Any]] = []
@@ -38,6 +63,7 @@ class InputReading:
         self.decisions: list[tuple[int, Sequence[Any]]] = []
         live = [name for name, one in inputs.items() if one.live]
         self._clock = IdleClock(engine.plan, live, time.monotonic())
+        self._orders = IdleOrders(engine.plan, live, time.monotonic())
         self._hold_ups = HoldUps(engine)
 
     def begin_batch(self) -> None:
@@ -68,15 +94,19 @@ class InputReading:
     def round(self) -> Iterator[Leaving]:
         """Reads some rows of each source whose turn it is; gives what leaves."""
         read: dict[str, Any] = {}
+        began = time.monotonic()
         for name, given in self._inputs.items():
             if given.is_over or not self._has_turn(self._nodes[name]):
                 continue
             looked = time.monotonic()
-            yield from self._feed(name, given.next(ROUND_ROWS))
+            yield from self._feed(name, given.next(self._round.rows))
             if given.caught_up:
                 self._clock.looked(name, looked)
+                self._orders.looked(name, looked)
             if (span := given.span()) is not None:
                 read[name] = span
+        if read:
+            self._round.took(time.monotonic() - began)
         self._note(read)
 
     def decide(self) -> Iterator[Leaving]:
@@ -85,8 +115,26 @@ class InputReading:
             self._engine.decide(decision)
             self._note_decision(decision)
             yield from self._engine.advance()
+        yield from self._decide_inside()
         live = [name for name, one in self._inputs.items() if one.live and not one.is_over]
         self._hold_ups.look(live, time.monotonic())
+
+    def _decide_inside(self) -> Iterator[Leaving]:
+        """Takes time on at order_by operators; no row is on its way to them then."""
+        gates, now = self._engine.gates, time.monotonic
+        if not self._orders or not self._orders.decide(gates, now()):
+            return
+        yield from self._engine.settle()
+        for decision in self._orders.decide(gates, now()):  # rows may have come to them meanwhile
+            self._orders.taken(decision, now())
+            self._note_decision(decision)
+            yield from self._take(decision)
+
+    def _take(self, decision: IdleDecision) -> Iterator[Leaving]:
+        """Takes a decision behind all rows that have come; gives what leaves."""
+        yield from self._engine.settle()
+        self._engine.decide(decision)
+        yield from self._engine.advance()
 
     def again(
         self, rounds: Sequence[Mapping[str, Any]], decisions: Sequence[tuple[int, Sequence[Any]]]
@@ -96,9 +144,8 @@ class InputReading:
         for number in range(len(rounds) + 1):
             while ahead and ahead[0][0] == number:
                 decision = IdleDecision(*ahead.popleft()[1])
-                self._engine.decide(decision)
                 self._note_decision(decision)
-                yield from self._engine.advance()
+                yield from self._take(decision)
             if number < len(rounds):
                 yield from self._round_again(rounds[number])
 

@@ -30,13 +30,18 @@ class Reel:
         #: what was given so far
         self.at = Count()
 
-    def next(self) -> Fed | None:
-        """The next chunk; None at the end."""
+    def next(self, most: int | None = None) -> Fed | None:
+        """The next chunk, of so many good rows at most; None at the end."""
         fed = self._rest or next(self._feed, None)
         self._rest = None
-        if fed is not None:
-            self.at = Count(self.at.good + len(fed[0]), self.at.bad + len(fed[1]))
-        return fed
+        if fed is None:
+            return None
+        chunk, bad = fed
+        if most is not None and len(chunk) > most:
+            self._rest = chunk.slice(most, len(chunk)), []
+            chunk = chunk.slice(0, most)
+        self.at = Count(self.at.good + len(chunk), self.at.bad + len(bad))
+        return chunk, bad
 
     def upto(self, place: Count) -> Iterator[Fed]:
         """The rows before a place.

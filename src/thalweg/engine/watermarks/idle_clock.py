@@ -18,10 +18,10 @@ from thalweg.plan.plan import Plan
 from thalweg.times import BEFORE_ALL, EXTREME
 
 #: Where all sources are idle, time goes on in steps of a quarter of ``idle=``, seconds: at least and at most so long.
-_STEP_S: Final = (0.05, 1.0)
+STEP_S: Final = (0.05, 1.0)
 #: But in steps of a share of the silence so far, one in so many, where that is longer: a silence of a day is not a
 #: thousand steps of which each may be a batch.
-_SILENCE_SHARE: Final = 16
+SILENCE_SHARE: Final = 16
 
 
 @dataclasses.dataclass(slots=True)
@@ -43,7 +43,7 @@ class IdleClock:
     """
 
     def __init__(
-        self, plan: Plan, live: Collection[str], now_s: float, *, least_step_s: float = _STEP_S[0]
+        self, plan: Plan, live: Collection[str], now_s: float, *, least_step_s: float = STEP_S[0]
     ) -> None:
         self._least_step_s = least_step_s
         self._plan = plan
@@ -65,7 +65,7 @@ class IdleClock:
     @property
     def step_s(self) -> float:
         """How often it is worth asking, seconds."""
-        return min((self._step_s(source) for source in self._sources), default=_STEP_S[1])
+        return min((self._step_s(source) for source in self._sources), default=STEP_S[1])
 
     def came(self, gate: Gate, now_s: float) -> None:
         """Rows have come to the lanes that the gate has noted, which it forgets."""
@@ -124,7 +124,7 @@ class IdleClock:
             return
         step_s = min(self._step_s(source) for source, _ in clocked)
         silent_s = min(self._silent_us(s, gates[s.name], lane) for s, lane in clocked) * 1e-6
-        if now_s - self._stepped_s[domain] < max(step_s, silent_s / _SILENCE_SHARE):
+        if now_s - self._stepped_s[domain] < max(step_s, silent_s / SILENCE_SHARE):
             return
         self._stepped_s[domain] = now_s
         made = [self._decision(s, gates[s.name], lane) for s, lane in clocked]
@@ -149,7 +149,7 @@ class IdleClock:
         return round((self._looked_s[source.name] - since_s) * 1e6)
 
     def _step_s(self, source: Source) -> float:
-        return max(min((source.idle or 0) / 4e6, _STEP_S[1]), self._least_step_s)
+        return max(min((source.idle or 0) / 4e6, STEP_S[1]), self._least_step_s)
 
     def _of(self, source: Source, gate: Gate, lane: Any) -> LaneSilence:
         """Of a lane without rows in this run: silent since its beginning, from where the state has it."""

@@ -105,8 +105,8 @@ class Gate:
 
     @property
     def may_be_idle(self) -> bool:
-        """Whether it is a source with ``idle=``."""
-        return isinstance(self.node, Source) and self.node.idle is not None
+        """Whether its source, or order_by, has ``idle=``."""
+        return self.node.idle is not None
 
     @property
     def known_lanes(self) -> tuple[Any, ...]:
@@ -171,8 +171,7 @@ class Gate:
         return [IdleDecision(name, one, "active", at, arrived) for one, at in times.items()]
 
     def _waking(self, chunk: Chunk) -> list[Any]:
-        assert isinstance(self.node, Source)
-        if self.node.lane is None:
+        if isinstance(self.node, OrderBy) or self.node.lane is None:
             return [None]
         return (
             chunk.column(self.node.lane).take(np.zeros(1, np.int64)).to_python()

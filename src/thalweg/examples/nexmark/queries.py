@@ -25,11 +25,18 @@ def sources_of(name: str) -> dict[str, type[Any]]:
     return {one: typing.get_args(hints[one])[0] for one in SOURCES if one in hints}
 
 
+def _time_of(record: type[Any], lateness: str) -> dict[str, Any]:
+    """By which field a source is ordered: the time of an event, or of its arrival."""
+    if "arrived" in record.__annotations__:
+        return {"order_by": "arrived", "stamp": "arrived"}
+    return {"order_by": "date_time", "lateness": lateness}
+
+
 def flow_of(name: str, *, lateness: str = "4 seconds") -> tw.Flow:
     """The flow of a query, with a sink ``out``."""
     flow = tw.Flow(f"nexmark_{name}")
     streams: dict[str, tw.Stream[Any]] = {
-        source: flow.source(source, record, order_by="date_time", lateness=lateness)
+        source: flow.source(source, record, **_time_of(record, lateness))
         for source, record in sources_of(name).items()
     }
     QUERIES[name](**streams).sink("out")

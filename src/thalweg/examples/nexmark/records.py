@@ -55,6 +55,13 @@ class SideRow(NamedTuple):
     date_time: tw.Timestamp
 
 
+class Arrival(NamedTuple):
+    """Who bids, and when the bid came: no column, but what its source stamps it with."""
+
+    bidder: int
+    arrived: tw.Timestamp
+
+
 class Offer(NamedTuple):
     """What most queries read of a bid: a source reads the columns that its record names, and no others."""
 

@@ -50,15 +50,7 @@ def idle_span(source: str, idle: GivenIdle, *, sorts: bool, knows_lanes: bool) -
     if idle is None:
         return None
     where = f"source {source!r}"
-    if isinstance(idle, int) or not isinstance(idle, str | dt.timedelta):
-        # Elsewhere an int counts event time; this is time by the clock on the wall.
-        raise refuse(where, "idle", 'a duration such as "10 seconds" or a timedelta', idle)
-    try:
-        span = duration(idle)
-    except ValueError as error:
-        raise BuildError(f"{where}: idle: {error}") from None
-    if span <= 0:
-        raise refuse(where, "idle", "a duration above 0", idle)
+    span = _span(where, idle)
     if not sorts:
         raise BuildError(
             f"{where}: idle= is about the watermark, which only a source with order_by= and order='total' has"
@@ -68,6 +60,36 @@ def idle_span(source: str, idle: GivenIdle, *, sorts: bool, knows_lanes: bool) -
             f"{where}: idle= needs lanes=[...] or lanes='arrival': without it the lanes are those of the whole input,"
             " which are known at its end, and until then its rows wait in any case"
         )
+    return span
+
+
+def idle_of_order(where: str, idle: GivenIdle, *, is_clocked: bool) -> int | None:
+    """``idle=`` of an order_by in microseconds; None: it is never idle.
+
+    Raises:
+        BuildError: it is no duration above 0, or time cannot run on.
+    """
+    if idle is None:
+        return None
+    span = _span(where, idle)
+    if not is_clocked:
+        raise BuildError(
+            f"{where}: idle= does nothing here: an int has no unit, so time cannot run on with the clock; make the"
+            " field a tw.Timestamp, or leave idle= out"
+        )
+    return span
+
+
+def _span(where: str, idle: GivenIdle) -> int:
+    if isinstance(idle, int) or not isinstance(idle, str | dt.timedelta):
+        # Elsewhere an int counts event time; this is time by the clock on the wall.
+        raise refuse(where, "idle", 'a duration such as "10 seconds" or a timedelta', idle)
+    try:
+        span = duration(idle)
+    except ValueError as error:
+        raise BuildError(f"{where}: idle: {error}") from None
+    if span <= 0:
+        raise refuse(where, "idle", "a duration above 0", idle)
     return span
 
 

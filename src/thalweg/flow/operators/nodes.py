@@ -16,6 +16,7 @@ from thalweg.flow.fields.reading import PLAIN
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.lanes import Lanes
 from thalweg.flow.operators.rejected import REJECTED
+from thalweg.flow.operators.stamp import without
 from thalweg.flow.records import Field, Schema
 from thalweg.flow.state_class import StateSpec
 
@@ -126,6 +127,19 @@ class Source(Node):
     made_by: Coroutine | None = None
     #: after so long without a row it, or a lane of it, is idle: microseconds of wall time; None: it never is
     idle: int | None = None
+    #: the field that the host fills with the time at which a row came; None: the input has all
+    stamp: str | None = None
+    #: of a source as its input sees it (:attr:`given`), the whole record
+    whole: Schema | None = None
+
+    @property
+    def given(self) -> Source:
+        """The source as its input sees it: without the field that the host fills."""
+        if self.stamp is None:
+            return self
+        by = None if self.order_by == self.stamp else self.order_by
+        shorter = without(self.record, self.stamp)
+        return dataclasses.replace(self, record=shorter, order_by=by, stamp=None, whole=self.record)
 
     def column(self, field: str) -> str:
         """The name that a field of the record has where rows come from."""
@@ -249,6 +263,8 @@ class OrderBy(Reader):
     record: Schema
     field: str
     lateness: int
+    #: after so long without a row it is idle: microseconds of wall time; None: it never is
+    idle: int | None = None
 
     KIND = OperatorKind.STATEFUL
 

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from thalweg.engine.contract import Engine, Leaving
 from thalweg.engine.serial import SerialEngine
+from thalweg.engine.stamps import stamped
 from thalweg.engine.watermarks.gate_state import GateState, set_gate_facts
 from thalweg.errors import ThalwegError
 from thalweg.slots.pairs import PAIRS, PairReader, Read
@@ -93,6 +94,6 @@ def _steps(job: StageJob, batches: Iterator[pa.RecordBatch]) -> Iterator[Leaving
     for place, tables in received.frames.items():
         source = sources[place]
         options = job.options[source.name]
-        for chunk, _ in source_chunks(source, options, tables, job.chunk_rows):
-            yield engine.feed(source.name, chunk)
+        for chunk, _ in source_chunks(source.given, options, tables, job.chunk_rows):
+            yield engine.feed(source.name, stamped(source, chunk, job.stamps.get(source.name, 0)))
     yield from engine.advance(everything=True)

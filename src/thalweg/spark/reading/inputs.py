@@ -263,7 +263,8 @@ def tagged_frame(
 ) -> DataFrame:
     """The union of all inputs, and of the control folder where there is one."""
     frames = [
-        _frame(spark, source, inputs[source.name], control is not None) for source in plan.sources
+        _frame(spark, source.given, inputs[source.name], control is not None)
+        for source in plan.sources
     ]
     types = [frame.schema for frame in frames]
     wide = []

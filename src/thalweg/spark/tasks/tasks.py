@@ -19,6 +19,7 @@ from pyspark import TaskContext
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.contract import Engine, Leaving
 from thalweg.engine.serial import SerialEngine
+from thalweg.engine.stamps import stamped
 from thalweg.engine.units import Moment
 from thalweg.errors import ThalwegError
 from thalweg.flow.failures import left_by
@@ -119,9 +120,10 @@ def _ingest(
         if tables:
             options = job.options[source.name]
             for chunk, bad in source_chunks(
-                source, options, tables, job.chunk_rows, engine.gates[source.name].arrivals
+                source.given, options, tables, job.chunk_rows, engine.gates[source.name].arrivals
             ):
-                yield engine.feed(source.name, chunk, bad)
+                rows = stamped(source, chunk, job.stamps.get(source.name, 0))
+                yield engine.feed(source.name, rows, bad)
                 yield from engine.advance()
     for command in received.commands:
         if command.get("command") == "tick":

@@ -65,6 +65,7 @@ class StageJob:
         told: an accumulator that takes what tasks count of their keys (:class:`thalweg.spark.keys.counting.ToldParam`);
             None where nothing is counted.
         decisions: what was decided of idle sources; it holds from before the rows of the batch.
+        stamps: by source with ``stamp=``, when the batch's rows came.
     """
 
     plan: bytes
@@ -87,6 +88,7 @@ class StageJob:
     told: Any = None
     mailboxes: str = ""
     decisions: Sequence[IdleDecision] = ()
+    stamps: Mapping[str, int] = dataclasses.field(default_factory=dict)
     table: bytes = b""
     policy: bytes = b""
 
