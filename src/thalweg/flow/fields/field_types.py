@@ -35,6 +35,9 @@ class Kind(enum.Enum):
     LIST = "list"
     RECORD = "record"
 
+    #: A member is itself in every process; the hash of its name would be a call of Python for each look into a table.
+    __hash__ = object.__hash__
+
 
 _FIXED: Final = {Kind.INT, Kind.FLOAT, Kind.BOOL, Kind.TIMESTAMP, Kind.CATEGORY, Kind.TIMER}
 _ARROW: Final = {
