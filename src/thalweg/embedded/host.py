@@ -27,6 +27,7 @@ from thalweg.connectors.contracts import Feed
 from thalweg.connectors.names import check_names
 from thalweg.elasticity import ThreadLevels
 from thalweg.elasticity.waiting import WAITING_THREADS
+from thalweg.embedded.by_column import by_column
 from thalweg.embedded.dropped import tell_dropped
 from thalweg.embedded.feeding import Event, Feeding
 from thalweg.embedded.generators import generators
@@ -39,6 +40,7 @@ from thalweg.engine.contract import CHUNK_ROWS, Engine, Leaving
 from thalweg.engine.idle_clock import refuse_useless
 from thalweg.engine.machine import usable_processors
 from thalweg.engine.meter import Meter
+from thalweg.engine.narrow import narrowed
 from thalweg.engine.port_room import PortRooms
 from thalweg.engine.serial import SerialEngine
 from thalweg.errors import BuildError
@@ -183,6 +185,7 @@ class FlowHost:
         inputs_rows: float | None = None,
         only_waiting: bool = False,
     ) -> None:
+        plan = narrowed(plan, by_column(inputs))
         self.plan = plan
         self._changes = changes
         self._rows = _source_rows(chunk_rows, how)

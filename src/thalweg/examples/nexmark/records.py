@@ -64,6 +64,13 @@ class Offer(NamedTuple):
     date_time: tw.Timestamp
 
 
+class Bidding(NamedTuple):
+    """Who makes a bid, and when: all that query 12 reads."""
+
+    bidder: int
+    date_time: tw.Timestamp
+
+
 class Opening(NamedTuple):
     """What most queries read of an auction."""
 

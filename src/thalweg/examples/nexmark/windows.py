@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 import thalweg as tw
-from thalweg.examples.nexmark.records import Offer, Told
+from thalweg.examples.nexmark.records import Bidding, Offer, Told
 
 
 class Hot(NamedTuple):
@@ -92,7 +92,7 @@ def by_the_clock(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([batch.column("bidder"), times], names=["bidder", "p_time"])
 
 
-def q12(bids: tw.Stream[Offer]) -> tw.Stream[Any]:
+def q12(bids: tw.Stream[Bidding]) -> tw.Stream[Any]:
     """Processing time windows: bids a user makes within ten seconds by the clock on the wall.
 
     The one query whose answer depends on when it runs; all windows of a user together have all bids.
