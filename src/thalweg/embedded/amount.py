@@ -51,6 +51,19 @@ def _rows_of_files(given: FileSource) -> float:
     return sum(one.info.length / _bytes_of_a_row(one.info.path) for one in found)
 
 
+def is_small(given: FileSource) -> bool:
+    """Whether files have few rows, for sure, by a look at their sizes alone."""
+    try:
+        found = find(given.paths, recursive=given.recursive)
+    except DataError:
+        return True
+    is_packed = given.options.format == "parquet"
+    return SMALL > sum(
+        one.info.length / (_PACKED_BYTES if is_packed else _bytes_of_a_row(one.info.path))
+        for one in found
+    )
+
+
 def _rows_of_parquet(found: Sequence[Found]) -> float:
     """What the ends of some files say, and as many for each byte of the others."""
     seen = [
