@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from thalweg.columns.chunks import Chunk, Int64s, concat_order, take_order
 from thalweg.columns.contracts import KeyedResult
 from thalweg.columns.keys import KeySpec
+from thalweg.columns.merged import merged_chunk
 from thalweg.flow.records import Schema
 from thalweg.jit import njit
 from thalweg.plan.plan import KEY, LEVEL, OWN, SEQ, TIME
@@ -211,11 +212,10 @@ def union(chunks: Sequence[Chunk], names: Sequence[str], kept: Sequence[str]) ->
         return with_columns(found[0], kept)
     if not found or not _serials_apart(found):
         return with_columns(merge(chunks, names), kept)
-    whole = Chunk.concat([with_columns(one, kept if TIME in kept else names) for one in found])
-    times = whole.order[TIME]
-    if (times[1:] < times[:-1]).any():
-        whole = whole.take(np.argsort(times, kind="stable"))
-    return with_columns(whole, kept)
+    times = np.concatenate([one.order[TIME] for one in found])
+    is_sorted = not (times[1:] < times[:-1]).any()
+    places = None if is_sorted else np.argsort(times, kind="stable")
+    return merged_chunk([with_columns(one, kept) for one in found], places)
 
 
 def _first_serial(chunk: Chunk) -> int:
