@@ -162,6 +162,13 @@ def _hash_rows(words: Int64s, out: UInt64s) -> None:
         out[i] = hash_row(words, i)
 
 
+@njit
+def _hash_single(words: Int64s, out: UInt64s) -> None:
+    """As :func:`_hash_rows` of a single word, without branches, so that it becomes vector code."""
+    for i in range(len(out)):
+        out[i] = _avalanche(_word_step(_U5 + np.uint64(8), np.uint64(words[i])))
+
+
 def text_buffers(array: pa.Array) -> tuple[Any, Bytes]:
     """The n + 1 offsets and the bytes of a string or binary array, as views that copy nothing.
 
@@ -200,7 +207,11 @@ def hash_texts(array: pa.Array) -> UInt64s:
 def hash_words(words: Int64s) -> UInt64s:
     """The hash of each row of an ``int64[n, w]`` matrix, taken as w little-endian words."""
     out = np.empty(len(words), np.uint64)
-    _hash_rows(np.ascontiguousarray(words), out)
+    words = np.ascontiguousarray(words)
+    if words.shape[1] == 1:
+        _hash_single(words.ravel(), out)
+    else:
+        _hash_rows(words, out)
     return out
 
 

@@ -70,7 +70,7 @@ def test_a_stop_ends_it() -> None:
 
 def test_runs_over_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same rows in the same order with and without a reader, serial and with threads; a bad row stops the run."""
-    monkeypatch.setattr(module, "SMALL", 0)
+    monkeypatch.setattr(module, "is_small", lambda given: False)
     for number in range(3):
         rows = list(range(number * 1000, number * 1000 + 1000))
         pq.write_table(pa.table({"n": rows}), tmp_path / f"{number}.parquet")

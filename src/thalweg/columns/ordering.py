@@ -7,6 +7,7 @@ carry only their time; the whole key is built where several streams or slots mee
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 from thalweg.columns.chunks import Chunk, Int64s, concat_order, take_order
 from thalweg.columns.contracts import KeyedResult
 from thalweg.columns.keys import KeySpec
+from thalweg.columns.merged import merged_chunk
 from thalweg.flow.records import Schema
 from thalweg.jit import njit
 from thalweg.plan.plan import KEY, LEVEL, OWN, SEQ, TIME
@@ -29,7 +31,8 @@ _SPARSE = 16
 
 def serials(source: int, first: int, count: int) -> Int64s:
     """The ``_seq`` column of rows that arrive at a source from its ``first``-th row on."""
-    return np.arange(first, first + count, dtype=np.int64) + (source << SOURCE_BITS)
+    first += source << SOURCE_BITS
+    return np.arange(first, first + count, dtype=np.int64)
 
 
 def renumbered(seq: Int64s, source: int) -> Int64s:
@@ -199,6 +202,39 @@ def merge(chunks: Sequence[Chunk], names: Sequence[str]) -> Chunk:
     return whole if places is None else whole.take(places)
 
 
+def union(chunks: Sequence[Chunk], names: Sequence[str], kept: Sequence[str]) -> Chunk:
+    """As :func:`merge` of chunks that each stand in order, with the order columns ``kept``.
+
+    Rows of different sources differ in time or source, so where no timer made any the times alone say where they go.
+    """
+    found = sorted((one for one in chunks if len(one)), key=_first_serial)
+    if len(found) == 1:
+        return with_columns(found[0], kept)
+    if not found or not _serials_apart(found):
+        return with_columns(merge(chunks, names), kept)
+    times = np.concatenate([one.order[TIME] for one in found])
+    is_sorted = not (times[1:] < times[:-1]).any()
+    places = None if is_sorted else np.argsort(times, kind="stable")
+    return merged_chunk([with_columns(one, kept) for one in found], places)
+
+
+def _first_serial(chunk: Chunk) -> int:
+    found = chunk.order.get(SEQ)
+    return -1 if found is None else int(found.min())
+
+
+def _serials_apart(chunks: Sequence[Chunk]) -> bool:
+    """Whether all are rows that came, and all serials of a chunk lie below those of the next."""
+    if not all(TIME in one.order and SEQ in one.order for one in chunks):
+        return False
+    if any(LEVEL in one.order and one.order[LEVEL].any() for one in chunks):
+        return False
+    return all(
+        int(one.order[SEQ].max()) < _first_serial(other)
+        for one, other in itertools.pairwise(chunks)
+    )
+
+
 def order_places(chunk: Chunk) -> Int64s | None:
     """Where the rows must come from to stand in order, None when they already do."""
     columns = [values for name, values in chunk.order.items() if name != KEY]
@@ -235,5 +271,6 @@ __all__ = [
     "positions",
     "row_order",
     "serials",
+    "union",
     "with_columns",
 ]

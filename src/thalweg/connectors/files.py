@@ -12,7 +12,7 @@ from pyarrow import fs as pafs
 from thalweg.checkpoint.paths import absolute, resolve
 from thalweg.checks import path_of, require_count, require_flag
 from thalweg.connectors.contracts import Feed, Stop
-from thalweg.connectors.fitting import GO_ON, part_chunk, with_places
+from thalweg.connectors.fitting import GO_ON, placed_chunk, with_places
 from thalweg.connectors.readers import (
     FileInfo,
     Format,
@@ -170,9 +170,7 @@ def file_chunks(
             if part.bad and source.errors == "fail":
                 bad = part.bad[0]
                 raise DataError(f"{describe_bad(path, bad)}\n  row: {bad.text}\n{GO_ON}")
-            yield part_chunk(
-                source, part, place=lambda one: f"{name} {one.unit} {one.position}", unit=unit
-            )
+            yield placed_chunk(source, part, lambda one: f"{name} {one.unit} {one.position}")
     except DataError as error:
         raise DataError(f"source {source.name!r}: {error}") from error
 

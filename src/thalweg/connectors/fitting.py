@@ -206,7 +206,11 @@ def part_chunk(
     Raises:
         DataError: a row does not fit, under ``errors="fail"``.
     """
-    part = with_places(source, part, unit)
+    return placed_chunk(source, with_places(source, part, unit), place)
+
+
+def placed_chunk(source: Source, part: Parsed, place: Callable[[Misfit], str]) -> Fed:
+    """As :func:`part_chunk`, of rows that all have a place."""
     bad = [(one.reason, place(one), one.text) for one in part.bad]
     return Chunk.from_arrow(source.record, part.table), kept(source, bad)
 

@@ -34,8 +34,10 @@ ROWS_SHARE: Final = 2
 TRIAL_STEPS: Final = 4
 #: Threads use more processors, so they must be faster by so much.
 GAIN: Final = 1.1
-#: Steps that run alone have many rows where that takes no longer.
+#: A step that runs alone in functions that may wait takes about so long.
 STEP_NS: Final = 20_000_000
+#: Others have many rows where that takes no longer: a step of few costs up to a fifth more a row.
+LONG_STEP_NS: Final = 100_000_000
 #: A start that is so many times slower need not be followed by a trial.
 HOPELESS: Final = 3
 #: What cannot be tried yet is asked about again after so long.
@@ -171,7 +173,9 @@ class ThreadTrial:
     def step_rows(self, few: int, many: int) -> int:
         """Rows of the next step that runs alone: few until it is known that many do not take long."""
         is_known = self._steps >= 2 and self._phase_rows > 0
-        return many if is_known and self._spent_ns * many <= STEP_NS * self._phase_rows else few
+        return (
+            many if is_known and self._spent_ns * many <= LONG_STEP_NS * self._phase_rows else few
+        )
 
     def _begin(self, phase: TrialPhase, now_ns: int, length_ns: float) -> None:
         self.phase, self._phase_rows, self._phase_steps, self._spent_ns = phase, 0, 0, 0

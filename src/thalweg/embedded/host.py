@@ -25,6 +25,7 @@ from thalweg.connectors import (
 )
 from thalweg.connectors.contracts import Feed
 from thalweg.connectors.names import check_names
+from thalweg.embedded.by_column import by_column
 from thalweg.embedded.dropped import tell_dropped
 from thalweg.embedded.feeding import Event, Feeding
 from thalweg.embedded.generators import generators
@@ -35,6 +36,7 @@ from thalweg.embedded.result import Result as Result
 from thalweg.engine.build import Prepared, prepare
 from thalweg.engine.contract import CHUNK_ROWS, Engine, Leaving
 from thalweg.engine.meter import Meter
+from thalweg.engine.narrow import narrowed
 from thalweg.engine.port_room import PortRooms
 from thalweg.engine.serial import SerialEngine
 from thalweg.engine.stamps import Stamps
@@ -114,6 +116,7 @@ class FlowHost:
         inputs_rows: float | None = None,
         only_waiting: bool = False,
     ) -> None:
+        plan = narrowed(plan, by_column(inputs))
         self.plan = plan
         self._changes = changes
         self._rows = _source_rows(chunk_rows, how)

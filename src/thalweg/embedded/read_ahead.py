@@ -13,7 +13,7 @@ from thalweg.connectors.contracts import Feed, RowSource, Stop
 from thalweg.connectors.embedded.log_source import LogSource
 from thalweg.connectors.files import FileSource
 from thalweg.connectors.in_process.handover import Handover
-from thalweg.embedded.amount import SMALL, rows_of
+from thalweg.embedded.amount import is_small
 from thalweg.engine.machine import usable_processors
 
 #: Chunks that may lie between the reader and the engine.
@@ -27,7 +27,7 @@ def is_worth_a_thread(source: RowSource) -> bool:
     if usable_processors() == 1:
         return False
     return isinstance(source, LogSource) or (
-        isinstance(source, FileSource) and rows_of(source) >= SMALL
+        isinstance(source, FileSource) and (source.follow or not is_small(source))
     )
 
 

@@ -18,7 +18,7 @@ from thalweg.brief import counted
 from thalweg.columns import contracts
 from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.columns.contracts import StatelessOperator
-from thalweg.columns.ordering import merge, row_order, with_columns
+from thalweg.columns.ordering import row_order, union, with_columns
 from thalweg.engine.bad_rows import KEPT, BadRows
 from thalweg.engine.watermarks.ingress import Gate, event_columns
 from thalweg.errors import DataError
@@ -255,9 +255,9 @@ class UnionUnit:
     def run(self, inputs: Sequence[Chunk], moment: Moment) -> Given:
         """The inputs' rows in the order of the flow."""
         node = self._node
-        out = merge(inputs, self._names)
+        out = union(inputs, self._names, self._setting.columns(Ref(node.index)))
         self._setting.count(node.name, **{"in": len(out), "out": len(out)})
-        return {Ref(node.index): with_columns(out, self._setting.columns(Ref(node.index)))}
+        return {Ref(node.index): out}
 
 
 class OrderByUnit:

@@ -50,6 +50,8 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):
         #: rows of the next step that runs alone, where a row may take long
         self._rows_alone = 1
         self._delay = RunDelay()
+        #: how long steps in which nothing waits have stood still, since other programs had the processor, ns
+        self._lost_ns = 0
         #: whether there is what threads need
         self._is_set_up = False
         #: rows in and out by operator, of the steps that ran alone; all that had been counted when the last began
@@ -77,7 +79,7 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):
             return True
         if not is_warm():
             warm_beside()
-            self._trial.postpone(time.monotonic_ns())
+            self._trial.postpone(self._now())
             return False
         self.tasks = wire(self, self._needs_token)
         if self.is_held_up and not self._trial.waits:
@@ -120,7 +122,7 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):
     ) -> Leaving:
         """Runs a step, or submits it."""
         leaving: Leaving = {}
-        if not ending and self._trial.is_due(time.monotonic_ns()) and self._get_ready():
+        if not ending and self._trial.is_due(self._now()) and self._get_ready():
             leaving = self._look()
         rows = sum(map(len, given.values()))
         how: dict[str, Any] = {"ending": ending, "round": round, "arriving": arriving}
@@ -158,12 +160,20 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):
         more = self._trial.to_come(sum(map(len, given.values())))
         for unit in self._keyed_units:
             unit.expect(more)
-        entered = time.monotonic_ns()
+        entered, used = time.monotonic_ns(), time.thread_time_ns()
+        made = SerialEngine.step(self, given, watermarks, **how)
+        if not self._may_wait:
+            lost = time.monotonic_ns() - entered - (time.thread_time_ns() - used)
+            self._lost_ns += max(lost, 0)
         # At once, as threads do it: a caller may gather what leaves by several steps, some of them in threads.
-        for edge, chunks in SerialEngine.step(self, given, watermarks, **how).items():
+        for edge, chunks in made.items():
             for chunk in chunks:
                 self._leave(edge, chunk, entered)
         return self._take_left()
+
+    def _now(self) -> int:
+        """The trial's clock: on a machine that is busy rows look dear, and more threads would get no more of it."""
+        return time.monotonic_ns() - self._lost_ns
 
     def _look(self) -> Leaving:
         """Lets the trial decide, with no step on its way."""
@@ -171,7 +181,7 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):
         was = self._trial.in_threads
         for more in self.settle():
             _add(leaving, more)
-        if self._trial.look(time.monotonic_ns()) != was:
+        if self._trial.look(self._now()) != was:
             self._change()
         return leaving
 

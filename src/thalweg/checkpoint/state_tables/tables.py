@@ -141,7 +141,7 @@ class BucketTable:
     def __del__(self) -> None:
         # At the end of the process all memory goes, and compiled code may be gone.
         if getattr(self, "_owns", False) and not sys.is_finalizing() and "piece" in vars(self):
-            self.empty(np.arange(self.count))
+            self.empty(slice(0, self.count))
 
     # -- lookup -----------------------------------------------------------------------------------
 

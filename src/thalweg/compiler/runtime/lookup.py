@@ -307,9 +307,10 @@ class TableOfTables:
         dtype = tables[0].records.dtype
         assert dtype.fields is not None
         ranges = np.zeros((len(buckets), RANGE_WIDTH), np.int64)
-        out = np.empty(sum(table.count for table in tables), np.int64)
+        asked = np.array(buckets, np.int64)
+        out = np.empty(int(_counts(self.rows, asked).sum()), np.int64)
         used, total = _find_all_due(
-            np.array(buckets, np.int64), self.rows, dtype.itemsize, dtype.fields[timer][1], clock,
+            asked, self.rows, dtype.itemsize, dtype.fields[timer][1], clock,
             ranges, out,
         )  # fmt: skip
         return ranges[:used], out[:total]

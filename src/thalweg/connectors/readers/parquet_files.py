@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,15 +29,19 @@ def read_schema(fs: pafs.FileSystem, path: str) -> pa.Schema:
         DataError: it is not Parquet, or cut off.
     """
     with told(path, _NOT_PARQUET), fs.open_input_file(path) as source:
-        head = source.read(HEAD_BYTES)
-        codec = codec_in(path, head, text=False)
-        if codec:
-            raise DataError(
-                f"{path}: the file is compressed by {codec}; Parquet is compressed inside: unpack it"
-            )
-        if head[:4] not in (b"PAR1", b"PARE"):
-            check_text(path, head)
+        _check_head(path, source)
         return pq.read_schema(source)
+
+
+def _check_head(path: str, source: pa.NativeFile) -> None:
+    head = source.read(HEAD_BYTES)
+    codec = codec_in(path, head, text=False)
+    if codec:
+        raise DataError(
+            f"{path}: the file is compressed by {codec}; Parquet is compressed inside: unpack it"
+        )
+    if head[:4] not in (b"PAR1", b"PARE"):
+        check_text(path, head)
 
 
 def read_parquet(
@@ -56,26 +60,28 @@ def read_parquet(
 def _parts(
     fs: pafs.FileSystem, path: str, schema: Schema, options: ReadOptions, batch_rows: int
 ) -> Iterator[Parsed]:
-    found = read_schema(fs, path)
-    places = check_types(found, schema, path)
-    extra = tuple(name for name in found.names if name not in schema.columns)
-    encoded = [
-        field.name
-        for field, place in zip(schema.fields, places, strict=True)
-        if field.type.kind is Kind.CATEGORY and pa.types.is_string(found.field(place).type)
-    ]
     row = 0
     with told(path, _NOT_PARQUET), fs.open_input_file(path) as source:
-        # Older writers' INT96 times hold every year; as nanoseconds only those from 1677 to 2262 would fit.
-        file = pq.ParquetFile(
-            source,
-            read_dictionary=encoded,
-            buffer_size=1 << 20,
-            coerce_int96_timestamp_unit="us",
-        )
+        _check_head(path, source)
+        file = _opened(source)
+        found = file.schema_arrow
+        places = check_types(found, schema, path)
+        extra = tuple(name for name in found.names if name not in schema.columns)
+        encoded = [
+            field.name
+            for field, place in zip(schema.fields, places, strict=True)
+            if field.type.kind is Kind.CATEGORY and pa.types.is_string(found.field(place).type)
+        ]
+        if encoded:
+            file = _opened(source, read_dictionary=encoded, metadata=file.metadata)
         batches = file.iter_batches(batch_rows, columns=list(schema.columns), use_threads=False)
         for batch in batches:
             table = pa.Table.from_batches([batch])
             part = fit_table(table, schema, path, row, options)
             row += batch.num_rows
             yield Parsed(part.table, part.positions, part.bad, extra)
+
+
+def _opened(source: pa.NativeFile, **options: Any) -> pq.ParquetFile:
+    # Older writers' INT96 times hold every year; as nanoseconds only those from 1677 to 2262 would fit.
+    return pq.ParquetFile(source, buffer_size=1 << 20, coerce_int96_timestamp_unit="us", **options)

@@ -81,10 +81,13 @@ class JoinForm:
             Schema.make_record("Held", side.record.fields[: side.time + 1]) for side in node.sides
         ]
         self.keeps = any(side.keeps for side in node.sides)
+        # One for all tables, since nobody writes to what they hold.
+        nothing = np.zeros(0, np.bool_)
+        self._no_rows = [SideRows.saved(Chunk.empty(one), nothing) for one in self.records]
 
     def no_rows(self, side: int) -> SideRows:
         """An empty side."""
-        return SideRows.saved(Chunk.empty(self.records[side]), np.zeros(0, np.bool_))
+        return self._no_rows[side]
 
     def keys_of(self, side: int, rows: Chunk, spec: KeySpec) -> list[Column]:
         """The key of each held row, as ``spec`` has it."""

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.flow.records import Schema
 
+#: Shorter pieces are merged with those behind them.
+_SHORT: Final = 16_384
+#: Of longer ones there are at most so many: of more, each two become one.
+_MOST: Final = 16
+
 
 class HeldRows:
     """Rows by number; the first held one has number 0.
 
-    Each piece is at least twice as long as the next one, so there are few and a row is copied a few times only.
+    Of short pieces each is at least twice as long as the next one. So there are few, and a row is copied a few times at
+    most; where rows are soon forgotten, long pieces go as they came.
     """
 
     def __init__(self, record: Schema) -> None:
@@ -27,8 +35,10 @@ class HeldRows:
             return
         pieces = self._pieces
         pieces.append(Chunk(self.record, rows.columns, len(rows)))
-        while len(pieces) > 1 and len(pieces[-2]) < 2 * len(pieces[-1]):
+        while len(pieces) > 1 and len(pieces[-2]) < min(2 * len(pieces[-1]), _SHORT):
             pieces[-2:] = [Chunk.concat(pieces[-2:])]
+        if len(pieces) > _MOST and len(pieces[-1]) >= _SHORT:
+            self._pieces = [Chunk.concat(pieces[i : i + 2]) for i in range(0, len(pieces), 2)]
 
     def forget(self, count: int) -> None:
         """Forgets the oldest rows, so many of them; the numbers of the others fall."""

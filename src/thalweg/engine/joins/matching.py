@@ -54,10 +54,29 @@ class Matcher:
         self.counts = np.zeros(2, np.int64)
         self._rows = np.zeros((2, _PLANES, 0), np.int64)
         self._table = np.zeros((1, _WIDTH), np.int64)
+        #: an upper bound of the keys in the table
+        self._keys = 0
+        #: whether the state of a key is another one though no row came
+        self._has_changes = False
 
     def room(self, rows: Int64s) -> bool:
-        """Whether there is room for so many further rows of each side."""
-        return bool((self.counts + rows <= self._rows.shape[2]).all())
+        """Whether there is room for so many further rows of each side; then it is taken."""
+        return bool((self.counts + rows <= self._rows.shape[2]).all()) and self._has_slots(
+            int(rows.sum())
+        )
+
+    def _has_slots(self, more: int) -> bool:
+        """Whether the table stays half empty with so many further keys."""
+        most = len(self._table) // 2
+        if self._keys + more > most:
+            self._keys = self._known_keys()
+        if self._keys + more > most:
+            return False
+        self._keys += more
+        return True
+
+    def _known_keys(self) -> int:
+        return int(np.count_nonzero(self._table[:, _USED]))
 
     def gone(self, clock: int) -> tuple[int, int]:
         """How many rows of each side, the oldest, can meet none any more."""
@@ -71,13 +90,24 @@ class Matcher:
         """Forgets the oldest rows of each side, and makes room for further ones and as many again."""
         self.spread()
         old, counts = self._rows, self.counts - np.array(gone)
-        size = int(2 * (counts + rows).max()) + _SPARE
-        self._rows = np.zeros((2, _PLANES, size), np.int64)
-        self._table = np.zeros((1 << (4 * size - 1).bit_length(), _WIDTH), np.int64)
+        # Many rows have few keys, as far as is known; there may be as many new ones as rows.
+        self._keys = min(self._known_keys(), int(counts.sum())) + int(rows.sum())
+        self._make_room(int((counts + rows).max()))
         kept = [old[i, :, gone[i] : self.counts[i]] for i in (0, 1)]
         self.counts = np.zeros(2, np.int64)
         for side, one in enumerate(kept):
+            # In the same memory a row goes to a place that is no later than its own.
             self.hold(side, one[_KEYS], one[TIMES], one[FRESH:])
+
+    def _make_room(self, most: int) -> None:
+        """An empty table, and room for so many rows of a side; the memory that there is, if it fits: new is dear."""
+        if not 1.5 * most <= self._rows.shape[2] <= 8 * most + _SPARE:
+            self._rows = np.zeros((2, _PLANES, 2 * most + _SPARE), np.int64)
+        slots = 1 << (4 * self._keys + _SPARE - 1).bit_length()
+        if not slots <= len(self._table) <= 4 * slots:
+            self._table = np.zeros((slots, _WIDTH), np.int64)
+        else:
+            self._table[:] = 0
 
     def hold(self, side: int, keys: Int64s, times: Int64s, flags: Int64s) -> None:
         """Holds rows without a look for partners; ``flags`` are the planes from ``FRESH`` on."""
@@ -96,11 +126,14 @@ class Matcher:
 
     def come_out(self, side: int, numbers: Int64s) -> None:
         """Notes that the state of the keys of these rows is another one, since they come out alone."""
+        self._has_changes |= len(numbers) > 0
         _change(self._table, self._rows[side], numbers)
 
     def spread(self) -> None:
         """Marks all rows of the keys of which some have come out."""
-        _spread(self._table, self._rows, self.counts)
+        if self._has_changes:
+            _spread(self._table, self._rows, self.counts)
+        self._has_changes = False
 
 
 @njit
@@ -167,7 +200,9 @@ def _hold(
     for i in range(len(keys)):
         at = -1 if flags[LOOSE - FRESH, i] else _slot(table, keys[i])
         number = _put(table, rows, counts, side, at, keys[i], times[i])
-        rows[side, FRESH:, number] = flags[:, i]
+        # One by one: a slice would be an object for each row.
+        for plane in range(_PLANES - FRESH):
+            rows[side, FRESH + plane, number] = flags[plane, i]
 
 
 @njit

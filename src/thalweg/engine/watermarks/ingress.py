@@ -251,6 +251,9 @@ class Gate:
         if self.may_be_idle:
             self.came.add(lane)
         top = self.lanes.get(lane, BEFORE_ALL)
+        if times[0] >= top and not (times[1:] < times[:-1]).any():
+            self.lanes[lane] = int(times[-1])
+            return np.zeros(len(times), np.bool_)
         before = np.maximum.accumulate(np.concatenate([[top], times]))
         self.lanes[lane] = int(before[-1])
         late: Bools = times < minus(before[:-1], self.node.lateness)
