@@ -1,7 +1,7 @@
 """How long a short query waits beside a long one that computes without a pause: with a quantum, and without.
 
 Two flows of driver loops share the threads of ``tw.start``. The long one always has rows, each of a millisecond of CPU
-time; the short one is asked each 20 ms and answers at once. Latency is from when a question was pushed until the sink has
+time; the short one is asked each 20 ms and answers at once. Latency is from when a question was pushed until a sink has
 its answer (Sahin & Gedik, section 3.2.4: what a quantum is for).
 """
 

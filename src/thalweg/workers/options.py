@@ -41,7 +41,7 @@ class Options:
         step_ms: how long all operators together may take for a step, where steps must be long so that what each costs
             by itself is a small share (at most about a tenth), milliseconds.
         quantum_ms: how long a worker stays with an operator that has more to do before it looks for another one,
-            milliseconds, and how long steps may take an operator at most; what is begun is done, so a stay may be longer by
+            milliseconds, and how long a step may take an operator; what is begun is done, so a stay may be longer by
             a step. None: as the policy says (``slice_ns``), and under the free list until there is nothing to do there.
             Policies of rounds count tuples instead, and one that has a ``preempt`` of its own is asked.
         queue_chunks: chunks of an operator on their way from its inbox to its output, at least 1.
