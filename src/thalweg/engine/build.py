@@ -47,7 +47,8 @@ KeyFunction = Callable[[Chunk], StatelessResult]
 
 _LOG: Final = logging.getLogger("thalweg")
 _FORBIDDEN = "compile=False"
-_OWN_LOOP: Final = "it has its own driver loop, which starts from its top at each row"
+#: Why Python runs a driver loop by key, or one without state.
+OWN_LOOP: Final = "it has its own driver loop, which starts from its top at each row"
 #: Neighbours become one loop as long as their functions do not nest deeper: a filter is one, a map or flat_map two
 #: levels. More would be too deep for Numba, which takes as long for each node in any case.
 _MOST_LEVELS: Final = 24
@@ -238,7 +239,7 @@ class Builder:
     def chain_verdict(self, nodes: Sequence[Stateless]) -> Verdict:
         """Whether these neighbouring nodes compile as one loop."""
         if any(isinstance(node, StatelessLoop) for node in nodes):
-            return Verdict(False, _OWN_LOOP)
+            return Verdict(False, OWN_LOOP)
         if any(node.compile == "never" for node in nodes):
             return Verdict(False, _FORBIDDEN)
         return Verdict(*check_stateless(self._steps(nodes), self._record(nodes[0])))
@@ -309,7 +310,7 @@ class Builder:
         if isinstance(node, Join):
             return self.pair_verdict(node)
         if isinstance(node, LoopByKey):
-            return Verdict(False, _OWN_LOOP)
+            return Verdict(False, OWN_LOOP)
         if node.compile == "never":
             return Verdict(False, _FORBIDDEN)
         if reason := _beyond_one_timer(node):

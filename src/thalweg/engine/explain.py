@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from thalweg.engine.build import Verdict, prepare, verdicts
+from thalweg.engine.build import OWN_LOOP, Verdict, prepare, verdicts
 from thalweg.flow.flow import Flow
 from thalweg.flow.loops.nodes import LoopByKey, StatelessLoop
 from thalweg.flow.operators.asynchronous import MapAsync
@@ -165,6 +165,8 @@ class _Page:
             return self.joined(node)
         if isinstance(node, Coroutine):
             return f"{_where(node.function)} interpreted: it has its own driver loop".strip()
+        if isinstance(node, (LoopByKey, StatelessLoop)):
+            return f"{_where(node.loop.told)} interpreted: {OWN_LOOP}".strip()
         if not isinstance(node, (Stateless, Keyed)):
             return "built in" if isinstance(node, (BuiltIn, Union)) else ""
         verdict = self.verdict(node)
